@@ -28,5 +28,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> WeftError:
     names = list(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return WeftError(
-        f"{kind} {name!r} is not known", expected=f"one of: {', '.join(names)}", hint=near[0] if near else names[0]
+        f"{kind} {name!r} is not known",
+        expected=f"one of: {', '.join(names)}",
+        hint=near[0] if near else names[0],
     )
