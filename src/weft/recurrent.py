@@ -115,10 +115,7 @@ def _run_steps(
         if active is not None:
             now = active[:, t, None]
             state = type(new)(*(torch.where(now, a, b) for a, b in zip(new, state, strict=True)))
-            new, gates = (
-                map_state(now.to(projected.dtype).mul, new),
-                map_state(now.to(projected.dtype).mul, gates),
-            )
+            new, gates = map_state(partial(_only, now), new), map_state(partial(_only, now), gates)
         else:
             state = new
         kept.append((new, gates))
