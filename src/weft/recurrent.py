@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from weft import engine
 from weft.cells import CELLS, GRU, LSTM, RNN, Cell, Gates, ReluRNN, State
 from weft.errors import WeftError, unknown_name
 
@@ -83,6 +84,9 @@ class Recurrent(nn.Module):
     def forward(self, x: Tensor, state: State = None, *, lengths: Tensor | None = None) -> tuple[Tensor, State]:
         """x (B, T, I) or ids (B, T) to outputs (B, T, H) and the last state."""
         check_input("Recurrent", x, self.input_size, lengths)
+        if engine.takes(x, self.cell):
+            outputs, (last,) = engine.run_cells([(self.cell, self.reverse)], x, [state], lengths)
+            return outputs, last
         state = self.start(x.shape[0]) if state is None else state
         if type(self.cell) in _FUSED and lengths is None and 0 not in x.shape:
             return _run_fused(self.cell, x, state, self.reverse)
@@ -191,6 +195,10 @@ class Bidirectional(nn.Module):
     def forward(self, x: Tensor, state: Both | None = None, *, lengths: Tensor | None = None) -> tuple[Tensor, Both]:
         check_input("Bidirectional", x, self.input_size, lengths)
         ahead, back = state or (None, None)
+        if engine.takes(x, self.ahead.cell, self.back.cell):
+            both = [(self.ahead.cell, False), (self.back.cell, True)]
+            outputs, last = engine.run_cells(both, x, [ahead, back], lengths)
+            return outputs, Both(*last)
         outputs_ahead, ahead = self.ahead(x, ahead, lengths=lengths)
         outputs_back, back = self.back(x, back, lengths=lengths)
         return torch.cat([outputs_ahead, outputs_back], -1), Both(ahead, back)
