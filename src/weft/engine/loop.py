@@ -191,7 +191,7 @@ def _forward(
         bias, weight = _input_bias(plan, given), given[plan.at["weight_ih"]].detach()
         by_id = ids is not None and weight.shape[1] <= max(N, 1024)
         if by_id:
-            source = weight.t().contiguous().add_(bias)
+            source = torch.add(weight.t(), bias, out=like.new_empty(weight.shape[1], GH))
             gates = like.new_empty(N, GH) if train else None
         elif ids is not None:
             source = gates = torch.nn.functional.embedding(tokens.flat, weight.t()) + bias
