@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 
 from weft.cells import Cell, State
+from weft.engine.back import run
 from weft.engine.library import library, say_once_if_missing
-from weft.engine.loop import Direction, Plan, run
+from weft.engine.loop import Direction
+from weft.engine.plan import Plan
 from weft.errors import WeftError
 from weft.program import Untraceable, program_of
 

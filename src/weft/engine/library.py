@@ -31,6 +31,13 @@ def library() -> ctypes.CDLL | None:
     return None
 
 
+def loaded_library() -> ctypes.CDLL:
+    """The library where it is known to be there."""
+    loaded = library()
+    assert loaded is not None
+    return loaded
+
+
 def variants() -> list[str]:
     """Names of the variants this CPU can run, best first; WEFT_ENGINE picks one of them or says "off"."""
     able = _BY_CAPABILITY.get(torch.backends.cpu.get_cpu_capability(), ["baseline"])
@@ -67,6 +74,8 @@ def _declare(loaded: ctypes.CDLL) -> None:
     for name in ("weft_forward", "weft_back"):
         getattr(loaded, name).argtypes = [address, number, number, number]
         getattr(loaded, name).restype = ctypes.c_int
+    loaded.weft_products.argtypes = [address, number, number, number]
+    loaded.weft_scatter_add.argtypes = [address, number, address, number, address, number, number]
     loaded.weft_start(_parallel_region())
 
 

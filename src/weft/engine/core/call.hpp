@@ -136,9 +136,9 @@ void pack(std::vector<Call<T>>& calls, bool back, int64_t threads) {
             T* packed = const_cast<T*>(call.packed[pieces[i].product]);
             const auto count = static_cast<int64_t>(blocks.size());
             if (back)
-                pack_back(blocks.data(), count, call.program->hidden, pieces[i].panel, pieces[i].panel + 1, packed);
+                pack_back(blocks.data(), count, call.program->hidden, pieces[i].panel, packed);
             else
-                pack_forward(blocks.data(), count, call.program->hidden, pieces[i].panel, pieces[i].panel + 1, packed);
+                pack_forward(blocks.data(), count, call.program->hidden, pieces[i].panel, packed);
         }
     });
 }

@@ -2,6 +2,7 @@
 // the vocabulary.
 #pragma once
 
+#include "large.hpp"
 #include "loop.hpp"
 
 #define WEFT_EXPORT extern "C" __attribute__((visibility("default")))
@@ -35,5 +36,19 @@ WEFT_EXPORT int weft_forward(const int64_t* const* calls, int64_t count, int64_t
 WEFT_EXPORT int weft_back(const int64_t* const* calls, int64_t count, int64_t threads, int64_t is_double) {
     return weft::guarded([&] {
         return is_double ? weft::run_back<double>(calls, count, threads) : weft::run_back<float>(calls, count, threads);
+    });
+}
+
+WEFT_EXPORT int weft_products(const int64_t* works, int64_t count, int64_t threads, int64_t is_double) {
+    return weft::guarded([&] {
+        return is_double ? weft::run_large<double>(works, count, threads) : weft::run_large<float>(works, count, threads);
+    });
+}
+
+WEFT_EXPORT int weft_scatter_add(const int64_t* ids, int64_t count, const void* from, int64_t columns, void* to,
+                                 int64_t threads, int64_t is_double) {
+    return weft::guarded([&] {
+        return is_double ? weft::scatter_add(ids, count, static_cast<const double*>(from), columns, static_cast<double*>(to), threads)
+                         : weft::scatter_add(ids, count, static_cast<const float*>(from), columns, static_cast<float*>(to), threads);
     });
 }

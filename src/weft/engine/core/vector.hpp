@@ -74,7 +74,7 @@ struct Exponent;  // x = n ln2 + r, exp(x) = 2^n exp(r)
 template <>
 struct Exponent<float> {
     static constexpr float log2e = 1.44269504088896341f, high = 0.693359375f, low = -2.12194440e-4f;
-    static constexpr float top = 89.0f, bottom = -104.0f;
+    static constexpr float top = 89.0f, bottom = -104.0f, bound = 87.0f;
     static constexpr float magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to a whole number
     static constexpr int mantissa = 23, bias = 127;
     static Vec<float> of_rest(Vec<float> r) {
@@ -86,7 +86,7 @@ struct Exponent<float> {
 template <>
 struct Exponent<double> {
     static constexpr double log2e = 1.44269504088896340736, high = 6.93145751953125e-1, low = 1.42860682030941723212e-6;
-    static constexpr double top = 710.0, bottom = -746.0;
+    static constexpr double top = 710.0, bottom = -746.0, bound = 708.0;
     static constexpr double magic = 6755399441055744.0;
     static constexpr int mantissa = 52, bias = 1023;
     static Vec<double> of_rest(Vec<double> r) {  // Taylor to r^13: |r| < 0.35 leaves 4e-18
@@ -114,9 +114,18 @@ inline Vec<T> exp_vector(Vec<T> x) {
     return E::of_rest(rest) * scale1 * scale2;
 }
 
+// 1 / (1 + exp(-x)), where exp needs neither infinity nor subnormals: beyond +-87 the answer is what it is there.
 template <typename T>
 inline Vec<T> sigmoid_vector(Vec<T> x) {
-    return T(1) / (T(1) + exp_vector<T>(-x));
+    using E = Exponent<T>;
+    x = x > E::bound ? all(E::bound) : x;
+    x = x < -E::bound ? all(-E::bound) : x;
+    Vec<T> shifted = x * -E::log2e + E::magic;
+    Ints<T> n = (bits(shifted) << E::mantissa) + bits(all(T(1)));  // the low bits of `shifted` are the whole number
+    Vec<T> whole = shifted - E::magic;
+    Vec<T> rest = -x - whole * E::high;
+    rest = rest - whole * E::low;
+    return T(1) / (T(1) + E::of_rest(rest) * from_bits(n));
 }
 
 inline Vec<float> tanh_vector(Vec<float> x) {
