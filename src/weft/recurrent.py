@@ -68,6 +68,17 @@ def check_input(name: str, x: Tensor, input_size: int, lengths: Tensor | None) -
         )
 
 
+def check_state(cell: Cell, state: State, rows: int) -> None:
+    """Refuse a state of another kind or shape: torch would broadcast it, or write past its end."""
+    shape = (rows, cell.hidden_size)
+    shapes = [tuple(getattr(part, "shape", ())) for part in (state if isinstance(state, tuple) else (state,))]
+    if type(state) is not cell.state_type or any(each != shape for each in shapes):
+        raise WeftError(
+            f"{type(cell).__name__}: state is {type(state).__name__} of {', '.join(map(str, shapes))}",
+            expected=f"{cell.state_type.__name__} of {shape}, or None for zeros",
+        )
+
+
 class Recurrent(nn.Module):
     """A cell over time, from the first step to the last, or from the last to the first with `reverse`."""
 
@@ -83,7 +94,7 @@ class Recurrent(nn.Module):
     def forward(self, x: Tensor, state: State = None, *, lengths: Tensor | None = None) -> tuple[Tensor, State]:
         """x (B, T, I) or ids (B, T) to outputs (B, T, H) and the last state."""
         check_input("Recurrent", x, self.input_size, lengths)
-        state = self.start(x.shape[0]) if state is None else state
+        state = self._state(x, state)
         if type(self.cell) in _FUSED and lengths is None and 0 not in x.shape:
             return _run_fused(self.cell, x, state, self.reverse)
         states, _, last = _run_steps(self.cell, x, state, lengths, self.reverse)
@@ -92,10 +103,14 @@ class Recurrent(nn.Module):
     def trace(self, x: Tensor, state: State = None, *, lengths: Tensor | None = None) -> Trace:
         """The same run, keeping every gate of every step."""
         check_input("Recurrent", x, self.input_size, lengths)
-        states, gates, _ = _run_steps(
-            self.cell, x, self.start(x.shape[0]) if state is None else state, lengths, self.reverse
-        )
+        states, gates, _ = _run_steps(self.cell, x, self._state(x, state), lengths, self.reverse)
         return Trace(states, gates)
+
+    def _state(self, x: Tensor, state: State) -> State:
+        if state is None:
+            return self.start(x.shape[0])
+        check_state(self.cell, state, x.shape[0])
+        return state
 
 
 def _run_steps(
@@ -237,7 +252,7 @@ class Stack(nn.Module):
         for number, (layer, before) in enumerate(zip(self.layers, self._states(state), strict=True)):
             inputs = F.dropout(x, self.dropout, self.training) if number else x
             outputs, after = layer(inputs, before, lengths=lengths)
-            x = self._join(x, outputs)
+            x = self._join(x, outputs, lengths)
             last.append(after)
         return x, tuple(last)
 
@@ -251,7 +266,7 @@ class Stack(nn.Module):
             inputs = F.dropout(x, self.dropout, self.training) if number else x
             trace = layer.trace(inputs, before, lengths=lengths)  # type: ignore[operator]
             parts = trace if isinstance(trace, Both) else (trace,)
-            x = self._join(x, torch.cat([part.states.h for part in parts], -1))
+            x = self._join(x, torch.cat([part.states.h for part in parts], -1), lengths)
             traces.append(trace)
         return tuple(traces)
 
@@ -262,9 +277,13 @@ class Stack(nn.Module):
             raise WeftError(f"Stack: state has {len(state)} parts", expected=f"{len(self.layers)}, one for each layer")
         return state
 
-    def _join(self, below: Tensor, outputs: Tensor) -> Tensor:
-        fits = self.residual and below.is_floating_point() and below.shape == outputs.shape
-        return outputs + below if fits else outputs
+    def _join(self, below: Tensor, outputs: Tensor, lengths: Tensor | None) -> Tensor:
+        if not (self.residual and below.is_floating_point() and below.shape == outputs.shape):
+            return outputs
+        if lengths is not None:  # the padding of the first layer's input must not be added back
+            padding = torch.arange(below.shape[1], device=below.device) >= lengths.to(below.device)[:, None]
+            below = below.masked_fill(padding.unsqueeze(-1), 0)
+        return outputs + below
 
 
 def make_stack(

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 import torch
-from tests.checks import check_stepper
 
+from tests.checks import check_stepper
 from weft.decode import NOTHING, Sample, generate, greedy
 from weft.errors import WeftError
 

@@ -7,8 +7,8 @@ import math
 
 import pytest
 import torch
-from tests.checks import check_model, check_stepper
 
+from tests.checks import check_model, check_stepper
 from weft.batch import IGNORED, Window
 from weft.bptt import unroll
 from weft.cells import CELLS

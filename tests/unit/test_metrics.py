@@ -6,9 +6,9 @@ import math
 
 import pytest
 import torch
-from tests.checks import check_metric
 from torch.nn import functional as F
 
+from tests.checks import check_metric
 from weft.metrics import Likelihood
 
 
