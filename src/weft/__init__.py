@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from weft.recurrent import Stack as Stack
     from weft.recurrent import make_stack as make_stack
     from weft.service import load as load
-    from weft.service import resume_language as resume_language
-    from weft.service import start_language as start_language
-    from weft.service import train_language as train_language
+    from weft.service.language import resume_language as resume_language
+    from weft.service.language import start_language as start_language
+    from weft.service.language import train_language as train_language
     from weft.text.corpus import Corpus as Corpus
 
 __version__ = "0.1.0"
@@ -53,9 +53,9 @@ _HOMES = {
     "Stack": "recurrent",
     "make_stack": "recurrent",
     "load": "service",
-    "resume_language": "service",
-    "start_language": "service",
-    "train_language": "service",
+    "resume_language": "service.language",
+    "start_language": "service.language",
+    "train_language": "service.language",
     "Corpus": "text.corpus",
 }
 

@@ -58,6 +58,13 @@ class Run:
     def load(self, name: str) -> Saved:
         return load_tensors(self.path / name)
 
+    def weights(self) -> dict[str, Tensor]:
+        """The best weights, or the newest while there are no best ones."""
+        if self.has(BEST):
+            return self.load(BEST).tensors
+        saved = self.load(LAST).tensors
+        return {name.removeprefix("model."): part for name, part in saved.items() if name.startswith("model.")}
+
     def has(self, name: str) -> bool:
         return (self.path / name).exists()
 

@@ -13,7 +13,7 @@ import typer
 from weft.errors import WeftError
 
 if TYPE_CHECKING:
-    from weft.service import Training
+    from weft.service.language import Training
     from weft.train import Step
 
 train = typer.Typer(help="Train a model on your text.", no_args_is_help=True, rich_markup_mode=None)
@@ -46,7 +46,7 @@ def lm(
     """
     from weft.config import LanguageConfig, load_config, to_toml
     from weft.run import open_run
-    from weft.service import resume_language, start_language
+    from weft.service.language import resume_language, start_language
 
     if show_config:
         typer.echo(to_toml(load_config(LanguageConfig, config, sets or [])))

@@ -1,4 +1,4 @@
-"""What the command line and the server both call: train a model, load a run, use it."""
+"""Language models: train one on text, load it, let it write, measure it."""
 
 from __future__ import annotations
 
@@ -17,19 +17,7 @@ from weft.decode import NOTHING, Choice, Sample, generate
 from weft.errors import WeftError
 from weft.metrics import Likelihood
 from weft.models.language import LanguageModel
-from weft.run import (
-    BEST,
-    LAST,
-    Run,
-    check_file,
-    check_free,
-    create_run,
-    file_hash,
-    open_run,
-    read_json,
-    save_tensors,
-    write_json,
-)
+from weft.run import LAST, Run, check_file, check_free, create_run, file_hash, read_json, save_tensors, write_json
 from weft.text.codec import Codec, Writer, prepare
 from weft.text.corpus import Corpus, encode_corpus, open_tokens
 from weft.text.datasets import open_data
@@ -80,7 +68,7 @@ def train_language(
     training = start_language(source, out, config or LanguageConfig(), dev=dev)
     for _ in training.trainer.run():
         pass
-    return load(training.run.path)
+    return load_language(training.run)
 
 
 def resume_language(run: Run, config: LanguageConfig | None = None, *, source: str | None = None) -> Training:
@@ -241,17 +229,9 @@ class Language:
         return measure(self.model, tokens)
 
 
-def load(path: str | Path) -> Language:
-    """The model of a run directory, with its best weights (or its newest, while there are no best ones)."""
-    run = open_run(path)
-    if run.task != "lm":
-        raise WeftError(f"{path} is a run of the task {run.task!r}", expected="a run of `weft train lm`")
+def load_language(run: Run) -> Language:
+    """The model of a run, with its best weights (or its newest, while there are no best ones)."""
     codec = Codec.from_json(run.vocabulary)
     model = LanguageModel(len(codec.vocabulary), from_dict(LanguageConfig, run.config).model)
-    if run.has(BEST):
-        weights = run.load(BEST).tensors
-    else:
-        saved = run.load(LAST).tensors
-        weights = {name.removeprefix("model."): part for name, part in saved.items() if name.startswith("model.")}
-    model.load_state_dict(weights)
+    model.load_state_dict(run.weights())
     return Language(run, model.eval(), codec)
