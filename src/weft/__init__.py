@@ -1,7 +1,72 @@
 """weft: recurrent sequence models on your own text.
 
+    import weft
+    model = weft.train_language("my.txt", "runs/mine")
+    print(model.generate("Once upon"))
+    print(weft.load("runs/mine").measure("other.txt").perplexity)
+
 Shapes, here and everywhere: B rows, T steps, I input, H hidden, G gate blocks, V vocabulary, L layers,
 D directions, S source steps, K beam width, R = B*K. Batch first.
 """
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from weft.cells import CELLS as CELLS
+    from weft.cells import Cell as Cell
+    from weft.config import LanguageConfig as LanguageConfig
+    from weft.config import load_config as load_config
+    from weft.decode import Sample as Sample
+    from weft.decode import greedy as greedy
+    from weft.errors import WeftError as WeftError
+    from weft.interop import from_torch as from_torch
+    from weft.interop import to_torch as to_torch
+    from weft.recurrent import Bidirectional as Bidirectional
+    from weft.recurrent import Recurrent as Recurrent
+    from weft.recurrent import Stack as Stack
+    from weft.recurrent import make_stack as make_stack
+    from weft.service import load as load
+    from weft.service.language import resume_language as resume_language
+    from weft.service.language import start_language as start_language
+    from weft.service.language import train_language as train_language
+    from weft.text.corpus import Corpus as Corpus
+
 __version__ = "0.1.0"
+
+# Where each name of the package lives. It is imported when it is first asked for, so that `import weft` is quick
+# and a command that needs no torch does not load it.
+_HOMES = {
+    "CELLS": "cells",
+    "Cell": "cells",
+    "LanguageConfig": "config",
+    "load_config": "config",
+    "Sample": "decode",
+    "greedy": "decode",
+    "WeftError": "errors",
+    "from_torch": "interop",
+    "to_torch": "interop",
+    "Bidirectional": "recurrent",
+    "Recurrent": "recurrent",
+    "Stack": "recurrent",
+    "make_stack": "recurrent",
+    "load": "service",
+    "resume_language": "service.language",
+    "start_language": "service.language",
+    "train_language": "service.language",
+    "Corpus": "text.corpus",
+}
+
+__all__ = ["__version__", *_HOMES]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'weft' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"weft.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -28,7 +28,7 @@ def run(
         flat += given
         flat += [None] * direction.plan.program.states if state is None else state
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, *flat)):
-        outputs, *last = _Run.apply(directions, x, lengths, *flat)
+        outputs, *last = _Run.apply(directions, x, lengths, *flat)  # type: ignore[no-untyped-call]
     else:
         outputs, last, _ = forward(directions, x, lengths, flat, False)
     parts = iter(last)
@@ -94,7 +94,8 @@ def back(
     else:
         d_outputs, width = d_outputs.contiguous(), d_outputs.shape[2]
     calls, memories, alive, column, at = [], [], [], 0, 0
-    for n, ((plan, reverse), given) in enumerate(zip(directions, parts, strict=True)):
+    for n, (direction, given) in enumerate(zip(directions, parts, strict=True)):
+        plan = direction.plan
         program, H = plan.program, plan.program.hidden_size
         memory = _Memory(
             kept[2 * n],
@@ -115,14 +116,15 @@ def back(
         buffers.put(places.D_PRODUCTS, memory.d_products, program.d_products * H)
         buffers.put(places.OPERANDS, memory.operands, program.operands * H)
         buffers.put(places.D_OUTPUT, d_outputs, width, column)
+        masks = direction.put_masks(buffers, tokens)
         calls.append(
-            [plan.address, B, T, 0, int(reverse), 1, address(lengths), 0]
+            [plan.address, B, T, 0, int(direction.reverse), 1, address(lengths), 0]
             + buffers.numbers
             + [address(memory.sums), *map(address, memory.d_first), *map(address, after)]
             + plan.weight_addresses(given.parameters)
         )
         memories.append(memory)
-        alive.append((after, vectors))
+        alive.append((after, vectors, masks))
         at += program.states
         column += H
     call(loaded_library().weft_back, calls, like)

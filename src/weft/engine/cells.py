@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,13 +16,24 @@ from weft.engine.library import library, say_once_if_missing
 from weft.engine.loop import Direction
 from weft.engine.plan import Plan
 from weft.errors import WeftError
-from weft.program import Untraceable, program_of
+from weft.program import Noise, Untraceable, program_of
 
-_plans: weakref.WeakKeyDictionary[Cell, dict[bool, Plan | None]] = weakref.WeakKeyDictionary()
+_plans: weakref.WeakKeyDictionary[Cell, dict[tuple[bool, Noise], Plan | None]] = weakref.WeakKeyDictionary()
 _refused: set[str] = set()
+_PLAIN = Noise()
 
 
-def plan_of(cell: Cell) -> Plan | None:
+class Pass(NamedTuple):
+    """A cell over the rows in one direction, with its noise and the masks for it."""
+
+    cell: Cell
+    reverse: bool
+    noise: Noise = _PLAIN
+    row_mask: Tensor | None = None  # (B, H)
+    step_mask: Tensor | None = None  # (B, T, states * H)
+
+
+def plan_of(cell: Cell, noise: Noise = _PLAIN) -> Plan | None:
     """The cell's plan, made at its first use; None, with one line to stderr, where its step cannot be traced.
 
     One for each instance, because a step may use numbers that belong to the instance, and for training or not.
@@ -30,64 +41,60 @@ def plan_of(cell: Cell) -> Plan | None:
     plans = _plans.get(cell)
     if plans is None:
         plans = _plans[cell] = {}
-    if cell.training not in plans:
+    key = (cell.training, noise)
+    if key not in plans:
         try:
-            plans[cell.training] = Plan(program_of(cell))
+            plans[key] = Plan(program_of(cell, noise))
         except Untraceable as why:
-            plans[cell.training] = None
+            plans[key] = None
             if str(why) not in _refused:
                 _refused.add(str(why))
                 print(f"weft: {why}. It runs as plain torch.", file=sys.stderr)
-    return plans[cell.training]
+    return plans[key]
 
 
-def takes(x: Tensor, *cells: Cell) -> bool:
-    """Whether the engine runs these cells on this input."""
+def takes(x: Tensor, *passes: Pass) -> bool:
+    """Whether the engine runs these passes on this input."""
     if library() is None:
         say_once_if_missing()
         return False
-    for cell in cells:
+    if x.device.type != "cpu" or torch._C._functorch.peek_interpreter_stack() is not None:
+        return False  # inside torch.func's transforms tensors have no memory of their own
+    for cell, _, noise, *_ in passes:
         weight = cell.weight_ih
-        if weight.device.type != "cpu" or weight.dtype not in (torch.float32, torch.float64) or plan_of(cell) is None:
+        if weight.device.type != "cpu" or weight.dtype not in (torch.float32, torch.float64):
             return False
-    return x.device.type == "cpu"
+        if type(cell).project is not Cell.project or plan_of(cell, noise) is None:
+            return False
+    return True
 
 
-def run_cells(
-    cells: Sequence[tuple[Cell, bool]], x: Tensor, states: Sequence[State], lengths: Tensor | None
+def run_passes(
+    passes: Sequence[Pass], x: Tensor, states: Sequence[State], lengths: Tensor | None
 ) -> tuple[Tensor, list[State]]:
-    """Cells over the same rows, each forward or (True) in reverse: outputs side by side, and each one's last state."""
+    """Passes over the same rows: outputs side by side, (B, T, sum of H), and each one's last state."""
     directions, parameters = [], []
-    for (cell, reverse), state in zip(cells, states, strict=True):
-        plan = plan_of(cell)
+    for (cell, reverse, noise, row_mask, step_mask), state in zip(passes, states, strict=True):
+        plan = plan_of(cell, noise)
         assert plan is not None
-        directions.append(Direction(plan, reverse))
+        directions.append(Direction(plan, reverse, row_mask, step_mask))
         parameters.append(plan.parameters(cell))
         _check(cell, parameters[-1], x, state)
     if lengths is not None:
         lengths = lengths.to(device="cpu", dtype=torch.int64).contiguous()
     outputs, last = run(directions, x, lengths, parameters, states)
-    return outputs, [cell.state_type(*parts) for (cell, _), parts in zip(cells, last, strict=True)]
+    return outputs, [each.cell.state_type(*parts) for each, parts in zip(passes, last, strict=True)]
 
 
 def _check(cell: Cell, parameters: Sequence[Tensor], x: Tensor, state: State) -> None:
-    name, dtype = type(cell).__name__, cell.weight_ih.dtype
-    given: list[tuple[str, Any]] = [("x", x)] if x.is_floating_point() else []
-    if state is not None:
-        fields = cell.state_type._fields  # type: ignore[attr-defined]
-        if len(state) != len(fields):
-            raise WeftError(f"{name}: the state has {len(state)} parts", expected=f"{len(fields)}: {', '.join(fields)}")
-        given += zip(fields, state, strict=True)
-        for field, part in zip(fields, state, strict=True):
-            if tuple(part.shape) != (x.shape[0], cell.hidden_size):
-                raise WeftError(
-                    f"{name}: state {field} is {tuple(part.shape)}", expected=f"({x.shape[0]}, {cell.hidden_size})"
-                )
-    for what, tensor in given:
-        if tensor.dtype != dtype or tensor.device.type != "cpu":
+    """What the core reads must be of one kind and here; shapes are the layer's to check."""
+    dtype = cell.weight_ih.dtype
+    given = [("x", x)] if x.is_floating_point() else []
+    given += [("a parameter", parameter) for parameter in parameters]
+    given += [] if state is None else zip(cell.state_type._fields, state, strict=True)  # type: ignore[attr-defined]
+    for name, tensor in given:
+        if tensor.dtype != dtype or tensor.device.type != "cpu" or tensor.layout != torch.strided:
             raise WeftError(
-                f"{name}: {what} is {tensor.dtype} on {tensor.device}", expected=f"{dtype} on cpu, as the weights are"
+                f"{type(cell).__name__}: {name} is {tensor.dtype} on {tensor.device}",
+                expected=f"{dtype} on cpu, as weight_ih is",
             )
-    for parameter in parameters:
-        if parameter.dtype != dtype or parameter.device.type != "cpu":
-            raise WeftError(f"{name}: a parameter is {parameter.dtype} on {parameter.device}", expected=f"{dtype} on cpu")

@@ -24,10 +24,22 @@ _BUFFERS = 20
 
 
 class Direction(NamedTuple):
-    """One pass over the rows, forward or in reverse."""
+    """One pass over the rows, forward or in reverse, with the masks its program asks for."""
 
     plan: Plan
     reverse: bool
+    row_mask: Tensor | None = None  # (B, H)
+    step_mask: Tensor | None = None  # (B, T, states * H)
+
+    def put_masks(self, buffers: Buffers, tokens: Tokens) -> Tensor | None:
+        """Masks into the table; what is given back must live until the call ends."""
+        buffers.put(places.ROW_MASK, self.row_mask, self.plan.program.hidden_size)
+        if self.step_mask is None:
+            return None
+        mask = self.step_mask.reshape(-1, self.step_mask.shape[2])
+        mask = mask if tokens.picked is None else mask.index_select(0, tokens.picked)
+        buffers.put(places.STEP_MASK, mask, mask.shape[1])
+        return mask
 
 
 class Tokens:
@@ -122,7 +134,8 @@ def forward(
     inputs = [_project(d.plan, part.parameters, tokens, train) for d, part in zip(directions, parts, strict=True)]
     multiply([product for _, product in inputs if product])
     calls, last, kept, alive, column = [], [], [], [], 0
-    for (plan, reverse), given, (projected, _) in zip(directions, parts, inputs, strict=True):
+    for direction, given, (projected, _) in zip(directions, parts, inputs, strict=True):
+        plan = direction.plan
         program, H = plan.program, plan.program.hidden_size
         extra = like.new_empty(N, program.extra * H) if train else None
         vectors = plan.vectors(given.parameters)
@@ -134,14 +147,24 @@ def forward(
         buffers.put(places.EXTRA, extra, program.extra * H)
         buffers.put(places.VECTORS, vectors, H)
         buffers.put(places.OUTPUT, outputs, width, column)
+        masks = direction.put_masks(buffers, tokens)
         by_id = address(ids) if projected.by_id else 0
         calls.append(
-            [plan.address, B, T, given.parameters[0].shape[1], int(reverse), int(train), address(lengths), by_id]
+            [
+                plan.address,
+                B,
+                T,
+                given.parameters[0].shape[1],
+                int(direction.reverse),
+                int(train),
+                address(lengths),
+                by_id,
+            ]
             + buffers.numbers
             + [0, *map(address, before), *map(address, after)]
             + plan.weight_addresses(given.parameters)
         )
-        alive.append((projected, vectors, before))
+        alive.append((projected, vectors, before, masks))
         last += after
         if train:
             assert projected.gates is not None and extra is not None

@@ -4,7 +4,18 @@
 code for the engine. It raises `Untraceable` where a step cannot be written as one.
 """
 
-from weft.program.build import Forward, Program, compile_equations, program_of
+from weft.program.build import Noise, Program, compile_equations, program_of
+from weft.program.derive import with_recurrent_dropout
+from weft.program.evaluate import evaluate
 from weft.program.trace import Untraceable, trace
 
-__all__ = ["Forward", "Program", "Untraceable", "compile_equations", "program_of", "trace"]
+__all__ = [
+    "Noise",
+    "Program",
+    "Untraceable",
+    "compile_equations",
+    "evaluate",
+    "program_of",
+    "trace",
+    "with_recurrent_dropout",
+]

@@ -8,7 +8,14 @@ from typing import NamedTuple
 
 from weft.cells import Cell
 from weft.program import lower as places
-from weft.program.derive import Derivative, derive, join_sums
+from weft.program.derive import (
+    Derivative,
+    derive,
+    join_sums,
+    with_expected_zoneout,
+    with_recurrent_dropout,
+    with_zoneout,
+)
 from weft.program.graph import Equations, Vector, Weight
 from weft.program.lower import Code, Place, lower
 from weft.program.trace import trace
@@ -63,9 +70,25 @@ class Program(NamedTuple):
         return [*out, *self.run.encode(), *self.train.encode(), *self.back.encode()]
 
 
-def program_of(cell: Cell) -> Program:
+class Noise(NamedTuple):
+    """What is added to a cell's equations: masks on h before its products, masks that hold units back, or, after
+    training, their average."""
+
+    recurrent_dropout: bool = False
+    zoneout: bool = False
+    expected_zoneout: float = 0.0
+
+
+def program_of(cell: Cell, noise: Noise = Noise()) -> Program:
     """The program of a cell as it stands. Raises Untraceable."""
-    return compile_equations(trace(cell))
+    equations = trace(cell)
+    if noise.recurrent_dropout:
+        equations = with_recurrent_dropout(equations)
+    if noise.zoneout:
+        equations = with_zoneout(equations)
+    if noise.expected_zoneout:
+        equations = with_expected_zoneout(equations, noise.expected_zoneout)
+    return compile_equations(equations)
 
 
 def compile_equations(equations: Equations) -> Program:

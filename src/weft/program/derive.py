@@ -26,7 +26,7 @@ def join_sums(equations: Equations) -> Equations:
         if old.nodes[number].op == "add" and uses[number] and number not in inner:
             terms_of[number] = _terms(old, number, uses, inner)
 
-    new, renamed = Graph(), {}
+    new, renamed = Graph(), dict[int, int]()
     products = [Product(-1, list(p.weights), list(p.origins)) for p in equations.products]
     for number, node in enumerate(old.nodes):
         if not uses[number] or number in inner:
@@ -80,7 +80,7 @@ def _copy(new: Graph, old: Graph, renamed: dict[int, int], number: int) -> int:
 
 def with_recurrent_dropout(equations: Equations) -> Equations:
     """Products see h times the leaf ("row_mask",), the same for all steps of a row; the rest sees h itself."""
-    graph, renamed = Graph(), {}
+    graph, renamed = Graph(), dict[int, int]()
     for number in range(len(equations.graph.nodes)):
         _copy(graph, equations.graph, renamed, number)
     products = [_masked(graph, Product(renamed[p.operand], p.weights, p.origins)) for p in equations.products]
@@ -126,7 +126,7 @@ def _masked(graph: Graph, product: Product) -> Product:
 
 def _sorted_by_need(graph: Graph, products: list[Product], outputs: list[int]) -> tuple[Graph, dict[int, int]]:
     """The same nodes, with every operand before the blocks of its product."""
-    new, renamed = Graph(), {}
+    new, renamed = Graph(), dict[int, int]()
 
     def visit(number: int) -> None:
         if number in renamed:

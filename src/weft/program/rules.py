@@ -22,7 +22,22 @@ def _plain(op: str, *names: str) -> None:
     _each(lambda g, *nodes: g.apply(op, *nodes), *names)
 
 
-for _name in ("mul", "maximum", "minimum", "lt", "le", "eq", "neg", "abs", "sqrt", "exp", "log", "tanh", "sigmoid", "relu"):
+for _name in (
+    "mul",
+    "maximum",
+    "minimum",
+    "lt",
+    "le",
+    "eq",
+    "neg",
+    "abs",
+    "sqrt",
+    "exp",
+    "log",
+    "tanh",
+    "sigmoid",
+    "relu",
+):
     _plain(_name, _name)
 _each(lambda g, a: a, "clone", "alias", "detach")
 _each(lambda g, a, b: g.apply("lt", b, a), "gt")
@@ -61,6 +76,7 @@ _signed("add", swap=False)
 _signed("sub", swap=False)
 _signed("rsub", swap=True)
 
+
 @rule("div")
 def _quotient(recorder: Any, result: Tensor, a: Any, b: Any, rounding_mode: str | None = None) -> list[int]:
     if rounding_mode is not None:
@@ -82,7 +98,9 @@ def _power(recorder: Any, result: Tensor, base: Any, exponent: Any) -> list[int]
             found.append(g.apply("div", g.constant(1), node))
         else:
             square = g.apply("mul", node, node)
-            found.append({1: node, 2: square, 3: g.apply("mul", square, node), 4: g.apply("mul", square, square)}[exponent])
+            found.append(
+                {1: node, 2: square, 3: g.apply("mul", square, node), 4: g.apply("mul", square, square)}[exponent]
+            )
     return found
 
 
@@ -158,9 +176,13 @@ def _reduction(name: str, is_sum: bool) -> None:
     @rule(name)
     def apply(recorder: Any, result: Tensor, a: Tensor, dims: Any = None, keepdim: bool = False, **_: Any) -> list[int]:
         if dims is None or not keepdim or [d % a.dim() for d in dims] != [a.dim() - 1]:
-            raise recorder.refuse(name, "over anything but the units, with keepdim=True, is not an operation on one row")
+            raise recorder.refuse(
+                name, "over anything but the units, with keepdim=True, is not an operation on one row"
+            )
         return [
-            recorder.graph.apply("mul", _mean_of(recorder, lanes), recorder.graph.constant(a.shape[-1] if is_sum else 1))
+            recorder.graph.apply(
+                "mul", _mean_of(recorder, lanes), recorder.graph.constant(a.shape[-1] if is_sum else 1)
+            )
             for lanes in _groups(recorder, a)
         ]
 
@@ -194,4 +216,3 @@ def _layer_norm(
             pairs = zip(found, recorder.lanes_of(parameter, result.shape), strict=True)
             found = [g.apply(op, x, y) for x, y in pairs]
     return found
-

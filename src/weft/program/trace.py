@@ -24,7 +24,7 @@ _ROWS = 2
 _OURS, _TORCH = str(Path(__file__).parent), str(Path(torch.__file__).parent)
 
 
-class Untraceable(WeftError):
+class Untraceable(WeftError):  # noqa: N818  a WeftError that says what is the matter
     """A cell's step does something that has no place in a program; it still runs as plain torch."""
 
 
@@ -54,9 +54,9 @@ def trace(cell: Cell) -> Equations:
     return Equations(recorder.graph, recorder.products, recorder.vectors, outputs, G, H)
 
 
-class _Recorder(TorchDispatchMode):
+class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, cell: Cell) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.cell, self.H = cell, cell.hidden_size
         self.graph, self.products, self.vectors = Graph(), [], []
         self._bases: dict[int, _Base] = {}
@@ -85,7 +85,9 @@ class _Recorder(TorchDispatchMode):
             return result
         rule = _RULES.get(name)
         if rule is None:
-            why = "needs the values themselves" if name == "_local_scalar_dense" else "is not an operation of the engine"
+            why = (
+                "needs the values themselves" if name == "_local_scalar_dense" else "is not an operation of the engine"
+            )
             raise self.refuse(name, why)
         lanes = rule(self, first_result, *args, **kwargs)
         self.track(first_result, lanes)
@@ -129,7 +131,7 @@ class _Recorder(TorchDispatchMode):
 
     def _starts(self, spread: Tensor) -> tuple[list[int], int]:
         """Where the lanes of the first row begin in memory, and the step from one unit to the next."""
-        shape, strides, first = spread.shape, spread.stride(), spread.storage_offset()
+        shape, strides, first = spread.shape, spread.stride(), int(spread.storage_offset())
         if shape[0] != _ROWS or spread.dim() not in (2, 3):
             raise self.refuse("shape", f"{tuple(shape)} is not (rows, units) or (rows, blocks, units)")
         if shape[-1] % self.H and shape[-1] != 1:
@@ -151,7 +153,7 @@ class _Recorder(TorchDispatchMode):
                 return base.lanes[column if base.narrow else column // H]
         elif place in self._named:
             name, parameter = self._named[place]
-            offset = start - parameter.storage_offset()
+            offset = start - int(parameter.storage_offset())
             if row_step == 0 and inner in (0, 1) and parameter.is_contiguous():
                 vector = Vector(name, offset, inner == 0 and H > 1)
                 if vector not in self.vectors:
@@ -163,10 +165,12 @@ class _Recorder(TorchDispatchMode):
         """operand (2, H) times weight (H, n*H), which is a parameter or a transposed slice of one."""
         H, place = self.H, weight.untyped_storage().data_ptr()
         if place not in self._named or operand.shape[-1] != H or weight.shape[0] != H or weight.shape[1] % H:
-            raise self.refuse("matmul", f"of {tuple(operand.shape)} and {tuple(weight.shape)} is not a state times a weight")
+            raise self.refuse(
+                "matmul", f"of {tuple(operand.shape)} and {tuple(weight.shape)} is not a state times a weight"
+            )
         name, parameter = self._named[place]
         value = self.lanes_of(operand, (_ROWS, H))[0]
-        offset, columns = weight.storage_offset() - parameter.storage_offset(), parameter.shape[-1]
+        offset, columns = int(weight.storage_offset() - parameter.storage_offset()), parameter.shape[-1]
         turned = weight.stride(1) == 1 and not (weight.stride(0) == 1 and columns == H)
         whole = parameter.dim() == 2 and parameter.is_contiguous() and (turned or columns == H)
         if not whole or weight.stride() not in ((1, columns), (columns, 1)):

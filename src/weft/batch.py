@@ -1,0 +1,129 @@
+"""Batches: one long stream of tokens cut into windows for a language model.
+
+The tokens are a one-dimensional array, usually memory-mapped, so that a corpus larger than memory costs no more
+than a small one. An epoch is a pure function of (seed, epoch): a resumed run finds its place by number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from weft.errors import WeftError
+
+IGNORED = -100  # a target that is not counted: the padding of a last window
+
+Tokens = np.ndarray[Any, np.dtype[Any]]
+
+
+class Window(NamedTuple):
+    """One batch of a language model: what it reads, what comes next, and whether the state starts anew."""
+
+    inputs: Tensor  # (B, T) token ids
+    targets: Tensor  # (B, T) the ids one step later, or IGNORED
+    fresh: bool
+
+
+@dataclass(frozen=True)
+class SequentialStream:
+    """The text cut into `rows` long strips that are read side by side: adjacent batches continue each other.
+
+    The strips begin at a random offset each epoch, so that windows do not always break at the same places. The
+    state is carried from batch to batch and starts anew with the epoch.
+    """
+
+    tokens: Tokens
+    rows: int
+    steps: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        _check_size(self.tokens, self.rows, self.steps)
+
+    @property
+    def batches(self) -> int:
+        """Batches of an epoch, the same for every offset."""
+        return (len(self.tokens) - self.steps) // self.rows // self.steps
+
+    def epoch(self, number: int, start: int = 0) -> Iterator[Window]:
+        """The batches of that epoch from the batch `start` on."""
+        offset = int(np.random.default_rng((self.seed, number)).integers(self.steps))
+        strip = (len(self.tokens) - self.steps) // self.rows
+        begins = offset + strip * np.arange(self.rows)
+        for batch in range(start, self.batches):
+            yield _window(self.tokens, begins + batch * self.steps, self.steps, fresh=batch == 0)
+
+
+@dataclass(frozen=True)
+class RandomStream:
+    """Windows from anywhere in the text, each epoch another cut and another order; every batch starts anew."""
+
+    tokens: Tokens
+    rows: int
+    steps: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        _check_size(self.tokens, self.rows, self.steps)
+
+    @property
+    def batches(self) -> int:
+        return (len(self.tokens) - self.steps) // self.steps // self.rows
+
+    def epoch(self, number: int, start: int = 0) -> Iterator[Window]:
+        generator = np.random.default_rng((self.seed, number))
+        offset = int(generator.integers(self.steps))
+        begins = offset + self.steps * generator.permutation((len(self.tokens) - self.steps) // self.steps)
+        for batch in range(start, self.batches):
+            yield _window(self.tokens, begins[batch * self.rows : (batch + 1) * self.rows], self.steps, fresh=True)
+
+
+STREAMS: dict[str, type[SequentialStream] | type[RandomStream]] = {
+    "sequential": SequentialStream,
+    "random": RandomStream,
+}
+
+
+def evaluation_windows(tokens: Tokens, *, steps: int = 256, row_tokens: int = 16384) -> Iterator[Window]:
+    """Every token but the first as a target exactly once, in order, the state carried.
+
+    A long text is read as several rows side by side, one for every `row_tokens` tokens, for speed; each row's
+    first tokens then lack their context, which at that length is lost in the noise.
+    """
+    targets = len(tokens) - 1
+    if targets < 1:
+        raise WeftError(f"there are {len(tokens)} tokens to evaluate on", expected="at least 2")
+    rows = min(64, max(1, targets // row_tokens))
+    strip = -(-targets // rows)
+    for begin in range(0, strip, steps):
+        width = min(steps, strip - begin)
+        begins = begin + strip * np.arange(rows)
+        yield _window(tokens, begins, width, fresh=begin == 0)
+
+
+def _window(tokens: Tokens, begins: np.ndarray[Any, np.dtype[np.int64]], steps: int, *, fresh: bool) -> Window:
+    """Rows of `steps` inputs and targets from each beginning; what lies past the end of the text is IGNORED."""
+    ids = np.zeros((len(begins), steps + 1), dtype=np.int64)
+    ends = np.minimum(begins + steps + 1, len(tokens))
+    for row, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+        ids[row, : max(0, end - begin)] = tokens[begin:end]
+    targets = ids[:, 1:].copy()
+    if ends[-1] - begins[-1] <= steps:
+        targets[begins[:, None] + np.arange(1, steps + 1) >= len(tokens)] = IGNORED
+    return Window(torch.from_numpy(np.ascontiguousarray(ids[:, :-1])), torch.from_numpy(targets), fresh)
+
+
+def _check_size(tokens: Tokens, rows: int, steps: int) -> None:
+    needed = steps * rows + steps
+    if len(tokens) < needed:
+        fits = max(1, len(tokens) // max(1, rows + 1))
+        raise WeftError(
+            f"the text has {len(tokens):,} tokens",
+            expected=f"at least {needed:,} for one batch of {rows} rows of {steps} steps",
+            hint=f"more text, or --set batch.steps={min(fits, steps)} or --set batch.size=1",
+        )

@@ -1,0 +1,65 @@
+"""The command line: each command parses here and works in weft.service. Heavy imports wait until one runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Annotated
+
+import typer
+
+from weft.cli.data import data
+from weft.cli.demo import demo
+from weft.cli.evaluate import evaluate
+from weft.cli.generate import generate
+from weft.cli.train import train
+from weft.errors import WeftError
+
+app = typer.Typer(
+    name="weft",
+    help="Recurrent sequence models on your own text: train, generate, measure.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command()(demo)
+app.add_typer(train, name="train")
+app.command(name="eval")(evaluate)
+app.command()(generate)
+app.add_typer(data, name="data")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        import weft
+
+        typer.echo(f"weft {weft.__version__} (torch {version('torch')})")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """The program `weft`: a user's mistake is one message and exit code 2, never a traceback."""
+    try:
+        app()
+    except WeftError as error:
+        print(f"weft: {error}", file=sys.stderr)
+        sys.exit(2)
+    except BrokenPipeError:
+        # Whoever read our output has gone. Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + signal.SIGPIPE)
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)

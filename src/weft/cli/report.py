@@ -1,0 +1,76 @@
+"""The progress of a training: one live line on a terminal, plain lines elsewhere. All of it to standard error."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from weft.metrics import Likelihood
+from weft.train import Step
+
+PLAIN_SECONDS = 10.0  # between plain lines without an evaluation
+MEMORY = 0.98  # of the running loss, by step
+
+
+class Report:
+    """`with Report() as report: for step in trainer.run(): report.step(step)`."""
+
+    def __init__(self) -> None:
+        self.console = Console(stderr=True, highlight=False)
+        self.live = (
+            Progress(
+                TextColumn("epoch {task.fields[epoch]}"),
+                BarColumn(bar_width=24),
+                TextColumn("{task.completed}/{task.total}"),
+                TextColumn("{task.fields[facts]}"),
+                console=self.console,
+            )
+            if sys.stderr.isatty()
+            else None
+        )
+        self.task = self.live.add_task("", total=None, epoch=0, facts="") if self.live else None
+        self.running = 0.0  # mean loss of the latest steps, in nats
+        self.tokens = 0
+        self.first: Step | None = None
+        self.held_out = ""
+        self.began = self.printed = time.perf_counter()
+
+    def __enter__(self) -> Report:
+        if self.live:
+            self.live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: object, trace: TracebackType | None) -> None:
+        if self.live:
+            self.live.stop()
+
+    def step(self, step: Step) -> None:
+        now = time.perf_counter()
+        if self.first is None:
+            self.first, self.running = step, step.loss.nats_per_token
+        self.running += (1 - MEMORY) * (step.loss.nats_per_token - self.running)
+        self.tokens += step.loss.count
+        if step.evaluation:
+            self.held_out = (
+                f"held-out perplexity {step.evaluation.facts['perplexity']:.3f}{' (best)' if step.best else ''}"
+            )
+        done = step.number - self.first.number + 1
+        left = (now - self.began) / done * (step.total - step.number)
+        train = Likelihood(self.running, 1)
+        facts = [
+            f"loss {train.nats_per_token:.3f}",
+            f"perplexity {train.perplexity:.2f}",
+            self.held_out,
+            f"{self.tokens / (now - self.began):,.0f} tokens/s",
+            f"{int(left) // 60}:{int(left) % 60:02d} left",
+        ]
+        text = "  ".join(fact for fact in facts if fact)
+        if self.live and self.task is not None:
+            self.live.update(self.task, completed=step.number, total=step.total, epoch=step.epoch, facts=text)
+        elif step.evaluation or step.end or now - self.printed >= PLAIN_SECONDS:
+            self.printed = now
+            print(f"epoch {step.epoch}  step {step.number}/{step.total}  {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,141 @@
+"""`weft train`: a model from text."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from weft.errors import WeftError
+
+if TYPE_CHECKING:
+    from weft.service.language import Training
+    from weft.train import Step
+
+train = typer.Typer(help="Train a model on your text.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@train.callback()
+def _tasks() -> None:
+    """Train a model on your text."""
+
+
+@train.command()
+def lm(
+    out: Annotated[Path | None, typer.Option(help="The run directory to make, or to go on with.")] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(help="Text: a file, a folder, .gz, .zip, - for standard input, or a name of `weft data`."),
+    ] = None,
+    dev: Annotated[str | None, typer.Option(help="Held-out text; without it the end of --data is held out.")] = None,
+    config: Annotated[Path | None, typer.Option(help="A TOML file of settings.")] = None,
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", help="One setting, as train.rate=0.01; repeatable.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out, if it is there.")] = False,
+    json_output: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    show_config: Annotated[bool, typer.Option("--show-config", help="Print all settings as TOML and exit.")] = False,
+) -> None:
+    """Train a language model: it learns to foretell the next token, and so to write.
+
+    With --resume the same command can be given again and again: it goes on where it stopped.
+    """
+    from weft.config import LanguageConfig, load_config, to_toml
+    from weft.run import open_run
+    from weft.service.language import resume_language, start_language
+
+    if show_config:
+        typer.echo(to_toml(load_config(LanguageConfig, config, sets or [])))
+        return
+    if out is None:
+        raise WeftError("--out is missing", expected="where the trained model shall be", hint="--out runs/first")
+    if resume and out.exists():
+        run = open_run(out)
+        if run.task != "lm":
+            raise WeftError(f"{out} is a run of the task {run.task!r}", expected="a run of `weft train lm`")
+        settings = load_config(LanguageConfig, config, sets or [], base=run.config)
+        training = resume_language(run, settings, source=data)
+        _say(f"going on with {out} after step {training.trainer.place.step}")
+    else:
+        if data is None:
+            raise WeftError("--data is missing", expected="text to train on", hint="--data python-docs")
+        settings = load_config(LanguageConfig, config, sets or [])
+        if resume:
+            _say(f"{out} is not there yet: starting it")
+        training = start_language(data, out, settings, dev=dev)
+    _say(describe(training))
+    last = walk(training)
+    result = summary(training, last)
+    if json_output:
+        typer.echo(json.dumps(result))
+    else:
+        typer.echo(_in_words(result))
+    if last is not None and last.end == "interrupted":
+        typer.echo(f"To go on: weft train lm --out {out} --resume", err=True)
+        raise typer.Exit(128 + signal.SIGINT)
+
+
+def describe(training: Training) -> str:
+    """What is about to be trained on what, in one line."""
+    model, vocabulary = training.model, training.codec.vocabulary
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    level = training.codec.tokenizer.level
+    return (
+        f"{training.train_tokens:,} {level} tokens to train on, {training.dev_tokens:,} held out, "
+        f"vocabulary of {len(vocabulary):,}, {parameters:,} weights"
+    )
+
+
+def walk(training: Training) -> Step | None:
+    """Train to the end, or to the end of the step in which Ctrl-C falls, with the progress shown."""
+    from weft.cli.report import Report
+
+    previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def stop(number: int, frame: object) -> None:
+        training.trainer.stop()
+        signal.signal(number, previous[signal.Signals(number)])  # a second one ends it at once
+
+    last = None
+    try:
+        for number in previous:
+            signal.signal(number, stop)
+        with Report() as report:
+            for last in training.trainer.run():
+                report.step(last)
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+    return last
+
+
+def summary(training: Training, last: Step | None) -> dict[str, Any]:
+    """The result of a training as plain data."""
+    import math
+
+    place = training.trainer.place
+    best = None if math.isinf(place.best) else place.best
+    return {
+        "run": str(training.run.path),
+        "end": last.end if last else "finished",
+        "steps": place.step,
+        "seconds": round(place.seconds, 2),
+        "best_step": place.best_step if best is not None else None,
+        "held_out_nats": best,
+        "held_out_perplexity": math.exp(best) if best is not None else None,
+    }
+
+
+def _in_words(result: dict[str, Any]) -> str:
+    words = [f"{result['run']}: {result['end']} after {result['steps']} steps, {result['seconds']:.0f} s"]
+    if result["held_out_perplexity"] is not None:
+        words.append(f"held-out perplexity {result['held_out_perplexity']:.3f} at step {result['best_step']}")
+    return "; ".join(words)
+
+
+def _say(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)

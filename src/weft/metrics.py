@@ -1,0 +1,43 @@
+"""Metrics: statistics that add up, and a score made from their sum, never a mean of means."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """How well a model foretold some tokens: the sum of -log P in nats, and how many tokens there were.
+
+    Perplexity is exp(nats / count): 1 for a model that is sure and right, infinite for one that held a true
+    token for impossible, the size of the vocabulary for one that finds every token equally likely.
+    """
+
+    nats: float
+    count: int
+
+    def __add__(self, other: Likelihood) -> Likelihood:
+        return Likelihood(self.nats + other.nats, self.count + other.count)
+
+    @property
+    def nats_per_token(self) -> float:
+        return self.nats / self.count if self.count else math.nan
+
+    @property
+    def bits_per_token(self) -> float:
+        return self.nats_per_token / math.log(2)
+
+    @property
+    def perplexity(self) -> float:
+        try:
+            return math.exp(self.nats_per_token)
+        except OverflowError:
+            return math.inf
+
+    def score(self) -> float:
+        return self.perplexity
+
+    def signature(self, level: str) -> str:
+        """What exactly was measured, to stand beside the number."""
+        return f"perplexity|per:{level}|tokens:{self.count}"

@@ -1,0 +1,20 @@
+"""What every model gives the trainer."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+from weft.cells import State
+
+
+class Loss(NamedTuple):
+    """A sum of nats and the number of predictions in it, so that sums of losses stay exact.
+
+    `state` is what a model hands on to the next batch of the same stream, where it hands on anything.
+    """
+
+    total: Tensor
+    count: int  # type: ignore[assignment]  # shadows tuple.count, which nobody wants of a loss
+    state: State = None

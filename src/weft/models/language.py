@@ -1,0 +1,84 @@
+"""A recurrent language model: reads tokens, and after each gives the chances of the next one."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from weft.batch import IGNORED, Window
+from weft.bptt import Unroll, full
+from weft.cells import State
+from weft.config import ModelConfig
+from weft.errors import WeftError
+from weft.models.base import Loss
+from weft.recurrent import make_stack, map_state
+
+
+class LanguageModel(nn.Module):
+    """Token ids (B, T) -> embedding or one-hot -> recurrent stack -> logits (B, T, V).
+
+    It is also a Stepper: `start`, `step` and `select` let decoding run it one token at a time.
+    """
+
+    def __init__(self, vocabulary_size: int, config: ModelConfig) -> None:
+        super().__init__()
+        if config.bidirectional:
+            raise WeftError(
+                "a bidirectional stack cannot predict the next token: its backward half has already read it, so that "
+                "training looks perfect and generation, where there is no future to read, fails",
+                expected="model.bidirectional=false",
+                hint="`fill` for predicting a token from both sides",
+            )
+        if config.tied and config.embedding != config.hidden:
+            raise WeftError(
+                f"model.tied with model.embedding={config.embedding} and model.hidden={config.hidden}",
+                expected="the two to be equal, as one matrix serves both ends",
+                hint=f"--set model.embedding={config.hidden}",
+            )
+        self.vocabulary_size, self.dropout = vocabulary_size, config.dropout
+        self.embedding = nn.Embedding(vocabulary_size, config.embedding) if config.embedding else None
+        self.stack = make_stack(
+            config.cell,
+            config.embedding or vocabulary_size,
+            config.hidden,
+            layers=config.layers,
+            dropout=config.dropout,
+            residual=config.residual,
+        )
+        if self.embedding is not None:
+            nn.init.normal_(self.embedding.weight, std=config.embedding**-0.5)
+        # Tied weights are the embedding's, so there is no matrix of the output's own.
+        self.weight = None if config.tied else nn.Parameter(torch.empty(vocabulary_size, config.hidden))
+        self.bias = nn.Parameter(torch.zeros(vocabulary_size))
+        if self.weight is not None:
+            nn.init.normal_(self.weight, std=config.hidden**-0.5)
+
+    def forward(self, ids: Tensor, state: State = None, *, unroll: Unroll = full) -> tuple[Tensor, State]:
+        """Ids (B, T) to logits (B, T, V) of each next token, and the state after the last."""
+        x = ids if self.embedding is None else F.dropout(self.embedding(ids), self.dropout, self.training)
+        outputs, state = unroll(self.stack, x, state)  # (B, T, H)
+        outputs = F.dropout(outputs, self.dropout, self.training)
+        weight = self.weight if self.embedding is None or self.weight is not None else self.embedding.weight
+        assert weight is not None
+        return F.linear(outputs, weight, self.bias), state
+
+    def loss(self, window: Window, state: State = None, *, unroll: Unroll = full) -> Loss:
+        """The nats of the window's targets; the state is dropped where the window starts anew."""
+        inputs, targets = window.inputs.to(self.bias.device), window.targets.to(self.bias.device)
+        logits, state = self(inputs, None if window.fresh else state, unroll=unroll)
+        total = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="sum")
+        count = int((window.targets != IGNORED).sum())
+        return Loss(total, count, map_state(Tensor.detach, state))
+
+    def start(self, rows: int) -> State:
+        return self.stack.start(rows)
+
+    @torch.no_grad()
+    def step(self, ids: Tensor, state: State) -> tuple[Tensor, State]:
+        """Ids (R,) to log-probabilities (R, V) of the next token."""
+        logits, state = self(ids[:, None].to(self.bias.device), state)
+        return F.log_softmax(logits[:, 0], -1), state
+
+    def select(self, state: State, rows: Tensor) -> State:
+        return map_state(lambda part: part[rows], state)

@@ -1,0 +1,43 @@
+"""Text: from files to numbered tokens, without torch.
+
+A `Corpus` streams lines, a `Normalizer` says what is kept of them, a `Tokenizer` cuts them, a `Vocabulary` numbers
+the pieces. `open_data` finds named data; `weft.text.grammar` makes sentences whose entropy is known exactly.
+"""
+
+from weft.text.corpus import Corpus, Document, count_tokens, encode_corpus, open_tokens
+from weft.text.datasets import DATASETS, Dataset, locate, open_data
+from weft.text.tokens import (
+    TOKENIZERS,
+    CharTokenizer,
+    Normalizer,
+    SubwordTokenizer,
+    Tokenizer,
+    WordTokenizer,
+    tokenizer_from_json,
+)
+from weft.text.vocabulary import BOS, EOS, PAD, RESERVED, UNK, Vocabulary
+
+__all__ = [
+    "BOS",
+    "DATASETS",
+    "EOS",
+    "PAD",
+    "RESERVED",
+    "TOKENIZERS",
+    "UNK",
+    "CharTokenizer",
+    "Corpus",
+    "Dataset",
+    "Document",
+    "Normalizer",
+    "SubwordTokenizer",
+    "Tokenizer",
+    "Vocabulary",
+    "WordTokenizer",
+    "count_tokens",
+    "encode_corpus",
+    "locate",
+    "open_data",
+    "open_tokens",
+    "tokenizer_from_json",
+]

@@ -1,0 +1,209 @@
+"""Plain text from wherever it is, as a stream: files, folders, archives, standard input, or strings at hand.
+
+A corpus is read as often as needed and never held in memory. Its mistakes are named by file and line.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from weft.errors import WeftError
+from weft.text import sources
+from weft.text.tokens import Normalizer, Tokenizer
+from weft.text.vocabulary import EOS, Vocabulary
+
+_LONGEST_LINE = 1 << 20
+_BLOCK = 1 << 16
+
+
+@dataclass(frozen=True)
+class Document:
+    """One text of a corpus; `place` is what error messages call it."""
+
+    name: str
+    place: str
+    open_bytes: Callable[[], BinaryIO] = field(repr=False)
+
+    def lines(self) -> Iterator[str]:
+        """The lines, each with its "\\n"; the last one may have none.
+
+        Any convention of line ends is read. A line of more than a million characters comes in pieces, cut before
+        a space, so that a book without line ends still streams; no tokenizer sees the difference.
+        """
+        number = 1
+        try:
+            with (
+                sources.reading(self.place, self.open_bytes) as stream,
+                io.TextIOWrapper(stream, encoding="utf-8-sig") as text,
+            ):
+                for line in _pieces(text):
+                    if "\0" in line:
+                        raise sources.binary_error(self.place, number)
+                    yield line
+                    number += line.endswith("\n")
+        except UnicodeDecodeError:
+            # The decoder works in blocks and knows no lines, so the place is searched for only now.
+            raise sources.encoding_error(self.place, self.open_bytes) from None
+
+    def is_blank(self) -> bool:
+        return not any(line.strip() for line in self.lines())
+
+
+def _pieces(text: io.TextIOWrapper) -> Iterator[str]:
+    held = ""
+    while piece := text.readline(_LONGEST_LINE):
+        held += piece
+        if not held.endswith("\n") and len(held) >= _LONGEST_LINE:
+            # Before the first space of a run, where every tokenizer has a boundary anyway.
+            cut = len(held[: held.rfind(" ") + 1].rstrip())
+            if cut:
+                yield held[:cut]
+            held = held[cut:]
+        else:
+            yield held
+            held = ""
+    if held:
+        yield held
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Documents under one name. At least one of them has something other than white space in it.
+
+    >>> corpus = Corpus.from_texts("two", ["one line\\nanother", "再来一行\\n"])
+    >>> [list(document.lines()) for document in corpus.documents()]
+    [['one line\\n', 'another'], ['再来一行\\n']]
+    """
+
+    name: str
+    _documents: tuple[Document, ...] = field(repr=False)
+
+    @classmethod
+    def open(cls, source: str | Path) -> Corpus:
+        """The text at `source`, checked to be there and not to be blank.
+
+        A file (plain or .gz), a folder (every .txt, .text and .md below it, also as .gz; hidden ones left out), a
+        .zip (its text members; one of them as `archive.zip:folder/name.txt`), or `-` for standard input.
+        """
+        found = [Document(*entry) for entry in sources.entries(str(source))]
+        return cls._checked(str(source) if str(source) != "-" else sources.STANDARD_INPUT, found)
+
+    @classmethod
+    def from_texts(cls, name: str, texts: Iterable[str]) -> Corpus:
+        """Texts that are already in memory, one document each."""
+        documents = []
+        for number, text in enumerate(texts, start=1):
+            label = f"{name} {number}"
+            documents.append(Document(label, label, _bytes_of(text)))
+        if not documents:
+            raise WeftError(f"{name} has no texts", expected="one text or more")
+        return cls._checked(name, documents)
+
+    @classmethod
+    def _checked(cls, name: str, documents: list[Document]) -> Corpus:
+        """Blank documents among others do no harm and are left out; a corpus of nothing else is a mistake."""
+        written = tuple(document for document in documents if not document.is_blank())
+        if written:
+            return cls(name, written)
+        places = ", ".join(document.place for document in documents[:3])
+        more = f" and {len(documents) - 3} more" if len(documents) > 3 else ""
+        first = next(documents[0].lines(), None)
+        state = "is empty" if len(documents) == 1 and first is None else "has nothing but blank lines"
+        raise WeftError(f"{places}{more} {state}", expected="some text")
+
+    def documents(self) -> Iterator[Document]:
+        return iter(self._documents)
+
+
+def _bytes_of(text: str) -> Callable[[], BinaryIO]:
+    # A lone surrogate cannot be written as UTF-8; "replace" would hide it, so it is refused by name.
+    try:
+        encoded = text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise WeftError(f"a text has the lone surrogate {text[error.start]!r}", expected="Unicode text") from error
+    return lambda: io.BytesIO(encoded)
+
+
+def _blocks(document: Document, normalizer: Normalizer) -> Iterator[str]:
+    """The normalised document in blocks of whole lines, large enough that the cost of a call does not show."""
+    lines: list[str] = []
+    size = 0
+    for line in normalizer.lines(document.lines()):
+        lines.append(line)
+        size += len(line)
+        if size >= _BLOCK:
+            yield "".join(lines)
+            lines, size = [], 0
+    if lines:
+        yield "".join(lines)
+
+
+def _token_blocks(corpus: Corpus, normalizer: Normalizer, tokenizer: Tokenizer) -> Iterator[list[str]]:
+    """All tokens of the corpus, a block at a time, with "<eos>" between documents and only there."""
+    begun = False
+    for document in corpus.documents():
+        divider = [EOS] if begun else []
+        for block in _blocks(document, normalizer):
+            tokens = tokenizer.split(block)
+            if tokens:
+                yield divider + tokens if divider else tokens
+                divider, begun = [], True
+    if not begun:
+        raise WeftError(
+            f"nothing is left of {corpus.name} after it was normalised",
+            hint="letters_only = false" if normalizer.letters_only else "other data",
+        )
+
+
+def count_tokens(corpus: Corpus, normalizer: Normalizer, tokenizer: Tokenizer) -> Counter[str]:
+    """How often every token occurs in what `encode_corpus` would write, the "<eos>" between documents included."""
+    counts: Counter[str] = Counter()
+    for tokens in _token_blocks(corpus, normalizer, tokenizer):
+        counts.update(tokens)
+    return counts
+
+
+def id_type(vocabulary_size: int) -> type[np.uint16] | type[np.uint32]:
+    """The narrowest whole numbers that hold every id."""
+    return np.uint16 if vocabulary_size <= 1 << 16 else np.uint32
+
+
+def encode_corpus(
+    corpus: Corpus, normalizer: Normalizer, tokenizer: Tokenizer, vocabulary: Vocabulary, path: Path
+) -> int:
+    """Write the ids of all tokens to a binary file, "<eos>" between documents, and return how many there are.
+
+    The file appears under its name only when it is whole. Ids are 16 bits wide where the vocabulary allows it.
+    """
+    width = id_type(len(vocabulary))
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
+    count = 0
+    try:
+        with unfinished.open("wb") as file:
+            for tokens in _token_blocks(corpus, normalizer, tokenizer):
+                file.write(np.array(vocabulary.encode(tokens), dtype=width).tobytes())
+                count += len(tokens)
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return count
+
+
+def open_tokens(path: Path, vocabulary_size: int) -> np.ndarray[tuple[int], np.dtype[np.unsignedinteger]]:
+    """The ids that `encode_corpus` wrote, read from the disk only where they are looked at."""
+    kind = id_type(vocabulary_size)
+    if not path.is_file():
+        raise WeftError(f"there is no token file {path}")
+    width = np.dtype(kind).itemsize
+    size = path.stat().st_size
+    if size == 0 or size % width:
+        raise WeftError(f"{path} has {size} bytes", expected=f"ids of {width} bytes each, at least one")
+    return np.memmap(path, dtype=kind, mode="r")

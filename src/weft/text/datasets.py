@@ -1,0 +1,189 @@
+"""Data by name: where to find it, how to be sure of it, and how to open it.
+
+A named file is looked for in the folder $WEFT_DATA, then in the user's cache, then fetched. Wherever it comes
+from, its sha256 is checked before use.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from weft.errors import WeftError, unknown_name
+from weft.text import grammar, python_docs
+from weft.text.corpus import Corpus
+from weft.text.download import FetchError, Progress, fetch, on_terminal, sha256_of
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Named data: a public file known by its hash, or a text that is made here and needs no file."""
+
+    name: str
+    description: str
+    licence: str
+    filename: str = ""
+    urls: tuple[str, ...] = ()
+    sha256: str = ""
+    sha1: str = ""
+    size: int = 0
+    member: str = ""  # the text inside, where the file is an archive
+    text: Callable[[], str] | None = None
+
+
+DATASETS = {
+    "python-docs": Dataset(
+        name="python-docs",
+        description="prose of Python's own language reference, one paragraph a line (embedded)",
+        licence="PSF License",
+        text=python_docs.prose,
+    ),
+    "grammar": Dataset(
+        name="grammar",
+        description="20,000 sentences of a small grammar whose entropy is known exactly (embedded)",
+        licence="Apache-2.0",
+        text=lambda: grammar.ENGLISH.text(20_000, seed=0),
+    ),
+    "timemachine": Dataset(
+        name="timemachine",
+        description="The Time Machine by H. G. Wells",
+        licence="public domain",
+        filename="timemachine.txt",
+        urls=("http://d2l-data.s3-accelerate.amazonaws.com/timemachine.txt",),
+        sha256="8424dbd9532ac81f7e5f0b6add90e6952baea29158309d7d1bf3884f4e12c516",
+        sha1="090b5e7e70c295757f55df93cb0a180b9691891a",
+        size=178_979,
+    ),
+    "fra-eng": Dataset(
+        name="fra-eng",
+        description="English sentences with their French translations, from tatoeba.org by way of manythings.org",
+        licence="CC BY 2.0 FR",
+        filename="fra-eng.zip",
+        urls=("http://d2l-data.s3-accelerate.amazonaws.com/fra-eng.zip",),
+        sha256="fa96382b2c8b609e1662654c1e6e6baeb8d30b3bf63dfb4a5a261cc36347df13",
+        sha1="94646ad1522d915e7b0f9296181140edcf86a4f5",
+        size=3_420_152,
+        member="fra-eng/fra.txt",
+    ),
+}
+
+
+def cache_folder() -> Path:
+    """Where fetched files are kept: $WEFT_CACHE, or this platform's usual place."""
+    if chosen := os.environ.get("WEFT_CACHE"):
+        return Path(chosen)
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "weft"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "weft" / "Cache"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "weft"
+
+
+def locate(name: str, *, progress: Progress = on_terminal) -> Path:
+    """The verified file of a named dataset; fetched into the cache if it is nowhere yet."""
+    dataset = _file_dataset(name)
+    for path in _places(dataset):
+        if path.is_file():
+            return _verified(dataset, path)
+    cached = cache_folder() / dataset.filename
+    try:
+        fetch(dataset.urls, cached, size=dataset.size, sha256=dataset.sha256, progress=progress)
+    except FetchError as error:
+        raise WeftError(
+            f"{name} is not on this machine and could not be fetched ({error})",
+            expected=f"{dataset.filename} with sha256 {dataset.sha256}",
+            hint=f"put it at {cached}, or into a folder named by WEFT_DATA; or, with a network, the same again: "
+            "it goes on where it stopped",
+        ) from error
+    return _verified(dataset, cached)
+
+
+def _file_dataset(name: str) -> Dataset:
+    if name not in DATASETS:
+        raise unknown_name("data", name, DATASETS)
+    dataset = DATASETS[name]
+    if dataset.text is not None:
+        raise WeftError(f"{name} is made when it is opened and has no file", hint=f"open_data({name!r})")
+    return dataset
+
+
+def _places(dataset: Dataset) -> Iterator[Path]:
+    """Where the file may already be, in the order of looking."""
+    if chosen := os.environ.get("WEFT_DATA"):
+        folder = Path(chosen)
+        if not folder.is_dir():
+            raise WeftError(f"WEFT_DATA is {chosen}, which is no folder")
+        for depth in ("", "*/", "*/*/"):
+            yield from sorted(folder.glob(depth + dataset.filename))
+    yield cache_folder() / dataset.filename
+
+
+def _verified(dataset: Dataset, path: Path) -> Path:
+    try:
+        found = sha256_of(path)
+    except OSError as error:
+        raise WeftError(f"{path} cannot be read: {error.strerror or error}") from error
+    if found == dataset.sha256:
+        return path
+    cached = path.parent == cache_folder()
+    raise WeftError(
+        f"{path} is not the {dataset.name} it should be: its sha256 is {found}",
+        expected=dataset.sha256,
+        hint="delete it, and it will be fetched anew" if cached else "replace it, or take it out of WEFT_DATA",
+    )
+
+
+def open_data(source: str) -> Corpus:
+    """The text that a `--data` value stands for: `-`, a name in DATASETS, or a path.
+
+    A name wins over a file or folder of the same name in the working directory; write `./name` for that one.
+    """
+    if source in DATASETS:
+        return _open_named(DATASETS[source])
+    path = Path(source)
+    is_bare_word = path.name == source and ":" not in source and source != "-"
+    if is_bare_word and not path.exists():
+        names = difflib.get_close_matches(source, DATASETS, n=1, cutoff=0.5)
+        files = difflib.get_close_matches(source, [entry.name for entry in Path().iterdir()], n=2, cutoff=0.5)
+        raise WeftError(
+            f"{source} is neither named data ({', '.join(DATASETS)}) nor a file or folder here",
+            expected="a name or a path",
+            hint=" or ".join([*names, *(f"./{name}" for name in files)]),
+        )
+    return Corpus.open(source)
+
+
+def _open_named(dataset: Dataset) -> Corpus:
+    if dataset.text is not None:
+        return Corpus.from_texts(dataset.name, [dataset.text()])
+    path = locate(dataset.name)
+    corpus = Corpus.open(f"{path}:{dataset.member}" if dataset.member else path)
+    return dataclasses.replace(corpus, name=dataset.name)
+
+
+class Status(NamedTuple):
+    """Whether a dataset can be used now. `path` is where it was found, whole or damaged."""
+
+    dataset: Dataset
+    state: Literal["embedded", "found", "damaged", "to fetch"]
+    path: Path | None
+
+
+def status() -> list[Status]:
+    """The state of every dataset, without touching the network."""
+    return [_status(dataset) for dataset in DATASETS.values()]
+
+
+def _status(dataset: Dataset) -> Status:
+    if dataset.text is not None:
+        return Status(dataset, "embedded", None)
+    path = next((path for path in _places(dataset) if path.is_file()), None)
+    if path is None:
+        return Status(dataset, "to fetch", None)
+    return Status(dataset, "found" if sha256_of(path) == dataset.sha256 else "damaged", path)

@@ -1,0 +1,42 @@
+"""Prose that every Python carries: the language reference behind `help()`, without its code and grammar.
+
+It needs no download, so it is what a first run can learn from. The text is that of the Python in use, so it
+differs a little from one version to the next.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_LIST_MARK = re.compile(r"^(?:\*|\d+\.) +")
+_EMPHASIS = re.compile(r"(?<![\w*])\*{1,2}(\w[^*]*?)\*{1,2}(?![\w*])")
+_NOT_PROSE = ("::=", ">>>", " = ", "()\n", "...     ")
+
+
+def prose() -> str:
+    """The paragraphs of the language reference, one a line, each only once."""
+    from pydoc_data.topics import topics
+
+    # Topics overlap, and a paragraph seen in training would be no test of anything.
+    paragraphs = dict.fromkeys(line for name in sorted(topics) for line in _paragraphs(topics[name]))
+    return "".join(f"{paragraph}\n" for paragraph in paragraphs)
+
+
+def _paragraphs(topic: str) -> Iterator[str]:
+    for block in re.split(r"\n\s*\n", topic):
+        if any(sign in block for sign in _NOT_PROSE):
+            continue
+        lines = [line.strip() for line in block.strip().splitlines()]
+        text = _LIST_MARK.sub("", " ".join(lines))
+        # A hyphen at the end of a line is part of the word, so the two halves come together without a space.
+        text = re.sub(r"(?<=\w)- (?=\w)", "-", re.sub(r"\s+", " ", text))
+        text = _EMPHASIS.sub(r"\1", text)
+        if _reads_as_prose(text):
+            yield text
+
+
+def _reads_as_prose(text: str) -> bool:
+    """Sentences have words, mostly letters, and an end; headings, tables and code lack one of the three."""
+    letters = sum(character.isalpha() or character == " " for character in text)
+    return len(text.split()) >= 6 and letters >= 0.85 * len(text) and text[0].isupper() and text[-1] in '.:?!)"'

@@ -1,0 +1,211 @@
+"""Where text comes from: a source given by the user becomes named streams of bytes, or an error that helps."""
+
+from __future__ import annotations
+
+import difflib
+import gzip
+import io
+import os
+import re
+import shutil
+import sys
+import tempfile
+import weakref
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO, NamedTuple, cast
+
+from weft.errors import WeftError
+
+TEXT_SUFFIXES = (".txt", ".text", ".md")
+STANDARD_INPUT = "standard input"
+
+
+class Entry(NamedTuple):
+    """One stream: its name within the source, the place to call it by in messages, and how to open it anew."""
+
+    name: str
+    place: str
+    open_bytes: Callable[[], BinaryIO]
+
+
+def entries(source: str) -> list[Entry]:
+    """Every text that `source` names, in a fixed order."""
+    if source == "-":
+        return [_standard_input()]
+    try:
+        return _named(source)
+    except OSError as error:
+        raise _system_error(source, error) from error
+
+
+def _named(source: str) -> list[Entry]:
+    path = Path(source)
+    if path.is_dir():
+        return _folder(path)
+    if path.exists():
+        return _file(path)
+    archive = re.match(r"(.*?\.zip):(.+)", source, re.IGNORECASE | re.DOTALL)
+    if archive and Path(archive[1]).is_file():
+        return [_zip_member(Path(archive[1]), archive[2])]
+    raise _missing(Path(archive[1]) if archive else path)
+
+
+@contextmanager
+def reading(place: str, open_bytes: Callable[[], BinaryIO]) -> Iterator[BinaryIO]:
+    """Open a stream for the time of a `with`, and turn what can go wrong below it into messages."""
+    try:
+        with open_bytes() as stream:
+            yield stream
+    except (zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise WeftError(f"{place} is damaged or not what its name says: {error}") from error
+    except (RuntimeError, NotImplementedError) as error:  # zipfile's words for a password or an unknown method
+        raise WeftError(f"{place} cannot be unpacked: {error}") from error
+    except OSError as error:
+        raise _system_error(place, error) from error
+
+
+def binary_error(place: str, line: int) -> WeftError:
+    return WeftError(f"{place}:{line}: NUL byte, so this is no plain text", expected="UTF-8 text")
+
+
+def encoding_error(place: str, open_bytes: Callable[[], BinaryIO]) -> WeftError:
+    """Find the first line that is not UTF-8, and guess what it may be."""
+    with reading(place, open_bytes) as stream:
+        start = stream.read(1 << 13)
+    wide = start.startswith((b"\xff\xfe", b"\xfe\xff"))
+    if b"\0" in start and not wide:
+        return binary_error(place, start[: start.index(b"\0")].count(b"\n") + 1)
+    # Latin-1 maps every byte to one character, so this counts lines exactly as a text file does.
+    with reading(place, open_bytes) as stream, io.TextIOWrapper(stream, encoding="latin-1") as lines:
+        for number, line in enumerate(lines, start=1):
+            raw = line.encode("latin-1")
+            try:
+                raw.decode("utf-8")
+            except UnicodeDecodeError as error:
+                encoding = "UTF-16" if wide else _guess(raw)
+                return WeftError(
+                    f"{place}:{number}: byte 0x{raw[error.start]:02x} is not UTF-8 (column {error.start + 1} in bytes)",
+                    expected="UTF-8 text",
+                    hint=f"iconv -f {encoding} -t UTF-8 FILE > NEW-FILE, if it is {encoding}",
+                )
+    raise AssertionError(f"{place} failed to decode once, but not twice")
+
+
+def _guess(raw: bytes) -> str:
+    """Chinese text in its national encoding has bytes above 0x7f in pairs; Western European text has single ones."""
+    runs = re.findall(rb"[\x80-\xff]+", raw)
+    return "GB18030" if all(len(run) % 2 == 0 for run in runs) else "WINDOWS-1252"
+
+
+def _system_error(place: str, error: OSError) -> WeftError:
+    return WeftError(f"{place} cannot be read: {error.strerror or error}")
+
+
+def _missing(path: Path) -> WeftError:
+    folder = path.parent
+    if not folder.is_dir():
+        return WeftError(f"{path} does not exist, nor does the folder {folder}")
+    near = difflib.get_close_matches(path.name, sorted(entry.name for entry in folder.iterdir()), n=3, cutoff=0.5)
+    return WeftError(f"{path} does not exist", hint=", ".join(str(folder / name) for name in near))
+
+
+def _standard_input() -> Entry:
+    """Standard input can be read only once, so it is copied to a file that goes when its last reader does."""
+    descriptor, name = tempfile.mkstemp(prefix="weft-")
+    spool = _Spool(Path(name))
+    with os.fdopen(descriptor, "wb") as copy:
+        shutil.copyfileobj(sys.stdin.buffer, copy)
+    return Entry(STANDARD_INPUT, STANDARD_INPUT, spool.open)
+
+
+class _Spool:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        weakref.finalize(self, path.unlink, missing_ok=True)
+
+    def open(self) -> BinaryIO:
+        return self.path.open("rb")
+
+
+def _file(path: Path) -> list[Entry]:
+    if path.suffix.lower() == ".zip":
+        return _zip_members(path)
+    return [_plain(path.name, path)]
+
+
+def _plain(name: str, path: Path) -> Entry:
+    if path.suffix.lower() == ".gz":
+        return Entry(name, str(path), lambda: cast(BinaryIO, gzip.open(path, "rb")))
+    return Entry(name, str(path), lambda: path.open("rb"))
+
+
+def _is_text(path: Path | PurePosixPath) -> bool:
+    inner = path.with_suffix("") if path.suffix.lower() == ".gz" else path
+    return inner.suffix.lower() in TEXT_SUFFIXES
+
+
+def _folder(folder: Path) -> list[Entry]:
+    found: dict[str, Path] = {}
+    for path in folder.rglob("*"):
+        inside = path.relative_to(folder)
+        if _is_text(path) and path.is_file() and not any(part.startswith(".") for part in inside.parts):
+            found[inside.as_posix()] = path
+    if not found:
+        raise WeftError(
+            f"the folder {folder} has no text files",
+            expected=f"files that end in {', '.join(TEXT_SUFFIXES)}, or those with .gz",
+            hint="give one file by its name, whatever it ends in",
+        )
+    return [_plain(name, found[name]) for name in sorted(found)]
+
+
+def _zip_names(archive: Path) -> list[str]:
+    with reading(str(archive), lambda: archive.open("rb")) as stream, zipfile.ZipFile(stream) as opened:
+        return sorted(opened.namelist())
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "") if names else "nothing"
+
+
+def _zip_members(archive: Path) -> list[Entry]:
+    names = _zip_names(archive)
+    texts = [name for name in names if PurePosixPath(name).suffix.lower() in TEXT_SUFFIXES]
+    texts = [name for name in texts if not any(part.startswith((".", "__MACOSX")) for part in name.split("/"))]
+    if not texts:
+        raise WeftError(
+            f"{archive} has no text members; it has {_some(names)}",
+            expected=f"members that end in {', '.join(TEXT_SUFFIXES)}",
+            hint=f"{archive}:MEMBER for one of another name",
+        )
+    return [_zip_entry(archive, name) for name in texts]
+
+
+def _zip_member(archive: Path, member: str) -> Entry:
+    names = _zip_names(archive)
+    folder = member.rstrip("/") + "/"
+    inside = [name for name in names if name.startswith(folder) and name != folder]
+    if inside or folder in names:
+        raise WeftError(
+            f"{member} is a folder in {archive}, with {_some(inside)}", expected="one member that is a file"
+        )
+    if member not in names:
+        files = [name for name in names if not name.endswith("/")]
+        near = difflib.get_close_matches(member, files, n=1, cutoff=0.5)
+        raise WeftError(
+            f"{archive} has no member {member}; it has {_some(files)}", hint=f"{archive}:{near[0]}" if near else ""
+        )
+    return _zip_entry(archive, member)
+
+
+def _zip_entry(archive: Path, member: str) -> Entry:
+    def open_member() -> BinaryIO:
+        # The stream keeps the archive's file open for itself, so the archive may be closed before it.
+        with zipfile.ZipFile(archive) as opened:
+            return cast(BinaryIO, opened.open(member))
+
+    return Entry(member, f"{archive}:{member}", open_member)

@@ -1,0 +1,123 @@
+"""Pieces of words as tokens: byte-pair encoding over characters, learned from text by the `tokenizers` library.
+
+A piece keeps the space in front of it, so that joining is plain concatenation and loses nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from weft.errors import WeftError
+from weft.text.vocabulary import UNK
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+# Merges stay inside one match: a word or a run of punctuation with the space before it, a line end, other space.
+# The look-ahead leaves the last space of a run to the word that follows. No match depends on another line.
+_UNIT = r" ?\w+| ?[^\w\s]+|\n|[^\S\n]+(?!\S)|[^\S\n]"
+
+
+def _library() -> ModuleType:
+    try:
+        import tokenizers
+        import tokenizers.models
+        import tokenizers.pre_tokenizers
+        import tokenizers.trainers
+    except ImportError as error:
+        raise WeftError(
+            "subword tokens need the package tokenizers, which is not installed",
+            hint='pip install "weft[subwords]", or tokens of level char or word',
+        ) from error
+    module: ModuleType = tokenizers
+    return module
+
+
+@dataclass(frozen=True)
+class SubwordTokenizer:
+    """Byte-pair encoding: the pairs of pieces most frequent in the training text are merged, again and again.
+
+    `model` is the library's own JSON. Characters that the training text did not have become "<unk>"; text over its
+    characters survives `split` and `join` unchanged, spaces and line ends included.
+    """
+
+    model: str = field(repr=False)
+    level: ClassVar[str] = "subword"
+
+    @classmethod
+    def train(cls, texts: Iterable[str], size: int) -> SubwordTokenizer:
+        """Learn at most `size` different pieces, "<unk>" among them. Same texts, same pieces."""
+        if size < 2:
+            raise WeftError(f"subword size is {size}", expected="2 or more", hint="1000")
+        library = _library()
+        learner = _bare(library, library.models.BPE())
+        trainer = library.trainers.BpeTrainer(vocab_size=size - 1, show_progress=False, special_tokens=[])
+        learner.train_from_iterator(_checked(texts), trainer)
+        pieces = sorted(learner.get_vocab().items(), key=lambda item: item[1])
+        if len(pieces) >= size:
+            raise WeftError(
+                f"subword size is {size}, but the text has {len(pieces)} different characters",
+                expected=f"a size of {len(pieces) + 1} or more",
+                hint=f"{2 * len(pieces)}, or tokens of level char",
+            )
+        merges = [tuple(merge) for merge in _merges(learner)]
+        vocabulary = {UNK: 0, **{piece: index + 1 for piece, index in pieces}}
+        # Built anew so that "<unk>" is no special token of the library's: those are cut out of the text itself.
+        return cls(_bare(library, library.models.BPE(vocabulary, merges, unk_token=UNK)).to_str())
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        try:
+            return _library().Tokenizer.from_str(self.model)
+        except WeftError:
+            raise
+        except Exception as error:  # the library raises nothing narrower
+            raise WeftError(f"the stored subword model cannot be read: {error}") from error
+
+    def pieces(self) -> list[str]:
+        """Every piece it can cut a text into, "<unk>" among them."""
+        return list(self._tokenizer.get_vocab())
+
+    def split(self, text: str) -> list[str]:
+        tokens: list[str] = self._tokenizer.encode(text, add_special_tokens=False).tokens
+        return tokens
+
+    def join(self, tokens: Sequence[str]) -> str:
+        return "".join(tokens)
+
+    def to_json(self) -> dict[str, object]:
+        return {"level": self.level, "model": self.model}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, object]) -> SubwordTokenizer:
+        model = data.get("model")
+        if not isinstance(model, str):
+            raise WeftError("a stored subword tokenizer has no model", expected="the library's JSON as text")
+        tokenizer = cls(model)
+        _ = tokenizer._tokenizer  # so that a broken model is an error here, not at the first use
+        return tokenizer
+
+
+def _bare(library: ModuleType, model: Any) -> Any:
+    """The library's tokenizer with our units and nothing else: no normal form, no prefix, no special tokens."""
+    tokenizer = library.Tokenizer(model)
+    tokenizer.pre_tokenizer = library.pre_tokenizers.Split(library.Regex(_UNIT), behavior="isolated")
+    return tokenizer
+
+
+def _merges(tokenizer: Any) -> list[Any]:
+    merges: list[Any] = json.loads(tokenizer.to_str())["model"]["merges"]
+    return merges
+
+
+def _checked(texts: Iterable[str]) -> Iterable[str]:
+    empty = True
+    for text in texts:
+        empty = empty and not text
+        yield text
+    if empty:
+        raise WeftError("there is no text to learn subwords from")

@@ -1,0 +1,132 @@
+"""The numbered tokens of a model: which tokens it knows, and what number each one has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import repeat
+
+from weft.errors import WeftError
+
+UNK, PAD, BOS, EOS = "<unk>", "<pad>", "<bos>", "<eos>"
+RESERVED = (UNK, PAD, BOS, EOS)
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Tokens in the order of their ids, each with how often it was counted. The four reserved ones come first.
+
+    >>> vocabulary = Vocabulary.build({"the": 5, "cat": 2, "a": 2, "axolotl": 1}, min_count=2)
+    >>> vocabulary.tokens
+    ('<unk>', '<pad>', '<bos>', '<eos>', 'the', 'a', 'cat')
+    >>> vocabulary.encode(["the", "axolotl"]), vocabulary.decode([4, 0])
+    ([4, 0], ['the', '<unk>'])
+    """
+
+    tokens: tuple[str, ...]
+    counts: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if self.tokens[: len(RESERVED)] != RESERVED:
+            raise WeftError(
+                f"the vocabulary begins with {', '.join(map(repr, self.tokens[: len(RESERVED)])) or 'nothing'}",
+                expected=", ".join(RESERVED),
+            )
+        if len(self.counts) != len(self.tokens) or min(self.counts) < 0:
+            raise WeftError(
+                f"the vocabulary has {len(self.tokens)} tokens and {len(self.counts)} counts",
+                expected="one count of 0 or more for each token",
+            )
+        if len(self._ids) != len(self.tokens):
+            twice = next(token for place, token in enumerate(self.tokens) if self._ids[token] != place)
+            raise WeftError(f"the vocabulary has {twice!r} twice", expected="different tokens")
+
+    @classmethod
+    def build(cls, counts: Mapping[str, int], *, min_count: int = 1, max_size: int | None = None) -> Vocabulary:
+        """The tokens counted at least `min_count` times, most frequent first, then by code points.
+
+        `max_size` bounds the whole, reserved tokens included. What is dropped counts as "<unk>".
+        """
+        if min_count < 1:
+            raise WeftError(f"min_count is {min_count}", expected="a whole number of 1 or more")
+        if max_size is not None and max_size <= len(RESERVED):
+            raise WeftError(f"max_size is {max_size}", expected=f"more than the {len(RESERVED)} reserved tokens take")
+        ordinary = {token: count for token, count in counts.items() if token not in RESERVED}
+        ranked = sorted(ordinary, key=lambda token: (-ordinary[token], token))
+        room = None if max_size is None else max_size - len(RESERVED)
+        kept = [token for token in ranked[:room] if ordinary[token] >= min_count]
+        kept_counts = [ordinary[token] for token in kept]
+        dropped = sum(ordinary.values()) - sum(kept_counts)
+        reserved_counts = [counts.get(UNK, 0) + dropped, *(counts.get(token, 0) for token in RESERVED[1:])]
+        return cls((*RESERVED, *kept), (*reserved_counts, *kept_counts))
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        return {token: index for index, token in enumerate(self.tokens)}
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __contains__(self, token: object) -> bool:
+        return token in self._ids
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tokens)
+
+    def __repr__(self) -> str:
+        return f"Vocabulary({len(self)} tokens: {' '.join(map(repr, self.tokens[4:8]))} ...)"
+
+    def id(self, token: str) -> int:
+        """The number of one token; that of "<unk>" if it is not known."""
+        return self._ids.get(token, self.unk_id)
+
+    def encode(self, tokens: Iterable[str]) -> list[int]:
+        """The numbers of tokens; that of "<unk>" for those not known."""
+        return list(map(self._ids.get, tokens, repeat(self.unk_id)))
+
+    def unknown(self, tokens: Iterable[str]) -> list[str]:
+        """The different tokens that are not known, in the order of their first appearance."""
+        return [token for token in dict.fromkeys(tokens) if token not in self._ids]
+
+    def decode(self, ids: Iterable[int]) -> list[str]:
+        """The tokens of numbers."""
+        numbers = list(ids)
+        if numbers and not 0 <= min(numbers) <= max(numbers) < len(self):
+            wrong = next(number for number in numbers if not 0 <= number < len(self))
+            raise WeftError(f"there is no token with id {wrong}", expected=f"0 to {len(self) - 1}")
+        return [self.tokens[number] for number in numbers]
+
+    @property
+    def unk_id(self) -> int:
+        return 0
+
+    @property
+    def pad_id(self) -> int:
+        return 1
+
+    @property
+    def bos_id(self) -> int:
+        return 2
+
+    @property
+    def eos_id(self) -> int:
+        return 3
+
+    def to_json(self) -> dict[str, object]:
+        return {"tokens": list(self.tokens), "counts": list(self.counts)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, object]) -> Vocabulary:
+        """The vocabulary whose `to_json` is `data`."""
+        tokens, counts = data.get("tokens"), data.get("counts")
+        if not _all_of(str, tokens) or not _all_of(int, counts):
+            raise WeftError(
+                "this is no stored vocabulary", expected="lists under the keys tokens (text) and counts (whole numbers)"
+            )
+        return cls(tuple(tokens), tuple(counts))  # type: ignore[arg-type]
+
+
+def _all_of(kind: type, values: object) -> bool:
+    """Whether `values` is a list of exactly this kind; a bool does not pass for a number."""
+    return isinstance(values, Sequence) and not isinstance(values, str) and all(type(v) is kind for v in values)

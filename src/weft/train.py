@@ -1,0 +1,293 @@
+"""The trainer: a generator of steps.
+
+    for step in trainer.run():
+        ...                       # look at it, print it, stop whenever you like
+
+There are no callbacks. Everything the next step depends on is in the trainer's state: weights, optimizer,
+schedule, random state, place in the data, carried state. So 10 steps are 5 steps, a kill, a resume and 5 steps,
+bit for bit on the CPU.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from weft.cells import State
+from weft.config import TrainConfig
+from weft.errors import WeftError
+from weft.metrics import Likelihood
+from weft.models.base import Loss
+from weft.recurrent import map_state
+from weft.run import BEST, LAST, Run
+
+
+class Data(Protocol):
+    """Batches by epoch and number, so that a resumed run finds its place."""
+
+    @property
+    def batches(self) -> int: ...
+
+    def epoch(self, number: int, start: int = 0) -> Iterator[Any]: ...
+
+
+class Evaluation(NamedTuple):
+    """How good the model is on held-out data: one score to choose by, lower is better, and facts to show."""
+
+    score: float
+    facts: dict[str, float]
+
+
+class Step(NamedTuple):
+    """What one step did."""
+
+    number: int  # from 1
+    total: int  # steps in all, if nothing stops it before
+    epoch: int  # from 1
+    loss: Likelihood
+    norm: float  # of the gradient, before clipping
+    rate: float
+    seconds: float  # of training so far, evaluations and earlier sessions included
+    evaluation: Evaluation | None
+    best: bool  # the evaluation is the best so far
+    end: str  # why training ends here, or ""
+
+
+REPORT_EVERY = 20  # steps between lines of metrics.jsonl
+
+
+@dataclass
+class Place:
+    """Where training stands: everything of its state that is a number."""
+
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0
+    seconds: float = 0.0
+    best: float = math.inf
+    best_step: int = 0
+    bad: int = 0  # evaluations since the best one
+    plateau_bad: int = 0
+    decay: float = 1.0  # the plateau schedule's factor
+    nats: float = 0.0  # the loss since the last report, and its count
+    count: int = 0
+
+
+OPTIMIZERS: dict[str, Callable[[list[nn.Parameter], TrainConfig], torch.optim.Optimizer]] = {
+    "sgd": lambda parameters, config: torch.optim.SGD(
+        parameters, config.rate, momentum=config.momentum, fused=_fused(parameters)
+    ),
+    "adam": lambda parameters, config: torch.optim.Adam(parameters, config.rate, fused=_fused(parameters)),
+    "adamw": lambda parameters, config: torch.optim.AdamW(
+        parameters, config.rate, weight_decay=config.weight_decay, fused=_fused(parameters)
+    ),
+}
+
+# step, steps in all, warm-up -> the share of the full rate
+SCHEDULES: dict[str, Callable[[int, int, int], float]] = {
+    "constant": lambda step, total, warmup: 1.0,
+    "plateau": lambda step, total, warmup: 1.0,  # its factor depends on evaluations: Place.decay
+    "cosine": lambda step, total, warmup: (
+        (step + 1) / (warmup + 1)
+        if step < warmup
+        else 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, total - warmup)))
+    ),
+}
+
+
+class Trainer:
+    """Trains `model` on `data` by the `objective`, evaluates, and saves into the run directory if one is given.
+
+    `objective(batch, carried)` gives the loss of one batch and, in its `state`, what to carry to the next.
+    `evaluate()` is called after each epoch, or every so many steps, and gives what the best weights are chosen by.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        data: Data,
+        objective: Callable[[Any, State], Loss],
+        config: TrainConfig,
+        *,
+        evaluate: Callable[[], Evaluation] | None = None,
+        run: Run | None = None,
+    ) -> None:
+        self.model, self.data, self.objective, self.config = model, data, objective, config
+        self.evaluate, self.run_directory = evaluate, run
+        self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self.optimizer = OPTIMIZERS[config.optimizer](self.parameters, config)
+        self.place = Place()
+        self.carried: State = None
+        self.stop_wanted = False
+
+    @property
+    def total(self) -> int:
+        return self.config.epochs * self.data.batches
+
+    def stop(self) -> None:
+        """Finish the step under way, save, and end. For signal handlers."""
+        self.stop_wanted = True
+
+    def run(self) -> Iterator[Step]:
+        """Train from where the state stands; yields every step after it is done (and saved, where it is)."""
+        started = time.perf_counter() - self.place.seconds
+        saved = time.perf_counter()
+        while self.place.epoch < self.config.epochs:
+            for batch in self.data.epoch(self.place.epoch, self.place.batch):
+                step = self._step(batch)
+                self.place.seconds = time.perf_counter() - started
+                if self._evaluation_due():
+                    step = self._evaluate(step)
+                    self.place.seconds = time.perf_counter() - started
+                step = step._replace(seconds=self.place.seconds, end=self._end() or self._interruption())
+                self._report(step)
+                if self.place.batch == self.data.batches:
+                    self.place.epoch, self.place.batch, self.carried = self.place.epoch + 1, 0, None
+                if step.end or step.evaluation or time.perf_counter() - saved >= self.config.save_seconds:
+                    self.save()
+                    saved = time.perf_counter()
+                yield step
+                if step.end:
+                    return
+
+    def _step(self, batch: Any) -> Step:
+        config, place = self.config, self.place
+        rate = config.rate * place.decay * SCHEDULES[config.schedule](place.step, self.total, config.warmup)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.model.train()
+        loss = self.objective(batch, self.carried)
+        self.optimizer.zero_grad()
+        (loss.total / max(1, loss.count)).backward()  # type: ignore[no-untyped-call]
+        norm = float(nn.utils.clip_grad_norm_(self.parameters, config.clip or math.inf))
+        nats = float(loss.total.detach())
+        if not math.isfinite(nats) or not math.isfinite(norm):
+            self._diverged(nats, norm, rate)
+        self.optimizer.step()
+        self.carried = loss.state
+        place.step += 1
+        place.batch += 1
+        return Step(
+            place.step, self.total, place.epoch + 1, Likelihood(nats, loss.count), norm, rate, 0.0, None, False, ""
+        )
+
+    def _evaluation_due(self) -> bool:
+        if self.evaluate is None:
+            return False
+        every = self.config.evaluate_every or self.data.batches
+        # Not at an interruption: the resumed run would then have evaluated once more than an undisturbed one.
+        return self.place.step % every == 0 or bool(self._end())
+
+    def _evaluate(self, step: Step) -> Step:
+        assert self.evaluate is not None
+        self.model.eval()
+        evaluation, place = self.evaluate(), self.place
+        best = evaluation.score < place.best
+        if best:
+            place.best, place.best_step, place.bad, place.plateau_bad = evaluation.score, place.step, 0, 0
+            if self.run_directory:
+                self.run_directory.save(BEST, self._weights(), {"step": place.step, **evaluation.facts})
+        else:
+            place.bad += 1
+            place.plateau_bad += 1
+            if self.config.schedule == "plateau" and place.plateau_bad > self.config.plateau_patience:
+                place.decay *= self.config.plateau_factor
+                place.plateau_bad = 0
+        return step._replace(evaluation=evaluation, best=best)
+
+    def _end(self) -> str:
+        config, place = self.config, self.place
+        if place.step >= self.total:
+            return "finished"
+        if config.patience and place.bad >= config.patience:
+            return "no better evaluation"
+        if config.minutes and place.seconds >= 60 * config.minutes:
+            return "time is up"
+        return ""
+
+    def _interruption(self) -> str:
+        return "interrupted" if self.stop_wanted else ""
+
+    def _report(self, step: Step) -> None:
+        """A line for metrics.jsonl every REPORT_EVERY steps, over all of them, and for every evaluation."""
+        place = self.place
+        place.nats, place.count = place.nats + step.loss.nats, place.count + step.loss.count
+        if not (step.evaluation or step.number % REPORT_EVERY == 0):
+            return
+        loss = Likelihood(place.nats, place.count)
+        place.nats, place.count = 0.0, 0
+        record: dict[str, Any] = {"step": step.number, "epoch": step.epoch, "train_nats": loss.nats_per_token}
+        record |= {"norm": step.norm, "rate": step.rate, "seconds": round(step.seconds, 3)}
+        if step.evaluation:
+            record |= {"evaluation": step.evaluation.facts, "best": step.best}
+        if self.run_directory:
+            self.run_directory.report(record)
+
+    def _diverged(self, nats: float, norm: float, rate: float) -> None:
+        where = ""
+        if self.run_directory:
+            if all(bool(parameter.isfinite().all()) for parameter in self.parameters):
+                self.save()
+            where = f"; the last good state is in {self.run_directory.path}, --resume goes on from there"
+        raise WeftError(
+            f"step {self.place.step + 1}: the loss is {nats} and the gradient's norm {norm} at a rate of {rate:.3g}",
+            expected="finite numbers",
+            hint=f"a lower rate (--set train.rate={self.config.rate / 3:.2g}) or clipping (--set train.clip=1){where}",
+        )
+
+    def save(self) -> None:
+        """Write everything a resumed run needs into the run directory, if there is one."""
+        if self.run_directory:
+            tensors, facts = self.state()
+            self.run_directory.save(LAST, tensors, facts)
+
+    def _weights(self) -> dict[str, Tensor]:
+        return dict(self.model.state_dict())
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """All of the training's state: tensors by name, and numbers."""
+        tensors = {f"model.{name}": tensor for name, tensor in self._weights().items()}
+        for number, values in self.optimizer.state_dict()["state"].items():
+            for name, value in values.items():
+                if isinstance(value, Tensor):
+                    tensors[f"optimizer.{number}.{name}"] = value
+        tensors["random"] = torch.get_rng_state()
+        for number, tensor in enumerate(_leaves(self.carried)):
+            tensors[f"carried.{number}"] = tensor
+        return tensors, {"place": vars(self.place).copy(), "config": vars(self.config).copy()}
+
+    def restore(self, tensors: dict[str, Tensor], facts: dict[str, Any], carried: State = None) -> None:
+        """Take up a saved state; `carried` is any carried state of the right shape, to be filled."""
+        self.model.load_state_dict(_below(tensors, "model."))
+        states: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in _below(tensors, "optimizer.").items():
+            number, _, key = name.partition(".")
+            states.setdefault(int(number), {})[key] = tensor
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": states, "param_groups": groups})
+        torch.set_rng_state(tensors["random"])
+        self.place = Place(**facts["place"])
+        leaves = iter([tensors[f"carried.{number}"] for number in range(len(_below(tensors, "carried.")))])
+        self.carried = map_state(lambda like: next(leaves).to(like.device), carried) if "carried.0" in tensors else None
+
+
+def _leaves(state: State) -> list[Tensor]:
+    found: list[Tensor] = []
+    if state is not None:
+        map_state(lambda tensor: found.append(tensor) or tensor, state)  # type: ignore[func-returns-value]
+    return found
+
+
+def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def _fused(parameters: list[nn.Parameter]) -> bool:
+    """torch's one-kernel update, where it has one."""
+    return all(parameter.device.type in ("cpu", "cuda") for parameter in parameters)

@@ -1,0 +1,801 @@
+"""One battery: what every cell, stepper, model and metric must satisfy, whatever runs inside it.
+
+It goes through the public contracts alone, so that a new cell, a faster engine or a new decoder is tested by
+naming it. Values and gradients are compared with the equations written a second time below, row by row, unit
+block by unit block, in float64 and with nothing taken from the code under test; with torch.nn where torch has the
+same cell; and with finite differences. Sizes are unequal and biases random: zeros and equal sizes hide swapped
+gates. Every failure is an AssertionError whose message says what does not hold.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from weft.cells import (
+    GRU,
+    LSTM,
+    RNN,
+    Additive,
+    Cell,
+    CoupledGate,
+    GRUResetBefore,
+    ReluRNN,
+    Stateless,
+    TwoGates,
+)
+from weft.recurrent import Bidirectional, Recurrent, Stack, map_state
+
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-9}
+SIZES = [(3, 5, 4, 7), (19, 4, 6, 17), (1, 1, 1, 1)]  # B, T, I, H; 17 and 19 cross the width of a vector register
+
+# --- the equations, a second time: one row, (W, U, x, *state) -> (new state, {name: gate}) -----------------------
+# W(k, x) is block k of the projected input with its bias, U(k, h) block k of the recurrent product with its own.
+
+Equations = Callable[..., tuple[tuple[Tensor, ...], dict[str, Tensor]]]
+
+
+def s(a: Tensor) -> Tensor:
+    return 1 / (1 + torch.exp(-a))
+
+
+def rnn(W, U, x, h):
+    u = torch.tanh(W(0, x) + U(0, h))
+    return (u,), {"u": u}
+
+
+def relu_rnn(W, U, x, h):
+    a = W(0, x) + U(0, h)
+    u = a * (a > 0)
+    return (u,), {"u": u}
+
+
+def stateless(W, U, x, h):
+    u = torch.tanh(W(0, x))
+    return (u,), {"u": u}
+
+
+def additive(W, U, x, h):
+    u = torch.tanh(W(0, x) + U(0, h))
+    return (h + u,), {"u": u}
+
+
+def coupled_gate(W, U, x, h):
+    f = s(W(0, x) + U(0, h))
+    u = torch.tanh(W(1, x) + U(1, h))
+    return (f * h + (1 - f) * u,), {"f": f, "u": u}
+
+
+def two_gates(W, U, x, h):
+    i = s(W(0, x) + U(0, h))
+    f = s(W(1, x) + U(1, h))
+    u = torch.tanh(W(2, x) + U(2, h))
+    return (f * h + i * u,), {"i": i, "f": f, "u": u}
+
+
+def lstm(W, U, x, h, c):
+    i = s(W(0, x) + U(0, h))
+    f = s(W(1, x) + U(1, h))
+    g = torch.tanh(W(2, x) + U(2, h))
+    o = s(W(3, x) + U(3, h))
+    new = f * c + i * g
+    return (o * torch.tanh(new), new), {"i": i, "f": f, "g": g, "o": o}
+
+
+def gru(W, U, x, h):
+    r = s(W(0, x) + U(0, h))
+    z = s(W(1, x) + U(1, h))
+    n = torch.tanh(W(2, x) + r * U(2, h))
+    return (z * h + (1 - z) * n,), {"r": r, "z": z, "n": n}
+
+
+def gru_reset_before(W, U, x, h):
+    r = s(W(0, x) + U(0, h))
+    z = s(W(1, x) + U(1, h))
+    n = torch.tanh(W(2, x) + U(2, r * h))
+    return (z * h + (1 - z) * n,), {"r": r, "z": z, "n": n}
+
+
+EQUATIONS: dict[type[Cell], Equations] = {
+    RNN: rnn,
+    ReluRNN: relu_rnn,
+    Stateless: stateless,
+    Additive: additive,
+    CoupledGate: coupled_gate,
+    TwoGates: two_gates,
+    LSTM: lstm,
+    GRU: gru,
+    GRUResetBefore: gru_reset_before,
+}
+
+TORCH: dict[type[Cell], Callable[..., nn.RNNBase]] = {
+    RNN: nn.RNN,
+    ReluRNN: functools.partial(nn.RNN, nonlinearity="relu"),
+    GRU: nn.GRU,
+    LSTM: nn.LSTM,
+}
+
+# --- comparing ------------------------------------------------------------------------------------------------
+
+
+def close(what: str, actual: Tensor, expected: Tensor, *, atol: float, rtol: float) -> None:
+    """Within atol + rtol * the largest expected number, everywhere; a NaN is never close."""
+    assert actual.shape == expected.shape, f"{what}: shape {tuple(actual.shape)}, expected {tuple(expected.shape)}"
+    if not expected.numel():
+        return
+    a, b = actual.detach().double(), expected.detach().double()
+    error, allowed = (a - b).abs().max().item(), atol + rtol * b.abs().max().item()
+    assert error <= allowed, f"{what}: off by {error:.3g}, allowed is {allowed:.3g}"
+
+
+def identical(what: str, actual: Any, expected: Any) -> None:
+    """The same numbers to the last bit, in any nest of tuples, lists, dicts and dataclasses."""
+    if isinstance(expected, Tensor):
+        assert torch.equal(actual, expected), f"{what}: not the same numbers"
+    elif isinstance(expected, (tuple, list)):
+        assert len(actual) == len(expected), f"{what}: {len(actual)} parts, expected {len(expected)}"
+        for a, b in zip(actual, expected, strict=True):
+            identical(what, a, b)
+    elif isinstance(expected, dict):
+        assert list(actual) == list(expected), f"{what}: other keys"
+        identical(what, list(actual.values()), list(expected.values()))
+    elif dataclasses.is_dataclass(expected):
+        identical(what, vars(actual), vars(expected))
+    elif hasattr(expected, "__array__"):
+        identical(what, torch.as_tensor(actual), torch.as_tensor(expected))
+    elif type(expected).__eq__ is not object.__eq__:
+        assert actual == expected, f"{what}: {actual!r}, expected {expected!r}"
+
+
+def flat(state: Any) -> list[Tensor]:
+    """All tensors of a nested state, in order."""
+    found: list[Tensor] = []
+    map_state(lambda part: found.append(part) or part, state)  # type: ignore[func-returns-value]
+    return found
+
+
+def gradients(results: Sequence[Tensor], sources: Sequence[Tensor], seed: int = 5) -> list[Tensor]:
+    """The gradients of a fixed random weighting of the results: unequal weights, so that no two errors cancel."""
+    generator = torch.Generator().manual_seed(seed)
+    weights = [torch.randn(result.shape, generator=generator, dtype=torch.float64) for result in results]
+    total = sum((result * weight.to(result.dtype)).sum() for result, weight in zip(results, weights, strict=True))
+    assert total.requires_grad, "no gradient flows at all"
+    found = torch.autograd.grad(total, sources, allow_unused=True, retain_graph=True)
+    return [torch.zeros_like(b) if a is None else a for a, b in zip(found, sources, strict=True)]
+
+
+# --- cells and layers -----------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Bench:
+    """A cell class, the layers to run it in, and how near is near; with inputs that are the same for everybody."""
+
+    cell_class: type[Cell]
+    layer: Callable[..., Recurrent]
+    bidirectional: Callable[..., Bidirectional]
+    stack: Callable[..., Stack]
+    equations: Equations | None
+    dtype: torch.dtype
+    atol: float
+    rtol: float
+
+    def __post_init__(self) -> None:
+        self.random = torch.Generator().manual_seed(3)
+
+    def normal(self, *shape: int) -> Tensor:
+        numbers = torch.randn(shape, generator=self.random, dtype=torch.float64)
+        return numbers.to(self.dtype).requires_grad_()
+
+    def cell(self, input_size: int, hidden_size: int) -> Cell:
+        """With every parameter random and none near zero on average, biases too."""
+        cell = self.cell_class(input_size, hidden_size).to(self.dtype)
+        with torch.no_grad():
+            for parameter in cell.parameters():
+                parameter.copy_(torch.rand(parameter.shape, generator=self.random, dtype=torch.float64) * 1.4 - 0.7)
+        return cell
+
+    def state(self, layer: Any, rows: int) -> Any:
+        return map_state(lambda part: (self.normal(*part.shape) * 0.5).detach().requires_grad_(), layer.start(rows))
+
+    def lengths(self, rows: int, steps: int) -> Tensor:
+        """Some, all, none, one, and then every length there is."""
+        return torch.tensor(([steps // 2, steps, 0, 1] + list(range(steps + 1)) * rows)[:rows])
+
+    def close(self, what: str, actual: Tensor, expected: Tensor) -> None:
+        close(what, actual, expected, atol=self.atol, rtol=self.rtol)
+
+    def all_close(self, what: str, actual: Sequence[Tensor], expected: Sequence[Tensor]) -> None:
+        assert len(actual) == len(expected), f"{what}: {len(actual)} tensors, expected {len(expected)}"
+        for a, b in zip(actual, expected, strict=True):
+            self.close(what, a, b)
+
+    def step_row(self, cell: Cell, x: Tensor, state: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], dict]:
+        """One step of one row by the second writing of the equations, or by the cell itself where there is none."""
+        if self.equations is None:
+            new, gates = cell.step(cell.project(x[None]), cell.state_type(*(part[None] for part in state)))
+            return tuple(part[0] for part in new), {name: gate[0] for name, gate in gates._asdict().items()}
+
+        def block(weight: str, bias: str, k: int, vector: Tensor) -> Tensor:
+            rows = slice(k * cell.hidden_size, (k + 1) * cell.hidden_size)
+            return getattr(cell, weight)[rows] @ vector + getattr(cell, bias)[rows]
+
+        W = functools.partial(block, "weight_ih", "bias_ih")
+        U = functools.partial(block, "weight_hh", "bias_hh")
+        return self.equations(W, U, x, *state)
+
+    def by_hand(
+        self, cell: Cell, x: Tensor, state: Any, lengths: Tensor | None = None, *, reverse: bool = False
+    ) -> tuple[Tensor, tuple[Tensor, ...], list[Tensor], dict[str, Tensor]]:
+        """Row by row over its own steps: outputs, last state, all states, all gates."""
+        B, T, H = x.shape[0], x.shape[1], cell.hidden_size
+        nothing = x.new_zeros(H)
+        last, states, gates = [], [], []
+        for row in range(B):
+            now = tuple(part[row] for part in state)
+            size = T if lengths is None else int(lengths[row])
+            row_states: list[Any] = [tuple(nothing for _ in now)] * T
+            row_gates: list[Any] = [None] * T
+            for t in reversed(range(size)) if reverse else range(size):
+                now, row_gates[t] = self.step_row(cell, x[row, t], now)
+                row_states[t] = now
+            last.append(now)
+            states.append(row_states)
+            gates.append(row_gates)
+        names = next(found for row in gates for found in row if found is not None).keys()
+        all_states = [
+            torch.stack([torch.stack([states[row][t][k] for t in range(T)]) for row in range(B)])
+            for k in range(len(state))
+        ]
+        all_gates = {
+            name: torch.stack(
+                [torch.stack([gates[b][t][name] if gates[b][t] else nothing for t in range(T)]) for b in range(B)]
+            )
+            for name in names
+        }
+        return all_states[0], tuple(torch.stack(parts) for parts in zip(*last, strict=True)), all_states, all_gates
+
+
+def double(module: nn.Module) -> Any:
+    return copy.deepcopy(module).double()
+
+
+def double_leaf(tensor: Tensor) -> Tensor:
+    return tensor.detach().double().requires_grad_()
+
+
+def check_parameters(bench: Bench) -> None:
+    cell = bench.cell(4, 7)
+    rows = cell.blocks * 7
+    shapes = {"weight_ih": (rows, 4), "weight_hh": (rows, 7), "bias_ih": (rows,), "bias_hh": (rows,)}
+    found = {name: tuple(parameter.shape) for name, parameter in cell.named_parameters()}
+    ours = [name for name in found if name in shapes]
+    assert {"weight_ih", "bias_ih"} <= set(ours), f"parameters: {ours} lack weight_ih or bias_ih"
+    assert ours == [name for name in shapes if name in found], f"parameters: order is {ours}, not torch's"
+    for name in ours:
+        assert found[name] == shapes[name], f"parameters: {name} is {found[name]}, expected {shapes[name]}"
+    for base, make in TORCH.items():
+        if issubclass(bench.cell_class, base):
+            theirs = {name[: -len("_l0")]: tuple(p.shape) for name, p in make(4, 7).named_parameters()}
+            assert list(found.items()) == list(theirs.items()), "parameters: not those of torch.nn"
+
+
+def check_start(bench: Bench) -> None:
+    cell = bench.cell(4, 7)
+    start = cell.start(3)
+    assert type(start) is cell.state_type, f"start: a {type(start).__name__}, not a {cell.state_type.__name__}"
+    assert start._fields[0] == "h", f"start: h must stand first in {start._fields}"
+    for part in start:
+        assert part.shape == (3, 7), f"start: shape {tuple(part.shape)}, expected (3, 7)"
+        assert part.dtype == bench.dtype, f"start: {part.dtype}, expected {bench.dtype}"
+        assert not part.any(), "start: not zero"
+
+
+def check_step(bench: Bench) -> None:
+    """One step: the equations, and gates that are named, in range and those of this very step."""
+    cell, x = bench.cell(4, 7), bench.normal(5, 4)
+    state = bench.state(cell, 5)
+    before = copy.deepcopy(state)
+    projected = cell.project(x)
+    assert projected.shape == (5, cell.blocks * 7), f"project: shape {tuple(projected.shape)}"
+    new, gates = cell.step(projected, state)
+    assert type(new) is cell.state_type, f"step: state is a {type(new).__name__}"
+    assert isinstance(gates, tuple), "step: gates are not a NamedTuple"
+    assert gates._fields, "step: no gates"
+    identical("step changed the state it was given", state, before)
+    for name, gate in gates._asdict().items():
+        assert gate.shape == (5, 7), f"gate {name}: shape {tuple(gate.shape)}"
+        low, high = gate.min().item(), gate.max().item()
+        if name in ("i", "f", "o", "r", "z"):
+            assert 0 <= low <= high <= 1, f"gate {name}: runs from {low:.3g} to {high:.3g}, not within 0 to 1"
+    by_hand = [bench.step_row(cell, x[row], tuple(part[row] for part in state)) for row in range(5)]
+    for k, name in enumerate(new._fields):
+        bench.close(f"step: {name}", new[k], torch.stack([row[k] for row, _ in by_hand]))
+    assert set(gates._fields) == set(by_hand[0][1]), f"gates: {gates._fields}, expected {tuple(by_hand[0][1])}"
+    for name in gates._fields:
+        bench.close(f"gate {name}", getattr(gates, name), torch.stack([row[name] for _, row in by_hand]))
+
+
+def check_equations(bench: Bench) -> None:
+    """The layer is the equations over time: both directions, with and without lengths, values and gradients."""
+    for B, T, input_size, H in SIZES:
+        cell, x = bench.cell(input_size, H), bench.normal(B, T, input_size)
+        state = bench.state(cell, B)
+        twin, x_twin, state_twin = double(cell), double_leaf(x), map_state(double_leaf, state)
+        sources, sources_twin = [x, *state, *cell.parameters()], [x_twin, *state_twin, *twin.parameters()]
+        for reverse in (False, True):
+            layer = bench.layer(cell, reverse=reverse)
+            for lengths in (None, bench.lengths(B, T) if B > 1 else torch.tensor([T])):
+                what = f"{'backward' if reverse else 'forward'} {'with' if lengths is not None else 'without'} lengths"
+                outputs, last = layer(x, state, lengths=lengths)
+                expected, last_twin, states, gates = bench.by_hand(twin, x_twin, state_twin, lengths, reverse=reverse)
+                assert type(last) is cell.state_type, f"{what}: last state is a {type(last).__name__}"
+                assert outputs.dtype == bench.dtype, f"{what}: outputs are {outputs.dtype}"
+                bench.close(f"{what}: outputs", outputs, expected)
+                bench.all_close(f"{what}: last state", last, last_twin)
+                # what flows back from the outputs alone, from the last state alone, and from both
+                for part, results, results_twin in (
+                    ("outputs", [outputs], [expected]),
+                    ("last state", list(last), list(last_twin)),
+                    ("all", [outputs, *last], [expected, *last_twin]),
+                ):
+                    bench.all_close(
+                        f"{what}: gradient of {part}",
+                        gradients(results, sources),
+                        gradients(results_twin, sources_twin),
+                    )
+                trace = layer.trace(x, state, lengths=lengths)
+                bench.all_close(f"{what}: states of the trace", trace.states, states)
+                for name, gate in trace.gates._asdict().items():
+                    bench.close(f"{what}: gate {name} of the trace", gate, gates[name])
+
+
+def check_torch(bench: Bench) -> None:
+    """torch.nn's layer with the same weights."""
+    for base, make in TORCH.items():
+        if not issubclass(bench.cell_class, base):
+            continue
+        cell, x = bench.cell(4, 7), bench.normal(3, 5, 4)
+        theirs = make(4, 7, batch_first=True).double()
+        for name, parameter in cell.named_parameters():
+            theirs.get_parameter(f"{name}_l0").data.copy_(parameter.data)
+        state = bench.state(cell, 3)
+        x_twin, state_twin = double_leaf(x), map_state(double_leaf, state)
+        parts = [part[None] for part in state_twin]
+        expected, last_twin = theirs(x_twin, tuple(parts) if len(parts) > 1 else parts[0])
+        last_twin = [part[0] for part in (last_twin if len(parts) > 1 else (last_twin,))]
+        outputs, last = bench.layer(cell)(x, state)
+        bench.close("torch.nn: outputs", outputs, expected)
+        bench.all_close("torch.nn: last state", last, last_twin)
+        bench.all_close(
+            "torch.nn: gradients",
+            gradients([outputs, *last], [x, *state, *cell.parameters()]),
+            gradients([expected, *last_twin], [x_twin, *state_twin, *theirs.parameters()]),
+        )
+
+
+def check_no_state(bench: Bench) -> None:
+    """None is zeros, to the last bit."""
+    cell, x = bench.cell(4, 7), bench.normal(3, 5, 4)
+    for reverse in (False, True):
+        layer = bench.layer(cell, reverse=reverse)
+        for lengths in (None, bench.lengths(3, 5)):
+            zeros = layer.start(3)
+            identical("state None is not zeros", layer(x, lengths=lengths), layer(x, zeros, lengths=lengths))
+            identical(
+                "state None is not zeros in trace",
+                layer.trace(x, lengths=lengths),
+                layer.trace(x, zeros, lengths=lengths),
+            )
+
+
+def check_rows(bench: Bench) -> None:
+    """A row alone gives what it gives in a batch, whatever the other rows hold."""
+    cell, x = bench.cell(4, 7), bench.normal(6, 5, 4)
+    for reverse in (False, True):
+        layer = bench.layer(cell, reverse=reverse)
+        state = bench.state(layer, 6)
+        for lengths in (None, bench.lengths(6, 5)):
+            outputs, last = layer(x, state, lengths=lengths)
+            for row in range(6):
+                one = slice(row, row + 1)
+                alone, last_alone = layer(
+                    x[one],
+                    map_state(lambda part, one=one: part[one], state),
+                    lengths=None if lengths is None else lengths[one],
+                )
+                bench.close("a row alone: outputs", alone, outputs[one])
+                bench.all_close("a row alone: last state", last_alone, [part[one] for part in last])
+
+
+def check_split(bench: Bench) -> None:
+    """A run split in two with the state carried gives what the whole gives, and its gradients."""
+    cell, x = bench.cell(4, 7), bench.normal(3, 5, 4)
+    layer = bench.layer(cell)
+    state = bench.state(layer, 3)
+    sources = [x, *state, *cell.parameters()]
+    for lengths in (None, bench.lengths(3, 5)):
+        outputs, last = layer(x, state, lengths=lengths)
+        for cut in (0, 1, 3, 5):
+            early = late = None
+            if lengths is not None:
+                early, late = lengths.clamp(max=cut), (lengths - cut).clamp(min=0)
+            first, middle = layer(x[:, :cut], state, lengths=early)
+            second, end = layer(x[:, cut:], middle, lengths=late)
+            joined = torch.cat([first, second], 1)
+            bench.close(f"split at {cut}: outputs", joined, outputs)
+            bench.all_close(f"split at {cut}: last state", end, last)
+            bench.all_close(
+                f"split at {cut}: gradients", gradients([joined, *end], sources), gradients([outputs, *last], sources)
+            )
+
+
+def check_padding(bench: Bench) -> None:
+    """Zeros past the length, each row's own last state; NaN and infinity in the padding reach nothing."""
+    cell, x, lengths = bench.cell(4, 7), bench.normal(7, 5, 4), bench.lengths(7, 5)
+    padding = torch.arange(5) >= lengths[:, None]
+    assert (lengths == 0).any(), "the battery itself: no empty row"
+    for reverse in (False, True):
+        layer = bench.layer(cell, reverse=reverse)
+        state = bench.state(layer, 7)
+        outputs, last = layer(x, state, lengths=lengths)
+        assert not outputs[padding].any(), "padding: outputs past the length are not zero"
+        for before, after in zip(state, last, strict=True):
+            identical("padding: an empty row changed its state", after[lengths == 0], before[lengths == 0])
+        expected = gradients([outputs, *last], [x, *state, *cell.parameters()])
+        assert not expected[0][padding].any(), "padding: a gradient reaches it"
+        for poison in (float("nan"), float("inf"), -float("inf"), 1e30):
+            bad = x.detach().masked_fill(padding[..., None], poison).requires_grad_()
+            result = layer(bad, state, lengths=lengths.int())
+            identical(f"padding: {poison} reaches the outputs or the last state", result, (outputs, last))
+            identical(
+                f"padding: {poison} reaches the trace",
+                layer.trace(bad, state, lengths=lengths),
+                layer.trace(x, state, lengths=lengths),
+            )
+            found = gradients([result[0], *result[1]], [bad, *state, *cell.parameters()])
+            bench.all_close(f"padding: {poison} reaches the gradients", found, expected)
+        whole = torch.full((7,), 5)
+        bench.close("lengths that are all of it", layer(x, state, lengths=whole)[0], layer(x, state)[0])
+
+
+def check_reverse(bench: Bench) -> None:
+    """Backward is forward over each row's own steps turned round."""
+    cell, x, lengths = bench.cell(4, 7), bench.normal(6, 5, 4), bench.lengths(6, 5)
+    ahead, back = bench.layer(cell), bench.layer(cell, reverse=True)
+    state = bench.state(ahead, 6)
+
+    def turned(values: Tensor) -> Tensor:
+        rows = [torch.cat([row[:n].flip(0), row[n:]]) for row, n in zip(values, lengths.tolist(), strict=True)]
+        return torch.stack(rows)
+
+    outputs, last = back(x, state, lengths=lengths)
+    expected, last_ahead = ahead(turned(x), state, lengths=lengths)
+    bench.close("backward is not forward turned round: outputs", outputs, turned(expected))
+    bench.all_close("backward is not forward turned round: last state", last, last_ahead)
+
+
+def check_ids(bench: Bench) -> None:
+    """Token ids are one-hot vectors, in values and gradients, and those in the padding may be anything."""
+    cell = bench.cell(6, 7)
+    ids = torch.randint(6, (4, 5), generator=bench.random)
+    one_hot = nn.functional.one_hot(ids, 6).to(bench.dtype)
+    for reverse in (False, True):
+        layer = bench.layer(cell, reverse=reverse)
+        state = bench.state(layer, 4)
+        for lengths in (None, bench.lengths(4, 5)):
+            given = ids if lengths is None else ids.masked_fill(torch.arange(5) >= lengths[:, None], -1)
+            before = given.clone()
+            outputs, last = layer(given, state, lengths=lengths)
+            expected, last_expected = layer(one_hot, state, lengths=lengths)
+            bench.close("token ids are not one-hot: outputs", outputs, expected)
+            bench.all_close("token ids are not one-hot: last state", last, last_expected)
+            sources = [*state, *cell.parameters()]
+            bench.all_close(
+                "token ids are not one-hot: gradients",
+                gradients([outputs, *last], sources),
+                gradients([expected, *last_expected], sources),
+            )
+            identical("ids were changed", given, before)
+
+
+def check_purity(bench: Bench) -> None:
+    """Inputs stay as they were; strides, gradients off, and the mode change nothing; twice gives the same."""
+    cell, x, lengths = bench.cell(4, 7), bench.normal(3, 5, 4), bench.lengths(3, 5)
+    for reverse in (False, True):
+        layer = bench.layer(cell, reverse=reverse)
+        state = bench.state(layer, 3)
+        for given in (None, lengths):
+            before = copy.deepcopy((x, state, given))
+            result = layer(x, state, lengths=given)
+            gradients([result[0], *result[1]], [x, *state])
+            identical("the layer changed its inputs", (x, state, given), before)
+            identical("the same run twice differs", layer(x, state, lengths=given), result)
+            with torch.no_grad():
+                quiet = layer.eval()(x, state, lengths=given)
+                strided = x.transpose(0, 1).contiguous().transpose(0, 1)
+                wide = map_state(lambda part: torch.stack([part, part], -1)[..., 0], state)
+                spread = layer(strided, wide, lengths=given)
+            bench.all_close("without gradients", [quiet[0], *quiet[1]], [result[0], *result[1]])
+            bench.all_close("with other strides", [spread[0], *spread[1]], [result[0], *result[1]])
+
+
+def check_deep(bench: Bench) -> None:
+    """A stack is its layers by hand; so is one of two directions with different sizes, with lengths."""
+    B, T = 5, 4
+    cells = [bench.cell(3, 6), bench.cell(6, 5), bench.cell(5, 2)]
+    x, lengths = bench.normal(B, T, 3), bench.lengths(B, T)
+    stack = bench.stack([bench.layer(cell) for cell in cells])
+    for given in (None, lengths):
+        state = bench.state(stack, B)
+        twins, below, sources_twin = double(nn.ModuleList(cells)), double_leaf(x), []
+        sources_twin.append(below)
+        last_twin: list[Tensor] = []
+        for twin, part in zip(twins, state, strict=True):
+            before = map_state(double_leaf, part)
+            sources_twin.extend(before)
+            below, after, _, _ = bench.by_hand(twin, below, before, given)
+            last_twin.extend(after)
+        sources_twin.extend(twins.parameters())
+        _compare_stack(bench, "deep", stack, x, state, given, below, last_twin, sources_twin)
+
+    pairs = [(bench.cell(3, 6), bench.cell(3, 4)), (bench.cell(10, 2), bench.cell(10, 5))]
+    stack = bench.stack([bench.bidirectional(*pair) for pair in pairs])
+    assert stack.output_size == 7, f"deep bidirectional: output_size is {stack.output_size}, expected 7"
+    for given in (None, lengths):
+        state = bench.state(stack, B)
+        twins, below = double(nn.ModuleList(cell for pair in pairs for cell in pair)), double_leaf(x)
+        sources_twin, last_twin = [below], []
+        for number, part in enumerate(state):
+            sides = []
+            for direction in (0, 1):
+                before = map_state(double_leaf, part[direction])
+                sources_twin.extend(before)
+                side, after, _, _ = bench.by_hand(
+                    twins[2 * number + direction], below, before, given, reverse=bool(direction)
+                )
+                sides.append(side)
+                last_twin.extend(after)
+            below = torch.cat(sides, -1)
+        sources_twin.extend(twins.parameters())
+        _compare_stack(bench, "deep bidirectional", stack, x, state, given, below, last_twin, sources_twin)
+
+
+def _compare_stack(
+    bench: Bench,
+    what: str,
+    stack: Stack,
+    x: Tensor,
+    state: Any,
+    lengths: Tensor | None,
+    expected: Tensor,
+    last_expected: list[Tensor],
+    sources_expected: list[Tensor],
+) -> None:
+    outputs, last = stack(x, state, lengths=lengths)
+    bench.close(f"{what}: outputs", outputs, expected)
+    bench.all_close(f"{what}: last state", flat(last), last_expected)
+    bench.all_close(
+        f"{what}: gradients",
+        gradients([outputs, *flat(last)], [x, *flat(state), *stack.parameters()]),
+        gradients([expected, *last_expected], sources_expected),
+    )
+    top = stack.trace(x, state, lengths=lengths)[-1]
+    sides = [top] if hasattr(top, "states") else list(top)
+    bench.close(f"{what}: trace", torch.cat([side.states.h for side in sides], -1), outputs)
+    identical(f"{what}: None is not zeros", stack(x, lengths=lengths), stack(x, stack.start(len(x)), lengths=lengths))
+
+
+def check_differences(bench: Bench) -> None:
+    """Gradients against finite differences, where those are precise enough."""
+    if bench.dtype != torch.float64:
+        return
+    cell, x = bench.cell(2, 3), bench.normal(2, 3, 2)
+    names = [f"cell.{name}" for name, _ in cell.named_parameters()]
+    state = bench.state(cell, 2)
+    for reverse in (False, True):
+        layer = bench.layer(cell, reverse=reverse)
+        for lengths in (None, torch.tensor([1, 3])):
+
+            def run(x, *rest, layer=layer, lengths=lengths):
+                now, values = type(state)(*rest[: len(state)]), rest[len(state) :]
+                weights = dict(zip(names, values, strict=True))
+                outputs, last = functional_call(layer, weights, (x, now), {"lengths": lengths})
+                return outputs, *last
+
+            inputs = (x, *state, *(p.detach().requires_grad_() for p in cell.parameters()))
+            try:
+                torch.autograd.gradcheck(run, inputs)
+            except RuntimeError as error:  # gradcheck's own
+                raise AssertionError(f"gradients are not the finite differences: {error}") from None
+
+
+CELL_CHECKS = (
+    check_parameters,
+    check_start,
+    check_step,
+    check_equations,
+    check_torch,
+    check_no_state,
+    check_rows,
+    check_split,
+    check_padding,
+    check_reverse,
+    check_ids,
+    check_purity,
+    check_deep,
+    check_differences,
+)
+
+
+def check_cell(
+    cell_class: type[Cell],
+    *,
+    layer: Callable[..., Recurrent] = Recurrent,
+    bidirectional: Callable[..., Bidirectional] = Bidirectional,
+    stack: Callable[..., Stack] = Stack,
+    equations: Equations | None = None,
+    dtypes: Sequence[torch.dtype] = (torch.float64, torch.float32),
+    atol: float | None = None,
+    rtol: float | None = None,
+) -> None:
+    """Everything a cell, and the layers that run it, must satisfy.
+
+    The equations are those given, else those above of the nearest base class, else the cell's own step, one row
+    at a time: then the layers are tested and the equations are taken at their word.
+    """
+    if equations is None:
+        equations = next((EQUATIONS[base] for base in cell_class.__mro__ if base in EQUATIONS), None)
+    for dtype in dtypes:
+        near = TOLERANCE[dtype]
+        bench = Bench(
+            cell_class,
+            layer,
+            bidirectional,
+            stack,
+            equations,
+            dtype,
+            atol=near if atol is None else atol,
+            rtol=near if rtol is None else rtol,
+        )
+        for check in CELL_CHECKS:
+            try:
+                check(bench)
+            except AssertionError as error:
+                raise AssertionError(f"{cell_class.__name__}, {dtype}, {check.__name__}: {error}") from error
+
+
+# --- steppers ---------------------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def check_stepper(
+    stepper: Any, *, vocabulary: int, rows: int = 4, steps: int = 3, seed: int = 0, atol: float = 1e-5
+) -> None:
+    """start, step and select: probabilities that sum to 1, rows that do not meet, and a select that only reorders.
+
+    Rows are given different tokens first, so that a state that is mixed up gives other probabilities.
+    """
+    random = torch.Generator().manual_seed(seed)
+
+    def tokens(count: int) -> Tensor:
+        return torch.randint(vocabulary, (count,), generator=random)
+
+    def compare(what: str, actual: Tensor, expected: Tensor) -> None:
+        close(what, actual.exp(), expected.exp(), atol=atol, rtol=0)
+
+    state = stepper.start(rows)
+    for _ in range(steps):
+        ids = tokens(rows)
+        before, ids_before = copy.deepcopy(state), ids.clone()
+        log_probs, after = stepper.step(ids, state)
+        assert log_probs.shape == (rows, vocabulary), f"step: log-probabilities are {tuple(log_probs.shape)}"
+        assert not log_probs.isnan().any(), "step: NaN"
+        total = log_probs.logsumexp(-1).exp()
+        close("step: the probabilities do not sum to 1", total, torch.ones_like(total), atol=atol, rtol=0)
+        identical("step changed the state it was given", state, before)
+        identical("step changed the ids it was given", ids, ids_before)
+        compare("the same step twice differs", stepper.step(ids, state)[0], log_probs)
+        state = after
+
+    ids, next_ids = tokens(rows), tokens(rows)
+    log_probs, after = stepper.step(ids, state)
+    next_log_probs, _ = stepper.step(next_ids, after)
+    order = torch.arange(rows)
+    for what, chosen in (
+        ("the same rows", order),
+        ("reversed rows", order.flip(0)),
+        ("rows taken twice", torch.cat([order.flip(0), order[1:]])),
+        ("the last row many times", order[-1:].repeat(rows + 1)),
+        *((f"row {row} alone", order[row : row + 1]) for row in range(rows)),
+    ):
+        before, chosen_before = copy.deepcopy(state), chosen.clone()
+        picked = stepper.select(state, chosen)
+        identical("select changed the state it was given", state, before)
+        identical("select changed the rows it was given", chosen, chosen_before)
+        found, picked_after = stepper.step(ids[chosen], picked)
+        compare(f"select does not commute with step: {what}", found, log_probs[chosen])
+        found, _ = stepper.step(next_ids[chosen], picked_after)
+        compare(f"select does not commute with two steps: {what}", found, next_log_probs[chosen])
+        found, _ = stepper.step(next_ids[chosen], stepper.select(after, chosen))
+        compare(f"step does not commute with select: {what}", found, next_log_probs[chosen])
+        compare("select disturbed the state it was given", stepper.step(ids, state)[0], log_probs)
+
+
+# --- models -----------------------------------------------------------------------------------------------------
+
+
+def check_model(
+    model: nn.Module,
+    whole: Any,
+    parts: Sequence[Any],
+    *,
+    loss: Callable[[nn.Module, Any], Any] = lambda model, batch: model.loss(batch),
+    atol: float = 1e-4,
+    rtol: float = 1e-5,
+) -> None:
+    """The loss of a batch begins with (sum of nats, count), which are sums over its parts; so are the gradients.
+
+    `parts` are the rows of `whole` dealt out into smaller batches, of unequal sizes if possible.
+    """
+    training = model.training
+    model.eval()
+    before = copy.deepcopy(whole)
+    result = loss(model, whole)
+    identical("the loss changed its batch", whole, before)
+    total, count = result[:2]
+    assert isinstance(total, Tensor), f"loss: total is a {type(total).__name__}"
+    assert total.shape == (), f"loss: total is {tuple(total.shape)}, expected a single number"
+    assert isinstance(count, int), f"loss: count is a {type(count).__name__}, expected an int"
+    assert count > 0, f"loss: count is {count}"
+    assert torch.isfinite(total), f"loss: total is {total.item()}"
+    assert total >= 0, f"loss: total is {total.item()}, below zero"
+    identical("the loss in evaluation is not repeatable", loss(model, whole)[0], total)
+
+    pieces = [loss(model, part) for part in parts]
+    assert sum(piece[1] for piece in pieces) == count, f"loss: the counts of the parts do not add up to {count}"
+    summed = functools.reduce(operator.add, [piece[0] for piece in pieces])
+    close("loss: the totals of the parts do not add up", summed, total, atol=atol, rtol=rtol)
+    names, parameters = zip(*((n, p) for n, p in model.named_parameters() if p.requires_grad), strict=True)
+    for name, one, other in zip(
+        names,
+        torch.autograd.grad(summed, parameters, allow_unused=True),
+        torch.autograd.grad(total, parameters, allow_unused=True),
+        strict=True,
+    ):
+        assert other is not None, f"loss: no gradient reaches {name}"
+        assert torch.isfinite(other).all(), f"loss: the gradient of {name} is not finite"
+        assert other.any(), f"loss: the gradient of {name} is zero"
+        close(f"loss: the gradients of {name} do not add up", one, other, atol=atol, rtol=rtol)
+
+    twin = copy.deepcopy(model)
+    with torch.no_grad():
+        for tensor in [*twin.parameters(), *(b for b in twin.buffers() if b.is_floating_point())]:
+            tensor.add_(1)
+    twin.load_state_dict(model.state_dict())
+    identical("a state_dict does not carry the whole model", loss(twin, whole)[0], total)
+    model.train(training)
+
+
+# --- metrics ----------------------------------------------------------------------------------------------------
+
+
+def check_metric(whole: Any, parts: Sequence[Any], *, atol: float = 1e-9, rtol: float = 1e-9) -> None:
+    """Statistics add up: the score of the parts' sum is that of the whole, in any order, and adding changes nothing.
+
+    `whole` holds the statistics of all the data, `parts` those of its pieces; each has `+` and `score()`.
+    """
+    before = [part.score() for part in parts]
+    for order in (list(parts), list(reversed(parts))):
+        merged = functools.reduce(operator.add, order)
+        actual, expected = (torch.as_tensor(m.score(), dtype=torch.float64) for m in (merged, whole))
+        close("metric: the score of the sum is not that of the whole", actual, expected, atol=atol, rtol=rtol)
+    assert [part.score() for part in parts] == before, "metric: adding changed a part"

@@ -1,0 +1,759 @@
+"""The battery passes for every cell there is, and fails for mutants: each has one thing wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from tests.checks import check_cell, check_metric, check_model, check_stepper
+from weft.cells import (
+    CELLS,
+    GRU,
+    LSTM,
+    RNN,
+    Additive,
+    Candidate,
+    Cell,
+    CoupledGate,
+    ForgetInput,
+    GRUGates,
+    GRUResetBefore,
+    Hidden,
+    LSTMGates,
+    Memory,
+    ReluRNN,
+    SharedGate,
+    Stateless,
+    TwoGates,
+)
+from weft.metrics import Likelihood
+from weft.recurrent import Bidirectional, Recurrent, Stack, make_stack, map_state
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_cell(name):
+    check_cell(CELLS[name])
+
+
+class MinimalGatedUnit(Cell):
+    """The cell of one's own from the head of weft.cells."""
+
+    blocks = 2
+
+    def step(self, x_proj, state):
+        (x_f, x_u), (h_f, h_u) = x_proj.chunk(2, -1), self.recur(state.h).chunk(2, -1)
+        f = torch.sigmoid(x_f + h_f)
+        u = torch.tanh(x_u + f * h_u)
+        return Hidden(state.h + f * (u - state.h)), SharedGate(f, u)
+
+
+def minimal_gated_unit(W, U, x, h):
+    f = 1 / (1 + torch.exp(-W(0, x) - U(0, h)))
+    u = torch.tanh(W(1, x) + f * U(1, h))
+    return ((1 - f) * h + f * u,), {"f": f, "u": u}
+
+
+@pytest.mark.parametrize("equations", [None, minimal_gated_unit])
+def test_cell_of_ones_own(equations):
+    check_cell(MinimalGatedUnit, equations=equations, dtypes=[torch.float64])
+
+
+def test_other_equations_are_noticed():
+    with pytest.raises(AssertionError, match="step: h"):
+        check_cell(
+            MinimalGatedUnit, equations=lambda W, U, x, h: ((h,), minimal_gated_unit(W, U, x, h)[1]), rtol=0, atol=0.01
+        )
+
+
+# --- cells with one thing wrong ---------------------------------------------------------------------------------
+
+
+def gru_parts(cell, x_proj, state):
+    (x_r, x_z, x_n), (h_r, h_z, h_n) = x_proj.chunk(3, -1), cell.recur(state.h).chunk(3, -1)
+    return torch.sigmoid(x_r + h_r), torch.sigmoid(x_z + h_z), x_n, h_n
+
+
+def mix(z, n, state):
+    return Hidden(z * state.h + (1 - z) * n)
+
+
+class GRUWithoutHiddenBias(GRU):
+    def step(self, x_proj, state):
+        r, z, x_n, h_n = gru_parts(self, x_proj, state)
+        n = torch.tanh(x_n + r * (h_n - self.bias_hh[2 * self.hidden_size :]))
+        return mix(z, n, state), GRUGates(r, z, n)
+
+
+class GRUBiasOutsideReset(GRU):
+    def step(self, x_proj, state):
+        r, z, x_n, h_n = gru_parts(self, x_proj, state)
+        bias = self.bias_hh[2 * self.hidden_size :]
+        n = torch.tanh(x_n + r * (h_n - bias) + bias)
+        return mix(z, n, state), GRUGates(r, z, n)
+
+
+class GRUInvertedUpdate(GRU):
+    def step(self, x_proj, state):
+        r, z, x_n, h_n = gru_parts(self, x_proj, state)
+        n = torch.tanh(x_n + r * h_n)
+        return mix(1 - z, n, state), GRUGates(r, z, n)
+
+
+class GRUSwappedGates(GRU):
+    def step(self, x_proj, state):
+        z, r, x_n, h_n = gru_parts(self, x_proj, state)
+        n = torch.tanh(x_n + r * h_n)
+        return mix(z, n, state), GRUGates(r, z, n)
+
+
+class GRUGatesInWrongOrder(GRU):
+    def step(self, x_proj, state):
+        new, gates = super().step(x_proj, state)
+        return new, GRUGates(gates.z, gates.r, gates.n)
+
+
+class GRUResetOnTheWrongSide(GRU):
+    step = GRUResetBefore.step
+
+
+class GRUResetBeforeOnTheWrongSide(GRUResetBefore):
+    step = GRU.step
+
+
+def lstm_step(i, f, g, o, state):
+    i, f, g, o = torch.sigmoid(i), torch.sigmoid(f), torch.tanh(g), torch.sigmoid(o)
+    c = f * state.c + i * g
+    return Memory(o * torch.tanh(c), c), LSTMGates(i, f, g, o)
+
+
+class LSTMInputForgetSwapped(LSTM):
+    def step(self, x_proj, state):
+        f, i, g, o = (x_proj + self.recur(state.h)).chunk(4, -1)
+        return lstm_step(i, f, g, o, state)
+
+
+class LSTMCandidateOutputSwapped(LSTM):
+    def step(self, x_proj, state):
+        i, f, o, g = (x_proj + self.recur(state.h)).chunk(4, -1)
+        return lstm_step(i, f, g, o, state)
+
+
+class LSTMWithoutTanhOnOutput(LSTM):
+    def step(self, x_proj, state):
+        new, gates = super().step(x_proj, state)
+        return Memory(gates.o * new.c, new.c), gates
+
+
+class LSTMWithOldMemoryInOutput(LSTM):
+    def step(self, x_proj, state):
+        new, gates = super().step(x_proj, state)
+        return Memory(gates.o * torch.tanh(state.c), new.c), gates
+
+
+class LSTMMemoryFirst(LSTM):
+    def step(self, x_proj, state):
+        new, gates = super().step(x_proj, state)
+        return Memory(new.c, new.h), gates
+
+
+class LSTMMemoryWithoutGradient(LSTM):
+    def step(self, x_proj, state):
+        return super().step(x_proj, Memory(state.h, state.c.detach()))
+
+
+class CoupledGateInverted(CoupledGate):
+    def step(self, x_proj, state):
+        _, (f, u) = super().step(x_proj, state)
+        return Hidden(f * u + (1 - f) * state.h), SharedGate(f, u)
+
+
+class TwoGatesSwapped(TwoGates):
+    def step(self, x_proj, state):
+        _, (i, f, u) = super().step(x_proj, state)
+        return Hidden(i * state.h + f * u), ForgetInput(i, f, u)
+
+
+class AdditiveWithoutTheOld(Additive):
+    step = RNN.step
+
+
+class StatelessWithState(Stateless):
+    def step(self, x_proj, state):
+        new, gates = super().step(x_proj, state)
+        return Hidden(new.h + 0.01 * state.h), gates
+
+
+class RNNWithoutHiddenBias(RNN):
+    def step(self, x_proj, state):
+        return super().step(x_proj - self.bias_hh, state)
+
+
+class ReluRNNThatLeaks(ReluRNN):
+    def step(self, x_proj, state):
+        h = F.leaky_relu(x_proj + self.recur(state.h), 0.01)
+        return Hidden(h), Candidate(h)
+
+
+class RNNImprecise(RNN):
+    def step(self, x_proj, state):
+        return super().step(x_proj * (1 + 1e-6), state)
+
+
+class RNNThatWritesIntoItsState(RNN):
+    def step(self, x_proj, state):
+        result = super().step(x_proj, state)
+        state.h.data.zero_()
+        return result
+
+
+class RNNThatStartsAtOne(RNN):
+    def start(self, rows):
+        return map_state(torch.ones_like, super().start(rows))
+
+
+class RNNWithParametersInAnotherOrder(RNN):
+    def __init__(self, input_size, hidden_size):
+        super().__init__(input_size, hidden_size)
+        weight = self.weight_ih
+        del self.weight_ih
+        self.weight_ih = weight
+
+
+class GateOutOfRange(MinimalGatedUnit):
+    def step(self, x_proj, state):
+        new, gates = super().step(x_proj, state)
+        return new, SharedGate(2 * gates.f, gates.u)
+
+
+@pytest.mark.parametrize(
+    ("mutant", "message"),
+    [
+        (GRUWithoutHiddenBias, "step: h"),
+        (GRUBiasOutsideReset, "step: h"),
+        (GRUInvertedUpdate, "step: h"),
+        (GRUSwappedGates, "step: h"),
+        (GRUGatesInWrongOrder, "gate r"),
+        (GRUResetOnTheWrongSide, "step: h"),
+        (GRUResetBeforeOnTheWrongSide, "step: h"),
+        (LSTMInputForgetSwapped, "step: h"),
+        (LSTMCandidateOutputSwapped, "step: h"),
+        (LSTMWithoutTanhOnOutput, "step: h"),
+        (LSTMWithOldMemoryInOutput, "step: h"),
+        (LSTMMemoryFirst, "step: h"),
+        (LSTMMemoryWithoutGradient, "gradient of"),
+        (CoupledGateInverted, "step: h"),
+        (TwoGatesSwapped, "step: h"),
+        (AdditiveWithoutTheOld, "step: h"),
+        (StatelessWithState, "step: h"),
+        (RNNWithoutHiddenBias, "step: h"),
+        (ReluRNNThatLeaks, "step: h"),
+        (RNNImprecise, "step: h"),
+        (RNNThatWritesIntoItsState, "changed the state"),
+        (RNNThatStartsAtOne, "start: not zero"),
+        (RNNWithParametersInAnotherOrder, "order"),
+        (GateOutOfRange, "within 0 to 1"),
+    ],
+)
+def test_cell_mutants_fail(mutant, message):
+    with pytest.raises(AssertionError, match=message):
+        check_cell(mutant)
+
+
+# --- layers with one thing wrong --------------------------------------------------------------------------------
+
+
+class Honest(Recurrent):
+    """A layer over time with a seam for each thing that can go wrong."""
+
+    def begin(self, rows):
+        return self.cell.start(rows)
+
+    def project(self, x, active):
+        x = x.masked_fill(~active[..., None] if x.is_floating_point() else ~active, 0)
+        return self.cell.project(x)
+
+    def link(self, state):
+        return state
+
+    def carry(self, now, new, old):
+        return type(new)(*(torch.where(now, a, b) for a, b in zip(new, old, strict=True)))
+
+    def emit(self, now, h):
+        return torch.where(now, h, 0.0)
+
+    def forward(self, x, state=None, *, lengths=None):
+        B, T = x.shape[:2]
+        state = self.begin(B) if state is None else state
+        active = torch.arange(T) < (torch.full((B,), T) if lengths is None else lengths)[:, None]
+        projected = self.project(x, active)
+        outputs = {}
+        for t in reversed(range(T)) if self.reverse else range(T):
+            now = active[:, t, None]
+            new, _ = self.cell.step(projected[:, t], self.link(state))
+            state, outputs[t] = self.carry(now, new, state), self.emit(now, new.h)
+        nothing = [projected.new_zeros(B, 0, self.output_size)]
+        return torch.cat(nothing + [outputs[t][:, None] for t in range(T)], 1), state
+
+
+@pytest.mark.parametrize("cell", [GRU, LSTM])
+def test_an_honest_layer_passes(cell):
+    check_cell(cell, layer=Honest, dtypes=[torch.float64])
+
+
+class LeaksPastTheLength(Honest):
+    def carry(self, now, new, old):
+        return old if self.reverse and not now.any() else new
+
+
+class BackwardStartsAtTheEndOfTheBatch(Honest):
+    def carry(self, now, new, old):
+        return new if self.reverse else super().carry(now, new, old)
+
+
+class OutputsPastTheLength(Honest):
+    def emit(self, now, h):
+        return h
+
+
+class OutputsHeldPastTheLength(Honest):
+    """The last output repeated into the padding, which is what masking the state alone gives."""
+
+    def forward(self, x, state=None, *, lengths=None):
+        outputs, last = super().forward(x, state, lengths=lengths)
+        if lengths is not None:
+            past = torch.arange(x.shape[1]) >= lengths[:, None]
+            outputs = torch.where(past[..., None], last.h[:, None], outputs)
+        return outputs, last
+
+
+class PaddingReachesTheState(Honest):
+    """Masked by products: right for every number, and NaN for NaN."""
+
+    def project(self, x, active):
+        return self.cell.project(x * active[..., None] if x.is_floating_point() else x * active)
+
+    def carry(self, now, new, old):
+        return type(new)(*(a * now + b * ~now for a, b in zip(new, old, strict=True)))
+
+
+class PaddingReachesTheGradient(Honest):
+    """Masked after the product: values are right, and a zero gradient times NaN is NaN."""
+
+    def project(self, x, active):
+        return torch.where(active[..., None], self.cell.project(x), 0.0)
+
+
+class EmptyRowsTakeAStep(Honest):
+    def forward(self, x, state=None, *, lengths=None):
+        return super().forward(x, state, lengths=None if lengths is None else lengths.clamp(min=min(1, x.shape[1])))
+
+
+class NoStateIsOnes(Honest):
+    def begin(self, rows):
+        return map_state(torch.ones_like, self.cell.start(rows))
+
+
+class StateIsIgnored(Honest):
+    def forward(self, x, state=None, *, lengths=None):
+        return super().forward(x, None, lengths=lengths)
+
+
+class GradientStopsBetweenSteps(Honest):
+    def link(self, state):
+        return map_state(torch.Tensor.detach, state)
+
+
+class GradientStopsAtTheStart(Honest):
+    def forward(self, x, state=None, *, lengths=None):
+        return super().forward(x, state and map_state(torch.Tensor.detach, state), lengths=lengths)
+
+
+class LastStateWithoutGradient(Honest):
+    def forward(self, x, state=None, *, lengths=None):
+        outputs, last = super().forward(x, state, lengths=lengths)
+        return outputs, map_state(torch.Tensor.detach, last)
+
+
+class RowsMeet(Honest):
+    def project(self, x, active):
+        projected = super().project(x, active)
+        return projected - 0.01 * projected.mean(0, keepdim=True)
+
+
+class IdsOffByOne(Honest):
+    def project(self, x, active):
+        return super().project(x if x.is_floating_point() else (x + 1) % self.input_size, active)
+
+
+class WritesIntoItsState(Honest):
+    def forward(self, x, state=None, *, lengths=None):
+        result = super().forward(x, state, lengths=lengths)
+        if state is not None and lengths is None and x.shape[1] == 5 and not self.reverse:
+            state.h.data.mul_(0.999999999999)  # too little for a tolerance to see
+        return result
+
+
+class BackwardOutputsNotTurnedBack(Honest):
+    def forward(self, x, state=None, *, lengths=None):
+        outputs, last = super().forward(x, state, lengths=lengths)
+        return outputs.flip(1) if self.reverse and lengths is None else outputs, last
+
+
+@pytest.mark.parametrize(
+    ("mutant", "message"),
+    [
+        (LeaksPastTheLength, "with lengths: last state"),
+        (BackwardStartsAtTheEndOfTheBatch, "backward with lengths"),
+        (OutputsPastTheLength, "with lengths: outputs"),
+        (OutputsHeldPastTheLength, "with lengths: outputs"),
+        (PaddingReachesTheState, "padding: nan reaches the outputs"),
+        (PaddingReachesTheGradient, "padding: nan reaches the gradients"),
+        (EmptyRowsTakeAStep, "with lengths"),
+        (NoStateIsOnes, "None is not zeros"),
+        (StateIsIgnored, "outputs"),
+        (GradientStopsBetweenSteps, "gradient of"),
+        (GradientStopsAtTheStart, "gradient of"),
+        (LastStateWithoutGradient, "gradient"),
+        (RowsMeet, "outputs"),
+        (IdsOffByOne, "token ids"),
+        (WritesIntoItsState, "changed its inputs"),
+        (BackwardOutputsNotTurnedBack, "backward without lengths"),
+    ],
+)
+def test_layer_mutants_fail(mutant, message):
+    with pytest.raises(AssertionError, match=message):
+        check_cell(LSTM, layer=mutant)
+
+
+class DirectionsSwapped(Bidirectional):
+    def forward(self, x, state=None, *, lengths=None):
+        outputs, last = super().forward(x, state, lengths=lengths)
+        return outputs.roll(self.back.output_size, -1), last
+
+
+class BackwardRunsForward(Bidirectional):
+    def __init__(self, forward, backward):
+        super().__init__(forward, backward)
+        self.back.reverse = False
+
+
+class StackThatCutsGradients(Stack):
+    def forward(self, x, state=None, *, lengths=None):
+        last = []
+        for layer, before in zip(self.layers, self._states(state), strict=True):
+            x, after = layer(x.detach(), before, lengths=lengths)
+            last.append(after)
+        return x, tuple(last)
+
+
+class StackThatForgetsLengths(Stack):
+    def forward(self, x, state=None, *, lengths=None):
+        last = []
+        for number, (layer, before) in enumerate(zip(self.layers, self._states(state), strict=True)):
+            x, after = layer(x, before, lengths=None if number else lengths)
+            last.append(after)
+        return x, tuple(last)
+
+
+@pytest.mark.parametrize(
+    ("seam", "mutant"),
+    [
+        ("bidirectional", DirectionsSwapped),
+        ("bidirectional", BackwardRunsForward),
+        ("stack", StackThatCutsGradients),
+        ("stack", StackThatForgetsLengths),
+    ],
+)
+def test_stack_mutants_fail(seam, mutant):
+    with pytest.raises(AssertionError, match="deep"):
+        check_cell(CoupledGate, **{seam: mutant})
+
+
+# --- steppers ---------------------------------------------------------------------------------------------------
+
+VOCABULARY = 6
+
+
+class RecurrentStepper:
+    def __init__(self, cell="lstm"):
+        torch.manual_seed(1)
+        self.stack = make_stack(cell, VOCABULARY, 9, layers=2)
+        self.out = nn.Linear(9, VOCABULARY)
+        with torch.no_grad():
+            for parameter in (*self.stack.parameters(), *self.out.parameters()):
+                parameter.mul_(3)
+
+    def start(self, rows):
+        return self.stack.start(rows)
+
+    def step(self, ids, state):
+        outputs, state = self.stack(ids[:, None], state)
+        return self.out(outputs[:, 0]).log_softmax(-1), state
+
+    def select(self, state, rows):
+        return map_state(lambda part: part[rows], state)
+
+
+class CountingStepper:
+    """A table of the last two tokens, whose state is plain Python and which finds some tokens impossible."""
+
+    def start(self, rows):
+        return [(0, 0)] * rows
+
+    def step(self, ids, state):
+        state = [(old, new) for (_, old), new in zip(state, ids.tolist(), strict=True)]
+        table = torch.rand(VOCABULARY**2, VOCABULARY, generator=torch.Generator().manual_seed(2))
+        table[:, 0] = 0
+        table = table / table.sum(-1, keepdim=True)
+        return table[[old * VOCABULARY + new for old, new in state]].log(), state
+
+    def select(self, state, rows):
+        return [state[row] for row in rows.tolist()]
+
+
+@pytest.mark.parametrize("stepper", [RecurrentStepper(), RecurrentStepper("gru-reset-before"), CountingStepper()])
+def test_steppers_pass(stepper):
+    check_stepper(stepper, vocabulary=VOCABULARY)
+
+
+class SelectIgnoresItsRows(RecurrentStepper):
+    def select(self, state, rows):
+        return state
+
+
+class SelectInPlace(RecurrentStepper):
+    def select(self, state, rows):
+        if len(rows) == len(state[0].h):
+            map_state(lambda part: part.copy_(part[rows]), state)
+            return state
+        return super().select(state, rows)
+
+
+class SelectForgetsTheMemory(RecurrentStepper):
+    def select(self, state, rows):
+        return tuple(Memory(h[rows], c[: len(rows)] if len(rows) <= len(c) else c[rows]) for h, c in state)
+
+
+class SelectForgetsALayer(RecurrentStepper):
+    def select(self, state, rows):
+        first, second = super().select(state, rows)
+        return first, map_state(lambda part: part.sort(0).values, second)
+
+
+class SelectSortsItsRows(RecurrentStepper):
+    def select(self, state, rows):
+        return super().select(state, rows.sort().values)
+
+
+class SelectSortsItsRowsInPlace(RecurrentStepper):
+    def select(self, state, rows):
+        picked = super().select(state, rows)
+        rows.copy_(rows.sort().values)
+        return picked
+
+
+class StepInPlace(RecurrentStepper):
+    def step(self, ids, state):
+        log_probs, new = super().step(ids, state)
+        for old, fresh in zip(state, new, strict=True):
+            for a, b in zip(old, fresh, strict=True):
+                a.copy_(b)
+        return log_probs, state
+
+
+class ScoresInsteadOfLogProbabilities(RecurrentStepper):
+    def step(self, ids, state):
+        log_probs, state = super().step(ids, state)
+        return log_probs + 1, state
+
+
+class RowsOfAStepMeet(RecurrentStepper):
+    def step(self, ids, state):
+        log_probs, state = super().step(ids, state)
+        return (log_probs + log_probs.mean(0)).log_softmax(-1), state
+
+
+class HiddenState(RecurrentStepper):
+    """Keeps the state inside and hands out nothing."""
+
+    def start(self, rows):
+        self.hidden = super().start(rows)
+        return ()
+
+    def step(self, ids, state):
+        log_probs, self.hidden = super().step(ids, self.hidden)
+        return log_probs, ()
+
+    def select(self, state, rows):
+        return ()
+
+
+@pytest.mark.parametrize(
+    ("mutant", "message"),
+    [
+        (SelectIgnoresItsRows, "commute"),
+        (SelectInPlace, "select changed the state"),
+        (SelectForgetsTheMemory, "commute"),
+        (SelectForgetsALayer, "commute"),
+        (SelectSortsItsRows, "commute"),
+        (SelectSortsItsRowsInPlace, "select changed the rows"),
+        (StepInPlace, "step changed the state"),
+        (ScoresInsteadOfLogProbabilities, "sum to 1"),
+        (RowsOfAStepMeet, "commute"),
+        (HiddenState, "same step twice"),
+    ],
+)
+def test_stepper_mutants_fail(mutant, message):
+    with pytest.raises(AssertionError, match=message):
+        check_stepper(mutant(), vocabulary=VOCABULARY)
+
+
+# --- models -----------------------------------------------------------------------------------------------------
+
+
+class TinyModel(nn.Module):
+    """Foretells the next token of rows of ids; a batch is (inputs, targets), targets below zero are not counted."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(4)
+        self.stack = make_stack("gru", VOCABULARY, 5)
+        self.out = nn.Linear(5, VOCABULARY)
+
+    def loss(self, batch):
+        inputs, targets = batch
+        scores = self.out(self.stack(inputs)[0]).flatten(0, 1)
+        total = F.cross_entropy(scores, targets.flatten(), ignore_index=-100, reduction="sum")
+        return total, int((targets >= 0).sum())
+
+
+def make_batch():
+    random = torch.Generator().manual_seed(9)
+    ids = torch.randint(VOCABULARY, (7, 6), generator=random)
+    targets = ids[:, 1:].clone()
+    targets[2, 1:] = targets[5, 3:] = -100
+    whole = (ids[:, :-1].contiguous(), targets)
+    return whole, [tuple(part[rows] for part in whole) for rows in (slice(0, 2), slice(2, 3), slice(3, 7))]
+
+
+def test_model_passes():
+    check_model(TinyModel(), *make_batch())
+
+
+class LossIsAMean(TinyModel):
+    def loss(self, batch):
+        total, count = super().loss(batch)
+        return total / count, count
+
+
+class LossIsAMeanTimesRows(TinyModel):
+    def loss(self, batch):
+        total, count = super().loss(batch)
+        return total / count * len(batch[0]), count
+
+
+class CountIsRows(TinyModel):
+    def loss(self, batch):
+        return super().loss(batch)[0], 1
+
+
+class CountIsATensor(TinyModel):
+    def loss(self, batch):
+        total, count = super().loss(batch)
+        return total, torch.tensor(count)
+
+
+class LossIsALikelihood(TinyModel):
+    def loss(self, batch):
+        total, count = super().loss(batch)
+        return -total, count
+
+
+class DeadParameter(TinyModel):
+    def __init__(self):
+        super().__init__()
+        self.forgotten = nn.Parameter(torch.ones(3))
+
+
+class CutGradient(TinyModel):
+    def loss(self, batch):
+        scores = self.out(self.stack(batch[0])[0].detach()).flatten(0, 1)
+        return F.cross_entropy(scores, batch[1].flatten(), reduction="sum"), int((batch[1] >= 0).sum())
+
+
+class RandomInEvaluation(TinyModel):
+    def loss(self, batch):
+        scores = self.out(F.dropout(self.stack(batch[0])[0], 0.5)).flatten(0, 1)
+        return F.cross_entropy(scores, batch[1].flatten(), reduction="sum"), int((batch[1] >= 0).sum())
+
+
+class WeightsOutsideTheStateDict(TinyModel):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("scale", torch.tensor(1.5), persistent=False)
+
+    def loss(self, batch):
+        total, count = super().loss(batch)
+        return total * self.scale, count
+
+
+class WritesIntoItsBatch(TinyModel):
+    def loss(self, batch):
+        result = super().loss(batch)
+        batch[1][batch[1] < 0] = -1
+        return result
+
+
+@pytest.mark.parametrize(
+    ("mutant", "message"),
+    [
+        (LossIsAMean, "totals of the parts"),
+        (LossIsAMeanTimesRows, "totals of the parts"),
+        (CountIsRows, "counts of the parts"),
+        (CountIsATensor, "count is a Tensor"),
+        (LossIsALikelihood, "below zero"),
+        (DeadParameter, "no gradient reaches forgotten"),
+        (CutGradient, "no gradient reaches stack"),
+        (RandomInEvaluation, "not repeatable"),
+        (WeightsOutsideTheStateDict, "state_dict"),
+        (WritesIntoItsBatch, "changed its batch"),
+    ],
+)
+def test_model_mutants_fail(mutant, message):
+    with pytest.raises(AssertionError, match=message):
+        check_model(mutant(), *make_batch())
+
+
+# --- metrics ----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class MeanOfMeans:
+    mean: float
+
+    def __add__(self, other):
+        return type(self)((self.mean + other.mean) / 2)
+
+    def score(self):
+        return self.mean
+
+
+class AddsInPlace(MeanOfMeans):
+    def __add__(self, other):
+        self.mean += other.mean
+        return self
+
+
+def test_metric_passes():
+    check_metric(Likelihood(12.0, 9), [Likelihood(2.0, 4), Likelihood(7.0, 2), Likelihood(3.0, 3)])
+
+
+def test_metric_mutants_fail():
+    with pytest.raises(AssertionError, match="not that of the whole"):
+        check_metric(MeanOfMeans(12 / 9), [MeanOfMeans(2 / 4), MeanOfMeans(7 / 2), MeanOfMeans(3 / 3)])
+    with pytest.raises(AssertionError, match="adding changed a part"):
+        check_metric(AddsInPlace(0.0), [AddsInPlace(0.0), AddsInPlace(0.0), AddsInPlace(1.0), AddsInPlace(-1.0)])

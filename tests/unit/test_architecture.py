@@ -1,0 +1,119 @@
+"""The parts point one way: each imports only what stands before it. And no file holds two ideas."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import weft
+
+ORDER = [
+    "errors",
+    "config",
+    "text",
+    "batch",
+    "cells",
+    "program",
+    "engine",
+    "recurrent",
+    "interop",
+    "bptt",
+    "attention",
+    "chain",
+    "metrics",
+    "models",
+    "run",
+    "train",
+    "decode",
+    "probe",
+    "plots",
+    "service",
+    "cli",
+    "server",
+]
+PACKAGE = Path(weft.__file__).parent
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or not path.name.startswith("__"))
+
+
+def module_name(path: Path) -> tuple[str, ...]:
+    parts = ("weft", *path.relative_to(PACKAGE).with_suffix("").parts)
+    return parts[:-1] if parts[-1] == "__init__" else parts
+
+
+def imported_parts(path: Path) -> set[str]:
+    """The parts of weft that a file imports anywhere in it, inside functions too."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names: list[tuple[str, ...]] = []
+        if isinstance(node, ast.Import):
+            names = [tuple(alias.name.split(".")) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = tuple(node.module.split(".")) if node.module else ()
+            if node.level:
+                package = module_name(path) if path.name == "__init__.py" else module_name(path)[:-1]
+                base = package[: len(package) - node.level + 1] + base
+            names = [(*base, alias.name) for alias in node.names]
+        # `from weft import load` names no part, `from weft import cells` does
+        found |= {name[1] for name in names if name[0] == "weft" and len(name) > 1 and is_part(name[1])}
+    return found
+
+
+def is_part(name: str) -> bool:
+    return (PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").is_file()
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_to_earlier_parts(path):
+    part = module_name(path)[1]
+    assert part in ORDER, f"{part} has no place in the order of the parts"
+    for other in imported_parts(path) - {part}:
+        assert other in ORDER, f"{other} has no place in the order of the parts"
+        assert ORDER.index(other) < ORDER.index(part), f"{part} imports {other}, which stands after it"
+
+
+def test_the_check_sees_all_kinds_of_imports(tmp_path, monkeypatch):
+    source = (
+        "import weft.train\n"
+        "from weft import cells, nothing\n"
+        "def f():\n"
+        "    from weft.models.language import LanguageModel\n"
+        "    from ..text import tokens\n"
+    )
+    for name in ("train.py", "cells.py"):
+        (tmp_path / name).touch()
+    for name in ("models", "text"):
+        (tmp_path / name).mkdir()
+    path = tmp_path / "models" / "example.py"
+    path.write_text(source, encoding="utf-8")
+    monkeypatch.setitem(globals(), "PACKAGE", tmp_path)
+    assert imported_parts(path) == {"train", "cells", "models", "text"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_files_are_short(path):
+    lines = len(path.read_text(encoding="utf-8").splitlines())
+    assert lines <= 400, f"{path.name} has {lines} lines: does it hold two ideas?"
+
+
+@pytest.mark.parametrize("name", ["weft", "weft.errors", "weft.config", "weft.text"])
+def test_text_needs_no_torch(name):
+    """What only reads text starts at once: torch alone takes longer to load than most texts."""
+    program = (
+        "import importlib, pkgutil, sys\n"
+        f"package = importlib.import_module({name!r})\n"
+        f"inside = pkgutil.walk_packages(package.__path__, {name!r} + '.') if {name!r} == 'weft.text' else ()\n"
+        "for module in inside: importlib.import_module(module.name)\n"
+        "assert 'torch' not in sys.modules, 'torch was imported'\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_command_line_starts_without_heavy_imports():
+    script = "import sys, weft.cli; print(*{'torch', 'numpy', 'tokenizers'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == ""

@@ -1,0 +1,127 @@
+"""Choosing and generating: exact chances, rows with their own clocks, repeatable."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+
+from tests.checks import check_stepper
+from weft.decode import NOTHING, Sample, generate, greedy
+from weft.errors import WeftError
+
+PROBS = torch.tensor([[0.1, 0.4, 0.2, 0.3]])
+
+
+class Chain:
+    """A Markov chain that also counts: its state is the token before, and how many were read."""
+
+    def __init__(self, table):
+        self.table = torch.tensor(table).log()
+
+    def start(self, rows):
+        return (torch.zeros(rows, dtype=torch.long), torch.zeros(rows))
+
+    def step(self, ids, state):
+        return self.table[ids], (ids, state[1] + 1)
+
+    def select(self, state, rows):
+        return tuple(part[rows] for part in state)
+
+
+CYCLE = Chain([[0.05, 0.9, 0.05, 0.0], [0.0, 0.1, 0.9, 0.0], [0.5, 0.0, 0.0, 0.5], [0.0, 0.0, 0.0, 1.0]])
+
+
+def chances(choice, probs, draws=20000):
+    """The exact shares of [0, 1) in which each token is chosen, on a fine grid."""
+    uniforms = (torch.arange(draws) + 0.5) / draws
+    chosen = choice(probs.log().expand(draws, -1), uniforms)
+    return torch.bincount(chosen, minlength=probs.shape[-1]) / draws
+
+
+def test_the_chain_is_a_stepper():
+    check_stepper(CYCLE, vocabulary=4)
+
+
+@pytest.mark.parametrize(
+    ("choice", "expected"),
+    [
+        (Sample(), [0.1, 0.4, 0.2, 0.3]),
+        (Sample(top_k=2), [0, 4 / 7, 0, 3 / 7]),
+        (Sample(top_k=99), [0.1, 0.4, 0.2, 0.3]),
+        (Sample(top_p=0.69), [0, 4 / 7, 0, 3 / 7]),
+        (Sample(top_p=0.71), [0, 4 / 9, 2 / 9, 3 / 9]),
+        (Sample(top_p=0.0001), [0.0, 1, 0, 0]),
+        (Sample(top_k=3, top_p=0.5), [0, 4 / 7, 0, 3 / 7]),
+        (Sample(temperature=0.5), [0.01 / 0.3, 0.16 / 0.3, 0.04 / 0.3, 0.09 / 0.3]),
+    ],
+)
+def test_chances_are_exact(choice, expected):
+    torch.testing.assert_close(chances(choice, PROBS), torch.tensor(expected), atol=2e-4, rtol=0)
+
+
+def test_impossible_tokens_are_never_chosen_even_at_the_edges():
+    probs = torch.tensor([[0.0, 0.5, 0.5, 0.0]])
+    for uniform in (0.0, 0.5, 1 - 1e-16, 0.9999999):
+        assert Sample()(probs.log(), torch.tensor([uniform], dtype=torch.float64)).item() in (1, 2)
+
+
+def test_greedy_takes_the_likeliest():
+    assert greedy(PROBS.log(), torch.zeros(1)).tolist() == [1]
+    assert list(generate(CYCLE, [[0]], greedy, tokens=4)) == [[1], [2], [0], [1]]
+
+
+def test_each_row_has_its_own_clock():
+    steps = list(generate(CYCLE, [[0], [0, 1, 2], [1]], greedy, tokens=3))
+    assert [row for row, *_ in steps] == [1, 2, 0, NOTHING, NOTHING]
+    assert [row for _, row, _ in steps] == [NOTHING, NOTHING, 0, 1, 2]
+    assert [row for *_, row in steps] == [2, 0, 1, NOTHING, NOTHING]
+
+
+def test_a_row_does_not_depend_on_the_others():
+    alone = [row for (row,) in generate(CYCLE, [[0, 1]], Sample(), tokens=30, seed=5)]
+    batch = [row for row, _, _ in generate(CYCLE, [[0, 1], [2], [1, 1, 2, 0]], Sample(), tokens=30, seed=5)]
+    assert [token for token in alone if token != NOTHING] == [token for token in batch if token != NOTHING]
+
+
+def test_seed_repeats_and_another_differs():
+    def run(seed):
+        return list(generate(CYCLE, [[0], [0]], Sample(), tokens=50, seed=seed))
+
+    assert run(1) == run(1)
+    assert run(1) != run(2)
+    assert [a for a, _ in run(1)] != [b for _, b in run(1)]
+
+
+def test_end_ends_a_row_and_banned_never_appears():
+    rows = list(zip(*generate(CYCLE, [[0]] * 20, Sample(), tokens=40, end=3), strict=True))
+    lengths = [sum(token != NOTHING for token in row) for row in rows]
+    assert min(lengths) < 40
+    assert not any(3 in row for row in rows)
+    rows = list(generate(CYCLE, [[2]] * 20, Sample(), tokens=1, banned=[3]))
+    assert rows == [[0] * 20]
+
+
+def test_generated_text_follows_the_chances():
+    pairs = torch.zeros(4, 4)
+    for row in zip(*generate(CYCLE, [[0]] * 200, Sample(), tokens=100, banned=[3]), strict=True):
+        for a, b in pairwise((0, *row)):
+            pairs[a, b] += 1
+    found = pairs[:2, :3] / pairs[:2].sum(-1, keepdim=True)
+    torch.testing.assert_close(found, CYCLE.table.exp()[:2, :3], atol=0.03, rtol=0)
+
+
+def test_nothing_to_write_or_to_read():
+    assert list(generate(CYCLE, [[0]], greedy, tokens=0)) == []
+    with pytest.raises(WeftError, match="no token"):
+        list(generate(CYCLE, [[0], []], greedy, tokens=3))
+
+
+@pytest.mark.parametrize(
+    "settings", [{"temperature": 0}, {"temperature": math.nan}, {"top_k": -1}, {"top_p": 0}, {"top_p": 1.1}]
+)
+def test_bad_settings(settings):
+    with pytest.raises(WeftError, match=next(iter(settings))):
+        Sample(**settings)

@@ -1,0 +1,131 @@
+"""The language model: its loss, its steps, and what it refuses."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from tests.checks import check_model, check_stepper
+from weft.batch import IGNORED, Window
+from weft.bptt import unroll
+from weft.cells import CELLS
+from weft.config import ModelConfig
+from weft.errors import WeftError
+from weft.models.language import LanguageModel
+
+V = 11
+SHAPES = {
+    "one-hot": ModelConfig(cell="gru", hidden=6),
+    "embedding": ModelConfig(cell="lstm", hidden=6, layers=2, embedding=5),
+    "tied": ModelConfig(cell="rnn", hidden=7, embedding=7, tied=True, residual=True, layers=2),
+}
+
+
+def window(rows=5, steps=4, seed=0, fresh=True):
+    ids = torch.randint(V, (rows, steps + 1), generator=torch.Generator().manual_seed(seed))
+    return Window(ids[:, :-1], ids[:, 1:], fresh)
+
+
+def rows_of(batch, begin, end):
+    return Window(batch.inputs[begin:end], batch.targets[begin:end], batch.fresh)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_battery(shape):
+    torch.manual_seed(1)
+    model = LanguageModel(V, SHAPES[shape])
+    batch = window(rows=5, steps=40)  # long enough that every token occurs, so that every weight has a gradient
+    parts = [rows_of(batch, 0, 1), rows_of(batch, 1, 5)]
+    check_model(model, batch, parts, loss=lambda model, one: model.loss(one)[:2])
+    check_stepper(model.eval(), vocabulary=V)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_steps_say_what_the_whole_says(cell):
+    torch.manual_seed(0)
+    model = LanguageModel(V, ModelConfig(cell=cell, hidden=6, layers=2)).eval()
+    batch = window()
+    logits, _ = model(batch.inputs)
+    state = model.start(5)
+    for t in range(4):
+        log_probs, state = model.step(batch.inputs[:, t], state)
+        torch.testing.assert_close(log_probs, logits[:, t].log_softmax(-1))
+
+
+def test_loss_is_the_sum_over_sequences_it_is_trained_on():
+    """The probabilities of all continuations sum to one, and the loss is minus the log of the true one's."""
+    torch.manual_seed(0)
+    model = LanguageModel(3, ModelConfig(cell="gru", hidden=4)).eval().double()
+    start = torch.zeros(27, 1, dtype=torch.long)
+    ids = torch.cat([start, torch.tensor(list(itertools.product(range(3), repeat=3)))], 1)
+    nats = torch.stack([model.loss(Window(row[None, :-1], row[None, 1:], True)).total for row in ids])
+    assert (-nats).exp().sum().item() == pytest.approx(1)
+
+
+def test_ignored_targets_do_not_count():
+    model = LanguageModel(V, SHAPES["one-hot"]).eval()
+    batch = window()
+    half = batch.targets.clone()
+    half[:, 2:] = IGNORED
+    loss = model.loss(batch._replace(targets=half))
+    short = model.loss(Window(batch.inputs[:, :2], batch.targets[:, :2], True))
+    assert loss.count == 10
+    torch.testing.assert_close(loss.total, short.total)
+
+
+def test_state_is_carried_unless_the_window_is_fresh():
+    model = LanguageModel(V, SHAPES["embedding"]).eval()
+    first, second = window(seed=1), window(seed=2, fresh=False)
+    carried = model.loss(first).state
+    together = Window(torch.cat([first.inputs, second.inputs], 1), torch.cat([first.targets, second.targets], 1), True)
+    whole = model.loss(together).total
+    torch.testing.assert_close(model.loss(first).total + model.loss(second, carried).total, whole)
+    anew = model.loss(second._replace(fresh=True), carried).total
+    torch.testing.assert_close(anew, model.loss(second, None).total)
+    assert not torch.equal(anew, model.loss(second, carried).total)
+
+
+def test_carried_state_has_no_gradient():
+    state = LanguageModel(V, SHAPES["embedding"]).loss(window()).state
+    assert not any(part.requires_grad for layer in state for part in layer)
+
+
+@pytest.mark.parametrize("method", ["truncated", "randomized"])
+def test_every_way_of_bptt_has_the_same_loss(method):
+    torch.manual_seed(0)
+    model = LanguageModel(V, SHAPES["one-hot"]).eval()
+    way = unroll(method, steps=2, keep=0.5)
+    torch.testing.assert_close(model.loss(window(), unroll=way).total, model.loss(window()).total)
+
+
+def test_a_fresh_model_is_about_as_good_as_guessing():
+    torch.manual_seed(0)
+    for config in SHAPES.values():
+        loss = LanguageModel(V, config).eval().loss(window(rows=50))
+        assert loss.total.item() / loss.count == pytest.approx(math.log(V), rel=0.25)
+
+
+def test_dropout_only_while_training():
+    torch.manual_seed(0)
+    model = LanguageModel(V, ModelConfig(hidden=20, dropout=0.5))
+    assert not torch.equal(model(window().inputs)[0], model(window().inputs)[0])
+    model.eval()
+    assert torch.equal(model(window().inputs)[0], model(window().inputs)[0])
+
+
+def test_bidirectional_is_refused_with_the_reason_and_the_way_out():
+    with pytest.raises(WeftError, match=r"backward half has already read it.*fill"):
+        LanguageModel(V, ModelConfig(bidirectional=True))
+
+
+def test_tied_weights_need_one_size():
+    with pytest.raises(WeftError, match=r"embedding=0 and model.hidden=256.*model.embedding=256"):
+        LanguageModel(V, ModelConfig(tied=True))
+
+
+def test_unknown_cell():
+    with pytest.raises(WeftError, match=r"'lstn' is not known.*Try: lstm"):
+        LanguageModel(V, ModelConfig(cell="lstn"))

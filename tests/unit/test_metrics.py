@@ -1,0 +1,44 @@
+"""Perplexity at its three landmarks, and sums that stay exact."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from tests.checks import check_metric
+from weft.metrics import Likelihood
+
+
+def measured(log_probs, targets):
+    return Likelihood(float(F.nll_loss(log_probs, targets, reduction="sum")), len(targets))
+
+
+def test_a_perfect_model_has_perplexity_one():
+    targets = torch.tensor([2, 0, 1, 1])
+    assert measured(F.one_hot(targets, 3).double().log(), targets).perplexity == 1.0
+
+
+def test_one_impossible_truth_makes_it_infinite():
+    probabilities = torch.tensor([[0.5, 0.5, 0.0], [0.5, 0.0, 0.5]])
+    assert measured(probabilities.log(), torch.tensor([0, 1])).perplexity == math.inf
+
+
+@pytest.mark.parametrize("size", [2, 28, 1000])
+def test_a_uniform_model_has_the_size_of_the_vocabulary(size):
+    log_probs = torch.full((7, size), -math.log(size), dtype=torch.float64)
+    likelihood = measured(log_probs, torch.randint(size, (7,)))
+    assert likelihood.perplexity == pytest.approx(size)
+    assert likelihood.bits_per_token == pytest.approx(math.log2(size))
+
+
+def test_overflow_is_infinite_and_nothing_is_nan():
+    assert Likelihood(1e9, 1).perplexity == math.inf
+    assert math.isnan(Likelihood(0.0, 0).perplexity)
+
+
+def test_sums_not_means():
+    check_metric(Likelihood(13.5, 33), [Likelihood(3.0, 2), Likelihood(10.0, 30), Likelihood(0.5, 1)])
+    assert Likelihood(1.0, 4).signature("char") == "perplexity|per:char|tokens:4"

@@ -1,0 +1,180 @@
+"""The trainer: schedules, stopping, saving, and resuming bit for bit."""
+
+from __future__ import annotations
+
+import math
+from itertools import islice, pairwise
+
+import pytest
+import torch
+from torch import nn
+
+from weft.config import TrainConfig
+from weft.errors import WeftError
+from weft.models.base import Loss
+from weft.run import BEST, LAST, create_run
+from weft.train import SCHEDULES, Evaluation, Trainer
+
+
+class Noisy(nn.Module):
+    """A model whose loss depends on weights, dropout, batch and the carried state."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = nn.Linear(3, 3)
+
+    def loss(self, batch, carried):
+        h = torch.zeros(3) if carried is None else carried[0][0]
+        h = torch.tanh(self.layer(batch + nn.functional.dropout(h, 0.5, self.training)))
+        return Loss((h - 0.3).square().sum() * 4, 4, ((h.detach(),),))
+
+
+class Numbers:
+    batches = 5
+
+    def epoch(self, number, start=0):
+        for batch in range(start, self.batches):
+            yield torch.tensor([number, batch, 1.0]) / 10
+
+
+def trainer(path=None, scores=None, **settings):
+    model = Noisy()
+    run = create_run(path, task="lm", config={}, fill=lambda folder: {}) if path and not path.exists() else None
+    if path and run is None:
+        from weft.run import open_run
+
+        run = open_run(path)
+    left = iter(scores) if scores is not None else None
+    evaluate = None if left is None else lambda: Evaluation(score := next(left), {"perplexity": score})
+    config = TrainConfig(**{"epochs": 4, "warmup": 3, "save_seconds": 0, **settings})
+    return Trainer(model, Numbers(), model.loss, config, evaluate=evaluate, run=run)
+
+
+def weights(model):
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
+@pytest.mark.parametrize("stop_after", [1, 5, 7, 19])
+def test_resuming_is_bit_for_bit(tmp_path, optimizer, stop_after):
+    settings = {"optimizer": optimizer, "momentum": 0.9, "schedule": "cosine"}
+    straight = trainer(**settings)
+    losses = [step.loss.nats for step in straight.run()]
+    first = trainer(tmp_path / "run", **settings)
+    seen = []
+    for step in first.run():
+        seen.append(step.loss.nats)
+        if step.number == stop_after:
+            break  # as a kill would: nothing is told
+    torch.rand(5)  # something else draws random numbers meanwhile
+    second = trainer(tmp_path / "run", **settings)
+    saved = second.run_directory.load(LAST)
+    second.restore(saved.tensors, saved.facts, carried=((torch.zeros(3),),))
+    assert second.place.step == stop_after
+    seen += [step.loss.nats for step in second.run()]
+    assert seen == losses
+    assert torch.equal(weights(second.model), weights(straight.model))
+    assert list(second.run()) == []
+
+
+def test_state_survives_a_save_between_evaluations(tmp_path):
+    scores = [5.0, 4.0, 6.0, 6.0]
+    straight = trainer(scores=scores, schedule="plateau", plateau_patience=0, rate=0.1)
+    rates = [step.rate for step in straight.run()]
+    first = trainer(tmp_path / "run", scores=scores, schedule="plateau", plateau_patience=0, rate=0.1)
+    seen = [step.rate for step in islice(first.run(), 17)]
+    second = trainer(tmp_path / "run", scores=scores[3:], schedule="plateau", plateau_patience=0, rate=0.1)
+    saved = second.run_directory.load(LAST)
+    second.restore(saved.tensors, saved.facts, carried=((torch.zeros(3),),))
+    assert seen + [step.rate for step in second.run()] == rates
+    assert rates[14] == 0.1
+    assert rates[15] == 0.05
+
+
+def test_best_weights_are_those_of_the_best_evaluation(tmp_path):
+    subject = trainer(tmp_path / "run", scores=[3.0, 1.0, 2.0, 1.5])
+    kept, flags = {}, []
+    for step in subject.run():
+        if step.evaluation:
+            kept[step.number] = weights(subject.model).clone()
+            flags.append(step.best)
+    assert flags == [True, True, False, False]
+    best = subject.run_directory.load(BEST)
+    assert best.facts["step"] == subject.place.best_step == 10
+    assert torch.equal(torch.cat([best.tensors["layer.weight"].flatten(), best.tensors["layer.bias"]]), kept[10])
+
+
+def test_patience_ends_training():
+    steps = list(trainer(scores=[3.0, 4.0, 5.0, 1.0], patience=2).run())
+    assert steps[-1].number == 15
+    assert steps[-1].end == "no better evaluation"
+
+
+def test_evaluation_every_few_steps_and_at_the_end():
+    steps = [step.number for step in trainer(scores=range(99), evaluate_every=7).run() if step.evaluation]
+    assert steps == [7, 14, 20]
+
+
+def test_time_is_up():
+    steps = list(trainer(scores=range(99), minutes=1e-9).run())
+    assert [(step.number, step.end) for step in steps] == [(1, "time is up")]
+    assert steps[0].evaluation
+
+
+def test_stop_finishes_the_step_and_saves(tmp_path):
+    subject = trainer(tmp_path / "run", scores=range(99), save_seconds=1000)
+    for step in subject.run():
+        if step.number == 3:
+            subject.stop()
+    assert (step.number, step.end, step.evaluation) == (4, "interrupted", None)
+    assert subject.run_directory.load(LAST).facts["place"]["step"] == 4
+
+
+def test_clipping_bounds_the_step():
+    wild, tame = (trainer(optimizer="sgd", rate=1.0, clip=clip, schedule="constant") for clip in (0.0, 0.01))
+    norms = {}
+    for subject in (wild, tame):
+        before = weights(subject.model).clone()
+        step = next(subject.run())
+        norms[subject] = (step.norm, float((weights(subject.model) - before).norm()))
+    assert norms[wild][0] == pytest.approx(norms[wild][1], rel=1e-4)
+    assert norms[tame][0] == pytest.approx(norms[wild][0])
+    assert norms[tame][1] == pytest.approx(0.01, rel=1e-3)
+
+
+def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_state(tmp_path):
+    subject = trainer(tmp_path / "run", save_seconds=1000)
+    honest = subject.objective
+
+    def spoiled(batch, carried):
+        loss = honest(batch, carried)
+        return loss._replace(total=loss.total * math.nan) if subject.place.step == 6 else loss
+
+    subject.objective = spoiled
+    with pytest.raises(WeftError, match=r"step 7: the loss is nan.*train\.rate=.*--resume"):
+        list(subject.run())
+    saved = subject.run_directory.load(LAST)
+    assert saved.facts["place"]["step"] == 6
+    assert all(tensor.isfinite().all() for name, tensor in saved.tensors.items() if name.startswith("model."))
+
+
+def test_schedules():
+    cosine = [SCHEDULES["cosine"](step, 100, 10) for step in range(100)]
+    assert cosine[0] == pytest.approx(1 / 11)
+    assert cosine[10] == 1.0
+    assert all(a < b for a, b in pairwise(cosine[:11]))
+    assert all(a > b for a, b in pairwise(cosine[10:]))
+    assert cosine[55] == pytest.approx(0.5)
+    assert 0 < cosine[-1] < 1e-3
+    assert SCHEDULES["constant"](50, 100, 10) == 1.0
+
+
+def test_metrics_are_reported(tmp_path):
+    subject = trainer(tmp_path / "run", scores=[3.0, 2.0, 1.0, 0.5])
+    losses = [step.loss for step in subject.run()]
+    records = subject.run_directory.metrics()
+    assert [record["step"] for record in records] == [5, 10, 15, 20]
+    expected = sum(loss.nats for loss in losses[5:10]) / sum(loss.count for loss in losses[5:10])
+    assert records[1]["train_nats"] == pytest.approx(expected)
+    assert records[1]["evaluation"] == {"perplexity": 2.0}
