@@ -24,7 +24,7 @@ setup(
             [f"src/weft/engine/core/{name}.cpp"],
             depends=[
                 f"src/weft/engine/core/{part}.hpp"
-                for part in ("call", "code", "interface", "large", "loop", "machine", "product", "threads", "vector")
+                for part in ("call", "code", "interface", "large", "loop", "machine", "product", "stream", "threads", "vector")
             ],
             extra_compile_args=FLAGS + flags,
             extra_link_args=["-pthread"],

@@ -64,7 +64,7 @@ class Plan:
             value: Any = cell
             for part in name.split("."):
                 value = getattr(value, part)
-            found.append(value)
+            found.append(value if value.is_contiguous() else value.contiguous())
         return found
 
     def input_bias(self, given: Sequence[Tensor]) -> Tensor:

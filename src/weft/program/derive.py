@@ -28,7 +28,7 @@ def join_sums(equations: Equations) -> Equations:
 
     new, renamed = Graph(), dict[int, int]()
     products = [Product(-1, list(p.weights), list(p.origins)) for p in equations.products]
-    for number, node in enumerate(old.nodes):
+    for number in range(len(old.nodes)):
         if not uses[number] or number in inner:
             continue
         if number in terms_of:

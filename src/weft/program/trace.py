@@ -39,10 +39,9 @@ def trace(cell: Cell) -> Equations:
     """The equations of one step. Raises Untraceable, a WeftError, naming the operation and its line."""
     recorder = _Recorder(cell)
     H, G = cell.hidden_size, cell.blocks
-    like = cell.weight_ih.detach()
     with torch.no_grad():
-        x = like.new_zeros(_ROWS, G * H).uniform_(-0.5, 0.5)
-        state = [like.new_zeros(_ROWS, H).uniform_(-0.5, 0.5) for _ in cell.start(1)]
+        x = _made_up(cell, G * H)
+        state = [_made_up(cell, H) for _ in cell.start(1)]
         recorder.track(x, [recorder.graph.leaf("x", g) for g in range(G)])
         for i, part in enumerate(state):
             recorder.track(part, [recorder.graph.leaf("state", i)])
@@ -52,6 +51,12 @@ def trace(cell: Cell) -> Equations:
         raise Untraceable(f"{type(cell).__name__}.step returns {len(new)} states", expected=f"{len(state)}, as it got")
     outputs = [recorder.lanes_of(part, (_ROWS, H))[0] for part in new]
     return Equations(recorder.graph, recorder.products, recorder.vectors, outputs, G, H)
+
+
+def _made_up(cell: Cell, columns: int) -> Tensor:
+    """Some numbers, without touching anyone's random state."""
+    line = torch.linspace(-0.5, 0.5, _ROWS * columns, dtype=cell.weight_ih.dtype, device=cell.weight_ih.device)
+    return line.reshape(_ROWS, columns).clone()
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
