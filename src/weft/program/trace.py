@@ -29,10 +29,13 @@ class Untraceable(WeftError):  # noqa: N818  a WeftError that says what is the m
 
 
 class _Base:
-    """A result of the trace: (2, n*H) or (2, n, H) numbers in memory, n lanes of nodes; or narrow, (2, n) numbers."""
+    """A result of the trace: (2, n*H) or (2, n, H) numbers in memory, n lanes of nodes; or narrow, (2, n) numbers.
 
-    def __init__(self, tensor: Tensor, lanes: list[int], narrow: bool) -> None:
-        self.tensor, self.lanes, self.narrow = tensor, lanes, narrow
+    What follows from parameters alone has no rows: its row step is zero.
+    """
+
+    def __init__(self, lanes: list[int], row_step: int, narrow: bool) -> None:
+        self.lanes, self.row_step, self.narrow = lanes, row_step, narrow
 
 
 def trace(cell: Cell) -> Equations:
@@ -65,6 +68,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.cell, self.H = cell, cell.hidden_size
         self.graph, self.products, self.vectors = Graph(), [], []
         self._bases: dict[int, _Base] = {}
+        self._alive: list[Tensor] = []  # while a result lives, nothing else can take its place in memory
         named = [*cell.named_parameters(), *cell.named_buffers()]
         self._named = {value.untyped_storage().data_ptr(): (name, value) for name, value in named}
         self._constants: dict[int, tuple[Tensor, float]] = {}
@@ -94,8 +98,15 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 "needs the values themselves" if name == "_local_scalar_dense" else "is not an operation of the engine"
             )
             raise self.refuse(name, why)
-        lanes = rule(self, first_result, *args, **kwargs)
-        self.track(first_result, lanes)
+        if any(self._has_rows(t) for t in tensors):
+            self.track(first_result, rule(self, first_result, *args, **kwargs))
+        else:  # from parameters alone: as if it were the same for both rows
+            shape = first_result.shape or (1,)
+            lanes = rule(self, first_result.expand(_ROWS, *shape), *args, **kwargs)
+            self._bases[first_result.untyped_storage().data_ptr()] = _Base(
+                lanes, 0, first_result.numel() == len(lanes) and self.H > 1
+            )
+        self._alive.append(first_result)
         return result
 
     def refuse(self, name: str, why: str) -> Untraceable:
@@ -108,11 +119,16 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def track(self, tensor: Tensor, lanes: list[int]) -> None:
         assert tensor.is_contiguous()
         narrow = tensor.numel() == _ROWS * len(lanes) and self.H > 1
-        self._bases[tensor.untyped_storage().data_ptr()] = _Base(tensor, lanes, narrow)
+        self._bases[tensor.untyped_storage().data_ptr()] = _Base(lanes, tensor.numel() // _ROWS, narrow)
+        self._alive.append(tensor)
 
     def _known(self, tensor: Tensor) -> bool:
         place = tensor.untyped_storage().data_ptr()
         return place in self._bases or place in self._named
+
+    def _has_rows(self, tensor: Tensor) -> bool:
+        base = self._bases.get(tensor.untyped_storage().data_ptr())
+        return base is not None and base.row_step > 0
 
     def lanes_of(self, value: Any, shape: Sequence[int]) -> list[int]:
         """The nodes of an argument broadcast to a result's shape: (2, n*H), (2, n, H) or, narrow, (2, n, 1)."""
@@ -151,11 +167,10 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         H = self.H
         if place in self._bases:
             base = self._bases[place]
-            per_row = base.tensor.numel() // _ROWS
-            column = start % per_row
-            fits = inner == 0 if base.narrow else (column % H == 0 and (inner == 1 or H == 1))
-            if row_step == per_row and start < per_row and fits:
-                return base.lanes[column if base.narrow else column // H]
+            lane = start if base.narrow else start // H
+            fits = inner == 0 if base.narrow else (start % H == 0 and (inner == 1 or H == 1))
+            if row_step == base.row_step and lane < len(base.lanes) and fits:
+                return base.lanes[lane]
         elif place in self._named:
             name, parameter = self._named[place]
             offset = start - int(parameter.storage_offset())
