@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from examples.own_cell import OWN_CELLS
 from torch import nn
 from torch.nn import functional as F
 
+from examples.own_cell import OWN_CELLS
 from weft.cells import CELLS, GRU, LSTM, Candidate, Cell, Hidden
 from weft.program import Untraceable, evaluate, program_of, trace
 
@@ -76,7 +76,9 @@ UPDATES = {
     "plain weight": lambda cell, a, h: torch.tanh(a + (h @ cell.other)[:, :5]) * torch.sigmoid((h @ cell.other)[:, 5:]),
     "weight used twice": lambda cell, a, h: torch.tanh(a + F.linear(torch.tanh(a), cell.weight_hh)),
     "norm over units": lambda cell, a, h: torch.tanh(F.layer_norm(a, (5,), cell.scale, cell.fixed)) + 0.1 * h,
-    "mean over units": lambda cell, a, h: torch.tanh(a - a.mean(-1, keepdim=True)) / (1 + (h * h).sum(-1, keepdim=True)),
+    "mean over units": lambda cell, a, h: (
+        torch.tanh(a - a.mean(-1, keepdim=True)) / (1 + (h * h).sum(-1, keepdim=True))
+    ),
     "cat and slice": lambda cell, a, h: torch.cat([a, h], -1)[:, 5:].tanh() + torch.stack([a, h], 1)[:, 0] * 0.1,
     "lerp and powers": lambda cell, a, h: torch.lerp(h, a.tanh(), 0.3) + 0.1 * h**2 - 0.05 * a.square(),
     "constants": lambda cell, a, h: torch.tanh(a + torch.ones_like(h)) * torch.full((1,), 0.5),

@@ -27,7 +27,13 @@ class Stream:
     """
 
     def __init__(
-        self, cells: Sequence[Cell], weight: Tensor | None = None, bias: Tensor | None = None, *, rows: int = 1, ids: bool = True
+        self,
+        cells: Sequence[Cell],
+        weight: Tensor | None = None,
+        bias: Tensor | None = None,
+        *,
+        rows: int = 1,
+        ids: bool = True,
     ) -> None:
         if not can_stream(cells):
             raise WeftError("Stream: the engine cannot run these cells", expected="cells on the CPU that it can trace")
@@ -90,7 +96,7 @@ class Stream:
         banned: Sequence[int] = (),
         end: int | None = None,
     ) -> tuple[Tensor, tuple[State, ...]]:
-        """Read `ids` (rows,), then choose and read one token for each column of `uniforms` (rows, N), numbers in [0, 1).
+        """Read `ids` (rows,), then choose and read a token for each column of `uniforms` (rows, N), numbers in [0, 1).
 
         Gives the tokens (rows, N), -1 from a row's `end` on, and the state. The last token chosen is not read yet. The
         choice is weft.decode's: temperature, then the top_k likeliest, then the fewest that reach top_p, then where
@@ -100,7 +106,7 @@ class Stream:
         if uniforms.shape[0] != self.rows or not temperature > 0 or not 0 < top_p <= 1 or top_k < 0:
             raise WeftError(
                 f"Stream: uniforms {tuple(uniforms.shape)}, temperature {temperature}, top_k {top_k}, top_p {top_p}",
-                expected=f"uniforms ({self.rows}, N), temperature above 0, top_k 0 or more, top_p above 0 and at most 1",
+                expected=f"uniforms ({self.rows}, N), temperature > 0, top_k >= 0, 0 < top_p <= 1",
             )
         if any(not 0 <= i < self.output_size for i in banned):
             raise WeftError(f"Stream: banned ids {list(banned)}", expected=f"ids from 0 to {self.output_size - 1}")
@@ -110,7 +116,15 @@ class Stream:
         out = (ctypes.c_int64 * max(1, len(banned)))(*banned)
         parts, after = self._copy(state)
         code = loaded_library().weft_stream_sample(
-            self._address, self._double, ids.data_ptr(), parts, numbers.data_ptr(), count, choice, out, chosen.data_ptr()
+            self._address,
+            self._double,
+            ids.data_ptr(),
+            parts,
+            numbers.data_ptr(),
+            count,
+            choice,
+            out,
+            chosen.data_ptr(),
         )
         if code == 3:
             raise WeftError("Stream: sampling needs token ids and an output layer", expected="ids=True and a weight")
@@ -119,7 +133,9 @@ class Stream:
 
     def _checked_ids(self, ids: Tensor) -> Tensor:
         if ids.shape != (self.rows,) or ids.is_floating_point():
-            raise WeftError(f"Stream: ids are {tuple(ids.shape)} of {ids.dtype}", expected=f"({self.rows},) whole numbers")
+            raise WeftError(
+                f"Stream: ids are {tuple(ids.shape)} of {ids.dtype}", expected=f"({self.rows},) whole numbers"
+            )
         return ids.to(torch.int64).contiguous()
 
     def _copy(self, state: tuple[State, ...]) -> tuple[ctypes.Array[ctypes.c_void_p], tuple[State, ...]]:

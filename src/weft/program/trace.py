@@ -42,7 +42,7 @@ def trace(cell: Cell) -> Equations:
     """The equations of one step. Raises Untraceable, a WeftError, naming the operation and its line."""
     recorder = _Recorder(cell)
     H, G = cell.hidden_size, cell.blocks
-    with torch.no_grad():
+    with torch.enable_grad():
         x = _made_up(cell, G * H)
         state = [_made_up(cell, H) for _ in cell.start(1)]
         recorder.track(x, [recorder.graph.leaf("x", g) for g in range(G)])
@@ -87,6 +87,10 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             first = result.flatten()[0]
             self._constants[result.untyped_storage().data_ptr()] = (result, float(first))
             return result
+        if not torch.is_grad_enabled() and any(self._known(t) for t in tensors):
+            raise self.refuse(name, "stands in a block without gradients; detach() what should have none")
+        if name == "detach" and self._known(tensors[0]):
+            result = result.clone()  # in memory of its own, or it could not be told from what it was
         first_result = result[0] if isinstance(result, (tuple, list)) else result
         if isinstance(first_result, Tensor) and any(_same_memory(first_result, t) for t in tensors):
             return result  # a view: its place in memory says what it is
