@@ -64,6 +64,8 @@ class Stream:
             raise MemoryError("weft engine: out of memory")
         weakref.finalize(self, core.weft_stream_forget, self._address, self._double)
         self._step = core.weft_stream_step
+        self._shapes = [torch.Size((rows, cell.hidden_size)) for cell in cells]
+        self._addresses = ctypes.c_void_p * sum(plan.program.states for plan in self._plans)
 
     def start(self) -> tuple[State, ...]:
         return tuple(cell.start(self.rows) for cell in self.cells)
@@ -136,19 +138,22 @@ class Stream:
             raise WeftError(
                 f"Stream: ids are {tuple(ids.shape)} of {ids.dtype}", expected=f"({self.rows},) whole numbers"
             )
-        return ids.to(torch.int64).contiguous()
+        return ids if ids.dtype == torch.int64 and ids.is_contiguous() else ids.to(torch.int64).contiguous()
 
     def _copy(self, state: tuple[State, ...]) -> tuple[ctypes.Array[ctypes.c_void_p], tuple[State, ...]]:
         """A state to be changed in place, and the addresses of its parts. The one given stays as it is."""
-        after = []
-        for cell, before in zip(self.cells, state, strict=True):
+        after, addresses = [], []
+        for shape, before in zip(self._shapes, state, strict=True):
+            parts = []
             for part in before:
-                if part.shape != (self.rows, cell.hidden_size) or part.dtype != self._dtype:
-                    expected = f"({self.rows}, {cell.hidden_size}) of {self._dtype}"
+                if part.shape != shape or part.dtype != self._dtype:
+                    expected = f"{tuple(shape)} of {self._dtype}"
                     raise WeftError(f"Stream: a state is {tuple(part.shape)} of {part.dtype}", expected=expected)
-            after.append(type(before)(*(part.detach().clone(memory_format=torch.contiguous_format) for part in before)))
-        addresses = [part.data_ptr() for each in after for part in each]
-        return (ctypes.c_void_p * len(addresses))(*addresses), tuple(after)
+                copy = torch.empty(shape, dtype=self._dtype).copy_(part.detach() if part.requires_grad else part)
+                addresses.append(copy.data_ptr())
+                parts.append(copy)
+            after.append(type(before)(*parts))
+        return self._addresses(*addresses), tuple(after)
 
 
 def can_stream(cells: Sequence[Cell]) -> bool:
