@@ -86,11 +86,10 @@ def main() -> None:
             config = replace(config, train=replace(config.train, seed=seed))
             training = start_language("timemachine", Path(folder) / "run", config)
             began = time.perf_counter()
-            for last in training.trainer.run():
-                pass
+            epochs = max(step.epoch for step in training.trainer.run())
             seconds = time.perf_counter() - began
             found = Likelihood(training.trainer.place.best, 1).perplexity
-            print(f"weft, defaults, seed {seed}: {found:.3f} after {seconds:.0f} s, {last.epoch} epochs", flush=True)
+            print(f"weft, defaults, seed {seed}: {found:.3f} after {seconds:.0f} s, {epochs} epochs", flush=True)
             size = len(training.codec.vocabulary)
             train, dev = (open_tokens(training.run.path / "data" / f"{name}.bin", size) for name in ("train", "dev"))
             for rate in options.rates:
