@@ -1,0 +1,87 @@
+"""Models side by side: how well each tells the hidden tokens of the same text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from weft.batch import Tokens
+from weft.config import changed
+from weft.errors import WeftError
+from weft.metrics import Guesses, Likelihood
+from weft.run import Run
+from weft.text.codec import Codec
+
+
+class Guesser(Protocol):
+    """A loaded model that can tell a token of a text: from those before it, or from both sides."""
+
+    @property
+    def run(self) -> Run: ...
+
+    @property
+    def codec(self) -> Codec: ...
+
+    @property
+    def reads(self) -> str:
+        """What it goes by: "before" or "both sides"."""
+        ...
+
+    def guess(self, tokens: Tokens) -> Guesses:
+        """How well it tells each token but the first."""
+        ...
+
+
+class Line(NamedTuple):
+    """One line of the comparison."""
+
+    name: str
+    reads: str
+    guesses: Guesses
+
+
+def compare(model: Guesser, others: Sequence[Guesser], tokens: Tokens) -> list[Line]:
+    """Guessing blindly, guessing by frequency, the others, and the model itself, all on the same tokens."""
+    for other in others:
+        _check_same_text(model, other)
+    size, asked = len(model.codec.vocabulary), np.asarray(tokens[1:]).astype(np.int64)
+    counts = np.array(model.codec.vocabulary.counts) + 1.0  # none is impossible
+    nats = -np.log(counts / counts.sum())[asked].sum()
+    lines = [
+        Line(
+            "guessing blindly", "nothing", Guesses(Likelihood(len(asked) * math.log(size), len(asked)), _hits(asked, 0))
+        ),
+        Line(
+            "token frequencies", "nothing", Guesses(Likelihood(float(nats), len(asked)), _hits(asked, counts.argmax()))
+        ),
+    ]
+    return lines + [Line(str(one.run.path), one.reads, one.guess(tokens)) for one in (*others, model)]
+
+
+def _hits(asked: Tokens, answer: int | np.intp) -> int:
+    return int((asked == answer).sum())
+
+
+def _check_same_text(model: Guesser, other: Guesser) -> None:
+    """Perplexities can only be compared over the same tokens of the same vocabulary."""
+    mine, its = model.codec, other.codec
+    if (mine.normalizer, mine.tokenizer, mine.vocabulary.tokens) == (
+        its.normalizer,
+        its.tokenizer,
+        its.vocabulary.tokens,
+    ):
+        return
+    settings = changed(other.run.config.get("text", {}), model.run.config.get("text", {}))
+    wanted = " ".join(
+        f"--set text.{key}={str(value).lower() if isinstance(value, bool) else value}"
+        for key, (_, value) in settings.items()
+    )
+    raise WeftError(
+        f"{other.run.path} cuts text into other tokens than {model.run.path} ({len(its.vocabulary):,} different ones, "
+        f"not {len(mine.vocabulary):,})",
+        expected="a run on the same text with the same settings under text.",
+        hint=f"train it again with {wanted}" if wanted else "train both on the same --data",
+    )
