@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from weft.run import Run
 from weft.text.codec import Codec
 
 
+@runtime_checkable
 class Guesser(Protocol):
     """A loaded model that can tell a token of a text: from those before it, or from both sides."""
 
@@ -46,33 +46,31 @@ class Line(NamedTuple):
 def compare(model: Guesser, others: Sequence[Guesser], tokens: Tokens) -> list[Line]:
     """Guessing blindly, guessing by frequency, the others, and the model itself, all on the same tokens."""
     for other in others:
+        if not isinstance(other, Guesser):
+            raise WeftError(
+                f"{other.run.path} is a run of the task {other.run.task!r}", expected="one that tells tokens, as lm"
+            )
         _check_same_text(model, other)
-    size, asked = len(model.codec.vocabulary), np.asarray(tokens[1:]).astype(np.int64)
-    counts = np.array(model.codec.vocabulary.counts) + 1.0  # none is impossible
-    nats = -np.log(counts / counts.sum())[asked].sum()
+    counts = np.array(model.codec.vocabulary.counts) + 1.0  # one more each, so that none is impossible
     lines = [
-        Line(
-            "guessing blindly", "nothing", Guesses(Likelihood(len(asked) * math.log(size), len(asked)), _hits(asked, 0))
-        ),
-        Line(
-            "token frequencies", "nothing", Guesses(Likelihood(float(nats), len(asked)), _hits(asked, counts.argmax()))
-        ),
+        Line("guessing blindly", "nothing", _always(np.ones_like(counts), tokens)),
+        Line("token frequencies", "nothing", _always(counts, tokens)),
     ]
     return lines + [Line(str(one.run.path), one.reads, one.guess(tokens)) for one in (*others, model)]
 
 
-def _hits(asked: Tokens, answer: int | np.intp) -> int:
-    return int((asked == answer).sum())
+def _always(weights: np.ndarray[Any, np.dtype[np.float64]], tokens: Tokens) -> Guesses:
+    """The guesses of one who gives the same chances everywhere, in proportion to the weights."""
+    asked = np.asarray(tokens[1:])
+    nats = -np.log(weights / weights.sum())[asked].sum()
+    return Guesses(Likelihood(float(nats), len(asked)), int((asked == weights.argmax()).sum()))
 
 
 def _check_same_text(model: Guesser, other: Guesser) -> None:
     """Perplexities can only be compared over the same tokens of the same vocabulary."""
     mine, its = model.codec, other.codec
-    if (mine.normalizer, mine.tokenizer, mine.vocabulary.tokens) == (
-        its.normalizer,
-        its.tokenizer,
-        its.vocabulary.tokens,
-    ):
+    same_cut = mine.normalizer == its.normalizer and mine.tokenizer == its.tokenizer
+    if same_cut and mine.vocabulary.tokens == its.vocabulary.tokens:
         return
     settings = changed(other.run.config.get("text", {}), model.run.config.get("text", {}))
     wanted = " ".join(

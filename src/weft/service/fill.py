@@ -104,8 +104,8 @@ class Filling:
         """The `n` likeliest ways to fill the blanks (`___`) of the text, likeliest first.
 
         A blank stands for `tokens` tokens; 0 means as many as it has underscores. The probability is that of all
-        blanks together; over all ways to fill them with tokens the model knows it sums to 1. For one token it is exact; for
-        several, `width` ways are kept while they are filled from left to right.
+        blanks together, and over all ways to fill them with tokens the model knows it sums to 1. For one token it
+        is exact; for several, `width` ways are kept while they are filled from left to right.
         """
         if n < 1:
             raise WeftError(f"{n} answers are wanted", expected="1 or more")
