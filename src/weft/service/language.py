@@ -51,7 +51,7 @@ def resume_language(run: Run, config: LanguageConfig | None = None, *, source: s
 
 def _prepare(run: Run, config: LanguageConfig, text: Text) -> tuple[Trainer, State]:
     stream = STREAMS[config.batch.sampling](text.train, config.batch.size, config.batch.steps, config.train.seed)
-    model = LanguageModel(len(text.codec.vocabulary), config.model)
+    model = LanguageModel(len(text.codec.vocabulary), config.model).to(device(config.train.device))
     way = unroll(config.bptt.method, steps=config.bptt.steps, keep=config.bptt.keep)
     dev = text.dev
 
@@ -74,6 +74,19 @@ def _prepare(run: Run, config: LanguageConfig, text: Text) -> tuple[Trainer, Sta
 
 
 LANGUAGE = Task("lm", LanguageConfig, _prepare)
+
+
+def device(name: str) -> torch.device:
+    """The named device, tried out."""
+    try:
+        found = torch.device(name)
+        torch.zeros(1, device=found)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise WeftError(
+            f"train.device is {name!r}: {reason}", expected="a device of this machine", hint="cpu"
+        ) from error
+    return found
 
 
 @torch.no_grad()
