@@ -22,6 +22,8 @@ from weft.errors import WeftError
 from weft.models.base import Loss
 from weft.recurrent import Stack, make_stack
 
+LONGEST = 1 << 16  # tokens read at a time while blanks are filled
+
 
 class Filled(NamedTuple):
     """A token for every blank, from the first blank to the last, and the log of their joint probability."""
@@ -118,7 +120,9 @@ class Filler(nn.Module):
         places = [place for place, token in enumerate(ids) if token == self.blank]
         total = torch.zeros(1, dtype=torch.float64, device=rows.device)
         for place in places:
-            logits = self.readout(self.surroundings(rows)[:, place]).double()  # (K, V)
+            parts = torch.split(rows, max(1, LONGEST // len(ids)))  # a long text must not be held K times at once
+            known = torch.cat([self.surroundings(part)[:, place] for part in parts])
+            logits = self.readout(known).double()  # (K, V)
             logits[:, list(banned)] = -torch.inf
             scores = total[:, None] + logits.log_softmax(-1)
             room = n if place == places[-1] else max(n, width)
