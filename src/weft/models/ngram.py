@@ -9,8 +9,8 @@ the different tokens before it (the beginning of the text being one more), becau
 where the longer one does not know, and "Francisco" is frequent but met in one place alone.
 
 - `kneser_ney`: one discount D for all counts, the lowest order as counted; Kneser and Ney 1995, interpolated.
-- `modified_kneser_ney`: D1, D2, D3 for counts of 1, 2, 3 and more, for each order from its own counts of counts, and the
-  lowest order mixed with the uniform distribution, so that nothing is impossible; Chen and Goodman 1998.
+- `modified_kneser_ney`: D1, D2, D3 for counts of 1, 2, 3 and more, for each order from its own counts of counts, and
+  the lowest order mixed with the uniform distribution, so that nothing is impossible; Chen and Goodman 1998.
 
 All n-grams of a length stand in one sorted array. An n-gram is known by its place there; its key is the place of
 what is left without its last token, times V, plus the last token. So one binary search is one step down.
