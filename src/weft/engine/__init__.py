@@ -1,0 +1,1 @@
+"""The engine: any cell at the speed of the machine."""

@@ -1,0 +1,87 @@
+// Work on several cores.
+//
+// torch keeps OpenMP workers that spin for a while after each of its products; a second set of threads would
+// fight with them for the cores. So the same workers are used, through the one entry point of the OpenMP runtime that
+// torch has loaded (Python finds it and hands it over). Without it, and in a forked child, where those workers do not
+// exist, plain threads are started for the call.
+#pragma once
+
+#include <atomic>
+#include <cstdlib>
+#include <exception>
+#include <new>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+namespace weft {
+
+using ParallelRegion = void (*)(void (*)(void*), void*, unsigned, unsigned);
+
+struct Workers {
+    ParallelRegion region = nullptr;
+    pid_t owner = 0;
+};
+inline Workers& workers() {
+    static Workers the_workers;
+    return the_workers;
+}
+
+// Calls work(i) for i in 0..count-1 on up to `threads` threads. Which thread does what never changes a result.
+template <typename Work>
+void parallel(int64_t count, int64_t threads, const Work& work) {
+    struct Shared {
+        const Work& work;
+        int64_t count;
+        std::atomic<int64_t> next{0};
+        std::atomic<bool> out_of_memory{false};
+        static void run(void* data) {
+            Shared& shared = *static_cast<Shared*>(data);
+            for (int64_t i; (i = shared.next.fetch_add(1)) < shared.count;) {
+                try {
+                    shared.work(i);
+                } catch (const std::bad_alloc&) {
+                    shared.out_of_memory = true;
+                }
+            }
+        }
+    } shared{work, count};
+    threads = threads < count ? threads : count;
+    if (threads <= 1) {
+        Shared::run(&shared);
+    } else if (workers().region && workers().owner == getpid()) {
+        workers().region(Shared::run, &shared, static_cast<unsigned>(threads), 0);
+    } else {
+        std::vector<std::thread> helpers;
+        for (int64_t i = 1; i < threads; ++i) helpers.emplace_back(Shared::run, &shared);
+        Shared::run(&shared);
+        for (std::thread& helper : helpers) helper.join();
+    }
+    if (shared.out_of_memory) throw std::bad_alloc();
+}
+
+// Memory that a thread keeps from call to call, aligned to cache lines.
+class Workspace {
+  public:
+    ~Workspace() { std::free(data_); }
+    void* bytes(size_t size) {
+        if (size > size_) {
+            std::free(data_);
+            size_ = 0;
+            data_ = std::aligned_alloc(64, (size + 63) / 64 * 64);
+            if (!data_) throw std::bad_alloc();
+            size_ = size;
+        }
+        return data_;
+    }
+    template <typename T>
+    T* numbers(int64_t count) {
+        return static_cast<T*>(bytes(static_cast<size_t>(count) * sizeof(T)));
+    }
+
+  private:
+    void* data_ = nullptr;
+    size_t size_ = 0;
+};
+
+}  // namespace weft

@@ -1,0 +1,89 @@
+"""The compiled core: which variant this machine can run, loaded once, called through ctypes (which frees the
+interpreter for other threads while it runs)."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from weft.errors import WeftError
+
+_BY_CAPABILITY = {"AVX512": ["avx512", "avx2", "baseline"], "AVX2": ["avx2", "baseline"]}
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The best variant that was built and that this CPU runs, or None."""
+    folder = Path(__file__).parent
+    for name in variants():
+        for file in sorted(folder.glob(f"_{name}.*")):
+            if file.suffix in (".so", ".dylib"):
+                loaded = ctypes.CDLL(str(file))
+                _declare(loaded)
+                loaded.variant = name
+                return loaded
+    return None
+
+
+def loaded_library() -> ctypes.CDLL:
+    """The library where it is known to be there."""
+    loaded = library()
+    assert loaded is not None
+    return loaded
+
+
+def variants() -> list[str]:
+    """Names of the variants this CPU can run, best first; WEFT_ENGINE picks one of them or says "off"."""
+    able = _BY_CAPABILITY.get(torch.backends.cpu.get_cpu_capability(), ["baseline"])
+    wanted = os.environ.get("WEFT_ENGINE", "")
+    if wanted in ("", "on"):
+        return able
+    if wanted == "off":
+        return []
+    if wanted in able:
+        return [wanted]
+    raise WeftError(f"WEFT_ENGINE is {wanted!r}", expected=f"one of: on, off, {', '.join(able)}")
+
+
+def description() -> str:
+    """One line for `weft --version`."""
+    if os.environ.get("WEFT_ENGINE") == "off":
+        return "engine: switched off, plain torch"
+    loaded = library()
+    return f"engine: {loaded.variant}" if loaded else "engine: not built, plain torch"
+
+
+@cache
+def say_once_if_missing() -> None:
+    """A line to stderr where the engine should be and is not; nothing where it was switched off on purpose."""
+    if library() is None and os.environ.get("WEFT_ENGINE") != "off":
+        print("weft: the engine is not built here; cells run as plain torch, several times slower.", file=sys.stderr)
+
+
+def _declare(loaded: ctypes.CDLL) -> None:
+    number, address = ctypes.c_int64, ctypes.c_void_p
+    loaded.weft_start.argtypes, loaded.weft_start.restype = [address], None
+    loaded.weft_program.argtypes, loaded.weft_program.restype = [address], address
+    loaded.weft_forget.argtypes, loaded.weft_forget.restype = [address], None
+    for name in ("weft_forward", "weft_back"):
+        getattr(loaded, name).argtypes = [address, number, number, number]
+        getattr(loaded, name).restype = ctypes.c_int
+    loaded.weft_products.argtypes = [address, number, number, number]
+    loaded.weft_scatter_add.argtypes = [address, number, address, number, address, number, number]
+    loaded.weft_start(parallel_region())
+
+
+def parallel_region() -> Any:
+    """The entry point of the OpenMP runtime that torch has loaded, so that its workers are used and not fought."""
+    for file in sorted((Path(torch.__file__).parent / "lib").glob("libgomp*.so*")):
+        try:
+            return ctypes.cast(ctypes.CDLL(str(file)).GOMP_parallel, ctypes.c_void_p)
+        except (OSError, AttributeError):
+            continue
+    return None
