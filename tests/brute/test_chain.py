@@ -53,9 +53,7 @@ def paths_of(chains, row):
     rows = [chains.table[chains.ids[begin + t]].tolist() for t in range(T)]
     start, transition, end = chains.start.tolist(), chains.transition.tolist(), chains.end.tolist()
     for path in itertools.product(range(chains.states), repeat=T):
-        score = sum(rows[t][h] for t, h in enumerate(path)) + sum(
-            transition[a][b] for a, b in itertools.pairwise(path)
-        )
+        score = sum(rows[t][h] for t, h in enumerate(path)) + sum(transition[a][b] for a, b in itertools.pairwise(path))
         yield path, score + start[path[0]] + end[path[-1]] if T else 0.0
 
 

@@ -54,8 +54,7 @@ class _Problem(ctypes.Structure):
 
 class _Results(ctypes.Structure):
     _fields_ = tuple(
-        (name, ctypes.c_void_p)
-        for name in ("log_z", "dead", "posterior", "cavity", "first", "pairs", "last", "table")
+        (name, ctypes.c_void_p) for name in ("log_z", "dead", "posterior", "cavity", "first", "pairs", "last", "table")
     )
 
 
