@@ -70,7 +70,7 @@ class _LogPartition(torch.autograd.Function):
         return partition(ctx.chains).log_z.to(scores)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, None]:
         found = expect(ctx.chains, gradient.detach().cpu())
         scores = found.table.view(ctx.like.shape).to(ctx.like)
         return found.start.to(ctx.like), found.transition.to(ctx.like), found.end.to(ctx.like), scores, None
@@ -78,5 +78,5 @@ class _LogPartition(torch.autograd.Function):
 
 def log_partition(start: Tensor, transition: Tensor, end: Tensor, scores: Tensor, lengths: Tensor | None) -> Tensor:
     """`partition` of scores (B, T, K) as a function that torch can differentiate: (B,)."""
-    found: Tensor = _LogPartition.apply(start, transition, end, scores, lengths)
+    found: Tensor = _LogPartition.apply(start, transition, end, scores, lengths)  # type: ignore[no-untyped-call]
     return found

@@ -29,7 +29,7 @@ def library() -> ctypes.CDLL | None:
                 loaded = ctypes.CDLL(str(file))
                 address = ctypes.c_void_p
                 loaded.weft_chain_start.argtypes, loaded.weft_chain_start.restype = [address], None
-                loaded.weft_chain_sum.argtypes = [address, address, ctypes.c_int64]
+                loaded.weft_chain_sum.argtypes = [address, address]
                 loaded.weft_chain_best.argtypes = [address, address, address, address]
                 loaded.weft_chain_start(parallel_region())
                 return loaded
@@ -49,6 +49,7 @@ class _Problem(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("end_number", "table_number", "table_peaks")),
         *((name, ctypes.c_double) for name in ("peaks", "transition_peak")),
         ("weights", ctypes.c_void_p),
+        *((name, ctypes.c_int64) for name in ("table_rows", "rows_are_shared")),
     )
 
 
@@ -66,6 +67,7 @@ class _Call:
         places = int(chains.lengths.sum())
         threads = max(1, min(torch.get_num_threads(), places // _PLACES_A_THREAD))
         self.problem = _Problem(rows=chains.rows, states=chains.states, threads=threads)
+        self.problem.table_rows, self.problem.rows_are_shared = len(chains.table), chains.rows_are_shared
         self.kept: list[Tensor] = []
         for name in ("begins", "lengths", "ids", "start", "transition", "end", "table"):
             self._give(name, getattr(chains, name))
@@ -99,9 +101,7 @@ class _Call:
         dead = torch.empty(self.chains.rows, dtype=torch.int64)
         wanted = {"log_z": log_z, "dead": dead, **wanted}
         results = _Results(**{name: tensor.data_ptr() for name, tensor in wanted.items()})
-        loaded = _loaded()
-        table_rows = len(self.chains.table)
-        _done(loaded.weft_chain_sum(ctypes.byref(self.problem), ctypes.byref(results), table_rows))
+        _done(_loaded().weft_chain_sum(ctypes.byref(self.problem), ctypes.byref(results)))
         return Partition(log_z, dead)
 
 
@@ -110,12 +110,12 @@ def partition(chains: Chains) -> Partition:
 
 
 def posterior(chains: Chains) -> tuple[Partition, Tensor]:
-    shares = _zeros(len(chains.ids), chains.states)
+    shares = _for_places(chains)
     return _Call(chains).with_numbers().sum(posterior=shares), shares
 
 
 def cavity(chains: Chains) -> tuple[Partition, Tensor]:
-    shares = _zeros(len(chains.ids), chains.states)
+    shares = _for_places(chains)
     return _Call(chains).with_numbers().sum(cavity=shares), shares
 
 
@@ -138,6 +138,13 @@ def viterbi(chains: Chains) -> Best:
 
 def _zeros(*shape: int) -> Tensor:
     return torch.zeros(shape, dtype=torch.float64)
+
+
+def _for_places(chains: Chains) -> Tensor:
+    """Memory for (P, K) numbers: zeros, but where the chains cover every place, which they then fill themselves."""
+    shape = (len(chains.ids), chains.states)
+    covered = int(chains.lengths.sum()) == len(chains.ids)
+    return torch.empty(shape, dtype=torch.float64) if covered else _zeros(*shape)
 
 
 def _finite(peak: Tensor) -> Tensor:

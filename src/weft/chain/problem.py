@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,6 +28,7 @@ class Chains:
     ids: Tensor  # (P,): the row of the table at each place
     begins: Tensor  # (B,)
     lengths: Tensor  # (B,)
+    rows_are_shared: bool = True  # False where no two places have the same row of the table
 
     @classmethod
     def padded(cls, start: Tensor, transition: Tensor, end: Tensor, scores: Tensor, lengths: Tensor | None) -> Chains:
@@ -51,6 +53,7 @@ class Chains:
             torch.arange(rows * steps),
             torch.arange(rows) * steps,
             lengths.to(device="cpu", dtype=torch.int64).contiguous(),
+            rows_are_shared=False,
         )
 
     @property
@@ -69,15 +72,7 @@ class Chains:
 
     def chain(self, row: int) -> Chains:
         """One of the chains alone; its places keep their numbers."""
-        return Chains(
-            self.start,
-            self.transition,
-            self.end,
-            self.table,
-            self.ids,
-            self.begins[row : row + 1],
-            self.lengths[row : row + 1],
-        )
+        return dataclasses.replace(self, begins=self.begins[row : row + 1], lengths=self.lengths[row : row + 1])
 
 
 def _numbers(tensor: Tensor) -> Tensor:

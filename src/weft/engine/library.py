@@ -26,7 +26,7 @@ def library() -> ctypes.CDLL | None:
             if file.suffix in (".so", ".dylib"):
                 loaded = ctypes.CDLL(str(file))
                 _declare(loaded)
-                loaded.variant = name
+                loaded.variant = name  # type: ignore[attr-defined]
                 return loaded
     return None
 

@@ -131,7 +131,7 @@ class HMM:
         chains = self.chains(sequences)
         found, shares = chain.posterior(chains)
         self.check_possible(sequences, found)
-        return list(shares.split(chains.lengths.tolist()))
+        return list(torch.split(shares, chains.lengths.tolist()))
 
     def missing(self, sequence: Observations) -> list[Gap]:
         """For each observation that is MISSING, how likely each value is there, given those that are not."""
@@ -151,7 +151,7 @@ class HMM:
         states, score = chain.viterbi(chains)
         if score.isneginf().any():
             self.check_possible(sequences, chain.partition(chains))
-        rows = states.split(chains.lengths.tolist())
+        rows = torch.split(states, chains.lengths.tolist())
         return [Path(row, log_prob) for row, log_prob in zip(rows, score.tolist(), strict=True)]
 
     def sample(self, length: int, *, seed: int = 0) -> tuple[Tensor, Tensor]:

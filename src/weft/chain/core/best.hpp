@@ -10,16 +10,16 @@ namespace weft::chain {
 // `scores` is the transition in blocks of logarithms, filled up with -infinity; `choices` space for T * K numbers.
 template <int N>
 void best_row(const Problem& problem, const Block* scores, int64_t row, int32_t* choices, int64_t* states, double* score) {
-    constexpr int kMost = N ? N : 64;
+    constexpr int kMost = N ? N : kMostStates / kLanes;
     const int64_t K = problem.states, T = problem.lengths[row], nb = N ? N : problem.blocks();
     const int64_t *ids = problem.ids + problem.begins[row];
     Block now[kMost];
     for (int64_t n = 0; n < nb; ++n) now[n] = all(kNothing);
-    for (int64_t k = 0; k < K; ++k) now[k / kBlock][k % kBlock] = problem.start[k] + problem.table[ids[0] * K + k];
+    double* s = reinterpret_cast<double*>(now);
+    for (int64_t k = 0; k < K; ++k) s[k] = problem.start[k] + problem.table[ids[0] * K + k];
     for (int64_t t = 1; t < T; ++t) {
         Block best[kMost];
         Bits from[kMost];
-        const double* s = reinterpret_cast<const double*>(now);
         for (int64_t n = 0; n < nb; ++n) best[n] = all(kNothing), from[n] = Bits{};
         for (int64_t i = 0; i < K; ++i)
             for (int64_t n = 0; n < nb; ++n) {
@@ -30,14 +30,14 @@ void best_row(const Problem& problem, const Block* scores, int64_t row, int32_t*
             }
         const double* here = problem.table + ids[t] * K;
         for (int64_t k = 0; k < K; ++k) {
-            now[k / kBlock][k % kBlock] = best[k / kBlock][k % kBlock] + here[k];
-            choices[t * K + k] = static_cast<int32_t>(from[k / kBlock][k % kBlock]);
+            s[k] = at(best, k) + here[k];
+            choices[t * K + k] = static_cast<int32_t>(reinterpret_cast<const int64_t*>(from)[k]);
         }
     }
     double most = kNothing;
     int64_t state = -1;
     for (int64_t k = 0; k < K; ++k) {
-        const double total = now[k / kBlock][k % kBlock] + problem.end[k];
+        const double total = s[k] + problem.end[k];
         if (total > most) most = total, state = k;
     }
     *score = most;

@@ -16,6 +16,8 @@
 
 namespace weft::chain {
 
+constexpr int64_t kSlices = 8, kLeast = 128;  // at the most, and places a slice at the least
+
 struct Slice {
     int64_t begin, end;
 };
@@ -23,7 +25,7 @@ struct Slice {
 inline std::vector<Slice> slices_of(const Problem& problem) {
     int64_t total = 0;
     for (int64_t b = 0; b < problem.rows; ++b) total += problem.lengths[b];
-    const int64_t count = std::max<int64_t>(1, std::min(problem.rows, problem.threads));
+    const int64_t count = std::max<int64_t>(1, std::min({problem.rows, kSlices, total / kLeast}));
     std::vector<Slice> slices;
     int64_t row = 0, places = 0;
     for (int64_t i = 0; i < count; ++i) {
@@ -54,12 +56,15 @@ void sum_slice(const Problem& problem, Slice slice, const Results& out, const Re
         } else if (!scaled.run(row)) {
             exact_row(problem, row, out, sums);
         }
+        if (out.dead[row] >= 0)
+            for (double* shares : {out.posterior, out.cavity})
+                if (shares) std::fill_n(shares + problem.begins[row] * problem.states, problem.lengths[row] * problem.states, 0.0);
     }
 }
 
-inline void sum_all(const Problem& problem, const Results& out, int64_t table_rows) {
+inline void sum_all(const Problem& problem, const Results& out) {
     const std::vector<Slice> slices = slices_of(problem);
-    const int64_t K = problem.states, table = out.table ? table_rows * K : 0;
+    const int64_t K = problem.states, table = out.table && problem.rows_are_shared ? problem.table_rows * K : 0;
     const int64_t size = out.pairs ? K + K * K + K + table : 0;
     std::vector<std::vector<double>> parts(slices.size(), std::vector<double>(static_cast<size_t>(size)));
     parallel(static_cast<int64_t>(slices.size()), problem.threads, [&](int64_t i) {
@@ -68,24 +73,21 @@ inline void sum_all(const Problem& problem, const Results& out, int64_t table_ro
             sums.first = parts[static_cast<size_t>(i)].data();
             sums.pairs = sums.first + K;
             sums.last = sums.pairs + K * K;
-            sums.table = table ? sums.last + K : nullptr;
+            sums.table = table ? sums.last + K : out.table;
         }
         const Slice slice = slices[static_cast<size_t>(i)];
-        switch (problem.blocks()) {
-            case 1: return sum_slice<1>(problem, slice, out, sums);
-            case 2: return sum_slice<2>(problem, slice, out, sums);
-            case 3: return sum_slice<3>(problem, slice, out, sums);
-            case 4: return sum_slice<4>(problem, slice, out, sums);
+        switch (problem.wide()) {
+            case 1: return sum_slice<1 * kBlocks>(problem, slice, out, sums);
+            case 2: return sum_slice<2 * kBlocks>(problem, slice, out, sums);
+            case 3: return sum_slice<3 * kBlocks>(problem, slice, out, sums);
+            case 4: return sum_slice<4 * kBlocks>(problem, slice, out, sums);
             default: return sum_slice<0>(problem, slice, out, sums);
         }
     });
     for (const std::vector<double>& part : parts) {
         const double* from = part.data();
         for (auto [to, count] : {std::pair{out.first, K}, {out.pairs, K * K}, {out.last, K}, {out.table, table}})
-            if (size) {
-                for (int64_t k = 0; to && k < count; ++k) to[k] += from[k];
-                from += count;
-            }
+            for (int64_t k = 0; size && k < count; ++k) to[k] += *from++;
     }
 }
 
@@ -117,8 +119,8 @@ WEFT_EXPORT void weft_chain_start(void* parallel_region) {
     weft::workers().owner = getpid();
 }
 
-WEFT_EXPORT int weft_chain_sum(const weft::chain::Problem* problem, const weft::chain::Results* out, int64_t table_rows) {
-    return weft::chain::guarded([&] { weft::chain::sum_all(*problem, *out, table_rows); });
+WEFT_EXPORT int weft_chain_sum(const weft::chain::Problem* problem, const weft::chain::Results* out) {
+    return weft::chain::guarded([&] { weft::chain::sum_all(*problem, *out); });
 }
 
 WEFT_EXPORT int weft_chain_best(const weft::chain::Problem* problem, const weft::chain::Block* scores, int64_t* states, double* score) {
@@ -127,11 +129,11 @@ WEFT_EXPORT int weft_chain_best(const weft::chain::Problem* problem, const weft:
         const std::vector<Slice> slices = slices_of(*problem);
         weft::parallel(static_cast<int64_t>(slices.size()), problem->threads, [&](int64_t i) {
             const Slice slice = slices[static_cast<size_t>(i)];
-            switch (problem->blocks()) {
-                case 1: return best_slice<1>(*problem, scores, slice, states, score);
-                case 2: return best_slice<2>(*problem, scores, slice, states, score);
-                case 3: return best_slice<3>(*problem, scores, slice, states, score);
-                case 4: return best_slice<4>(*problem, scores, slice, states, score);
+            switch (problem->wide()) {
+                case 1: return best_slice<1 * kBlocks>(*problem, scores, slice, states, score);
+                case 2: return best_slice<2 * kBlocks>(*problem, scores, slice, states, score);
+                case 3: return best_slice<3 * kBlocks>(*problem, scores, slice, states, score);
+                case 4: return best_slice<4 * kBlocks>(*problem, scores, slice, states, score);
                 default: return best_slice<0>(*problem, scores, slice, states, score);
             }
         });

@@ -42,7 +42,7 @@ class Scaled {
         : problem_(problem), out_(out), sums_(sums), space_(space) {
         const int64_t K = problem.states;
         for (int64_t n = 0; n < blocks(); ++n)
-            for (int64_t lane = 0; lane < kBlock; ++lane) real_[n][lane] = n * kBlock + lane < K ? -1 : 0;
+            for (int64_t lane = 0; lane < kLanes; ++lane) real_[n][lane] = n * kLanes + lane < K ? -1 : 0;
     }
 
     // Blocks of space for a chain of so many places.
@@ -66,7 +66,7 @@ class Scaled {
     }
 
   private:
-    static constexpr int kMost = N ? N : 64;
+    static constexpr int kMost = N ? N : kMostStates / kLanes;
     int64_t blocks() const { return N ? N : problem_.blocks(); }
     int64_t states() const { return problem_.states; }
     const Block* numbers(int64_t t) const { return problem_.table_number + ids_[t] * blocks(); }
@@ -85,21 +85,21 @@ class Scaled {
             const Block* e = numbers(t);
             Block held[kMost], total = {};
             for (int64_t n = 0; n < nb; ++n) total += held[n] = before[n] * e[n];
-            const double c = sum(total);
-            if (small(held, c) && !impossible(t, held, p, c)) return false;
+            const Block all_c = total_of(total), factor = 1.0 / all_c;
+            const double c = all_c[0];
+            if (small(held, all_c) && !impossible(t, held, p, c)) return false;
             if (c == 0) return die(row, t);
             if (keep) {
-                std::memcpy(befores_ + t * nb, before, static_cast<size_t>(nb) * sizeof(Block));
-                scales_[t] = 1 / c;
+                for (int64_t n = 0; n < nb; ++n) befores_[t * nb + n] = before[n];
+                scales_[t] = factor[0];
             }
-            const Block factor = all(1 / c);
             for (int64_t n = 0; n < nb; ++n) p[n] = held[n] * factor;
             scale.multiply(c);
             peaks += problem_.table_peaks[ids_[t]];
         }
         Block total = {};
         for (int64_t n = 0; n < nb; ++n) total += p[n] * problem_.end_number[n];
-        const double last = sum(total);
+        const double last = total_of(total)[0];
         if (!(last > kTrusted)) return false;
         scale.multiply(last);
         out_.log_z[row] = scale.value() + peaks;
@@ -120,25 +120,26 @@ class Scaled {
                 total += share[n] = before[n] * w[n];
                 around += before[n] * q[n];
             }
-            const double g = sum(total), h = sum(around);
-            if (!(g * scales_[t] > kTrusted)) return false;  // relative to the forward numbers, which sum to one
+            const Block all_g = total_of(total), factor = 1.0 / all_g;
+            if (!(all_g[0] * scales_[t] > kTrusted)) return false;  // relative to the forward numbers, which sum to one
             const int64_t place = problem_.begins[row] + t;
-            for (int64_t n = 0; n < nb; ++n) share[n] *= 1 / g;
+            for (int64_t n = 0; n < nb; ++n) share[n] *= factor;
             if (out_.posterior) std::memcpy(out_.posterior + place * K, share, static_cast<size_t>(K) * sizeof(double));
             if (out_.cavity) {
+                const double h = total_of(around)[0];
                 if (!(h > kTrusted)) return false;
                 for (int64_t k = 0; k < K; ++k)
-                    out_.cavity[place * K + k] = before[k / kBlock][k % kBlock] * q[k / kBlock][k % kBlock] / h;
+                    out_.cavity[place * K + k] = at(before, k) * at(q, k) / h;
             }
             if (sums_.pairs)
-                for (int64_t n = 0; n < nb; ++n) onwards_[t * nb + n] = w[n] * (1 / g);
+                for (int64_t n = 0; n < nb; ++n) onwards_[t * nb + n] = w[n] * factor;
             if (t == 0) break;
             Block next[kMost], most = {};
             product(problem_.transposed_number, w, next);
             for (int64_t n = 0; n < nb; ++n) most += next[n];
-            const double c = sum(most);
-            if (small(next, c) && !cut_off(t, next, q, c)) return false;
-            for (int64_t n = 0; n < nb; ++n) q[n] = next[n] * (1 / c);
+            const Block all_c = total_of(most), share_of = 1.0 / all_c;
+            if (small(next, all_c) && !cut_off(t, next, q, all_c[0])) return false;
+            for (int64_t n = 0; n < nb; ++n) q[n] = next[n] * share_of;
         }
         return true;
     }
@@ -148,8 +149,8 @@ class Scaled {
         const int64_t nb = blocks(), T = length_, K = states();
         const double weight = problem_.weight(row);
         for (int64_t k = 0; k < K; ++k) {
-            sums_.first[k] += weight * shares_[k / kBlock][k % kBlock];
-            sums_.last[k] += weight * shares_[(T - 1) * nb + k / kBlock][k % kBlock];
+            sums_.first[k] += weight * at(shares_, k);
+            sums_.last[k] += weight * at(shares_ + (T - 1) * nb, k);
         }
         if (sums_.table)
             for (int64_t t = 0; t < T; ++t) {
@@ -160,10 +161,10 @@ class Scaled {
         // From here on `befores_` holds the forward numbers with the place's own score.
         for (int64_t t = 0; t + 1 < T; ++t)
             for (int64_t n = 0; n < nb; ++n) befores_[t * nb + n] *= numbers(t)[n] * (weight * scales_[t]);
-        constexpr int kRows = 4;
-        for (int64_t i = 0; i < nb * kBlock && i < K; i += kRows)
-            for (int64_t n = 0; n < nb; n += N ? N : 1) {
-                constexpr int kWide = N ? N : 1;
+        constexpr int kRows = 4;  // a tile of sums that stays in registers
+        constexpr int kWide = N == 0 ? 1 : N % 4 == 0 ? 4 : N % 3 == 0 ? 3 : N % 2 == 0 ? 2 : 1;
+        for (int64_t i = 0; i < K; i += kRows)
+            for (int64_t n = 0; n < nb; n += kWide) {
                 Block sum_of[kRows][kWide] = {};
                 for (int64_t t = 1; t < T; ++t) {
                     const double* p = reinterpret_cast<const double*>(befores_ + (t - 1) * nb) + i;
@@ -174,8 +175,8 @@ class Scaled {
                 for (int r = 0; r < kRows && i + r < K; ++r)
                     for (int m = 0; m < kWide; ++m) {
                         const Block a = problem_.transition_number[(i + r) * nb + n + m] * sum_of[r][m];
-                        for (int64_t lane = 0; lane < kBlock && (n + m) * kBlock + lane < K; ++lane)
-                            sums_.pairs[(i + r) * K + (n + m) * kBlock + lane] += a[lane];
+                        for (int64_t lane = 0; lane < kLanes && (n + m) * kLanes + lane < K; ++lane)
+                            sums_.pairs[(i + r) * K + (n + m) * kLanes + lane] += a[lane];
                     }
             }
     }
@@ -196,21 +197,22 @@ class Scaled {
             for (int64_t n = 0; n < nb; ++n) to[n] += p[i] * matrix[i * nb + n];
     }
 
-    bool small(const Block* values, double total) const {
-        Bits found = {};
-        for (int64_t n = 0; n < blocks(); ++n) found |= ~(values[n] >= all(total * kTrusted)) & real_[n];
-        return any(found) || !(total > kTrusted);
+    // `total` in every lane.
+    bool small(const Block* values, Block total) const {
+        Bits found = ~(total > kTrusted);
+        for (int64_t n = 0; n < blocks(); ++n) found |= ~(values[n] >= total * kTrusted) & real_[n];
+        return any(found);
     }
 
     // Whether every small number at place t is one that no state before it leads to, or that its own score forbids.
     bool impossible(int64_t t, const Block* held, const Block* before, double total) const {
         const int64_t K = states();
         for (int64_t j = 0; j < K; ++j) {
-            if (held[j / kBlock][j % kBlock] >= total * kTrusted && total > kTrusted) continue;
+            if (at(held, j) >= total * kTrusted && total > kTrusted) continue;
             if (problem_.table[ids_[t] * K + j] == kNothing) continue;
             if (t == 0 && problem_.start[j] != kNothing) return false;
             for (int64_t i = 0; t > 0 && i < K; ++i)
-                if (before[i / kBlock][i % kBlock] != 0 && problem_.transition[i * K + j] != kNothing) return false;
+                if (at(before, i) != 0 && problem_.transition[i * K + j] != kNothing) return false;
         }
         return true;
     }
@@ -219,9 +221,9 @@ class Scaled {
     bool cut_off(int64_t t, const Block* next, const Block* q, double total) const {
         const int64_t K = states();
         for (int64_t i = 0; i < K; ++i) {
-            if (next[i / kBlock][i % kBlock] >= total * kTrusted && total > kTrusted) continue;
+            if (at(next, i) >= total * kTrusted && total > kTrusted) continue;
             for (int64_t j = 0; j < K; ++j) {
-                const bool open = q[j / kBlock][j % kBlock] != 0 && problem_.table[ids_[t] * K + j] != kNothing;
+                const bool open = at(q, j) != 0 && problem_.table[ids_[t] * K + j] != kNothing;
                 if (open && problem_.transition[i * K + j] != kNothing) return false;
             }
         }
