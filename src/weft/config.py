@@ -103,6 +103,7 @@ class TrainConfig:
     evaluate_every: int = setting(0, "steps between evaluations; 0: after each epoch", low=0)
     save_seconds: float = setting(20.0, "seconds between saves of everything a resumed run needs", low=0)
     seed: int = setting(1, "seed of all randomness", low=0)
+    device: str = setting("cpu", "where to train: cpu, cuda, cuda:1, mps, ...")
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,7 @@ def generate(
         writing = (time >= lengths) & ~ended
         new = np.full(rows, NOTHING)
         if writing.any():
-            log_probs = log_probs.clone()
+            log_probs = log_probs.cpu().clone()
             log_probs[:, list(banned)] = -torch.inf
             chosen = choose(log_probs, uniforms[torch.arange(rows), torch.from_numpy(written % tokens)]).numpy()
             ended |= writing & (chosen == end)

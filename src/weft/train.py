@@ -274,7 +274,7 @@ class Trainer:
         torch.set_rng_state(tensors["random"])
         self.place = Place(**facts["place"])
         leaves = iter([tensors[f"carried.{number}"] for number in range(len(_below(tensors, "carried.")))])
-        self.carried = map_state(lambda _: next(leaves), carried) if "carried.0" in tensors else None
+        self.carried = map_state(lambda like: next(leaves).to(like.device), carried) if "carried.0" in tensors else None
 
 
 def _leaves(state: State) -> list[Tensor]:

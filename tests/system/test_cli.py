@@ -60,7 +60,7 @@ def run(book, tmp_path_factory):
     result = json.loads(done.stdout)
     assert result["end"] == "finished"
     assert result["held_out_perplexity"] < 8
-    assert re.search(r"epoch 12 .*perplexity .*held-out perplexity .*tokens/s .*left", done.stderr)
+    assert re.search(r"epoch 12 .*loss .*perplexity .*held out .*tokens/s .*left", done.stderr)
     return out
 
 
@@ -176,6 +176,7 @@ def test_version_and_help():
         (["train", "lm", "--data", "BOOK", "--out", "NEW", "--set", "batch.steps=9999"], ["tokens", "batch.steps="]),
         (["train", "lm", "--data", "BOOK", "--out", "RUN", "--resume", "--set", "model.hidden=9"], ["model.hidden=16"]),
         (["train", "lm", "--data", "other.txt", "--out", "RUN", "--resume"], ["other.txt", "same text"]),
+        (["train", "lm", "--data", "BOOK", "--out", "NEW", "--set", "train.device=warp"], ["'warp'", "Try: cpu"]),
         (["train", "lm", "--data", "EMPTY", "--out", "NEW"], ["empty.txt", "empty"]),
         (["train", "lm", "--data", "LATIN", "--out", "NEW"], ["latin.txt:2"]),
         (["train", "lm", "--data", "BOOK", "--out", "NEW", "--config", "no.toml"], ["no.toml"]),

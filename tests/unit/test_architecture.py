@@ -112,3 +112,9 @@ def test_text_needs_no_torch(name):
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_command_line_starts_without_heavy_imports():
+    script = "import sys, weft.cli; print(*{'torch', 'numpy', 'tokenizers'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == ""

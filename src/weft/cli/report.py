@@ -1,4 +1,8 @@
-"""The progress of a training: one live line on a terminal, plain lines elsewhere. All of it to standard error."""
+"""The progress of a training: one live line on a terminal, plain lines elsewhere. All of it to standard error.
+
+The line has the mean loss of the latest steps, its perplexity, the last held-out perplexity (* the best so far),
+the speed and the time left.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Column
 
 from weft.metrics import Likelihood
 from weft.train import Step
@@ -23,11 +28,11 @@ class Report:
         self.console = Console(stderr=True, highlight=False)
         self.live = (
             Progress(
-                TextColumn("epoch {task.fields[epoch]}"),
-                BarColumn(bar_width=24),
-                TextColumn("{task.completed}/{task.total}"),
-                TextColumn("{task.fields[facts]}"),
+                TextColumn("epoch {task.fields[epoch]}", table_column=Column(no_wrap=True)),
+                BarColumn(bar_width=None, table_column=Column(ratio=1)),  # whatever width is left
+                TextColumn("{task.fields[facts]}", table_column=Column(no_wrap=True)),
                 console=self.console,
+                expand=True,
             )
             if sys.stderr.isatty()
             else None
@@ -55,20 +60,16 @@ class Report:
         self.running += (1 - MEMORY) * (step.loss.nats_per_token - self.running)
         self.tokens += step.loss.count
         if step.evaluation:
-            self.held_out = (
-                f"held-out perplexity {step.evaluation.facts['perplexity']:.3f}{' (best)' if step.best else ''}"
-            )
+            self.held_out = f", held out {step.evaluation.facts['perplexity']:.3f}{'*' if step.best else ''}"
         done = step.number - self.first.number + 1
-        left = (now - self.began) / done * (step.total - step.number)
+        left = int((now - self.began) / done * (step.total - step.number))
         train = Likelihood(self.running, 1)
-        facts = [
-            f"loss {train.nats_per_token:.3f}",
-            f"perplexity {train.perplexity:.2f}",
-            self.held_out,
-            f"{self.tokens / (now - self.began):,.0f} tokens/s",
-            f"{int(left) // 60}:{int(left) % 60:02d} left",
-        ]
-        text = "  ".join(fact for fact in facts if fact)
+        speed = self.tokens / (now - self.began)
+        shown = f"{speed / 1000:.0f}k" if speed >= 10_000 else f"{speed:.0f}"
+        text = (
+            f"loss {train.nats_per_token:.3f}  perplexity {train.perplexity:.2f}{self.held_out}  "
+            f"{shown} tokens/s  {left // 60}:{left % 60:02d} left"
+        )
         if self.live and self.task is not None:
             self.live.update(self.task, completed=step.number, total=step.total, epoch=step.epoch, facts=text)
         elif step.evaluation or step.end or now - self.printed >= PLAIN_SECONDS:

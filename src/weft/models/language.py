@@ -65,8 +65,9 @@ class LanguageModel(nn.Module):
 
     def loss(self, window: Window, state: State = None, *, unroll: Unroll = full) -> Loss:
         """The nats of the window's targets; the state is dropped where the window starts anew."""
-        logits, state = self(window.inputs, None if window.fresh else state, unroll=unroll)
-        total = F.cross_entropy(logits.flatten(0, 1), window.targets.flatten(), ignore_index=IGNORED, reduction="sum")
+        inputs, targets = window.inputs.to(self.bias.device), window.targets.to(self.bias.device)
+        logits, state = self(inputs, None if window.fresh else state, unroll=unroll)
+        total = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="sum")
         count = int((window.targets != IGNORED).sum())
         return Loss(total, count, map_state(Tensor.detach, state))
 
@@ -76,7 +77,7 @@ class LanguageModel(nn.Module):
     @torch.no_grad()
     def step(self, ids: Tensor, state: State) -> tuple[Tensor, State]:
         """Ids (R,) to log-probabilities (R, V) of the next token."""
-        logits, state = self(ids[:, None], state)
+        logits, state = self(ids[:, None].to(self.bias.device), state)
         return F.log_softmax(logits[:, 0], -1), state
 
     def select(self, state: State, rows: Tensor) -> State:

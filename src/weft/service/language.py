@@ -115,7 +115,7 @@ def _training(run: Run) -> Training:
     dev = open_tokens(run.path / DEV, size) if run.has(DEV) else None
     stream = STREAMS[config.batch.sampling](train, config.batch.size, config.batch.steps, config.train.seed)
     torch.manual_seed(config.train.seed)
-    model = LanguageModel(size, config.model)
+    model = LanguageModel(size, config.model).to(device(config.train.device))
     way = unroll(config.bptt.method, steps=config.bptt.steps, keep=config.bptt.keep)
 
     def evaluate() -> Evaluation:
@@ -134,6 +134,19 @@ def _training(run: Run) -> Training:
         run=run,
     )
     return Training(run, trainer, model, codec, len(train), 0 if dev is None else len(dev))
+
+
+def device(name: str) -> torch.device:
+    """The named device, tried out."""
+    try:
+        found = torch.device(name)
+        torch.zeros(1, device=found)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise WeftError(
+            f"train.device is {name!r}: {reason}", expected="a device of this machine", hint="cpu"
+        ) from error
+    return found
 
 
 @torch.no_grad()

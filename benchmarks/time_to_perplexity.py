@@ -1,0 +1,118 @@
+"""How long until a character model knows its text: the study notes' recipe against weft's, in one run.
+
+The notes' set-up: the first 10,000 characters of The Time Machine in lower case, letters and spaces only; a GRU of
+256 units on one-hot characters; batches of 32 rows of 35 steps; until the mean training perplexity of an epoch is
+below 1.1. Their recipe: torch.nn.GRU, SGD at rate 1, gradients clipped at norm 1, random offset each epoch, state
+carried. Ours: the same text, cell, size and batches, with the optimizer and schedule below.
+
+    python benchmarks/time_to_perplexity.py [--repeat 3] [--skip-notes]
+
+Prints each time, the median and the ratio. The text is looked for as `--data timemachine` is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from weft.batch import SequentialStream
+from weft.config import BatchConfig, BpttConfig, LanguageConfig, ModelConfig, TextConfig, TrainConfig
+from weft.metrics import Likelihood
+from weft.service.language import start_language
+from weft.text.corpus import open_tokens
+
+TARGET = 1.1
+ROWS, STEPS, UNITS = 32, 35, 256
+
+OURS = LanguageConfig(
+    text=TextConfig(lower=True, letters_only=True, limit=10_000, holdout=0.0),
+    model=ModelConfig(cell="gru", hidden=UNITS, dropout=0.0),
+    batch=BatchConfig(size=ROWS, steps=STEPS),
+    bptt=BpttConfig(),
+    train=TrainConfig(epochs=400, optimizer="adam", rate=0.01, schedule="constant", save_seconds=1e9),
+)
+
+
+class NotesModel(nn.Module):
+    """The notes' model: torch's GRU on one-hot characters, and a linear layer."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size, self.layer, self.output = size, nn.GRU(size, UNITS), nn.Linear(UNITS, size)
+
+    def forward(self, ids, state):
+        outputs, state = self.layer(F.one_hot(ids.T, self.size).float(), state)  # time first, as they have it
+        return self.output(outputs), state
+
+
+def notes_recipe(tokens, size: int, seed: int) -> tuple[float, int]:
+    """Seconds and epochs until the target."""
+    torch.manual_seed(seed)
+    model = NotesModel(size)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1)
+    stream = SequentialStream(tokens, ROWS, STEPS, seed)
+    began = time.perf_counter()
+    for epoch in range(2000):
+        total, state = Likelihood(0.0, 0), None
+        for window in stream.epoch(epoch):
+            logits, state = model(window.inputs, None if state is None else state.detach())
+            loss = F.cross_entropy(logits.flatten(0, 1), window.targets.T.flatten())
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1)
+            optimizer.step()
+            total += Likelihood(loss.item() * window.targets.numel(), window.targets.numel())
+        if total.perplexity < TARGET:
+            return time.perf_counter() - began, epoch + 1
+    return math.inf, 2000
+
+
+def our_recipe(seed: int, folder: Path) -> tuple[float, int]:
+    """The same by weft: the trainer that `weft train lm` runs."""
+    from dataclasses import replace
+
+    config = replace(OURS, train=replace(OURS.train, seed=seed))
+    training = start_language("timemachine", folder / f"run{time.time_ns()}", config)
+    began, epoch, total = time.perf_counter(), 1, Likelihood(0.0, 0)
+    for step in training.trainer.run():
+        total += step.loss
+        if step.number % training.trainer.data.batches == 0:
+            if total.perplexity < TARGET:
+                return time.perf_counter() - began, epoch
+            epoch, total = epoch + 1, Likelihood(0.0, 0)
+    return math.inf, epoch
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--repeat", type=int, default=3, help="runs of our recipe, each with its own seed")
+    parser.add_argument("--skip-notes", action="store_true", help="time ours alone")
+    options = parser.parse_args()
+    torch.set_num_threads(2)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        our_recipe(0, folder)  # warm-up: imports, first allocations
+        ours = []
+        for seed in range(1, options.repeat + 1):
+            ours.append(our_recipe(seed, folder))
+            print(f"weft, seed {seed}: {ours[-1][0]:6.2f} s, {ours[-1][1]} epochs", flush=True)
+        median = statistics.median(seconds for seconds, _ in ours)
+        print(f"weft, median:  {median:6.2f} s")
+        if not options.skip_notes:
+            training = start_language("timemachine", folder / "tokens", OURS)
+            tokens = open_tokens(training.run.path / "data" / "train.bin", len(training.codec.vocabulary))
+            seconds, epochs = notes_recipe(tokens, len(training.codec.vocabulary), seed=1)
+            print(f"the notes:     {seconds:6.2f} s, {epochs} epochs")
+            print(f"ratio:         {seconds / median:6.1f}")
+
+
+if __name__ == "__main__":
+    main()
