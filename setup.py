@@ -17,22 +17,20 @@ if platform.machine().lower() in ("x86_64", "amd64"):
 FLAGS = ["-O3", "-std=c++17", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"]
 FLAGS += ["-Wall", "-Wextra", "-Wno-psabi", "-pthread"]
 
-# Each package with a core, and the headers of it.
-CORES = {
-    "chain": ("best", "exact", "interface", "problem", "scaled"),
-}
-
 setup(
     ext_modules=[
         Extension(
-            f"weft.{package}._{name}",
-            [f"src/weft/{package}/core/{name}.cpp"],
-            depends=[f"src/weft/{package}/core/{part}.hpp" for part in headers] + ["src/weft/engine/core/threads.hpp"],
+            f"weft.engine._{name}",
+            [f"src/weft/engine/core/{name}.cpp"],
+            depends=[
+                f"src/weft/engine/core/{part}.hpp"
+                for part in ("call", "code", "interface", "large", "loop", "machine", "product", "threads", "vector")
+            ]
+            + [f"src/weft/chain/core/{part}.hpp" for part in ("best", "exact", "interface", "problem", "scaled")],
             extra_compile_args=FLAGS + flags,
             extra_link_args=["-pthread"],
             optional=True,
         )
-        for package, headers in CORES.items()
         for name, flags in VARIANTS.items()
     ]
 )

@@ -26,9 +26,8 @@ import torch
 from hmmlearn.hmm import CategoricalHMM
 from torchcrf import CRF as TheirCRF
 
-from weft.chain import kernel
 from weft.crf import CRF
-from weft.engine.library import variants
+from weft.engine import description
 from weft.models.hmm import HMM
 from weft.models.hmm_fit import baum_welch, random_hmm
 from weft.models.ngram import modified_kneser_ney
@@ -176,7 +175,7 @@ def page(table: Table, counted: tuple[float, float, int], rounds: int) -> str:
         f"Made by `python benchmarks/chains.py --write` on {date.today()}, commit {commit.stdout.strip()}.",
         f"{cpu}, {torch.get_num_threads()} threads, Python {platform.python_version()}, "
         + ", ".join(f"{name} {version(name)}" for name in names)
-        + f"; core: {variants()[0] if kernel.library() else 'not built'}.",
+        + f"; {description()}.",
         "",
         f"{SEQUENCES:,} sequences of {LENGTH} observations. Medians of {rounds} rounds in which all take turns in one "
         "process; the results were compared before.",

@@ -20,8 +20,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from weft import engine
 from weft.cells import CELLS, GRU, LSTM, RNN, Cell, Gates, ReluRNN, State
+from weft.engine import Pass
 from weft.errors import WeftError, unknown_name
+from weft.program import Noise, evaluate, trace, with_recurrent_dropout
 
 
 class Trace(NamedTuple):
@@ -80,11 +83,22 @@ def check_state(cell: Cell, state: State, rows: int) -> None:
 
 
 class Recurrent(nn.Module):
-    """A cell over time, from the first step to the last, or from the last to the first with `reverse`."""
+    """A cell over time, from the first step to the last, or from the last to the first with `reverse`.
 
-    def __init__(self, cell: Cell, *, reverse: bool = False) -> None:
+    While training, `recurrent_dropout` drops units of h where it enters the cell's products, the same ones at all
+    steps of a row (Gal and Ghahramani 2016), and `zoneout` lets units keep their old value (Krueger et al. 2017); after
+    training a unit is the average of what zoneout would make it.
+    """
+
+    def __init__(
+        self, cell: Cell, *, reverse: bool = False, recurrent_dropout: float = 0.0, zoneout: float = 0.0
+    ) -> None:
         super().__init__()
+        for name, rate in (("recurrent_dropout", recurrent_dropout), ("zoneout", zoneout)):
+            if not 0 <= rate < 1:
+                raise WeftError(f"Recurrent: {name} is {rate}", expected="0 or more and below 1")
         self.cell, self.reverse = cell, reverse
+        self.recurrent_dropout, self.zoneout = recurrent_dropout, zoneout
         self.input_size, self.output_size = cell.input_size, cell.hidden_size
         self.causal = not reverse
 
@@ -94,39 +108,61 @@ class Recurrent(nn.Module):
     def forward(self, x: Tensor, state: State = None, *, lengths: Tensor | None = None) -> tuple[Tensor, State]:
         """x (B, T, I) or ids (B, T) to outputs (B, T, H) and the last state."""
         check_input("Recurrent", x, self.input_size, lengths)
-        state = self._state(x, state)
-        if type(self.cell) in _FUSED and lengths is None and 0 not in x.shape:
+        if state is not None:
+            check_state(self.cell, state, x.shape[0])
+        run = self._pass(x)
+        if engine.takes(x, run):
+            outputs, (last,) = engine.run_passes([run], x, [state], lengths)
+            return outputs, last
+        state = self.start(x.shape[0]) if state is None else state
+        if type(self.cell) in _FUSED and lengths is None and 0 not in x.shape and run.noise == Noise():
             return _run_fused(self.cell, x, state, self.reverse)
-        states, _, last = _run_steps(self.cell, x, state, lengths, self.reverse)
+        states, _, last = _run_steps(run, x, state, lengths)
         return states.h, last
 
     def trace(self, x: Tensor, state: State = None, *, lengths: Tensor | None = None) -> Trace:
-        """The same run, keeping every gate of every step."""
+        """The same run, keeping every gate of every step; what dropout would drop is not dropped."""
         check_input("Recurrent", x, self.input_size, lengths)
-        states, gates, _ = _run_steps(self.cell, x, self._state(x, state), lengths, self.reverse)
+        if state is not None:
+            check_state(self.cell, state, x.shape[0])
+        run = self._pass(x)
+        run = run._replace(noise=run.noise._replace(recurrent_dropout=False))
+        states, gates, _ = _run_steps(run, x, self.start(x.shape[0]) if state is None else state, lengths)
         return Trace(states, gates)
 
-    def _state(self, x: Tensor, state: State) -> State:
-        if state is None:
-            return self.start(x.shape[0])
-        check_state(self.cell, state, x.shape[0])
-        return state
+    def _pass(self, x: Tensor) -> Pass:
+        """One run with its masks drawn."""
+        if not self.recurrent_dropout and not self.zoneout:
+            return Pass(self.cell, self.reverse)
+        if not self.training:
+            return Pass(self.cell, self.reverse, Noise(expected_zoneout=self.zoneout))
+        weight, H = self.cell.weight_ih, self.cell.hidden_size
+        row_mask = step_mask = None
+        if self.recurrent_dropout:
+            keep = 1 - self.recurrent_dropout
+            row_mask = torch.bernoulli(weight.new_full((x.shape[0], H), keep)) / keep
+        if self.zoneout:
+            states = len(self.cell.state_type._fields)  # type: ignore[attr-defined]
+            step_mask = torch.bernoulli(weight.new_full((*x.shape[:2], states * H), self.zoneout))
+        return Pass(
+            self.cell, self.reverse, Noise(bool(row_mask is not None), bool(step_mask is not None)), row_mask, step_mask
+        )
 
 
-def _run_steps(
-    cell: Cell, x: Tensor, state: State, lengths: Tensor | None, reverse: bool
-) -> tuple[State, Gates, State]:
+def _run_steps(run: Pass, x: Tensor, state: State, lengths: Tensor | None) -> tuple[State, Gates, State]:
     """The equations step by step: all states and gates as (B, T, H), and the last state."""
-    T = x.shape[1]
+    cell, T = run.cell, x.shape[1]
     active = None
     if lengths is not None:
         active = torch.arange(T, device=x.device) < lengths.to(x.device)[:, None]  # (B, T)
         # Zeroed before the first product: a NaN times a zero gradient would still be a NaN.
         x = x.masked_fill(~active.unsqueeze(-1) if x.is_floating_point() else ~active, 0)
     projected = cell.project(x)  # (B, T, G*H)
+    step = _with_dropout(run) if run.noise.recurrent_dropout else cell.step
     kept: list[tuple[State, Gates]] = []
-    for t in reversed(range(T)) if reverse else range(T):
-        new, gates = cell.step(projected[:, t], state)
+    for t in reversed(range(T)) if run.reverse else range(T):
+        new, gates = step(projected[:, t], state)
+        new = _held_back(run, t, new, state)
         if active is not None:
             now = active[:, t, None]
             state = type(new)(*(torch.where(now, a, b) for a, b in zip(new, state, strict=True)))
@@ -141,9 +177,30 @@ def _run_steps(
             map_state(lambda a: a[:, None][:, :0], gates),
             state,
         )
-    if reverse:
+    if run.reverse:
         kept.reverse()
     return _stack([new for new, _ in kept]), _stack([gates for _, gates in kept]), state
+
+
+def _with_dropout(run: Pass) -> Callable[[Tensor, State], tuple[State, Gates]]:
+    """The cell's step with h masked where it enters a product, by its traced equations; it gives no gates."""
+    equations = with_recurrent_dropout(trace(run.cell))
+    parameters = dict(run.cell.named_parameters())
+
+    def step(x_proj: Tensor, state: State) -> tuple[State, Gates]:
+        return type(state)(*evaluate(equations, parameters.__getitem__, x_proj, state, run.row_mask)), state
+
+    return step
+
+
+def _held_back(run: Pass, t: int, new: State, old: State) -> State:
+    """The new state after zoneout."""
+    if run.step_mask is not None:
+        masks = run.step_mask[:, t].chunk(len(new), -1)
+        return type(new)(*(torch.where(m != 0, a, b) for m, a, b in zip(masks, old, new, strict=True)))
+    if rate := run.noise.expected_zoneout:
+        return type(new)(*(rate * a + (1 - rate) * b for a, b in zip(old, new, strict=True)))
+    return new
 
 
 def _only(active: Tensor, values: Tensor) -> Tensor:
@@ -206,6 +263,13 @@ class Bidirectional(nn.Module):
     def forward(self, x: Tensor, state: Both | None = None, *, lengths: Tensor | None = None) -> tuple[Tensor, Both]:
         check_input("Bidirectional", x, self.input_size, lengths)
         ahead, back = state or (None, None)
+        passes = [self.ahead._pass(x), self.back._pass(x)]
+        if engine.takes(x, *passes):
+            for layer, part in ((self.ahead, ahead), (self.back, back)):
+                if part is not None:
+                    check_state(layer.cell, part, x.shape[0])
+            outputs, last = engine.run_passes(passes, x, [ahead, back], lengths)
+            return outputs, Both(*last)
         outputs_ahead, ahead = self.ahead(x, ahead, lengths=lengths)
         outputs_back, back = self.back(x, back, lengths=lengths)
         return torch.cat([outputs_ahead, outputs_back], -1), Both(ahead, back)

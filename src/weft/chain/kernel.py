@@ -1,10 +1,9 @@
-"""The recursions in C++, called through ctypes: which variant, the memory it reads and writes."""
+"""The recursions in the engine's C++ core, called through ctypes: the memory they read and write."""
 
 from __future__ import annotations
 
 import ctypes
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from weft.chain.problem import NO_STATE, Best, Chains, Expected, Partition
-from weft.engine.library import parallel_region, variants
+from weft.engine.library import library
 
 _BLOCK = 8  # states side by side in the core
 MOST_STATES = 512
@@ -20,25 +19,18 @@ _PLACES_A_THREAD = 256  # for fewer, another thread does not pay
 
 
 @cache
-def library() -> ctypes.CDLL | None:
-    """The best variant that was built and that this CPU runs, or None."""
-    folder = Path(__file__).parent
-    for name in variants():
-        for file in sorted(folder.glob(f"_{name}.*")):
-            if file.suffix in (".so", ".dylib"):
-                loaded = ctypes.CDLL(str(file))
-                address = ctypes.c_void_p
-                loaded.weft_chain_start.argtypes, loaded.weft_chain_start.restype = [address], None
-                loaded.weft_chain_sum.argtypes = [address, address]
-                loaded.weft_chain_best.argtypes = [address, address, address, address]
-                loaded.weft_chain_start(parallel_region())
-                return loaded
-    return None
+def core() -> ctypes.CDLL | None:
+    """The engine's library, where there is one."""
+    loaded = library()
+    if loaded is not None:
+        loaded.weft_chain_sum.argtypes = [ctypes.c_void_p] * 2
+        loaded.weft_chain_best.argtypes = [ctypes.c_void_p] * 4
+    return loaded
 
 
 def takes(chains: Chains) -> bool:
     """Whether the compiled recursions run these chains."""
-    return library() is not None and chains.states <= MOST_STATES
+    return core() is not None and chains.states <= MOST_STATES
 
 
 class _Problem(ctypes.Structure):
@@ -166,7 +158,7 @@ def _blocks(rows: Tensor, filling: float) -> Tensor:
 
 
 def _loaded() -> Any:
-    loaded = library()
+    loaded = core()
     assert loaded is not None
     return loaded
 

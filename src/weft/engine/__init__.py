@@ -1,1 +1,10 @@
-"""The engine: any cell at the speed of the machine."""
+"""The engine: any cell at the speed of the machine.
+
+A cell's program (weft.program) runs over time in a small C++ core, forward and back, on all cores torch may use.
+`takes` says whether it can run here, `run_passes` runs; where it cannot, the caller runs the same equations as torch.
+"""
+
+from weft.engine.cells import Pass, run_passes, takes
+from weft.engine.library import description, library
+
+__all__ = ["Pass", "description", "library", "run_passes", "takes"]

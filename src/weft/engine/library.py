@@ -76,10 +76,10 @@ def _declare(loaded: ctypes.CDLL) -> None:
         getattr(loaded, name).restype = ctypes.c_int
     loaded.weft_products.argtypes = [address, number, number, number]
     loaded.weft_scatter_add.argtypes = [address, number, address, number, address, number, number]
-    loaded.weft_start(parallel_region())
+    loaded.weft_start(_parallel_region())
 
 
-def parallel_region() -> Any:
+def _parallel_region() -> Any:
     """The entry point of the OpenMP runtime that torch has loaded, so that its workers are used and not fought."""
     for file in sorted((Path(torch.__file__).parent / "lib").glob("libgomp*.so*")):
         try:

@@ -1,4 +1,5 @@
-// The C interface: what ctypes sees. Every function gives 0, or 1 where memory has run out.
+// The C interface: what ctypes sees. Every function gives 0, or 1 where memory has run out. It is part of the engine's
+// library, and uses its workers.
 //
 // The chains are dealt out in slices, each with sums of its own that are added in their order, so that the result does
 // not depend on which thread was faster.
@@ -8,11 +9,9 @@
 #include <new>
 #include <vector>
 
-#include "../../engine/core/threads.hpp"
+#include "../../engine/core/interface.hpp"
 #include "best.hpp"
 #include "scaled.hpp"
-
-#define WEFT_EXPORT extern "C" __attribute__((visibility("default")))
 
 namespace weft::chain {
 
@@ -102,30 +101,18 @@ void best_slice(const Problem& problem, const Block* scores, Slice slice, int64_
     }
 }
 
-template <typename Work>
-int guarded(const Work& work) {
-    try {
-        work();
-        return 0;
-    } catch (const std::bad_alloc&) {
-        return 1;
-    }
-}
-
 }  // namespace weft::chain
 
-WEFT_EXPORT void weft_chain_start(void* parallel_region) {
-    weft::workers().region = reinterpret_cast<weft::ParallelRegion>(parallel_region);
-    weft::workers().owner = getpid();
-}
-
 WEFT_EXPORT int weft_chain_sum(const weft::chain::Problem* problem, const weft::chain::Results* out) {
-    return weft::chain::guarded([&] { weft::chain::sum_all(*problem, *out); });
+    return weft::guarded([&] {
+        weft::chain::sum_all(*problem, *out);
+        return 0;
+    });
 }
 
 WEFT_EXPORT int weft_chain_best(const weft::chain::Problem* problem, const weft::chain::Block* scores, int64_t* states, double* score) {
     using namespace weft::chain;
-    return guarded([&] {
+    return weft::guarded([&] {
         const std::vector<Slice> slices = slices_of(*problem);
         weft::parallel(static_cast<int64_t>(slices.size()), problem->threads, [&](int64_t i) {
             const Slice slice = slices[static_cast<size_t>(i)];
@@ -137,5 +124,6 @@ WEFT_EXPORT int weft_chain_best(const weft::chain::Problem* problem, const weft:
                 default: return best_slice<0>(*problem, scores, slice, states, score);
             }
         });
+        return 0;
     });
 }

@@ -1,0 +1,100 @@
+"""Cells and layers to the engine: who may run on it, checks in words, and states as the cell names them."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from weft.cells import Cell, State
+from weft.engine.back import run
+from weft.engine.library import library, say_once_if_missing
+from weft.engine.loop import Direction
+from weft.engine.plan import Plan
+from weft.errors import WeftError
+from weft.program import Noise, Untraceable, program_of
+
+_plans: weakref.WeakKeyDictionary[Cell, dict[tuple[bool, Noise], Plan | None]] = weakref.WeakKeyDictionary()
+_refused: set[str] = set()
+_PLAIN = Noise()
+
+
+class Pass(NamedTuple):
+    """A cell over the rows in one direction, with its noise and the masks for it."""
+
+    cell: Cell
+    reverse: bool
+    noise: Noise = _PLAIN
+    row_mask: Tensor | None = None  # (B, H)
+    step_mask: Tensor | None = None  # (B, T, states * H)
+
+
+def plan_of(cell: Cell, noise: Noise = _PLAIN) -> Plan | None:
+    """The cell's plan, made at its first use; None, with one line to stderr, where its step cannot be traced.
+
+    One for each instance, because a step may use numbers that belong to the instance, and for training or not.
+    """
+    plans = _plans.get(cell)
+    if plans is None:
+        plans = _plans[cell] = {}
+    key = (cell.training, noise)
+    if key not in plans:
+        try:
+            plans[key] = Plan(program_of(cell, noise))
+        except Untraceable as why:
+            plans[key] = None
+            if str(why) not in _refused:
+                _refused.add(str(why))
+                print(f"weft: {why}. It runs as plain torch.", file=sys.stderr)
+    return plans[key]
+
+
+def takes(x: Tensor, *passes: Pass) -> bool:
+    """Whether the engine runs these passes on this input."""
+    if library() is None:
+        say_once_if_missing()
+        return False
+    if x.device.type != "cpu" or torch._C._functorch.peek_interpreter_stack() is not None:
+        return False  # inside torch.func's transforms tensors have no memory of their own
+    for cell, _, noise, *_ in passes:
+        weight = cell.weight_ih
+        if weight.device.type != "cpu" or weight.dtype not in (torch.float32, torch.float64):
+            return False
+        if type(cell).project is not Cell.project or plan_of(cell, noise) is None:
+            return False
+    return True
+
+
+def run_passes(
+    passes: Sequence[Pass], x: Tensor, states: Sequence[State], lengths: Tensor | None
+) -> tuple[Tensor, list[State]]:
+    """Passes over the same rows: outputs side by side, (B, T, sum of H), and each one's last state."""
+    directions, parameters = [], []
+    for (cell, reverse, noise, row_mask, step_mask), state in zip(passes, states, strict=True):
+        plan = plan_of(cell, noise)
+        assert plan is not None
+        directions.append(Direction(plan, reverse, row_mask, step_mask))
+        parameters.append(plan.parameters(cell))
+        _check(cell, parameters[-1], x, state)
+    if lengths is not None:
+        lengths = lengths.to(device="cpu", dtype=torch.int64).contiguous()
+    outputs, last = run(directions, x, lengths, parameters, states)
+    return outputs, [each.cell.state_type(*parts) for each, parts in zip(passes, last, strict=True)]
+
+
+def _check(cell: Cell, parameters: Sequence[Tensor], x: Tensor, state: State) -> None:
+    """What the core reads must be of one kind and here; shapes are the layer's to check."""
+    dtype = cell.weight_ih.dtype
+    given = [("x", x)] if x.is_floating_point() else []
+    given += [("a parameter", parameter) for parameter in parameters]
+    given += [] if state is None else zip(cell.state_type._fields, state, strict=True)  # type: ignore[attr-defined]
+    for name, tensor in given:
+        if tensor.dtype != dtype or tensor.device.type != "cpu" or tensor.layout != torch.strided:
+            raise WeftError(
+                f"{type(cell).__name__}: {name} is {tensor.dtype} on {tensor.device}",
+                expected=f"{dtype} on cpu, as weight_ih is",
+            )

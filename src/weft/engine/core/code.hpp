@@ -1,0 +1,142 @@
+// A program as Python hands it over: a flat list of whole numbers, read once into this form (program/build.py).
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+namespace weft {
+
+enum Buffer {
+    INPUT, GATES, EXTRA, VECTORS, OUTPUT, ROW_MASK, STEP_MASK, STATE, NEW_STATE, PRODUCT, OPERAND, SCRATCH,
+    D_OUTPUT, D_STATE, D_NEW_STATE, D_PRODUCT, D_OPERAND, D_INPUT, D_PRODUCTS, OPERANDS, BUFFERS
+};
+
+enum class Op : int {
+    copy, add, sub, mul, div, maximum, minimum, lt, le, eq, neg, abs, sqrt, exp, log, tanh, sigmoid, relu, mean,
+    select, multiply_add, d_tanh, d_sigmoid, accumulate
+};
+
+struct Place {
+    int buffer, part, block;
+};
+
+struct Instruction {
+    Op op;
+    int target, a, b, c;
+};
+
+struct Segment {
+    std::vector<int> loads, stores;
+    std::vector<int> used;  // loads and stores, each place once
+    std::vector<Instruction> instructions;
+};
+
+struct Code {
+    std::vector<Place> places;
+    std::vector<double> constants;
+    int sums, registers, scratch = 0;
+    bool whole_rows;  // an instruction needs all units of a row at once
+    std::vector<Segment> segments;
+};
+
+struct ProductShape {
+    int state;  // the state that is the operand as it stands, or -1
+    std::vector<int> input_block, vector;
+    int blocks() const { return static_cast<int>(input_block.size()); }
+};
+
+struct Program {
+    int64_t hidden, blocks, states;
+    std::vector<ProductShape> products;
+    Code run, train, back;
+    std::vector<int> back_order;
+};
+
+class Reader {
+  public:
+    explicit Reader(const int64_t* data) : next_(data) {}
+    int64_t take() { return *next_++; }
+    int number() { return static_cast<int>(take()); }
+    std::vector<int> numbers() {
+        std::vector<int> found(static_cast<size_t>(take()));
+        for (int& n : found) n = number();
+        return found;
+    }
+    Code code() {
+        Code code;
+        const int places = number(), constants = number();
+        code.sums = number();
+        code.registers = number();
+        const int segments = number();
+        code.whole_rows = take() != 0;
+        for (int i = 0; i < places; ++i) {
+            Place place;
+            place.buffer = number();
+            place.part = number();
+            place.block = number();
+            if (place.buffer == SCRATCH && place.block >= code.scratch) code.scratch = place.block + 1;
+            code.places.push_back(place);
+        }
+        for (int i = 0; i < constants; ++i) {
+            const int64_t bits = take();
+            double value;
+            std::memcpy(&value, &bits, sizeof value);
+            code.constants.push_back(value);
+        }
+        for (int s = 0; s < segments; ++s) code.segments.push_back(segment(places));
+        return code;
+    }
+
+  private:
+    Segment segment(int places) {
+        Segment segment;
+        segment.loads = numbers();
+        segment.stores = numbers();
+        std::vector<bool> seen(static_cast<size_t>(places), false);
+        for (const std::vector<int>* some : {&segment.loads, &segment.stores})
+            for (int p : *some)
+                if (!seen[static_cast<size_t>(p)]) {
+                    seen[static_cast<size_t>(p)] = true;
+                    segment.used.push_back(p);
+                }
+        const int count = number();
+        for (int i = 0; i < count; ++i) {
+            Instruction instruction;
+            instruction.op = static_cast<Op>(take());
+            instruction.target = number();
+            instruction.a = number();
+            instruction.b = number();
+            instruction.c = number();
+            segment.instructions.push_back(instruction);
+        }
+        return segment;
+    }
+    const int64_t* next_;
+};
+
+inline Program read_program(const int64_t* data) {
+    Reader reader(data);
+    Program program;
+    program.hidden = reader.take();
+    program.blocks = reader.take();
+    program.states = reader.take();
+    const int products = reader.number();
+    for (int k = 0; k < products; ++k) {
+        ProductShape shape;
+        const int blocks = reader.number();
+        shape.state = reader.number();
+        for (int j = 0; j < blocks; ++j) {
+            shape.input_block.push_back(reader.number());
+            shape.vector.push_back(reader.number());
+        }
+        program.products.push_back(shape);
+    }
+    program.back_order = reader.numbers();
+    program.run = reader.code();
+    program.train = reader.code();
+    program.back = reader.code();
+    return program;
+}
+
+}  // namespace weft

@@ -1,0 +1,248 @@
+// A program over time: forward and back for the rows of one task.
+//
+// Rows never meet in the loop, so a thread takes its rows through all steps without waiting for anyone. Rows are
+// sorted by length, so the active ones are always the first n. Each row has its own clock: at step s it is at time s,
+// or, in reverse, at its own length - 1 - s; the reverse direction needs no turning of the data.
+#pragma once
+
+#include "call.hpp"
+#include "machine.hpp"
+
+namespace weft {
+
+constexpr int64_t kGap = 16;  // rows of local buffers a cache line apart from powers of two, which would collide
+
+template <typename T>
+class Loop {
+  public:
+    Loop(const Call<T>& call, const Code& code, const std::vector<int64_t>& rows, T* sums)
+        : call_(call), code_(code), program_(*call.program), rows_(rows), H_(call.program->hidden),
+          machine_(code, H_, arena(call, code, static_cast<int64_t>(rows.size())), sums) {
+        const size_t n = rows.size();
+        offsets_.resize(n);
+        token_.resize(n);
+        spread_.resize(n);
+        source_.resize(n);
+        std::vector<int64_t> start(static_cast<size_t>(call.rows) + 1, 0);
+        for (int64_t b = 0; b < call.rows; ++b) start[static_cast<size_t>(b) + 1] = start[static_cast<size_t>(b)] + call.length(b);
+        for (size_t r = 0; r < n; ++r) offsets_[r] = start[static_cast<size_t>(rows[r])];
+        for (size_t p = 0; p < code.places.size(); ++p) machine_.where(p) = locate(code.places[p]);
+    }
+
+    void forward() {
+        const int64_t all = static_cast<int64_t>(rows_.size());
+        for (int64_t r = 0; r < all; ++r)
+            for (int64_t i = 0; i < program_.states; ++i) {
+                fetch(local(STATE, r) + i * H_, call_.first[static_cast<size_t>(i)], rows_[static_cast<size_t>(r)]);
+                if (length(r) == 0) send(call_.last[static_cast<size_t>(i)], rows_[static_cast<size_t>(r)], local(STATE, r) + i * H_);
+            }
+        int64_t active = all;
+        for (int64_t s = 0; (active = shrink(active, s)) > 0; ++s) {
+            set_clock(active, s);
+            machine_.run(code_.segments[0], active);
+            for (size_t k = 0; k < program_.products.size(); ++k) {
+                begin_product(k, active);
+                const int state = program_.products[k].state;
+                const Buffer source = state >= 0 ? STATE : OPERAND;
+                const int64_t column = H_ * (state >= 0 ? state : static_cast<int64_t>(k));
+                multiply(active, base_[source] + column, stride_[source], call_.packed[k], H_, call_.forward_columns(k),
+                         base_[PRODUCT] + product_column_[k], stride_[PRODUCT]);
+                machine_.run(code_.segments[k + 1], active);
+            }
+            for (int64_t r = shrink(active, s + 1); r < active; ++r)
+                for (int64_t i = 0; i < program_.states; ++i)
+                    send(call_.last[static_cast<size_t>(i)], rows_[static_cast<size_t>(r)], local(NEW_STATE, r) + i * H_);
+            exchange(STATE, NEW_STATE);
+        }
+        for (int64_t r = 0; r < all; ++r) {
+            const int64_t row = rows_[static_cast<size_t>(r)], stride = call_.stride[OUTPUT];
+            for (int64_t t = length(r); t < call_.steps; ++t)
+                std::fill_n(call_.base[OUTPUT] + (row * call_.steps + t) * stride, H_, T(0));
+        }
+    }
+
+    void back() {
+        const int64_t all = static_cast<int64_t>(rows_.size());
+        const int64_t steps = all ? length(0) : 0;
+        int64_t before = 0;
+        for (int64_t s = steps - 1; s >= 0; --s) {
+            int64_t active = before;
+            while (active < all && length(active) > s) ++active;
+            for (int64_t r = before; r < active; ++r)
+                for (int64_t i = 0; i < program_.states; ++i)
+                    fetch(local(D_STATE, r) + i * H_, call_.last[static_cast<size_t>(i)], rows_[static_cast<size_t>(r)]);
+            set_clock(active, s);
+            machine_.run(code_.segments[0], active);
+            for (size_t n = 0; n < program_.back_order.size(); ++n) {
+                const auto k = static_cast<size_t>(program_.back_order[n]);
+                T* result = base_[D_OPERAND] + d_operand_column_[k];
+                for (int64_t r = 0; r < active; ++r) std::fill_n(result + r * stride_[D_OPERAND], call_.back_columns(), T(0));
+                multiply(active, base_[D_PRODUCT] + d_product_column_[k], stride_[D_PRODUCT], call_.packed[k],
+                         H_ * program_.products[k].blocks(), call_.back_columns(), result, stride_[D_OPERAND]);
+                machine_.run(code_.segments[n + 1], active);
+            }
+            exchange(D_STATE, D_NEW_STATE);
+            before = active;
+        }
+        for (int64_t r = 0; r < all; ++r)
+            for (int64_t i = 0; i < program_.states; ++i) {
+                T* gradient = local(D_STATE, r) + i * H_;
+                if (length(r) == 0) fetch(gradient, call_.last[static_cast<size_t>(i)], rows_[static_cast<size_t>(r)]);
+                send(call_.first[static_cast<size_t>(i)], rows_[static_cast<size_t>(r)], gradient);
+            }
+    }
+
+  private:
+    // Lays out the local buffers and gives what is left of the thread's memory to the machine.
+    T* arena(const Call<T>& call, const Code& code, int64_t rows) {
+        static thread_local Workspace workspace;
+        const Program& program = *call.program;
+        const auto products = static_cast<int64_t>(program.products.size());
+        int64_t columns[BUFFERS] = {};
+        columns[STATE] = columns[NEW_STATE] = columns[D_STATE] = columns[D_NEW_STATE] = program.states * H_;
+        columns[OPERAND] = products * H_;
+        columns[SCRATCH] = code.scratch * H_;
+        for (size_t k = 0; k < program.products.size(); ++k) {
+            product_column_.push_back(columns[PRODUCT]);
+            d_product_column_.push_back(columns[D_PRODUCT]);
+            d_operand_column_.push_back(columns[D_OPERAND]);
+            columns[PRODUCT] += call.forward_columns(k);
+            columns[D_PRODUCT] += program.products[k].blocks() * H_;
+            columns[D_OPERAND] += call.back_columns();
+        }
+        int64_t total = 0;
+        for (int b = 0; b < BUFFERS; ++b) {
+            stride_[b] = columns[b] ? round_up(columns[b], kGap) + kGap : 0;
+            total += stride_[b] * rows;
+        }
+        T* next = workspace.numbers<T>(total + Machine<T>::arena_size(code, H_));
+        std::fill(next, next + total, T(0));
+        for (int b = 0; b < BUFFERS; ++b) {
+            base_[b] = next;
+            next += stride_[b] * rows;
+        }
+        return next;
+    }
+
+    Where<T> locate(const Place& place) {
+        const auto k = static_cast<size_t>(place.part);
+        const int64_t column = place.block * H_;
+        switch (place.buffer) {
+            case STATE: case NEW_STATE: case SCRATCH: case D_STATE: case D_NEW_STATE:
+                return {base_[place.buffer] + column, stride_[place.buffer], nullptr};
+            case PRODUCT: return {base_[PRODUCT] + product_column_[k] + column, stride_[PRODUCT], nullptr};
+            case OPERAND: return {base_[OPERAND] + place.part * H_, stride_[OPERAND], nullptr};
+            case D_PRODUCT: return {base_[D_PRODUCT] + d_product_column_[k] + column, stride_[D_PRODUCT], nullptr};
+            case D_OPERAND: return {base_[D_OPERAND] + d_operand_column_[k], stride_[D_OPERAND], nullptr};
+            case VECTORS: return {call_.base[VECTORS] + column, 0, nullptr};
+            case ROW_MASK: return {call_.base[ROW_MASK] + column, call_.stride[ROW_MASK], rows_.data()};
+            case OUTPUT: case D_OUTPUT:
+                return {call_.base[place.buffer] + column, call_.stride[place.buffer], spread_.data()};
+            case INPUT: return {call_.base[INPUT] + column, call_.stride[INPUT], source_.data()};
+            default: return {call_.base[place.buffer] + column, call_.stride[place.buffer], token_.data()};
+        }
+    }
+
+    int64_t length(int64_t r) const { return call_.length(rows_[static_cast<size_t>(r)]); }
+    T* local(Buffer buffer, int64_t r) const { return base_[buffer] + r * stride_[buffer]; }
+
+    int64_t shrink(int64_t active, int64_t s) const {
+        while (active > 0 && length(active - 1) <= s) --active;
+        return active;
+    }
+
+    void set_clock(int64_t active, int64_t s) {
+        for (size_t r = 0; r < static_cast<size_t>(active); ++r) {
+            const int64_t time = call_.reverse ? length(static_cast<int64_t>(r)) - 1 - s : s;
+            token_[r] = offsets_[r] + time;
+            spread_[r] = rows_[r] * call_.steps + time;
+            source_[r] = call_.ids ? call_.ids[spread_[r]] : token_[r];
+        }
+    }
+
+    // What the product is added to: the projected input, a vector, or nothing.
+    void begin_product(size_t k, int64_t active) {
+        const ProductShape& shape = program_.products[k];
+        for (int64_t r = 0; r < active; ++r) {
+            T* to = base_[PRODUCT] + r * stride_[PRODUCT] + product_column_[k];
+            const T* input = call_.base[INPUT] + source_[static_cast<size_t>(r)] * call_.stride[INPUT];
+            for (size_t j = 0; j < shape.input_block.size(); ++j, to += H_) {
+                if (shape.input_block[j] >= 0)
+                    std::memcpy(to, input + shape.input_block[j] * H_, static_cast<size_t>(H_) * sizeof(T));
+                else if (shape.vector[j] >= 0)
+                    std::memcpy(to, call_.base[VECTORS] + shape.vector[j] * H_, static_cast<size_t>(H_) * sizeof(T));
+                else
+                    std::fill_n(to, H_, T(0));
+            }
+        }
+    }
+
+    void exchange(Buffer a, Buffer b) {
+        std::swap(base_[a], base_[b]);
+        for (size_t p = 0; p < code_.places.size(); ++p)
+            if (code_.places[p].buffer == a || code_.places[p].buffer == b) machine_.where(p) = locate(code_.places[p]);
+    }
+
+    void fetch(T* to, const T* from, int64_t row) {
+        if (from)
+            std::memcpy(to, from + row * H_, static_cast<size_t>(H_) * sizeof(T));
+        else
+            std::fill_n(to, H_, T(0));
+    }
+    void send(T* to, int64_t row, const T* from) {
+        if (to) std::memcpy(to + row * H_, from, static_cast<size_t>(H_) * sizeof(T));
+    }
+
+    const Call<T>& call_;
+    const Code& code_;
+    const Program& program_;
+    const std::vector<int64_t>& rows_;
+    int64_t H_;
+    T* base_[BUFFERS];
+    int64_t stride_[BUFFERS];
+    std::vector<int64_t> product_column_, d_product_column_, d_operand_column_;
+    std::vector<int64_t> offsets_, token_, spread_, source_;
+    Machine<T> machine_;
+};
+
+template <typename T>
+int run_forward(const int64_t* const* data, int64_t count, int64_t threads) {
+    std::vector<Call<T>> calls;
+    for (int64_t i = 0; i < count; ++i) calls.push_back(read_call<T>(data[i], false));
+    for (const Call<T>& call : calls)
+        if (!ids_fit(call)) return 2;
+    pack(calls, false, threads);
+    const std::vector<Task> tasks = divide(calls, threads);
+    parallel(static_cast<int64_t>(tasks.size()), threads, [&](int64_t i) {
+        const Task& task = tasks[static_cast<size_t>(i)];
+        const Call<T>& call = calls[task.call];
+        Loop<T>(call, call.train ? call.program->train : call.program->run, task.rows, nullptr).forward();
+    });
+    return 0;
+}
+
+template <typename T>
+int run_back(const int64_t* const* data, int64_t count, int64_t threads) {
+    std::vector<Call<T>> calls;
+    for (int64_t i = 0; i < count; ++i) calls.push_back(read_call<T>(data[i], true));
+    pack(calls, true, threads);
+    const std::vector<Task> tasks = divide(calls, threads);
+    std::vector<std::vector<T>> sums(tasks.size());
+    parallel(static_cast<int64_t>(tasks.size()), threads, [&](int64_t i) {
+        const Task& task = tasks[static_cast<size_t>(i)];
+        const Call<T>& call = calls[task.call];
+        const int64_t padded = round_up(call.program->hidden, kWidth<T>);
+        std::vector<T>& mine = sums[static_cast<size_t>(i)];
+        mine.assign(static_cast<size_t>(call.program->back.sums * padded), T(0));
+        Loop<T>(call, call.program->back, task.rows, mine.data()).back();
+    });
+    for (size_t i = 0; i < tasks.size(); ++i) {  // in the order of tasks: the same threads give the same bits
+        const Call<T>& call = calls[tasks[i].call];
+        const int64_t H = call.program->hidden, padded = round_up(H, kWidth<T>);
+        for (int64_t s = 0; s < call.program->back.sums; ++s)
+            for (int64_t u = 0; u < H; ++u) call.sums[s * H + u] += sums[i][static_cast<size_t>(s * padded + u)];
+    }
+    return 0;
+}
+
+}  // namespace weft

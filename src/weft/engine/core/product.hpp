@@ -1,0 +1,129 @@
+// Matrix products of a few rows with a weight that stays the same for a whole sequence.
+//
+// The weight is packed once a call into panels of kPanel columns, in the order the kernel reads it. The kernel holds
+// a block of R rows x kPanelVectors vectors in registers and adds to what already stands in C, so that the caller
+// decides where a sum begins (zero, a bias, the projected input).
+#pragma once
+
+#include "vector.hpp"
+
+namespace weft {
+
+constexpr int kPanelVectors = 2;
+#if defined(__AVX512F__)
+constexpr int kTileRows = 12;  // 24 of 32 registers hold sums
+#else
+constexpr int kTileRows = 6;  // 12 of 16
+#endif
+template <typename T>
+constexpr int kPanel = kPanelVectors * kWidth<T>;
+constexpr int kDepth = 512;  // rows of a panel used at a time: the piece stays near while the row tiles pass over it
+
+inline int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+
+// Rows of A one after the other at `stride`, or Packed: R numbers for each depth side by side.
+template <typename T, int R, bool Packed>
+inline void kernel(const T* a, int64_t stride, const T* panel, int64_t depth, T* c, int64_t c_stride) {
+    Vec<T> sum[R][kPanelVectors];
+    for (int r = 0; r < R; ++r)
+        for (int v = 0; v < kPanelVectors; ++v) sum[r][v] = load(c + r * c_stride + v * kWidth<T>);
+    for (int64_t k = 0; k < depth; ++k, panel += kPanel<T>) {
+        Vec<T> b[kPanelVectors];
+        for (int v = 0; v < kPanelVectors; ++v) b[v] = load(panel + v * kWidth<T>);
+        for (int r = 0; r < R; ++r) {
+            const T factor = Packed ? a[k * R + r] : a[r * stride + k];
+            for (int v = 0; v < kPanelVectors; ++v) sum[r][v] += factor * b[v];
+        }
+    }
+    for (int r = 0; r < R; ++r)
+        for (int v = 0; v < kPanelVectors; ++v) store(c + r * c_stride + v * kWidth<T>, sum[r][v]);
+}
+
+template <typename T, bool Packed, int R = kTileRows>
+inline void kernel_of(int64_t rows, const T* a, int64_t stride, const T* panel, int64_t depth, T* c, int64_t c_stride) {
+    if (rows == R) return kernel<T, R, Packed>(a, stride, panel, depth, c, c_stride);
+    if constexpr (R > 1) kernel_of<T, Packed, R - 1>(rows, a, stride, panel, depth, c, c_stride);
+}
+
+// C (rows x columns) += A (rows x depth) B, with B packed. Columns are those of the panels, padding included.
+template <typename T>
+void multiply(int64_t rows, const T* a, int64_t a_stride, const T* packed, int64_t depth, int64_t columns, T* c,
+              int64_t c_stride) {
+    const int64_t tiles = (rows + kTileRows - 1) / kTileRows;
+    for (int64_t k = 0; k < depth; k += kDepth) {
+        const int64_t some = depth - k < kDepth ? depth - k : kDepth;
+        for (int64_t n = 0; n < columns; n += kPanel<T>) {
+            const T* panel = packed + n * depth + k * kPanel<T>;
+            for (int64_t i = 0; i < tiles; ++i) {  // rows dealt evenly: 16 as 8 + 8, not 12 + 4
+                const int64_t from = rows * i / tiles, to = rows * (i + 1) / tiles;
+                kernel_of<T, false>(to - from, a + from * a_stride + k, a_stride, panel, some, c + from * c_stride + n, c_stride);
+            }
+        }
+    }
+}
+
+// One block of a weight, H x H numbers at `data`; turned, it is their transpose.
+template <typename T>
+struct WeightBlock {
+    const T* data;
+    int64_t stride;
+    bool turned;
+};
+
+// Row j of a matrix becomes column j of a panel, for rows `first` to `last`. Small squares at a time: what is written
+// stays in the first-level cache until the lines are full.
+template <typename T>
+void turn_into_panel(const T* from, int64_t stride, int64_t depth, int64_t first, int64_t last, T* panel) {
+    constexpr int64_t square = 16;
+    int64_t k = 0;
+    for (; k + square <= depth; k += square)
+        for (int64_t j = first; j < last; ++j) {
+            const T* source = from + (j - first) * stride + k;
+            for (int64_t i = 0; i < square; ++i) panel[(k + i) * kPanel<T> + j] = source[i];
+        }
+    for (; k < depth; ++k)
+        for (int64_t j = first; j < last; ++j) panel[k * kPanel<T> + j] = from[(j - first) * stride + k];
+}
+
+template <typename T>
+void clear_panel(int64_t depth, int64_t first, T* panel) {
+    for (int64_t k = 0; k < depth; ++k)
+        for (int64_t j = first; j < kPanel<T>; ++j) panel[k * kPanel<T> + j] = T(0);
+}
+
+// Packs panel p of B = W^T for h W^T: blocks side by side; depth = size = H.
+template <typename T>
+void pack_forward(const WeightBlock<T>* blocks, int64_t count, int64_t size, int64_t p, T* packed) {
+    T* panel = packed + p * kPanel<T> * size;
+    const int64_t start = p * kPanel<T>, end = start + kPanel<T>, all = count * size;
+    for (int64_t column = start; column < end && column < all;) {  // a panel may hold the end of one block and more
+        const WeightBlock<T>& w = blocks[column / size];
+        const int64_t row = column % size, some = (end < column + size - row ? end : column + size - row) - column;
+        const int64_t first = column - start;
+        if (w.turned)
+            for (int64_t k = 0; k < size; ++k)
+                for (int64_t j = 0; j < some; ++j) panel[k * kPanel<T> + first + j] = w.data[k * w.stride + row + j];
+        else
+            turn_into_panel(w.data + row * w.stride, w.stride, size, first, first + some, panel);
+        column += some;
+    }
+    if (end > all) clear_panel(size, all > start ? all - start : 0, panel);
+}
+
+// Packs panel p of B = W for d W: blocks one below the other, depth = count * size, columns = size.
+template <typename T>
+void pack_back(const WeightBlock<T>* blocks, int64_t count, int64_t size, int64_t p, T* packed) {
+    T* panel = packed + p * kPanel<T> * count * size;
+    const int64_t first = p * kPanel<T>, some = size - first < kPanel<T> ? size - first : kPanel<T>;
+    for (int64_t b = 0; b < count; ++b, panel += size * kPanel<T>) {
+        const WeightBlock<T>& w = blocks[b];
+        if (w.turned)
+            turn_into_panel(w.data + first * w.stride, w.stride, size, 0, some, panel);
+        else
+            for (int64_t k = 0; k < size; ++k)
+                for (int64_t j = 0; j < some; ++j) panel[k * kPanel<T> + j] = w.data[k * w.stride + first + j];
+        clear_panel(size, some, panel);
+    }
+}
+
+}  // namespace weft
