@@ -4,6 +4,7 @@
     model = weft.train_language("my.txt", "runs/mine")
     print(model.generate("Once upon"))
     print(weft.load("runs/mine").measure("other.txt").perplexity)
+    print(weft.train_fill("my.txt", "runs/blanks").fill("i ___ hungry", n=5))
 
 Shapes, here and everywhere: B rows, T steps, I input, H hidden, G gate blocks, V vocabulary, L layers,
 D directions, S source steps, K beam width, R = B*K. Batch first.
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from weft.cells import CELLS as CELLS
     from weft.cells import Cell as Cell
+    from weft.config import FillConfig as FillConfig
     from weft.config import LanguageConfig as LanguageConfig
     from weft.config import load_config as load_config
     from weft.decode import Sample as Sample
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
     from weft.recurrent import Stack as Stack
     from weft.recurrent import make_stack as make_stack
     from weft.service import load as load
+    from weft.service.fill import resume_fill as resume_fill
+    from weft.service.fill import start_fill as start_fill
+    from weft.service.fill import train_fill as train_fill
     from weft.service.language import resume_language as resume_language
     from weft.service.language import start_language as start_language
     from weft.service.language import train_language as train_language
@@ -41,6 +46,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "CELLS": "cells",
     "Cell": "cells",
+    "FillConfig": "config",
     "LanguageConfig": "config",
     "load_config": "config",
     "Sample": "decode",
@@ -53,6 +59,9 @@ _HOMES = {
     "Stack": "recurrent",
     "make_stack": "recurrent",
     "load": "service",
+    "resume_fill": "service.fill",
+    "start_fill": "service.fill",
+    "train_fill": "service.fill",
     "resume_language": "service.language",
     "start_language": "service.language",
     "train_language": "service.language",

@@ -1,4 +1,4 @@
-"""Batches: one long stream of tokens cut into windows for a language model.
+"""Batches: one long stream of tokens cut into windows for a language model, or passages for one that fills blanks.
 
 The tokens are a one-dimensional array, usually memory-mapped, so that a corpus larger than memory costs no more
 than a small one. An epoch is a pure function of (seed, epoch): a resumed run finds its place by number.
@@ -104,6 +104,44 @@ def evaluation_windows(tokens: Tokens, *, steps: int = 256, row_tokens: int = 16
         width = min(steps, strip - begin)
         begins = begin + strip * np.arange(rows)
         yield _window(tokens, begins, width, fresh=begin == 0)
+
+
+class Passage(NamedTuple):
+    """One batch for a model that reads from both ends: rows of text, and which of their tokens it is asked for.
+
+    A row's edge says that nothing is known beyond it, not that the text ends there.
+    """
+
+    ids: Tensor  # (B, T) token ids, what is read
+    targets: Tensor  # (B, T) the true ids at the same places, or IGNORED
+    lengths: Tensor | None = None  # (B,) of each row; None: all are full
+
+
+def evaluation_passages(tokens: Tokens, *, steps: int = 256, margin: int = 128, rows: int = 16) -> Iterator[Passage]:
+    """Every token but the first as a target exactly once, in order, with at least `margin` tokens on either side.
+
+    Only at the ends of the text are there fewer. The first is left out so that the targets are those of
+    `evaluation_windows`. Rows of equal length share a batch, so that nothing is padded.
+    """
+    if len(tokens) < 2:
+        raise WeftError(f"there are {len(tokens)} tokens to evaluate on", expected="at least 2")
+    batch: list[tuple[int, int, int, int]] = []  # of each row: its first token, its first target, their ends
+    for first in range(1, len(tokens), steps):
+        last = min(first + steps, len(tokens))
+        row = (max(0, first - margin), first, last, min(last + margin, len(tokens)))
+        if len(batch) == rows or (batch and batch[0][3] - batch[0][0] != row[3] - row[0]):
+            yield _passage(tokens, batch)
+            batch = []
+        batch.append(row)
+    yield _passage(tokens, batch)
+
+
+def _passage(tokens: Tokens, rows: list[tuple[int, int, int, int]]) -> Passage:
+    ids = torch.from_numpy(np.stack([tokens[begin:end] for begin, _, _, end in rows]).astype(np.int64))
+    targets = torch.full_like(ids, IGNORED)
+    for row, (begin, first, last, _) in enumerate(rows):
+        targets[row, first - begin : last - begin] = ids[row, first - begin : last - begin]
+    return Passage(ids, targets)
 
 
 def _window(tokens: Tokens, begins: np.ndarray[Any, np.dtype[np.int64]], steps: int, *, fresh: bool) -> Window:

@@ -41,3 +41,25 @@ class Likelihood:
     def signature(self, level: str) -> str:
         """What exactly was measured, to stand beside the number."""
         return f"perplexity|per:{level}|tokens:{self.count}"
+
+
+@dataclass(frozen=True)
+class Guesses:
+    """How well a model guessed tokens that were hidden from it: their likelihood, and how often its first guess hit."""
+
+    likelihood: Likelihood
+    right: int
+
+    def __add__(self, other: Guesses) -> Guesses:
+        return Guesses(self.likelihood + other.likelihood, self.right + other.right)
+
+    @property
+    def accuracy(self) -> float:
+        return self.right / self.likelihood.count if self.likelihood.count else math.nan
+
+    def score(self) -> float:
+        return self.likelihood.score()
+
+    def signature(self, level: str) -> str:
+        """What exactly was measured, to stand beside the numbers."""
+        return f"hidden token|per:{level}|tokens:{self.likelihood.count}"

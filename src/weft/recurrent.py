@@ -357,10 +357,13 @@ def make_stack(
     *,
     layers: int = 1,
     bidirectional: bool = False,
+    reverse: bool = False,
     dropout: float = 0.0,
     residual: bool = False,
 ) -> Stack:
     """A stack of equal layers of the named cell; each direction of a bidirectional one has `hidden_size` units.
+
+    With `reverse` all layers run from the last step to the first.
 
     >>> make_stack("gru", 5, 7, layers=2, bidirectional=True).output_size
     14
@@ -369,11 +372,13 @@ def make_stack(
         raise unknown_name("cell", cell, CELLS)
     if layers < 1:
         raise WeftError(f"layers is {layers}", expected="1 or more")
+    if bidirectional and reverse:
+        raise WeftError("a stack is to be both bidirectional and reverse", expected="one of the two")
     made: list[Recurrent | Bidirectional] = []
     for _ in range(layers):
         size = made[-1].output_size if made else input_size
         if bidirectional:
             made.append(Bidirectional(CELLS[cell](size, hidden_size), CELLS[cell](size, hidden_size)))
         else:
-            made.append(Recurrent(CELLS[cell](size, hidden_size)))
+            made.append(Recurrent(CELLS[cell](size, hidden_size), reverse=reverse))
     return Stack(made, dropout=dropout, residual=residual)

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.batch import IGNORED, RandomStream, SequentialStream, evaluation_windows
+from weft.batch import IGNORED, RandomStream, SequentialStream, evaluation_passages, evaluation_windows
 from weft.errors import WeftError
 
 SIZES = st.tuples(st.integers(1, 5), st.integers(1, 7), st.integers(0, 200), st.integers(0, 3))
@@ -104,3 +104,25 @@ def test_too_short_a_text_says_what_is_needed():
         SequentialStream(np.arange(50), 32, 12, 0)
     with pytest.raises(WeftError, match="at least 2"):
         next(iter(evaluation_windows(np.arange(1))))
+
+
+@pytest.mark.parametrize(
+    ("count", "steps", "margin", "rows"), [(1000, 64, 16, 3), (64, 64, 200, 2), (2, 5, 3, 1), (97, 8, 3, 4)]
+)
+def test_evaluation_passages_ask_for_every_token_once_with_all_its_context(count, steps, margin, rows):
+    tokens = np.arange(count)  # a token is its own place
+    asked = []
+    for passage in evaluation_passages(tokens, steps=steps, margin=margin, rows=rows):
+        assert len(passage.ids) <= rows
+        for ids, targets in zip(passage.ids, passage.targets, strict=True):
+            wanted = targets != IGNORED
+            assert ids[wanted].tolist() == targets[wanted].tolist()
+            first, last = int(targets[wanted][0]), int(targets[wanted][-1])
+            assert ids.tolist() == list(range(max(0, first - margin), min(count, last + 1 + margin)))
+            asked += targets[wanted].tolist()
+    assert asked == list(range(1, count))
+
+
+def test_one_token_is_too_little_to_evaluate_on():
+    with pytest.raises(WeftError, match="1 tokens to evaluate on"):
+        next(evaluation_passages(np.zeros(1, dtype=np.int64)))

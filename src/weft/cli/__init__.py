@@ -12,13 +12,14 @@ import typer
 from weft.cli.data import data
 from weft.cli.demo import demo
 from weft.cli.evaluate import evaluate
+from weft.cli.fill import fill
 from weft.cli.generate import generate
 from weft.cli.train import train
 from weft.errors import WeftError
 
 app = typer.Typer(
     name="weft",
-    help="Recurrent sequence models on your own text: train, generate, measure.",
+    help="Recurrent sequence models on your own text: train, generate, fill, measure.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -28,6 +29,7 @@ app.command()(demo)
 app.add_typer(train, name="train")
 app.command(name="eval")(evaluate)
 app.command()(generate)
+app.command()(fill)
 app.add_typer(data, name="data")
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from weft.service.compare import Guesser
+    from weft.service.language import Language
 
 
 def evaluate(
@@ -14,12 +18,27 @@ def evaluate(
     data: Annotated[
         str | None, typer.Option(help="Text to measure on; without it the run's own held-out text.")
     ] = None,
+    against: Annotated[
+        list[Path] | None, typer.Option(help="Another run on the same text to compare with; repeatable.")
+    ] = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Measure a language model: perplexity and bits per token on text it has not seen."""
-    from weft.service import load
+    """Measure a model on text it has not seen.
 
-    language = load(run)
+    A language model: perplexity and bits per token. A model that fills blanks, or any model --against others: how
+    well each tells a hidden token, in one table.
+    """
+    from weft.service import load
+    from weft.service.language import Language
+
+    model = load(run)
+    if isinstance(model, Language) and not against:
+        _likelihood(model, data, json_output)
+    else:
+        _comparison(model, [load(other) for other in against or []], data, json_output)
+
+
+def _likelihood(language: Language, data: str | None, json_output: bool) -> None:
     likelihood = language.measure(data) if data else language.measure_held_out()
     level, size = language.codec.tokenizer.level, len(language.codec.vocabulary)
     if json_output:
@@ -37,3 +56,37 @@ def evaluate(
     typer.echo(f"perplexity      {likelihood.perplexity:.3f} per {level} (guessing blindly: {size})")
     typer.echo(f"bits per {level:7}{likelihood.bits_per_token:.3f}")
     typer.echo(f"tokens          {likelihood.count:,}")
+
+
+def _comparison(model: Guesser, others: list[Guesser], data: str | None, json_output: bool) -> None:
+    from weft.service.compare import compare
+    from weft.service.training import encoded, held_out
+
+    if data:
+        with encoded(data, model.codec) as tokens:
+            lines = compare(model, others, tokens)
+    else:
+        lines = compare(model, others, held_out(model.run, model.codec))
+    level = model.codec.tokenizer.level
+    if json_output:
+        rows = [
+            {
+                "name": line.name,
+                "reads": line.reads,
+                "perplexity": line.guesses.likelihood.perplexity,
+                "nats_per_token": line.guesses.likelihood.nats_per_token,
+                "accuracy": line.guesses.accuracy,
+            }
+            for line in lines
+        ]
+        last = lines[-1].guesses
+        head = {"tokens": last.likelihood.count, "level": level, "signature": last.signature(level)}
+        typer.echo(json.dumps({**head, **rows[-1], "compared": rows}))
+        return
+    title = f"a hidden {level}, told by"
+    wide = max(len(title), *(len(line.name) for line in lines))
+    typer.echo(f"{title:{wide}}  {'from':10}  perplexity  accuracy")
+    for line in lines:
+        found = line.guesses
+        typer.echo(f"{line.name:{wide}}  {line.reads:10}  {found.likelihood.perplexity:10.2f}  {found.accuracy:8.1%}")
+    typer.echo(f"({lines[-1].guesses.likelihood.count:,} tokens)")

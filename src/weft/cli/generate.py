@@ -26,10 +26,11 @@ def generate(
     """Write on from a prompt. One prompt appears as it is written; several are written in one batch."""
     from weft.decode import Sample
     from weft.decode import greedy as likeliest
-    from weft.service import load
+    from weft.service import load_as
+    from weft.service.language import Language
 
     choose = likeliest if greedy else Sample(temperature, top_k, top_p)
-    language = load(run)
+    language = load_as(run, Language, "lm")
     prompts = _prompts(prompt or [""])
     unknown = [language.unknown(one) for one in prompts]
     for one, missing in zip(prompts, unknown, strict=True):

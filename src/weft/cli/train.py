@@ -13,60 +13,97 @@ import typer
 from weft.errors import WeftError
 
 if TYPE_CHECKING:
-    from weft.service.language import Training
+    from weft.service.training import Task, Training
     from weft.train import Step
 
 train = typer.Typer(help="Train a model on your text.", no_args_is_help=True, rich_markup_mode=None)
 
-
-@train.callback()
-def _tasks() -> None:
-    """Train a model on your text."""
+Out = Annotated[Path | None, typer.Option(help="The run directory to make, or to go on with.")]
+Data = Annotated[
+    str | None, typer.Option(help="Text: a file, a folder, .gz, .zip, - for standard input, or a name of `weft data`.")
+]
+Dev = Annotated[str | None, typer.Option(help="Held-out text; without it the end of --data is held out.")]
+ConfigFile = Annotated[Path | None, typer.Option(help="A TOML file of settings.")]
+Sets = Annotated[list[str] | None, typer.Option("--set", help="One setting, as train.rate=0.01; repeatable.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run in --out, if it is there.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+ShowConfig = Annotated[bool, typer.Option("--show-config", help="Print all settings as TOML and exit.")]
 
 
 @train.command()
 def lm(
-    out: Annotated[Path | None, typer.Option(help="The run directory to make, or to go on with.")] = None,
-    data: Annotated[
-        str | None,
-        typer.Option(help="Text: a file, a folder, .gz, .zip, - for standard input, or a name of `weft data`."),
-    ] = None,
-    dev: Annotated[str | None, typer.Option(help="Held-out text; without it the end of --data is held out.")] = None,
-    config: Annotated[Path | None, typer.Option(help="A TOML file of settings.")] = None,
-    sets: Annotated[
-        list[str] | None, typer.Option("--set", help="One setting, as train.rate=0.01; repeatable.")
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out, if it is there.")] = False,
-    json_output: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
-    show_config: Annotated[bool, typer.Option("--show-config", help="Print all settings as TOML and exit.")] = False,
+    out: Out = None,
+    data: Data = None,
+    dev: Dev = None,
+    config: ConfigFile = None,
+    sets: Sets = None,
+    resume: Resume = False,
+    json_output: Json = False,
+    show_config: ShowConfig = False,
 ) -> None:
     """Train a language model: it learns to foretell the next token, and so to write.
 
     With --resume the same command can be given again and again: it goes on where it stopped.
     """
-    from weft.config import LanguageConfig, load_config, to_toml
+    from weft.service.language import LANGUAGE
+
+    _train(LANGUAGE, out, data, dev, config, sets or [], resume, json_output, show_config)
+
+
+@train.command()
+def fill(
+    out: Out = None,
+    data: Data = None,
+    dev: Dev = None,
+    config: ConfigFile = None,
+    sets: Sets = None,
+    resume: Resume = False,
+    json_output: Json = False,
+    show_config: ShowConfig = False,
+) -> None:
+    """Train a model that fills blanks: it learns to tell a token from what stands before it and after it.
+
+    With --resume the same command can be given again and again: it goes on where it stopped.
+    """
+    from weft.service.fill import FILL
+
+    _train(FILL, out, data, dev, config, sets or [], resume, json_output, show_config)
+
+
+def _train(
+    task: Task[Any],
+    out: Path | None,
+    data: str | None,
+    dev: str | None,
+    config: Path | None,
+    sets: list[str],
+    resume: bool,
+    json_output: bool,
+    show_config: bool,
+) -> None:
+    from weft.config import load_config, to_toml
     from weft.run import open_run
-    from weft.service.language import resume_language, start_language
+    from weft.service.training import resume_training, start_training
 
     if show_config:
-        typer.echo(to_toml(load_config(LanguageConfig, config, sets or [])))
+        typer.echo(to_toml(load_config(task.config, config, sets)))
         return
     if out is None:
         raise WeftError("--out is missing", expected="where the trained model shall be", hint="--out runs/first")
     if resume and out.exists():
         run = open_run(out)
-        if run.task != "lm":
-            raise WeftError(f"{out} is a run of the task {run.task!r}", expected="a run of `weft train lm`")
-        settings = load_config(LanguageConfig, config, sets or [], base=run.config)
-        training = resume_language(run, settings, source=data)
+        if run.task != task.name:
+            raise WeftError(f"{out} is a run of the task {run.task!r}", expected=f"a run of `weft train {task.name}`")
+        settings = load_config(task.config, config, sets, base=run.config)
+        training = resume_training(task, run, settings, source=data)
         _say(f"going on with {out} after step {training.trainer.place.step}")
     else:
         if data is None:
             raise WeftError("--data is missing", expected="text to train on", hint="--data python-docs")
-        settings = load_config(LanguageConfig, config, sets or [])
+        settings = load_config(task.config, config, sets)
         if resume:
             _say(f"{out} is not there yet: starting it")
-        training = start_language(data, out, settings, dev=dev)
+        training = start_training(task, data, out, settings, dev=dev)
     _say(describe(training))
     last = walk(training)
     result = summary(training, last)
@@ -75,7 +112,7 @@ def lm(
     else:
         typer.echo(_in_words(result))
     if last is not None and last.end == "interrupted":
-        typer.echo(f"To go on: weft train lm --out {out} --resume", err=True)
+        typer.echo(f"To go on: weft train {task.name} --out {out} --resume", err=True)
         raise typer.Exit(128 + signal.SIGINT)
 
 

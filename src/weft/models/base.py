@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from torch import Tensor
+from torch.nn import functional as F
 
 from weft.cells import State
+from weft.metrics import Guesses, Likelihood
 
 
 class Loss(NamedTuple):
@@ -18,3 +20,9 @@ class Loss(NamedTuple):
     total: Tensor
     count: int  # type: ignore[assignment]  # shadows tuple.count, which nobody wants of a loss
     state: State = None
+
+
+def count_guesses(logits: Tensor, targets: Tensor) -> Guesses:
+    """Logits (N, V) held against the true ids (N,)."""
+    nats = F.cross_entropy(logits, targets, reduction="sum")
+    return Guesses(Likelihood(float(nats), len(targets)), int((logits.argmax(-1) == targets).sum()))

@@ -4,22 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from weft.errors import WeftError
 from weft.run import Run, open_run
-from weft.service.language import Language, load_language
+from weft.service.fill import load_fill
+from weft.service.language import load_language
+
+Kind = TypeVar("Kind")
 
 # The task a run names in its config.json, and what loads it.
 TASKS: dict[str, Callable[[Run], Any]] = {
     "lm": load_language,
+    "fill": load_fill,
 }
 
 
-def load(path: str | Path) -> Language:
-    """The trained model in a run directory, ready for use."""
+def load(path: str | Path) -> Any:
+    """The trained model in a run directory, ready for use: a Language, a Filling, as its task says."""
     run = open_run(path)
     if run.task not in TASKS:
         raise WeftError(f"{path} is a run of the task {run.task!r}", expected=f"one of: {', '.join(TASKS)}")
-    model: Language = TASKS[run.task](run)
+    return TASKS[run.task](run)
+
+
+def load_as(path: str | Path, kind: type[Kind], task: str) -> Kind:
+    """The same where only one kind of model will do; `task` is what trains it."""
+    model = load(path)
+    if not isinstance(model, kind):
+        raise WeftError(f"{path} is a run of the task {model.run.task!r}", expected=f"a run of `weft train {task}`")
     return model

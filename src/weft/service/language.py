@@ -2,63 +2,36 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from weft.batch import STREAMS, Tokens, evaluation_windows
+from weft.batch import IGNORED, STREAMS, Tokens, evaluation_windows
 from weft.bptt import unroll
-from weft.config import LanguageConfig, changed, from_dict, to_dict
+from weft.cells import State
+from weft.config import LanguageConfig, from_dict
 from weft.decode import NOTHING, Choice, Sample, generate
 from weft.errors import WeftError
-from weft.metrics import Likelihood
+from weft.metrics import Guesses, Likelihood
+from weft.models.base import count_guesses
 from weft.models.language import LanguageModel
-from weft.run import LAST, Run, check_file, check_free, create_run, file_hash, read_json, save_tensors, write_json
-from weft.text.codec import Codec, Writer, prepare
-from weft.text.corpus import Corpus, encode_corpus, open_tokens
-from weft.text.datasets import open_data
+from weft.run import Run
+from weft.service.training import Task, Text, Training, encoded, held_out, resume_training, start_training
+from weft.text.codec import Codec, Writer
+from weft.text.corpus import Corpus
 from weft.text.vocabulary import RESERVED
 from weft.train import Evaluation, Trainer
 
 DEFAULT_CHOICE = Sample(temperature=0.8)
-
-TRAIN, DEV, FACTS = "data/train.bin", "data/dev.bin", "data/facts.json"
-
-
-@dataclass(frozen=True)
-class Training:
-    """A training made ready: walk through `trainer.run()`."""
-
-    run: Run
-    trainer: Trainer
-    model: LanguageModel
-    codec: Codec
-    train_tokens: int
-    dev_tokens: int
 
 
 def start_language(
     source: str | Corpus, out: str | Path, config: LanguageConfig, *, dev: str | None = None
 ) -> Training:
     """Prepare the text, make the run directory with all that resuming needs, and stand before the first step."""
-    check_free(Path(out))  # before the text is read, which may take a while
-    corpus = source if isinstance(source, Corpus) else open_data(source)
-    held_out = open_data(dev) if dev else None
-
-    def fill(folder: Path) -> dict[str, Any]:
-        (folder / "data").mkdir()
-        codec = prepare(config.text, corpus, held_out, folder / "data")
-        files = {name: file_hash(folder / name) for name in (TRAIN, DEV) if (folder / name).exists()}
-        write_json(folder / FACTS, {"source": getattr(source, "name", source), "dev": dev, "files": files})
-        training = _training(Run(folder, "lm", to_dict(config), codec.to_json()))
-        save_tensors(folder / LAST, *training.trainer.state())
-        return codec.to_json()
-
-    return resume_language(create_run(Path(out), task="lm", config=to_dict(config), fill=fill))
+    return start_training(LANGUAGE, source, out, config, dev=dev)
 
 
 def train_language(
@@ -72,51 +45,15 @@ def train_language(
 
 
 def resume_language(run: Run, config: LanguageConfig | None = None, *, source: str | None = None) -> Training:
-    """Stand where the run's last save stood, with other training settings if a configuration is given.
-
-    The text is the run's own copy; a `source` is only compared with the name of the one it was made from.
-    """
-    if config is not None:
-        run = _change_training(run, config)
-    facts = read_json(run.path / FACTS)
-    if source is not None and source != facts["source"]:
-        raise WeftError(
-            f"{run.path} was begun on {facts['source']}, and is to go on with {source}",
-            expected="the same text, or no --data at all, since the run keeps its own copy",
-        )
-    for name, digest in facts["files"].items():
-        check_file(run.path / name, digest)
-    saved = run.load(LAST)
-    training = _training(run)
-    rows = from_dict(LanguageConfig, run.config).batch.size
-    training.trainer.restore(saved.tensors, saved.facts, carried=training.model.start(rows))
-    run.forget_after(training.trainer.place.step)
-    return training
+    """Stand where the run's last save stood; see `resume_training`."""
+    return resume_training(LANGUAGE, run, config, source=source)
 
 
-def _change_training(run: Run, config: LanguageConfig) -> Run:
-    differences = changed(run.config, to_dict(config))
-    fixed = [key for key in differences if not key.startswith("train.") or key == "train.optimizer"]
-    if fixed:
-        before, after = differences[fixed[0]]
-        raise WeftError(
-            f"{run.path} was begun with {fixed[0]}={before}, and is to go on with {after}",
-            expected="only settings under train. to change, and not the optimizer",
-            hint="a new run in another --out",
-        )
-    return run.change_config(to_dict(config)) if differences else run
-
-
-def _training(run: Run) -> Training:
-    config = from_dict(LanguageConfig, run.config)
-    codec = Codec.from_json(run.vocabulary)
-    size = len(codec.vocabulary)
-    train = open_tokens(run.path / TRAIN, size)
-    dev = open_tokens(run.path / DEV, size) if run.has(DEV) else None
-    stream = STREAMS[config.batch.sampling](train, config.batch.size, config.batch.steps, config.train.seed)
-    torch.manual_seed(config.train.seed)
-    model = LanguageModel(size, config.model).to(device(config.train.device))
+def _prepare(run: Run, config: LanguageConfig, text: Text) -> tuple[Trainer, State]:
+    stream = STREAMS[config.batch.sampling](text.train, config.batch.size, config.batch.steps, config.train.seed)
+    model = LanguageModel(len(text.codec.vocabulary), config.model).to(device(config.train.device))
     way = unroll(config.bptt.method, steps=config.bptt.steps, keep=config.bptt.keep)
+    dev = text.dev
 
     def evaluate() -> Evaluation:
         assert dev is not None
@@ -133,7 +70,10 @@ def _training(run: Run) -> Training:
         evaluate=evaluate if dev is not None else None,
         run=run,
     )
-    return Training(run, trainer, model, codec, len(train), 0 if dev is None else len(dev))
+    return trainer, model.start(config.batch.size)
+
+
+LANGUAGE = Task("lm", LanguageConfig, _prepare)
 
 
 def device(name: str) -> torch.device:
@@ -157,6 +97,18 @@ def measure(model: LanguageModel, tokens: Tokens) -> Likelihood:
     for window in evaluation_windows(tokens):
         loss = model.loss(window, state)
         total, state = total + Likelihood(float(loss.total), loss.count), loss.state
+    return total
+
+
+@torch.no_grad()
+def guess(model: LanguageModel, tokens: Tokens) -> Guesses:
+    """The same, with how often the likeliest token was the true one."""
+    model.eval()
+    total, state = Guesses(Likelihood(0.0, 0), 0), None
+    for window in evaluation_windows(tokens):
+        logits, state = model(window.inputs, None if window.fresh else state)
+        asked = window.targets != IGNORED
+        total += count_guesses(logits[asked], window.targets[asked])
     return total
 
 
@@ -226,20 +178,22 @@ class Language:
 
     def measure(self, source: str | Corpus) -> Likelihood:
         """How well the model foretells a text: a path, the name of a data set, or a Corpus."""
-        corpus = source if isinstance(source, Corpus) else open_data(source)
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "tokens.bin"
-            encode_corpus(corpus, self.codec.normalizer, self.codec.tokenizer, self.codec.vocabulary, file)
-            return self.measure_tokens(open_tokens(file, len(self.codec.vocabulary)))
+        with encoded(source, self.codec) as tokens:
+            return self.measure_tokens(tokens)
 
     def measure_held_out(self) -> Likelihood:
         """The same for the part of its own text that the model was not trained on."""
-        if not self.run.has(DEV):
-            raise WeftError(f"{self.run.path} holds out no text", expected="text to measure on", hint="--data PATH")
-        return self.measure_tokens(open_tokens(self.run.path / DEV, len(self.codec.vocabulary)))
+        return self.measure_tokens(held_out(self.run, self.codec))
 
     def measure_tokens(self, tokens: Tokens) -> Likelihood:
         return measure(self.model, tokens)
+
+    @property
+    def reads(self) -> str:
+        return "before"
+
+    def guess(self, tokens: Tokens) -> Guesses:
+        return guess(self.model, tokens)
 
 
 def load_language(run: Run) -> Language:

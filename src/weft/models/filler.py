@@ -1,0 +1,128 @@
+"""A recurrent model that fills blanks: it tells a token from what stands before it and what stands after it.
+
+Two stacks read the same row, one from each end, and never meet below the output. The token at place t is told from
+the forward stack's output at t-1 and the backward stack's output at t+1. Neither has read token t, so the answer
+cannot leak, however deep the stacks are; and so one pass asks for every token of a row at once. A stack of
+bidirectional layers would not do: from its second layer on, the forward half reads what the backward half below
+gives, and that has seen everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from weft.batch import IGNORED, Passage
+from weft.config import ModelConfig
+from weft.errors import WeftError
+from weft.models.base import Loss
+from weft.recurrent import Stack, make_stack
+
+
+class Filled(NamedTuple):
+    """A token for every blank, from the first blank to the last, and the log of their joint probability."""
+
+    ids: tuple[int, ...]
+    log_prob: float
+
+
+class Filler(nn.Module):
+    """Ids (B, T), blanks among them -> two stacks -> what each place's neighbours know (B, T, 2H) -> logits (B, T, V).
+
+    A blank is the id after the vocabulary's last, `self.blank`: it is read, never answered. Beyond a row's edge
+    nothing is known, which is a zero output of the stack. Without `bidirectional` there is no backward stack, and
+    what is left tells a token from those before it.
+    """
+
+    def __init__(self, vocabulary_size: int, config: ModelConfig) -> None:
+        super().__init__()
+        if config.tied and config.embedding != config.hidden:
+            raise WeftError(
+                f"model.tied with model.embedding={config.embedding} and model.hidden={config.hidden}",
+                expected="the two to be equal, as one matrix serves both ends",
+                hint=f"--set model.embedding={config.hidden}, or --set model.tied=false",
+            )
+        self.vocabulary_size, self.dropout, self.blank = vocabulary_size, config.dropout, vocabulary_size
+        self.embedding = nn.Embedding(vocabulary_size + 1, config.embedding) if config.embedding else None
+        if self.embedding is not None:
+            nn.init.normal_(self.embedding.weight, std=config.embedding**-0.5)
+
+        def stack(*, reverse: bool) -> Stack:
+            return make_stack(
+                config.cell,
+                config.embedding or vocabulary_size + 1,
+                config.hidden,
+                layers=config.layers,
+                reverse=reverse,
+                dropout=config.dropout,
+                residual=config.residual,
+            )
+
+        self.ahead = stack(reverse=False)
+        self.back = stack(reverse=True) if config.bidirectional else None
+        # Without this layer the two sides could only vote, each for its own words; with it they are heard together.
+        self.join = nn.Linear(config.hidden * (2 if config.bidirectional else 1), config.hidden)
+        self.weight = None if config.tied else nn.Parameter(torch.empty(vocabulary_size, config.hidden))
+        if self.weight is not None:
+            nn.init.normal_(self.weight, std=config.hidden**-0.5)
+        self.bias = nn.Parameter(torch.zeros(vocabulary_size))
+
+    def surroundings(self, ids: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """What is known of every place without looking at it: (B, T) to (B, T, 2H), or (B, T, H) from one side."""
+        x = ids if self.embedding is None else F.dropout(self.embedding(ids), self.dropout, self.training)
+        ahead, _ = self.ahead(x, lengths=lengths)
+        sides = [F.pad(ahead[:, :-1], (0, 0, 1, 0))]
+        if self.back is not None:
+            # Outputs past a row's length are zero, so each row's own last place finds zeros after it.
+            back, _ = self.back(x, lengths=lengths)
+            sides.append(F.pad(back[:, 1:], (0, 0, 0, 1)))
+        return F.dropout(torch.cat(sides, -1), self.dropout, self.training)
+
+    def readout(self, surroundings: Tensor) -> Tensor:
+        """(..., 2H) to logits (..., V)."""
+        joined = F.dropout(torch.tanh(self.join(surroundings)), self.dropout, self.training)
+        if self.weight is not None:
+            return F.linear(joined, self.weight, self.bias)
+        assert self.embedding is not None
+        return F.linear(joined, self.embedding.weight[: self.vocabulary_size], self.bias)
+
+    def forward(self, ids: Tensor, *, lengths: Tensor | None = None) -> Tensor:
+        """Ids (B, T) to logits (B, T, V) of the token at every place, given all the others."""
+        return self.readout(self.surroundings(ids, lengths))
+
+    def loss(self, passage: Passage) -> Loss:
+        """The nats of the passage's targets, each told from the rest of its row."""
+        logits = self(passage.ids, lengths=passage.lengths)
+        total = F.cross_entropy(logits.flatten(0, 1), passage.targets.flatten(), ignore_index=IGNORED, reduction="sum")
+        return Loss(total, int((passage.targets != IGNORED).sum()))
+
+    def hide(self, ids: Tensor, share: float) -> Tensor:
+        """The rows with some tokens turned into blanks; each row draws its own share, `share` on average."""
+        shares = 2 * share * torch.rand(len(ids), 1)
+        return ids.masked_fill(torch.rand(ids.shape) < shares, self.blank)
+
+    @torch.no_grad()
+    def best(self, ids: Sequence[int], n: int, *, width: int, banned: Sequence[int] = ()) -> list[Filled]:
+        """The `n` likeliest ways to fill the blanks of one row, likeliest first.
+
+        The joint probability of b_1 ... b_m is the product of P(b_k | the text, b_1 ... b_k-1, the later ones blank).
+        Over all ways it sums to 1. With one blank the answer is exact; with several it is a beam search from left to
+        right, exact where `width` is at least V^(m-1). The probability of banned tokens is shared by the others.
+        """
+        rows = torch.tensor([list(ids)])
+        places = [place for place, token in enumerate(ids) if token == self.blank]
+        total = torch.zeros(1, dtype=torch.float64)
+        for place in places:
+            logits = self.readout(self.surroundings(rows)[:, place]).double()  # (K, V)
+            logits[:, list(banned)] = -torch.inf
+            scores = total[:, None] + logits.log_softmax(-1)
+            room = n if place == places[-1] else max(n, width)
+            possible = int(scores.isfinite().sum())
+            total, chosen = scores.flatten().topk(min(room, possible))
+            rows = rows[chosen // self.vocabulary_size]
+            rows[:, place] = chosen % self.vocabulary_size
+        return [Filled(tuple(row), score) for row, score in zip(rows[:, places].tolist(), total.tolist(), strict=True)]

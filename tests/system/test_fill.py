@@ -1,0 +1,206 @@
+"""Filling blanks as a user does it: train, fill, compare, resume, and what goes wrong."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from safetensors.torch import load_file
+
+SMALL = [
+    *("--set", "model.hidden=24", "--set", "model.embedding=24", "--set", "model.dropout=0.1"),
+    *("--set", "batch.size=8", "--set", "batch.steps=12", "--set", "train.rate=0.02"),
+]
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "weft", *map(str, arguments)]
+
+
+def weft(*arguments, stdin=None, cwd=None):
+    environment = {**os.environ, "PYTHONUTF8": "1"}
+    options = {"capture_output": True, "text": True, "encoding": "utf-8", "timeout": 120, "env": environment}
+    return subprocess.run(command(*arguments), input=stdin, cwd=cwd, **options)
+
+
+def succeeds(*arguments, **options):
+    done = weft(*arguments, **options)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def fails(*arguments, **options):
+    done = weft(*arguments, **options)
+    assert done.returncode == 2, (done.returncode, done.stderr)
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    return done.stderr
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory):
+    """Sentences whose second word is told by the last one, and by nothing before it."""
+    random.seed(0)
+    lines = random.choices(["i am hungry .", "i was late .", "we were tired .", "we are happy ."], k=400)
+    file = tmp_path_factory.mktemp("text") / "book.txt"
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return file
+
+
+@pytest.fixture(scope="module")
+def runs(book, tmp_path_factory):
+    """Two that fill, one of them blind to the right, and a language model, all on the same words."""
+    folder = tmp_path_factory.mktemp("runs")
+    train = ["--data", book, *SMALL, "--set", "train.epochs=6"]
+    done = succeeds("train", "fill", "--out", folder / "both", *train, "--json")
+    result = json.loads(done.stdout)
+    assert result["end"] == "finished"
+    assert result["held_out_perplexity"] < 2
+    succeeds("train", "fill", "--out", folder / "before", *train, "--set", "model.bidirectional=false")
+    words = ["--set", "text.level=word", "--set", "text.lower=true", "--set", "text.min_count=2"]
+    succeeds("train", "lm", "--out", folder / "lm", *train, *words)
+    return folder
+
+
+def test_fill(runs):
+    done = succeeds("fill", runs / "both", "i ___ hungry .", "we ___ tired .")
+    first, second = done.stdout.split("\n\n")
+    assert len(first.splitlines()) == 5
+    assert re.match(r" +\d+\.\d\d%  am +i am hungry \.", first)
+    assert re.match(r" +\d+\.\d\d%  were +we were tired \.", second)
+
+
+def test_json_and_standard_input(runs):
+    done = succeeds("fill", runs / "both", "-", "--json", "--n-best", 2, stdin="I ___ LATE .\n\n___ are happy .\n")
+    one, two = map(json.loads, done.stdout.splitlines())
+    assert one["text"] == "I ___ LATE ."
+    assert one["unknown"] == []
+    assert one["answers"][0]["text"] == "I was LATE .", "the text as it was given"
+    assert two["answers"][0]["fills"] == ["we"]
+    assert 0.9 < sum(answer["probability"] for answer in two["answers"]) <= 1
+    assert len(two["answers"]) == 2
+
+
+def test_several_blanks_and_blanks_at_the_ends(runs):
+    text = "___ ___ hungry ___\nwe are happy ."
+    found = json.loads(succeeds("fill", runs / "both", text, "--json").stdout)["answers"]
+    assert found[0]["fills"] == ["i", "am", "."]
+    assert found[0]["text"] == "i am hungry .\nwe are happy ."
+    chances = [answer["probability"] for answer in found]
+    assert chances == sorted(chances, reverse=True)
+    joined = json.loads(succeeds("fill", runs / "both", "we ___ .", "--tokens", 2, "--json").stdout)["answers"]
+    assert {answer["fills"][0] for answer in joined[:2]} == {"were tired", "are happy"}
+
+
+def test_unknown_words_are_said_and_read_all_the_same(runs):
+    done = succeeds("fill", runs / "both", "i ___ zebra", "--n-best", 1)
+    assert "does not know 'zebra'" in done.stderr
+    assert done.stdout.strip().endswith("zebra")
+
+
+def test_the_right_side_pays_in_one_table(runs):
+    against = ["--against", runs / "before", "--against", runs / "lm"]
+    words = succeeds("eval", runs / "both", *against).stdout
+    assert re.search(r"guessing blindly +nothing +\d+\.\d\d", words)
+    assert re.search(r"both +both sides", words)
+    found = json.loads(succeeds("eval", runs / "both", *against, "--json").stdout)
+    blind, frequent, before, lm, both = found["compared"]
+    assert [line["reads"] for line in found["compared"]] == ["nothing", "nothing", "before", "before", "both sides"]
+    assert both["perplexity"] == found["perplexity"]
+    assert both["perplexity"] < 0.8 * min(before["perplexity"], lm["perplexity"])
+    assert both["accuracy"] > max(before["accuracy"], lm["accuracy"])
+    assert before["perplexity"] == pytest.approx(lm["perplexity"], rel=0.15)
+    assert max(before["perplexity"], lm["perplexity"]) < frequent["perplexity"] < blind["perplexity"]
+    assert found["signature"] == f"hidden token|per:word|tokens:{found['tokens']}"
+    other = json.loads(succeeds("eval", runs / "both", "--data", "-", "--json", stdin="i am hungry .").stdout)
+    assert other["tokens"] == 3
+
+
+def test_the_same_from_python(runs):
+    script = f"""
+import math, weft
+model = weft.load({str(runs / "both")!r})
+best = model.fill("i ___ hungry .", n=3)
+assert len(best) == 3 and best[0].fills == ("am",) and best[0].text == "i am hungry .", best
+everything = model.fill("i ___ hungry ___", n=10**6)
+assert math.isclose(sum(one.probability for one in everything), 1, rel_tol=1e-6)
+assert model.measure_held_out().accuracy > 0.7
+assert model.measure(weft.Corpus.from_texts("mine", ["i am late ."])).likelihood.count == 3
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+def test_chinese_characters(tmp_path):
+    text = "我很饿，我可以吃半头猪。你不饿，你可以走。\n" * 60
+    level = ["--set", "text.level=char", *SMALL, "--set", "train.epochs=8"]
+    succeeds("train", "fill", "--data", "-", "--out", tmp_path / "zh", *level, stdin=text)
+    found = succeeds("fill", tmp_path / "zh", "我___饿，", "你_ _ _饿，", "--json", "--n-best", 1).stdout
+    one, two = (json.loads(line)["answers"][0]["text"] for line in found.splitlines())
+    assert (one, two) == ("我很饿，", "你不饿，")
+    found = succeeds("fill", tmp_path / "zh", "我可以____猪。", "--tokens", "3", "--json", "--n-best", 1).stdout
+    assert json.loads(found)["answers"][0]["text"] == "我可以吃半头猪。"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["fill", "BOTH", "i am hungry"], ["no blank", "___"]),
+        (["fill", "BOTH"], ["no text", "___"]),
+        (["fill", "LM", "i ___ hungry"], ["lm", "weft train fill"]),
+        (["fill", "nowhere", "i ___ hungry"], ["nowhere", "run directory"]),
+        (["generate", "BOTH"], ["fill", "weft train lm"]),
+        (["train", "fill", "--out", "LM", "--resume"], ["'lm'", "weft train fill"]),
+        (["train", "lm", "--out", "BOTH", "--resume"], ["'fill'", "weft train lm"]),
+        (["train", "fill", "--data", "BOOK", "--out", "NEW", "--set", "model.hidden=7"], ["model.tied", "hidden=7"]),
+        (["train", "fill", "--data", "BOOK", "--out", "NEW", "--set", "batch.blank=1"], ["Try: batch.blanks"]),
+        (["train", "fill", "--data", "BOOK", "--out", "NEW", "--set", "batch.steps=9999"], ["tokens", "batch.steps="]),
+        (["eval", "BOTH", "--against", "CHARS"], ["other tokens", "--set text.level=word"]),
+    ],
+)
+def test_mistakes(arguments, words, runs, book, tmp_path):
+    if "CHARS" in arguments:
+        succeeds("train", "lm", "--data", book, "--out", tmp_path / "chars", *SMALL, "--set", "train.epochs=0")
+    places = {"BOTH": runs / "both", "LM": runs / "lm", "BOOK": book, "NEW": tmp_path / "new"}
+    places |= {"CHARS": tmp_path / "chars"}
+    message = fails(*(places.get(argument, argument) for argument in arguments), cwd=tmp_path)
+    assert all(word in message for word in words), message
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of another kind")
+def test_kills_and_resumes_end_in_the_same_weights(book, tmp_path):
+    """The blanks of a row are drawn at random, and a resumed run draws the same ones."""
+    settings = [*SMALL, "--set", "train.epochs=20", "--set", "train.save_seconds=0.05"]
+    straight, killed = tmp_path / "straight", tmp_path / "killed"
+    succeeds("train", "fill", "--data", book, *settings, "--out", straight)
+    random.seed(1)
+    for _ in range(2):
+        last = killed / "last.safetensors"
+        before = last.stat().st_mtime_ns if last.exists() else 0
+        training = subprocess.Popen(
+            command("train", "fill", "--data", book, *settings, "--out", killed, "--resume"),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for _ in itertools.count():
+            if training.poll() is not None or (last.exists() and last.stat().st_mtime_ns != before):
+                break
+            time.sleep(0.01)
+        time.sleep(random.uniform(0, 0.3))
+        assert training.poll() is None
+        training.send_signal(signal.SIGKILL)
+        training.wait()
+    done = succeeds("train", "fill", "--data", book, *settings, "--out", killed, "--resume")
+    assert re.search(r"after step [1-9]", done.stderr)
+    for name in ("weights.safetensors", "last.safetensors"):
+        one, other = load_file(straight / name), load_file(killed / name)
+        assert one.keys() == other.keys()
+        assert all(one[key].equal(other[key]) for key in one), name

@@ -1,0 +1,87 @@
+"""Texts with blanks: how they are written, what a model reads of them, and what comes back."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.config import TextConfig
+from weft.errors import WeftError
+from weft.text.blanks import Blanked
+from weft.text.codec import Codec, prepare
+from weft.text.corpus import Corpus
+
+ENGLISH = "I am hungry, I could eat half a pig.\nHow hungry are you?\n" * 20
+CHINESE = "我很饿。我能吃半头猪。\n" * 20
+
+
+def codec(tmp_path, text=ENGLISH, **settings) -> Codec:
+    return prepare(TextConfig(**settings), Corpus.from_texts("t", [text]), None, tmp_path)
+
+
+def read(codec, text, tokens=1):
+    """What the model reads, with _ for a blank."""
+    size = len(codec.vocabulary)
+    return [(*codec.vocabulary.tokens, "_")[token] for token in Blanked.read(text).ids(codec, size, tokens)]
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces", "underscores"),
+    [
+        ("i ___ hungry", ("i ", " hungry"), (3,)),
+        ("___", ("", ""), (3,)),
+        ("_____ and ___", ("", " and ", ""), (5, 3)),
+        ("______ ___", ("", " ", ""), (6, 3)),
+        ("我_ _ _饿了", ("我", "饿了"), (3,)),
+        ("我＿＿＿饿了", ("我", "饿了"), (3,)),
+        ("a _ _ _ _ b __ c", ("a ", " b __ c"), (4,)),
+    ],
+)
+def test_what_is_a_blank(text, pieces, underscores):
+    assert Blanked.read(text) == Blanked(pieces, underscores)
+
+
+@pytest.mark.parametrize("text", ["", "no blank", "snake_case __init__", "_ _"])
+def test_what_is_none(text):
+    with pytest.raises(WeftError, match="no blank"):
+        Blanked.read(text)
+
+
+def test_words(tmp_path):
+    words = codec(tmp_path, level="word", lower=True)
+    assert read(words, "I ___ hungry, zebra") == ["i", "_", "hungry", ",", "<unk>"]
+    assert read(words, "___ ___") == ["_", "_"]
+    blanked = Blanked.read("I ___ Hungry, zebra")
+    assert blanked.unknown(words) == ["zebra"]
+    assert blanked.filled(words, ["was"]) == "I was Hungry, zebra", "the text as it was given"
+
+
+def test_characters(tmp_path):
+    characters = codec(tmp_path, level="char")
+    assert read(characters, "a ___ p") == ["a", " ", "_", " ", "p"]
+    assert read(characters, "a p___.", tokens=2) == ["a", " ", "p", "_", "_", "."]
+    assert read(characters, "h____y", tokens=0) == ["h", "_", "_", "_", "_", "y"]
+
+
+def test_a_space_beside_a_blank_stays_where_only_letters_are_kept(tmp_path):
+    letters = codec(tmp_path, level="char", lower=True, letters_only=True)
+    assert read(letters, "I, ___ H.") == ["i", " ", "_", " ", "h"]
+    assert read(letters, " a___\nh") == ["a", "_", " ", "h"]
+
+
+@pytest.mark.parametrize("level", ["char", "word"])
+def test_chinese(tmp_path, level):
+    assert read(codec(tmp_path, CHINESE, level=level), "我___饿。") == ["我", "_", "饿", "。"]
+
+
+def test_sub_words_bring_their_own_space(tmp_path):
+    pytest.importorskip("tokenizers")
+    pieces = codec(tmp_path, level="subword", max_size=60)
+    whole = read(pieces, "I ___ hungry")
+    assert whole[:2] == ["I", "_"]
+    assert whole[2].startswith(" ")
+    assert Blanked.read("I ___ hungry").filled(pieces, [" am"]) == "I am hungry"
+
+
+def test_a_blank_of_less_than_no_token(tmp_path):
+    with pytest.raises(WeftError, match="-1 tokens"):
+        Blanked.read("___").widths(-1)
