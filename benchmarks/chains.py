@@ -9,8 +9,8 @@ results are compared: a fast wrong answer is worth nothing.
 from __future__ import annotations
 
 import argparse
-import itertools
 import platform
+import re
 import resource
 import statistics
 import subprocess
@@ -23,13 +23,13 @@ from typing import Any
 
 import numpy as np
 import torch
+import torchcrf
 from hmmlearn.hmm import CategoricalHMM
-from torchcrf import CRF as TheirCRF
 
 from weft.crf import CRF
 from weft.engine import description
 from weft.models.hmm import HMM
-from weft.models.hmm_fit import baum_welch, random_hmm
+from weft.models.hmm_fit import improve, random_hmm
 from weft.models.ngram import modified_kneser_ney
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks-chains.md"
@@ -51,11 +51,8 @@ def measure(ways: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]
     return {name: statistics.median(found) for name, found in times.items()}
 
 
-def theirs(model: HMM, implementation: str, algorithm: str = "viterbi") -> CategoricalHMM:
-    peer = CategoricalHMM(
-        model.states, n_features=model.size, implementation=implementation, algorithm=algorithm, n_iter=1, init_params="",
-        tol=-np.inf,
-    )  # fmt: skip
+def theirs(model: HMM, implementation: str) -> CategoricalHMM:
+    peer = CategoricalHMM(model.states, n_features=model.size, implementation=implementation, n_iter=1, init_params="")
     peer.startprob_, peer.transmat_, peer.emissionprob_ = (part.numpy() for part in model.tensors().values())
     return peer
 
@@ -70,11 +67,7 @@ def hmm(states: int, size: int, rounds: int) -> Table:
         return torch.cat(model.posterior(sequences))
 
     def iteration() -> HMM:
-        _, step = itertools.islice(baum_welch(model, sequences), 2)
-        return step.model
-
-    def one_step() -> Any:
-        return next(baum_welch(model, sequences))
+        return improve(model, sequences)[0]
 
     def their_iteration(implementation: str) -> CategoricalHMM:
         return theirs(model, implementation).fit(X, lengths)
@@ -98,8 +91,7 @@ def hmm(states: int, size: int, rounds: int) -> Table:
             rounds,
         ),
         f"one Baum-Welch iteration, K {states}, V {size}": measure(
-            {"weft": one_iteration(model, sequences)}
-            | {name: (lambda kind=kind: their_iteration(kind)) for name, kind in peers.items()},
+            {"weft": iteration} | {name: (lambda kind=kind: their_iteration(kind)) for name, kind in peers.items()},
             rounds,
         ),
         f"Viterbi, K {states}, V {size}": measure(
@@ -110,21 +102,10 @@ def hmm(states: int, size: int, rounds: int) -> Table:
     }
 
 
-def one_iteration(model: HMM, sequences: list[Any]) -> Callable[[], HMM]:
-    """Expected counts and the model made of them: the work of one iteration, once."""
-
-    def run() -> HMM:
-        steps = baum_welch(model, sequences)
-        next(steps)
-        return steps.send(None).model
-
-    return run
-
-
 def crf(rounds: int) -> Table:
     B, T, K = 32, 50, 20
     torch.manual_seed(0)
-    ours, peer = CRF(K), TheirCRF(K, batch_first=True)
+    ours, peer = CRF(K), torchcrf.CRF(K, batch_first=True)
     with torch.no_grad():
         peer.start_transitions.copy_(ours.start)
         peer.transitions.copy_(ours.transition)
@@ -165,15 +146,14 @@ def ngram() -> tuple[float, float, int]:
 
 def page(table: Table, counted: tuple[float, float, int], rounds: int) -> str:
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    cpu = next(
-        (line.split(":")[1].strip() for line in open("/proc/cpuinfo") if "model name" in line), platform.machine()
-    )
+    cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
     names = ("torch", "numpy", "hmmlearn", "pytorch-crf")
     lines = [
         "# Chains: benchmarks",
         "",
         f"Made by `python benchmarks/chains.py --write` on {date.today()}, commit {commit.stdout.strip()}.",
-        f"{cpu}, {torch.get_num_threads()} threads, Python {platform.python_version()}, "
+        f"{cpu[1] if cpu else platform.machine()}, threads: {torch.get_num_threads()}, "
+        f"Python {platform.python_version()}, "
         + ", ".join(f"{name} {version(name)}" for name in names)
         + f"; {description()}.",
         "",

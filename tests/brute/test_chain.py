@@ -174,6 +174,16 @@ def test_what_is_far_behind_may_come_back(home):
 
 
 @pytest.mark.parametrize("home", HOMES)
+@pytest.mark.parametrize("score", [0.0, -3.0, 5.0])
+def test_long_chains_of_equal_scores(home, score):
+    """K^T paths of the same score: far more than any number can hold, and far less."""
+    K, T = 12, 2000
+    equal = torch.full((K,), score, dtype=torch.float64)
+    chains = Chains.padded(equal, equal.expand(K, K), equal, equal.expand(1, T, K), None)
+    close(home.partition(chains).log_z, [T * math.log(K) + score * (2 * T + 1)], 1e-12)
+
+
+@pytest.mark.parametrize("home", HOMES)
 def test_the_place_where_a_chain_breaks_off_is_named(home):
     scores = torch.zeros(3, 4, 2, dtype=torch.float64)
     scores[0, 2] = -INF

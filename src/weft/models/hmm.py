@@ -25,9 +25,10 @@ from weft import chain
 from weft.chain import Chains
 from weft.chain.reference import Recursions
 from weft.errors import WeftError
-from weft.metrics import Likelihood
+from weft.metrics import Guesses, Likelihood
 
 MISSING = -1  # an observation of which nothing is known
+_ROWS = 1024  # places whose (V,) chances are made at a time
 
 Observations = Any  # whole numbers, one an observation: a list, an array or a tensor
 
@@ -197,6 +198,21 @@ class HMM:
             raise WeftError(f"there are {len(tokens)} tokens to evaluate on", expected="at least 2")
         whole, first = self.log_likelihood([tokens, tokens[:1]]).tolist()
         return Likelihood(first - whole if whole > -np.inf else np.inf, len(tokens) - 1)
+
+    reads = "both sides"
+
+    def guess(self, tokens: np.ndarray[Any, np.dtype[Any]]) -> Guesses:
+        """How well the model tells each token but the first from all the others, those after it included."""
+        ids = as_observations(tokens)
+        found, shares = chain.cavity(self.chains([ids]))
+        self.check_possible([ids], found)
+        nats, right = 0.0, 0
+        for begin in range(1, len(ids), _ROWS):
+            probs = shares[begin : begin + _ROWS] @ self.emission  # (rows, V)
+            true = torch.from_numpy(ids[begin : begin + _ROWS])
+            nats -= float(probs.gather(1, true[:, None]).log().sum())
+            right += int((probs.argmax(-1) == true).sum())
+        return Guesses(Likelihood(nats, len(ids) - 1), right)
 
     # Storage
 

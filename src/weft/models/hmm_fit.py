@@ -7,6 +7,7 @@ parameter. With s = 0 it is the log-likelihood itself.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -21,7 +22,7 @@ from weft.models.hmm import HMM, MISSING, Observations, as_observations
 
 
 class Iteration(NamedTuple):
-    """A model on the way, and how good it is: the model before the step that follows it."""
+    """A model on the way, and how good it is."""
 
     number: int  # from 0: the model that was given
     model: HMM
@@ -38,24 +39,28 @@ def random_hmm(states: int, size: int, *, seed: int = 0) -> HMM:
     return HMM(*(torch.from_numpy(random.dirichlet(np.full(shape[-1], 5.0), shape[:-1])) for shape in shapes))
 
 
+def improve(model: HMM, sequences: Sequence[Observations], *, smoothing: float = 0.0) -> tuple[HMM, float]:
+    """One step of Baum-Welch: a better model, and the log-likelihood of the one given."""
+    _check(smoothing)
+    chains = model.chains(sequences)
+    found = chain.expect(chains)
+    if found.log_z.isneginf().any():
+        model.check_possible(sequences, chain.partition(chains))
+    emission = found.table[:-1].t()  # what was missing tells nothing of the emissions
+    better = HMM(
+        _shares(found.start, smoothing, model.initial),
+        _shares(found.transition, smoothing, model.transition),
+        _shares(emission, smoothing, model.emission),
+    )
+    return better, float(found.log_z.sum())
+
+
 def baum_welch(model: HMM, sequences: Sequence[Observations], *, smoothing: float = 0.0) -> Iterator[Iteration]:
     """One better model after another, from the one given on, for as long as you like to look."""
-    _check(smoothing)
-    number = 0
-    while True:
-        chains = model.chains(sequences)
-        found = chain.expect(chains)
-        if found.log_z.isneginf().any():
-            model.check_possible(sequences, chain.partition(chains))
-        log_likelihood = float(found.log_z.sum())
+    for number in itertools.count():
+        better, log_likelihood = improve(model, sequences, smoothing=smoothing)
         yield Iteration(number, model, log_likelihood, log_likelihood + _log_prior(model, smoothing))
-        emission = found.table[:-1].t()  # what was missing tells nothing of the emissions
-        model = HMM(
-            _shares(found.start, smoothing, model.initial),
-            _shares(found.transition, smoothing, model.transition),
-            _shares(emission, smoothing, model.emission),
-        )
-        number += 1
+        model = better
 
 
 def fit_hmm(

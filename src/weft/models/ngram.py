@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from weft.errors import WeftError
-from weft.metrics import Likelihood
+from weft.metrics import Guesses, Likelihood
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -74,11 +74,8 @@ class NGram:
         """Read one token a row, (R,); log-probabilities (R, V) of the next, and the places of the new contexts."""
         tokens = self._checked(ids.numpy())
         contexts = self._advance(tokens, state.numpy())
-        probs = np.tile(self.levels[0].probs, (len(tokens), 1))  # (R, V)
-        for length in range(1, self.order):
-            self._mix(probs, contexts[:, length - 1], length)
         with np.errstate(divide="ignore"):
-            return torch.from_numpy(np.log(probs)), torch.from_numpy(contexts)
+            return torch.from_numpy(np.log(self._table(contexts))), torch.from_numpy(contexts)
 
     def select(self, state: Tensor, rows: Tensor) -> Tensor:
         return state[rows]
@@ -94,6 +91,23 @@ class NGram:
                 probs = self._probs_along(self._checked(tokens[begin - before : begin + _CHUNK]))
                 nats -= float(np.log(probs[before:]).sum())
         return Likelihood(nats, len(tokens) - 1)
+
+    reads = "before"
+
+    def guess(self, tokens: Array) -> Guesses:
+        """The same, with how often the likeliest token was the true one."""
+        likelihood = self.measure(tokens)
+        ids, right, contexts = self._checked(tokens), 0, np.full((1, self.order - 1), NOWHERE)
+        rows = max(1, _CHUNK // self.size)
+        for begin in range(0, len(ids) - 1, rows):
+            some = ids[begin : min(begin + rows, len(ids) - 1)]
+            along = [contexts]
+            for token in some:
+                along.append(self._advance(np.array([token]), along[-1]))
+            contexts = along[-1]
+            best = self._table(np.concatenate(along[1:])).argmax(-1)
+            right += int((best == ids[begin + 1 : begin + 1 + len(some)]).sum())
+        return Guesses(likelihood, right)
 
     def _advance(self, tokens: Array, contexts: Array) -> Array:
         """The places of the contexts that end with these tokens, from the places of those before them."""
@@ -111,6 +125,13 @@ class NGram:
         places = np.searchsorted(keys, wanted)
         places[places == len(keys)] = NOWHERE
         return np.where(_at(keys, places, NOWHERE) == wanted, places, NOWHERE)
+
+    def _table(self, contexts: Array) -> Array:
+        """P of every token after each row's contexts: (R, order - 1) places to (R, V)."""
+        probs = np.tile(self.levels[0].probs, (len(contexts), 1))
+        for length in range(1, self.order):
+            self._mix(probs, contexts[:, length - 1], length)
+        return probs
 
     def _mix(self, probs: Array, contexts: Array, length: int) -> None:
         """Put the level above into probabilities (R, V) that know contexts shorter than `length` only."""

@@ -19,7 +19,7 @@ class LogProduct {
   public:
     void multiply(double factor) {
         product_ *= factor;
-        if (product_ < 1e-100) flush();
+        if (product_ < 1e-100 || product_ > 1e100) flush();
     }
     double value() {
         flush();
