@@ -5,6 +5,7 @@ runs the same equations as plain torch.
 """
 
 import platform
+from pathlib import Path
 
 from setuptools import Extension, setup
 
@@ -16,17 +17,14 @@ if platform.machine().lower() in ("x86_64", "amd64"):
 # NaN and infinities stay what they are: no -ffast-math, only what changes no result.
 FLAGS = ["-O3", "-std=c++17", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"]
 FLAGS += ["-Wall", "-Wextra", "-Wno-psabi", "-pthread"]
+HEADERS = [str(path) for path in sorted(Path("src/weft").glob("*/core/*.hpp"))]
 
 setup(
     ext_modules=[
         Extension(
             f"weft.engine._{name}",
             [f"src/weft/engine/core/{name}.cpp"],
-            depends=[
-                f"src/weft/engine/core/{part}.hpp"
-                for part in ("call", "code", "interface", "large", "loop", "machine", "product", "threads", "vector")
-            ]
-            + [f"src/weft/chain/core/{part}.hpp" for part in ("best", "exact", "interface", "problem", "scaled")],
+            depends=HEADERS,
             extra_compile_args=FLAGS + flags,
             extra_link_args=["-pthread"],
             optional=True,

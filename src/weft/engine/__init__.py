@@ -6,5 +6,6 @@ A cell's program (weft.program) runs over time in a small C++ core, forward and 
 
 from weft.engine.cells import Pass, run_passes, takes
 from weft.engine.library import description, library
+from weft.engine.stream import Stream, can_stream
 
-__all__ = ["Pass", "description", "library", "run_passes", "takes"]
+__all__ = ["Pass", "Stream", "can_stream", "description", "library", "run_passes", "takes"]

@@ -117,12 +117,9 @@ def back(
         buffers.put(places.OPERANDS, memory.operands, program.operands * H)
         buffers.put(places.D_OUTPUT, d_outputs, width, column)
         masks = direction.put_masks(buffers, tokens)
-        calls.append(
-            [plan.address, B, T, 0, int(direction.reverse), 1, address(lengths), 0]
-            + buffers.numbers
-            + [address(memory.sums), *map(address, memory.d_first), *map(address, after)]
-            + plan.weight_addresses(given.parameters)
-        )
+        numbers = [plan.address, B, T, 0, int(direction.reverse), 1, address(lengths), 0, *buffers.numbers]
+        numbers += [address(memory.sums), *map(address, memory.d_first), *map(address, after)]
+        calls.append(numbers + plan.weight_addresses(given.parameters))
         memories.append(memory)
         alive.append((after, vectors, masks))
         at += program.states

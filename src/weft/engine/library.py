@@ -76,6 +76,10 @@ def _declare(loaded: ctypes.CDLL) -> None:
         getattr(loaded, name).restype = ctypes.c_int
     loaded.weft_products.argtypes = [address, number, number, number]
     loaded.weft_scatter_add.argtypes = [address, number, address, number, address, number, number]
+    loaded.weft_stream.argtypes, loaded.weft_stream.restype = [address, number], address
+    loaded.weft_stream_forget.argtypes, loaded.weft_stream_forget.restype = [address, number], None
+    loaded.weft_stream_step.argtypes = [address, number, address, address, address, address]
+    loaded.weft_stream_sample.argtypes = [address, number, address, address, address, number, address, address, address]
     loaded.weft_start(_parallel_region())
 
 

@@ -133,7 +133,9 @@ def forward(
     ids = x.to(torch.int64).contiguous() if tokens.is_ids else None
     inputs = [_project(d.plan, part.parameters, tokens, train) for d, part in zip(directions, parts, strict=True)]
     multiply([product for _, product in inputs if product])
-    calls, last, kept, alive, column = [], [], [], [], 0
+    calls, alive, column = [], [], 0
+    last: list[Tensor] = []
+    kept: list[Any] = []
     for direction, given, (projected, _) in zip(directions, parts, inputs, strict=True):
         plan = direction.plan
         program, H = plan.program, plan.program.hidden_size
@@ -148,26 +150,14 @@ def forward(
         buffers.put(places.VECTORS, vectors, H)
         buffers.put(places.OUTPUT, outputs, width, column)
         masks = direction.put_masks(buffers, tokens)
-        by_id = address(ids) if projected.by_id else 0
-        calls.append(
-            [
-                plan.address,
-                B,
-                T,
-                given.parameters[0].shape[1],
-                int(direction.reverse),
-                int(train),
-                address(lengths),
-                by_id,
-            ]
-            + buffers.numbers
-            + [0, *map(address, before), *map(address, after)]
-            + plan.weight_addresses(given.parameters)
-        )
+        vocabulary, by_id = given.parameters[0].shape[1], address(ids) if projected.by_id else 0
+        numbers = [plan.address, B, T, vocabulary, int(direction.reverse), int(train), address(lengths), by_id]
+        numbers += buffers.numbers
+        numbers += [0, *map(address, before), *map(address, after)]
+        calls.append(numbers + plan.weight_addresses(given.parameters))
         alive.append((projected, vectors, before, masks))
         last += after
         if train:
-            assert projected.gates is not None and extra is not None
             kept += [projected.gates, extra]
         column += H
     call(loaded_library().weft_forward, calls, like)

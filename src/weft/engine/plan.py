@@ -13,7 +13,7 @@ from torch import Tensor
 from weft.cells import Cell
 from weft.engine.library import loaded_library
 from weft.program import Program
-from weft.program.lower import Place
+from weft.program.lower import VECTORS, Place
 
 
 class BiasRun(NamedTuple):
@@ -54,6 +54,10 @@ class Plan:
         self.bias_runs = _bias_runs(program)
         self.weight_runs = _weight_runs(program)
         self.input_width = program.blocks * program.hidden_size
+        read = {place.buffer for code in (program.run, program.train, program.back) for place in code.places}
+        begun = any(block.vector >= 0 for product in program.products for block in product.blocks)
+        self.reads_vectors = begun or VECTORS in read
+        self.whole_vectors = _whole_vectors(program)
 
     def __deepcopy__(self, memo: Any) -> Plan:
         return self  # it never changes
@@ -64,7 +68,7 @@ class Plan:
             value: Any = cell
             for part in name.split("."):
                 value = getattr(value, part)
-            found.append(value)
+            found.append(value if value.is_contiguous() else value.contiguous())
         return found
 
     def input_bias(self, given: Sequence[Tensor]) -> Tensor:
@@ -82,7 +86,7 @@ class Plan:
     def vectors(self, given: Sequence[Tensor]) -> Tensor | None:
         """The table of vectors, one row of H each."""
         program, H = self.program, self.program.hidden_size
-        if not program.vectors:
+        if not self.reads_vectors:
             return None
         table = given[0].new_empty(len(program.vectors) + len(program.vector_sums), H)
         for row, vector in enumerate(program.vectors):
@@ -114,7 +118,14 @@ class Plan:
             for block, number in enumerate(numbers):
                 if number >= 0:
                     bias[block * H : (block + 1) * H] = sums[number]
+        for name, (first, count) in self.whole_vectors.items():
+            parameter = given[self.at[name]]
+            if parameter.numel() == count * H:
+                gradients[name] = sums[first : first + count].reshape(parameter.shape)
+        whole = set(gradients)
         for vector, parts in zip(program.vectors, program.vector_gradients, strict=True):
+            if vector.name in whole:
+                continue
             parameter = given[self.at[vector.name]]
             if vector.name not in gradients:
                 gradients[vector.name] = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
@@ -124,6 +135,19 @@ class Plan:
                     target[vector.start] += sums[number].sum()
                 else:
                     target[vector.start : vector.start + H] += sums[number]
+
+
+def _whole_vectors(program: Program) -> dict[str, tuple[int, int]]:
+    """Parameters whose vectors, in order, have neighbouring sums as their gradients: (the first sum, how many)."""
+    H = program.hidden_size
+    found: dict[str, tuple[int, int]] = {}
+    broken: set[str] = set()
+    for vector, parts in zip(program.vectors, program.vector_gradients, strict=True):
+        first, count = found.get(vector.name, (parts[0] if parts else -1, 0))
+        if vector.single or vector.start != count * H or parts != [first + count]:
+            broken.add(vector.name)
+        found[vector.name] = (first, count + 1)
+    return {name: run for name, run in found.items() if name not in broken and name != "bias_ih"}
 
 
 def _bias_runs(program: Program) -> list[BiasRun]:

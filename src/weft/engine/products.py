@@ -37,7 +37,8 @@ def multiply(works: list[Product]) -> None:
     for target, left, right, start, add in works:
         rows, depth = left.shape
         columns = right.shape[1]
-        assert target.shape == (rows, columns) and right.shape[0] == depth and target.stride(1) == 1
+        assert target.shape == (rows, columns)
+        assert right.shape[0] == depth
         a_row, a_depth = left.stride()
         b_depth, b_column = right.stride()
         # A dimension of size one has whatever stride torch gave it; the core needs one of the two to be 1.

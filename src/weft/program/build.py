@@ -3,7 +3,6 @@ says where each gradient is found."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from weft.cells import Cell
@@ -79,7 +78,10 @@ class Noise(NamedTuple):
     expected_zoneout: float = 0.0
 
 
-def program_of(cell: Cell, noise: Noise = Noise()) -> Program:
+_NONE = Noise()
+
+
+def program_of(cell: Cell, noise: Noise = _NONE) -> Program:
     """The program of a cell as it stands. Raises Untraceable."""
     equations = trace(cell)
     if noise.recurrent_dropout:
@@ -161,7 +163,7 @@ def _keep(equations: Equations, derivative: Derivative) -> list[Place]:
     graph = equations.graph
     uses = graph.uses([*equations.outputs, *(p.operand for p in equations.products)])
     segment: dict[int, int] = {}
-    last_read = {g: (-1, -1) for g in range(equations.blocks)}
+    last_read = dict.fromkeys(range(equations.blocks), (-1, -1))
     for number, node in enumerate(graph.nodes):
         if uses[number]:
             segment[number] = max([_forward_segment(node.op, node.key), *(segment[a] for a in node.args)])

@@ -28,7 +28,7 @@ def join_sums(equations: Equations) -> Equations:
 
     new, renamed = Graph(), dict[int, int]()
     products = [Product(-1, list(p.weights), list(p.origins)) for p in equations.products]
-    for number, node in enumerate(old.nodes):
+    for number in range(len(old.nodes)):
         if not uses[number] or number in inner:
             continue
         if number in terms_of:
@@ -315,5 +315,5 @@ def _back_through(g: Graph, node: Node, fetch, number: int, d: int) -> list[tupl
         return [(a[0], g.apply("neg", d))]
     if op == "mean":  # the mean over lanes is its own transpose
         return [(a[0], g.apply("mean", d))]
-    assert op in ("lt", "le", "eq"), op
+    assert op in ("lt", "le", "eq", "stop"), op
     return []

@@ -27,6 +27,7 @@ _FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "tanh": torch.tanh,
     "sigmoid": torch.sigmoid,
     "relu": torch.relu,
+    "stop": torch.Tensor.detach,
     "lt": lambda a, b: (a < b).to(a.dtype),
     "le": lambda a, b: (a <= b).to(a.dtype),
     "eq": lambda a, b: (a == b).to(a.dtype),

@@ -21,7 +21,7 @@ _OPS = (
     "copy", "add", "sub", "mul", "div", "maximum", "minimum", "lt", "le", "eq", "neg", "abs", "sqrt", "exp", "log",
     "tanh", "sigmoid", "relu", "mean", "select", "multiply_add", "d_tanh", "d_sigmoid", "accumulate",
 )  # fmt: skip
-OPCODES = {name: number for number, name in enumerate(_OPS)}
+OPCODES = {name: number for number, name in enumerate(_OPS)} | {"stop": _OPS.index("copy")}
 
 
 class Place(NamedTuple):

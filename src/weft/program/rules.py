@@ -39,7 +39,8 @@ for _name in (
     "relu",
 ):
     _plain(_name, _name)
-_each(lambda g, a: a, "clone", "alias", "detach")
+_each(lambda g, a: a, "clone")
+_plain("stop", "detach")
 _each(lambda g, a, b: g.apply("lt", b, a), "gt")
 _each(lambda g, a, b: g.apply("le", b, a), "ge")
 _each(lambda g, a, b: _not(g, g.apply("eq", a, b)), "ne")

@@ -29,20 +29,22 @@ class Untraceable(WeftError):  # noqa: N818  a WeftError that says what is the m
 
 
 class _Base:
-    """A result of the trace: (2, n*H) or (2, n, H) numbers in memory, n lanes of nodes; or narrow, (2, n) numbers."""
+    """A result of the trace: (2, n*H) or (2, n, H) numbers in memory, n lanes of nodes; or narrow, (2, n) numbers.
 
-    def __init__(self, tensor: Tensor, lanes: list[int], narrow: bool) -> None:
-        self.tensor, self.lanes, self.narrow = tensor, lanes, narrow
+    What follows from parameters alone has no rows: its row step is zero.
+    """
+
+    def __init__(self, lanes: list[int], row_step: int, narrow: bool) -> None:
+        self.lanes, self.row_step, self.narrow = lanes, row_step, narrow
 
 
 def trace(cell: Cell) -> Equations:
     """The equations of one step. Raises Untraceable, a WeftError, naming the operation and its line."""
     recorder = _Recorder(cell)
     H, G = cell.hidden_size, cell.blocks
-    like = cell.weight_ih.detach()
-    with torch.no_grad():
-        x = like.new_zeros(_ROWS, G * H).uniform_(-0.5, 0.5)
-        state = [like.new_zeros(_ROWS, H).uniform_(-0.5, 0.5) for _ in cell.start(1)]
+    with torch.enable_grad():
+        x = _made_up(cell, G * H)
+        state = [_made_up(cell, H) for _ in cell.start(1)]
         recorder.track(x, [recorder.graph.leaf("x", g) for g in range(G)])
         for i, part in enumerate(state):
             recorder.track(part, [recorder.graph.leaf("state", i)])
@@ -54,12 +56,19 @@ def trace(cell: Cell) -> Equations:
     return Equations(recorder.graph, recorder.products, recorder.vectors, outputs, G, H)
 
 
+def _made_up(cell: Cell, columns: int) -> Tensor:
+    """Some numbers, without touching anyone's random state."""
+    line = torch.linspace(-0.5, 0.5, _ROWS * columns, dtype=cell.weight_ih.dtype, device=cell.weight_ih.device)
+    return line.reshape(_ROWS, columns).clone()
+
+
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, cell: Cell) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.cell, self.H = cell, cell.hidden_size
         self.graph, self.products, self.vectors = Graph(), [], []
         self._bases: dict[int, _Base] = {}
+        self._alive: list[Tensor] = []  # while a result lives, nothing else can take its place in memory
         named = [*cell.named_parameters(), *cell.named_buffers()]
         self._named = {value.untyped_storage().data_ptr(): (name, value) for name, value in named}
         self._constants: dict[int, tuple[Tensor, float]] = {}
@@ -78,6 +87,10 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             first = result.flatten()[0]
             self._constants[result.untyped_storage().data_ptr()] = (result, float(first))
             return result
+        if not torch.is_grad_enabled() and any(self._known(t) for t in tensors):
+            raise self.refuse(name, "stands in a block without gradients; detach() what should have none")
+        if name == "detach" and self._known(tensors[0]):
+            result = result.clone()  # in memory of its own, or it could not be told from what it was
         first_result = result[0] if isinstance(result, (tuple, list)) else result
         if isinstance(first_result, Tensor) and any(_same_memory(first_result, t) for t in tensors):
             return result  # a view: its place in memory says what it is
@@ -89,8 +102,15 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 "needs the values themselves" if name == "_local_scalar_dense" else "is not an operation of the engine"
             )
             raise self.refuse(name, why)
-        lanes = rule(self, first_result, *args, **kwargs)
-        self.track(first_result, lanes)
+        if any(self._has_rows(t) for t in tensors):
+            self.track(first_result, rule(self, first_result, *args, **kwargs))
+        else:  # from parameters alone: as if it were the same for both rows
+            shape = first_result.shape or (1,)
+            lanes = rule(self, first_result.expand(_ROWS, *shape), *args, **kwargs)
+            self._bases[first_result.untyped_storage().data_ptr()] = _Base(
+                lanes, 0, first_result.numel() == len(lanes) and self.H > 1
+            )
+        self._alive.append(first_result)
         return result
 
     def refuse(self, name: str, why: str) -> Untraceable:
@@ -103,11 +123,16 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def track(self, tensor: Tensor, lanes: list[int]) -> None:
         assert tensor.is_contiguous()
         narrow = tensor.numel() == _ROWS * len(lanes) and self.H > 1
-        self._bases[tensor.untyped_storage().data_ptr()] = _Base(tensor, lanes, narrow)
+        self._bases[tensor.untyped_storage().data_ptr()] = _Base(lanes, tensor.numel() // _ROWS, narrow)
+        self._alive.append(tensor)
 
     def _known(self, tensor: Tensor) -> bool:
         place = tensor.untyped_storage().data_ptr()
         return place in self._bases or place in self._named
+
+    def _has_rows(self, tensor: Tensor) -> bool:
+        base = self._bases.get(tensor.untyped_storage().data_ptr())
+        return base is not None and base.row_step > 0
 
     def lanes_of(self, value: Any, shape: Sequence[int]) -> list[int]:
         """The nodes of an argument broadcast to a result's shape: (2, n*H), (2, n, H) or, narrow, (2, n, 1)."""
@@ -146,11 +171,10 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         H = self.H
         if place in self._bases:
             base = self._bases[place]
-            per_row = base.tensor.numel() // _ROWS
-            column = start % per_row
-            fits = inner == 0 if base.narrow else (column % H == 0 and (inner == 1 or H == 1))
-            if row_step == per_row and start < per_row and fits:
-                return base.lanes[column if base.narrow else column // H]
+            lane = start if base.narrow else start // H
+            fits = inner == 0 if base.narrow else (start % H == 0 and (inner == 1 or H == 1))
+            if row_step == base.row_step and lane < len(base.lanes) and fits:
+                return base.lanes[lane]
         elif place in self._named:
             name, parameter = self._named[place]
             offset = start - int(parameter.storage_offset())

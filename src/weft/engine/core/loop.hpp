@@ -116,9 +116,10 @@ class Loop {
             total += stride_[b] * rows;
         }
         T* next = workspace.numbers<T>(total + Machine<T>::arena_size(code, H_));
-        std::fill(next, next + total, T(0));
         for (int b = 0; b < BUFFERS; ++b) {
             base_[b] = next;
+            // Columns that pad the last panel are computed too: let them be zeros, not whatever was there.
+            if (b == PRODUCT) std::fill(next, next + stride_[b] * rows, T(0));
             next += stride_[b] * rows;
         }
         return next;

@@ -24,6 +24,13 @@ struct Where {  // a place in memory: row r is at base + index[r] * stride
     T* row(int64_t r) const { return base + (index ? index[r] : r) * stride; }
 };
 
+template <typename T>
+inline void copy_row(const T* from, int64_t count, T* to) {  // rows are short: no call, no question of alignment
+    int64_t i = 0;
+    for (; i + kWidth<T> <= count; i += kWidth<T>) store(to + i, load(from + i));
+    for (; i < count; ++i) to[i] = from[i];
+}
+
 template <typename T, typename F>
 inline void each(int64_t lanes, T* d, const T* a, F f) {
     for (int64_t i = 0; i < lanes; i += kWidth<T>) store(d + i, f(load(a + i)));
@@ -98,15 +105,14 @@ class Machine {
     }
 
     void run_tile(const Segment& segment, int64_t row, int64_t rows) {
-        const size_t bytes = static_cast<size_t>(hidden_) * sizeof(T);
         for (int p : segment.loads)
             for (int64_t r = 0; r < rows; ++r)
-                std::memcpy(table_[static_cast<size_t>(p)] + r * padded_, where_[static_cast<size_t>(p)].row(row + r), bytes);
+                copy_row(where_[static_cast<size_t>(p)].row(row + r), hidden_, table_[static_cast<size_t>(p)] + r * padded_);
         for (int s = 0; s < code_.sums; ++s) table_[first_sum_ + static_cast<size_t>(s)] = sums_ + s * padded_;
         for (const Instruction& i : segment.instructions) step(i, rows * padded_, rows);
         for (int p : segment.stores)
             for (int64_t r = 0; r < rows; ++r)
-                std::memcpy(where_[static_cast<size_t>(p)].row(row + r), table_[static_cast<size_t>(p)] + r * padded_, bytes);
+                copy_row(table_[static_cast<size_t>(p)] + r * padded_, hidden_, where_[static_cast<size_t>(p)].row(row + r));
     }
 
     void step(const Instruction& instruction, int64_t n, int64_t rows) {

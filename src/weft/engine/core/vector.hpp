@@ -114,18 +114,20 @@ inline Vec<T> exp_vector(Vec<T> x) {
     return E::of_rest(rest) * scale1 * scale2;
 }
 
-// 1 / (1 + exp(-x)), where exp needs neither infinity nor subnormals: beyond +-87 the answer is what it is there.
+// 1 / (1 + exp(-x)), where exp needs neither infinity nor subnormals: beyond the bound the answer is 0 or 1.
 template <typename T>
 inline Vec<T> sigmoid_vector(Vec<T> x) {
     using E = Exponent<T>;
+    const auto low = x < -E::bound;
     x = x > E::bound ? all(E::bound) : x;
-    x = x < -E::bound ? all(-E::bound) : x;
+    x = low ? Vec<T>{} : x;
     Vec<T> shifted = x * -E::log2e + E::magic;
     Ints<T> n = (bits(shifted) << E::mantissa) + bits(all(T(1)));  // the low bits of `shifted` are the whole number
     Vec<T> whole = shifted - E::magic;
     Vec<T> rest = -x - whole * E::high;
     rest = rest - whole * E::low;
-    return T(1) / (T(1) + E::of_rest(rest) * from_bits(n));
+    const Vec<T> value = T(1) / (T(1) + E::of_rest(rest) * from_bits(n));
+    return low ? Vec<T>{} : value;
 }
 
 inline Vec<float> tanh_vector(Vec<float> x) {

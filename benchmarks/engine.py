@@ -1,0 +1,309 @@
+"""How fast the engine is beside torch, on this machine: a table of ratios, written to docs/benchmarks.md.
+
+Ours and the peer are checked to agree, then run in turns in one process; a figure is the median of many turns. The peer
+gets its best layout (time first, one-hot rows made beforehand).
+
+    python benchmarks/engine.py [--quick]
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import statistics
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from examples.own_cell import OWN_CELLS
+from weft import engine
+from weft.cells import CELLS, GRU, LSTM, RNN, Cell, GRUResetBefore
+from weft.engine import Pass, Stream
+from weft.recurrent import Bidirectional, Recurrent, _run_steps, make_stack
+
+B, T, V, H = 32, 35, 28, 256
+Work = Callable[[], Any]
+
+
+class Row(NamedTuple):
+    work: str
+    peer: str
+    at_least: float
+    ours: float  # seconds
+    theirs: float
+
+    @property
+    def ratio(self) -> float:
+        return self.theirs / self.ours
+
+
+def in_turns(works: list[Work], seconds: float) -> list[float]:
+    """The median time of each work, all of them in turns."""
+    for work in works:
+        work()
+    taken: list[list[float]] = [[] for _ in works]
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until or len(taken[0]) < 7:
+        for work, times in zip(works, taken, strict=True):
+            start = time.perf_counter()
+            work()
+            times.append(time.perf_counter() - start)
+    return [statistics.median(times) for times in taken]
+
+
+def trains(module: nn.Module, run: Callable[[], Tensor]) -> Work:
+    def work() -> None:
+        for parameter in module.parameters():
+            parameter.grad = None
+        run().sum().backward()
+
+    return work
+
+
+def agree(name: str, ours: Tensor, theirs: Tensor) -> None:
+    torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4, msg=lambda m: f"{name}: {m}")
+
+
+class Bench:
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.rows = seconds, list[Row]()
+
+    def add(self, work: str, peer: str, at_least: float, ours: Work, theirs: Work) -> None:
+        mine, other = in_turns([ours, theirs], self.seconds)
+        self.rows.append(Row(work, peer, at_least, mine, other))
+        print(line(self.rows[-1]), flush=True)
+
+    def against_torch(self, cell: type[Cell], peer: type[nn.Module], at_least: float) -> None:
+        theirs = peer(V, H)
+        layer = Recurrent(like(cell(V, H), theirs))
+        ids = torch.randint(0, V, (B, T))
+        rows = F.one_hot(ids.t(), V).float().contiguous()  # (T, B, V)
+        agree(cell.__name__, layer(ids)[0], theirs(rows)[0].transpose(0, 1))
+        name, torch_name = f"{cell.__name__} H{H}, vocabulary {V}", f"torch.nn.{peer.__name__}, one-hot input"
+        ours = trains(layer, lambda: layer(ids)[0])
+        self.add(f"{name}, train", torch_name, at_least, ours, trains(theirs, lambda: theirs(rows)[0]))
+        if cell is LSTM:
+            with torch.no_grad():
+                self.add(f"{name}, inference", torch_name, 1.5, lambda: layer(ids), lambda: theirs(rows))
+
+    def against_loops(self) -> None:
+        ids = torch.randint(0, V, (B, T))
+        cell = GRUResetBefore(V, H)
+        layer, rows = Recurrent(cell), F.one_hot(ids.t(), V).float().contiguous()
+        agree("notes", layer(ids)[0], notes_gru(cell, rows).transpose(0, 1))
+        self.add(
+            f"GRU as the notes write it, H{H}, train", "the notes' loop in torch", 5,
+            trains(layer, lambda: layer(ids)[0]), trains(cell, lambda: notes_gru(cell, rows)),
+        )  # fmt: skip
+        for name, make in {**CELLS, **OWN_CELLS}.items():
+            if name in ("lstm", "gru", "rnn", "rnn-relu", "gru-reset-before", "stateless"):
+                continue
+            cell = make(V, H)
+            layer, run = Recurrent(cell), Pass(cell, False)
+
+            def loop(run: Pass = run, cell: Cell = cell) -> Tensor:
+                return _run_steps(run, ids, cell.start(B), None)[0].h
+
+            agree(name, layer(ids)[0], loop())
+            ours = trains(layer, lambda layer=layer: layer(ids)[0])
+            self.add(f"{name} H{H}, train", "the same equations, eager torch", 5, ours, trains(cell, loop))
+
+    def wide(self) -> None:
+        theirs, x = nn.LSTM(512, 512), torch.randn(B, T, 512)
+        layer, across = Recurrent(like(LSTM(512, 512), theirs)), x.transpose(0, 1).contiguous()
+        agree("I512 H512", layer(x)[0], theirs(across)[0].transpose(0, 1))
+        ours = trains(layer, lambda: layer(x)[0])
+        self.add("LSTM I512 H512, train", "torch.nn.LSTM", 1.5, ours, trains(theirs, lambda: theirs(across)[0]))
+
+    def deep(self) -> None:
+        x, theirs = torch.randn(B, T, H), nn.LSTM(H, H, num_layers=2, bidirectional=True)
+        stack, across = make_stack("lstm", H, H, layers=2, bidirectional=True), x.transpose(0, 1).contiguous()
+        ours = trains(stack, lambda: stack(x)[0])
+        peer = trains(theirs, lambda: theirs(across)[0])
+        self.add(f"2-layer bidirectional LSTM H{H}, train", "torch.nn.LSTM", 2, ours, peer)
+
+    def lengths(self) -> None:
+        theirs, lengths = nn.LSTM(100, 128, bidirectional=True, batch_first=True), torch.randint(4, 61, (B,))
+        lengths[0] = 60
+        layer, x = Bidirectional(LSTM(100, 128), LSTM(100, 128)), torch.randn(B, 60, 100)
+        across = x.transpose(0, 1).contiguous()
+        padded = nn.LSTM(100, 128, bidirectional=True)
+
+        def packed() -> Tensor:
+            rows = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+            return pad_packed_sequence(theirs(rows)[0], batch_first=True)[0]
+
+        ours = trains(layer, lambda: layer(x, lengths=lengths)[0])
+        name = "bidirectional LSTM I100 H128, lengths 4-60, train"
+        self.add(name, "torch.nn.LSTM, PackedSequence", 6, ours, trains(theirs, packed))
+        self.add(name, "torch.nn.LSTM, padded (wrong)", 1.5, ours, trains(padded, lambda: padded(across)[0]))
+
+    def small(self) -> None:
+        x = torch.randn(64, 10, 32)
+        across = x.transpose(0, 1).contiguous()
+        for cell, peer in ((LSTM, nn.LSTM), (GRU, nn.GRU)):
+            theirs = peer(32, 32)
+            layer = Recurrent(like(cell(32, 32), theirs))
+            agree("small", layer(x)[0], theirs(across)[0].transpose(0, 1))
+            ours = trains(layer, lambda layer=layer: layer(x)[0])
+            name = f"small {cell.__name__}: H32, batch 64, 10 steps, train"
+            self.add(name, f"torch.nn.{peer.__name__}", 2, ours, trains(theirs, lambda theirs=theirs: theirs(across)[0]))
+
+    def stream(self) -> None:
+        theirs = nn.LSTM(V, H)
+        stream = Stream([like(LSTM(V, H), theirs)])
+        ids, state, x = torch.tensor([3]), stream.start(), F.one_hot(torch.tensor([[3]]), V).float()
+        agree("stream", stream.step(ids, state)[0], theirs(x)[0][0])
+        with torch.inference_mode():
+            self.add(
+                f"one step of one stream, LSTM H{H}", "torch.nn.LSTM", 10,
+                lambda: stream.step(ids, state), lambda: theirs(x),
+            )  # fmt: skip
+        step = onnx_step(theirs)
+        if isinstance(step, str):
+            print(f"ONNX Runtime: {step}")
+        else:
+            self.add(f"one step of one stream, LSTM H{H}", "ONNX Runtime", 1.5, lambda: stream.step(ids, state), step)
+
+
+def like(cell: Cell, theirs: nn.Module) -> Cell:
+    """The cell with torch's weights."""
+    with torch.no_grad():
+        for name, parameter in cell.named_parameters():
+            parameter.copy_(getattr(theirs, f"{name}_l0"))
+    return cell
+
+
+def notes_gru(cell: Cell, rows: Tensor) -> Tensor:
+    """The textbook's loop: one product for each gate and source, one step after the other. rows (T, B, V)."""
+    W, U = cell.weight_ih.t().chunk(3, 1), cell.weight_hh.t().chunk(3, 1)
+    b = (cell.bias_ih + cell.bias_hh).chunk(3)
+    h, outputs = rows.new_zeros(rows.shape[1], H), []
+    for x in rows:
+        r = torch.sigmoid(torch.matmul(x, W[0]) + torch.matmul(h, U[0]) + b[0])
+        z = torch.sigmoid(torch.matmul(x, W[1]) + torch.matmul(h, U[1]) + b[1])
+        n = torch.tanh(torch.matmul(x, W[2]) + torch.matmul(r * h, U[2]) + b[2])
+        h = z * h + (1 - z) * n
+        outputs.append(h)
+    return torch.stack(outputs)
+
+
+def onnx_step(layer: nn.LSTM) -> Work | str:
+    """One step of the same layer in ONNX Runtime, or why there is none."""
+    try:
+        import onnxruntime
+        from onnx import TensorProto, helper, numpy_helper
+    except ImportError:
+        return "not installed, row left out"
+
+    def turn(weight: Tensor) -> np.ndarray:  # blocks i, f, g, o to i, o, f, g
+        i, f, g, o = weight.detach().numpy().reshape(4, H, -1)
+        return np.concatenate([i, o, f, g])[None].astype(np.float32)
+
+    biases = np.concatenate([turn(layer.bias_ih_l0)[..., 0], turn(layer.bias_hh_l0)[..., 0]], 1)
+    weights = {"W": turn(layer.weight_ih_l0), "R": turn(layer.weight_hh_l0), "B": biases}
+    shapes = {"X": [1, 1, V], "h": [1, 1, H], "c": [1, 1, H]}
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()]
+    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("Y", "h1", "c1")]
+    node = helper.make_node("LSTM", ["X", "W", "R", "B", "", "h", "c"], ["Y", "h1", "c1"], hidden_size=H)
+    stored = [numpy_helper.from_array(value, name) for name, value in weights.items()]
+    graph = helper.make_graph([node], "step", inputs, outputs, stored)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    feed = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
+    return lambda: session.run(None, feed)
+
+
+def roof(seconds: float) -> float:
+    """GFLOP/s of torch's own product of two 1024 x 1024 matrices."""
+    a, b = torch.randn(1024, 1024), torch.randn(1024, 1024)
+    return 2 * 1024**3 / in_turns([lambda: a @ b], seconds)[0] / 1e9
+
+
+def kept_bytes(module: nn.Module, run: Callable[[], Tensor]) -> int:
+    """What a forward call keeps for the way back, weights and inputs aside."""
+    own = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
+    kept: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        place = tensor.untyped_storage().data_ptr()
+        if place not in own:
+            kept[place] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        run()
+    return sum(kept.values())
+
+
+def line(row: Row) -> str:
+    mark = "" if row.ratio >= row.at_least else " (not reached)"
+    times = f"{row.ours * 1e3:.3f} ms | {row.theirs * 1e3:.3f} ms"
+    return f"| {row.work} | {row.peer} | {times} | **{row.ratio:.1f} x** | {row.at_least:g} x{mark} |"
+
+
+def report(bench: Bench, gflops: float, share: float, memory: tuple[int, int]) -> str:
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout
+    found = Path("/proc/cpuinfo").read_text(encoding="utf-8") if Path("/proc/cpuinfo").exists() else ""
+    cpu = next((text.split(":")[1].strip() for text in found.splitlines() if "model name" in text), platform.machine())
+    return "\n".join(
+        [
+            "# Benchmarks",
+            "",
+            "Written by `python benchmarks/engine.py`. Forward and backward where it says train; batch "
+            f"{B}, {T} steps where it says nothing else. Medians of runs in turns with the peer, in one process.",
+            "",
+            f"- machine: {cpu}, {torch.get_num_threads()} threads, {engine.description()}",
+            f"- torch {torch.__version__}, Python {platform.python_version()}, commit {commit.strip()}",
+            f"- roof: {gflops:.0f} GFLOP/s, torch's product of two 1024 x 1024 matrices in float32",
+            f"- share of the roof, LSTM H{H}, train: {share:.0%} (at least 55 %)",
+            f"- kept for the way back, LSTM H{H}, batch {B}, {T} steps: {memory[0] / 1e6:.1f} MB, "
+            f"torch.nn.LSTM {memory[1] / 1e6:.1f} MB",
+            "",
+            "| work | peer | ours | peer's | ratio | at least |",
+            "| --- | --- | --- | --- | --- | --- |",
+            *(line(row) for row in bench.rows),
+            "",
+        ]
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the time, nothing written")
+    quick = parser.parse_args().quick
+    torch.manual_seed(0)
+    torch.set_num_threads(min(2, torch.get_num_threads()))
+    bench = Bench(0.3 if quick else 3.0)
+    gflops = roof(bench.seconds)
+    bench.against_torch(LSTM, nn.LSTM, 1.8)
+    train = bench.rows[0].ours
+    bench.against_torch(GRU, nn.GRU, 4)
+    bench.against_torch(RNN, nn.RNN, 3)
+    bench.against_loops()
+    bench.wide()
+    bench.deep()
+    bench.lengths()
+    bench.small()
+    bench.stream()
+    share = 3 * 2 * B * T * H * 4 * H / train / 1e9 / gflops  # three products of 4H x H for each token
+    layer, theirs, x = Recurrent(LSTM(H, H)), nn.LSTM(H, H), torch.randn(B, T, H)
+    memory = kept_bytes(layer, lambda: layer(x)[0]), kept_bytes(theirs, lambda: theirs(x)[0])
+    text = report(bench, gflops, share, memory)
+    print(text)
+    if not quick:
+        Path("docs/benchmarks.md").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

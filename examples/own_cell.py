@@ -1,0 +1,91 @@
+"""Cells of your own: a few lines of equations, trained at the speed of a hand-fused one.
+
+Run it: python examples/own_cell.py
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from weft.cells import Cell, Hidden, LSTMGates, Memory, SharedGate
+from weft.recurrent import Recurrent
+
+
+class PeepholeLSTM(Cell):
+    """i, f = s(W x + U h + p * c); c' = f * c + i * tanh(W x + U h); o = s(W x + U h + p * c'); h' = o * tanh(c').
+
+    The gates see the memory cell through one weight a unit. Gers and Schmidhuber 2000. Blocks: i, f, g, o.
+    """
+
+    blocks, state_type = 4, Memory
+
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        super().__init__(input_size, hidden_size)
+        self.peephole = nn.Parameter(torch.randn(3, hidden_size) / hidden_size**0.5)
+
+    def step(self, x_proj: Tensor, state: Memory) -> tuple[Memory, LSTMGates]:
+        i, f, g, o = (x_proj + self.recur(state.h)).chunk(4, -1)
+        i = torch.sigmoid(i + self.peephole[0] * state.c)
+        f = torch.sigmoid(f + self.peephole[1] * state.c)
+        g = torch.tanh(g)
+        c = f * state.c + i * g
+        o = torch.sigmoid(o + self.peephole[2] * c)
+        return Memory(o * torch.tanh(c), c), LSTMGates(i, f, g, o)
+
+
+class MinimalGatedUnit(Cell):
+    """f = s(W_f x + U_f h); u = tanh(W_u x + f * (U_u h)); h' = h + f * (u - h). Zhou et al. 2016. Blocks: f, u."""
+
+    blocks = 2
+
+    def step(self, x_proj: Tensor, state: Hidden) -> tuple[Hidden, SharedGate]:
+        (x_f, x_u), (h_f, h_u) = x_proj.chunk(2, -1), self.recur(state.h).chunk(2, -1)
+        f = torch.sigmoid(x_f + h_f)
+        u = torch.tanh(x_u + f * h_u)
+        return Hidden(state.h + f * (u - state.h)), SharedGate(f, u)
+
+
+class LayerNormLSTM(Cell):
+    """An LSTM whose gate blocks and memory cell are normalised over the units. Ba et al. 2016. Blocks: i, f, g, o."""
+
+    blocks, state_type = 4, Memory
+
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        super().__init__(input_size, hidden_size)
+        self.norm = nn.LayerNorm(hidden_size)
+
+    def step(self, x_proj: Tensor, state: Memory) -> tuple[Memory, LSTMGates]:
+        H = self.hidden_size
+        gates = (x_proj + self.recur(state.h)).view(-1, 4, H)
+        i, f, g, o = F.layer_norm(gates, (H,)).unbind(1)
+        i, f, g, o = torch.sigmoid(i), torch.sigmoid(f), torch.tanh(g), torch.sigmoid(o)
+        c = f * state.c + i * g
+        return Memory(o * torch.tanh(self.norm(c)), c), LSTMGates(i, f, g, o)
+
+
+OWN_CELLS = {"peephole-lstm": PeepholeLSTM, "minimal-gated-unit": MinimalGatedUnit, "layer-norm-lstm": LayerNormLSTM}
+
+
+def teach(cell: Cell, *, steps: int = 200, length: int = 6) -> tuple[float, float]:
+    """Teach a cell to say at the end what it heard at the start: the loss of the first step and of the last."""
+    layer, answer = Recurrent(cell), nn.Linear(cell.hidden_size, cell.input_size)
+    optimizer = torch.optim.Adam([*layer.parameters(), *answer.parameters()], 1e-2)
+    losses = []
+    for _ in range(steps):
+        ids = torch.randint(0, cell.input_size, (32, length))
+        outputs, _ = layer(ids)
+        loss = F.cross_entropy(answer(outputs[:, -1]), ids[:, 0])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses[0], losses[-1]
+
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    for name, make in OWN_CELLS.items():
+        first, last = teach(make(8, 32))
+        print(f"{name:20} loss {first:.2f} -> {last:.2f}")
