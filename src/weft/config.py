@@ -129,7 +129,6 @@ class FillModelConfig(ModelConfig):
     hidden: int = setting(128, "hidden units of each layer, in each direction", low=1)
     embedding: int = setting(128, "numbers that stand for a token; 0: its one-hot vector", low=0)
     tied: bool = setting(True, "use the embedding as the output weights too (needs embedding = hidden)")
-    dropout: float = setting(0.5, "share of a layer's outputs dropped while training", low=0, high=0.95)
     bidirectional: bool = setting(True, "read what stands after a blank too; false: only what stands before it")
 
 
