@@ -226,7 +226,7 @@ class HMM:
 
 def as_observations(sequence: Observations) -> np.ndarray[Any, np.dtype[np.int64]]:
     """One sequence as an array."""
-    return np.asarray(sequence).astype(np.int64).reshape(-1)
+    return np.asarray(sequence).astype(np.int64, copy=False).reshape(-1)
 
 
 def _first_wrong(rows: Sequence[np.ndarray[Any, Any]], size: int) -> tuple[int, int, int]:
