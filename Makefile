@@ -3,9 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
-BUILD := pyproject.toml constraints.txt
+BUILD := pyproject.toml setup.py constraints.txt $(wildcard src/weft/*/core/*)
 
-.PHONY: demo test check format clean
+.PHONY: demo test check format sanitize bench clean
 
 demo: $(VENV)/ready
 	$(BIN)/weft demo
@@ -22,6 +22,14 @@ check: $(VENV)/ready-dev
 format: $(VENV)/ready-dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# The engine's tests with a core that checks every access (needs g++).
+sanitize: $(VENV)/ready-dev
+	tests/sanitize.sh $(BIN)/python
+
+# On a machine where nothing else runs.
+bench: $(VENV)/ready-dev
+	$(BIN)/python benchmarks/engine.py
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -155,7 +155,9 @@ class Bench:
             agree("small", layer(x)[0], theirs(across)[0].transpose(0, 1))
             ours = trains(layer, lambda layer=layer: layer(x)[0])
             name = f"small {cell.__name__}: H32, batch 64, 10 steps, train"
-            self.add(name, f"torch.nn.{peer.__name__}", 2, ours, trains(theirs, lambda theirs=theirs: theirs(across)[0]))
+            self.add(
+                name, f"torch.nn.{peer.__name__}", 2, ours, trains(theirs, lambda theirs=theirs: theirs(across)[0])
+            )
 
     def stream(self) -> None:
         theirs = nn.LSTM(V, H)

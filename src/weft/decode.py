@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -26,6 +26,37 @@ class Stepper(Protocol):
 
     def select(self, state: Any, rows: Tensor) -> Any:
         """The state of those rows, in that order; rows may repeat. The state given stays as it is."""
+        ...
+
+
+class Sampler(Protocol):
+    """Something that chooses and reads many tokens by itself, without coming back for each one."""
+
+    def sample(
+        self,
+        ids: Tensor,
+        state: Any,
+        uniforms: Tensor,
+        *,
+        temperature: float,
+        top_k: int,
+        top_p: float,
+        banned: Sequence[int],
+        end: int | None,
+    ) -> tuple[Tensor, Any]:
+        """Read ids (R,), then choose and read a token for each column of uniforms (R, N), as `Sample` chooses.
+
+        Gives the tokens (R, N), NOTHING from a row's end on, and the state; the last token is not read yet.
+        """
+        ...
+
+
+@runtime_checkable
+class SelfSampling(Protocol):
+    """A Stepper that may have a faster way to sample."""
+
+    def sampler(self, rows: int) -> Sampler | None:
+        """It, for that many rows, with the weights as they are now; None where there is none."""
         ...
 
 
@@ -78,6 +109,7 @@ class Sample:
         return torch.minimum(chosen, last)
 
 
+AT_ONCE = 32  # tokens that a Sampler writes before they are handed on: few enough to be watched
 NOTHING = -1  # in a row of `generate`: still reading its prompt, or already ended
 
 
@@ -101,25 +133,54 @@ def generate(
         raise WeftError("a prompt has no token", expected="at least one token to start from in every row")
     rows = len(prompts)
     uniforms = torch.from_numpy(np.stack([np.random.default_rng((seed, row)).random(tokens) for row in range(rows)]))
+    every = torch.arange(rows)
     lengths = np.array([len(prompt) for prompt in prompts])
     written = np.zeros(rows, dtype=int)
     ended = np.full(rows, tokens == 0)
+    drawn = Sample(top_k=1) if choose is greedy else choose
+    sampler = stepper.sampler(rows) if isinstance(stepper, SelfSampling) and isinstance(drawn, Sample) else None
+
+    def settle(chosen: np.ndarray[Any, np.dtype[Any]]) -> list[int]:
+        """Take the tokens chosen for the rows that are writing."""
+        writing = (time >= lengths) & ~ended
+        np.logical_or(ended, writing & ((chosen == end) | (chosen == NOTHING)), out=ended)
+        new = np.where(writing & ~ended, chosen, NOTHING)
+        np.add(written, writing & ~ended, out=written)
+        np.logical_or(ended, written >= tokens, out=ended)
+        return [int(token) for token in new]
+
     state = stepper.start(rows)
     ids = torch.tensor([prompt[0] for prompt in prompts])
     time = 0
     while not ended.all():
+        if sampler is not None and isinstance(drawn, Sample) and time + 1 >= lengths.max():
+            # Every row has read its prompt but for the token at hand.
+            columns = torch.arange(min(AT_ONCE, tokens - int(written[~ended].min())))
+            places = (torch.from_numpy(written)[:, None] + columns).clamp(max=tokens - 1)  # (R, N)
+            many, state = sampler.sample(
+                ids,
+                state,
+                uniforms.gather(1, places),
+                temperature=drawn.temperature,
+                top_k=drawn.top_k,
+                top_p=drawn.top_p,
+                banned=banned,
+                end=end,
+            )
+            time += len(columns)
+            for chosen in many.numpy().T:
+                if not ended.all():
+                    yield settle(chosen)
+            ids = many[:, -1].clamp(min=0)
+            continue
         log_probs, state = stepper.step(ids, state)
         time += 1
-        writing = (time >= lengths) & ~ended
-        new = np.full(rows, NOTHING)
-        if writing.any():
+        new = [NOTHING] * rows
+        if ((time >= lengths) & ~ended).any():
             log_probs = log_probs.cpu().clone()
             log_probs[:, list(banned)] = -torch.inf
-            chosen = choose(log_probs, uniforms[torch.arange(rows), torch.from_numpy(written % tokens)]).numpy()
-            ended |= writing & (chosen == end)
-            new[writing & ~ended] = chosen[writing & ~ended]
-            written[writing & ~ended] += 1
-            ended |= written >= tokens
-            yield new.tolist()
-        next_prompt = [prompt[time] if time < len(prompt) else 0 for prompt in prompts]
-        ids = torch.from_numpy(np.where(time < lengths, next_prompt, np.maximum(new, 0)))
+            new = settle(choose(log_probs, uniforms[every, torch.from_numpy(written).clamp(max=tokens - 1)]).numpy())
+            yield new
+        ids = torch.tensor(
+            [prompt[time] if time < len(prompt) else max(token, 0) for prompt, token in zip(prompts, new, strict=True)]
+        )

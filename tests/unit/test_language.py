@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from weft.batch import IGNORED, Window
 from weft.bptt import unroll
 from weft.cells import CELLS
 from weft.config import ModelConfig
+from weft.decode import Sample, generate, greedy
 from weft.errors import WeftError
 from weft.models.language import LanguageModel
 
@@ -129,3 +131,29 @@ def test_tied_weights_need_one_size():
 def test_unknown_cell():
     with pytest.raises(WeftError, match=r"'lstn' is not known.*Try: lstm"):
         LanguageModel(V, ModelConfig(cell="lstn"))
+
+
+@pytest.mark.parametrize("shape", ["one-hot", "embedding"])
+@pytest.mark.parametrize("choice", [greedy, Sample(), Sample(0.7, top_k=4, top_p=0.8)])
+@pytest.mark.parametrize("end", [None, 10])
+def test_the_samplers_own_loop_writes_what_single_steps_write(shape, choice, end):
+    torch.manual_seed(3)
+    model = LanguageModel(V, SHAPES[shape]).eval().double()
+    if model.sampler(1) is None:
+        pytest.skip("the engine is not built here")
+    prompts = [[1], [2, 3, 4, 5], [6, 7]]
+    settings = {"tokens": 90, "seed": 5, "banned": [0, 1], "end": end}
+    fast = list(generate(model, prompts, choice, **settings))
+    plain = SimpleNamespace(start=model.start, step=model.step, select=model.select)
+    assert fast == list(generate(plain, prompts, choice, **settings))
+    assert all(len(row) == 90 for row in rows_written(fast)) or end
+
+
+def rows_written(steps):
+    return [[token for token in row if token >= 0] for row in zip(*steps, strict=True)]
+
+
+def test_a_stack_with_residuals_samples_step_by_step():
+    model = LanguageModel(V, SHAPES["tied"]).eval()
+    assert model.sampler(2) is None
+    assert len(list(generate(model, [[1]], Sample(), tokens=5))) == 5

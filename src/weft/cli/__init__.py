@@ -38,8 +38,9 @@ def _version(wanted: bool) -> None:
         from importlib.metadata import version
 
         import weft
+        from weft.engine import description
 
-        typer.echo(f"weft {weft.__version__} (torch {version('torch')})")
+        typer.echo(f"weft {weft.__version__} (torch {version('torch')}; {description()})")
         raise typer.Exit
 
 

@@ -20,15 +20,22 @@ _BY_CAPABILITY = {"AVX512": ["avx512", "avx2", "baseline"], "AVX2": ["avx2", "ba
 @cache
 def library() -> ctypes.CDLL | None:
     """The best variant that was built and that this CPU runs, or None."""
+    wanted = Path(os.environ.get("WEFT_ENGINE", ""))
+    if wanted.suffix == ".so":  # a build of one's own, such as one with sanitizers
+        return _load(wanted, wanted.stem)
     folder = Path(__file__).parent
     for name in variants():
         for file in sorted(folder.glob(f"_{name}.*")):
             if file.suffix in (".so", ".dylib"):
-                loaded = ctypes.CDLL(str(file))
-                _declare(loaded)
-                loaded.variant = name  # type: ignore[attr-defined]
-                return loaded
+                return _load(file, name)
     return None
+
+
+def _load(file: Path, name: str) -> ctypes.CDLL:
+    loaded = ctypes.CDLL(str(file))
+    _declare(loaded)
+    loaded.variant = name  # type: ignore[attr-defined]
+    return loaded
 
 
 def loaded_library() -> ctypes.CDLL:

@@ -64,25 +64,29 @@ class Stream:
             raise MemoryError("weft engine: out of memory")
         weakref.finalize(self, core.weft_stream_forget, self._address, self._double)
         self._step = core.weft_stream_step
+        self._shapes = [torch.Size((rows, cell.hidden_size)) for cell in cells]
+        self._addresses = ctypes.c_void_p * (2 * sum(plan.program.states for plan in self._plans))
 
     def start(self) -> tuple[State, ...]:
         return tuple(cell.start(self.rows) for cell in self.cells)
 
     def step(self, x: Tensor, state: tuple[State, ...]) -> tuple[Tensor, tuple[State, ...]]:
         """One step: logits (rows, V), or without an output layer the last cell's output, and the state after."""
-        parts, after = self._copy(state)
+        before = self._flat(state)
+        after = [torch.empty(part.shape, dtype=self._dtype) for part in before]
+        addresses = self._addresses(*[part.data_ptr() for part in (*before, *after)])
         result = torch.empty(self.rows, self.output_size, dtype=self._dtype)
         if self.ids:
             x = self._checked_ids(x)
-            code = self._step(self._address, self._double, x.data_ptr(), None, parts, result.data_ptr())
+            code = self._step(self._address, self._double, x.data_ptr(), None, addresses, result.data_ptr())
         else:
             if x.shape != (self.rows, self.cells[0].input_size) or x.dtype != self._dtype:
                 expected = f"({self.rows}, {self.cells[0].input_size}) of {self._dtype}"
                 raise WeftError(f"Stream: x is {tuple(x.shape)} of {x.dtype}", expected=expected)
             x = x.detach().contiguous()
-            code = self._step(self._address, self._double, None, x.data_ptr(), parts, result.data_ptr())
+            code = self._step(self._address, self._double, None, x.data_ptr(), addresses, result.data_ptr())
         check(code)
-        return result, after
+        return result, self._nested(after)
 
     def sample(
         self,
@@ -114,12 +118,13 @@ class Stream:
         chosen = torch.empty(self.rows, count, dtype=torch.int64)
         choice = (ctypes.c_double * 5)(temperature, top_k, top_p, len(banned), -1 if end is None else end)
         out = (ctypes.c_int64 * max(1, len(banned)))(*banned)
-        parts, after = self._copy(state)
+        after = [part.detach().clone() for part in self._flat(state)]  # changed in place
+        addresses = self._addresses(*[part.data_ptr() for part in after])
         code = loaded_library().weft_stream_sample(
             self._address,
             self._double,
             ids.data_ptr(),
-            parts,
+            addresses,
             numbers.data_ptr(),
             count,
             choice,
@@ -129,26 +134,32 @@ class Stream:
         if code == 3:
             raise WeftError("Stream: sampling needs token ids and an output layer", expected="ids=True and a weight")
         check(code)
-        return chosen, after
+        return chosen, self._nested(after)
 
     def _checked_ids(self, ids: Tensor) -> Tensor:
         if ids.shape != (self.rows,) or ids.is_floating_point():
             raise WeftError(
                 f"Stream: ids are {tuple(ids.shape)} of {ids.dtype}", expected=f"({self.rows},) whole numbers"
             )
-        return ids.to(torch.int64).contiguous()
+        return ids if ids.dtype == torch.int64 and ids.is_contiguous() else ids.to(torch.int64).contiguous()
 
-    def _copy(self, state: tuple[State, ...]) -> tuple[ctypes.Array[ctypes.c_void_p], tuple[State, ...]]:
-        """A state to be changed in place, and the addresses of its parts. The one given stays as it is."""
-        after = []
-        for cell, before in zip(self.cells, state, strict=True):
+    def _flat(self, state: tuple[State, ...]) -> list[Tensor]:
+        """The parts of all states, checked."""
+        found = []
+        for shape, before in zip(self._shapes, state, strict=True):
             for part in before:
-                if part.shape != (self.rows, cell.hidden_size) or part.dtype != self._dtype:
-                    expected = f"({self.rows}, {cell.hidden_size}) of {self._dtype}"
+                if part.shape != shape or part.dtype != self._dtype:
+                    expected = f"{tuple(shape)} of {self._dtype}"
                     raise WeftError(f"Stream: a state is {tuple(part.shape)} of {part.dtype}", expected=expected)
-            after.append(type(before)(*(part.detach().clone(memory_format=torch.contiguous_format) for part in before)))
-        addresses = [part.data_ptr() for each in after for part in each]
-        return (ctypes.c_void_p * len(addresses))(*addresses), tuple(after)
+                found.append(part if part.is_contiguous() else part.contiguous())
+        return found
+
+    def _nested(self, parts: list[Tensor]) -> tuple[State, ...]:
+        nested, at = [], 0
+        for plan, cell in zip(self._plans, self.cells, strict=True):
+            nested.append(cell.state_type(*parts[at : at + plan.program.states]))
+            at += plan.program.states
+        return tuple(nested)
 
 
 def can_stream(cells: Sequence[Cell]) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -10,10 +12,13 @@ from weft.batch import IGNORED, Tokens, Window, evaluation_windows
 from weft.bptt import Unroll, full
 from weft.cells import State
 from weft.config import ModelConfig
+from weft.engine import Stream, can_stream
 from weft.errors import WeftError
 from weft.metrics import Guesses, Likelihood
 from weft.models.base import Loss, count_guesses
-from weft.recurrent import make_stack, map_state
+from weft.recurrent import Recurrent, make_stack, map_state
+
+LARGEST_TABLE = 1 << 26  # numbers in the sampler's table of a whole vocabulary
 
 
 class LanguageModel(nn.Module):
@@ -80,6 +85,24 @@ class LanguageModel(nn.Module):
         """Ids (R,) to log-probabilities (R, V) of the next token."""
         logits, state = self(ids[:, None].to(self.bias.device), state)
         return F.log_softmax(logits[:, 0], -1), state
+
+    def sampler(self, rows: int) -> Stream | None:
+        """The engine's own loop from token to token, where it can run this model."""
+        layers = [layer for layer in self.stack.layers if isinstance(layer, Recurrent)]
+        cells = [layer.cell for layer in layers]
+        if self.stack.residual or not can_stream(cells):
+            return None
+        weight: Tensor | None = self.weight
+        if self.embedding is not None:
+            if self.vocabulary_size * cells[0].weight_ih.shape[0] > LARGEST_TABLE:
+                return None
+            # Embedding and input projection are two products in a row: one table of the vocabulary does both.
+            first = copy.deepcopy(cells[0])
+            first.input_size = self.vocabulary_size
+            first.weight_ih = nn.Parameter(cells[0].weight_ih.detach() @ self.embedding.weight.detach().t())
+            cells[0] = first
+            weight = self.embedding.weight if weight is None else weight
+        return Stream(cells, weight, self.bias, rows=rows)
 
     def select(self, state: State, rows: Tensor) -> State:
         return map_state(lambda part: part[rows], state)

@@ -105,13 +105,13 @@ class Stream {
         }
     }
 
-    // States: one pointer (rows, H) for each part of each layer, changed in place. Input: ids (rows) or numbers (rows, I).
-    // The result, (rows, V) or (rows, H), goes to `result`.
+    // States: a pointer (rows, H) for each part of each layer, those before and then those after. Input: ids (rows) or
+    // numbers (rows, I). The result, (rows, V) or (rows, H), goes to `result`.
     int step(const int64_t* ids, const T* numbers, T* const* states, T* result) {
         if (by_id_)
             for (int64_t r = 0; r < rows_; ++r)
                 if (ids[r] < 0 || ids[r] >= layers_[0].inputs) return 2;
-        advance(ids, numbers, states);
+        advance(ids, numbers, states, states + parts());
         const int64_t width = vocabulary_ ? vocabulary_ : layers_.back().call.program->hidden;
         const int64_t stride = vocabulary_ ? output_columns_ : width;
         const T* from = vocabulary_ ? logits_->data() : outputs_.back()->data();
@@ -135,7 +135,7 @@ class Stream {
         for (int64_t r = 0; r < rows_; ++r)
             if (ids[r] < 0 || ids[r] >= layers_[0].inputs) return 2;
         for (int64_t n = 0; n < count; ++n) {
-            advance(ids, nullptr, states);
+            advance(ids, nullptr, states, states);
             bool all_ended = true;
             for (int64_t r = 0; r < rows_; ++r) {
                 if (ended[static_cast<size_t>(r)]) continue;
@@ -161,14 +161,21 @@ class Stream {
         }
     }
 
-    void advance(const int64_t* ids, const T* numbers, T* const* states) {
+    int64_t parts() const {
+        int64_t count = 0;
+        for (const StreamLayer<T>& layer : layers_) count += layer.call.program->states;
+        return count;
+    }
+
+    void advance(const int64_t* ids, const T* numbers, T* const* before, T* const* after) {
         for (size_t n = 0; n < layers_.size(); ++n) {
             StreamLayer<T>& layer = layers_[n];
             Call<T>& call = layer.call;
             const int64_t S = call.program->states, width = call.program->blocks * call.program->hidden;
-            call.first.assign(states, states + S);
-            call.last = call.first;
-            states += S;
+            call.first.assign(before, before + S);
+            call.last.assign(after, after + S);
+            before += S;
+            after += S;
             if (n == 0 && by_id_) {
                 call.ids = ids;
             } else {
@@ -176,8 +183,8 @@ class Stream {
                     std::copy_n(layer.bias.data(), width, layer.input->data() + r * layer.columns);
                     std::fill_n(layer.input->data() + r * layer.columns + width, layer.columns - width, T(0));
                 }
-                multiply(rows_, numbers, layer.inputs, layer.input_weights->data(), layer.inputs, layer.columns,
-                         layer.input->data(), layer.columns);
+                multiply(rows_, numbers, layer.inputs, layer.input_weights->data(), layer.inputs,
+                                  layer.columns, layer.input->data(), layer.columns);
             }
             Loop<T>(call, call.program->run, row_numbers_, nullptr).forward();
             numbers = outputs_[n]->data();
@@ -186,7 +193,8 @@ class Stream {
         for (int64_t r = 0; r < rows_; ++r)
             std::copy_n(output_bias_.data(), output_columns_, logits_->data() + r * output_columns_);
         const int64_t H = layers_.back().call.program->hidden;
-        multiply(rows_, numbers, H, output_weights_->data(), H, output_columns_, logits_->data(), output_columns_);
+        multiply(rows_, numbers, H, output_weights_->data(), H, output_columns_, logits_->data(),
+                          output_columns_);
     }
 
     // Sharpened by the temperature; the top_k likeliest; of those the fewest that reach top_p; then where the number
