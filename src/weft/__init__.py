@@ -19,18 +19,32 @@ if TYPE_CHECKING:
     from weft.cells import CELLS as CELLS
     from weft.cells import Cell as Cell
     from weft.config import FillConfig as FillConfig
+    from weft.config import HmmConfig as HmmConfig
     from weft.config import LanguageConfig as LanguageConfig
+    from weft.config import NgramConfig as NgramConfig
     from weft.config import load_config as load_config
+    from weft.crf import CRF as CRF
+    from weft.crf import bio_constraints as bio_constraints
+    from weft.crf import bioes_constraints as bioes_constraints
     from weft.decode import Sample as Sample
     from weft.decode import greedy as greedy
     from weft.errors import WeftError as WeftError
     from weft.interop import from_torch as from_torch
     from weft.interop import to_torch as to_torch
+    from weft.models.hmm import HMM as HMM
+    from weft.models.hmm import MISSING as MISSING
+    from weft.models.hmm_fit import count_hmm as count_hmm
+    from weft.models.hmm_fit import fit_hmm as fit_hmm
+    from weft.models.ngram import kneser_ney as kneser_ney
+    from weft.models.ngram import modified_kneser_ney as modified_kneser_ney
     from weft.recurrent import Bidirectional as Bidirectional
     from weft.recurrent import Recurrent as Recurrent
     from weft.recurrent import Stack as Stack
     from weft.recurrent import make_stack as make_stack
     from weft.service import load as load
+    from weft.service.chains import start_hmm as start_hmm
+    from weft.service.chains import train_hmm as train_hmm
+    from weft.service.chains import train_ngram as train_ngram
     from weft.service.fill import resume_fill as resume_fill
     from weft.service.fill import start_fill as start_fill
     from weft.service.fill import train_fill as train_fill
@@ -47,18 +61,32 @@ _HOMES = {
     "CELLS": "cells",
     "Cell": "cells",
     "FillConfig": "config",
+    "HmmConfig": "config",
     "LanguageConfig": "config",
+    "NgramConfig": "config",
     "load_config": "config",
+    "CRF": "crf",
+    "bio_constraints": "crf",
+    "bioes_constraints": "crf",
     "Sample": "decode",
     "greedy": "decode",
     "WeftError": "errors",
     "from_torch": "interop",
     "to_torch": "interop",
+    "HMM": "models.hmm",
+    "MISSING": "models.hmm",
+    "count_hmm": "models.hmm_fit",
+    "fit_hmm": "models.hmm_fit",
+    "kneser_ney": "models.ngram",
+    "modified_kneser_ney": "models.ngram",
     "Bidirectional": "recurrent",
     "Recurrent": "recurrent",
     "Stack": "recurrent",
     "make_stack": "recurrent",
     "load": "service",
+    "start_hmm": "service.chains",
+    "train_hmm": "service.chains",
+    "train_ngram": "service.chains",
     "resume_fill": "service.fill",
     "start_fill": "service.fill",
     "train_fill": "service.fill",

@@ -24,6 +24,7 @@ ORDER = [
     "bptt",
     "attention",
     "chain",
+    "crf",
     "metrics",
     "models",
     "run",

@@ -39,7 +39,15 @@ def evaluate(
 
 
 def _likelihood(language: Language, data: str | None, json_output: bool) -> None:
-    likelihood = language.measure(data) if data else language.measure_held_out()
+    from weft.service.baselines import baselines
+    from weft.service.training import encoded, held_out
+
+    if data:
+        with encoded(data, language.codec) as tokens:
+            likelihood, beside = language.measure_tokens(tokens), baselines(language, tokens)
+    else:
+        tokens = held_out(language.run, language.codec)
+        likelihood, beside = language.measure_tokens(tokens), baselines(language, tokens)
     level, size = language.codec.tokenizer.level, len(language.codec.vocabulary)
     if json_output:
         result = {
@@ -50,12 +58,19 @@ def _likelihood(language: Language, data: str | None, json_output: bool) -> None
             "perplexity": likelihood.perplexity,
             "uniform_perplexity": size,
             "signature": likelihood.signature(level),
+            "beside": [
+                {"name": name, "perplexity": other.perplexity, "nats_per_token": other.nats_per_token}
+                for name, other in beside
+            ],
         }
         typer.echo(json.dumps(result))
         return
-    typer.echo(f"perplexity      {likelihood.perplexity:.3f} per {level} (guessing blindly: {size})")
+    typer.echo(f"perplexity      {likelihood.perplexity:.3f} per {level}")
     typer.echo(f"bits per {level:7}{likelihood.bits_per_token:.3f}")
     typer.echo(f"tokens          {likelihood.count:,}")
+    wide = max(len(name) for name, _ in beside)
+    for number, (name, other) in enumerate(beside):
+        typer.echo(f"{'' if number else 'beside it':16}{name:{wide}}  {other.perplexity:.3f}")
 
 
 def _comparison(model: Guesser, others: list[Guesser], data: str | None, json_output: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ import typer
 from weft.errors import WeftError
 
 if TYPE_CHECKING:
+    from weft.service.language import Language
     from weft.service.training import Task, Training
     from weft.train import Step
 
@@ -70,6 +72,96 @@ def fill(
     _train(FILL, out, data, dev, config, sets or [], resume, json_output, show_config)
 
 
+@train.command()
+def ngram(
+    out: Out = None,
+    data: Data = None,
+    dev: Dev = None,
+    config: ConfigFile = None,
+    sets: Sets = None,
+    json_output: Json = False,
+    show_config: ShowConfig = False,
+) -> None:
+    """Count n-grams: a language model that remembers the last few tokens, and what others have to beat."""
+    from weft.config import NgramConfig, load_config, to_toml
+    from weft.models.ngram import NGram
+    from weft.service.chains import train_ngram
+
+    settings = load_config(NgramConfig, config, sets or [])
+    if show_config:
+        typer.echo(to_toml(settings))
+        return
+    out, data = _required(out, data)
+    began = time.perf_counter()
+    language = train_ngram(data, out, settings, dev=dev)
+    assert isinstance(language.model, NGram)
+    _result(language, {"ngrams": len(language.model)}, began, json_output)
+
+
+@train.command()
+def hmm(
+    out: Out = None,
+    data: Data = None,
+    dev: Dev = None,
+    config: ConfigFile = None,
+    sets: Sets = None,
+    json_output: Json = False,
+    show_config: ShowConfig = False,
+) -> None:
+    """Train a hidden Markov model by Baum-Welch: it tells a token from those before it, or from both sides."""
+    from weft.config import HmmConfig, load_config, to_toml
+    from weft.service.chains import load_hmm, start_hmm
+
+    settings = load_config(HmmConfig, config, sets or [])
+    if show_config:
+        typer.echo(to_toml(settings))
+        return
+    out, data = _required(out, data)
+    began = printed = time.perf_counter()
+    training = start_hmm(data, out, settings, dev=dev)
+    steps, number, interrupted = training.steps(), 0, False
+    try:
+        for step, best in steps:
+            number += 1
+            now = time.perf_counter()
+            if sys.stderr.isatty() or now - printed >= 10:
+                printed = now
+                nats = (-one.log_likelihood / training.train_tokens for one in (step, best))
+                _say("step {}: {:.4f} nats a token, the best so far {:.4f}".format(step.number, *nats))
+    except KeyboardInterrupt:
+        interrupted = True
+    finally:
+        steps.close()
+    _result(load_hmm(training.run), {"steps": number, "interrupted": interrupted}, began, json_output)
+    if interrupted:
+        raise typer.Exit(128 + signal.SIGINT)
+
+
+def _required(out: Path | None, data: str | None) -> tuple[Path, str]:
+    if out is None:
+        raise WeftError("--out is missing", expected="where the trained model shall be", hint="--out runs/first")
+    if data is None:
+        raise WeftError("--data is missing", expected="text to train on", hint="--data python-docs")
+    return out, data
+
+
+def _result(language: Language, facts: dict[str, Any], began: float, json_output: bool) -> None:
+    """Print how good a model is that needs no trainer."""
+    from weft.service.training import DEV
+
+    seconds = round(time.perf_counter() - began, 2)
+    held_out = language.measure_held_out() if language.run.has(DEV) else None
+    record = {"run": str(language.run.path), **facts, "seconds": seconds}
+    record["held_out_nats"] = held_out.nats_per_token if held_out else None
+    record["held_out_perplexity"] = held_out.perplexity if held_out else None
+    if json_output:
+        typer.echo(json.dumps(record))
+        return
+    words = ", ".join(f"{name} {value:,}" for name, value in facts.items() if not isinstance(value, bool))
+    score = f"; held-out perplexity {held_out.perplexity:.3f}" if held_out else ""
+    typer.echo(f"{record['run']}: {words}, {seconds:.1f} s{score}")
+
+
 def _train(
     task: Task[Any],
     out: Path | None,
@@ -88,9 +180,7 @@ def _train(
     if show_config:
         typer.echo(to_toml(load_config(task.config, config, sets)))
         return
-    if out is None:
-        raise WeftError("--out is missing", expected="where the trained model shall be", hint="--out runs/first")
-    if resume and out.exists():
+    if out is not None and resume and out.exists():
         run = open_run(out)
         if run.task != task.name:
             raise WeftError(f"{out} is a run of the task {run.task!r}", expected=f"a run of `weft train {task.name}`")
@@ -98,8 +188,7 @@ def _train(
         training = resume_training(task, run, settings, source=data)
         _say(f"going on with {out} after step {training.trainer.place.step}")
     else:
-        if data is None:
-            raise WeftError("--data is missing", expected="text to train on", hint="--data python-docs")
+        out, data = _required(out, data)
         settings = load_config(task.config, config, sets)
         if resume:
             _say(f"{out} is not there yet: starting it")

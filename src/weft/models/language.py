@@ -8,13 +8,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from weft.batch import IGNORED, Window
+from weft.batch import IGNORED, Tokens, Window, evaluation_windows
 from weft.bptt import Unroll, full
 from weft.cells import State
 from weft.config import ModelConfig
 from weft.engine import Stream, can_stream
 from weft.errors import WeftError
-from weft.models.base import Loss
+from weft.metrics import Guesses, Likelihood
+from weft.models.base import Loss, count_guesses
 from weft.recurrent import Recurrent, make_stack, map_state
 
 LARGEST_TABLE = 1 << 26  # numbers in the sampler's table of a whole vocabulary
@@ -105,3 +106,27 @@ class LanguageModel(nn.Module):
 
     def select(self, state: State, rows: Tensor) -> State:
         return map_state(lambda part: part[rows], state)
+
+    @torch.no_grad()
+    def measure(self, tokens: Tokens) -> Likelihood:
+        """How well the model foretells the tokens, each from all that stand before it."""
+        self.eval()
+        total, state = Likelihood(0.0, 0), None
+        for window in evaluation_windows(tokens):
+            loss = self.loss(window, state)
+            total, state = total + Likelihood(float(loss.total), loss.count), loss.state
+        return total
+
+    reads = "before"
+
+    @torch.no_grad()
+    def guess(self, tokens: Tokens) -> Guesses:
+        """The same, with how often the likeliest token was the true one."""
+        self.eval()
+        total, state = Guesses(Likelihood(0.0, 0), 0), None
+        for window in evaluation_windows(tokens):
+            inputs, targets = window.inputs.to(self.bias.device), window.targets.to(self.bias.device)
+            logits, state = self(inputs, None if window.fresh else state)
+            asked = targets != IGNORED
+            total += count_guesses(logits[asked], targets[asked])
+        return total

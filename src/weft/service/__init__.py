@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from weft.errors import WeftError
 from weft.run import Run, open_run
+from weft.service.chains import load_hmm, load_ngram
 from weft.service.fill import load_fill
 from weft.service.language import load_language
 
@@ -17,6 +18,8 @@ Kind = TypeVar("Kind")
 TASKS: dict[str, Callable[[Run], Any]] = {
     "lm": load_language,
     "fill": load_fill,
+    "ngram": load_ngram,
+    "hmm": load_hmm,
 }
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import torch
 
-from weft.batch import IGNORED, STREAMS, Tokens, evaluation_windows
+from weft.batch import STREAMS, Tokens
 from weft.bptt import unroll
 from weft.cells import State
 from weft.config import LanguageConfig, from_dict
-from weft.decode import NOTHING, Choice, Sample, generate
+from weft.decode import NOTHING, Choice, Sample, Stepper, generate
 from weft.errors import WeftError
 from weft.metrics import Guesses, Likelihood
-from weft.models.base import count_guesses
 from weft.models.language import LanguageModel
 from weft.run import Run
 from weft.service.training import Task, Text, Training, encoded, held_out, resume_training, start_training
@@ -57,7 +57,7 @@ def _prepare(run: Run, config: LanguageConfig, text: Text) -> tuple[Trainer, Sta
 
     def evaluate() -> Evaluation:
         assert dev is not None
-        likelihood = measure(model, dev)
+        likelihood = model.measure(dev)
         return Evaluation(
             likelihood.nats_per_token, {"nats": likelihood.nats_per_token, "perplexity": likelihood.perplexity}
         )
@@ -89,27 +89,21 @@ def device(name: str) -> torch.device:
     return found
 
 
-@torch.no_grad()
-def measure(model: LanguageModel, tokens: Tokens) -> Likelihood:
-    """How well the model foretells the tokens, each from all that stand before it."""
-    model.eval()
-    total, state = Likelihood(0.0, 0), None
-    for window in evaluation_windows(tokens):
-        loss = model.loss(window, state)
-        total, state = total + Likelihood(float(loss.total), loss.count), loss.state
-    return total
+class TokenModel(Stepper, Protocol):
+    """What a language model is, whatever is inside: it tells the next token, and how well it does so on a text."""
 
+    @property
+    def reads(self) -> str:
+        """What `guess` goes by: "before" or "both sides"."""
+        ...
 
-@torch.no_grad()
-def guess(model: LanguageModel, tokens: Tokens) -> Guesses:
-    """The same, with how often the likeliest token was the true one."""
-    model.eval()
-    total, state = Guesses(Likelihood(0.0, 0), 0), None
-    for window in evaluation_windows(tokens):
-        logits, state = model(window.inputs, None if window.fresh else state)
-        asked = window.targets != IGNORED
-        total += count_guesses(logits[asked], window.targets[asked])
-    return total
+    def measure(self, tokens: Tokens) -> Likelihood:
+        """How well it foretells each token but the first from those before it."""
+        ...
+
+    def guess(self, tokens: Tokens) -> Guesses:
+        """How well it tells each token but the first from all that it `reads`."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -117,7 +111,7 @@ class Language:
     """A trained language model, ready for use."""
 
     run: Run
-    model: LanguageModel
+    model: TokenModel
     codec: Codec
 
     def generate(self, prompt: str = "", *, tokens: int = 200, choose: Choice = DEFAULT_CHOICE, seed: int = 0) -> str:
@@ -157,7 +151,7 @@ class Language:
         vocabulary = self.codec.vocabulary
         end = vocabulary.eos_id if vocabulary.counts[vocabulary.eos_id] else None
         banned = [vocabulary.id(token) for token in RESERVED if vocabulary.id(token) != end]
-        return generate(self.model.eval(), starts, choose, tokens=tokens, seed=seed, banned=banned, end=end)
+        return generate(self.model, starts, choose, tokens=tokens, seed=seed, banned=banned, end=end)
 
     def prompt_ids(self, prompt: str) -> list[int]:
         """The prompt as the model reads it. An empty one starts a line, or a word where the text has no lines."""
@@ -186,14 +180,14 @@ class Language:
         return self.measure_tokens(held_out(self.run, self.codec))
 
     def measure_tokens(self, tokens: Tokens) -> Likelihood:
-        return measure(self.model, tokens)
+        return self.model.measure(tokens)
 
     @property
     def reads(self) -> str:
-        return "before"
+        return self.model.reads
 
     def guess(self, tokens: Tokens) -> Guesses:
-        return guess(self.model, tokens)
+        return self.model.guess(tokens)
 
 
 def load_language(run: Run) -> Language:

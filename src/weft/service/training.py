@@ -46,6 +46,28 @@ class Text(NamedTuple):
     dev: Tokens | None
 
 
+class Sources(NamedTuple):
+    """The text to train on and, where it is given, the text to hold out; opened, with the names they were given by."""
+
+    corpus: Corpus
+    held_out: Corpus | None
+    source: str
+    dev: str | None
+
+    @classmethod
+    def open(cls, source: str | Corpus, dev: str | None) -> Sources:
+        corpus = source if isinstance(source, Corpus) else open_data(source)
+        return cls(corpus, open_data(dev) if dev else None, source if isinstance(source, str) else source.name, dev)
+
+    def store(self, config: TextConfig, folder: Path) -> Codec:
+        """Put a copy of the text, encoded, into the folder of a run that is being made."""
+        (folder / "data").mkdir()
+        codec = prepare(config, self.corpus, self.held_out, folder / "data")
+        files = {name: file_hash(folder / name) for name in (TRAIN, DEV) if (folder / name).exists()}
+        write_json(folder / FACTS, {"source": self.source, "dev": self.dev, "files": files})
+        return codec
+
+
 @dataclass(frozen=True)
 class Task(Generic[Config]):
     """A task on text: its name in config.json and on the command line, its settings, and how it is trained.
@@ -75,14 +97,10 @@ def start_training(
 ) -> Training:
     """Prepare the text, make the run directory with all that resuming needs, and stand before the first step."""
     check_free(Path(out))  # before the text is read, which may take a while
-    corpus = source if isinstance(source, Corpus) else open_data(source)
-    held_out = open_data(dev) if dev else None
+    sources = Sources.open(source, dev)
 
     def fill(folder: Path) -> dict[str, Any]:
-        (folder / "data").mkdir()
-        codec = prepare(config.text, corpus, held_out, folder / "data")
-        files = {name: file_hash(folder / name) for name in (TRAIN, DEV) if (folder / name).exists()}
-        write_json(folder / FACTS, {"source": getattr(source, "name", source), "dev": dev, "files": files})
+        codec = sources.store(config.text, folder)
         training, _ = _training(task, Run(folder, task.name, to_dict(config), codec.to_json()))
         save_tensors(folder / LAST, *training.trainer.state())
         return codec.to_json()

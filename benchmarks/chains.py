@@ -1,0 +1,195 @@
+"""Chains against their peers: HMM with hmmlearn, CRF with pytorch-crf. Writes docs/benchmarks-chains.md.
+
+    python benchmarks/chains.py [--rounds 15] [--write]
+
+All run in this one process, taking turns, on one thread, and what counts is the median CPU time of the rounds: hmmlearn
+knows no threads, and CPU time does not depend on who else is busy on the machine. Before anything is timed, the results
+are compared: a fast wrong answer is worth nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import re
+import resource
+import statistics
+import subprocess
+import time
+from collections.abc import Callable
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torchcrf
+from hmmlearn.hmm import CategoricalHMM
+
+from weft.crf import CRF
+from weft.engine import description
+from weft.models.hmm import HMM
+from weft.models.hmm_fit import improve, random_hmm
+from weft.models.ngram import modified_kneser_ney
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks-chains.md"
+SEQUENCES, LENGTH = 1000, 100
+
+Table = dict[str, dict[str, float]]  # what -> who -> seconds
+
+
+def measure(ways: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
+    """Median seconds of CPU time of each way, taking turns."""
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for way in ways.values():
+        way()
+    for _ in range(rounds):
+        for name, way in ways.items():
+            begin = time.process_time()
+            way()
+            times[name].append(time.process_time() - begin)
+    return {name: statistics.median(found) for name, found in times.items()}
+
+
+def theirs(model: HMM, implementation: str) -> CategoricalHMM:
+    peer = CategoricalHMM(model.states, n_features=model.size, implementation=implementation, n_iter=1, init_params="")
+    peer.startprob_, peer.transmat_, peer.emissionprob_ = (part.numpy() for part in model.tensors().values())
+    return peer
+
+
+def hmm(states: int, size: int, rounds: int) -> Table:
+    true, model = random_hmm(states, size, seed=1), random_hmm(states, size, seed=2)
+    sequences = [true.sample(LENGTH, seed=seed)[1].numpy() for seed in range(SEQUENCES)]
+    X, lengths = np.concatenate(sequences)[:, None], [LENGTH] * SEQUENCES
+    peers = {"hmmlearn scaling": "scaling", "hmmlearn log": "log"}
+
+    def posterior() -> Any:
+        return model.posterior(sequences)
+
+    def iteration() -> HMM:
+        return improve(model, sequences)[0]
+
+    def their_iteration(implementation: str) -> CategoricalHMM:
+        return theirs(model, implementation).fit(X, lengths)
+
+    for implementation in peers.values():
+        peer = theirs(model, implementation)
+        np.testing.assert_allclose(torch.cat(posterior()), peer.predict_proba(X, lengths), atol=1e-9)
+        log_prob, path = peer.decode(X, lengths)
+        ours = model.viterbi(sequences)
+        np.testing.assert_allclose(sum(one.log_prob for one in ours), log_prob, rtol=1e-9)
+        assert (torch.cat([one.states for one in ours]).numpy() == path).mean() > 0.9999  # but for ties
+        fitted = their_iteration(implementation)
+        found = iteration()
+        np.testing.assert_allclose(found.transition, fitted.transmat_, atol=1e-9)
+        np.testing.assert_allclose(found.emission, fitted.emissionprob_, atol=1e-9)
+    make = {name: (lambda kind=kind: theirs(model, kind)) for name, kind in peers.items()}
+    return {
+        f"posterior, K {states}, V {size}": measure(
+            {"weft": posterior}
+            | {name: (lambda peer=peer: peer().predict_proba(X, lengths)) for name, peer in make.items()},
+            rounds,
+        ),
+        f"one Baum-Welch iteration, K {states}, V {size}": measure(
+            {"weft": iteration} | {name: (lambda kind=kind: their_iteration(kind)) for name, kind in peers.items()},
+            rounds,
+        ),
+        f"Viterbi, K {states}, V {size}": measure(
+            {"weft": lambda: model.viterbi(sequences)}
+            | {name: (lambda peer=peer: peer().decode(X, lengths)) for name, peer in make.items()},
+            rounds,
+        ),
+    }
+
+
+def crf(rounds: int) -> Table:
+    B, T, K = 32, 50, 20
+    torch.manual_seed(0)
+    ours, peer = CRF(K), torchcrf.CRF(K, batch_first=True)
+    with torch.no_grad():
+        peer.start_transitions.copy_(ours.start)
+        peer.transitions.copy_(ours.transition)
+        peer.end_transitions.copy_(ours.end)
+    scores = torch.randn(B, T, K, requires_grad=True)
+    tags, lengths = torch.randint(K, (B, T)), torch.randint(10, T + 1, (B,))
+    lengths[0] = T
+    mask = torch.arange(T) < lengths[:, None]
+
+    def our_step() -> Any:
+        loss = -ours.log_likelihood(scores, tags, lengths).sum()
+        return loss, *torch.autograd.grad(loss, [scores, *ours.parameters()])
+
+    def their_step() -> Any:
+        loss = -peer(scores, tags, mask, reduction="sum")
+        parameters = [peer.start_transitions, peer.transitions, peer.end_transitions]
+        return loss, *torch.autograd.grad(loss, [scores, *parameters])
+
+    for a, b in zip(our_step(), their_step(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-3)
+    assert [path.tags for path in ours.decode(scores, lengths)] == peer.decode(scores, mask)
+    return {
+        "CRF forward + backward, 32 x 50, 20 tags": measure({"weft": our_step, "pytorch-crf": their_step}, rounds),
+        "CRF Viterbi, 32 x 50, 20 tags": measure(
+            {"weft": lambda: ours.decode(scores, lengths), "pytorch-crf": lambda: peer.decode(scores, mask)}, rounds
+        ),
+    }
+
+
+def ngram() -> tuple[float, float, int]:
+    """Seconds and gigabytes (of the whole process) for 2 million tokens at order 5, and how many n-grams that is."""
+    tokens = np.minimum(np.random.default_rng(0).zipf(1.2, 2_000_000) - 1, 19_999).astype(np.uint16)
+    begin = time.perf_counter()
+    model = modified_kneser_ney(tokens, 20_000, 5)
+    seconds = time.perf_counter() - begin
+    return seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, len(model)
+
+
+def page(table: Table, counted: tuple[float, float, int], rounds: int) -> str:
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
+    names = ("torch", "numpy", "hmmlearn", "pytorch-crf")
+    lines = [
+        "# Chains: benchmarks",
+        "",
+        f"Made by `python benchmarks/chains.py --write` on {date.today()}, commit {commit.stdout.strip()}.",
+        f"{cpu[1] if cpu else platform.machine()}, threads: {torch.get_num_threads()}, "
+        f"Python {platform.python_version()}, "
+        + ", ".join(f"{name} {version(name)}" for name in names)
+        + f"; {description()}.",
+        "",
+        f"{SEQUENCES:,} sequences of {LENGTH} observations. Median CPU time of {rounds} rounds in which all take turns "
+        "in one process, on one thread; the results were compared before.",
+        "",
+        "| work | who | milliseconds | weft is faster by |",
+        "| --- | --- | --- | --- |",
+    ]
+    for work, times in table.items():
+        for who, seconds in times.items():
+            lines.append(f"| {work} | {who} | {seconds * 1e3:.2f} | {seconds / times['weft']:.1f} |")
+    seconds, gigabytes, count = counted
+    lines += [
+        "",
+        f"n-grams: 2,000,000 tokens of 20,000 kinds, order 5, modified Kneser-Ney: {seconds:.1f} s, "
+        f"{count:,} n-grams, {gigabytes:.2f} GB at the most (the whole process).",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--write", action="store_true", help=f"write {PAGE.name}")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    counted = ngram()  # first, so that its memory is its own
+    table = hmm(8, 50, arguments.rounds) | hmm(32, 1000, arguments.rounds) | crf(arguments.rounds)
+    text = page(table, counted, arguments.rounds)
+    print(text)
+    if arguments.write:
+        PAGE.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+// The C interface: what ctypes sees. Every function gives 0, or 1 where memory has run out. It is part of the engine's
+// library, and uses its workers.
+//
+// The chains are dealt out in slices, each with sums of its own that are added in their order, so that the result does
+// not depend on which thread was faster.
+#pragma once
+
+#include <algorithm>
+#include <new>
+#include <vector>
+
+#include "../../engine/core/interface.hpp"
+#include "best.hpp"
+#include "scaled.hpp"
+
+namespace weft::chain {
+
+constexpr int64_t kSlices = 8, kLeast = 128;  // at the most, and places a slice at the least
+
+struct Slice {
+    int64_t begin, end;
+};
+
+inline std::vector<Slice> slices_of(const Problem& problem) {
+    int64_t total = 0;
+    for (int64_t b = 0; b < problem.rows; ++b) total += problem.lengths[b];
+    const int64_t count = std::max<int64_t>(1, std::min({problem.rows, kSlices, total / kLeast}));
+    std::vector<Slice> slices;
+    int64_t row = 0, places = 0;
+    for (int64_t i = 0; i < count; ++i) {
+        const int64_t begin = row;
+        for (; row < problem.rows && (places < total * (i + 1) / count || i + 1 == count); ++row) places += problem.lengths[row];
+        slices.push_back({begin, row});
+    }
+    return slices;
+}
+
+inline int64_t longest(const Problem& problem, Slice slice) {
+    int64_t most = 0;
+    for (int64_t b = slice.begin; b < slice.end; ++b) most = std::max(most, problem.lengths[b]);
+    return most;
+}
+
+template <int N>
+void sum_slice(const Problem& problem, Slice slice, const Results& out, const Results& sums) {
+    const bool back = out.posterior || out.cavity || sums.pairs;
+    Workspace space;
+    Block* blocks = static_cast<Block*>(
+        space.bytes(static_cast<size_t>(Scaled<N>::space(problem, back ? longest(problem, slice) : 1)) * sizeof(Block)));
+    Scaled<N> scaled(problem, blocks, out, sums);
+    for (int64_t row = slice.begin; row < slice.end; ++row) {
+        if (problem.lengths[row] == 0) {
+            out.log_z[row] = 0;
+            out.dead[row] = -1;
+        } else if (!scaled.run(row)) {
+            exact_row(problem, row, out, sums);
+        }
+        if (out.dead[row] >= 0)
+            for (double* shares : {out.posterior, out.cavity})
+                if (shares) std::fill_n(shares + problem.begins[row] * problem.states, problem.lengths[row] * problem.states, 0.0);
+    }
+}
+
+inline void sum_all(const Problem& problem, const Results& out) {
+    const std::vector<Slice> slices = slices_of(problem);
+    const int64_t K = problem.states, table = out.table && problem.rows_are_shared ? problem.table_rows * K : 0;
+    const int64_t size = out.pairs ? K + K * K + K + table : 0;
+    std::vector<std::vector<double>> parts(slices.size(), std::vector<double>(static_cast<size_t>(size)));
+    parallel(static_cast<int64_t>(slices.size()), problem.threads, [&](int64_t i) {
+        Results sums = {};
+        if (size) {
+            sums.first = parts[static_cast<size_t>(i)].data();
+            sums.pairs = sums.first + K;
+            sums.last = sums.pairs + K * K;
+            sums.table = table ? sums.last + K : out.table;
+        }
+        const Slice slice = slices[static_cast<size_t>(i)];
+        switch (problem.wide()) {
+            case 1: return sum_slice<1 * kBlocks>(problem, slice, out, sums);
+            case 2: return sum_slice<2 * kBlocks>(problem, slice, out, sums);
+            case 3: return sum_slice<3 * kBlocks>(problem, slice, out, sums);
+            case 4: return sum_slice<4 * kBlocks>(problem, slice, out, sums);
+            default: return sum_slice<0>(problem, slice, out, sums);
+        }
+    });
+    for (const std::vector<double>& part : parts) {
+        const double* from = part.data();
+        for (auto [to, count] : {std::pair{out.first, K}, {out.pairs, K * K}, {out.last, K}, {out.table, table}})
+            for (int64_t k = 0; size && k < count; ++k) to[k] += *from++;
+    }
+}
+
+template <int N>
+void best_slice(const Problem& problem, const Block* scores, Slice slice, int64_t* states, double* score) {
+    std::vector<int32_t> choices(static_cast<size_t>(longest(problem, slice) * problem.states));
+    for (int64_t row = slice.begin; row < slice.end; ++row) {
+        if (problem.lengths[row] == 0)
+            score[row] = 0;
+        else
+            best_row<N>(problem, scores, row, choices.data(), states, score + row);
+    }
+}
+
+}  // namespace weft::chain
+
+WEFT_EXPORT int weft_chain_sum(const weft::chain::Problem* problem, const weft::chain::Results* out) {
+    return weft::guarded([&] {
+        weft::chain::sum_all(*problem, *out);
+        return 0;
+    });
+}
+
+WEFT_EXPORT int weft_chain_best(const weft::chain::Problem* problem, const weft::chain::Block* scores, int64_t* states, double* score) {
+    using namespace weft::chain;
+    return weft::guarded([&] {
+        const std::vector<Slice> slices = slices_of(*problem);
+        weft::parallel(static_cast<int64_t>(slices.size()), problem->threads, [&](int64_t i) {
+            const Slice slice = slices[static_cast<size_t>(i)];
+            switch (problem->wide()) {
+                case 1: return best_slice<1 * kBlocks>(*problem, scores, slice, states, score);
+                case 2: return best_slice<2 * kBlocks>(*problem, scores, slice, states, score);
+                case 3: return best_slice<3 * kBlocks>(*problem, scores, slice, states, score);
+                case 4: return best_slice<4 * kBlocks>(*problem, scores, slice, states, score);
+                default: return best_slice<0>(*problem, scores, slice, states, score);
+            }
+        });
+        return 0;
+    });
+}
