@@ -137,7 +137,7 @@ class FillBatchConfig:
     size: int = setting(16, "rows of a batch", low=1)
     steps: int = setting(32, "tokens of a row", low=2)
     blanks: float = setting(
-        0.1, "share of a row's tokens shown as blanks, so that a text with several is nothing new", low=0, high=0.5
+        0.2, "share of a row's tokens shown as blanks, so that a text with several is nothing new", low=0, high=0.5
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import random
@@ -14,6 +13,8 @@ import time
 
 import pytest
 from safetensors.torch import load_file
+
+from weft.service import load
 
 SMALL = [
     *("--set", "model.hidden=24", "--set", "model.embedding=24", "--set", "model.dropout=0.1"),
@@ -90,11 +91,10 @@ def test_json_and_standard_input(runs):
 
 
 def test_several_blanks_and_blanks_at_the_ends(runs):
-    text = "___ ___ hungry ___\nwe are happy ."
-    found = json.loads(succeeds("fill", runs / "both", text, "--json").stdout)["answers"]
-    assert found[0]["fills"] == ["i", "am", "."]
-    assert found[0]["text"] == "i am hungry .\nwe are happy ."
-    chances = [answer["probability"] for answer in found]
+    found = load(runs / "both").fill("___ ___ hungry ___\nwe are happy .")
+    assert found[0].fills == ("i", "am", ".")
+    assert found[0].text == "i am hungry .\nwe are happy ."
+    chances = [answer.probability for answer in found]
     assert chances == sorted(chances, reverse=True)
     joined = json.loads(succeeds("fill", runs / "both", "we ___ .", "--tokens", 2, "--json").stdout)["answers"]
     assert {answer["fills"][0] for answer in joined[:2]} == {"were tired", "are happy"}
@@ -108,9 +108,6 @@ def test_unknown_words_are_said_and_read_all_the_same(runs):
 
 def test_the_right_side_pays_in_one_table(runs):
     against = ["--against", runs / "before", "--against", runs / "lm"]
-    words = succeeds("eval", runs / "both", *against).stdout
-    assert re.search(r"guessing blindly +nothing +\d+\.\d\d", words)
-    assert re.search(r"both +both sides", words)
     found = json.loads(succeeds("eval", runs / "both", *against, "--json").stdout)
     blind, frequent, before, lm, both = found["compared"]
     assert [line["reads"] for line in found["compared"]] == ["nothing", "nothing", "before", "before", "both sides"]
@@ -120,8 +117,10 @@ def test_the_right_side_pays_in_one_table(runs):
     assert before["perplexity"] == pytest.approx(lm["perplexity"], rel=0.15)
     assert max(before["perplexity"], lm["perplexity"]) < frequent["perplexity"] < blind["perplexity"]
     assert found["signature"] == f"hidden token|per:word|tokens:{found['tokens']}"
-    other = json.loads(succeeds("eval", runs / "both", "--data", "-", "--json", stdin="i am hungry .").stdout)
-    assert other["tokens"] == 3
+    words = succeeds("eval", runs / "both", "--data", "-", stdin="i am hungry .").stdout
+    assert re.search(r"guessing blindly +nothing +\d+\.\d\d", words)
+    assert re.search(r"both +both sides", words)
+    assert "(3 tokens)" in words
 
 
 def test_the_same_from_python(runs):
@@ -145,8 +144,6 @@ def test_chinese_characters(tmp_path):
     found = succeeds("fill", tmp_path / "zh", "我___饿，", "你_ _ _饿，", "--json", "--n-best", 1).stdout
     one, two = (json.loads(line)["answers"][0]["text"] for line in found.splitlines())
     assert (one, two) == ("我很饿，", "你不饿，")
-    found = succeeds("fill", tmp_path / "zh", "我可以____猪。", "--tokens", "3", "--json", "--n-best", 1).stdout
-    assert json.loads(found)["answers"][0]["text"] == "我可以吃半头猪。"
 
 
 @pytest.mark.parametrize(
@@ -155,13 +152,9 @@ def test_chinese_characters(tmp_path):
         (["fill", "BOTH", "i am hungry"], ["no blank", "___"]),
         (["fill", "BOTH"], ["no text", "___"]),
         (["fill", "LM", "i ___ hungry"], ["lm", "weft train fill"]),
-        (["fill", "nowhere", "i ___ hungry"], ["nowhere", "run directory"]),
         (["generate", "BOTH"], ["fill", "weft train lm"]),
         (["train", "fill", "--out", "LM", "--resume"], ["'lm'", "weft train fill"]),
-        (["train", "lm", "--out", "BOTH", "--resume"], ["'fill'", "weft train lm"]),
         (["train", "fill", "--data", "BOOK", "--out", "NEW", "--set", "model.hidden=7"], ["model.tied", "hidden=7"]),
-        (["train", "fill", "--data", "BOOK", "--out", "NEW", "--set", "batch.blank=1"], ["Try: batch.blanks"]),
-        (["train", "fill", "--data", "BOOK", "--out", "NEW", "--set", "batch.steps=9999"], ["tokens", "batch.steps="]),
         (["eval", "BOTH", "--against", "CHARS"], ["other tokens", "--set text.level=word"]),
     ],
 )
@@ -176,28 +169,19 @@ def test_mistakes(arguments, words, runs, book, tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of another kind")
-def test_kills_and_resumes_end_in_the_same_weights(book, tmp_path):
+def test_a_kill_and_a_resume_end_in_the_same_weights(book, tmp_path):
     """The blanks of a row are drawn at random, and a resumed run draws the same ones."""
-    settings = [*SMALL, "--set", "train.epochs=20", "--set", "train.save_seconds=0.05"]
+    settings = [*SMALL, "--set", "train.epochs=30", "--set", "train.save_seconds=0.05"]
     straight, killed = tmp_path / "straight", tmp_path / "killed"
     succeeds("train", "fill", "--data", book, *settings, "--out", straight)
-    random.seed(1)
-    for _ in range(2):
-        last = killed / "last.safetensors"
-        before = last.stat().st_mtime_ns if last.exists() else 0
-        training = subprocess.Popen(
-            command("train", "fill", "--data", book, *settings, "--out", killed, "--resume"),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        for _ in itertools.count():
-            if training.poll() is not None or (last.exists() and last.stat().st_mtime_ns != before):
-                break
-            time.sleep(0.01)
-        time.sleep(random.uniform(0, 0.3))
-        assert training.poll() is None
-        training.send_signal(signal.SIGKILL)
-        training.wait()
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    training = subprocess.Popen(command("train", "fill", "--data", book, *settings, "--out", killed), **quiet)
+    metrics = killed / "metrics.jsonl"
+    while training.poll() is None and not (metrics.exists() and metrics.read_text().count("\n") > 1):
+        time.sleep(0.01)
+    assert training.poll() is None
+    training.send_signal(signal.SIGKILL)
+    training.wait()
     done = succeeds("train", "fill", "--data", book, *settings, "--out", killed, "--resume")
     assert re.search(r"after step [1-9]", done.stderr)
     for name in ("weights.safetensors", "last.safetensors"):

@@ -177,6 +177,24 @@ def test_one_blank_is_exact_however_narrow_the_search():
     assert [way.log_prob for way in found] == pytest.approx(expected.values.tolist())
 
 
+def test_long_texts_are_read_in_parts(monkeypatch):
+    model, ids = model_of("deep"), [4, V, 2, V, 7]
+    whole = model.best(ids, n=20, width=20)
+    monkeypatch.setattr("weft.models.filler.LONGEST", 12)  # two rows at a time
+    parts = model.best(ids, n=20, width=20)
+    assert [way.ids for way in parts] == [way.ids for way in whole]
+    assert [way.log_prob for way in parts] == pytest.approx([way.log_prob for way in whole])
+
+
+def test_without_the_shift_it_would_leak(monkeypatch):
+    """The leak test is not blind: a model that looks at the place itself fails it."""
+    model, ids = model_of("deep"), rows()
+    monkeypatch.setattr("weft.models.filler.F.pad", lambda shifted, _: torch.cat([shifted, shifted[:, -1:]], 1))
+    other = ids.clone()
+    other[:, 3] = (other[:, 3] + 1) % V
+    assert not torch.equal(log_probs(model, ids)[:, 3], log_probs(model, other)[:, 3])
+
+
 def test_banned_tokens_leave_their_probability_to_the_others():
     model, ids = model_of("deep"), [4, V, 7, V]
     found = model.best(ids, n=999, width=999, banned=[0, 3])

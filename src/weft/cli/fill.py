@@ -45,12 +45,17 @@ def fill(
             record = {"text": text, "answers": [asdict(answer) for answer in answers], "unknown": unknown}
             typer.echo(json.dumps(record, ensure_ascii=False))
         else:
-            typer.echo(("\n" if number else "") + "\n".join(map(_in_words, answers)))
+            typer.echo(("\n" if number else "") + _in_words(answers))
 
 
-def _in_words(answer: Answer) -> str:
-    fills = " | ".join(repr(part) if not part.strip() else part for part in answer.fills)
-    return f"{answer.probability:8.2%}  {fills:12}  {answer.text}".replace("\n", "\\n")
+def _in_words(answers: list[Answer]) -> str:
+    """A line for each: its probability, what goes into the blanks, the whole text."""
+    fills = [" | ".join(part if part.strip() else repr(part) for part in answer.fills) for answer in answers]
+    wide = max(map(len, fills))
+    lines = (
+        f"{answer.probability:7.2%}  {fill:{wide}}  {answer.text}" for answer, fill in zip(answers, fills, strict=True)
+    )
+    return "\n".join(line.replace("\n", "\\n") for line in lines)
 
 
 def _texts(given: list[str]) -> list[str]:

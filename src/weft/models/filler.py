@@ -22,6 +22,8 @@ from weft.errors import WeftError
 from weft.models.base import Loss
 from weft.recurrent import Stack, make_stack
 
+LONGEST = 1 << 16  # tokens read at a time while blanks are filled
+
 
 class Filled(NamedTuple):
     """A token for every blank, from the first blank to the last, and the log of their joint probability."""
@@ -96,12 +98,13 @@ class Filler(nn.Module):
 
     def loss(self, passage: Passage) -> Loss:
         """The nats of the passage's targets, each told from the rest of its row."""
-        logits = self(passage.ids, lengths=passage.lengths)
-        total = F.cross_entropy(logits.flatten(0, 1), passage.targets.flatten(), ignore_index=IGNORED, reduction="sum")
+        ids, targets = passage.ids.to(self.bias.device), passage.targets.to(self.bias.device)
+        logits = self(ids, lengths=passage.lengths)
+        total = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="sum")
         return Loss(total, int((passage.targets != IGNORED).sum()))
 
     def hide(self, ids: Tensor, share: float) -> Tensor:
-        """The rows with some tokens turned into blanks; each row draws its own share, `share` on average."""
+        """The rows (on the CPU) with some tokens turned into blanks; each draws its own share, `share` on average."""
         shares = 2 * share * torch.rand(len(ids), 1)
         return ids.masked_fill(torch.rand(ids.shape) < shares, self.blank)
 
@@ -113,11 +116,13 @@ class Filler(nn.Module):
         Over all ways it sums to 1. With one blank the answer is exact; with several it is a beam search from left to
         right, exact where `width` is at least V^(m-1). The probability of banned tokens is shared by the others.
         """
-        rows = torch.tensor([list(ids)])
+        rows = torch.tensor([list(ids)], device=self.bias.device)
         places = [place for place, token in enumerate(ids) if token == self.blank]
-        total = torch.zeros(1, dtype=torch.float64)
+        total = torch.zeros(1, dtype=torch.float64, device=rows.device)
         for place in places:
-            logits = self.readout(self.surroundings(rows)[:, place]).double()  # (K, V)
+            parts = torch.split(rows, max(1, LONGEST // len(ids)))  # a long text must not be held K times at once
+            known = torch.cat([self.surroundings(part)[:, place] for part in parts])
+            logits = self.readout(known).double()  # (K, V)
             logits[:, list(banned)] = -torch.inf
             scores = total[:, None] + logits.log_softmax(-1)
             room = n if place == places[-1] else max(n, width)

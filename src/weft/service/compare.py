@@ -63,7 +63,8 @@ def _always(weights: np.ndarray[Any, np.dtype[np.float64]], tokens: Tokens) -> G
     """The guesses of one who gives the same chances everywhere, in proportion to the weights."""
     asked = np.asarray(tokens[1:])
     nats = -np.log(weights / weights.sum())[asked].sum()
-    return Guesses(Likelihood(float(nats), len(asked)), int((asked == weights.argmax()).sum()))
+    best = np.flatnonzero(weights == weights.max())  # of equals it takes any, as often right
+    return Guesses(Likelihood(float(nats), len(asked)), round(np.isin(asked, best).sum() / len(best)))
 
 
 def _check_same_text(model: Guesser, other: Guesser) -> None:

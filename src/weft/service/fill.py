@@ -16,6 +16,7 @@ from weft.metrics import Guesses, Likelihood
 from weft.models.base import Loss, count_guesses
 from weft.models.filler import Filler
 from weft.run import Run
+from weft.service.language import device
 from weft.service.training import Task, Text, Training, encoded, held_out, resume_training, start_training
 from weft.text.blanks import Blanked
 from weft.text.codec import Codec
@@ -48,8 +49,8 @@ def resume_fill(run: Run, config: FillConfig | None = None, *, source: str | Non
 
 
 def _prepare(run: Run, config: FillConfig, text: Text) -> tuple[Trainer, State]:
-    model = Filler(len(text.codec.vocabulary), config.model)
     stream = RandomStream(text.train, config.batch.size, config.batch.steps, config.train.seed)
+    model = Filler(len(text.codec.vocabulary), config.model).to(device(config.train.device))
     dev = text.dev
 
     def objective(window: Window, carried: State) -> Loss:
@@ -74,8 +75,9 @@ def guess(model: Filler, tokens: Tokens) -> Guesses:
     model.eval()
     total = Guesses(Likelihood(0.0, 0), 0)
     for passage in evaluation_passages(tokens):
-        asked = passage.targets != IGNORED
-        total += count_guesses(model(passage.ids)[asked], passage.targets[asked])
+        ids, targets = passage.ids.to(model.bias.device), passage.targets.to(model.bias.device)
+        asked = targets != IGNORED
+        total += count_guesses(model(ids)[asked], targets[asked])
     return total
 
 
