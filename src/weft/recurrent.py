@@ -108,7 +108,9 @@ class Recurrent(nn.Module):
     def forward(self, x: Tensor, state: State = None, *, lengths: Tensor | None = None) -> tuple[Tensor, State]:
         """x (B, T, I) or ids (B, T) to outputs (B, T, H) and the last state."""
         if torch.compiler.is_compiling():
-            return _uncompiled(self, x, state, lengths)  # type: ignore[no-any-return]
+            from weft.engine.uncompiled import uncompiled
+
+            return uncompiled(self, x, state, lengths)  # type: ignore[no-any-return]
         check_input("Recurrent", x, self.input_size, lengths)
         if state is not None:
             check_state(self.cell, state, x.shape[0])
@@ -149,12 +151,6 @@ class Recurrent(nn.Module):
         return Pass(
             self.cell, self.reverse, Noise(bool(row_mask is not None), bool(step_mask is not None)), row_mask, step_mask
         )
-
-
-@torch.compiler.disable  # type: ignore[untyped-decorator]
-def _uncompiled(layer: nn.Module, x: Tensor, state: Any, lengths: Tensor | None) -> Any:
-    """A compiled model calls the layer as it is: there is nothing in the engine for a compiler to find."""
-    return layer(x, state, lengths=lengths)
 
 
 def _run_steps(run: Pass, x: Tensor, state: State, lengths: Tensor | None) -> tuple[State, Gates, State]:
@@ -270,7 +266,9 @@ class Bidirectional(nn.Module):
 
     def forward(self, x: Tensor, state: Both | None = None, *, lengths: Tensor | None = None) -> tuple[Tensor, Both]:
         if torch.compiler.is_compiling():
-            return _uncompiled(self, x, state, lengths)  # type: ignore[no-any-return]
+            from weft.engine.uncompiled import uncompiled
+
+            return uncompiled(self, x, state, lengths)  # type: ignore[no-any-return]
         check_input("Bidirectional", x, self.input_size, lengths)
         ahead, back = state or (None, None)
         passes = [self.ahead._pass(x), self.back._pass(x)]
