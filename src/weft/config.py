@@ -65,7 +65,7 @@ class ModelConfig:
 @dataclass(frozen=True)
 class BatchConfig:
     size: int = setting(32, "rows of a batch", low=1)
-    steps: int = setting(64, "steps of a row", low=1)
+    steps: int = setting(48, "steps of a row", low=1)
     sampling: str = setting(
         "sequential",
         "sequential: adjacent batches continue each other, state carried; random: windows anywhere, fresh state",
@@ -107,14 +107,27 @@ class TrainConfig:
 
 
 @dataclass(frozen=True)
+class LanguageModelConfig(ModelConfig):
+    hidden: int = setting(512, "hidden units of each layer", low=1)
+    embedding: int = setting(128, "numbers that stand for a token; 0: its one-hot vector", low=0)
+    dropout: float = setting(0.5, "share of a layer's outputs dropped while training", low=0, high=0.95)
+
+
+@dataclass(frozen=True)
+class LanguageTrainConfig(TrainConfig):
+    epochs: int = setting(12, "passes over the text", low=0)
+    rate: float = setting(0.003, "learning rate", low=0)
+
+
+@dataclass(frozen=True)
 class LanguageConfig:
     """The settings of `weft train lm`."""
 
     text: TextConfig = field(default_factory=TextConfig)
-    model: ModelConfig = field(default_factory=ModelConfig)
+    model: LanguageModelConfig = field(default_factory=LanguageModelConfig)
     batch: BatchConfig = field(default_factory=BatchConfig)
     bptt: BpttConfig = field(default_factory=BpttConfig)
-    train: TrainConfig = field(default_factory=TrainConfig)
+    train: LanguageTrainConfig = field(default_factory=LanguageTrainConfig)
 
 
 @dataclass(frozen=True)

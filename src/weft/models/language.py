@@ -52,8 +52,11 @@ class LanguageModel(nn.Module):
             dropout=config.dropout,
             residual=config.residual,
         )
-        if self.embedding is not None:
-            nn.init.normal_(self.embedding.weight, std=config.embedding**-0.5)
+        # Either way the first layer's projected input starts with a variance of about 1/3, as much as its state brings.
+        if self.embedding is None:
+            nn.init.normal_(self.stack.layers[0].cell.weight_ih, std=3**-0.5)  # type: ignore[union-attr,arg-type]
+        elif config.tied:
+            nn.init.normal_(self.embedding.weight, std=config.embedding**-0.5)  # as output weights they must be small
         # Tied weights are the embedding's, so there is no matrix of the output's own.
         self.weight = None if config.tied else nn.Parameter(torch.empty(vocabulary_size, config.hidden))
         self.bias = nn.Parameter(torch.zeros(vocabulary_size))
