@@ -11,7 +11,7 @@ demo: $(VENV)/ready
 	$(BIN)/weft demo
 
 test: $(VENV)/ready-dev
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 check: $(VENV)/ready-dev
 	$(BIN)/ruff format --check .

@@ -1,4 +1,4 @@
-"""The engine: any cell at the speed of the machine.
+"""The engine: any cell over time, in C++.
 
 A cell's program (weft.program) runs over time in a small C++ core, forward and back, on all cores torch may use.
 `takes` says whether it can run here, `run_passes` runs; where it cannot, the caller runs the same equations as torch.

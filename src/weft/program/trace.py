@@ -63,6 +63,10 @@ def _made_up(cell: Cell, columns: int) -> Tensor:
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # else torch would load its compiler, a second of start-up, to tell it to look away
+
     def __init__(self, cell: Cell) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.cell, self.H = cell, cell.hidden_size
