@@ -65,7 +65,7 @@ class ModelConfig:
 @dataclass(frozen=True)
 class BatchConfig:
     size: int = setting(32, "rows of a batch", low=1)
-    steps: int = setting(48, "steps of a row", low=1)
+    steps: int = setting(35, "steps of a row", low=1)
     sampling: str = setting(
         "sequential",
         "sequential: adjacent batches continue each other, state carried; random: windows anywhere, fresh state",
@@ -108,15 +108,12 @@ class TrainConfig:
 
 @dataclass(frozen=True)
 class LanguageModelConfig(ModelConfig):
-    hidden: int = setting(512, "hidden units of each layer", low=1)
     embedding: int = setting(128, "numbers that stand for a token; 0: its one-hot vector", low=0)
-    dropout: float = setting(0.5, "share of a layer's outputs dropped while training", low=0, high=0.95)
 
 
 @dataclass(frozen=True)
 class LanguageTrainConfig(TrainConfig):
-    epochs: int = setting(12, "passes over the text", low=0)
-    rate: float = setting(0.003, "learning rate", low=0)
+    epochs: int = setting(26, "passes over the text", low=0)
 
 
 @dataclass(frozen=True)
