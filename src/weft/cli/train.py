@@ -120,18 +120,26 @@ def hmm(
     began = printed = time.perf_counter()
     training = start_hmm(data, out, settings, dev=dev)
     steps, number, interrupted = training.steps(), 0, False
+
+    def stop(signal_number: int, frame: object) -> None:
+        nonlocal interrupted
+        interrupted = True
+
+    # A flag, not the exception: that can be raised where nobody hears it, in a finalizer.
+    previous = signal.signal(signal.SIGINT, stop)
     try:
         for step, best in steps:
             number += 1
+            if interrupted:
+                break
             now = time.perf_counter()
             if sys.stderr.isatty() or now - printed >= 10:
                 printed = now
                 nats = (-one.log_likelihood / training.train_tokens for one in (step, best))
                 _say("step {}: {:.4f} nats a token, the best so far {:.4f}".format(step.number, *nats))
-    except KeyboardInterrupt:
-        interrupted = True
     finally:
         steps.close()
+        signal.signal(signal.SIGINT, previous)
     _result(load_hmm(training.run), {"steps": number, "interrupted": interrupted}, began, json_output)
     if interrupted:
         raise typer.Exit(128 + signal.SIGINT)
