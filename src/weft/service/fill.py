@@ -16,8 +16,16 @@ from weft.metrics import Guesses, Likelihood
 from weft.models.base import Loss, count_guesses
 from weft.models.filler import Filler
 from weft.run import Run
-from weft.service.language import device
-from weft.service.training import Task, Text, Training, encoded, held_out, resume_training, start_training
+from weft.service.training import (
+    Text,
+    Training,
+    device,
+    encoded,
+    held_out,
+    resume_training,
+    start_training,
+    text_task,
+)
 from weft.text.blanks import Blanked
 from weft.text.codec import Codec
 from weft.text.corpus import Corpus
@@ -66,7 +74,7 @@ def _prepare(run: Run, config: FillConfig, text: Text) -> tuple[Trainer, State]:
     return Trainer(model, stream, objective, config.train, evaluate=None if dev is None else evaluate, run=run), None
 
 
-FILL = Task("fill", FillConfig, _prepare)
+FILL = text_task("fill", FillConfig, _prepare)
 
 
 @torch.no_grad()

@@ -7,6 +7,7 @@ a number. It is stored with every model, so that a model reads later text exactl
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,7 +104,7 @@ def prepare(config: TextConfig, train: Corpus, dev: Corpus | None, folder: Path)
     Held out is `dev`, or the last part of the corpus. The vocabulary is made from what is trained on alone.
     """
     normalizer = Normalizer(config.normal_form, config.lower, config.letters_only)
-    tokenizer = make_tokenizer(config, normalizer, train)
+    tokenizer = _tokenizer(config, normalizer, (line for one in train.documents() for line in one.lines()))
     everything = Vocabulary.build(count_tokens(train, normalizer, tokenizer))
     whole = folder / "whole.bin"
     encode_corpus(train, normalizer, tokenizer, everything, whole)
@@ -122,11 +123,20 @@ def prepare(config: TextConfig, train: Corpus, dev: Corpus | None, folder: Path)
     return Codec(normalizer, tokenizer, vocabulary)
 
 
-def make_tokenizer(config: TextConfig, normalizer: Normalizer, corpus: Corpus) -> Tokenizer:
-    """The tokenizer of the wanted level; sub-words are learned from the corpus."""
+def make_codec(config: TextConfig, texts: Sequence[str]) -> Codec:
+    """The codec for many short texts, each an example of its own; the vocabulary is made from them."""
+    normalizer = Normalizer(config.normal_form, config.lower, config.letters_only)
+    tokenizer = _tokenizer(config, normalizer, texts)
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(tokenizer.split(normalizer(text)))
+    return Codec(normalizer, tokenizer, _vocabulary(config, tokenizer, counts))
+
+
+def _tokenizer(config: TextConfig, normalizer: Normalizer, lines: Iterable[str]) -> Tokenizer:
+    """The tokenizer of the wanted level; sub-words are learned from the lines."""
     if config.level == SubwordTokenizer.level:
-        lines = (line for document in corpus.documents() for line in normalizer.lines(document.lines()))
-        return SubwordTokenizer.train(lines, config.max_size or SUBWORD_SIZE)
+        return SubwordTokenizer.train(normalizer.lines(lines), config.max_size or SUBWORD_SIZE)
     return TOKENIZERS[config.level].from_json({"level": config.level})
 
 

@@ -1,0 +1,33 @@
+"""Settings: strict, typed, the same from Python, a TOML file and `--set a.b=c`."""
+
+from weft.config.chains import HmmConfig, HmmModelConfig, HmmTrainConfig, NgramConfig, NgramModelConfig
+from weft.config.common import ModelConfig, TextConfig, TrainConfig
+from weft.config.fill import FillBatchConfig, FillConfig, FillModelConfig, FillTextConfig
+from weft.config.language import BatchConfig, BpttConfig, LanguageConfig, LanguageModelConfig, LanguageTrainConfig
+from weft.config.strict import changed, from_dict, load_config, setting, to_dict, to_toml
+
+__all__ = [
+    "BatchConfig",
+    "BpttConfig",
+    "FillBatchConfig",
+    "FillConfig",
+    "FillModelConfig",
+    "FillTextConfig",
+    "HmmConfig",
+    "HmmModelConfig",
+    "HmmTrainConfig",
+    "LanguageConfig",
+    "LanguageModelConfig",
+    "LanguageTrainConfig",
+    "ModelConfig",
+    "NgramConfig",
+    "NgramModelConfig",
+    "TextConfig",
+    "TrainConfig",
+    "changed",
+    "from_dict",
+    "load_config",
+    "setting",
+    "to_dict",
+    "to_toml",
+]

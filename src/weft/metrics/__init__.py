@@ -1,0 +1,5 @@
+"""Metrics: statistics that add up, and a score made from their sum, never a mean of means."""
+
+from weft.metrics.likelihood import Guesses, Likelihood
+
+__all__ = ["Guesses", "Likelihood"]
