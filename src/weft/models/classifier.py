@@ -1,0 +1,89 @@
+"""A recurrent classifier: it reads a text, pools the states of its tokens into one vector, and tells the label."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from weft.config import ClassifyModelConfig
+from weft.errors import unknown_name
+from weft.models.base import Loss
+from weft.models.noise import drop_words
+from weft.models.pooling import POOLINGS
+from weft.recurrent import make_stack
+
+
+class Labelled(NamedTuple):
+    """Texts side by side with their labels."""
+
+    ids: Tensor  # (B, T)
+    lengths: Tensor  # (B,)
+    labels: Tensor  # (B,)
+
+
+class Read(NamedTuple):
+    """What the model makes of each text: the score of every label, and how much each token counted."""
+
+    logits: Tensor  # (B, labels)
+    weights: Tensor  # (B, T)
+
+
+class Classifier(nn.Module):
+    """Ids (B, T) -> embedding -> stack (B, T, H) -> pooling (B, P) -> logits (B, labels).
+
+    `class_weights` multiply the loss of the texts of each label. `unknown` is the id that dropped words are read as.
+    """
+
+    class_weights: Tensor
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        labels: int,
+        config: ClassifyModelConfig,
+        *,
+        class_weights: Sequence[float] | None = None,
+        unknown: int = 0,
+    ) -> None:
+        super().__init__()
+        if config.pooling not in POOLINGS:
+            raise unknown_name("pooling", config.pooling, POOLINGS)
+        self.config, self.unknown = config, unknown
+        self.embedding = nn.Embedding(vocabulary_size, config.embedding) if config.embedding else None
+        if self.embedding is not None:
+            nn.init.normal_(self.embedding.weight, std=config.embedding**-0.5)
+        self.stack = make_stack(
+            config.cell,
+            config.embedding or vocabulary_size,
+            config.hidden,
+            layers=config.layers,
+            bidirectional=config.bidirectional,
+            dropout=config.dropout,
+            recurrent_dropout=config.recurrent_dropout,
+            residual=config.residual,
+        )
+        self.pooling = POOLINGS[config.pooling](config.hidden, config.hidden if config.bidirectional else 0)
+        self.output = nn.Linear(int(self.pooling.output_size), labels)
+        weights = torch.ones(labels) if class_weights is None else torch.tensor(class_weights)
+        self.register_buffer("class_weights", weights, persistent=False)
+
+    def forward(self, ids: Tensor, lengths: Tensor) -> Read:
+        config, device = self.config, self.class_weights.device
+        ids = ids.to(device)
+        inside = torch.arange(ids.shape[1], device=device) < lengths.to(device)[:, None]  # (B, T)
+        x = drop_words(ids, config.word_dropout, self.unknown) if self.training else ids
+        if self.embedding is not None:
+            x = F.dropout(self.embedding(x), config.embedding_dropout, self.training)
+        outputs, _ = self.stack(x, lengths=lengths)
+        pooled = self.pooling(outputs, inside)
+        return Read(self.output(F.dropout(pooled.vector, config.dropout, self.training)), pooled.weights)
+
+    def loss(self, batch: Labelled) -> Loss:
+        """The nats of the true labels, each times the weight of its label."""
+        labels = batch.labels.to(self.class_weights.device)
+        nats = F.cross_entropy(self(batch.ids, batch.lengths).logits, labels, reduction="none")
+        return Loss((nats * self.class_weights[labels]).sum(), len(batch.labels))
