@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from weft.config import HmmConfig as HmmConfig
     from weft.config import LanguageConfig as LanguageConfig
     from weft.config import NgramConfig as NgramConfig
+    from weft.config import TagConfig as TagConfig
     from weft.config import load_config as load_config
     from weft.crf import CRF as CRF
     from weft.crf import bio_constraints as bio_constraints
@@ -51,6 +52,9 @@ if TYPE_CHECKING:
     from weft.service.language import resume_language as resume_language
     from weft.service.language import start_language as start_language
     from weft.service.language import train_language as train_language
+    from weft.service.tag import resume_tag as resume_tag
+    from weft.service.tag import start_tag as start_tag
+    from weft.service.tag import train_tag as train_tag
     from weft.text.corpus import Corpus as Corpus
 
 __version__ = "0.1.0"
@@ -64,6 +68,7 @@ _HOMES = {
     "HmmConfig": "config",
     "LanguageConfig": "config",
     "NgramConfig": "config",
+    "TagConfig": "config",
     "load_config": "config",
     "CRF": "crf",
     "bio_constraints": "crf",
@@ -93,6 +98,9 @@ _HOMES = {
     "resume_language": "service.language",
     "start_language": "service.language",
     "train_language": "service.language",
+    "resume_tag": "service.tag",
+    "start_tag": "service.tag",
+    "train_tag": "service.tag",
     "Corpus": "text.corpus",
 }
 

@@ -14,6 +14,7 @@ from weft.cli.demo import demo
 from weft.cli.evaluate import evaluate
 from weft.cli.fill import fill
 from weft.cli.generate import generate
+from weft.cli.tag import tag
 from weft.cli.train import train
 from weft.errors import WeftError
 
@@ -30,6 +31,7 @@ app.add_typer(train, name="train")
 app.command(name="eval")(evaluate)
 app.command()(generate)
 app.command()(fill)
+app.command()(tag)
 app.add_typer(data, name="data")
 
 

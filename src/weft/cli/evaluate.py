@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from weft.errors import WeftError
+
 if TYPE_CHECKING:
     from weft.service.compare import Guesser
     from weft.service.language import Language
@@ -25,13 +27,21 @@ def evaluate(
 ) -> None:
     """Measure a model on text it has not seen.
 
-    A language model: perplexity and bits per token. A model that fills blanks, or any model --against others: how
+    A language model: perplexity and bits per token. A tagger: accuracy, F1 of spans or of words. A model that fills blanks, or any model --against others: how
     well each tells a hidden token, in one table.
     """
     from weft.service import load
     from weft.service.language import Language
+    from weft.service.tag import Tagging
 
     model = load(run)
+    if isinstance(model, Tagging):
+        if against:
+            raise WeftError("a tagger is held against no other run", expected="no --against")
+        from weft.cli.tag import show_measure
+
+        show_measure(model, data, json_output)
+        return
     if isinstance(model, Language) and not against:
         _likelihood(model, data, json_output)
     else:

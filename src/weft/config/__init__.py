@@ -5,6 +5,7 @@ from weft.config.common import ModelConfig, TextConfig, TrainConfig
 from weft.config.fill import FillBatchConfig, FillConfig, FillModelConfig, FillTextConfig
 from weft.config.language import BatchConfig, BpttConfig, LanguageConfig, LanguageModelConfig, LanguageTrainConfig
 from weft.config.strict import changed, from_dict, load_config, setting, to_dict, to_toml
+from weft.config.tag import TagBatchConfig, TagConfig, TagDataConfig, TagModelConfig, TagTrainConfig
 
 __all__ = [
     "BatchConfig",
@@ -22,6 +23,11 @@ __all__ = [
     "ModelConfig",
     "NgramConfig",
     "NgramModelConfig",
+    "TagBatchConfig",
+    "TagConfig",
+    "TagDataConfig",
+    "TagModelConfig",
+    "TagTrainConfig",
     "TextConfig",
     "TrainConfig",
     "changed",

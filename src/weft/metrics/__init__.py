@@ -1,5 +1,6 @@
 """Metrics: statistics that add up, and a score made from their sum, never a mean of means."""
 
 from weft.metrics.likelihood import Guesses, Likelihood
+from weft.metrics.tagging import Found, Hits, SpanScores, TokenScores, WordScores
 
-__all__ = ["Guesses", "Likelihood"]
+__all__ = ["Found", "Guesses", "Hits", "Likelihood", "SpanScores", "TokenScores", "WordScores"]

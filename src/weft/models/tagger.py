@@ -1,6 +1,6 @@
 """The tagger: every place of a sentence is read from both sides, and its tag told from that.
 
-    what stands at each place -> bidirectional layers -> a score for each tag -> tags told together, or each for itself
+what stands at each place -> bidirectional layers -> a score for each tag -> tags told together, or each for itself
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ class Softmax(CRF):
     def log_likelihood(self, scores: Tensor, tags: Tensor, lengths: Tensor | None = None) -> Tensor:
         each = scores.log_softmax(-1).gather(2, tags[:, :, None])[:, :, 0]  # (B, T)
         if lengths is not None:
-            each = each.masked_fill(torch.arange(each.shape[1], device=each.device) >= lengths[:, None].to(each.device), 0)
+            each = each.masked_fill(
+                torch.arange(each.shape[1], device=each.device) >= lengths[:, None].to(each.device), 0
+            )
         return each.sum(1)
 
     def marginals(self, scores: Tensor, lengths: Tensor | None = None) -> Tensor:

@@ -11,6 +11,7 @@ from weft.run import Run, open_run
 from weft.service.chains import load_hmm, load_ngram
 from weft.service.fill import load_fill
 from weft.service.language import load_language
+from weft.service.tag import load_tag
 
 Kind = TypeVar("Kind")
 
@@ -18,6 +19,7 @@ Kind = TypeVar("Kind")
 TASKS: dict[str, Callable[[Run], Any]] = {
     "lm": load_language,
     "fill": load_fill,
+    "tag": load_tag,
     "ngram": load_ngram,
     "hmm": load_hmm,
 }

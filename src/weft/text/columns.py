@@ -56,7 +56,7 @@ class Layout(NamedTuple):
     def split(self, line: str) -> list[str]:
         return line.split("\t") if self.tabs else re.split(r"[ \t]+", line.strip(" \t"))
 
-    def index(self, column: str, place: str) -> int:
+    def find(self, column: str, place: str) -> int:
         """Where a column stands that is given by its name, by its number from 1, or from the end, as -1."""
         if re.fullmatch(r"-?\d+", column):
             number = int(column)
@@ -138,8 +138,8 @@ def _ragged(place: str, number: int, found: int, layout: Layout) -> WeftError:
 def table_sentences(document: Document, column: str = "", words: str = "", *, tagged: bool = True) -> list[Sentence]:
     """The sentences of a table. Columns are names or numbers; "" is FORM and UPOS of CoNLL-U, else first and last."""
     layout, blocks = read_blocks(document)
-    word_at = layout.index(words or ("form" if layout.conllu else "1"), document.place)
-    tag_at = layout.index(column or ("upos" if layout.conllu else "-1"), document.place) if tagged else 0
+    word_at = layout.find(words or ("form" if layout.conllu else "1"), document.place)
+    tag_at = layout.find(column or ("upos" if layout.conllu else "-1"), document.place) if tagged else 0
     if tagged and tag_at == word_at:
         raise WeftError(
             f"{document.place}: column {word_at + 1} is to be both the words and the tags",

@@ -53,7 +53,7 @@ class WordLexicon:
         return cls(config.normal_form, config.lower, vocabulary, Vocabulary.build(characters))
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> Rows:
-        """"words": the number of each word; "forms": which spelling it has; "spelling": those."""
+        """ "words": the number of each word; "forms": which spelling it has; "spelling": those."""
         numbers: dict[str, int] = {}
         forms = [[numbers.setdefault(word, len(numbers)) for word in words] for words in sentences]
         spelled = [normal(word, self.form) for word in numbers]
@@ -76,8 +76,8 @@ class WordLexicon:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> WordLexicon:
-        vocabularies = (Vocabulary.from_json(data[name]) for name in ("words", "characters"))
-        return cls(data["form"], data["lower"], *vocabularies)
+        words, characters = (Vocabulary.from_json(data[name]) for name in ("words", "characters"))
+        return cls(data["form"], data["lower"], words, characters)
 
 
 def _cut(word: str) -> str:
@@ -119,7 +119,7 @@ class CharacterLexicon:
         return [one if len(one) == 1 else old for one, old in zip(found, characters, strict=True)]
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> Rows:
-        """"words": the number of each character; "pairs": of each pair, from the one that ends in the first."""
+        """ "words": the number of each character; "pairs": of each pair, from the one that ends in the first."""
         rows = [self.read(characters) for characters in sentences]
         pairs = [self.pairs.encode(map("".join, pairwise([EDGE, *row, EDGE]))) for row in rows]
         return {"words": [self.words.encode(row) for row in rows], "pairs": pairs}
@@ -143,8 +143,8 @@ class CharacterLexicon:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> CharacterLexicon:
-        vocabularies = (Vocabulary.from_json(data[name]) for name in ("words", "pairs"))
-        return cls(data["form"], data["lower"], *vocabularies, tuple(data["seen"]))
+        words, pairs = (Vocabulary.from_json(data[name]) for name in ("words", "pairs"))
+        return cls(data["form"], data["lower"], words, pairs, tuple(data["seen"]))
 
 
 Lexicon = WordLexicon | CharacterLexicon

@@ -11,6 +11,7 @@ is broken if writing its spans gives other tags.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from weft.errors import WeftError
@@ -166,7 +167,7 @@ def word_tags(words: Sequence[str]) -> list[str]:
     ends = [0]
     for word in words:
         ends.append(ends[-1] + len(word))
-    spans = [Span("", begin, end) for begin, end in zip(ends[:-1], ends[1:], strict=True)]
+    spans = [Span("", begin, end) for begin, end in pairwise(ends)]
     return write_spans(spans, ends[-1], WORDS)
 
 

@@ -77,7 +77,9 @@ def cut_long(sentences: Sequence[Sentence], longest: int, scheme: Scheme | None,
         if len(words) > longest:
             cut += 1
             if cut == 1:
-                notes.append(f"{sentence.where(0)}: a sentence of {len(words):,} words is cut into parts of {longest:,}")
+                notes.append(
+                    f"{sentence.where(0)}: a sentence of {len(words):,} words is cut into parts of {longest:,}"
+                )
         for begin in range(0, len(words), longest):
             part = slice(begin, begin + longest)
             own = tags[part] if scheme is None or len(words) <= longest else tuple(mended(tags[part], scheme))
