@@ -76,9 +76,7 @@ class Confusion:
         for place, (label, row) in enumerate(zip(self.labels, self.counts, strict=True)):
             right = row[place]
             precision, recall = _share(right, told[place]), _share(right, sum(row))
-            scores.append(
-                LabelScore(label, precision, recall, _share(2 * right, told[place] + sum(row)), sum(row))
-            )
+            scores.append(LabelScore(label, precision, recall, _share(2 * right, told[place] + sum(row)), sum(row)))
         return tuple(scores)
 
     @property
