@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from weft.errors import WeftError
+
 if TYPE_CHECKING:
     from weft.service.compare import Guesser
     from weft.service.language import Language
@@ -25,13 +27,21 @@ def evaluate(
 ) -> None:
     """Measure a model on text it has not seen.
 
-    A language model: perplexity and bits per token. A model that fills blanks, or any model --against others: how
-    well each tells a hidden token, in one table.
+    A language model: perplexity and bits per token. A classifier: accuracy, F1 and which label was taken for
+    which. A model that fills blanks, or any model --against others: how well each tells a hidden token, in one table.
     """
     from weft.service import load
+    from weft.service.classify import Classifying
     from weft.service.language import Language
 
     model = load(run)
+    if isinstance(model, Classifying):
+        if against:
+            raise WeftError("a classifier is held against no other run", expected="no --against")
+        from weft.cli.classify import show_measure
+
+        show_measure(model, data, json_output)
+        return
     if isinstance(model, Language) and not against:
         _likelihood(model, data, json_output)
     else:

@@ -56,7 +56,7 @@ class Classifier(nn.Module):
             residual=config.residual,
         )
         self.pooling = POOLINGS[config.pooling](config.hidden, config.hidden if config.bidirectional else 0)
-        self.output = nn.Linear(int(self.pooling.output_size), labels)
+        self.output = nn.Linear(self.pooling.output_size, labels)
 
     def forward(self, ids: Tensor, lengths: Tensor) -> Read:
         config, device = self.config, self.output.bias.device

@@ -125,7 +125,7 @@ def _encode(rows: Sequence[Example], codec: Codec, labels: Sequence[str], config
 
 
 def cut(tokens: Tokens, most: int) -> Tokens:
-    """At most so many tokens: of more, the first half and the last, since a text tends to say what it is at its ends."""
+    """At most so many tokens: of more, as many from the beginning as from the end, where a text says what it is."""
     return tokens if len(tokens) <= most else tokens[: (most + 1) // 2] + tokens[len(tokens) - most // 2 :]
 
 

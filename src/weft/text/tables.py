@@ -13,10 +13,36 @@ from weft.errors import WeftError
 from weft.text.corpus import Document
 
 # What people call such columns; of several the first wins.
-TEXT_NAMES = ("text", "sentence", "review", "content", "body", "comment", "message", "document", "utterance", "tweet")
-TEXT_NAMES += ("question", "text_a", "sentence1", "title", "input", "x")
-LABEL_NAMES = ("label", "labels", "class", "category", "sentiment", "polarity", "target", "intent", "topic", "tag")
-LABEL_NAMES += ("rating", "stars", "score", "output", "y")
+TEXT_NAMES = (
+    "text",
+    "sentence",
+    "review",
+    "content",
+    "body",
+    "comment",
+    "message",
+    "document",
+    "tweet",
+    "question",
+    "text_a",
+    "title",
+    "x",
+)
+LABEL_NAMES = (
+    "label",
+    "labels",
+    "class",
+    "category",
+    "sentiment",
+    "polarity",
+    "target",
+    "intent",
+    "topic",
+    "tag",
+    "rating",
+    "stars",
+    "y",
+)
 
 SUFFIXES = {".tsv": "tsv", ".tab": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
 PEEK = 50  # lines by which a format is told
