@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from weft.cells import CELLS as CELLS
     from weft.cells import Cell as Cell
+    from weft.config import ClassifyConfig as ClassifyConfig
     from weft.config import FillConfig as FillConfig
     from weft.config import HmmConfig as HmmConfig
     from weft.config import LanguageConfig as LanguageConfig
@@ -46,6 +47,9 @@ if TYPE_CHECKING:
     from weft.service.chains import start_hmm as start_hmm
     from weft.service.chains import train_hmm as train_hmm
     from weft.service.chains import train_ngram as train_ngram
+    from weft.service.classify import resume_classify as resume_classify
+    from weft.service.classify import start_classify as start_classify
+    from weft.service.classify import train_classify as train_classify
     from weft.service.fill import resume_fill as resume_fill
     from weft.service.fill import start_fill as start_fill
     from weft.service.fill import train_fill as train_fill
@@ -64,6 +68,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "CELLS": "cells",
     "Cell": "cells",
+    "ClassifyConfig": "config",
     "FillConfig": "config",
     "HmmConfig": "config",
     "LanguageConfig": "config",
@@ -92,6 +97,9 @@ _HOMES = {
     "start_hmm": "service.chains",
     "train_hmm": "service.chains",
     "train_ngram": "service.chains",
+    "resume_classify": "service.classify",
+    "start_classify": "service.classify",
+    "train_classify": "service.classify",
     "resume_fill": "service.fill",
     "start_fill": "service.fill",
     "train_fill": "service.fill",

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from weft.cli.classify import classify
 from weft.cli.data import data
 from weft.cli.demo import demo
 from weft.cli.evaluate import evaluate
@@ -20,7 +21,7 @@ from weft.errors import WeftError
 
 app = typer.Typer(
     name="weft",
-    help="Recurrent sequence models on your own text: train, generate, fill, measure.",
+    help="Recurrent sequence models on your own text: train, generate, fill, classify, tag, measure.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -31,6 +32,7 @@ app.add_typer(train, name="train")
 app.command(name="eval")(evaluate)
 app.command()(generate)
 app.command()(fill)
+app.command()(classify)
 app.command()(tag)
 app.add_typer(data, name="data")
 

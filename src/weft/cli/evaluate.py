@@ -27,20 +27,29 @@ def evaluate(
 ) -> None:
     """Measure a model on text it has not seen.
 
-    A language model: perplexity and bits per token. A tagger: accuracy, F1 of spans or of words. A model that fills blanks, or any model --against others: how
-    well each tells a hidden token, in one table.
+    A language model: perplexity and bits per token. A classifier: accuracy, F1 and which label was taken for
+    which. A tagger: accuracy, and F1 of spans or of words. A model that fills blanks, or any model --against others:
+    how well each tells a hidden token, in one table.
     """
     from weft.service import load
+    from weft.service.classify import Classifying
     from weft.service.language import Language
     from weft.service.tag import Tagging
 
     model = load(run)
+    if isinstance(model, Classifying):
+        if against:
+            raise WeftError("a classifier is held against no other run", expected="no --against")
+        from weft.cli.classify import show_measure
+
+        show_measure(model, data, json_output)
+        return
     if isinstance(model, Tagging):
         if against:
             raise WeftError("a tagger is held against no other run", expected="no --against")
-        from weft.cli.tag import show_measure
+        from weft.cli.tag import show_scores
 
-        show_measure(model, data, json_output)
+        show_scores(model, data, json_output)
         return
     if isinstance(model, Language) and not against:
         _likelihood(model, data, json_output)

@@ -202,7 +202,7 @@ def _filled(block: Block, layout: Layout, into: int | None, found: TaggedText) -
             yield "\t".join(fields)
 
 
-def show_measure(model: Tagging, data: str | None, json_output: bool) -> None:
+def show_scores(model: Tagging, data: str | None, json_output: bool) -> None:
     """What `weft eval` prints for a tagger."""
     from weft.metrics.tagging import WordScores
 

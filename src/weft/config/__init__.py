@@ -1,6 +1,14 @@
 """Settings: strict, typed, the same from Python, a TOML file and `--set a.b=c`."""
 
 from weft.config.chains import HmmConfig, HmmModelConfig, HmmTrainConfig, NgramConfig, NgramModelConfig
+from weft.config.classify import (
+    ClassifyConfig,
+    ClassifyModelConfig,
+    ClassifyTextConfig,
+    ClassifyTrainConfig,
+    ExampleBatchConfig,
+    LabelledConfig,
+)
 from weft.config.common import ModelConfig, TextConfig, TrainConfig
 from weft.config.fill import FillBatchConfig, FillConfig, FillModelConfig, FillTextConfig
 from weft.config.language import BatchConfig, BpttConfig, LanguageConfig, LanguageModelConfig, LanguageTrainConfig
@@ -10,6 +18,11 @@ from weft.config.tag import TagBatchConfig, TagConfig, TagDataConfig, TagModelCo
 __all__ = [
     "BatchConfig",
     "BpttConfig",
+    "ClassifyConfig",
+    "ClassifyModelConfig",
+    "ClassifyTextConfig",
+    "ClassifyTrainConfig",
+    "ExampleBatchConfig",
     "FillBatchConfig",
     "FillConfig",
     "FillModelConfig",
@@ -17,6 +30,7 @@ __all__ = [
     "HmmConfig",
     "HmmModelConfig",
     "HmmTrainConfig",
+    "LabelledConfig",
     "LanguageConfig",
     "LanguageModelConfig",
     "LanguageTrainConfig",

@@ -23,15 +23,11 @@ class LabelledConfig:
 
 @dataclass(frozen=True)
 class ClassifyTextConfig(TextConfig):
-    level: str = setting(
-        "word", "what a token is; a Chinese character is a word", choices=("char", "word", "subword")
-    )
+    level: str = setting("word", "what a token is; a Chinese character is a word", choices=("char", "word", "subword"))
     lower: bool = setting(True, "turn text to lower case")
     min_count: int = setting(2, "tokens seen less often become <unk>", low=1)
     limit: int = setting(0, "train on so many examples only, chosen by chance; 0: all", low=0)
-    holdout: float = setting(
-        0.1, "share of the examples held out by chance when no --dev is given", low=0, high=0.9
-    )
+    holdout: float = setting(0.1, "share of the examples held out by chance when no --dev is given", low=0, high=0.9)
 
 
 @dataclass(frozen=True)

@@ -150,4 +150,4 @@ def _checked(key: str, value: Any, kind: Any, limits: Mapping[str, Any]) -> Any:
     if too_low or too_high or (kind is float and value in (float("inf"), float("-inf"))):
         bounds = f"{low} to {high}" if high is not None else f"{low} or more"
         raise WeftError(f"{key} is {value}", expected=bounds if low is not None else "a finite number")
-    return float(value) if kind is float else value
+    return float(value) if kind is float else value  # type: ignore[arg-type]

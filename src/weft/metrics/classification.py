@@ -21,7 +21,7 @@ class LabelScore(NamedTuple):
     precision: float
     recall: float
     f1: float
-    count: int  # of texts that truly have it
+    texts: int  # of texts that truly have it
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Confusion:
     """How often each label (row) was taken for each (column), and the sum of -log P(true label) in nats.
 
     >>> found = Confusion.of(("no", "yes"), [("no", "no"), ("no", "yes"), ("yes", "yes")])
-    >>> found.counts, round(found.accuracy, 3), found.labels_scored[1].precision
+    >>> found.counts, round(found.accuracy, 3), found.scores[1].precision
     (((1, 1), (0, 1)), 0.667, 0.5)
     """
 
@@ -69,23 +69,21 @@ class Confusion:
         return _share(self.nats, self.count, empty=math.nan)
 
     @property
-    def labels_scored(self) -> tuple[LabelScore, ...]:
+    def scores(self) -> tuple[LabelScore, ...]:
         """The scores of each label, in the order of the labels."""
         told = [sum(column) for column in zip(*self.counts, strict=True)]
-        scores = []
+        found = []
         for place, (label, row) in enumerate(zip(self.labels, self.counts, strict=True)):
             right = row[place]
             precision, recall = _share(right, told[place]), _share(right, sum(row))
-            scores.append(
-                LabelScore(label, precision, recall, _share(2 * right, told[place] + sum(row)), sum(row))
-            )
-        return tuple(scores)
+            found.append(LabelScore(label, precision, recall, _share(2 * right, told[place] + sum(row)), sum(row)))
+        return tuple(found)
 
     @property
     def macro_f1(self) -> float:
         """The mean F1 of the labels that occur, as truth or as answer."""
         told = [sum(column) for column in zip(*self.counts, strict=True)]
-        occur = [score.f1 for score, count in zip(self.labels_scored, told, strict=True) if count or score.count]
+        occur = [score.f1 for score, count in zip(self.scores, told, strict=True) if count or score.texts]
         return _share(sum(occur), len(occur), empty=math.nan)
 
     def score(self) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -35,20 +34,10 @@ class Read(NamedTuple):
 class Classifier(nn.Module):
     """Ids (B, T) -> embedding -> stack (B, T, H) -> pooling (B, P) -> logits (B, labels).
 
-    `class_weights` multiply the loss of the texts of each label. `unknown` is the id that dropped words are read as.
+    `unknown` is the id that dropped words are read as.
     """
 
-    class_weights: Tensor
-
-    def __init__(
-        self,
-        vocabulary_size: int,
-        labels: int,
-        config: ClassifyModelConfig,
-        *,
-        class_weights: Sequence[float] | None = None,
-        unknown: int = 0,
-    ) -> None:
+    def __init__(self, vocabulary_size: int, labels: int, config: ClassifyModelConfig, *, unknown: int = 0) -> None:
         super().__init__()
         if config.pooling not in POOLINGS:
             raise unknown_name("pooling", config.pooling, POOLINGS)
@@ -67,12 +56,10 @@ class Classifier(nn.Module):
             residual=config.residual,
         )
         self.pooling = POOLINGS[config.pooling](config.hidden, config.hidden if config.bidirectional else 0)
-        self.output = nn.Linear(int(self.pooling.output_size), labels)
-        weights = torch.ones(labels) if class_weights is None else torch.tensor(class_weights)
-        self.register_buffer("class_weights", weights, persistent=False)
+        self.output = nn.Linear(self.pooling.output_size, labels)
 
     def forward(self, ids: Tensor, lengths: Tensor) -> Read:
-        config, device = self.config, self.class_weights.device
+        config, device = self.config, self.output.bias.device
         ids = ids.to(device)
         inside = torch.arange(ids.shape[1], device=device) < lengths.to(device)[:, None]  # (B, T)
         x = drop_words(ids, config.word_dropout, self.unknown) if self.training else ids
@@ -82,8 +69,11 @@ class Classifier(nn.Module):
         pooled = self.pooling(outputs, inside)
         return Read(self.output(F.dropout(pooled.vector, config.dropout, self.training)), pooled.weights)
 
-    def loss(self, batch: Labelled) -> Loss:
-        """The nats of the true labels, each times the weight of its label."""
-        labels = batch.labels.to(self.class_weights.device)
-        nats = F.cross_entropy(self(batch.ids, batch.lengths).logits, labels, reduction="none")
-        return Loss((nats * self.class_weights[labels]).sum(), len(batch.labels))
+    def loss(self, batch: Labelled, class_weights: Tensor | None = None) -> Loss:
+        """The nats of the true labels, each times the weight of its label where there are any."""
+        logits = self(batch.ids, batch.lengths).logits
+        labels = batch.labels.to(logits.device)
+        nats = F.cross_entropy(logits, labels, reduction="none")
+        if class_weights is not None:
+            nats = nats * class_weights.to(logits.device)[labels]
+        return Loss(nats.sum(), len(labels))

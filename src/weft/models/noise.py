@@ -1,4 +1,4 @@
-"""Noise while training, for models that read ids: what a small set of examples needs, so as not to be learned by heart."""
+"""Noise while training, for models that read ids, so that a small set of examples is not learned by heart."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def drop_words(ids: Tensor, share: float, unknown: int) -> Tensor:
 
 
 def drop_rows(x: Tensor, share: float) -> Tensor:
-    """x (B, T, I) with a `share` of its I numbers dropped, the same ones at all steps of a row (Gal, Ghahramani 2016)."""
+    """x (B, T, I) with a `share` of its I numbers dropped, the same at all steps of a row (Gal, Ghahramani 2016)."""
     if not share:
         return x
     keep = 1 - share

@@ -5,7 +5,6 @@ Every pooling also says how much each token counts for it: weights that sum to 1
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -17,15 +16,20 @@ class Pooled(NamedTuple):
     weights: Tensor  # (B, T)
 
 
-class Last(nn.Module):
+class Pooling(nn.Module):
+    """Outputs (B, T, H) and which of them are within their rows (B, T) -> Pooled."""
+
+    def __init__(self, ahead: int, back: int) -> None:
+        """`ahead` units of H belong to the forward direction, `back` to the backward one, if there is one."""
+        super().__init__()
+        self.ahead, self.output_size = ahead, ahead + back
+
+
+class Last(Pooling):
     """Where each direction ends: the forward state at a row's last token, the backward state at its first.
 
     The weights are shared by these two tokens.
     """
-
-    def __init__(self, ahead: int, back: int) -> None:
-        super().__init__()
-        self.ahead, self.output_size = ahead, ahead + back
 
     def forward(self, outputs: Tensor, inside: Tensor) -> Pooled:
         rows = torch.arange(len(outputs), device=outputs.device)
@@ -38,24 +42,16 @@ class Last(nn.Module):
         return Pooled(vector, weights * inside)
 
 
-class Mean(nn.Module):
+class Mean(Pooling):
     """The mean of all states; every token counts the same."""
-
-    def __init__(self, ahead: int, back: int) -> None:
-        super().__init__()
-        self.output_size = ahead + back
 
     def forward(self, outputs: Tensor, inside: Tensor) -> Pooled:
         weights = inside / inside.sum(1, keepdim=True).clamp(min=1)
         return Pooled(_weighted(weights, outputs), weights)
 
 
-class Max(nn.Module):
+class Max(Pooling):
     """The largest value of each unit; a token counts by the share of units that are largest there."""
-
-    def __init__(self, ahead: int, back: int) -> None:
-        super().__init__()
-        self.output_size = ahead + back
 
     def forward(self, outputs: Tensor, inside: Tensor) -> Pooled:
         vector, places = _largest(outputs, inside)
@@ -64,12 +60,11 @@ class Max(nn.Module):
         return Pooled(vector, weights * inside)
 
 
-class Attention(nn.Module):
+class Attention(Pooling):
     """A mean with learned weights: softmax over the tokens of v tanh(W h + b) (Yang et al. 2016)."""
 
     def __init__(self, ahead: int, back: int) -> None:
-        super().__init__()
-        self.output_size = ahead + back
+        super().__init__(ahead, back)
         self.key = nn.Linear(self.output_size, self.output_size)
         self.query = nn.Parameter(torch.randn(self.output_size) * self.output_size**-0.5)
 
@@ -80,8 +75,7 @@ class Attention(nn.Module):
         return Pooled(_weighted(weights, outputs), weights)
 
 
-# name -> (units forward, units backward) -> module: (outputs (B, T, H), inside (B, T)) -> Pooled
-POOLINGS: dict[str, Callable[[int, int], nn.Module]] = {
+POOLINGS: dict[str, type[Pooling]] = {
     "last": Last,
     "mean": Mean,
     "max": Max,
