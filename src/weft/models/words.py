@@ -47,8 +47,10 @@ def collate(columns: Mapping[str, Ragged], rows: Numbers) -> Inputs:
     if "pairs" in columns:
         return Characters(ids, lengths, take(columns["pairs"], rows).ids)
     forms = take(columns["forms"], rows).ids
-    different, places = np.unique(forms.numpy(), return_inverse=True)
-    return Words(ids, lengths, torch.from_numpy(places.reshape(forms.shape)), take(columns["spelling"], different))
+    inside = torch.arange(forms.shape[1]) < lengths[:, None]
+    different, places = np.unique(forms[inside].numpy(), return_inverse=True)
+    forms[inside] = torch.from_numpy(places)
+    return Words(ids, lengths, forms, take(columns["spelling"], different))
 
 
 class WordReader(nn.Module):

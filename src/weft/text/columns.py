@@ -155,7 +155,7 @@ def table_sentences(document: Document, column: str = "", words: str = "", *, ta
                     raise WeftError(f"{document.place}:{line}: the {what} is empty", expected=f"a {what}")
         tags = tuple(fields[tag_at] for fields in block.rows.values()) if tagged else ()
         found.append(Sentence(tuple(fields[word_at] for fields in block.rows.values()), tags, document.place, lines))
-    if tagged and layout.conllu and all(tag == NOTHING for sentence in found for tag in sentence.tags):
+    if found and tagged and layout.conllu and all(tag == NOTHING for sentence in found for tag in sentence.tags):
         raise WeftError(
             f"{document.place}: column {CONLLU[tag_at]} has nothing but {NOTHING}",
             expected="a column with tags",
