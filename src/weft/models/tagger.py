@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from weft.config.tag import TagModelConfig
 from weft.crf import CRF, Allowed, bio_constraints, bioes_constraints
@@ -76,11 +75,9 @@ class Tagger(nn.Module):
         self.output = OUTPUTS[config.output](len(tags), allowed_tags(tags, scheme))
 
     def forward(self, inputs: Inputs) -> Tensor:
-        x = self.reader(inputs)  # (B, T, E)
-        if self.training:
-            x = drop_rows(F.dropout(x, self.embedding_dropout), 0.0)
+        x = drop_rows(self.reader(inputs), self.embedding_dropout if self.training else 0.0)  # (B, T, E)
         hidden, _ = self.stack(x, lengths=inputs.lengths)
-        return self.scores(F.dropout(hidden, self.dropout, self.training))  # type: ignore[no-any-return]
+        return self.scores(drop_rows(hidden, self.dropout if self.training else 0.0))  # type: ignore[no-any-return]
 
     def loss(self, batch: TaggedBatch) -> Loss:
         """The nats of the tags of all sentences, and how many tags there are."""
