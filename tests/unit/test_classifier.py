@@ -13,6 +13,7 @@ from weft.errors import WeftError
 from weft.models.classifier import Classifier, Labelled
 from weft.models.noise import drop_words
 from weft.models.pooling import POOLINGS, Last, Max, Mean, Pooled, Pooling
+from weft.recurrent import Recurrent
 
 V, LABELS = 11, 3
 LENGTHS = torch.tensor([6, 1, 4, 0, 7])
@@ -201,3 +202,10 @@ def test_word_dropout_takes_its_share_and_only_while_training():
 def test_a_pooling_that_is_not_there():
     with pytest.raises(WeftError, match="pooling 'maximum' is not known"):
         Classifier(V, LABELS, config(pooling="maximum"))
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_recurrent_dropout_reaches_every_layer_and_direction(bidirectional):
+    model = model_of(recurrent_dropout=0.4, layers=2, bidirectional=bidirectional, pooling="mean")
+    layers = [module for module in model.modules() if isinstance(module, Recurrent)]
+    assert [layer.recurrent_dropout for layer in layers] == [0.4] * (4 if bidirectional else 2)

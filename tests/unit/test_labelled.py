@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.config import LabelledConfig
+from weft.config import ClassifyConfig, LabelledConfig, load_config, to_toml
 from weft.errors import WeftError
 from weft.text.labelled import Layout, grammar_examples, ordered_labels, read_labelled, read_texts
 from weft.text.tables import read_table
@@ -201,3 +201,13 @@ def test_a_document_may_end_without_a_line_end(tmp_path):
 
     (document,) = Corpus.open(written(tmp_path, "a\tb\nc\td", "x.tsv")).documents()
     assert read_table(document, "auto", "auto", names=set()).rows == [(1, ["a", "b"]), (2, ["c", "d"])]
+
+
+def test_columns_are_set_by_name_or_number(tmp_path):
+    config = load_config(ClassifyConfig, sets=["data.text=2", "data.label=stars"])
+    assert (config.data.text, config.data.label) == (2, "stars")
+    file = tmp_path / "config.toml"
+    file.write_text(to_toml(config), encoding="utf-8")
+    assert load_config(ClassifyConfig, file) == config
+    with pytest.raises(WeftError, match=r"data\.text is 1\.5; expected a name or a whole number"):
+        load_config(ClassifyConfig, sets=["data.text=1.5"])
