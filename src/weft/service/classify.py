@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -246,11 +247,11 @@ class Classifying:
     codec: Codec
     labels: tuple[str, ...]
 
-    @property
+    @cached_property
     def config(self) -> ClassifyConfig:
         return from_dict(ClassifyConfig, self.run.config)
 
-    @property
+    @cached_property
     def prior(self) -> dict[str, float]:
         """The share of each label in what the model was trained on: all that is known of a text without tokens."""
         counts = self.run.vocabulary["labels"]
