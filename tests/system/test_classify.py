@@ -332,3 +332,14 @@ def test_chinese_characters_are_words(tmp_path):
     model = weft.train_classify(pairs, tmp_path / "run", config())
     assert [one.label for one in model.classify(["这家酒店不好。", "这家书店很好。"])] == ["差", "好"]
     assert model.classify(["不好"])[0].tokens == ("不", "好")
+
+
+@pytest.mark.parametrize("level", ["char", "subword"])
+def test_other_tokens(level, tmp_path):
+    if level == "subword":
+        pytest.importorskip("tokenizers")
+    sets = [f"text.level={level}", "train.epochs=1", *(["text.max_size=300"] if level == "subword" else [])]
+    model = weft.train_classify(PAIRS, tmp_path / "run", config(*sets))
+    (one,) = model.classify(["the film was bad."])
+    assert "".join(one.tokens).replace("▁", " ").strip() == "the film was bad."
+    assert len(one.weights) == len(one.tokens)

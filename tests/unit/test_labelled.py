@@ -6,7 +6,9 @@ import csv
 import gzip
 import io
 import json
+import os
 import zipfile
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -118,6 +120,7 @@ def test_a_later_file_is_read_as_the_first_was(tmp_path):
         ("a.tsv", "good\tone\n\ttwo\n", {}, ["a.tsv:2", "label is empty"]),
         ("a.tsv", "text\ttext\nnice\tgood\n", {"header": "yes"}, ["a.tsv:1", "'text'"]),
         ("a.tsv", "label\ttext\n", {}, ["no examples"]),
+        ("a.tsv", "".join(f"{n}\ttext {n}\n" for n in range(30)), {}, ["no column", "column 1", "30 in 30 rows"]),
         ("a.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}\n', {}, ["a.jsonl:2 has no column 'label'"]),
         ("a.jsonl", '{"text": "a", "label": 1}\n[1, 2]\n', {}, ["a.jsonl:2", "list", "object"]),
         ("a.jsonl", '{"text": "a", \n', {}, ["a.jsonl:1", "object in every line"]),
@@ -211,3 +214,23 @@ def test_columns_are_set_by_name_or_number(tmp_path):
     assert load_config(ClassifyConfig, file) == config
     with pytest.raises(WeftError, match=r"data\.text is 1\.5; expected a name or a whole number"):
         load_config(ClassifyConfig, sets=["data.text=1.5"])
+
+
+FOLDER = Path(os.environ.get("WEFT_DATA") or Path(__file__).parents[3] / "shared" / "data") / "cls"
+
+
+@pytest.mark.skipif(not FOLDER.is_dir(), reason=f"the real data is not at {FOLDER}; WEFT_DATA says where it is")
+@pytest.mark.parametrize(
+    ("name", "count", "text"),
+    [
+        ("sst2/stsa.binary.dev", 872, "one long string of cliches ."),
+        ("chnsenticorp/dev.tsv.gz", 1200, "這間酒店環境和服務態度亦算不錯"),
+        ("imdb-subset/dev.tsv.gz", 1000, ""),
+        ("sentiment-labelled-sentences/yelp_labelled.txt", 1000, "Wow... Loved this place."),
+    ],
+)
+def test_real_files(name, count, text):
+    found = read_labelled(FOLDER / name, AUTO)
+    assert len(found.rows) == count
+    assert {row.label for row in found.rows} == {"0", "1"}
+    assert found.rows[0].text.startswith(text)
