@@ -46,7 +46,7 @@ class Mean(Pooling):
     """The mean of all states; every token counts the same."""
 
     def forward(self, outputs: Tensor, inside: Tensor) -> Pooled:
-        weights = inside / inside.sum(1, keepdim=True).clamp(min=1)
+        weights = inside.to(outputs.dtype) / inside.sum(1, keepdim=True).clamp(min=1)
         return Pooled(_weighted(weights, outputs), weights)
 
 

@@ -175,6 +175,14 @@ def _columns(table: Table, config: LabelledConfig, like: Layout) -> tuple[int, i
     columns = {column: [str(cells[column]) for _, cells in table.rows] for column in free}
     if label is None:
         label = min(free, key=lambda column: _unlike_labels(columns[column], like.labels))
+        different = len(set(columns[label]))
+        if len(table.rows) >= 20 and different > len(table.rows) / 2 and not like.labels:
+            raise WeftError(
+                f"no column of {table.place} looks like labels: {_called(table, label)} has the fewest values, "
+                f"{different:,} in {len(table.rows):,} rows",
+                expected="a column of few values that recur",
+                hint="--set data.label=NAME, if it is there, or --set data.format=tsv, csv, jsonl or lines",
+            )
         free.remove(label)
     if text is None:
         text = max(free, key=lambda column: sum(map(len, columns[column])))

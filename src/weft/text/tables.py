@@ -6,6 +6,7 @@ import csv
 import json
 import re
 from collections.abc import Callable, Iterator, Set
+from itertools import islice
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -14,39 +15,20 @@ from weft.text.corpus import Document
 
 # What people call such columns; of several the first wins.
 TEXT_NAMES = (
-    "text",
-    "sentence",
-    "review",
-    "content",
-    "body",
-    "comment",
-    "message",
-    "document",
-    "tweet",
-    "question",
-    "text_a",
-    "title",
-    "x",
-)
+    "text", "sentence", "review", "content", "body", "comment",
+    "message", "document", "tweet", "question", "text_a", "title",
+)  # fmt: skip
 LABEL_NAMES = (
-    "label",
-    "labels",
-    "class",
-    "category",
-    "sentiment",
-    "polarity",
-    "target",
-    "intent",
-    "topic",
-    "tag",
-    "rating",
-    "stars",
-    "y",
-)
+    "label", "labels", "class", "category", "sentiment", "polarity",
+    "target", "intent", "topic", "tag", "rating", "stars",
+)  # fmt: skip
 
 SUFFIXES = {".tsv": "tsv", ".tab": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
+DELIMITERS = "\t;,"  # of CSV; a comma can stand in every text, the others hardly
 PEEK = 50  # lines by which a format is told
 FASTTEXT = "__label__"
+
+csv.field_size_limit(1 << 30)  # a text may well be longer than the usual limit
 
 Row = tuple[int, list[str | None]]  # the number of its first line, and its cells; None: the row has no such cell
 
@@ -82,7 +64,7 @@ def read_table(document: Document, form: str, header: str, *, names: Set[str], v
 
     `names` are those that a header is known to have, beside the usual ones, `values` cells that no header has.
     """
-    table = FORMATS[_form(document) if form == "auto" else form](document)
+    table = FORMATS[_form(document, values) if form == "auto" else form](document)
     if table.names is not None or not table.rows:
         return table
     first = [cell or "" for cell in table.rows[0][1]]
@@ -113,27 +95,40 @@ def _is_header(first: list[str], rest: list[Row], names: Set[str], values: Set[s
     return any(len(column) <= len(rest) / 5 and first[place] not in column for place, column in enumerate(columns))
 
 
-def _form(document: Document) -> str:
+def _form(document: Document, values: Set[str]) -> str:
     """The format of a document, by its name or else by its first lines."""
     path = PurePosixPath(document.name.lower())
     path = path.with_suffix("") if path.suffix == ".gz" else path
     if path.suffix in SUFFIXES:
         return SUFFIXES[path.suffix]
-    lines = []
-    for _, line in full_lines(document):
-        if line.strip():
-            lines.append(line)
-        if len(lines) == PEEK:
-            break
+    lines = _peek(document)
     if all(line.lstrip().startswith("{") for line in lines):
         return "jsonl"
     if all("\t" in line for line in lines):
         return "tsv"
-    labels = {line.split(maxsplit=1)[0] for line in lines}
-    if len(labels) <= len(lines) / 2 or all(label.startswith(FASTTEXT) for label in labels):
+    firsts = {line.split()[0] for line in lines}
+    if firsts <= values or all(first.startswith(FASTTEXT) for first in firsts):
         return "lines"
-    widths = {len(cells) for cells in csv.reader(lines, delimiter=_delimiter(lines[0]))}
-    return "csv" if len(widths) == 1 and widths != {1} else "lines"
+    return "csv" if any(_has_labels(_divided(lines, delimiter)) for delimiter in DELIMITERS) else "lines"
+
+
+def _peek(document: Document) -> list[str]:
+    return list(islice((line for _, line in full_lines(document) if line.strip()), PEEK))
+
+
+def _divided(lines: list[str], delimiter: str) -> list[list[str]]:
+    """The cells of the lines if the delimiter cuts all of them into equally many, two or more; else none."""
+    rows = list(csv.reader(lines, delimiter=delimiter))
+    if len(lines) == PEEK:
+        rows.pop()  # it may have been cut off
+    widths = {len(cells) for cells in rows}
+    return rows if len(widths) == 1 and widths != {1} else []
+
+
+def _has_labels(rows: list[list[str]]) -> bool:
+    """Whether a few values recur in one of the columns; the first row may be names."""
+    different = [len(set(column[1:])) for column in zip(*rows, strict=True)]
+    return any(1 < count <= max(2, len(rows) / 2) for count in different)
 
 
 def _tsv(document: Document) -> Table:
@@ -142,10 +137,10 @@ def _tsv(document: Document) -> Table:
 
 
 def _csv(document: Document) -> Table:
-    first = next((line for _, line in full_lines(document) if line.strip()), "")
+    lines = _peek(document)
+    delimiter = next((one for one in DELIMITERS if _divided(lines, one)), ",")
     numbered = full_lines(document)
-    limit = csv.field_size_limit(1 << 30)  # a text may be longer than csv's usual limit
-    reader = csv.reader((f"{line}\n" for _, line in numbered), delimiter=_delimiter(first), strict=True)
+    reader = csv.reader((f"{line}\n" for _, line in numbered), delimiter=delimiter, strict=True)
 
     def rows() -> Iterator[tuple[int, list[str]]]:
         begin = 1
@@ -164,13 +159,6 @@ def _csv(document: Document) -> Table:
             expected='CSV: a text with commas, quotes or line ends in "quotes", and quotes in it doubled',
             hint="--set data.format=tsv or lines, if it is none",
         ) from error
-    finally:
-        csv.field_size_limit(limit)
-
-
-def _delimiter(line: str) -> str:
-    bare = re.sub(r'"[^"]*"', "", line)
-    return max(",;\t", key=bare.count)
 
 
 def _even(place: str, rows: Iterator[tuple[int, list[str]]], why: str) -> list[Row]:
@@ -218,8 +206,8 @@ def _lines(document: Document) -> Table:
     rows: list[Row] = []
     for number, line in full_lines(document):
         if line.strip():
-            label, _, text = line.strip().partition("\t" if "\t" in line.split(" ")[0] else " ")
-            rows.append((number, [label.removeprefix(FASTTEXT), text]))
+            label, *text = line.strip().split(maxsplit=1)
+            rows.append((number, [label.removeprefix(FASTTEXT), "".join(text)]))
     return Table(document.place, ("label", "text"), rows)
 
 
