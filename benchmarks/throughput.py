@@ -1,4 +1,4 @@
-"""How fast the tagger is: training beside torch.nn.LSTM with PackedSequence, and a file in batches beside one at a time.
+"""How fast the tagger is: training beside torch.nn.LSTM with PackedSequence; a file in batches beside one by one.
 
 python -m benchmarks.throughput            both
 python -m benchmarks.throughput train

@@ -47,8 +47,8 @@ def test_spans_and_f1(letters):
 
 def test_a_worked_case():
     """Three spans are there, three are found: one is right, one is too long, one has the wrong kind."""
-    true = "B-PER I-PER O B-LOC O B-LOC".split()
-    tags = "B-PER I-PER O I-LOC I-LOC B-PER".split()
+    true = ["B-PER", "I-PER", "O", "B-LOC", "O", "B-LOC"]
+    tags = ["B-PER", "I-PER", "O", "I-LOC", "I-LOC", "B-PER"]
     scores = SpanScores.of(true, tags)
     assert scores.all == Found(right=1, found=3, true=3)
     assert scores.kinds["LOC"] == Found(0, 1, 2)

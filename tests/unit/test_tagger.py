@@ -1,4 +1,4 @@
-"""The tagger: its loss adds up, a sentence alone is what it is in a batch, and probabilities are those of enumeration."""
+"""The tagger: its loss adds up, a sentence alone is what it is in a batch, its chances are those of enumeration."""
 
 from __future__ import annotations
 
