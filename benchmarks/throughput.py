@@ -95,28 +95,36 @@ def agree(ours: Tagger, theirs: Tagger, batch: Any) -> None:
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
 
 
-# Settings of `weft train tag`, and whether batches hold sentences of similar length, as weft's own do, or any.
+WORDS = ("model.characters=0", "model.embedding=100", "model.hidden=128")
+
+# Settings of `weft train tag`, and which sentences share a batch.
 CASES = {
-    "words alone, 32 sentences as they come": (
-        ("model.characters=0", "model.embedding=100", "model.hidden=128"),
-        False,
-    ),
-    "words and spelling (defaults), 32 sentences as they come": ((), False),
-    "words and spelling (defaults), sentences of similar length": ((), True),
+    "words alone, 32 sentences of 4 to 60 words": (WORDS, "any length"),
+    "words alone, 32 sentences as they come": (WORDS, "as they come"),
+    "words and spelling (defaults), 32 sentences as they come": ((), "as they come"),
+    "words and spelling (defaults), sentences of similar length": ((), "similar"),
 }
 
 
+def batches_of(data: Any, which: str, count: int) -> list[Any]:
+    """The first batches of an epoch; or of sentences by chance; or of sentences of any length from 4 to 60 alike."""
+    rng = np.random.default_rng(0)
+    if which == "similar":
+        return list(data.epoch(0))[:count]
+    if which == "as they come":
+        order = rng.permutation(len(data.lengths))
+        return [data.collate(order[32 * number : 32 * (number + 1)]) for number in range(count)]
+    order = np.argsort(data.lengths, kind="stable")
+    wanted = rng.integers(4, 61, (count, 32))
+    return [data.collate(order[np.searchsorted(data.lengths[order], row).clip(max=len(order) - 1)]) for row in wanted]
+
+
 def train(name: str, steps: int) -> None:
-    sets, similar = CASES[name]
+    sets, which = CASES[name]
     rows, source = sentences(4000)
     with tempfile.TemporaryDirectory() as folder:
         training = prepared(rows, folder, "model.output=softmax", *sets)
-        data, ours = training.trainer.data, training.model
-        if similar:
-            batches = list(data.epoch(0))[:steps]
-        else:
-            order = np.random.default_rng(0).permutation(len(rows))
-            batches = [data.collate(order[32 * step : 32 * (step + 1)]) for step in range(steps)]
+        ours, batches = training.model, batches_of(training.trainer.data, which, steps)
     theirs = twin(ours)
     agree(ours, theirs, batches[0])
     runs = [_step(model) for model in (ours, theirs)]
