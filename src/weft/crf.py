@@ -87,7 +87,8 @@ class CRF(nn.Module):
             raise WeftError(f"CRF: tags are {tuple(tags.shape)}", expected=f"({rows}, {steps}) as the scores are")
         if lengths is None:
             lengths = torch.full((rows,), steps)
-        inside = torch.arange(steps) < lengths[:, None]  # (B, T)
+        tags, lengths = tags.to(scores.device), lengths.to(scores.device)
+        inside = torch.arange(steps, device=scores.device) < lengths[:, None]  # (B, T)
         tags = torch.where(inside, tags, 0)
         if tags.numel() and not 0 <= int(tags.min()) <= int(tags.max()) < self.tags:
             raise WeftError(f"CRF: a tag is {int(tags.max())}", expected=f"0 to {self.tags - 1}")

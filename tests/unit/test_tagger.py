@@ -22,7 +22,7 @@ from weft.text.lexicon import LEXICONS
 from weft.text.spans import SCHEMES
 
 WORDS = [["The", "cat", "sleeps"], ["a"], ["the", "big", "cat", "sees", "a", "cat"], ["big", "a"]]
-SMALL = {"hidden": 5, "embedding": 4, "characters": 3, "character_hidden": 2, "pairs": 3}
+SMALL = {"hidden": 5, "embedding": 4, "characters": 3, "shapes": 2, "character_hidden": 2, "pairs": 3}
 TAGS = ("O", "B-X", "I-X")
 
 
@@ -84,7 +84,8 @@ def test_words_are_told_apart_by_their_spelling():
     inputs = collate(columns, np.array([0]))
     assert inputs.ids.tolist() == [[0, 0]]
     one, other = model.eval().reader(inputs)[0]
-    assert one[: SMALL["embedding"]].equal(other[: SMALL["embedding"]])
+    alike = SMALL["embedding"] + SMALL["shapes"]
+    assert one[:alike].equal(other[:alike])
     assert not one.allclose(other)
 
 
@@ -157,7 +158,7 @@ def test_rare_words_are_forgotten_now_and_then():
 def test_something_must_be_read(task):
     with pytest.raises(WeftError, match=r"model.embedding and model\.\w+ are both 0"):
         made(task, embedding=0, characters=0, pairs=0)
-    for nothing in ({"embedding": 0}, {"characters": 0, "pairs": 0}):
+    for nothing in ({"embedding": 0}, {"characters": 0, "pairs": 0}, {"shapes": 0}):
         model, columns = made(task, **nothing)
         assert model.loss(batch(columns, [0, 2])).count > 0
 

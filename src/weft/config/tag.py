@@ -44,6 +44,7 @@ class TagModelConfig:
     layers: int = setting(1, "layers", low=1)
     residual: bool = setting(False, "add a layer's input to its output")
     embedding: int = setting(100, "numbers that stand for a word (segments: a character); 0: none", low=0)
+    shapes: int = setting(16, "numbers that stand for what a word looks like (upper case, digits); 0: none", low=0)
     characters: int = setting(32, "numbers that stand for a character of a word; 0: words are not spelled", low=0)
     character_hidden: int = setting(48, "hidden units that read a word's characters, in each direction", low=1)
     pairs: int = setting(64, "segments: numbers that stand for a pair of characters; 0: none", low=0)

@@ -26,6 +26,7 @@ class Words(NamedTuple):
 
     ids: Tensor  # (B, T)
     lengths: Tensor  # (B,)
+    shapes: Tensor  # (B, T)
     forms: Tensor  # (B, T): the row of the spelling
     spelling: Padded  # (U, C)
 
@@ -50,11 +51,11 @@ def collate(columns: Mapping[str, Ragged], rows: Numbers) -> Inputs:
     inside = torch.arange(forms.shape[1]) < lengths[:, None]
     different, places = np.unique(forms[inside].numpy(), return_inverse=True)
     forms[inside] = torch.from_numpy(places)
-    return Words(ids, lengths, forms, take(columns["spelling"], different))
+    return Words(ids, lengths, take(columns["shapes"], rows).ids, forms, take(columns["spelling"], different))
 
 
 class WordReader(nn.Module):
-    """(B, T) words to (B, T, embedding + 2 character_hidden): a row for the word, and how it is spelled.
+    """(B, T) words to (B, T, embedding + shapes + 2 character_hidden): the word, how it looks, how it is spelled.
 
     The spelling is the last state of a recurrent layer in each direction: what the word ends with, and begins with.
     """
@@ -64,8 +65,9 @@ class WordReader(nn.Module):
         if not config.embedding and not config.characters:
             raise WeftError("model.embedding and model.characters are both 0", expected="one of them above 0")
         self.words = Embedding(lexicon.words.counts, config.embedding, config.forget) if config.embedding else None
+        self.shapes = Embedding(lexicon.shapes.counts, config.shapes, config.forget) if config.shapes else None
         self.characters = self.spell = None
-        self.output_size = config.embedding
+        self.output_size = config.embedding + config.shapes
         if config.characters:
             self.characters = Embedding(lexicon.characters.counts, config.characters, config.forget)
             self.spell = make_stack(config.cell, config.characters, config.character_hidden, bidirectional=True)
@@ -73,6 +75,8 @@ class WordReader(nn.Module):
 
     def forward(self, inputs: Words) -> Tensor:
         parts = [] if self.words is None else [self.words(inputs.ids)]
+        if self.shapes is not None:
+            parts.append(self.shapes(inputs.shapes))
         if self.characters is not None and self.spell is not None:
             _, (last,) = self.spell(self.characters(inputs.spelling.ids), lengths=inputs.spelling.lengths)
             spelled = torch.cat([last.forward.h, last.backward.h], -1)  # (U, 2 C)

@@ -5,6 +5,7 @@ It is stored with the model, so that later text is read exactly as the first was
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,8 @@ from weft.text.vocabulary import Vocabulary
 LONGEST_WORD = 40  # characters of a word that are read: of a longer one its beginning and its end
 EDGE = "\n"  # what stands before a sentence and after it, in pairs of characters
 
+_RUN = re.compile(r"(.)\1\1+", re.DOTALL)
+
 # Rows of numbers by name. Rows of "words" are sentences; those of "spelling" are different words.
 Rows = dict[str, list[list[int]]]
 
@@ -29,13 +32,29 @@ def normal(text: str, form: str) -> str:
     return text if form == "none" else unicodedata.normalize(form, text)  # type: ignore[arg-type]
 
 
+def shape(word: str) -> str:
+    """What a word looks like: which of its characters are upper case, lower case, digits, letters without case.
+
+    What comes more than twice in a row is written twice.
+
+    >>> [shape(word) for word in ("Empire", "I", "NBA", "iPhone7", "@weft", "2,017", "北京")]
+    ['Xxx', 'X', 'XX', 'xXxxd', '@xx', 'd,dd', 'cc']
+    """
+    kinds = "".join(
+        "X" if one.isupper() else "x" if one.islower() else "d" if one.isdigit() else "c" if one.isalpha() else one
+        for one in word
+    )
+    return _RUN.sub(r"\1\1", kinds)
+
+
 @dataclass(frozen=True)
 class WordLexicon:
-    """Words, and the characters that they are spelled with."""
+    """Words, what they look like, and the characters that they are spelled with."""
 
     form: str
     lower: bool
     words: Vocabulary
+    shapes: Vocabulary
     characters: Vocabulary
     task: ClassVar[str] = "tags"
 
@@ -44,22 +63,26 @@ class WordLexicon:
         """Everything that the sentences have in them."""
         counts = Counter(normal(word, config.normal_form) for sentence in sentences for word in sentence.words)
         words: Counter[str] = Counter()
+        shapes: Counter[str] = Counter()
         characters: Counter[str] = Counter()
         for word, count in counts.items():
             words[word.lower() if config.lower else word] += count
+            shapes[shape(word)] += count
             for character in word:
                 characters[character] += count
         vocabulary = Vocabulary.build(words, min_count=config.min_count)
-        return cls(config.normal_form, config.lower, vocabulary, Vocabulary.build(characters))
+        return cls(config.normal_form, config.lower, vocabulary, Vocabulary.build(shapes), Vocabulary.build(characters))
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> Rows:
-        """ "words": the number of each word; "forms": which spelling it has; "spelling": those."""
+        """ "words": the number of each word; "shapes": of what it looks like; "forms": which "spelling" it has."""
         numbers: dict[str, int] = {}
         forms = [[numbers.setdefault(word, len(numbers)) for word in words] for words in sentences]
         spelled = [normal(word, self.form) for word in numbers]
         ids = self.words.encode(word.lower() if self.lower else word for word in spelled)
-        words = [[ids[form] for form in row] for row in forms]
-        return {"words": words, "forms": forms, "spelling": [self.characters.encode(_cut(word)) for word in spelled]}
+        looks = self.shapes.encode(map(shape, map(_cut, spelled)))
+        words, shapes = ([[one[form] for form in row] for row in forms] for one in (ids, looks))
+        spelling = [self.characters.encode(_cut(word)) for word in spelled]
+        return {"words": words, "shapes": shapes, "forms": forms, "spelling": spelling}
 
     def known(self, sentence: Sentence) -> list[int]:
         """Whether each word has a number of its own, as 0 or 1."""
@@ -71,13 +94,14 @@ class WordLexicon:
             "form": self.form,
             "lower": self.lower,
             "words": self.words.to_json(),
+            "shapes": self.shapes.to_json(),
             "characters": self.characters.to_json(),
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> WordLexicon:
-        words, characters = (Vocabulary.from_json(data[name]) for name in ("words", "characters"))
-        return cls(data["form"], data["lower"], words, characters)
+        words, shapes, characters = (Vocabulary.from_json(data[name]) for name in ("words", "shapes", "characters"))
+        return cls(data["form"], data["lower"], words, shapes, characters)
 
 
 def _cut(word: str) -> str:
