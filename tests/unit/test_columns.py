@@ -14,7 +14,7 @@ from weft.config import TagDataConfig
 from weft.errors import WeftError
 from weft.text.columns import Sentence, open_segmented, open_sentences
 from weft.text.corpus import Corpus
-from weft.text.lexicon import LONGEST_WORD, CharacterLexicon, WordLexicon
+from weft.text.lexicon import LONGEST_WORD, CharacterLexicon, WordLexicon, shape
 from weft.text.spans import SCHEMES
 from weft.text.tagged import all_tags, as_characters, cut_long, read_gold, read_tagged, unknown_tags
 
@@ -219,6 +219,14 @@ class TestLexicons:
         assert rows["spelling"][1] == characters.encode("The") != rows["spelling"][0]
         assert lexicon.known(Sentence(("cAt", "dog"), (), "", (1, 2))) == [1, 0]
         assert WordLexicon.from_json(lexicon.to_json()) == lexicon
+
+    def test_what_words_look_like(self):
+        found = [shape(word) for word in ("Empire", "I", "NBA", "iPhone7", "@weft", "2,017", "北京", "ﬁ", "")]
+        assert found == ["Xxx", "X", "XX", "xXxxd", "@xx", "d,dd", "cc", "x", ""]
+        lexicon = WordLexicon.build([Sentence(("The", "cat"), (), "", (1, 2))], TagDataConfig())
+        one, two = lexicon.encode([["Dog", "dog", "DOG"]])["shapes"][0][:2]
+        assert lexicon.shapes.decode([one, two]) == ["Xxx", "xx"]
+        assert lexicon.encode([["DOG"]])["shapes"] == [[0]]
 
     def test_a_word_without_end_is_read_at_its_ends(self):
         lexicon = WordLexicon.build([Sentence(("ab",), (), "", (1,))], TagDataConfig())
