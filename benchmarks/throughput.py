@@ -30,7 +30,8 @@ from weft.cells import Memory
 from weft.config import TagConfig, load_config
 from weft.models.tagger import Tagger
 from weft.recurrent import Both, Stack
-from weft.service.tag import Knowledge, Tagging, start_tag
+from weft.service.tag import Tagging, start_tag
+from weft.service.tagged import Knowledge
 from weft.text.columns import Sentence, open_sentences
 
 

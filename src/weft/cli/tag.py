@@ -15,7 +15,8 @@ from weft.cli.train import ConfigFile, Json, Out, Resume, Sets, ShowConfig, run_
 from weft.errors import WeftError
 
 if TYPE_CHECKING:
-    from weft.service.tag import TaggedText, Tagging, TagScores
+    from weft.service.tag import TaggedText, Tagging
+    from weft.service.tagged import TagScores
     from weft.text.columns import Block, Layout
 
 Sentences = Annotated[

@@ -49,6 +49,7 @@ class TagModelConfig:
     character_hidden: int = setting(48, "hidden units that read a word's characters, in each direction", low=1)
     pairs: int = setting(64, "segments: numbers that stand for a pair of characters; 0: none", low=0)
     output: str = setting("crf", "crf: tags told together; softmax: each for itself", choices=("crf", "softmax"))
+    balance: bool = setting(True, "spans: lower the score of O by what gives the best F1 on held-out sentences")
     forget: float = setting(
         0.5, "while training, a word seen n times is read as unknown with the chance forget / (forget + n)", low=0
     )

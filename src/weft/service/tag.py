@@ -5,29 +5,28 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import add
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 
-from weft.buckets import Buckets, Numbers, Ragged, hold_out, in_batches, load_columns, save_columns, take
+from weft.buckets import Buckets, Numbers, hold_out, in_batches, load_columns, save_columns, take
 from weft.cells import State
 from weft.config import from_dict
 from weft.config.tag import TagConfig
 from weft.crf import TagPath
 from weft.errors import WeftError
-from weft.metrics.tagging import SpanScores, TokenScores, WordScores
+from weft.metrics.tagging import WordScores
 from weft.models.base import Loss
 from weft.models.tagger import TaggedBatch, Tagger
 from weft.models.words import collate
 from weft.run import Run
+from weft.service.tagged import Knowledge, TagScores, balance, measure
 from weft.service.training import DATA, Prepared, Store, Task, Training, device, resume_training, start_training
 from weft.text.columns import Sentence, Source
-from weft.text.lexicon import LEXICONS, Lexicon
-from weft.text.spans import SCHEMES, Scheme, Span, join_words, read_spans
+from weft.text.lexicon import LEXICONS
+from weft.text.spans import OUTSIDE, Span, join_words, read_spans
 from weft.text.tagged import Reading, all_tags, cut_long, read_gold, read_tagged, unknown_tags
 from weft.text.words import WordTokenizer
 from weft.train import Evaluation, Trainer
@@ -53,47 +52,6 @@ def train_tag(
 def resume_tag(run: Run, config: TagConfig | None = None, *, source: str | None = None) -> Training:
     """Stand where the run's last save stood; see `resume_training`."""
     return resume_training(TAG, run, config, source=source)
-
-
-class Knowledge(NamedTuple):
-    """What a tagger knows apart from its weights; stored in vocabulary.json."""
-
-    lexicon: Lexicon
-    tags: tuple[str, ...]
-    scheme: Scheme | None
-    strange: tuple[str, ...] = ()  # tags that only held-out sentences have; their numbers follow those of the tags
-    notes: tuple[str, ...] = ()  # what was mended in the data
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "task": self.lexicon.task,
-            "lexicon": self.lexicon.to_json(),
-            "tags": list(self.tags),
-            "scheme": self.scheme.name if self.scheme else None,
-            "strange": list(self.strange),
-            "notes": list(self.notes),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Knowledge:
-        return cls(
-            LEXICONS[data["task"]].from_json(data["lexicon"]),
-            tuple(data["tags"]),
-            SCHEMES[data["scheme"]] if data["scheme"] else None,
-            tuple(data["strange"]),
-            tuple(data["notes"]),
-        )
-
-    def encode(self, words: Sequence[Sequence[str]]) -> dict[str, Ragged]:
-        return {name: Ragged.of(rows) for name, rows in self.lexicon.encode(words).items()}
-
-    def encode_tagged(self, sentences: Sequence[Sentence]) -> dict[str, Ragged]:
-        """The same with tags, and of each word (of the tags, where they tell words) whether it is known."""
-        numbers = {tag: number for number, tag in enumerate((*self.tags, *self.strange))}
-        columns = self.encode([sentence.words for sentence in sentences])
-        columns["tags"] = Ragged.of([numbers[tag] for tag in sentence.tags] for sentence in sentences)
-        columns["known"] = Ragged.of(self.lexicon.known(sentence) for sentence in sentences)
-        return columns
 
 
 def _open(source: Source, dev: Source | None, config: TagConfig) -> Store:
@@ -155,6 +113,8 @@ def _prepare(run: Run, config: TagConfig) -> Prepared:
 
     def evaluate() -> Evaluation:
         assert dev is not None
+        if config.model.balance and knowledge.scheme and OUTSIDE in knowledge.tags:
+            balance(model, knowledge, dev)
         scores = measure(model, knowledge, dev)
         return Evaluation(-scores.score(), {"score": scores.score(), **scores.facts()})
 
@@ -172,53 +132,6 @@ def _prepare(run: Run, config: TagConfig) -> Prepared:
 
 
 TAG: Task[TagConfig] = Task("tag", TagConfig, _open, _prepare, "score", "words")
-
-
-class TagScores(NamedTuple):
-    """How good tags are: word by word, and span by span where they are spans."""
-
-    words: TokenScores
-    spans: SpanScores | None
-
-    def score(self) -> float:
-        return (self.spans or self.words).score()
-
-    def signature(self) -> str:
-        return (self.spans or self.words).signature()
-
-    def facts(self) -> dict[str, float]:
-        return {**self.words.facts(), **(self.spans.facts() if self.spans else {})}
-
-
-@torch.no_grad()
-def decode(model: Tagger, columns: Mapping[str, Ragged]) -> list[TagPath]:
-    """The likeliest tags of every sentence."""
-    model.eval()
-
-    def run(rows: Numbers) -> list[TagPath]:
-        inputs = collate(columns, rows)
-        return model.output.decode(model(inputs), inputs.lengths)
-
-    return in_batches(columns["words"].lengths, run)
-
-
-def measure(model: Tagger, knowledge: Knowledge, columns: Mapping[str, Ragged]) -> TagScores | WordScores:
-    """How good the model's tags are, held against those of the columns."""
-    names = (*knowledge.tags, *knowledge.strange)
-    tokens, spans, words = [TokenScores()], [SpanScores()], [WordScores()]
-    for row, path in enumerate(decode(model, columns)):
-        true = [names[number] for number in columns["tags"][row].tolist()]
-        tags = [names[number] for number in path.tags]
-        known = columns["known"][row].tolist()
-        if knowledge.lexicon.task == "segments":
-            words.append(WordScores.of(true, tags, known))
-            continue
-        tokens.append(TokenScores.of(true, tags, known))
-        if knowledge.scheme:
-            spans.append(SpanScores.of(true, tags))
-    if knowledge.lexicon.task == "segments":
-        return reduce(add, words)
-    return TagScores(reduce(add, tokens), reduce(add, spans) if knowledge.scheme else None)
 
 
 @dataclass(frozen=True)
