@@ -17,6 +17,7 @@ from weft.config import TagDataConfig, TagModelConfig
 from weft.errors import WeftError
 from weft.models.tagger import Softmax, TaggedBatch, Tagger, allowed_tags
 from weft.models.words import Embedding, collate, make_reader
+from weft.service.tagged import LEANINGS, Knowledge, balance, measure
 from weft.text.columns import Sentence
 from weft.text.lexicon import LEXICONS
 from weft.text.spans import SCHEMES
@@ -177,3 +178,27 @@ def test_taking_rows_is_padding_them(rows, data):
     found, expected = take(column, np.array(chosen)), pad([rows[row] for row in chosen])
     assert found.ids.equal(expected.ids)
     assert found.lengths.equal(expected.lengths)
+
+
+def test_the_lean_away_from_o_is_the_one_with_the_best_f1():
+    model, columns = made()
+    rng = np.random.default_rng(0)
+    columns["tags"] = Ragged.of([1 + int(rng.integers(2)) if at else 1 for at in range(len(w))] for w in WORDS)
+    columns["known"] = Ragged.of([1] * len(w) for w in WORDS)
+    knowledge = Knowledge(LEXICONS["tags"].build([], TagDataConfig()), TAGS, SCHEMES["bio"])
+    model.scores.bias.data[0] += 2  # a model that sees O everywhere
+    found = {}
+    for much in LEANINGS:
+        model.lean[0] = -much
+        found[much] = measure(model, knowledge, columns).score()
+    assert found[0.0] < max(found.values())
+    balance(model, knowledge, columns)
+    assert measure(model, knowledge, columns).score() == max(found.values())
+    assert -float(model.lean[0]) == min(much for much, score in found.items() if score == max(found.values()))
+    assert not model.lean[1:].any()
+    model.dropout = model.embedding_dropout = 0.0
+    for embedding in (model.reader.words, model.reader.shapes, model.reader.characters):
+        embedding.chance.zero_()
+    inputs = collate(columns, np.array([0]))
+    trained, used = model.train()(inputs), model.eval()(inputs)
+    torch.testing.assert_close(trained, used - model.lean, msg="training does not see it")

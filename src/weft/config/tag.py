@@ -51,9 +51,9 @@ class TagModelConfig:
     output: str = setting("crf", "crf: tags told together; softmax: each for itself", choices=("crf", "softmax"))
     balance: bool = setting(True, "spans: lower the score of O by what gives the best F1 on held-out sentences")
     forget: float = setting(
-        0.5, "while training, a word seen n times is read as unknown with the chance forget / (forget + n)", low=0
+        2.0, "while training, a word seen n times is read as unknown with the chance forget / (forget + n)", low=0
     )
-    embedding_dropout: float = setting(0.3, "share of what a word is read as that is dropped", low=0, high=0.95)
+    embedding_dropout: float = setting(0.4, "share of what a word is read as that is dropped", low=0, high=0.95)
     recurrent_dropout: float = setting(
         0.0, "share of a state's units dropped while training, the same at all steps", low=0, high=0.95
     )
@@ -62,13 +62,13 @@ class TagModelConfig:
 
 @dataclass(frozen=True)
 class TagBatchConfig:
-    tokens: int = setting(1000, "most words of a batch, padding included", low=1)
+    tokens: int = setting(300, "most words of a batch, padding included", low=1)
     rows: int = setting(64, "most sentences of a batch", low=1)
 
 
 @dataclass(frozen=True)
 class TagTrainConfig(TrainConfig):
-    epochs: int = setting(15, "passes over the sentences", low=0)
+    epochs: int = setting(10, "passes over the sentences", low=0)
     rate: float = setting(0.004, "learning rate", low=0)
     average: float = setting(
         0.995, "weights are judged and kept as running means with so much memory, such as 0.999; 0: as they are",
