@@ -5,6 +5,13 @@ from weft.config.common import ModelConfig, TextConfig, TrainConfig
 from weft.config.fill import FillBatchConfig, FillConfig, FillModelConfig, FillTextConfig
 from weft.config.language import BatchConfig, BpttConfig, LanguageConfig, LanguageModelConfig, LanguageTrainConfig
 from weft.config.strict import changed, from_dict, load_config, setting, to_dict, to_toml
+from weft.config.translate import (
+    TranslateBatchConfig,
+    TranslateConfig,
+    TranslateModelConfig,
+    TranslateTextConfig,
+    TranslateTrainConfig,
+)
 
 __all__ = [
     "BatchConfig",
@@ -24,6 +31,11 @@ __all__ = [
     "NgramModelConfig",
     "TextConfig",
     "TrainConfig",
+    "TranslateBatchConfig",
+    "TranslateConfig",
+    "TranslateModelConfig",
+    "TranslateTextConfig",
+    "TranslateTrainConfig",
     "changed",
     "from_dict",
     "load_config",
