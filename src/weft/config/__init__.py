@@ -4,6 +4,7 @@ from weft.config.chains import HmmConfig, HmmModelConfig, HmmTrainConfig, NgramC
 from weft.config.common import ModelConfig, TextConfig, TrainConfig
 from weft.config.fill import FillBatchConfig, FillConfig, FillModelConfig, FillTextConfig
 from weft.config.language import BatchConfig, BpttConfig, LanguageConfig, LanguageModelConfig, LanguageTrainConfig
+from weft.config.pairs import PairTextConfig
 from weft.config.strict import changed, from_dict, load_config, setting, to_dict, to_toml
 from weft.config.translate import (
     TranslateBatchConfig,
@@ -29,6 +30,7 @@ __all__ = [
     "ModelConfig",
     "NgramConfig",
     "NgramModelConfig",
+    "PairTextConfig",
     "TextConfig",
     "TrainConfig",
     "TranslateBatchConfig",
