@@ -126,8 +126,7 @@ class Attention(nn.Module):
         super().__init__()
         if name not in SCORES:
             raise unknown_name("attention", name, SCORES)
-        # `SCORES[name]` has the constructor that all of them share.
-        self.score: Score = SCORES[name](query_size, memory_size)  # type: ignore[call-arg]
+        self.score: Score = SCORES[name](query_size, memory_size)
 
     def remember(self, memory: Tensor, lengths: Tensor) -> Remembered:
         """What all queries of a source share. Its padding is emptied, as a NaN times a weight of 0 is still a NaN."""

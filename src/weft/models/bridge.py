@@ -37,7 +37,7 @@ class Bridge(nn.Module):
         begun = []
         for height, (kind, sizes, line) in enumerate(zip(self.kinds, self.sizes, self.lines, strict=True)):
             below = torch.cat(_parts(states[min(height, len(states) - 1)]), -1)
-            begun.append(kind(*torch.tanh(line(below)).split(sizes, -1)))
+            begun.append(kind(*torch.split(torch.tanh(line(below)), sizes, -1)))
         return tuple(begun)
 
 
