@@ -15,11 +15,12 @@ from weft.cli.evaluate import evaluate
 from weft.cli.fill import fill
 from weft.cli.generate import generate
 from weft.cli.train import train
+from weft.cli.translate import train_translate, translate
 from weft.errors import WeftError
 
 app = typer.Typer(
     name="weft",
-    help="Recurrent sequence models on your own text: train, generate, fill, measure.",
+    help="Recurrent sequence models on your own text: train, generate, fill, translate, measure.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -30,6 +31,8 @@ app.add_typer(train, name="train")
 app.command(name="eval")(evaluate)
 app.command()(generate)
 app.command()(fill)
+train.command(name="translate")(train_translate)
+app.command()(translate)
 app.add_typer(data, name="data")
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from weft.cli.translate import print_scores
+
 if TYPE_CHECKING:
     from weft.service.compare import Guesser
     from weft.service.language import Language
@@ -21,18 +23,22 @@ def evaluate(
     against: Annotated[
         list[Path] | None, typer.Option(help="Another run on the same text to compare with; repeatable.")
     ] = None,
+    beam: Annotated[int, typer.Option(min=1, help="A translator: translations looked for side by side.")] = 5,
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Measure a model on text it has not seen.
 
-    A language model: perplexity and bits per token. A model that fills blanks, or any model --against others: how
-    well each tells a hidden token, in one table.
+    A language model: perplexity and bits per token. A translator: BLEU, chrF and exact matches. A model that fills
+    blanks, or any model --against others: how well each tells a hidden token, in one table.
     """
     from weft.service import load
     from weft.service.language import Language
+    from weft.service.translation import Translating
 
     model = load(run)
-    if isinstance(model, Language) and not against:
+    if isinstance(model, Translating):
+        print_scores(model, data, beam, json_output)
+    elif isinstance(model, Language) and not against:
         _likelihood(model, data, json_output)
     else:
         _comparison(model, [load(other) for other in against or []], data, json_output)

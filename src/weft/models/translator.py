@@ -128,8 +128,7 @@ class Translator(nn.Module):
     def align(self, batch: Sentences) -> Tensor:
         """Which source tokens each token of the translations attends to, (B, T, S). All of it in one run."""
         weights = self.decode(self.encoder(batch.sources), batch.targets).weights
-        if weights is None:
-            raise WeftError("this translator has no attention", expected="a decoder that attends")
+        assert weights is not None, "a decoder without attention"
         return weights
 
     @torch.no_grad()

@@ -11,6 +11,7 @@ from weft.run import Run, open_run
 from weft.service.chains import load_hmm, load_ngram
 from weft.service.fill import load_fill
 from weft.service.language import load_language
+from weft.service.translation import load_translate
 
 Kind = TypeVar("Kind")
 
@@ -20,6 +21,7 @@ TASKS: dict[str, Callable[[Run], Any]] = {
     "fill": load_fill,
     "ngram": load_ngram,
     "hmm": load_hmm,
+    "translate": load_translate,
 }
 
 
