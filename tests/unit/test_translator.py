@@ -255,9 +255,14 @@ def test_bridges():
     for (cell, encoder_cell, encoder_hidden, encoder_layers, bidirectional), kind in kinds.items():
         model = model_of(
             config(
-                cell=cell, layers=2, encoder_cell=encoder_cell, encoder_hidden=encoder_hidden,
-                encoder_layers=encoder_layers, bidirectional=bidirectional, decoder="state",
-            )  # fmt: skip
+                cell=cell,
+                layers=2,
+                encoder_cell=encoder_cell,
+                encoder_hidden=encoder_hidden,
+                encoder_layers=encoder_layers,
+                bidirectional=bidirectional,
+                decoder="state",
+            )
         )
         assert type(model.decoder.bridge) is kind
         encoded = model.encoder(batch_of().sources)
@@ -312,11 +317,21 @@ def test_mistakes():
         Translator(V, W, config(encoder_cell="lstn"))
 
 
-def test_smoothing_is_torchs():
-    logits, ids = torch.randn(2, 3, 7), torch.randint(7, (2, 3))
-    found = masked_nats(logits, Padded(ids, torch.tensor([3, 3])), smoothing=0.1)
-    expected = F.cross_entropy(logits.flatten(0, 1), ids.flatten(), label_smoothing=0.1, reduction="none")
-    torch.testing.assert_close(found.flatten(), expected)
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
+def test_nats_are_torchs_cross_entropy(smoothing):
+    """Values and gradients, of unequal weights."""
+    random = torch.Generator().manual_seed(0)
+    logits = torch.randn(2, 3, 7, dtype=torch.float64, generator=random).requires_grad_()
+    ids, weights = torch.randint(7, (2, 3), generator=random), torch.randn(6, dtype=torch.float64, generator=random)
+    found = masked_nats(logits, Padded(ids, torch.tensor([3, 3])), smoothing=smoothing).flatten()
+    expected = F.cross_entropy(logits.flatten(0, 1), ids.flatten(), label_smoothing=smoothing, reduction="none")
+    torch.testing.assert_close(found, expected)
+    one, other = (torch.autograd.grad((nats * weights).sum(), logits)[0] for nats in (found, expected))
+    torch.testing.assert_close(one, other)
+    total = masked_nats(logits, Padded(ids, torch.tensor([3, 1])), smoothing=smoothing).sum()
+    total.backward(retain_graph=True)
+    with pytest.raises(AssertionError, match="used up"):
+        total.backward()
 
 
 def test_every_cell_encodes_and_decodes():

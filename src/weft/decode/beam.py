@@ -62,8 +62,9 @@ def beam(
         state = stepper.select(begun, rows)
         for ids in columns[:-1]:
             _, state = stepper.step(ids, state)
-        search = _Search(width, torch.tensor([tokens[row] for row in rows.tolist()]), end, alpha, n_best)
-        for row, hypotheses in zip(rows.tolist(), search.run(stepper, columns[-1], state, banned), strict=True):
+        room = torch.tensor([tokens[row] for row in rows.tolist()])
+        search = _Search(width, room, end, alpha, n_best, torch.tensor(sorted(set(banned)), dtype=torch.long))
+        for row, hypotheses in zip(rows.tolist(), search.run(stepper, columns[-1], state), strict=True):
             found[row] = hypotheses
     return found
 
@@ -75,22 +76,20 @@ class _Search:
     are places in that history, and their tokens are read off backwards when all is over.
     """
 
-    def __init__(self, width: int, tokens: Tensor, end: int | None, alpha: float, n_best: int) -> None:
+    def __init__(self, width: int, tokens: Tensor, end: int | None, alpha: float, n_best: int, banned: Tensor) -> None:
         self.width, self.tokens, self.end, self.alpha, self.n_best = width, tokens, end, alpha, n_best
+        self.banned = banned
         self.history: list[tuple[Tensor, Tensor]] = []  # tokens and parents of each step
         self.done: list[tuple[int, Tensor, Tensor, Tensor, Tensor]] = []  # step; prompt, place, log_prob, ended
         self.scores = torch.full((len(tokens), width), -torch.inf, dtype=torch.float64)  # of what is done
         self.count = torch.zeros(len(tokens), dtype=torch.long)  # of what is done
 
-    def run(self, stepper: Stepper, ids: Tensor, state: Any, banned: Sequence[int]) -> list[list[Hypothesis]]:
+    def run(self, stepper: Stepper, ids: Tensor, state: Any) -> list[list[Hypothesis]]:
         prompt = torch.arange(len(ids))  # of each row
         total = torch.zeros(len(ids), dtype=torch.float64)
         place = prompt  # of each row in the step before
         while len(prompt):
             log_probs, state = stepper.step(ids, state)
-            if banned:
-                log_probs = log_probs.clone()
-                log_probs[:, list(banned)] = -torch.inf
             parent, ids, total = self._grow(log_probs, prompt, total)
             prompt = prompt[parent]
             self.history.append((ids, place[parent]))
@@ -101,19 +100,22 @@ class _Search:
 
     def _grow(self, log_probs: Tensor, prompt: Tensor, total: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The likeliest continuations of each prompt: their rows, tokens and log-probabilities, best first."""
-        prompts, many = len(self.tokens), min(self.width, log_probs.shape[-1])
-        best, choices = log_probs.topk(many)  # (R, many): no row can give more than `width`
+        prompts = len(self.tokens)
+        # No row can give more than `width`, and what is banned may be among its best.
+        many = min(self.width + len(self.banned), log_probs.shape[-1])
+        best, choices = (part.cpu() for part in log_probs.topk(many))  # (R, many)
+        best = best.masked_fill(torch.isin(choices, self.banned), -torch.inf)
         rows = torch.bincount(prompt, minlength=prompts)
         first = rows.cumsum(0) - rows  # each prompt's first row
         slot = torch.arange(len(prompt)) - first[prompt]
         table = total.new_full((prompts, self.width, many), -torch.inf)
-        table[prompt, slot] = total[:, None] + best.cpu().double()
+        table[prompt, slot] = total[:, None] + best.double()
         values, places = table.flatten(1).topk(self.width)  # (B, width)
         room = torch.arange(self.width) < (self.width - self.count)[:, None]
         wanted, column = (room & values.isfinite()).nonzero(as_tuple=True)
         chosen = places[wanted, column]
         parent = first[wanted] + chosen // many
-        return parent, choices.cpu()[parent, chosen % many], values[wanted, column]
+        return parent, choices[parent, chosen % many], values[wanted, column]
 
     def _settle(self, prompt: Tensor, ids: Tensor, total: Tensor) -> Tensor:
         """Put down what is done; gives the places of what goes on."""
