@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from weft.errors import WeftError
@@ -68,6 +69,11 @@ def notes_bleu(label: Sequence[str], prediction: Sequence[str], k: int = 2) -> f
     return brevity * math.prod(math.pow(p, 0.5**n) for n, p in enumerate(precisions(label, prediction, k), start=1))
 
 
+class _Scored(NamedTuple):
+    score: float
+    signature: str
+
+
 @dataclass(frozen=True)
 class Translations:
     """Predicted sentences, and for each one or more reference translations; from 0 to 100, as is usual.
@@ -114,11 +120,11 @@ class Translations:
 
     @property
     def bleu(self) -> float:
-        return self._corpus_score(self._bleu_metric())
+        return self._bleu.score
 
     @property
     def chrf(self) -> float:
-        return self._corpus_score(self._chrf_metric())
+        return self._chrf.score
 
     @property
     def exact(self) -> float:
@@ -131,31 +137,30 @@ class Translations:
 
     def signature(self) -> str:
         """What exactly was measured, as sacrebleu writes it, to stand beside the numbers."""
-        parts = []
-        for name, metric in (("BLEU", self._bleu_metric()), ("chrF2", self._chrf_metric())):
-            self._corpus_score(metric)  # which tells the metric how many references there are
-            parts.append(f"{name}|{metric.get_signature()}")
-        return f"{' '.join(parts)} sentences:{len(self)}"
+        return f"BLEU|{self._bleu.signature} chrF2|{self._chrf.signature} sentences:{len(self)}"
 
-    def _bleu_metric(self) -> BLEU:
+    @cached_property
+    def _bleu(self) -> _Scored:
         from sacrebleu.metrics.bleu import BLEU
 
         # force: text that our own tokenizer wrote with spaces before stops is meant, and needs no warning
-        return BLEU(tokenize=self.tokenize or ("zh" if self._is_chinese() else "13a"), force=True)
+        return self._scored(BLEU(tokenize=self.tokenize or ("zh" if self._is_chinese() else "13a"), force=True))
 
-    def _chrf_metric(self) -> CHRF:
+    @cached_property
+    def _chrf(self) -> _Scored:
         from sacrebleu.metrics.chrf import CHRF
 
-        return CHRF()
+        return self._scored(CHRF())
 
-    def _corpus_score(self, metric: BLEU | CHRF) -> float:
+    def _scored(self, metric: BLEU | CHRF) -> _Scored:
         if not len(self):
-            return math.nan
+            return _Scored(math.nan, "nothing")
         # One list for each place among a sentence's references, None where a sentence has fewer.
         most = max(map(len, self.references))
         streams = [[choices[at] if at < len(choices) else None for choices in self.references] for at in range(most)]
         score = metric.corpus_score(list(self.predictions), cast("list[list[str]]", streams)).score
-        return min(100.0, float(score))  # a perfect one comes out a rounding above
+        # A perfect score comes out a rounding above; how many references there are, a metric knows only now.
+        return _Scored(min(100.0, float(score)), str(metric.get_signature()))
 
     def _is_chinese(self) -> bool:
         texts = [text for choices in self.references for text in choices]

@@ -60,7 +60,10 @@ def open_pairs(source: str | Path, *, source_column: int = 1, target_column: int
     if "," in name and name not in DATASETS and not Path(name).exists():
         return _two_files(name)
     corpus = open_data(name)
-    return _table(corpus.name, _only_document(corpus), source_column, target_column)
+    pairs = _table(corpus.name, _only_document(corpus), source_column, target_column)
+    if not len(pairs):
+        raise WeftError(f"{corpus.name} has no pairs", expected=f"text in columns {source_column} and {target_column}")
+    return pairs
 
 
 def _only_document(corpus: Corpus) -> Document:
