@@ -64,17 +64,17 @@ class Translator(nn.Module):
             )
         self.weight = None if config.tied else nn.Parameter(torch.empty(target_size, self.decoder.output_size))
         self.bias = nn.Parameter(torch.zeros(target_size))
-        if self.weight is not None:
-            nn.init.normal_(self.weight, std=self.decoder.output_size**-0.5)
-        else:
-            nn.init.normal_(self.embedding.weight, std=config.embedding**-0.5)  # as output weights they must be small
+        # As output weights numbers must be small, as input as strong as the state: tied ones are made stronger there.
+        small = self.embedding.weight if self.weight is None else self.weight
+        nn.init.normal_(small, std=self.decoder.output_size**-0.5)
+        self.strength = config.embedding**0.5 if config.tied else 1.0
 
     @property
     def attends(self) -> bool:
         return self.decoder.attends
 
     def embed(self, ids: Tensor) -> Tensor:
-        return F.dropout(self.embedding(ids.to(self.bias.device)), self.dropout, self.training)
+        return F.dropout(self.strength * self.embedding(ids.to(self.bias.device)), self.dropout, self.training)
 
     def readout(self, outputs: Tensor) -> Tensor:
         """What the decoder gives (..., O) to logits (..., V)."""
