@@ -17,11 +17,12 @@ from weft.cli.fill import fill
 from weft.cli.generate import generate
 from weft.cli.tag import tag
 from weft.cli.train import train
+from weft.cli.translate import train_translate, translate
 from weft.errors import WeftError
 
 app = typer.Typer(
     name="weft",
-    help="Recurrent sequence models on your own text: train, generate, fill, classify, tag, measure.",
+    help="Recurrent sequence models on your own text: train, generate, classify, tag, translate, fill, measure.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -34,6 +35,8 @@ app.command()(generate)
 app.command()(fill)
 app.command()(classify)
 app.command()(tag)
+train.command(name="translate")(train_translate)
+app.command()(translate)
 app.add_typer(data, name="data")
 
 

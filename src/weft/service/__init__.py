@@ -13,6 +13,7 @@ from weft.service.classify import load_classify
 from weft.service.fill import load_fill
 from weft.service.language import load_language
 from weft.service.tag import load_tag
+from weft.service.translation import load_translate
 
 Kind = TypeVar("Kind")
 
@@ -24,6 +25,7 @@ TASKS: dict[str, Callable[[Run], Any]] = {
     "tag": load_tag,
     "ngram": load_ngram,
     "hmm": load_hmm,
+    "translate": load_translate,
 }
 
 
