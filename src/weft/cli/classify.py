@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from weft.cli.output import output
 from weft.cli.train import ConfigFile, Json, Out, Resume, Sets, ShowConfig, run_training, train
 from weft.errors import WeftError
 
@@ -82,7 +80,7 @@ def classify(
     given = _texts(texts or [], file, column)
     results = model.classify(given)
     _say_what_is_odd(model, results)
-    with _output(out) as stream:
+    with output(out) as stream:
         for text, result in zip(given, results, strict=True):
             stream.write((_as_json if json_output else _in_words)(text, result, probabilities, weights) + "\n")
 
@@ -130,25 +128,6 @@ def _in_words(text: str, result: Classified, probabilities: bool, weights: bool)
     else:
         cells.append(" ".join(text.split()))  # the text's own tabs and line ends would look like columns and rows
     return "\t".join(cells)
-
-
-@contextmanager
-def _output(path: Path | None) -> Iterator[TextIO]:
-    """Standard output, or a file that appears when it is whole."""
-    if path is None:
-        yield sys.stdout
-        return
-    beside = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with beside.open("w", encoding="utf-8") as stream:
-            yield stream
-        beside.replace(path)
-    except OSError as error:
-        raise WeftError(
-            f"{path} cannot be written: {error.strerror or error}", expected="a file I may write"
-        ) from error
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def show_measure(model: Classifying, data: str | None, json_output: bool) -> None:

@@ -12,7 +12,16 @@ from weft.config.classify import (
 from weft.config.common import ModelConfig, TextConfig, TrainConfig
 from weft.config.fill import FillBatchConfig, FillConfig, FillModelConfig, FillTextConfig
 from weft.config.language import BatchConfig, BpttConfig, LanguageConfig, LanguageModelConfig, LanguageTrainConfig
+from weft.config.pairs import PairTextConfig
 from weft.config.strict import changed, from_dict, load_config, setting, to_dict, to_toml
+from weft.config.tag import TagBatchConfig, TagConfig, TagDataConfig, TagModelConfig, TagTrainConfig
+from weft.config.translate import (
+    TranslateBatchConfig,
+    TranslateConfig,
+    TranslateModelConfig,
+    TranslateTextConfig,
+    TranslateTrainConfig,
+)
 
 __all__ = [
     "BatchConfig",
@@ -36,8 +45,19 @@ __all__ = [
     "ModelConfig",
     "NgramConfig",
     "NgramModelConfig",
+    "PairTextConfig",
+    "TagBatchConfig",
+    "TagConfig",
+    "TagDataConfig",
+    "TagModelConfig",
+    "TagTrainConfig",
     "TextConfig",
     "TrainConfig",
+    "TranslateBatchConfig",
+    "TranslateConfig",
+    "TranslateModelConfig",
+    "TranslateTextConfig",
+    "TranslateTrainConfig",
     "changed",
     "from_dict",
     "load_config",

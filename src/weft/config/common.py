@@ -9,7 +9,7 @@ from weft.config.strict import setting
 
 @dataclass(frozen=True)
 class TextConfig:
-    level: str = setting("char", "what a token is", choices=("char", "word", "subword"))
+    level: str = setting("char", "what a token is", choices=("char", "word", "space", "subword"))
     normal_form: str = setting("NFC", "Unicode normalisation", choices=("NFC", "NFKC", "none"))
     lower: bool = setting(False, "turn text to lower case")
     letters_only: bool = setting(False, "turn every run of other characters than a-z, A-Z into one space")

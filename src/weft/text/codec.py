@@ -21,6 +21,7 @@ from weft.text.corpus import Corpus, count_tokens, encode_corpus, id_type, open_
 from weft.text.subwords import SubwordTokenizer
 from weft.text.tokens import TOKENIZERS, Normalizer, Tokenizer, tokenizer_from_json
 from weft.text.vocabulary import RESERVED, UNK, Vocabulary
+from weft.text.words import WordTokenizer
 
 SUBWORD_SIZE = 2000  # when no max_size is set
 _CHUNK = 1 << 22  # tokens handled at a time, so that a corpus larger than memory passes through
@@ -134,9 +135,11 @@ def make_codec(config: TextConfig, texts: Sequence[str]) -> Codec:
 
 
 def _tokenizer(config: TextConfig, normalizer: Normalizer, lines: Iterable[str]) -> Tokenizer:
-    """The tokenizer of the wanted level; sub-words are learned from the lines."""
+    """The tokenizer of the wanted level; sub-words, and the print of words, are learned from the lines."""
     if config.level == SubwordTokenizer.level:
         return SubwordTokenizer.train(normalizer.lines(lines), config.max_size or SUBWORD_SIZE)
+    if config.level == WordTokenizer.level:
+        return WordTokenizer.learn(normalizer.lines(lines))
     return TOKENIZERS[config.level].from_json({"level": config.level})
 
 
