@@ -33,17 +33,17 @@ class ClassifyTextConfig(TextConfig):
 @dataclass(frozen=True)
 class ClassifyModelConfig:
     cell: str = setting("lstm", "the recurrent cell, a name of weft.cells.CELLS")
-    hidden: int = setting(128, "hidden units of each layer, in each direction", low=1)
+    hidden: int = setting(64, "hidden units of each layer, in each direction", low=1)
     layers: int = setting(1, "layers", low=1)
     bidirectional: bool = setting(True, "read from both ends")
     residual: bool = setting(False, "add a layer's input to its output")
     pooling: str = setting(
         "max", "from the states of all tokens to one vector", choices=("last", "mean", "max", "attention")
     )
-    embedding: int = setting(128, "numbers that stand for a token; 0: its one-hot vector", low=0)
+    embedding: int = setting(256, "numbers that stand for a token; 0: its one-hot vector", low=0)
     vectors: str = setting("", "a text file of word vectors (word2vec, GloVe) to begin with")
     word_dropout: float = setting(0.1, "share of tokens read as <unk> while training", low=0, high=0.95)
-    embedding_dropout: float = setting(0.5, "share of the embedding's numbers dropped while training", low=0, high=0.95)
+    embedding_dropout: float = setting(0.7, "share of the embedding's numbers dropped while training", low=0, high=0.95)
     recurrent_dropout: float = setting(
         0.0, "share of a state's units dropped while training, the same at all steps", low=0, high=0.95
     )
@@ -52,13 +52,13 @@ class ClassifyModelConfig:
 
 @dataclass(frozen=True)
 class ExampleBatchConfig:
-    tokens: int = setting(4096, "most tokens of a batch, padding included", low=1)
+    tokens: int = setting(16384, "most tokens of a batch, padding included", low=1)
     rows: int = setting(32, "most texts of a batch", low=1)
 
 
 @dataclass(frozen=True)
 class ClassifyTrainConfig(TrainConfig):
-    epochs: int = setting(10, "passes over the examples", low=0)
+    epochs: int = setting(8, "passes over the examples", low=0)
     rate: float = setting(0.002, "learning rate", low=0)
     average: float = setting(
         0.99, "weights are judged and kept as running means with so much memory, such as 0.999; 0: as they are",

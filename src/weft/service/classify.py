@@ -98,8 +98,8 @@ def _split(rows: list[Example], config: ClassifyConfig) -> tuple[list[Example], 
     train, held = hold_out([row.text for row in rows], config.text.holdout, config.train.seed)
     known = {rows[number].label for number in train}
     back = {rows[number].text for number in held if rows[number].label not in known}
-    stay = [number for number in held if rows[number].text not in back]
-    return [rows[number] for number in range(len(rows)) if number not in set(stay)], [rows[number] for number in stay]
+    train += [number for number in held if rows[number].text in back]
+    return [rows[number] for number in train], [rows[number] for number in held if rows[number].text not in back]
 
 
 def _check_labels(rows: Sequence[Example], labels: Sequence[str]) -> None:
