@@ -220,9 +220,20 @@ class TestLexicons:
         assert lexicon.known(Sentence(("cAt", "dog"), (), "", (1, 2))) == [1, 0]
         assert WordLexicon.from_json(lexicon.to_json()) == lexicon
 
+    def test_what_can_be_made_up_is_told_by_kind(self):
+        words = ("Call", "555-1234", "@someone", "http://t.co/x1", "@")
+        lexicon = WordLexicon.build([Sentence(words, (), "", (1,) * 5)], TagDataConfig())
+        others = ("call", "555-9876", "@Other", "HTTPS://a.b", "www.c.d")
+        rows = lexicon.encode([words, others])["words"]
+        assert rows[0][:4] == rows[1][:4]
+        assert rows[1][3] == rows[1][4]
+        assert 0 not in rows[0] + rows[1]
+        assert rows[0][4] != rows[0][2]
+        assert lexicon.known(Sentence(("@new", "12", "1234"), (), "", (1, 2, 3))) == [1, 0, 0]
+
     def test_what_words_look_like(self):
         found = [shape(word) for word in ("Empire", "I", "NBA", "iPhone7", "@weft", "2,017", "北京", "ﬁ", "")]
-        assert found == ["Xxx", "X", "XX", "xXxxd", "@xx", "d,dd", "cc", "x", ""]
+        assert found == ["Xxx", "X", "XX", "xXxxd", "@@", "d,dd", "cc", "x", ""]
         lexicon = WordLexicon.build([Sentence(("The", "cat"), (), "", (1, 2))], TagDataConfig())
         one, two = lexicon.encode([["Dog", "dog", "DOG"]])["shapes"][0][:2]
         assert lexicon.shapes.decode([one, two]) == ["Xxx", "xx"]

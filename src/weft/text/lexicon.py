@@ -22,6 +22,8 @@ from weft.text.vocabulary import Vocabulary
 LONGEST_WORD = 40  # characters of a word that are read: of a longer one its beginning and its end
 EDGE = "\n"  # what stands before a sentence and after it, in pairs of characters
 
+_ADDRESS = re.compile(r"(https?:/|www\.)", re.IGNORECASE)
+_DIGIT = re.compile(r"\d")
 _RUN = re.compile(r"(.)\1\1+", re.DOTALL)
 
 # Rows of numbers by name. Rows of "words" are sentences; those of "spelling" are different words.
@@ -32,14 +34,28 @@ def normal(text: str, form: str) -> str:
     return text if form == "none" else unicodedata.normalize(form, text)  # type: ignore[arg-type]
 
 
+def general(word: str) -> str:
+    """A word as it has its number: what can be made up at will, digits, addresses and @names, is told by kind.
+
+    >>> [general(word) for word in ("1984", "https://example.org/a", "@weft", "@")]
+    ['0000', '://', '@@', '@']
+    """
+    if _ADDRESS.match(word):
+        return "://"
+    if len(word) > 1 and word[0] == "@":
+        return "@@"
+    return _DIGIT.sub("0", word)
+
+
 def shape(word: str) -> str:
     """What a word looks like: which of its characters are upper case, lower case, digits, letters without case.
 
     What comes more than twice in a row is written twice.
 
     >>> [shape(word) for word in ("Empire", "I", "NBA", "iPhone7", "@weft", "2,017", "北京")]
-    ['Xxx', 'X', 'XX', 'xXxxd', '@xx', 'd,dd', 'cc']
+    ['Xxx', 'X', 'XX', 'xXxxd', '@@', 'd,dd', 'cc']
     """
+    word = general(word)
     kinds = "".join(
         "X" if one.isupper() else "x" if one.islower() else "d" if one.isdigit() else "c" if one.isalpha() else one
         for one in word
@@ -66,7 +82,7 @@ class WordLexicon:
         shapes: Counter[str] = Counter()
         characters: Counter[str] = Counter()
         for word, count in counts.items():
-            words[word.lower() if config.lower else word] += count
+            words[_numbered(word, config.lower)] += count
             shapes[shape(word)] += count
             for character in word:
                 characters[character] += count
@@ -78,7 +94,7 @@ class WordLexicon:
         numbers: dict[str, int] = {}
         forms = [[numbers.setdefault(word, len(numbers)) for word in words] for words in sentences]
         spelled = [normal(word, self.form) for word in numbers]
-        ids = self.words.encode(word.lower() if self.lower else word for word in spelled)
+        ids = self.words.encode(_numbered(word, self.lower) for word in spelled)
         looks = self.shapes.encode(map(shape, map(_cut, spelled)))
         words, shapes = ([[one[form] for form in row] for row in forms] for one in (ids, looks))
         spelling = [self.characters.encode(_cut(word)) for word in spelled]
@@ -87,7 +103,7 @@ class WordLexicon:
     def known(self, sentence: Sentence) -> list[int]:
         """Whether each word has a number of its own, as 0 or 1."""
         spelled = (normal(word, self.form) for word in sentence.words)
-        return [int((word.lower() if self.lower else word) in self.words) for word in spelled]
+        return [int(_numbered(word, self.lower) in self.words) for word in spelled]
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -102,6 +118,10 @@ class WordLexicon:
     def from_json(cls, data: Mapping[str, Any]) -> WordLexicon:
         words, shapes, characters = (Vocabulary.from_json(data[name]) for name in ("words", "shapes", "characters"))
         return cls(data["form"], data["lower"], words, shapes, characters)
+
+
+def _numbered(word: str, lower: bool) -> str:
+    return general(word.lower() if lower else word)
 
 
 def _cut(word: str) -> str:
