@@ -17,7 +17,7 @@ from weft.config import TagDataConfig, TagModelConfig
 from weft.errors import WeftError
 from weft.models.tagger import Softmax, TaggedBatch, Tagger, allowed_tags
 from weft.models.words import Embedding, collate, make_reader
-from weft.service.tagged import LEANINGS, Knowledge, balance, measure
+from weft.service.tagged import ENOUGH, LEANINGS, Knowledge, balance, measure
 from weft.text.columns import Sentence
 from weft.text.lexicon import LEXICONS
 from weft.text.spans import SCHEMES
@@ -191,10 +191,10 @@ def test_the_lean_away_from_o_is_the_one_with_the_best_f1():
     for much in LEANINGS:
         model.lean[0] = -much
         found[much] = measure(model, knowledge, columns).score()
-    assert found[0.0] < max(found.values())
     balance(model, knowledge, columns)
-    assert measure(model, knowledge, columns).score() == max(found.values())
-    assert -float(model.lean[0]) == min(much for much, score in found.items() if score == max(found.values()))
+    enough = max(found.values()) - ENOUGH
+    assert measure(model, knowledge, columns).score() >= enough > found[0.0]
+    assert -float(model.lean[0]) == min(much for much, score in found.items() if score >= enough)
     assert not model.lean[1:].any()
     model.dropout = model.embedding_dropout = 0.0
     for embedding in (model.reader.words, model.reader.shapes, model.reader.characters):
