@@ -68,7 +68,7 @@ class TagBatchConfig:
 
 @dataclass(frozen=True)
 class TagTrainConfig(TrainConfig):
-    epochs: int = setting(10, "passes over the sentences", low=0)
+    epochs: int = setting(14, "passes over the sentences", low=0)
     rate: float = setting(0.004, "learning rate", low=0)
     average: float = setting(
         0.995, "weights are judged and kept as running means with so much memory, such as 0.999; 0: as they are",

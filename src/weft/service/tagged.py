@@ -18,8 +18,8 @@ from weft.text.columns import Sentence
 from weft.text.lexicon import LEXICONS, Lexicon
 from weft.text.spans import OUTSIDE, SCHEMES, Scheme
 
-LEANINGS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5)  # nats that the score of O may be lowered by
-ENOUGH = 0.01  # F1 that is no reason to lean further: other text than the held-out may have fewer spans
+LEANINGS = (0.0, 0.25, 0.5)  # nats that the score of O may be lowered by
+ENOUGH = 0.005  # F1 that is no reason to lean further: other text than the held-out may have fewer spans
 
 
 class Knowledge(NamedTuple):
