@@ -138,6 +138,9 @@ class TestCorpus:
         perfect = Translations.of(REFERENCES, REFERENCES)
         assert (perfect.bleu, perfect.chrf, perfect.exact) == (100, 100, 1)
 
+    def test_exact_is_about_letters_not_kinds_of_space(self):
+        assert Translations.of(["Ça va ?", "Ça va?", "ça va ?"], ["Ça va\u202f?"] * 3).exact == 1 / 3
+
     def test_nothing(self):
         assert Translations.of([""], ["a"]).bleu == 0
         empty = Translations.of([], [])

@@ -240,5 +240,5 @@ class TestSubwords:
         with pytest.raises(WeftError, match="has no model"):
             tokenizer_from_json({"level": "subword"})
         monkeypatch.setitem(sys.modules, "tokenizers", None)
-        with pytest.raises(WeftError, match=r'pip install "weft\[subwords\]"'):
+        with pytest.raises(WeftError, match="pip install tokenizers"):
             SubwordTokenizer.train(["abc"], 10)
