@@ -88,6 +88,18 @@ def pad(rows: Sequence[Sequence[int] | Numbers]) -> Padded:
     return Padded(torch.from_numpy(ids), torch.tensor(lengths))
 
 
+def take(column: Ragged, rows: Numbers) -> Padded:
+    """Some rows of a column, padded to the longest of them: `pad` without a loop."""
+    ends = column.ends[rows]
+    begins = np.where(rows > 0, column.ends[rows - 1], 0)
+    lengths = ends - begins
+    steps = np.arange(max(1, int(lengths.max(initial=0))))
+    inside = steps < lengths[:, None]
+    ids = np.zeros(inside.shape, dtype=np.int64)
+    ids[inside] = column.values[(begins[:, None] + steps)[inside]]
+    return Padded(torch.from_numpy(ids), torch.from_numpy(lengths))
+
+
 @dataclass(frozen=True)
 class Buckets(Generic[Batch]):
     """All examples once an epoch, in batches of similar length, made by `collate` from the numbers of their rows.

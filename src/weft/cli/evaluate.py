@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from weft.cli.classify import show_measure
+from weft.cli.tag import show_scores
 from weft.cli.translate import print_scores
+from weft.errors import WeftError
 
 if TYPE_CHECKING:
     from weft.service.compare import Guesser
@@ -28,16 +31,27 @@ def evaluate(
 ) -> None:
     """Measure a model on text it has not seen.
 
-    A language model: perplexity and bits per token. A translator: BLEU, chrF and exact matches. A model that fills
-    blanks, or any model --against others: how well each tells a hidden token, in one table.
+    A language model: perplexity and bits per token. A classifier: accuracy, F1 and which label was taken for
+    which. A tagger: accuracy, and F1 of spans or of words. A translator: BLEU, chrF and exact matches. A model that
+    fills blanks, or any model --against others: how well each tells a hidden token, in one table.
     """
     from weft.service import load
+    from weft.service.compare import Guesser
     from weft.service.language import Language
-    from weft.service.translation import Translating
 
     model = load(run)
-    if isinstance(model, Translating):
-        print_scores(model, data, beam, json_output)
+    if not isinstance(model, Guesser):
+        if against:
+            raise WeftError(
+                f"{run} is a run of the task {model.run.task!r}, which is held against no other",
+                expected="no --against",
+            )
+        if model.run.task == "classify":
+            show_measure(model, data, json_output)
+        elif model.run.task == "tag":
+            show_scores(model, data, json_output)
+        else:
+            print_scores(model, data, beam, json_output)
     elif isinstance(model, Language) and not against:
         _likelihood(model, data, json_output)
     else:

@@ -149,7 +149,7 @@ def _required(out: Path | None, data: str | None) -> tuple[Path, str]:
     if out is None:
         raise WeftError("--out is missing", expected="where the trained model shall be", hint="--out runs/first")
     if data is None:
-        raise WeftError("--data is missing", expected="text to train on", hint="--data python-docs")
+        raise WeftError("--data is missing", expected="text to train on", hint="--data grammar")
     return out, data
 
 

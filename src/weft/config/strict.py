@@ -130,15 +130,16 @@ def _put(values: dict[str, Any], path: Sequence[str], value: Any, assignment: st
     values[path[-1]] = value
 
 
-_TYPES: dict[type, tuple[tuple[type, ...], str]] = {
+_TYPES: dict[Any, tuple[tuple[type, ...], str]] = {
     bool: ((bool,), "true or false"),
     int: ((int,), "a whole number"),
     float: ((int, float), "a number"),
     str: ((str,), "text"),
+    int | str: ((int, str), "a name or a whole number"),  # such as a column
 }
 
 
-def _checked(key: str, value: Any, kind: type, limits: Mapping[str, Any]) -> Any:
+def _checked(key: str, value: Any, kind: Any, limits: Mapping[str, Any]) -> Any:
     accepted, words = _TYPES[kind]
     if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
         raise WeftError(f"{key} is {value!r}", expected=words)
@@ -149,4 +150,4 @@ def _checked(key: str, value: Any, kind: type, limits: Mapping[str, Any]) -> Any
     if too_low or too_high or (kind is float and value in (float("inf"), float("-inf"))):
         bounds = f"{low} to {high}" if high is not None else f"{low} or more"
         raise WeftError(f"{key} is {value}", expected=bounds if low is not None else "a finite number")
-    return kind(value)
+    return float(value) if kind is float else value  # type: ignore[arg-type]
