@@ -128,7 +128,7 @@ class Translations:
 
     @property
     def exact(self) -> float:
-        """The share of predictions that are a reference, letter by letter, from 0 to 1. All spaces count as one kind."""
+        """The share of predictions that are a reference, letter by letter, from 0 to 1; all spaces are of one kind."""
         pairs = zip(self.predictions, self.references, strict=True)
         hits = sum(one.split() in [choice.split() for choice in choices] for one, choices in pairs)
         return hits / len(self) if len(self) else math.nan
