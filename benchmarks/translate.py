@@ -123,7 +123,7 @@ def training_speed(rounds: int, epochs: int) -> tuple[list[float], list[float]]:
         training = start_translate(notes_pairs(data("mt", "fra-eng", "fra-eng.zip")), Path(folder) / "run", config)
         columns = load_columns(training.run.path / TRAIN)
         model = training.model
-        sizes = (model.encoder.embedding.num_embeddings, model.embedding.num_embeddings)
+        sizes = (len(model.encoder.embedding.weight), len(model.embedding.weight))
         loop = NotesLoop(padded(columns["source"]), padded(columns["target"]), sizes)
         ours = training.trainer.run()
         loop.epoch()
