@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.rows import Result, Row, data
-from benchmarks.translate import NOTES, NOTES_SENTENCES, notes_pairs, sentences_per_second
+from benchmarks.translate import NOTES, NOTES_SENTENCES, decoding_speed, notes_pairs
 from weft.buckets import hold_out
 from weft.config import TranslateConfig, load_config
 from weft.metrics import notes_bleu
@@ -42,15 +42,15 @@ def all_pairs(folder: Path, seed: int) -> Result:
     model, test, seconds = train(folder, seed, [])
     greedy, beam = model.measure(test, beam=1), model.measure(test, beam=5)
     sources = list(dict.fromkeys(test.sources))
-    batched, single = sentences_per_second(model, sources)
+    speed = decoding_speed(model, sources)
     facts = {
         "pairs": len(test),
         "beam 5": beam.bleu,
         "chrF": beam.chrf,
         "exact": beam.exact,
-        "sentences/s, beam 5": batched,
-        "one at a time": single,
-        "ratio": batched / single,
+        "sentences/s, beam 5": speed.batched,
+        "one at a time": speed.alone,
+        "ratio": speed.batched / speed.alone,
         "signature": beam.signature(),
     }
     return Result("BLEU, greedy", greedy.bleu, seconds, facts)
@@ -84,7 +84,6 @@ def notes(folder: Path, seed: int) -> Result:
     )
 
 
-NONE = ("model.tied=false",)  # their outputs are as wide as the hidden state, not as an embedding
 ROWS = {
     "mt/fra-eng": Row(35.0, all_pairs, seeds=(1,)),
     "mt/fra-eng, notes": Row(None, notes),
@@ -92,7 +91,7 @@ ROWS = {
     "mt/fra-eng, 4 min, bilinear": four_minutes("model.attention=bilinear"),
     "mt/fra-eng, 4 min, dot": four_minutes("model.attention=dot"),
     "mt/fra-eng, 4 min, scaled dot": four_minutes("model.attention=scaled_dot"),
-    "mt/fra-eng, 4 min, attention before the step": four_minutes("model.decoder=attend_before", *NONE),
-    "mt/fra-eng, 4 min, none (context)": four_minutes("model.decoder=context", *NONE),
-    "mt/fra-eng, 4 min, none (state)": four_minutes("model.decoder=state", *NONE),
+    "mt/fra-eng, 4 min, attention before the step": four_minutes("model.decoder=attend_before"),
+    "mt/fra-eng, 4 min, none (context)": four_minutes("model.decoder=context"),
+    "mt/fra-eng, 4 min, none (state)": four_minutes("model.decoder=state"),
 }

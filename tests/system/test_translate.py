@@ -100,7 +100,7 @@ def test_n_best_and_attention(runs):
         assert all(sum(weights) == pytest.approx(1, abs=1e-5) for weights in one["attention"])
     words = succeeds("translate", runs / "fr", "the red dog sees the cat.", "--attention", "--n-best", 2).stdout
     assert re.search(r"^ +-\d\.\d+  le chien rouge voit le chat\.\n +le +<- ", words)
-    assert re.search(r"\n +chien +<- dog 0\.", words)
+    assert re.search(r"\n +chien +<- dog (0\.[5-9]|1\.)", words)
 
 
 def test_measures(runs, pairs):

@@ -11,7 +11,7 @@ from weft.config.strict import setting
 
 @dataclass(frozen=True)
 class TranslateTextConfig(PairTextConfig):
-    max_size: int = setting(6000, "largest vocabulary, reserved symbols included; 0: no limit (subword: 2000)", low=0)
+    max_size: int = setting(4000, "largest vocabulary, reserved symbols included; 0: no limit (subword: 2000)", low=0)
     limit: int = setting(0, "read only so many pairs; 0: all", low=0)
     holdout: float = setting(
         0.02, "share of the source sentences held out, with all their translations, when no --dev is given",
@@ -22,6 +22,7 @@ class TranslateTextConfig(PairTextConfig):
 
 @dataclass(frozen=True)
 class TranslateModelConfig(ModelConfig):
+    cell: str = setting("gru", "the recurrent cell, a name of weft.cells.CELLS")
     hidden: int = setting(384, "hidden units of each layer of the decoder", low=1)
     layers: int = setting(1, "layers of the decoder", low=1)
     embedding: int = setting(256, "numbers that stand for a token", low=1)
@@ -41,13 +42,13 @@ class TranslateModelConfig(ModelConfig):
 
 @dataclass(frozen=True)
 class TranslateBatchConfig:
-    tokens: int = setting(2500, "most tokens of a batch, padding included, in its longer language", low=1)
+    tokens: int = setting(2000, "most tokens of a batch, padding included, in its longer language", low=1)
     size: int = setting(512, "most pairs of a batch", low=1)
 
 
 @dataclass(frozen=True)
 class TranslateTrainConfig(TrainConfig):
-    epochs: int = setting(6, "passes over the pairs", low=0)
+    epochs: int = setting(5, "passes over the pairs", low=0)
     rate: float = setting(0.003, "learning rate", low=0)
     warmup: int = setting(200, "cosine: steps until the full rate", low=0)
     average: float = setting(

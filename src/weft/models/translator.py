@@ -16,7 +16,7 @@ from weft.config import TranslateModelConfig
 from weft.errors import WeftError
 from weft.models.base import Loss
 from weft.models.decoder import DECODERS, Carried, Decoded
-from weft.models.encoder import Encoded, Encoder
+from weft.models.encoder import Embedding, Encoded, Encoder
 from weft.recurrent import make_stack, map_state
 from weft.text.vocabulary import BOS, RESERVED
 
@@ -53,33 +53,28 @@ class Translator(nn.Module):
         )
         self.dropout = config.dropout
         self.encoder = Encoder(source_size, stack)
-        self.embedding = nn.Embedding(target_size, config.embedding)
+        self.embedding = Embedding(target_size, config.embedding)
         self.decoder = DECODERS[config.decoder](self.encoder, config)
-        if config.tied and self.decoder.output_size != config.embedding:
-            raise WeftError(
-                f"model.tied with model.embedding={config.embedding} and a decoder that gives "
-                f"{self.decoder.output_size} numbers",
-                expected="the two to be equal, as one matrix serves both ends",
-                hint=f"--set model.embedding={self.decoder.output_size}, or --set model.tied=false",
-            )
-        self.weight = None if config.tied else nn.Parameter(torch.empty(target_size, self.decoder.output_size))
+        given, wanted = self.decoder.output_size, config.embedding if config.tied else self.decoder.output_size
+        # Tied output weights are as wide as an embedding, which a decoder's outputs need not be.
+        self.narrow = nn.Linear(given, wanted, bias=False) if given != wanted else None
+        self.weight = None if config.tied else nn.Parameter(torch.empty(target_size, wanted))
         self.bias = nn.Parameter(torch.zeros(target_size))
-        # As output weights numbers must be small, as input as strong as the state: tied ones are made stronger there.
-        small = self.embedding.weight if self.weight is None else self.weight
-        nn.init.normal_(small, std=self.decoder.output_size**-0.5)
-        self.strength = config.embedding**0.5 if config.tied else 1.0
+        if self.weight is not None:
+            nn.init.normal_(self.weight, std=wanted**-0.5)
 
     @property
     def attends(self) -> bool:
         return self.decoder.attends
 
     def embed(self, ids: Tensor) -> Tensor:
-        return F.dropout(self.strength * self.embedding(ids.to(self.bias.device)), self.dropout, self.training)
+        return F.dropout(self.embedding(ids), self.dropout, self.training)
 
     def readout(self, outputs: Tensor) -> Tensor:
         """What the decoder gives (..., O) to logits (..., V)."""
+        outputs = F.dropout(outputs, self.dropout, self.training)
         weight = self.embedding.weight if self.weight is None else self.weight
-        return F.linear(F.dropout(outputs, self.dropout, self.training), weight, self.bias)
+        return F.linear(outputs if self.narrow is None else self.narrow(outputs), weight, self.bias)
 
     def decode(self, encoded: Encoded, targets: Padded) -> Decoded:
         """The decoder over whole translations, each token read after those before it (teacher forcing)."""

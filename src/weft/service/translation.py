@@ -239,7 +239,7 @@ def split_whole(codec: Codec, text: str) -> list[str]:
         return tokens
     place = 0
     for number, token in enumerate(tokens):
-        if token == UNK and not text.startswith(UNK, place):
+        if token == UNK:
             tokens[number] = text[place]
         place += len(tokens[number])
     return tokens
