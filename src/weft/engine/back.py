@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from weft.engine.library import loaded_library
+from weft.engine.memory import empty
 from weft.engine.loop import Buffers, Direction, Tokens, address, call, forward, split
 from weft.engine.plan import Plan
 from weft.engine.products import Product, add_by_id, multiply
@@ -91,6 +92,8 @@ def back(
     B, T, N = tokens.rows, tokens.steps, tokens.count
     if d_outputs is None:
         d_outputs, width = like.new_zeros(sum(d.plan.program.hidden_size for d in directions)), 0
+    elif d_outputs.stride() == (0, 0, 0):  # of a sum or a mean: one number for all
+        d_outputs, width = d_outputs[0, 0].contiguous(), 0
     else:
         d_outputs, width = d_outputs.contiguous(), d_outputs.shape[2]
     calls, memories, alive, column, at = [], [], [], 0, 0
@@ -100,9 +103,9 @@ def back(
         memory = _Memory(
             kept[2 * n],
             kept[2 * n + 1],
-            like.new_empty(N, plan.input_width),
-            like.new_empty(N, program.d_products * H),
-            like.new_empty(N, program.operands * H),
+            empty((N, plan.input_width), like.dtype),
+            empty((N, program.d_products * H), like.dtype),
+            empty((N, program.operands * H), like.dtype),
             like.new_zeros(program.sums, H),
             [like.new_empty(B, H) for _ in range(program.states)],
         )
@@ -118,7 +121,8 @@ def back(
         buffers.put(places.D_OUTPUT, d_outputs, width, column)
         masks = direction.put_masks(buffers, tokens)
         numbers = [plan.address, B, T, 0, int(direction.reverse), 1, address(lengths), 0, *buffers.numbers]
-        numbers += [address(memory.sums), *map(address, memory.d_first), *map(address, after)]
+        wanted = [d if given_part is not None else None for d, given_part in zip(memory.d_first, given.state, strict=True)]
+        numbers += [address(memory.sums), *map(address, wanted), *map(address, after)]
         calls.append(numbers + plan.weight_addresses(given.parameters))
         memories.append(memory)
         alive.append((after, vectors, masks))
@@ -129,7 +133,7 @@ def back(
     now: list[Product] = []
     later: list[Product] = []
     gradients: list[Tensor | None] = []
-    d_x = like.new_empty(N, x.shape[2]) if wants_x else None
+    d_x = empty((N, x.shape[2]), like.dtype) if wants_x else None
     for n, (direction, given, memory) in enumerate(zip(directions, parts, memories, strict=True)):
         gradients += _of_parameters(direction.plan, given.parameters, tokens, memory, now, later)
         gradients += [None if s is None else g for s, g in zip(given.state, memory.d_first, strict=True)]
@@ -154,15 +158,16 @@ def _of_parameters(
     if tokens.is_ids:
         gradients["weight_ih"] = add_by_id(tokens.flat, memory.d_input, given[0].shape[1]).t()
     else:
-        gradients["weight_ih"] = torch.empty_like(given[0], memory_format=torch.contiguous_format)
+        gradients["weight_ih"] = empty(tuple(given[0].shape), given[0].dtype)
         now.append(Product(gradients["weight_ih"], memory.d_input.t(), tokens.flat))
     seen: set[tuple[str, int]] = set()
     for run_ in plan.weight_runs:
         weight, size = given[plan.at[run_.name]], run_.blocks * H
         if run_.name not in gradients:
             whole = sum(r.blocks for r in plan.weight_runs if r.name == run_.name) * H * H >= weight.numel()
-            make = torch.empty_like if whole else torch.zeros_like
-            gradients[run_.name] = make(weight, memory_format=torch.contiguous_format)
+            target = gradients[run_.name] = empty(tuple(weight.shape), weight.dtype)
+            if not whole:
+                target.zero_()
         target = gradients[run_.name]
         operand = memory.columns(program.products[run_.product].operand, H, 1)
         d = memory.columns(run_.gradient, H, run_.blocks)

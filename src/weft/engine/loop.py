@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from weft.engine.library import loaded_library
+from weft.engine.memory import empty
 from weft.engine.plan import Plan
 from weft.engine.products import Product, check, multiply
 from weft.program import lower as places
@@ -112,11 +113,11 @@ def _project(plan: Plan, given: Sequence[Tensor], tokens: Tokens, train: bool) -
     weight, bias = given[0].detach(), plan.input_bias(given)
     width, vocabulary = weight.shape
     if not tokens.is_ids:
-        source = weight.new_empty(tokens.count, width)
+        source = empty((tokens.count, width), weight.dtype)
         return _Input(source, source, False), Product(source, tokens.flat, weight.t(), start=bias)
     if vocabulary <= max(tokens.count, 1024):
-        source = torch.add(weight.t(), bias, out=weight.new_empty(vocabulary, width))
-        return _Input(source, weight.new_empty(tokens.count, width) if train else None, True), None
+        source = torch.add(weight.t(), bias, out=empty((vocabulary, width), weight.dtype))
+        return _Input(source, empty((tokens.count, width), weight.dtype) if train else None, True), None
     source = F.embedding(tokens.flat, weight.t()).add_(bias)  # a large vocabulary: only the rows that occur
     return _Input(source, source, False), None
 
@@ -129,7 +130,7 @@ def forward(
     like = parts[0].parameters[0]
     B, T, N = tokens.rows, tokens.steps, tokens.count
     width = sum(direction.plan.program.hidden_size for direction in directions)
-    outputs = like.new_empty(B, T, width)
+    outputs = empty((B, T, width), like.dtype)
     ids = x.to(torch.int64).contiguous() if tokens.is_ids else None
     inputs = [_project(d.plan, part.parameters, tokens, train) for d, part in zip(directions, parts, strict=True)]
     multiply([product for _, product in inputs if product])
@@ -139,7 +140,7 @@ def forward(
     for direction, given, (projected, _) in zip(directions, parts, inputs, strict=True):
         plan = direction.plan
         program, H = plan.program, plan.program.hidden_size
-        extra = like.new_empty(N, program.extra * H) if train else None
+        extra = empty((N, program.extra * H), like.dtype) if train else None
         vectors = plan.vectors(given.parameters)
         before = [None if part is None else part.contiguous() for part in given.state]
         after = [like.new_empty(B, H) for _ in before]

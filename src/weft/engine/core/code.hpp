@@ -38,6 +38,15 @@ struct Code {
     int sums, registers, scratch = 0;
     bool whole_rows;  // an instruction needs all units of a row at once
     std::vector<Segment> segments;
+
+    // Whether a segment writes nothing but the gradient of the state before.
+    bool only_state(size_t segment) const {
+        for (int p : segments[segment].stores)
+            if (places[static_cast<size_t>(p)].buffer != D_NEW_STATE) return false;
+        for (const Instruction& i : segments[segment].instructions)
+            if (i.op == Op::accumulate) return false;
+        return true;
+    }
 };
 
 struct ProductShape {

@@ -9,6 +9,7 @@
 namespace weft {
 
 constexpr int64_t kBlockRows = 4 * kTileRows, kBlockDepth = 384;
+constexpr int64_t kAhead = 16;  // depths: a strided walk needs its lines asked for in time
 
 template <typename T>
 struct Large {
@@ -63,6 +64,7 @@ void pack_rows(const Large<T>& work, int64_t row, int64_t rows, int64_t k, int64
     for (int64_t d = 0; d < depth; ++d)
         for (int64_t r = 0; r < rows; r += kTileRows) {
             const int64_t some = std::min<int64_t>(kTileRows, rows - r);
+            __builtin_prefetch(from + (d + kAhead) * work.a_depth + r);
             copy_few<kTileRows>(from + d * work.a_depth + r, some, to + r * depth + d * some);
         }
 }
@@ -71,35 +73,34 @@ template <typename T>
 void multiply_block(const Large<T>& work, int64_t block) {
     static thread_local Workspace workspace;
     const int64_t row = block * kBlockRows, rows = std::min(kBlockRows, work.rows - row);
-    const int64_t wide = work.panels() * kPanel<T>;
-    // Columns that do not fill the last panel are computed beside and copied.
-    const bool beside = wide != work.columns;
-    T* packed = workspace.numbers<T>(kBlockRows * (kBlockDepth + 16 + (beside ? wide : 0)));
-    T* c = beside ? packed + kBlockRows * (kBlockDepth + 16) : work.c + row * work.c_row;
-    const int64_t c_row = beside ? wide : work.c_row;
-    for (int64_t r = 0; r < rows; ++r) {
-        const T* from = work.add ? work.c + (row + r) * work.c_row : work.start;
-        if (from && from != c + r * c_row) std::copy_n(from, work.columns, c + r * c_row);
-        if (!from) std::fill_n(c + r * c_row, work.columns, T(0));
-        if (beside) std::fill_n(c + r * c_row + work.columns, wide - work.columns, T(0));
-    }
-    for (int64_t k = 0; k < work.depth; k += kBlockDepth) {
+    T* packed = workspace.numbers<T>(kBlockRows * (kBlockDepth + 16 + kPanel<T>));
+    T* beside = packed + kBlockRows * (kBlockDepth + 16);  // columns that do not fill the last panel are computed here
+    for (int64_t k = 0; k == 0 || k < work.depth; k += kBlockDepth) {
         const int64_t depth = std::min(kBlockDepth, work.depth - k);
         pack_rows(work, row, rows, k, depth, packed);
         for (int64_t p = 0; p < work.panels(); ++p) {
             const T* panel = work.packed + p * kPanel<T> * work.depth + k * kPanel<T>;
+            const int64_t n = p * kPanel<T>, some_columns = std::min<int64_t>(kPanel<T>, work.columns - n);
+            const bool whole = some_columns == kPanel<T>;
             for (int64_t r = 0; r < rows; r += kTileRows) {
                 const int64_t some = std::min<int64_t>(kTileRows, rows - r);
-                T* target = c + r * c_row + p * kPanel<T>;
+                T* target = whole ? work.c + (row + r) * work.c_row + n : beside + r * kPanel<T>;
+                const int64_t target_row = whole ? work.c_row : kPanel<T>;
+                const T* start[kTileRows];
+                for (int64_t i = 0; i < some; ++i) {
+                    start[i] = k || work.add ? work.c + (row + r + i) * work.c_row + n : work.start ? work.start + n : nullptr;
+                    if (start[i] && !whole) start[i] = std::copy_n(start[i], some_columns, target + i * target_row) - some_columns;
+                }
+                const T* const* begin = start[0] ? start : nullptr;
                 if (work.a_depth == 1)
-                    kernel_of<T, false>(some, packed + r * (kBlockDepth + 16), kBlockDepth + 16, panel, depth, target, c_row);
+                    kernel_of<T, false>(some, packed + r * (kBlockDepth + 16), kBlockDepth + 16, panel, depth, begin, target, target_row);
                 else
-                    kernel_of<T, true>(some, packed + r * depth, 0, panel, depth, target, c_row);
+                    kernel_of<T, true>(some, packed + r * depth, 0, panel, depth, begin, target, target_row);
+                for (int64_t i = 0; !whole && i < some; ++i)
+                    std::copy_n(target + i * target_row, some_columns, work.c + (row + r + i) * work.c_row + n);
             }
         }
     }
-    if (beside)
-        for (int64_t r = 0; r < rows; ++r) std::copy_n(c + r * c_row, work.columns, work.c + (row + r) * work.c_row);
 }
 
 template <typename T>

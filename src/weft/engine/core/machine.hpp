@@ -17,14 +17,6 @@ namespace weft {
 constexpr int64_t kTileLanes = 512;
 
 template <typename T>
-struct Where {  // a place in memory: row r is at base + index[r] * stride
-    T* base;
-    int64_t stride;
-    const int64_t* index;  // nullptr: the row number itself; stride 0: the same for all rows
-    T* row(int64_t r) const { return base + (index ? index[r] : r) * stride; }
-};
-
-template <typename T>
 inline void copy_row(const T* from, int64_t count, T* to) {  // rows are short: no call, no question of alignment
     int64_t i = 0;
     for (; i + kWidth<T> <= count; i += kWidth<T>) store(to + i, load(from + i));

@@ -183,8 +183,8 @@ class Stream {
                     std::copy_n(layer.bias.data(), width, layer.input->data() + r * layer.columns);
                     std::fill_n(layer.input->data() + r * layer.columns + width, layer.columns - width, T(0));
                 }
-                multiply(rows_, numbers, layer.inputs, layer.input_weights->data(), layer.inputs,
-                                  layer.columns, layer.input->data(), layer.columns);
+                multiply_add(rows_, numbers, layer.inputs, layer.input_weights->data(), layer.inputs, layer.columns,
+                             layer.input->data(), layer.columns);
             }
             Loop<T>(call, call.program->run, row_numbers_, nullptr).forward();
             numbers = outputs_[n]->data();
@@ -193,8 +193,7 @@ class Stream {
         for (int64_t r = 0; r < rows_; ++r)
             std::copy_n(output_bias_.data(), output_columns_, logits_->data() + r * output_columns_);
         const int64_t H = layers_.back().call.program->hidden;
-        multiply(rows_, numbers, H, output_weights_->data(), H, output_columns_, logits_->data(),
-                          output_columns_);
+        multiply_add(rows_, numbers, H, output_weights_->data(), H, output_columns_, logits_->data(), output_columns_);
     }
 
     // Sharpened by the temperature; the top_k likeliest; of those the fewest that reach top_p; then where the number

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <exception>
 #include <new>
+#include <sys/mman.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -60,7 +61,9 @@ void parallel(int64_t count, int64_t threads, const Work& work) {
     if (shared.out_of_memory) throw std::bad_alloc();
 }
 
-// Memory that a thread keeps from call to call, aligned to cache lines.
+constexpr size_t kHugePage = size_t(1) << 21;
+
+// Memory that a thread keeps from call to call, aligned to cache lines, on huge pages where it fills some.
 class Workspace {
   public:
     ~Workspace() { std::free(data_); }
@@ -68,8 +71,13 @@ class Workspace {
         if (size > size_) {
             std::free(data_);
             size_ = 0;
-            data_ = std::aligned_alloc(64, (size + 63) / 64 * 64);
+            const size_t unit = size < kHugePage ? 64 : kHugePage;
+            size = (size + unit - 1) / unit * unit;
+            data_ = std::aligned_alloc(unit, size);
             if (!data_) throw std::bad_alloc();
+#if defined(MADV_HUGEPAGE)
+            if (unit == kHugePage) madvise(data_, size, MADV_HUGEPAGE);
+#endif
             size_ = size;
         }
         return data_;
