@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 
 from weft.cells import Cell, State
-from weft.engine.back import run
 from weft.engine.library import library, say_once_if_missing
-from weft.engine.loop import Direction
 from weft.engine.plan import Plan
+from weft.engine.run import Direction, run
 from weft.errors import WeftError
 from weft.program import Noise, Untraceable, program_of
 
@@ -44,7 +43,7 @@ def plan_of(cell: Cell, noise: Noise = _PLAIN) -> Plan | None:
     key = (cell.training, noise)
     if key not in plans:
         try:
-            plans[key] = Plan(program_of(cell, noise))
+            plans[key] = Plan(program_of(cell, noise), cell)
         except Untraceable as why:
             plans[key] = None
             if str(why) not in _refused:

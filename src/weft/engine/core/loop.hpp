@@ -23,9 +23,7 @@ class Loop {
         token_.resize(n);
         spread_.resize(n);
         source_.resize(n);
-        std::vector<int64_t> start(static_cast<size_t>(call.rows) + 1, 0);
-        for (int64_t b = 0; b < call.rows; ++b) start[static_cast<size_t>(b) + 1] = start[static_cast<size_t>(b)] + call.length(b);
-        for (size_t r = 0; r < n; ++r) offsets_[r] = start[static_cast<size_t>(rows[r])];
+        for (size_t r = 0; r < n; ++r) offsets_[r] = call.offsets[static_cast<size_t>(rows[r])];
         for (size_t p = 0; p < code.places.size(); ++p) machine_.where(p) = locate(code.places[p]);
         find_ahead();
     }
@@ -145,7 +143,7 @@ class Loop {
             case D_OPERAND: return {base_[D_OPERAND] + d_operand_column_[k], stride_[D_OPERAND], nullptr};
             case VECTORS: return {call_.base[VECTORS] + column, 0, nullptr};
             case ROW_MASK: return {call_.base[ROW_MASK] + column, call_.stride[ROW_MASK], rows_.data()};
-            case OUTPUT: case D_OUTPUT:
+            case OUTPUT: case D_OUTPUT: case STEP_MASK:
                 return {call_.base[place.buffer] + column, call_.stride[place.buffer], spread_.data()};
             case INPUT: return {call_.base[INPUT] + column, call_.stride[INPUT], source_.data()};
             default: return {call_.base[place.buffer] + column, call_.stride[place.buffer], token_.data()};
@@ -165,7 +163,7 @@ class Loop {
             const int64_t time = call_.reverse ? length(static_cast<int64_t>(r)) - 1 - s : s;
             token_[r] = offsets_[r] + time;
             spread_[r] = rows_[r] * call_.steps + time;
-            source_[r] = call_.ids ? call_.ids[spread_[r]] : token_[r];
+            source_[r] = call_.by_id ? call_.ids[spread_[r]] : token_[r];
         }
     }
 
@@ -208,7 +206,7 @@ class Loop {
             const bool by_token = buffer == GATES || buffer == EXTRA || buffer == STEP_MASK || buffer >= D_INPUT;
             if (by_token || buffer == OUTPUT || buffer == D_OUTPUT) add(machine_.where(p));
         }
-        if (!call_.ids && call_.base[INPUT] && call_.base[INPUT] != call_.base[GATES])
+        if (!call_.by_id && call_.base[INPUT] && call_.base[INPUT] != call_.base[GATES])
             for (int64_t g = 0; g < program_.blocks; ++g) add({call_.base[INPUT] + g * H_, call_.stride[INPUT], token_.data()});
         for (size_t k = 0; k < program_.products.size(); ++k) forward_blocks_ += call_.forward_columns(k) / kPanel<T>;
         back_blocks_ = static_cast<int64_t>(program_.products.size()) * call_.back_columns() / kPanel<T>;
@@ -267,45 +265,5 @@ class Loop {
     int64_t ahead_row_ = 0, ahead_rows_ = 0, ahead_step_ = 0, ahead_share_ = 0;
     size_t ahead_place_ = 0;
 };
-
-template <typename T>
-int run_forward(const int64_t* const* data, int64_t count, int64_t threads) {
-    std::vector<Call<T>> calls;
-    for (int64_t i = 0; i < count; ++i) calls.push_back(read_call<T>(data[i], false));
-    for (const Call<T>& call : calls)
-        if (!ids_fit(call)) return 2;
-    pack(calls, false, threads);
-    const std::vector<Task> tasks = divide(calls, threads);
-    parallel(static_cast<int64_t>(tasks.size()), threads, [&](int64_t i) {
-        const Task& task = tasks[static_cast<size_t>(i)];
-        const Call<T>& call = calls[task.call];
-        Loop<T>(call, call.train ? call.program->train : call.program->run, task.rows, nullptr).forward();
-    });
-    return 0;
-}
-
-template <typename T>
-int run_back(const int64_t* const* data, int64_t count, int64_t threads) {
-    std::vector<Call<T>> calls;
-    for (int64_t i = 0; i < count; ++i) calls.push_back(read_call<T>(data[i], true));
-    pack(calls, true, threads);
-    const std::vector<Task> tasks = divide(calls, threads);
-    std::vector<std::vector<T>> sums(tasks.size());
-    parallel(static_cast<int64_t>(tasks.size()), threads, [&](int64_t i) {
-        const Task& task = tasks[static_cast<size_t>(i)];
-        const Call<T>& call = calls[task.call];
-        const int64_t padded = round_up(call.program->hidden, kWidth<T>);
-        std::vector<T>& mine = sums[static_cast<size_t>(i)];
-        mine.assign(static_cast<size_t>(call.program->back.sums * padded), T(0));
-        Loop<T>(call, call.program->back, task.rows, mine.data()).back();
-    });
-    for (size_t i = 0; i < tasks.size(); ++i) {  // in the order of tasks: the same threads give the same bits
-        const Call<T>& call = calls[tasks[i].call];
-        const int64_t H = call.program->hidden, padded = round_up(H, kWidth<T>);
-        for (int64_t s = 0; s < call.program->back.sums; ++s)
-            for (int64_t u = 0; u < H; ++u) call.sums[s * H + u] += sums[i][static_cast<size_t>(s * padded + u)];
-    }
-    return 0;
-}
 
 }  // namespace weft

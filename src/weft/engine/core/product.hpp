@@ -77,14 +77,6 @@ void multiply(int64_t rows, const T* a, int64_t a_stride, const T* packed, int64
     }
 }
 
-// The same, adding to what stands in C.
-template <typename T>
-void multiply_add(int64_t rows, const T* a, int64_t a_stride, const T* packed, int64_t depth, int64_t columns, T* c,
-                  int64_t c_stride) {
-    multiply(rows, a, a_stride, packed, depth, columns, c, c_stride,
-             [=](int64_t n) { return Where<const T>{c + n, c_stride, nullptr}; }, [] {});
-}
-
 // One block of a weight, H x H numbers at `data`; turned, it is their transpose.
 template <typename T>
 struct WeightBlock {
