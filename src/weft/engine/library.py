@@ -89,6 +89,7 @@ def _declare(loaded: ctypes.CDLL) -> None:
     for name in ("weft_forward", "weft_back"):
         getattr(loaded, name).argtypes = [address, number, number, number]
         getattr(loaded, name).restype = ctypes.c_int
+    loaded.weft_peak.argtypes, loaded.weft_peak.restype = [number], ctypes.c_double
     loaded.weft_stream.argtypes, loaded.weft_stream.restype = [address, number], address
     loaded.weft_stream_forget.argtypes, loaded.weft_stream_forget.restype = [address, number], None
     loaded.weft_stream_step.argtypes = [address, number, address, address, address, address]

@@ -1,7 +1,7 @@
 """Cells over time through the core, and its place in torch's graph.
 
-The core does everything: it projects the input of all steps, runs the loop, and on the way back computes the gradients of
-all parameters. What is here hands it memory. For training a run keeps what the program's derivative asks for, in the
+The core does everything: it projects the input of all steps, runs the loop, and on the way back computes the gradients
+of all parameters. What is here hands it memory. For training a run keeps what the program's derivative asks for, in the
 memory of the projected input as far as that goes; else it keeps nothing.
 """
 

@@ -113,7 +113,8 @@ bool ids_fit(const Call<T>& call) {
     return true;
 }
 
-// Longest rows first, dealt to and fro so that every task gets long ones and short ones.
+// Longest rows first, dealt to and fro so that every task gets long ones and short ones. Two tasks a thread where they
+// fill the kernel: when the system holds a thread up, another takes the task that it has not begun.
 template <typename T>
 std::vector<Task> divide(const std::vector<Call<T>>& calls, int64_t threads) {
     std::vector<Task> tasks;
@@ -124,7 +125,8 @@ std::vector<Task> divide(const std::vector<Call<T>>& calls, int64_t threads) {
         std::iota(rows.begin(), rows.end(), 0);
         if (call.lengths)
             std::stable_sort(rows.begin(), rows.end(), [&](int64_t a, int64_t b) { return call.lengths[a] > call.lengths[b]; });
-        const size_t parts = static_cast<size_t>(std::max<int64_t>(1, std::min(share, call.rows)));
+        const int64_t wanted = threads > 1 && call.rows >= 2 * share * kTileRows ? 2 * share : share;
+        const size_t parts = static_cast<size_t>(std::max<int64_t>(1, std::min(wanted, call.rows)));
         const size_t first = tasks.size();
         for (size_t p = 0; p < parts; ++p) tasks.push_back({c, {}});
         for (size_t i = 0; i < rows.size(); ++i) {

@@ -2,6 +2,7 @@
 // the vocabulary, 3 a stream without ids or without an output layer cannot sample.
 #pragma once
 
+#include "peak.hpp"
 #include "run.hpp"
 #include "stream.hpp"
 
@@ -39,6 +40,8 @@ WEFT_EXPORT int weft_back(const int64_t* calls, int64_t count, int64_t threads, 
         return is_double ? weft::run_back<double>(calls, count, threads) : weft::run_back<float>(calls, count, threads);
     });
 }
+
+WEFT_EXPORT double weft_peak(int64_t threads) { return weft::peak<float>(threads); }
 
 WEFT_EXPORT void* weft_stream(const int64_t* data, int64_t is_double) {
     try {

@@ -9,7 +9,7 @@
 
 namespace weft {
 
-constexpr int64_t kBlockRows = 4 * kTileRows, kBlockDepth = 384;
+constexpr int64_t kBlockRows = 8 * kTileRows, kBlockDepth = 512;
 constexpr int64_t kAhead = 16;  // depths: a strided walk needs its lines asked for in time
 
 template <typename T>

@@ -11,7 +11,7 @@ namespace weft {
 
 constexpr int kPanelVectors = 2;
 #if defined(__AVX512F__)
-constexpr int kTileRows = 12;  // 24 of 32 registers hold sums
+constexpr int kTileRows = 8;  // 16 of 32 registers hold sums: more gain nothing, and 8 rows divide most batches
 #else
 constexpr int kTileRows = 6;  // 12 of 16
 #endif
