@@ -299,8 +299,8 @@ def report(bench: Bench, gflops: float, share: float, memory: tuple[int, int]) -
             f"- machine: {cpu}, {torch.get_num_threads()} threads, {engine.description()}",
             f"- torch {torch.__version__}, Python {platform.python_version()}, commit {commit.strip()}",
             f"- roof: {gflops:.0f} GFLOP/s, torch's product of two 1024 x 1024 matrices in float32",
-            f"- peak: {bench.peak:.0f} GFLOP/s, multiply-adds in registers on all threads; bound: the ratio if the products "
-            "ran at that peak and all else took no time, which no program on this machine exceeds",
+            f"- peak: {bench.peak:.0f} GFLOP/s, multiply-adds in registers on all threads; bound: the ratio if the "
+            "products ran at that peak and all else took no time, which no program on this machine exceeds",
             f"- share of the roof, LSTM H{H}, train: {share:.0%} (at least 55 %)",
             f"- kept for the way back, LSTM H{H}, batch {B}, {T} steps: {memory[0] / 1e6:.1f} MB, "
             f"torch.nn.LSTM {memory[1] / 1e6:.1f} MB",

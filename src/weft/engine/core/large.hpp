@@ -87,7 +87,7 @@ void multiply_tile(const Large<T>& work, int64_t row, int64_t rows, int64_t p, i
     T beside[kTileRows * kPanel<T>];  // where C has no room for a whole panel, or its rows are not in order
     T* target = direct ? work.target(row) + n : beside;
     const int64_t stride = direct ? work.c_row : kPanel<T>;
-    const T* start[kTileRows];
+    const T* start[kTileRows] = {};
     for (int64_t r = 0; r < rows; ++r) {
         start[r] = k || work.add ? work.target(row + r) + n : work.start ? work.start + n : nullptr;
         if (start[r] && columns < kPanel<T>) {  // not to read past the end of a row
