@@ -56,6 +56,25 @@ inline void kernel_of(int64_t rows, const T* a, int64_t stride, const T* panel, 
     if constexpr (R > 1) kernel_of<T, Packed, R - 1>(rows, a, stride, panel, depth, start, c, c_stride);
 }
 
+// One row has too few sums in a panel to keep the arithmetic busy: kTogether panels at once, with the same results.
+constexpr int kTogether = 4;
+template <typename T, typename Start>
+inline void kernel_of_row(const T* a, const T* panels, int64_t depth, int64_t n, const Start& start, T* c) {
+    Vec<T> sum[kTogether][kPanelVectors];
+    for (int p = 0; p < kTogether; ++p) {
+        const Where<const T> where = start(n + p * kPanel<T>);
+        for (int v = 0; v < kPanelVectors; ++v) sum[p][v] = where.base ? load(where.row(0) + v * kWidth<T>) : Vec<T>{};
+    }
+    for (int64_t k = 0; k < depth; ++k, panels += kPanel<T>)
+        for (int p = 0; p < kTogether; ++p)
+            for (int v = 0; v < kPanelVectors; ++v) {
+                const T* b = panels + p * depth * kPanel<T> + v * kWidth<T>;
+                sum[p][v] += a[k] * load(b);
+            }
+    for (int p = 0; p < kTogether; ++p)
+        for (int v = 0; v < kPanelVectors; ++v) store(c + p * kPanel<T> + v * kWidth<T>, sum[p][v]);
+}
+
 inline int64_t tiles(int64_t rows) { return (rows + kTileRows - 1) / kTileRows; }
 
 // C (rows x columns) = start + A (rows x depth) B, with B packed. Columns are those of the panels, padding included.
@@ -64,7 +83,12 @@ inline int64_t tiles(int64_t rows) { return (rows + kTileRows - 1) / kTileRows; 
 template <typename T, typename Start, typename Meanwhile>
 void multiply(int64_t rows, const T* a, int64_t a_stride, const T* packed, int64_t depth, int64_t columns, T* c,
               int64_t c_stride, const Start& start, const Meanwhile& meanwhile) {
-    for (int64_t n = 0; n < columns; n += kPanel<T>) {
+    int64_t n = 0;
+    for (; rows == 1 && n + kTogether * kPanel<T> <= columns; n += kTogether * kPanel<T>) {
+        for (int p = 0; p < kTogether; ++p) meanwhile();
+        kernel_of_row(a, packed + n * depth, depth, n, start, c + n);
+    }
+    for (; n < columns; n += kPanel<T>) {
         const Where<const T> where = start(n);
         for (int64_t i = 0; i < tiles(rows); ++i) {  // rows dealt evenly: 16 as 8 + 8, not 12 + 4
             const int64_t from = rows * i / tiles(rows), to = rows * (i + 1) / tiles(rows);
