@@ -14,7 +14,7 @@ enum Buffer {
 };
 
 enum class Op : int {
-    copy, add, sub, mul, div, maximum, minimum, lt, le, eq, neg, abs, sqrt, exp, log, tanh, sigmoid, relu, mean,
+    copy, add, sub, mul, div, maximum, minimum, lt, le, eq, neg, abs, sqrt, rsqrt, exp, log, tanh, sigmoid, relu, mean,
     select, multiply_add, d_tanh, d_sigmoid, accumulate
 };
 

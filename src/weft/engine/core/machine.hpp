@@ -128,6 +128,7 @@ class Machine {
             case Op::neg: return each(n, d, a, [](V x) { return -x; });
             case Op::abs: return each(n, d, a, [](V x) { return x < T(0) ? -x : x + T(0); });
             case Op::sqrt: return each(n, d, a, [](V x) { return sqrt_vector(x); });
+            case Op::rsqrt: return each(n, d, a, [](V x) { return T(1) / sqrt_vector(x); });
             case Op::exp: return each(n, d, a, [](V x) { return exp_vector<T>(x); });
             case Op::log: return each(n, d, a, [](V x) { return log_vector<T>(x); });
             case Op::tanh: return each(n, d, a, [](V x) { return tanh_vector(x); });
@@ -146,13 +147,18 @@ class Machine {
 
     void mean(T* d, const T* a, int64_t rows) {
         for (int64_t r = 0; r < rows; ++r, a += padded_, d += padded_) {
-            Vec<T> sum{};
+            Vec<T> even{}, odd{};
             int64_t i = 0;
-            for (; i + kWidth<T> <= hidden_; i += kWidth<T>) sum += load(a + i);
-            T total = 0;
-            for (int lane = 0; lane < kWidth<T>; ++lane) total += sum[lane];
-            for (; i < hidden_; ++i) total += a[i];
-            const Vec<T> value = all(total / static_cast<T>(hidden_));
+            for (; i + 2 * kWidth<T> <= hidden_; i += 2 * kWidth<T>) {
+                even += load(a + i);
+                odd += load(a + i + kWidth<T>);
+            }
+            T lanes[kWidth<T>];
+            store(lanes, even + odd);
+            for (; i < hidden_; ++i) lanes[i % kWidth<T>] += a[i];
+            for (int half = kWidth<T> / 2; half; half /= 2)
+                for (int lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+            const Vec<T> value = all(lanes[0] / static_cast<T>(hidden_));
             for (i = 0; i < padded_; i += kWidth<T>) store(d + i, value);
         }
     }
