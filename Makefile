@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 BUILD := pyproject.toml setup.py constraints.txt $(wildcard src/weft/*/core/*)
 
-.PHONY: demo test check format sanitize bench clean
+.PHONY: demo test check format sanitize bench results clean
 
 demo: $(VENV)/ready
 	$(BIN)/weft demo
@@ -29,7 +29,11 @@ sanitize: $(VENV)/ready-dev
 
 # On a machine where nothing else runs.
 bench: $(VENV)/ready-dev
-	$(BIN)/python benchmarks/engine.py
+	$(BIN)/python -m benchmarks.engine
+
+# The tasks on real data ($WEFT_DATA or ../shared/data); `make results ROW=cls/sst2` for one line.
+results: $(VENV)/ready-dev
+	$(BIN)/python -m benchmarks.results $(ROW)
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

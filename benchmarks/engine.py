@@ -3,7 +3,7 @@
 Ours and the peer are checked to agree, then run in turns in one process; a figure is the median of many turns. The peer
 gets its best layout (time first, one-hot rows made beforehand).
 
-    python benchmarks/engine.py [--quick]
+    python -m benchmarks.engine [--quick]
 """
 
 from __future__ import annotations
@@ -293,7 +293,7 @@ def report(bench: Bench, gflops: float, share: float, memory: tuple[int, int]) -
         [
             "# Benchmarks",
             "",
-            "Written by `python benchmarks/engine.py`. Forward and backward where it says train; batch "
+            "Written by `python -m benchmarks.engine`. Forward and backward where it says train; batch "
             f"{B}, {T} steps where it says nothing else. Medians of runs in turns with the peer, in one process.",
             "",
             f"- machine: {cpu}, {torch.get_num_threads()} threads, {engine.description()}",

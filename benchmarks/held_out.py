@@ -24,6 +24,7 @@ from weft.batch import IGNORED, SequentialStream, evaluation_windows
 from weft.config import LanguageConfig
 from weft.metrics import Likelihood
 from weft.service.language import start_language
+from weft.text.codec import Codec
 from weft.text.corpus import open_tokens
 
 
@@ -90,7 +91,7 @@ def main() -> None:
             seconds = time.perf_counter() - began
             found = Likelihood(training.trainer.place.best, 1).perplexity
             print(f"weft, defaults, seed {seed}: {found:.3f} after {seconds:.0f} s, {epochs} epochs", flush=True)
-            size = len(training.codec.vocabulary)
+            size = len(Codec.from_json(training.run.vocabulary).vocabulary)
             train, dev = (open_tokens(training.run.path / "data" / f"{name}.bin", size) for name in ("train", "dev"))
             for rate in options.rates:
                 found, epochs = plain(train, dev, size, seconds, rate, seed)

@@ -27,6 +27,7 @@ from weft.batch import SequentialStream
 from weft.config import BatchConfig, BpttConfig, LanguageConfig, ModelConfig, TextConfig, TrainConfig
 from weft.metrics import Likelihood
 from weft.service.language import start_language
+from weft.text.codec import Codec
 from weft.text.corpus import open_tokens
 
 TARGET = 1.1
@@ -108,8 +109,9 @@ def main() -> None:
         print(f"weft, median:  {median:6.2f} s")
         if not options.skip_notes:
             training = start_language("timemachine", folder / "tokens", OURS)
-            tokens = open_tokens(training.run.path / "data" / "train.bin", len(training.codec.vocabulary))
-            seconds, epochs = notes_recipe(tokens, len(training.codec.vocabulary), seed=1)
+            size = len(Codec.from_json(training.run.vocabulary).vocabulary)
+            tokens = open_tokens(training.run.path / "data" / "train.bin", size)
+            seconds, epochs = notes_recipe(tokens, size, seed=1)
             print(f"the notes:     {seconds:6.2f} s, {epochs} epochs")
             print(f"ratio:         {seconds / median:6.1f}")
 

@@ -799,3 +799,92 @@ def check_metric(whole: Any, parts: Sequence[Any], *, atol: float = 1e-9, rtol: 
         actual, expected = (torch.as_tensor(m.score(), dtype=torch.float64) for m in (merged, whole))
         close("metric: the score of the sum is not that of the whole", actual, expected, atol=atol, rtol=rtol)
     assert [part.score() for part in parts] == before, "metric: adding changed a part"
+
+
+# --- beams ------------------------------------------------------------------------------------------------------
+
+
+def enumerate_all(
+    stepper: Any, prompt: Sequence[int], *, vocabulary: int, tokens: int, end: int | None, banned: Sequence[int] = ()
+) -> dict[tuple[int, ...], float]:
+    """Every way to go on from the prompt and its log-probability: those that end, and those that fill all the room.
+
+    Each is read from the start, alone, so that nothing depends on `select`. The end is part of a way.
+    """
+    found: dict[tuple[int, ...], float] = {}
+
+    def go_on(way: tuple[int, ...], total: float) -> None:
+        if len(way) == tokens or (way and way[-1] == end):
+            found[way] = total
+            return
+        state = stepper.start(1)
+        for token in (*prompt, *way):
+            log_probs, state = stepper.step(torch.tensor([token]), state)
+        for token in range(vocabulary):
+            chance = log_probs[0, token].item()
+            if token not in banned and chance > -float("inf"):
+                go_on((*way, token), total + chance)
+
+    go_on((), 0.0)
+    return found
+
+
+@torch.no_grad()
+def check_beam(
+    search: Callable[..., Any],
+    stepper: Any,
+    prompts: Sequence[Sequence[int]],
+    *,
+    vocabulary: int,
+    tokens: Sequence[int],
+    end: int | None,
+    banned: Sequence[int] = (),
+    alone: Callable[[int], Any] | None = None,
+    atol: float = 1e-4,
+) -> None:
+    """A beam as wide as there are ways finds what enumeration finds, a beam of 1 is greedy, and rows do not meet.
+
+    `alone(row)` gives the stepper of one row, where rows differ in more than their prompts.
+    """
+    single = alone or (lambda row: stepper)
+    options = {"end": end, "banned": banned}
+    ways = [
+        enumerate_all(single(row), prompt, vocabulary=vocabulary, tokens=tokens[row], end=end, banned=banned)
+        for row, prompt in enumerate(prompts)
+    ]
+    widest = max(map(len, ways))
+    for alpha in (0.0, 0.75, 2.0):
+        for n_best in (1, 3, widest):
+            found = search(stepper, prompts, width=widest, tokens=tokens, alpha=alpha, n_best=n_best, **options)
+            assert len(found) == len(prompts), f"beam: {len(found)} results for {len(prompts)} prompts"
+            for row, all_ways in enumerate(ways):
+                scored = sorted(((p / len(way) ** alpha, p) for way, p in all_ways.items()), reverse=True)[:n_best]
+                what = f"beam: row {row}, alpha {alpha}, {n_best} best"
+                assert len(found[row]) == len(scored), f"{what}: {len(found[row])} found, there are {len(scored)}"
+                for one, (score, _) in zip(found[row], scored, strict=True):
+                    whole = (*one.ids, *([end] if one.ended else []))
+                    assert whole in all_ways, f"{what}: {whole} is no way to go on"
+                    true = all_ways[whole]
+                    assert abs(one.log_prob - true) <= atol, f"{what}: log P of {whole} is {true}, not {one.log_prob}"
+                    assert abs(one.score - true / len(whole) ** alpha) <= atol, f"{what}: the score is not log P / L^a"
+                    assert abs(one.score - score) <= atol, f"{what}: {one.score} where the best is {score}"
+                assert len({one.ids for one in found[row] if one.ended}) == sum(one.ended for one in found[row])
+    for width in (1, 2, 3):
+        together = search(stepper, prompts, width=width, tokens=tokens, n_best=width, **options)
+        for row, prompt in enumerate(prompts):
+            (found,) = search(single(row), [prompt], width=width, tokens=[tokens[row]], n_best=width, **options)
+            ids = [one.ids for one in found]
+            assert [one.ids for one in together[row]] == ids, f"beam: width {width}, row {row}: rows meet"
+    for row, prompt in enumerate(prompts):
+        (greedy,) = search(single(row), [prompt], width=1, tokens=[tokens[row]], **options)
+        now, state, written = list(prompt), single(row).start(1), []
+        while len(written) < tokens[row] and (not written or written[-1] != end):
+            for token in now:
+                log_probs, state = single(row).step(torch.tensor([token]), state)
+            log_probs = log_probs.clone()
+            log_probs[:, list(banned)] = -float("inf")
+            now = [int(log_probs[0].argmax())]
+            written += now
+        if written[-1] == end:
+            written.pop()
+        assert greedy[0].ids == tuple(written), f"beam: width 1 gives {greedy[0].ids}, greedy gives {tuple(written)}"

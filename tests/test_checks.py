@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from tests.checks import check_cell, check_metric, check_model, check_stepper
+from tests.checks import check_beam, check_cell, check_metric, check_model, check_stepper
 from weft.cells import (
     CELLS,
     GRU,
@@ -30,6 +30,7 @@ from weft.cells import (
     Stateless,
     TwoGates,
 )
+from weft.decode import beam
 from weft.metrics import Likelihood
 from weft.recurrent import Bidirectional, Recurrent, Stack, make_stack, map_state
 
@@ -610,6 +611,81 @@ class HiddenState(RecurrentStepper):
 def test_stepper_mutants_fail(mutant, message):
     with pytest.raises(AssertionError, match=message):
         check_stepper(mutant(), vocabulary=VOCABULARY)
+
+
+# --- beams ------------------------------------------------------------------------------------------------------
+
+PROMPTS = {"prompts": [[1], [4, 2], [5]], "tokens": [3, 2, 3], "end": 2, "banned": [3], "vocabulary": VOCABULARY}
+
+
+@pytest.mark.parametrize("stepper", [RecurrentStepper(), CountingStepper()])
+@pytest.mark.parametrize("end", [2, None])
+def test_beam_passes(stepper, end):
+    check_beam(beam, stepper, **{**PROMPTS, "end": end})
+
+
+class Unselected:
+    """A stepper whose rows stay where they are: what a beam that ignores select makes of it."""
+
+    def __init__(self, stepper):
+        self.start, self.step, self.inner = stepper.start, stepper.step, stepper
+
+    def select(self, state, rows):
+        return self.inner.select(state, torch.arange(len(rows)) % len(state[0].h))
+
+
+def ignores_select(stepper, prompts, **options):
+    return beam(Unselected(stepper), prompts, **options)
+
+
+def ignores_lengths(stepper, prompts, *, alpha=0.75, **options):
+    return beam(stepper, prompts, alpha=0.0, **options)
+
+
+def counts_no_end(stepper, prompts, *, alpha=0.75, **options):
+    def scored(one):
+        return one._replace(score=one.log_prob / max(1, len(one.ids)) ** alpha)
+
+    return [list(map(scored, row)) for row in beam(stepper, prompts, alpha=alpha, **options)]
+
+
+def stops_at_the_first_end(stepper, prompts, *, n_best=1, **options):
+    found = beam(stepper, prompts, n_best=n_best, **options)
+    return [sorted(row, key=lambda one: len(one.ids))[:1] + row[1:] for row in found]
+
+
+def keeps_banned_tokens(stepper, prompts, *, banned=(), **options):
+    return beam(stepper, prompts, **options)
+
+
+def is_narrow(stepper, prompts, *, width, n_best=1, **options):
+    return beam(stepper, prompts, width=min(width, max(2, n_best)), n_best=n_best, **options)
+
+
+def is_never_greedy(stepper, prompts, *, width, **options):
+    return beam(stepper, prompts, width=max(2, width), **options)
+
+
+def goes_on_after_the_end(stepper, prompts, *, end, **options):
+    return beam(stepper, prompts, end=None, **options)
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        ignores_select,
+        ignores_lengths,
+        counts_no_end,
+        stops_at_the_first_end,
+        keeps_banned_tokens,
+        is_narrow,
+        is_never_greedy,
+        goes_on_after_the_end,
+    ],
+)
+def test_beam_mutants_fail(mutant):
+    with pytest.raises(AssertionError, match="beam"):
+        check_beam(mutant, RecurrentStepper(), **PROMPTS)
 
 
 # --- models -----------------------------------------------------------------------------------------------------

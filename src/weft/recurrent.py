@@ -250,14 +250,15 @@ class Bidirectional(nn.Module):
 
     causal = False
 
-    def __init__(self, forward: Cell, backward: Cell) -> None:
+    def __init__(self, forward: Cell, backward: Cell, *, recurrent_dropout: float = 0.0) -> None:
         super().__init__()
         if forward.input_size != backward.input_size:
             raise WeftError(
                 f"Bidirectional: the cells read inputs of {forward.input_size} and {backward.input_size}",
                 expected="the same input_size in both directions (hidden sizes may differ)",
             )
-        self.ahead, self.back = Recurrent(forward), Recurrent(backward, reverse=True)
+        self.ahead = Recurrent(forward, recurrent_dropout=recurrent_dropout)
+        self.back = Recurrent(backward, reverse=True, recurrent_dropout=recurrent_dropout)
         self.input_size = forward.input_size
         self.output_size = forward.hidden_size + backward.hidden_size
 
@@ -367,6 +368,7 @@ def make_stack(
     bidirectional: bool = False,
     reverse: bool = False,
     dropout: float = 0.0,
+    recurrent_dropout: float = 0.0,
     residual: bool = False,
 ) -> Stack:
     """A stack of equal layers of the named cell; each direction of a bidirectional one has `hidden_size` units.
@@ -385,8 +387,10 @@ def make_stack(
     made: list[Recurrent | Bidirectional] = []
     for _ in range(layers):
         size = made[-1].output_size if made else input_size
+        one = CELLS[cell](size, hidden_size)
         if bidirectional:
-            made.append(Bidirectional(CELLS[cell](size, hidden_size), CELLS[cell](size, hidden_size)))
+            other = CELLS[cell](size, hidden_size)
+            made.append(Bidirectional(one, other, recurrent_dropout=recurrent_dropout))
         else:
-            made.append(Recurrent(CELLS[cell](size, hidden_size), reverse=reverse))
+            made.append(Recurrent(one, reverse=reverse, recurrent_dropout=recurrent_dropout))
     return Stack(made, dropout=dropout, residual=residual)

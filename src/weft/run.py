@@ -63,7 +63,8 @@ class Run:
         if self.has(BEST):
             return self.load(BEST).tensors
         saved = self.load(LAST).tensors
-        return {name.removeprefix("model."): part for name, part in saved.items() if name.startswith("model.")}
+        kind = "average." if any(name.startswith("average.") for name in saved) else "model."
+        return {name.removeprefix(kind): part for name, part in saved.items() if name.startswith(kind)}
 
     def has(self, name: str) -> bool:
         return (self.path / name).exists()

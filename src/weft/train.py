@@ -13,7 +13,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -71,6 +72,7 @@ class Place:
     batch: int = 0
     seconds: float = 0.0
     best: float = math.inf
+    best_facts: dict[str, float] = field(default_factory=dict)  # what the best evaluation found
     best_step: int = 0
     bad: int = 0  # evaluations since the best one
     plateau_bad: int = 0
@@ -124,6 +126,7 @@ class Trainer:
         self.optimizer = OPTIMIZERS[config.optimizer](self.parameters, config)
         self.place = Place()
         self.carried: State = None
+        self.average = _copies(model) if config.average else None  # running means of the weights
         self.stop_wanted = False
 
     @property
@@ -170,6 +173,8 @@ class Trainer:
         if not math.isfinite(nats) or not math.isfinite(norm):
             self._diverged(nats, norm, rate)
         self.optimizer.step()
+        if self.average is not None:
+            self._move_average()
         self.carried = loss.state
         place.step += 1
         place.batch += 1
@@ -187,10 +192,15 @@ class Trainer:
     def _evaluate(self, step: Step) -> Step:
         assert self.evaluate is not None
         self.model.eval()
-        evaluation, place = self.evaluate(), self.place
+        with self._averaged():
+            return self._judge(step, self.evaluate())
+
+    def _judge(self, step: Step, evaluation: Evaluation) -> Step:
+        place = self.place
         best = evaluation.score < place.best
         if best:
-            place.best, place.best_step, place.bad, place.plateau_bad = evaluation.score, place.step, 0, 0
+            place.best, place.best_facts = evaluation.score, evaluation.facts
+            place.best_step, place.bad, place.plateau_bad = place.step, 0, 0
             if self.run_directory:
                 self.run_directory.save(BEST, self._weights(), {"step": place.step, **evaluation.facts})
         else:
@@ -200,6 +210,30 @@ class Trainer:
                 place.decay *= self.config.plateau_factor
                 place.plateau_bad = 0
         return step._replace(evaluation=evaluation, best=best)
+
+    def _move_average(self) -> None:
+        assert self.average is not None
+        # The first weights are far from where training goes: a short memory at first, so that they are forgotten.
+        keep = min(self.config.average, self.place.step / (self.place.step + 10))
+        weights = self.model.state_dict()
+        for name, mean in self.average.items():
+            if mean.is_floating_point():
+                mean.lerp_(weights[name], 1 - keep)
+            else:
+                mean.copy_(weights[name])
+
+    @contextmanager
+    def _averaged(self) -> Iterator[None]:
+        """The model has the mean weights for a while, where means are kept."""
+        if self.average is None:
+            yield
+            return
+        own = _copies(self.model)
+        self.model.load_state_dict(self.average)
+        try:
+            yield
+        finally:
+            self.model.load_state_dict(own)
 
     def _end(self) -> str:
         config, place = self.config, self.place
@@ -257,6 +291,8 @@ class Trainer:
             for name, value in values.items():
                 if isinstance(value, Tensor):
                     tensors[f"optimizer.{number}.{name}"] = value
+        for name, tensor in (self.average or {}).items():
+            tensors[f"average.{name}"] = tensor
         tensors["random"] = torch.get_rng_state()
         for number, tensor in enumerate(_leaves(self.carried)):
             tensors[f"carried.{number}"] = tensor
@@ -269,6 +305,9 @@ class Trainer:
         for name, tensor in _below(tensors, "optimizer.").items():
             number, _, key = name.partition(".")
             states.setdefault(int(number), {})[key] = tensor
+        if self.average is not None:
+            saved = _below(tensors, "average.") or _copies(self.model)  # none are saved by a run that had none
+            self.average = {name: saved[name].to(mean.device).clone() for name, mean in self.average.items()}
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": states, "param_groups": groups})
         torch.set_rng_state(tensors["random"])
@@ -282,6 +321,10 @@ def _leaves(state: State) -> list[Tensor]:
     if state is not None:
         map_state(lambda tensor: found.append(tensor) or tensor, state)  # type: ignore[func-returns-value]
     return found
+
+
+def _copies(model: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
 
 
 def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

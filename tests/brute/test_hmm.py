@@ -98,6 +98,23 @@ def test_missing_observations(model):
 
 
 @pytest.mark.parametrize("model", MODELS)
+def test_the_likeliest_fills_of_all_gaps_together(model):
+    for observations in ([1, MISSING, MISSING, 0], [MISSING, 0, 0, MISSING], [0, MISSING]):
+        places = [t for t, x in enumerate(observations) if x == MISSING]
+        total = likelihood(model, observations)
+        chances = {}
+        for values in itertools.product(range(V), repeat=len(places)):
+            tried = list(observations)
+            for place, value in zip(places, values, strict=True):
+                tried[place] = value
+            chances[values] = likelihood(model, tried) / total
+        found = model.best(observations, V ** len(places), width=V**2)
+        assert sum(np.exp(one.log_prob) for one in found) == pytest.approx(1)
+        assert [np.exp(one.log_prob) for one in found] == pytest.approx([chances[one.ids] for one in found])
+        assert found[0].log_prob == pytest.approx(np.log(max(chances.values())))
+
+
+@pytest.mark.parametrize("model", MODELS)
 def test_leave_one_out(model):
     x = [0, 1, 0, 0]
     found = model.leave_one_out(x)

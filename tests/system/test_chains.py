@@ -90,6 +90,14 @@ def test_an_hmm_among_models_that_fill_blanks(book, runs, tmp_path):
     assert all(0 <= row["accuracy"] <= 1 for row in table["compared"])
 
 
+def test_an_hmm_fills_blanks_itself(runs):
+    done = succeeds("fill", runs["hmm"][0], "It was the ___est of times", "--n-best", "2", "--json")
+    answers = json.loads(done.stdout)["answers"]
+    assert {answer["fills"][0] for answer in answers} <= set("Itwashebtofmr,. ")
+    assert 1 >= answers[0]["probability"] >= answers[1]["probability"] > 0
+    assert answers[0]["text"] == f"It was the {answers[0]['fills'][0]}est of times"
+
+
 def test_from_python(book, tmp_path):
     script = f"""
 import weft

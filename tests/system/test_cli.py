@@ -175,7 +175,7 @@ def test_version_and_help():
         (["train", "lm", "--data", "BOOK", "--out", "NEW", "--set", "model.bidirectional=true"], ["fill"]),
         (["train", "lm", "--data", "BOOK", "--out", "NEW", "--set", "batch.steps=9999"], ["tokens", "batch.steps="]),
         (["train", "lm", "--data", "BOOK", "--out", "RUN", "--resume", "--set", "model.hidden=9"], ["model.hidden=16"]),
-        (["train", "lm", "--data", "other.txt", "--out", "RUN", "--resume"], ["other.txt", "same text"]),
+        (["train", "lm", "--data", "other.txt", "--out", "RUN", "--resume"], ["other.txt", "same data"]),
         (["train", "lm", "--data", "BOOK", "--out", "NEW", "--set", "train.device=warp"], ["'warp'", "Try: cpu"]),
         (["train", "lm", "--data", "EMPTY", "--out", "NEW"], ["empty.txt", "empty"]),
         (["train", "lm", "--data", "LATIN", "--out", "NEW"], ["latin.txt:2"]),

@@ -16,6 +16,7 @@ ORDER = [
     "config",
     "text",
     "batch",
+    "buckets",
     "cells",
     "program",
     "engine",

@@ -303,6 +303,8 @@ class TestLookingUp:
         assert states == {
             "python-docs": ("embedded", None),
             "grammar": ("embedded", None),
+            "grammar-fr": ("embedded", None),
+            "grammar-zh": ("embedded", None),
             "timemachine": ("to fetch", None),
             "fra-eng": ("damaged", cache / "fra-eng.zip"),
             "poem": ("found", cache / "poem.txt"),

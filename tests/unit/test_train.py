@@ -57,8 +57,9 @@ def weights(model):
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
 @pytest.mark.parametrize("stop_after", [1, 5, 7, 19])
-def test_resuming_is_bit_for_bit(tmp_path, optimizer, stop_after):
-    settings = {"optimizer": optimizer, "momentum": 0.9, "schedule": "cosine"}
+@pytest.mark.parametrize("average", [0, 0.9])
+def test_resuming_is_bit_for_bit(tmp_path, optimizer, stop_after, average):
+    settings = {"optimizer": optimizer, "momentum": 0.9, "schedule": "cosine", "average": average}
     straight = trainer(**settings)
     losses = [step.loss.nats for step in straight.run()]
     first = trainer(tmp_path / "run", **settings)
@@ -75,6 +76,8 @@ def test_resuming_is_bit_for_bit(tmp_path, optimizer, stop_after):
     seen += [step.loss.nats for step in second.run()]
     assert seen == losses
     assert torch.equal(weights(second.model), weights(straight.model))
+    for mean, same in zip((straight.average or {}).values(), (second.average or {}).values(), strict=True):
+        assert torch.equal(mean, same)
     assert list(second.run()) == []
 
 
@@ -103,6 +106,50 @@ def test_best_weights_are_those_of_the_best_evaluation(tmp_path):
     best = subject.run_directory.load(BEST)
     assert best.facts["step"] == subject.place.best_step == 10
     assert torch.equal(torch.cat([best.tensors["layer.weight"].flatten(), best.tensors["layer.bias"]]), kept[10])
+
+
+def test_averaged_weights_are_judged_and_kept(tmp_path):
+    """The running mean, by its definition: the first steps weigh little, later ones by the set memory."""
+    plain = trainer()
+    seen = [weights(plain.model).clone() for _ in plain.run()]
+    subject = trainer(tmp_path / "run", average=0.5)
+    judged = []
+
+    def evaluate():
+        judged.append(weights(subject.model).clone())
+        return Evaluation(1.0 / len(judged), {})
+
+    subject.evaluate = evaluate
+    own = [weights(subject.model).clone() for _ in subject.run()]
+    assert all(torch.equal(one, other) for one, other in zip(own, seen, strict=True))  # training itself is the same
+    mean, means = weights(Noisy()).clone(), []
+    for number, now in enumerate(seen):
+        keep = min(0.5, number / (number + 10))
+        mean = keep * mean + (1 - keep) * now
+        means.append(mean)
+    for step, found in zip((5, 10, 15, 20), judged, strict=True):
+        torch.testing.assert_close(found, means[step - 1])
+    best = subject.run_directory.load(BEST).tensors
+    torch.testing.assert_close(torch.cat([best["layer.weight"].flatten(), best["layer.bias"]]), means[-1])
+
+
+def test_without_evaluations_the_mean_weights_are_the_ones_to_use(tmp_path):
+    subject = trainer(tmp_path / "run", average=0.9)
+    for _ in subject.run():
+        pass
+    found = subject.run_directory.weights()
+    assert torch.equal(found["layer.bias"], subject.average["layer.bias"])
+    assert not torch.equal(found["layer.bias"], subject.model.layer.bias)
+
+
+def test_averaging_can_begin_with_a_resumed_run(tmp_path):
+    first = trainer(tmp_path / "run")
+    list(islice(first.run(), 7))
+    second = trainer(tmp_path / "run", average=0.9)
+    saved = second.run_directory.load(LAST)
+    second.restore(saved.tensors, saved.facts, carried=((torch.zeros(3),),))
+    assert torch.equal(second.average["layer.bias"], second.model.layer.bias)
+    assert [step.number for step in second.run()] == list(range(8, 21))
 
 
 def test_patience_ends_training():

@@ -9,17 +9,20 @@ from typing import Annotated
 
 import typer
 
+from weft.cli.classify import classify
 from weft.cli.data import data
 from weft.cli.demo import demo
 from weft.cli.evaluate import evaluate
 from weft.cli.fill import fill
 from weft.cli.generate import generate
+from weft.cli.tag import tag
 from weft.cli.train import train
+from weft.cli.translate import train_translate, translate
 from weft.errors import WeftError
 
 app = typer.Typer(
     name="weft",
-    help="Recurrent sequence models on your own text: train, generate, fill, measure.",
+    help="Recurrent sequence models on your own text: train, generate, classify, tag, translate, fill, measure.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -30,6 +33,10 @@ app.add_typer(train, name="train")
 app.command(name="eval")(evaluate)
 app.command()(generate)
 app.command()(fill)
+app.command()(classify)
+app.command()(tag)
+train.command(name="translate")(train_translate)
+app.command()(translate)
 app.add_typer(data, name="data")
 
 

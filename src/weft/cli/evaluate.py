@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from weft.cli.classify import show_measure
+from weft.cli.tag import show_scores
+from weft.cli.translate import print_scores
+from weft.errors import WeftError
+
 if TYPE_CHECKING:
     from weft.service.compare import Guesser
     from weft.service.language import Language
@@ -21,18 +26,33 @@ def evaluate(
     against: Annotated[
         list[Path] | None, typer.Option(help="Another run on the same text to compare with; repeatable.")
     ] = None,
+    beam: Annotated[int, typer.Option(min=1, help="A translator: translations looked for side by side.")] = 5,
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Measure a model on text it has not seen.
 
-    A language model: perplexity and bits per token. A model that fills blanks, or any model --against others: how
-    well each tells a hidden token, in one table.
+    A language model: perplexity and bits per token. A classifier: accuracy, F1 and which label was taken for
+    which. A tagger: accuracy, and F1 of spans or of words. A translator: BLEU, chrF and exact matches. A model that
+    fills blanks, or any model --against others: how well each tells a hidden token, in one table.
     """
     from weft.service import load
+    from weft.service.compare import Guesser
     from weft.service.language import Language
 
     model = load(run)
-    if isinstance(model, Language) and not against:
+    if not isinstance(model, Guesser):
+        if against:
+            raise WeftError(
+                f"{run} is a run of the task {model.run.task!r}, which is held against no other",
+                expected="no --against",
+            )
+        if model.run.task == "classify":
+            show_measure(model, data, json_output)
+        elif model.run.task == "tag":
+            show_scores(model, data, json_output)
+        else:
+            print_scores(model, data, beam, json_output)
+    elif isinstance(model, Language) and not against:
         _likelihood(model, data, json_output)
     else:
         _comparison(model, [load(other) for other in against or []], data, json_output)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def fill(
-    run: Annotated[Path, typer.Argument(help="A run directory of `weft train fill`.")],
+    run: Annotated[Path, typer.Argument(help="A run directory of `weft train fill`, or of `weft train hmm`.")],
     texts: Annotated[
         list[str] | None, typer.Argument(help="Text with blanks, such as 'i ___ hungry'; - reads one text a line.")
     ] = None,
@@ -29,12 +29,11 @@ def fill(
     json_output: Annotated[bool, typer.Option("--json", help="Print a JSON line for each text.")] = False,
 ) -> None:
     """Fill the blanks of a text: the likeliest answers, each with its probability."""
-    from weft.service import load_as
-    from weft.service.fill import Filling
+    from weft.service.fill import open_filling
 
     if not texts:
         raise WeftError("there is no text to fill", expected="text with a blank", hint='weft fill RUN "i ___ hungry"')
-    model = load_as(run, Filling, "fill")
+    model = open_filling(run)
     for number, text in enumerate(_texts(texts)):
         unknown = model.unknown(text)
         if unknown:

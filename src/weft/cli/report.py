@@ -1,7 +1,7 @@
 """The progress of a training: one live line on a terminal, plain lines elsewhere. All of it to standard error.
 
-The line has the mean loss of the latest steps, its perplexity, the last held-out perplexity (* the best so far),
-the speed and the time left.
+The line has the mean loss of the latest steps, the last held-out score (* the best so far), the speed and the time
+left; where the score is a perplexity, that of the loss too.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ MEMORY = 0.98  # of the running loss, by step
 
 
 class Report:
-    """`with Report() as report: for step in trainer.run(): report.step(step)`."""
+    """`with Report(measure, unit) as report: for step in trainer.run(): report.step(step)`."""
 
-    def __init__(self) -> None:
+    def __init__(self, measure: str, unit: str) -> None:
+        self.measure, self.unit = measure, unit
         self.console = Console(stderr=True, highlight=False)
         self.live = (
             Progress(
@@ -60,15 +61,17 @@ class Report:
         self.running += (1 - MEMORY) * (step.loss.nats_per_token - self.running)
         self.tokens += step.loss.count
         if step.evaluation:
-            self.held_out = f", held out {step.evaluation.facts['perplexity']:.3f}{'*' if step.best else ''}"
+            self.held_out = f", held out {step.evaluation.facts[self.measure]:.3f}{'*' if step.best else ''}"
         done = step.number - self.first.number + 1
         left = int((now - self.began) / done * (step.total - step.number))
-        train = Likelihood(self.running, 1)
+        perplexity = (
+            f"  perplexity {Likelihood(self.running, 1).perplexity:.2f}" if self.measure == "perplexity" else ""
+        )
         speed = self.tokens / (now - self.began)
         shown = f"{speed / 1000:.0f}k" if speed >= 10_000 else f"{speed:.0f}"
         text = (
-            f"loss {train.nats_per_token:.3f}  perplexity {train.perplexity:.2f}{self.held_out}  "
-            f"{shown} tokens/s  {left // 60}:{left % 60:02d} left"
+            f"loss {self.running:.3f}{perplexity}{self.held_out}  "
+            f"{shown} {self.unit}/s  {left // 60}:{left % 60:02d} left"
         )
         if self.live and self.task is not None:
             self.live.update(self.task, completed=step.number, total=step.total, epoch=step.epoch, facts=text)

@@ -49,7 +49,7 @@ def lm(
     """
     from weft.service.language import LANGUAGE
 
-    _train(LANGUAGE, out, data, dev, config, sets or [], resume, json_output, show_config)
+    run_training(LANGUAGE, out, data, dev, config, sets or [], resume, json_output, show_config)
 
 
 @train.command()
@@ -69,7 +69,7 @@ def fill(
     """
     from weft.service.fill import FILL
 
-    _train(FILL, out, data, dev, config, sets or [], resume, json_output, show_config)
+    run_training(FILL, out, data, dev, config, sets or [], resume, json_output, show_config)
 
 
 @train.command()
@@ -149,7 +149,7 @@ def _required(out: Path | None, data: str | None) -> tuple[Path, str]:
     if out is None:
         raise WeftError("--out is missing", expected="where the trained model shall be", hint="--out runs/first")
     if data is None:
-        raise WeftError("--data is missing", expected="text to train on", hint="--data python-docs")
+        raise WeftError("--data is missing", expected="text to train on", hint="--data grammar")
     return out, data
 
 
@@ -170,7 +170,7 @@ def _result(language: Language, facts: dict[str, Any], began: float, json_output
     typer.echo(f"{record['run']}: {words}, {seconds:.1f} s{score}")
 
 
-def _train(
+def run_training(
     task: Task[Any],
     out: Path | None,
     data: str | None,
@@ -207,7 +207,7 @@ def _train(
     if json_output:
         typer.echo(json.dumps(result))
     else:
-        typer.echo(_in_words(result))
+        typer.echo(_in_words(result, task.measure))
     if last is not None and last.end == "interrupted":
         typer.echo(f"To go on: weft train {task.name} --out {out} --resume", err=True)
         raise typer.Exit(128 + signal.SIGINT)
@@ -215,13 +215,7 @@ def _train(
 
 def describe(training: Training) -> str:
     """What is about to be trained on what, in one line."""
-    model, vocabulary = training.model, training.codec.vocabulary
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    level = training.codec.tokenizer.level
-    return (
-        f"{training.train_tokens:,} {level} tokens to train on, {training.dev_tokens:,} held out, "
-        f"vocabulary of {len(vocabulary):,}, {parameters:,} weights"
-    )
+    return f"{training.about}, {sum(parameter.numel() for parameter in training.model.parameters()):,} weights"
 
 
 def walk(training: Training) -> Step | None:
@@ -238,7 +232,7 @@ def walk(training: Training) -> Step | None:
     try:
         for number in previous:
             signal.signal(number, stop)
-        with Report() as report:
+        with Report(training.task.measure, training.task.unit) as report:
             for last in training.trainer.run():
                 report.step(last)
     finally:
@@ -249,25 +243,22 @@ def walk(training: Training) -> Step | None:
 
 def summary(training: Training, last: Step | None) -> dict[str, Any]:
     """The result of a training as plain data."""
-    import math
-
     place = training.trainer.place
-    best = None if math.isinf(place.best) else place.best
     return {
         "run": str(training.run.path),
         "end": last.end if last else "finished",
         "steps": place.step,
         "seconds": round(place.seconds, 2),
-        "best_step": place.best_step if best is not None else None,
-        "held_out_nats": best,
-        "held_out_perplexity": math.exp(best) if best is not None else None,
+        "best_step": place.best_step if place.best_facts else None,
+        f"held_out_{training.task.measure}": None,  # unless there is one:
+        **{f"held_out_{name}": value for name, value in place.best_facts.items()},
     }
 
 
-def _in_words(result: dict[str, Any]) -> str:
+def _in_words(result: dict[str, Any], measure: str) -> str:
     words = [f"{result['run']}: {result['end']} after {result['steps']} steps, {result['seconds']:.0f} s"]
-    if result["held_out_perplexity"] is not None:
-        words.append(f"held-out perplexity {result['held_out_perplexity']:.3f} at step {result['best_step']}")
+    if result["best_step"] is not None:
+        words.append(f"held-out {measure} {result[f'held_out_{measure}']:.3f} at step {result['best_step']}")
     return "; ".join(words)
 
 

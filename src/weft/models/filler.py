@@ -10,26 +10,20 @@ gives, and that has seen everything.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from weft.batch import IGNORED, Passage
+from weft.batch import IGNORED, Passage, Tokens, evaluation_passages
 from weft.config import ModelConfig
 from weft.errors import WeftError
-from weft.models.base import Loss
+from weft.metrics import Guesses, Likelihood
+from weft.models.base import Loss, count_guesses
+from weft.models.filled import Filled, best_fills
 from weft.recurrent import Stack, make_stack
 
 LONGEST = 1 << 16  # tokens read at a time while blanks are filled
-
-
-class Filled(NamedTuple):
-    """A token for every blank, from the first blank to the last, and the log of their joint probability."""
-
-    ids: tuple[int, ...]
-    log_prob: float
 
 
 class Filler(nn.Module):
@@ -108,26 +102,29 @@ class Filler(nn.Module):
         shares = 2 * share * torch.rand(len(ids), 1)
         return ids.masked_fill(torch.rand(ids.shape) < shares, self.blank)
 
+    @property
+    def reads(self) -> str:
+        """What it tells a token from."""
+        return "before" if self.back is None else "both sides"
+
+    @torch.no_grad()
+    def guess(self, tokens: Tokens) -> Guesses:
+        """How well it tells each token but the first from all the others."""
+        total = Guesses(Likelihood(0.0, 0), 0)
+        for passage in evaluation_passages(tokens):
+            ids, targets = passage.ids.to(self.bias.device), passage.targets.to(self.bias.device)
+            asked = targets != IGNORED
+            total += count_guesses(self(ids)[asked], targets[asked])
+        return total
+
     @torch.no_grad()
     def best(self, ids: Sequence[int], n: int, *, width: int, banned: Sequence[int] = ()) -> list[Filled]:
-        """The `n` likeliest ways to fill the blanks of one row, likeliest first.
+        """The `n` likeliest ways to fill the blanks of one row, likeliest first; see `best_fills`."""
 
-        The joint probability of b_1 ... b_m is the product of P(b_k | the text, b_1 ... b_k-1, the later ones blank).
-        Over all ways it sums to 1. With one blank the answer is exact; with several it is a beam search from left to
-        right, exact where `width` is at least V^(m-1). The probability of banned tokens is shared by the others.
-        """
-        rows = torch.tensor([list(ids)], device=self.bias.device)
-        places = [place for place, token in enumerate(ids) if token == self.blank]
-        total = torch.zeros(1, dtype=torch.float64, device=rows.device)
-        for place in places:
-            parts = torch.split(rows, max(1, LONGEST // len(ids)))  # a long text must not be held K times at once
+        def log_probs(rows: Tensor, place: int) -> Tensor:
+            # A long text must not be held once for each row at the same time.
+            parts = torch.split(rows.to(self.bias.device), max(1, LONGEST // len(ids)))
             known = torch.cat([self.surroundings(part)[:, place] for part in parts])
-            logits = self.readout(known).double()  # (K, V)
-            logits[:, list(banned)] = -torch.inf
-            scores = total[:, None] + logits.log_softmax(-1)
-            room = n if place == places[-1] else max(n, width)
-            possible = int(scores.isfinite().sum())
-            total, chosen = scores.flatten().topk(min(room, possible))
-            rows = rows[chosen // self.vocabulary_size]
-            rows[:, place] = chosen % self.vocabulary_size
-        return [Filled(tuple(row), score) for row, score in zip(rows[:, places].tolist(), total.tolist(), strict=True)]
+            return self.readout(known).double().log_softmax(-1).cpu()
+
+        return best_fills(ids, self.blank, n, log_probs, width=width, banned=banned)

@@ -26,6 +26,7 @@ from weft.chain import Chains
 from weft.chain.reference import Recursions
 from weft.errors import WeftError
 from weft.metrics import Guesses, Likelihood
+from weft.models.filled import Filled, best_fills
 
 MISSING = -1  # an observation of which nothing is known
 _ROWS = 1024  # places whose (V,) chances are made at a time
@@ -139,6 +140,20 @@ class HMM:
         shares = self.posterior([sequence])[0]
         places = np.flatnonzero(as_observations(sequence) == MISSING)
         return [Gap(int(place), shares[place] @ self.emission) for place in places]
+
+    blank = MISSING
+
+    def best(self, ids: Sequence[int], n: int, *, width: int, banned: Sequence[int] = ()) -> list[Filled]:
+        """The `n` likeliest values of the missing observations together, likeliest first; see `best_fills`.
+
+        Their joint probability is the model's own, whatever the order in which they are filled.
+        """
+
+        def log_probs(rows: Tensor, place: int) -> Tensor:
+            shares = self.posterior(list(rows.numpy()))
+            return (torch.stack([share[place] for share in shares]) @ self.emission).log()
+
+        return best_fills(ids, self.blank, n, log_probs, width=width, banned=banned)
 
     def leave_one_out(self, sequence: Observations) -> Tensor:
         """P(x_j | all other observations) for every j, as if only that one were missing: (T, V)."""

@@ -9,8 +9,11 @@ from typing import Any, TypeVar
 from weft.errors import WeftError
 from weft.run import Run, open_run
 from weft.service.chains import load_hmm, load_ngram
+from weft.service.classify import load_classify
 from weft.service.fill import load_fill
 from weft.service.language import load_language
+from weft.service.tag import load_tag
+from weft.service.translation import load_translate
 
 Kind = TypeVar("Kind")
 
@@ -18,8 +21,11 @@ Kind = TypeVar("Kind")
 TASKS: dict[str, Callable[[Run], Any]] = {
     "lm": load_language,
     "fill": load_fill,
+    "classify": load_classify,
+    "tag": load_tag,
     "ngram": load_ngram,
     "hmm": load_hmm,
+    "translate": load_translate,
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from weft.models.hmm_fit import Iteration, fit_steps
 from weft.models.ngram import NGram, modified_kneser_ney
 from weft.run import BEST, Run, check_free, create_run, save_tensors
 from weft.service.language import Language
-from weft.service.training import DEV, TRAIN, Sources
+from weft.service.training import DEV, TRAIN, open_text, store_data
 from weft.text.codec import Codec
 from weft.text.corpus import Corpus, open_tokens
 
@@ -26,14 +26,15 @@ def train_ngram(
 ) -> Language:
     """Count the n-grams of a text, and load the model that they make."""
     check_free(Path(out))
-    settings, sources = config or NgramConfig(), Sources.open(source, dev)
+    settings = config or NgramConfig()
+    store = open_text(source, dev, settings.text)
 
-    def fill(folder: Path) -> dict[str, Any]:
-        codec = sources.store(settings.text, folder)
-        size = len(codec.vocabulary)
+    def fill(folder: Path) -> Mapping[str, Any]:
+        vocabulary = store_data(store, folder, source, dev)
+        size = len(Codec.from_json(vocabulary).vocabulary)
         model = modified_kneser_ney(open_tokens(folder / TRAIN, size), size, settings.model.order)
         save_tensors(folder / BEST, model.tensors(), {"size": size, "discounts": model.discounts})
-        return codec.to_json()
+        return vocabulary
 
     return load_ngram(create_run(Path(out), task="ngram", config=to_dict(settings), fill=fill))
 
@@ -94,12 +95,13 @@ def start_hmm(
 ) -> HmmTraining:
     """Prepare the text, make the run directory, and stand before the first step."""
     check_free(Path(out))
-    settings, sources = config or HmmConfig(), Sources.open(source, dev)
+    settings = config or HmmConfig()
+    store = open_text(source, dev, settings.text)
     run = create_run(
         Path(out),
         task="hmm",
         config=to_dict(settings),
-        fill=lambda folder: sources.store(settings.text, folder).to_json(),
+        fill=lambda folder: store_data(store, folder, source, dev),
     )
     codec = Codec.from_json(run.vocabulary)
     size = len(codec.vocabulary)

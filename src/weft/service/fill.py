@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
-import torch
-
-from weft.batch import IGNORED, Passage, RandomStream, Tokens, Window, evaluation_passages
+from weft.batch import Passage, RandomStream, Tokens, Window
 from weft.cells import State
 from weft.config import FillConfig, from_dict
 from weft.errors import WeftError
-from weft.metrics import Guesses, Likelihood
-from weft.models.base import Loss, count_guesses
+from weft.metrics import Guesses
+from weft.models.base import Loss
+from weft.models.filled import Filled
 from weft.models.filler import Filler
-from weft.run import Run
-from weft.service.language import device
-from weft.service.training import Task, Text, Training, encoded, held_out, resume_training, start_training
+from weft.models.hmm import HMM
+from weft.run import Run, open_run
+from weft.service.training import (
+    Text,
+    Training,
+    device,
+    encoded,
+    held_out,
+    resume_training,
+    start_training,
+    text_task,
+)
 from weft.text.blanks import Blanked
 from weft.text.codec import Codec
 from weft.text.corpus import Corpus
@@ -59,26 +69,14 @@ def _prepare(run: Run, config: FillConfig, text: Text) -> tuple[Trainer, State]:
 
     def evaluate() -> Evaluation:
         assert dev is not None
-        found = guess(model, dev)
+        found = model.eval().guess(dev)
         nats, perplexity = found.likelihood.nats_per_token, found.likelihood.perplexity
         return Evaluation(nats, {"nats": nats, "perplexity": perplexity, "accuracy": found.accuracy})
 
     return Trainer(model, stream, objective, config.train, evaluate=None if dev is None else evaluate, run=run), None
 
 
-FILL = Task("fill", FillConfig, _prepare)
-
-
-@torch.no_grad()
-def guess(model: Filler, tokens: Tokens) -> Guesses:
-    """How well the model tells each token but the first from all the others."""
-    model.eval()
-    total = Guesses(Likelihood(0.0, 0), 0)
-    for passage in evaluation_passages(tokens):
-        ids, targets = passage.ids.to(model.bias.device), passage.targets.to(model.bias.device)
-        asked = targets != IGNORED
-        total += count_guesses(model(ids)[asked], targets[asked])
-    return total
+FILL = text_task("fill", FillConfig, _prepare)
 
 
 @dataclass(frozen=True)
@@ -90,17 +88,35 @@ class Answer:
     probability: float
 
 
+class BlankModel(Protocol):
+    """A model that fills blanks, whatever is inside: a recurrent one that reads from both ends, an HMM."""
+
+    @property
+    def reads(self) -> str: ...
+
+    @property
+    def blank(self) -> int:
+        """The id that stands for a missing token."""
+        ...
+
+    def best(self, ids: Sequence[int], n: int, *, width: int, banned: Sequence[int] = ()) -> list[Filled]:
+        """The likeliest ways to fill the blanks of one row, with their joint log-probabilities."""
+        ...
+
+    def guess(self, tokens: Tokens) -> Guesses: ...
+
+
 @dataclass(frozen=True)
 class Filling:
     """A trained model that fills blanks, ready for use."""
 
     run: Run
-    model: Filler
+    model: BlankModel
     codec: Codec
 
     @property
     def reads(self) -> str:
-        return "before" if self.model.back is None else "both sides"
+        return self.model.reads
 
     def fill(self, text: str, n: int = 5, *, tokens: int = 1, width: int = WIDTH) -> list[Answer]:
         """The `n` likeliest ways to fill the blanks (`___`) of the text, likeliest first.
@@ -114,7 +130,7 @@ class Filling:
         blanked = Blanked.read(text)
         ids = blanked.ids(self.codec, self.model.blank, tokens)
         answers = []
-        for filled in self.model.eval().best(ids, n, width=width, banned=self._no_answers()):
+        for filled in self.model.best(ids, n, width=width, banned=self._no_answers()):
             rest = iter(filled.ids)
             fills = [self.codec.decode([next(rest) for _ in range(count)]) for count in blanked.widths(tokens)]
             answers.append(Answer(tuple(fills), blanked.filled(self.codec, fills), math.exp(filled.log_prob)))
@@ -140,7 +156,19 @@ class Filling:
         return self.guess(held_out(self.run, self.codec))
 
     def guess(self, tokens: Tokens) -> Guesses:
-        return guess(self.model, tokens)
+        return self.model.guess(tokens)
+
+
+def open_filling(path: str | Path) -> Filling:
+    """What fills blanks from a run directory: a model trained to, or a hidden Markov model, which can as it is."""
+    run = open_run(path)
+    if run.task == "hmm":
+        return Filling(run, HMM.from_tensors(run.weights()), Codec.from_json(run.vocabulary))
+    if run.task != FILL.name:
+        raise WeftError(
+            f"{path} is a run of the task {run.task!r}", expected="a run of `weft train fill` or `weft train hmm`"
+        )
+    return load_fill(run)
 
 
 def load_fill(run: Run) -> Filling:

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-import torch
-
 from weft.batch import STREAMS, Tokens
 from weft.bptt import unroll
 from weft.cells import State
@@ -18,7 +16,16 @@ from weft.errors import WeftError
 from weft.metrics import Guesses, Likelihood
 from weft.models.language import LanguageModel
 from weft.run import Run
-from weft.service.training import Task, Text, Training, encoded, held_out, resume_training, start_training
+from weft.service.training import (
+    Text,
+    Training,
+    device,
+    encoded,
+    held_out,
+    resume_training,
+    start_training,
+    text_task,
+)
 from weft.text.codec import Codec, Writer
 from weft.text.corpus import Corpus
 from weft.text.vocabulary import RESERVED
@@ -73,20 +80,7 @@ def _prepare(run: Run, config: LanguageConfig, text: Text) -> tuple[Trainer, Sta
     return trainer, model.start(config.batch.size)
 
 
-LANGUAGE = Task("lm", LanguageConfig, _prepare)
-
-
-def device(name: str) -> torch.device:
-    """The named device, tried out."""
-    try:
-        found = torch.device(name)
-        torch.zeros(1, device=found)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise WeftError(
-            f"train.device is {name!r}: {reason}", expected="a device of this machine", hint="cpu"
-        ) from error
-    return found
+LANGUAGE = text_task("lm", LanguageConfig, _prepare)
 
 
 class TokenModel(Stepper, Protocol):

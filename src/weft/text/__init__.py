@@ -6,10 +6,12 @@ the pieces. `open_data` finds named data; `weft.text.grammar` makes sentences wh
 
 from weft.text.corpus import Corpus, Document, count_tokens, encode_corpus, open_tokens
 from weft.text.datasets import DATASETS, Dataset, locate, open_data
+from weft.text.parallel import PairCodec, Pairs, make_codecs, open_pairs
 from weft.text.tokens import (
     TOKENIZERS,
     CharTokenizer,
     Normalizer,
+    SpaceTokenizer,
     SubwordTokenizer,
     Tokenizer,
     WordTokenizer,
@@ -30,6 +32,9 @@ __all__ = [
     "Dataset",
     "Document",
     "Normalizer",
+    "PairCodec",
+    "Pairs",
+    "SpaceTokenizer",
     "SubwordTokenizer",
     "Tokenizer",
     "Vocabulary",
@@ -37,7 +42,9 @@ __all__ = [
     "count_tokens",
     "encode_corpus",
     "locate",
+    "make_codecs",
     "open_data",
+    "open_pairs",
     "open_tokens",
     "tokenizer_from_json",
 ]

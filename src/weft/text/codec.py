@@ -7,6 +7,7 @@ a number. It is stored with every model, so that a model reads later text exactl
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from weft.text.corpus import Corpus, count_tokens, encode_corpus, id_type, open_
 from weft.text.subwords import SubwordTokenizer
 from weft.text.tokens import TOKENIZERS, Normalizer, Tokenizer, tokenizer_from_json
 from weft.text.vocabulary import RESERVED, UNK, Vocabulary
+from weft.text.words import WordTokenizer
 
 SUBWORD_SIZE = 2000  # when no max_size is set
 _CHUNK = 1 << 22  # tokens handled at a time, so that a corpus larger than memory passes through
@@ -103,7 +105,7 @@ def prepare(config: TextConfig, train: Corpus, dev: Corpus | None, folder: Path)
     Held out is `dev`, or the last part of the corpus. The vocabulary is made from what is trained on alone.
     """
     normalizer = Normalizer(config.normal_form, config.lower, config.letters_only)
-    tokenizer = make_tokenizer(config, normalizer, train)
+    tokenizer = _tokenizer(config, normalizer, (line for one in train.documents() for line in one.lines()))
     everything = Vocabulary.build(count_tokens(train, normalizer, tokenizer))
     whole = folder / "whole.bin"
     encode_corpus(train, normalizer, tokenizer, everything, whole)
@@ -122,11 +124,22 @@ def prepare(config: TextConfig, train: Corpus, dev: Corpus | None, folder: Path)
     return Codec(normalizer, tokenizer, vocabulary)
 
 
-def make_tokenizer(config: TextConfig, normalizer: Normalizer, corpus: Corpus) -> Tokenizer:
-    """The tokenizer of the wanted level; sub-words are learned from the corpus."""
+def make_codec(config: TextConfig, texts: Sequence[str]) -> Codec:
+    """The codec for many short texts, each an example of its own; the vocabulary is made from them."""
+    normalizer = Normalizer(config.normal_form, config.lower, config.letters_only)
+    tokenizer = _tokenizer(config, normalizer, texts)
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(tokenizer.split(normalizer(text)))
+    return Codec(normalizer, tokenizer, _vocabulary(config, tokenizer, counts))
+
+
+def _tokenizer(config: TextConfig, normalizer: Normalizer, lines: Iterable[str]) -> Tokenizer:
+    """The tokenizer of the wanted level; sub-words, and the print of words, are learned from the lines."""
     if config.level == SubwordTokenizer.level:
-        lines = (line for document in corpus.documents() for line in normalizer.lines(document.lines()))
-        return SubwordTokenizer.train(lines, config.max_size or SUBWORD_SIZE)
+        return SubwordTokenizer.train(normalizer.lines(lines), config.max_size or SUBWORD_SIZE)
+    if config.level == WordTokenizer.level:
+        return WordTokenizer.learn(normalizer.lines(lines))
     return TOKENIZERS[config.level].from_json({"level": config.level})
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from weft.errors import WeftError, unknown_name
-from weft.text import grammar, python_docs
+from weft.text import grammar, python_docs, trilingual
 from weft.text.corpus import Corpus
 from weft.text.download import FetchError, Progress, fetch, on_terminal, sha256_of
 
@@ -49,6 +49,18 @@ DATASETS = {
         description="20,000 sentences of a small grammar whose entropy is known exactly (embedded)",
         licence="Apache-2.0",
         text=lambda: grammar.ENGLISH.text(20_000, seed=0),
+    ),
+    "grammar-fr": Dataset(
+        name="grammar-fr",
+        description="20,000 different English sentences of a small grammar with their French translations (embedded)",
+        licence="Apache-2.0",
+        text=lambda: trilingual.text("french", 20_000, seed=0),
+    ),
+    "grammar-zh": Dataset(
+        name="grammar-zh",
+        description="the same English sentences with their Chinese translations (embedded)",
+        licence="Apache-2.0",
+        text=lambda: trilingual.text("chinese", 20_000, seed=0),
     ),
     "timemachine": Dataset(
         name="timemachine",

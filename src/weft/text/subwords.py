@@ -31,7 +31,7 @@ def _library() -> ModuleType:
     except ImportError as error:
         raise WeftError(
             "subword tokens need the package tokenizers, which is not installed",
-            hint='pip install "weft[subwords]", or tokens of level char or word',
+            hint="pip install tokenizers, or tokens of level char or word",
         ) from error
     module: ModuleType = tokenizers
     return module

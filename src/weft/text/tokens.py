@@ -14,13 +14,14 @@ from typing import ClassVar, Literal, Protocol
 
 from weft.errors import WeftError, unknown_name
 from weft.text.subwords import SubwordTokenizer
-from weft.text.words import WordTokenizer
+from weft.text.words import SpaceTokenizer, WordTokenizer
 
 __all__ = [
     "FORMS",
     "TOKENIZERS",
     "CharTokenizer",
     "Normalizer",
+    "SpaceTokenizer",
     "SubwordTokenizer",
     "Tokenizer",
     "WordTokenizer",
@@ -152,6 +153,7 @@ class CharTokenizer:
 TOKENIZERS: dict[str, type[Tokenizer]] = {
     "char": CharTokenizer,
     "word": WordTokenizer,
+    "space": SpaceTokenizer,
     "subword": SubwordTokenizer,
 }
 

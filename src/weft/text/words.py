@@ -1,18 +1,22 @@
 """Words as tokens: where a text is cut between words, and where spaces go back when they are joined.
 
 Cutting is one regular expression. Joining cannot know the spaces that were there, so it follows the rules of
-print: none before a comma, none inside brackets, none between Chinese or Japanese characters.
+print: none before a comma, none inside brackets, none between Chinese or Japanese characters. Where print differs,
+as with the space that French puts before ! and ?, a tokenizer learns it from text.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import ClassVar
+
+from weft.errors import WeftError
 
 # Scripts written without spaces, a character at a time: Han, kana, bopomofo. (Korean puts spaces between words.)
 _HAN = (
@@ -146,6 +150,10 @@ def _space_between(left: _Kind, right: _Kind) -> bool:
     return True
 
 
+# Marks whose gap differs from language to language: before these, or after the one that opens.
+_GAP = re.compile(r"(?<=[^\s.,;:!?…])([ \u00a0\u202f]?)([;:!?»%])(?![\w;:!?])|(«)([ \u00a0\u202f]?)(?=\S)")
+_STOPS = frozenset(".,;:!?…")
+
 _SPACED = {(left, right): _space_between(left, right) for left in _Kind for right in _Kind}
 
 
@@ -154,33 +162,93 @@ class WordTokenizer:
     """Words, numbers, single Chinese characters, single marks of punctuation, and line ends.
 
     White space other than line ends is not kept. `join` sets spaces by rule; whatever it does, `split` finds the
-    same tokens again.
+    same tokens again. `gaps` are marks with the space that stands before them (after them, if they open).
 
     >>> words = WordTokenizer()
     >>> words.split("It's 3.5 km (about 2 miles) to 北京。")
     ["It's", '3.5', 'km', '(', 'about', '2', 'miles', ')', 'to', '北', '京', '。']
     >>> words.join(words.split("“No,” she said; 他说：“不！”"))
     '“No,” she said; 他说：“不！”'
+    >>> WordTokenizer.learn(["Ça va ?", "Oui, ça va !"]).join(["Ah", "?", "Non", ",", "rien", "!"])
+    'Ah ? Non, rien !'
     """
 
+    gaps: tuple[tuple[str, str], ...] = ()
     level: ClassVar[str] = "word"
+
+    @classmethod
+    def learn(cls, texts: Iterable[str]) -> WordTokenizer:
+        """With the gap that each mark has most often in these texts."""
+        counts: dict[str, Counter[str]] = {}
+        for text in texts:
+            for before, closing, opening, after in _GAP.findall(text):
+                counts.setdefault(closing or opening, Counter())[before or after] += 1
+        usual = {mark: found.most_common(1)[0][0] for mark, found in sorted(counts.items())}
+        return cls(tuple((mark, gap) for mark, gap in usual.items() if gap))
+
+    @cached_property
+    def _gap(self) -> dict[str, str]:
+        return dict(self.gaps)
 
     def split(self, text: str) -> list[str]:
         return _TOKEN.findall(text)
 
     def join(self, tokens: Sequence[str]) -> str:
         pieces: list[str] = []
-        left = _Kind.NEWLINE
+        left, last = _Kind.NEWLINE, ""
         for token, kind in zip(tokens, _resolved(tokens), strict=True):
             if _SPACED[left, kind]:
                 pieces.append(" ")
+            elif self.gaps and _Kind.NEWLINE not in (left, kind):
+                pieces.append(self._learned_gap(last, token))
             pieces.append(token)
-            left = kind
+            left, last = kind, token
         return "".join(pieces)
+
+    def _learned_gap(self, left: str, right: str) -> str:
+        if right in _CLOSING and not (left in _STOPS and right in _STOPS):
+            return self._gap.get(right, "")
+        return self._gap.get(left, "") if left in _OPENING else ""
+
+    def to_json(self) -> dict[str, object]:
+        return {"level": self.level, "gaps": dict(self.gaps)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, object]) -> WordTokenizer:
+        gaps = data.get("gaps", {})
+        if not isinstance(gaps, Mapping) or not all(
+            isinstance(gap, str) and gap.isspace() and gap != "\n" for gap in gaps.values()
+        ):
+            raise WeftError(f"the stored gaps of words are {gaps!r}", expected="a space for each mark")
+        return cls(tuple(gaps.items()))
+
+
+# A run without spaces; the four marks begin a new one.
+_PLAIN = re.compile(r"\n|[,.!?][^\s,.!?]*|[^\s,.!?]+")
+
+
+@dataclass(frozen=True)
+class SpaceTokenizer:
+    """What stands between spaces, cut before every , . ! and ? too: the plainest words, as study texts cut them.
+
+    A no-break space counts as a space. `join` puts one space between all tokens, so it is the form that `split`
+    reads, not that of print.
+
+    >>> SpaceTokenizer().split("Va\u202f! Non, j'ai «\u00a0faim\u00a0».")
+    ['Va', '!', 'Non', ',', "j'ai", '«', 'faim', '»', '.']
+    """
+
+    level: ClassVar[str] = "space"
+
+    def split(self, text: str) -> list[str]:
+        return _PLAIN.findall(text)
+
+    def join(self, tokens: Sequence[str]) -> str:
+        return " ".join(tokens).replace(" \n", "\n").replace("\n ", "\n")
 
     def to_json(self) -> dict[str, object]:
         return {"level": self.level}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, object]) -> WordTokenizer:
+    def from_json(cls, data: Mapping[str, object]) -> SpaceTokenizer:
         return cls()

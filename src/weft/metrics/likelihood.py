@@ -1,4 +1,4 @@
-"""Metrics: statistics that add up, and a score made from their sum, never a mean of means."""
+"""How well a model foretells tokens: perplexity, and guesses at hidden ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decoding: from a model that gives the next token's chances to text. Written once, over Stepper."""
+"""One continuation of every prompt: the likeliest token each time, or one by chance."""
 
 from __future__ import annotations
 
@@ -10,23 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from weft.decode.stepper import Stepper
 from weft.errors import WeftError
-
-
-class Stepper(Protocol):
-    """Anything that tells the next token's chances from those before: a recurrent model, an n-gram, an HMM."""
-
-    def start(self, rows: int) -> Any:
-        """The state before any token."""
-        ...
-
-    def step(self, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Read one token a row, (R,); give log-probabilities (R, V) of the next, and the state after it."""
-        ...
-
-    def select(self, state: Any, rows: Tensor) -> Any:
-        """The state of those rows, in that order; rows may repeat. The state given stays as it is."""
-        ...
 
 
 class Sampler(Protocol):

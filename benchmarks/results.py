@@ -1,0 +1,107 @@
+"""What the tasks reach on real data with their default settings; keeps docs/results.json and the table made of it.
+
+python -m benchmarks.results                      every row, every seed
+python -m benchmarks.results cls/sst2             one row, or several
+python -m benchmarks.results cls/sst2 --seed 2    one seed
+python -m benchmarks.results --list
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.rows import Row
+
+MODULES = ("rows_classify", "rows_tag", "rows_translate")
+DOCS = Path(__file__).parents[1] / "docs"
+RECORDS, PAGE = DOCS / "results.json", DOCS / "results.md"
+BEGIN, END = "<!-- rows: written by benchmarks/results.py -->", "<!-- end of rows -->"
+
+
+def all_rows() -> dict[str, Row]:
+    return {
+        name: row for module in MODULES for name, row in importlib.import_module(f"benchmarks.{module}").ROWS.items()
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rows", nargs="*", help="names of rows; all of them if there are none")
+    parser.add_argument("--seed", type=int, help="only this seed")
+    parser.add_argument("--list", action="store_true", help="print the names and goals, and nothing else")
+    options = parser.parse_args()
+    rows = all_rows()
+    if options.list:
+        for name, row in rows.items():
+            print(f"{name:32} {'' if row.goal is None else f'at least {row.goal}'}  seeds {row.seeds}")
+        return
+    unknown = [name for name in options.rows if name not in rows]
+    if unknown:
+        parser.error(f"no row {unknown[0]!r}; there are: {', '.join(rows)}")
+    for name in options.rows or rows:
+        for seed in rows[name].seeds if options.seed is None else (options.seed,):
+            with tempfile.TemporaryDirectory() as folder:
+                result = rows[name].run(Path(folder), seed)
+            record = {
+                "row": name,
+                "seed": seed,
+                "metric": result.metric,
+                "score": round(result.score, 4),
+                "goal": rows[name].goal,
+                "minutes": round(result.seconds / 60, 2),
+                "threads": torch.get_num_threads(),
+                "commit": commit(),
+                "facts": result.facts,
+            }
+            print(json.dumps(record), flush=True)
+            keep(record)
+
+
+def commit() -> str:
+    found = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=DOCS, check=False
+    )
+    return found.stdout.strip() or "unknown"
+
+
+def keep(record: dict[str, Any]) -> None:
+    """Put the record in the place of an older one of the same row and seed, and write the table anew."""
+    records = json.loads(RECORDS.read_text(encoding="utf-8")) if RECORDS.exists() else []
+    records = [one for one in records if (one["row"], one["seed"]) != (record["row"], record["seed"])]
+    records = sorted([*records, record], key=lambda one: (one["row"], one["seed"]))
+    unfinished = RECORDS.with_suffix(f".{os.getpid()}")
+    unfinished.write_text(json.dumps(records, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    unfinished.replace(RECORDS)
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    after = rest.partition(END)[2]
+    PAGE.write_text(f"{before}{BEGIN}\n\n{table(records)}\n{END}{after}", encoding="utf-8")
+
+
+def table(records: list[dict[str, Any]]) -> str:
+    lines = ["| data | metric | seed | score | goal | minutes | also |", "| --- | --- | --- | --- | --- | --- | --- |"]
+    for one in records:
+        also = ", ".join(f"{name} {_short(value)}" for name, value in one["facts"].items())
+        goal = "" if one["goal"] is None else f"{one['goal']}{'' if one['score'] >= one['goal'] else ' (not reached)'}"
+        threads = "" if one["threads"] == 2 else f" ({one['threads']} thread{'s' if one['threads'] != 1 else ''})"
+        lines.append(
+            f"| {one['row']} | {one['metric']} | {one['seed']} | **{_short(one['score'])}** | {goal} "
+            f"| {one['minutes']:.1f}{threads} | {also} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""Classification on real data with the default settings: accuracy on test sets that no choice was made by."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.rows import Result, Row, data
+from weft.config import ClassifyConfig, LabelledConfig, load_config
+from weft.service.classify import Classifying, load_classify, start_classify
+from weft.text.labelled import read_labelled
+
+
+def classify(*parts: str, train: str, dev: str, test: str, unseen: bool = False) -> Callable[[Path, int], Result]:
+    """Train on one file, choose by another, measure on a third; with `unseen` only on its texts that train has not."""
+
+    def run(folder: Path, seed: int) -> Result:
+        train_file, dev_file, test_file = (str(data("cls", *parts, name)) for name in (train, dev, test))
+        config = load_config(ClassifyConfig, sets=[f"train.seed={seed}"])
+        began = time.perf_counter()
+        training = start_classify(train_file, folder / "run", config, dev=dev_file)
+        for _ in training.trainer.run():
+            pass
+        seconds = time.perf_counter() - began
+        model: Classifying = load_classify(training.run)
+        found = model.measure(test_file)
+        facts = {"texts": found.count, "macro_f1": round(found.macro_f1, 4), "train_texts": _count(train_file)}
+        if not unseen:
+            return Result("test accuracy", found.accuracy, seconds, facts)
+        seen = {row.text for row in read_labelled(train_file, LabelledConfig()).rows}
+        rows = [
+            (row.text, row.label) for row in read_labelled(test_file, LabelledConfig()).rows if row.text not in seen
+        ]
+        new = model.measure(rows)
+        facts |= {"all_rows": round(found.accuracy, 4), "texts": new.count, "macro_f1": round(new.macro_f1, 4)}
+        return Result("test accuracy, unseen rows", new.accuracy, seconds, facts)
+
+    return run
+
+
+def _count(file: str) -> int:
+    return len(read_labelled(file, LabelledConfig()).rows)
+
+
+ROWS = {
+    "cls/sst2": Row(0.80, classify("sst2", train="stsa.binary.train", dev="stsa.binary.dev", test="stsa.binary.test")),
+    "cls/imdb-subset": Row(
+        0.83, classify("imdb-subset", train="train.tsv.gz", dev="dev.tsv.gz", test="test.tsv.gz"), seeds=(1,)
+    ),
+    "cls/chnsenticorp": Row(
+        0.86,
+        classify("chnsenticorp", train="train.tsv.gz", dev="dev.tsv.gz", test="test.tsv.gz", unseen=True),
+        seeds=(1,),
+    ),
+}

@@ -1,0 +1,98 @@
+"""Translation from English to French, on the sentence pairs of tatoeba.org (mt/fra-eng)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.rows import Result, Row, data
+from benchmarks.translate import NOTES, NOTES_SENTENCES, notes_pairs, sentences_per_second
+from weft.buckets import hold_out
+from weft.config import TranslateConfig, load_config
+from weft.metrics import notes_bleu
+from weft.service.translate import start_translate
+from weft.service.translation import Translating, load_translate
+from weft.text.parallel import Pairs, open_pairs
+
+PAIRS = ("mt", "fra-eng", "fra-eng.zip")
+# Equal time, not equal steps: the rate stays as it is, and the mean of the weights takes the place of its fall.
+FOUR_MINUTES = ["train.minutes=4", "train.epochs=100", "train.schedule=constant", "train.rate=0.002"]
+
+
+def split() -> tuple[Pairs, Pairs]:
+    """All pairs but those of the 2 % of the sources that are the test set, and those; the same ones for every seed."""
+    pairs = open_pairs(f"{data(*PAIRS)}:fra-eng/fra.txt")
+    sides = hold_out(pairs.sources, 0.02, seed=1)
+    rest, test = (
+        Pairs("fra-eng", [pairs.sources[row] for row in rows], [pairs.targets[row] for row in rows]) for rows in sides
+    )
+    return rest, test
+
+
+def train(folder: Path, seed: int, sets: list[str]) -> tuple[Translating, Pairs, float]:
+    rest, test = split()
+    config = load_config(TranslateConfig, None, [*sets, f"train.seed={seed}"])
+    training = start_translate(rest, folder / "run", config)
+    for _ in training.trainer.run():
+        pass
+    return load_translate(training.run), test, training.trainer.place.seconds
+
+
+def all_pairs(folder: Path, seed: int) -> Result:
+    """The defaults, nothing else."""
+    model, test, seconds = train(folder, seed, [])
+    greedy, beam = model.measure(test, beam=1), model.measure(test, beam=5)
+    sources = list(dict.fromkeys(test.sources))
+    batched, single = sentences_per_second(model, sources)
+    facts = {
+        "pairs": len(test),
+        "beam 5": beam.bleu,
+        "chrF": beam.chrf,
+        "exact": beam.exact,
+        "sentences/s, beam 5": batched,
+        "one at a time": single,
+        "ratio": batched / single,
+        "signature": beam.signature(),
+    }
+    return Result("BLEU, greedy", greedy.bleu, seconds, facts)
+
+
+def four_minutes(*sets: str) -> Row:
+    def run(folder: Path, seed: int) -> Result:
+        model, test, seconds = train(folder, seed, [*FOUR_MINUTES, *sets])
+        greedy, beam = model.measure(test, beam=1), model.measure(test, beam=5)
+        steps = model.run.metrics()[-1]["step"]
+        return Result("BLEU, greedy", greedy.bleu, seconds, {"beam 5": beam.bleu, "steps": steps})
+
+    return Row(None, run, seeds=(1,))
+
+
+def notes(folder: Path, seed: int) -> Result:
+    """The notes' set-up: the first 600 pairs, 2 layers of 32 units, 300 passes; nothing is held out."""
+    config = load_config(TranslateConfig, None, [*NOTES, f"train.seed={seed}"])
+    training = start_translate(notes_pairs(data(*PAIRS)), folder / "run", config)
+    for _ in training.trainer.run():
+        pass
+    model = load_translate(training.run)
+    found = dict(zip(NOTES_SENTENCES, model.translate(list(NOTES_SENTENCES), beam=1), strict=True))
+    scores = {
+        text: notes_bleu(NOTES_SENTENCES[text].split(" "), translation.split(" "))
+        for text, translation in found.items()
+    }
+    facts = {f"{text} => {found[text]}": score for text, score in scores.items()}
+    return Result(
+        "mean BLEU of the notes' four sentences", sum(scores.values()) / 4, training.trainer.place.seconds, facts
+    )
+
+
+NONE = ("model.tied=false",)  # their outputs are as wide as the hidden state, not as an embedding
+ROWS = {
+    "mt/fra-eng": Row(35.0, all_pairs, seeds=(1,)),
+    "mt/fra-eng, notes": Row(None, notes),
+    "mt/fra-eng, 4 min, additive": four_minutes("model.attention=additive"),
+    "mt/fra-eng, 4 min, bilinear": four_minutes("model.attention=bilinear"),
+    "mt/fra-eng, 4 min, dot": four_minutes("model.attention=dot"),
+    "mt/fra-eng, 4 min, scaled dot": four_minutes("model.attention=scaled_dot"),
+    "mt/fra-eng, 4 min, attention before the step": four_minutes("model.decoder=attend_before", *NONE),
+    "mt/fra-eng, 4 min, none (context)": four_minutes("model.decoder=context", *NONE),
+    "mt/fra-eng, 4 min, none (state)": four_minutes("model.decoder=state", *NONE),
+}

@@ -1,0 +1,190 @@
+"""How fast the tagger is: training beside torch.nn.LSTM with PackedSequence; a file in batches beside one by one.
+
+python -m benchmarks.throughput            both
+python -m benchmarks.throughput train
+python -m benchmarks.throughput infer
+
+The two networks are the same module with the same weights but for the layer that runs the LSTMs; first they are
+checked to give the same loss and gradients. Steps take turns in one process; medians count. Sentences are those of
+tag/en_ewt where that is at hand, else of the embedded grammar. On a machine where nothing else runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from weft.cells import Memory
+from weft.config import TagConfig, load_config
+from weft.models.tagger import Tagger
+from weft.recurrent import Both, Stack
+from weft.service.tag import Knowledge, Tagging, start_tag
+from weft.text.columns import Sentence, open_sentences
+
+
+class Packed(nn.Module):
+    """What a Stack of bidirectional LSTM layers computes, by torch.nn.LSTM on a PackedSequence."""
+
+    def __init__(self, stack: Stack, dropout: float) -> None:
+        super().__init__()
+        cell = stack.layers[0].ahead.cell
+        self.output_size = stack.output_size
+        self.lstm = nn.LSTM(
+            cell.input_size, cell.hidden_size, len(stack.layers), bidirectional=True, batch_first=True, dropout=dropout
+        )
+        with torch.no_grad():
+            for number, layer in enumerate(stack.layers):
+                for run, suffix in ((layer.ahead, ""), (layer.back, "_reverse")):
+                    for name, parameter in run.cell.named_parameters():
+                        getattr(self.lstm, f"{name}_l{number}{suffix}").copy_(parameter)
+
+    def forward(self, x: Tensor, *, lengths: Tensor) -> tuple[Tensor, tuple[Both, ...]]:
+        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        outputs, (h, c) = self.lstm(packed)
+        padded, _ = pad_packed_sequence(outputs, batch_first=True, total_length=x.shape[1])
+        last = [Memory(*state) for state in zip(h, c, strict=True)]
+        return padded, tuple(Both(*last[at : at + 2]) for at in range(0, len(last), 2))
+
+
+def twin(model: Tagger) -> Tagger:
+    """The same tagger on torch's LSTM."""
+    other = copy.deepcopy(model)
+    other.stack = Packed(model.stack, model.dropout if len(model.stack.layers) > 1 else 0.0)
+    if model.reader.spell is not None:
+        other.reader.spell = Packed(model.reader.spell, 0.0)
+    return other
+
+
+def sentences(count: int) -> tuple[list[Sentence], str]:
+    folder = Path(os.environ.get("WEFT_DATA") or Path(__file__).parents[2] / "shared" / "data")
+    path = folder / "tag" / "en_ewt" / "en_ewt-ud-train.conllu.gz"
+    source = str(path) if path.exists() else "grammar"
+    found = open_sentences(source)
+    while len(found) < count:
+        found += found
+    return found[:count], "tag/en_ewt" if path.exists() else "grammar"
+
+
+def prepared(rows: list[Sentence], folder: str, *sets: str) -> Any:
+    pairs = [(one.words, one.tags) for one in rows]
+    return start_tag(pairs, Path(folder) / "run", load_config(TagConfig, sets=[*sets, "data.holdout=0"]))
+
+
+def agree(ours: Tagger, theirs: Tagger, batch: Any) -> None:
+    """Both give the same loss and, by name of what they share, the same gradients."""
+    ours.eval(), theirs.eval()
+    gradients = []
+    for model in (ours, theirs):
+        model.zero_grad()
+        loss = model.loss(batch)
+        (loss.total / loss.count).backward()
+        gradients.append((loss.total.detach(), model.reader.words.weight.grad, model.scores.weight.grad))
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
+
+
+# Settings of `weft train tag`, and whether batches hold sentences of similar length, as weft's own do, or any.
+CASES = {
+    "words alone, 32 sentences as they come": (
+        ("model.characters=0", "model.embedding=100", "model.hidden=128"),
+        False,
+    ),
+    "words and spelling (defaults), 32 sentences as they come": ((), False),
+    "words and spelling (defaults), sentences of similar length": ((), True),
+}
+
+
+def train(name: str, steps: int) -> None:
+    sets, similar = CASES[name]
+    rows, source = sentences(4000)
+    with tempfile.TemporaryDirectory() as folder:
+        training = prepared(rows, folder, "model.output=softmax", *sets)
+        data, ours = training.trainer.data, training.model
+        if similar:
+            batches = list(data.epoch(0))[:steps]
+        else:
+            order = np.random.default_rng(0).permutation(len(rows))
+            batches = [data.collate(order[32 * step : 32 * (step + 1)]) for step in range(steps)]
+    theirs = twin(ours)
+    agree(ours, theirs, batches[0])
+    runs = [_step(model) for model in (ours, theirs)]
+    seconds: list[list[float]] = [[], []]
+    for number, batch in enumerate([*batches[:3], *batches]):
+        for run, times in zip(runs, seconds, strict=True):
+            began = time.perf_counter()
+            run(batch)
+            if number >= 3:
+                times.append(time.perf_counter() - began)
+    words = statistics.mean(int(batch.inputs.lengths.sum()) for batch in batches)
+    ratio = statistics.median(other / own for own, other in zip(*seconds, strict=True))
+    print(f"training, {source}: {name}; {words:.0f} words a batch, {torch.get_num_threads()} threads")
+    for title, times in (("weft", seconds[0]), ("torch.nn.LSTM, PackedSequence", seconds[1])):
+        middle = statistics.median(times)
+        print(f"  {title:30} {1000 * middle:7.1f} ms a step  {words / middle:8,.0f} words/s")
+    print(f"  ratio {ratio:.2f}", flush=True)
+
+
+def _step(model: Tagger) -> Callable[[Any], None]:
+    model.train()
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.AdamW(parameters, 1e-3, fused=True)
+
+    def step(batch: Any) -> None:
+        loss = model.loss(batch)
+        optimizer.zero_grad()
+        (loss.total / loss.count).backward()
+        nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+
+    return step
+
+
+def infer(count: int) -> None:
+    rows, name = sentences(count)
+    words = [list(one.words) for one in rows]
+    with tempfile.TemporaryDirectory() as folder:
+        training = prepared(rows[:2000], folder)
+        model = Tagging(training.run, training.model, Knowledge.from_json(training.run.vocabulary))
+        model.tag(words[:50])  # warm
+        began = time.perf_counter()
+        together = model.tag(words)
+        batched = time.perf_counter() - began
+        began = time.perf_counter()
+        alone = [model.tag([row])[0] for row in words]
+        single = time.perf_counter() - began
+    # Rounding may turn a tag where two are all but equally likely; no more than that.
+    differ = sum(one.tags != other.tags for one, other in zip(together, alone, strict=True))
+    assert differ <= count / 1000, f"{differ} of {count} sentences are tagged otherwise in a batch"
+    print(f"inference, {name}, {count:,} sentences, CRF with confidences, {torch.get_num_threads()} threads")
+    print(f"  in batches       {batched:6.2f} s  {count / batched:8,.0f} sentences/s")
+    print(f"  one at a time    {single:6.2f} s  {count / single:8,.0f} sentences/s")
+    print(f"  ratio {single / batched:.2f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="?", choices=("train", "infer", "both"), default="both")
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--sentences", type=int, default=10_000)
+    options = parser.parse_args()
+    if options.what != "infer":
+        for name in CASES:
+            train(name, options.steps)
+    if options.what != "train":
+        infer(options.sentences)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+"""Speed of translators: training against the study notes' loop, and beam search in batches against one at a time.
+
+    python -m benchmarks.translate train [--rounds 5]      the notes' set-up, both in turn, on the machine's cores
+    python -m benchmarks.translate decode RUN --data FILE  a trained run, on the sources of some pairs
+
+The notes' set-up: the first 600 pairs of mt/fra-eng, lower case, words between spaces that occur twice, GRUs of 2
+layers of 32 units, embeddings of 32, dropout 0.1, the encoder's last state joined to every input of the decoder,
+batches of 64, Adam at 0.005, gradients clipped at norm 1. The notes' loop pads every sentence to 10 steps and runs
+torch.nn.GRU; it is written here from its description. Tokens are real target tokens, <eos> included, on both sides.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from benchmarks.rows import data
+from weft.buckets import Padded, load_columns
+from weft.config import TranslateConfig, load_config
+from weft.models.translator import BEGIN
+from weft.service import load_as
+from weft.service.translate import TRAIN, start_translate
+from weft.service.translation import END, Translating, opened
+from weft.text.parallel import Pairs, open_pairs
+from weft.text.vocabulary import PAD, RESERVED
+
+STEPS = 10
+NOTES = [
+    *("text.level=space", "text.lower=true", "text.joint=false", "text.min_count=2", "text.max_size=0"),
+    *("text.holdout=0", f"text.max_tokens={STEPS - 1}", "model.cell=gru", "model.layers=2", "model.hidden=32"),
+    *("model.embedding=32", "model.tied=false", "model.bidirectional=false", "model.decoder=context"),
+    *("model.dropout=0.1", "batch.size=64", "train.epochs=300", "train.optimizer=adam", "train.rate=0.005"),
+    *("train.schedule=constant", "train.smoothing=0", "train.average=0", "train.clip=1", "train.save_seconds=3600"),
+]
+NOTES_SENTENCES = {
+    "go .": "va !",
+    "i lost .": "j'ai perdu .",
+    "he's calm .": "il est calme .",
+    "i'm home .": "je suis chez moi .",
+}
+
+
+def notes_pairs(archive: Path) -> Pairs:
+    pairs = open_pairs(f"{archive}:fra-eng/fra.txt")
+    return Pairs("the first 600 of fra-eng", pairs.sources[:600], pairs.targets[:600])
+
+
+class NotesEncoder(nn.Module):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(size, 32)
+        self.rnn = nn.GRU(32, 32, 2, dropout=0.1)
+
+    def forward(self, ids):
+        return self.rnn(self.embedding(ids).permute(1, 0, 2))[1]
+
+
+class NotesDecoder(nn.Module):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(size, 32)
+        self.rnn = nn.GRU(64, 32, 2, dropout=0.1)
+        self.dense = nn.Linear(32, size)
+
+    def forward(self, ids, state):
+        x = self.embedding(ids).permute(1, 0, 2)
+        context = state[-1].repeat(x.shape[0], 1, 1)
+        outputs, _ = self.rnn(torch.cat((x, context), 2), state)
+        return self.dense(outputs).permute(1, 0, 2)
+
+
+class NotesLoop:
+    """Batches of 64 rows of 10 steps, in a new order each epoch."""
+
+    def __init__(self, sources: Padded, targets: Padded, sizes: tuple[int, int]) -> None:
+        torch.manual_seed(1)
+        self.sources, self.targets = sources, targets
+        self.encoder, self.decoder = NotesEncoder(sizes[0]), NotesDecoder(sizes[1])
+        self.parameters = [*self.encoder.parameters(), *self.decoder.parameters()]
+        self.optimizer = torch.optim.Adam(self.parameters, lr=0.005)
+
+    def epoch(self) -> int:
+        tokens = 0
+        for rows in torch.randperm(len(self.sources.ids)).split(64):
+            sources, targets, lengths = self.sources.ids[rows], self.targets.ids[rows], self.targets.lengths[rows]
+            self.optimizer.zero_grad()
+            begin = torch.full((len(rows), 1), BEGIN)
+            logits = self.decoder(torch.cat([begin, targets[:, :-1]], 1), self.encoder(sources))
+            nats = F.cross_entropy(logits.permute(0, 2, 1), targets, reduction="none")
+            inside = torch.arange(STEPS) < lengths[:, None]
+            (nats * inside).mean(1).sum().backward()
+            norm = torch.sqrt(sum(torch.sum(p.grad**2) for p in self.parameters))
+            if norm > 1:
+                for parameter in self.parameters:
+                    parameter.grad[:] *= 1 / norm
+            self.optimizer.step()
+            tokens += int(lengths.sum())
+        return tokens
+
+
+def padded(rows) -> Padded:
+    ids = torch.full((len(rows), STEPS), RESERVED.index(PAD))
+    lengths = torch.zeros(len(rows), dtype=torch.long)
+    for number in range(len(rows)):
+        row = [*rows[number].tolist(), END][:STEPS]
+        ids[number, : len(row)] = torch.tensor(row)
+        lengths[number] = len(row)
+    return Padded(ids, lengths)
+
+
+def training_speed(rounds: int, epochs: int) -> tuple[list[float], list[float]]:
+    """Tokens a second of the notes' loop and of ours, in turn."""
+    with tempfile.TemporaryDirectory() as folder:
+        config = load_config(TranslateConfig, None, NOTES)
+        training = start_translate(notes_pairs(data("mt", "fra-eng", "fra-eng.zip")), Path(folder) / "run", config)
+        columns = load_columns(training.run.path / TRAIN)
+        model = training.model
+        sizes = (model.encoder.embedding.num_embeddings, model.embedding.num_embeddings)
+        loop = NotesLoop(padded(columns["source"]), padded(columns["target"]), sizes)
+        ours = training.trainer.run()
+        loop.epoch()
+        for _ in range(training.trainer.data.batches):
+            next(ours)
+        speeds: tuple[list[float], list[float]] = ([], [])
+        for _ in range(rounds):
+            began = time.perf_counter()
+            tokens = sum(loop.epoch() for _ in range(epochs))
+            speeds[0].append(tokens / (time.perf_counter() - began))
+            began = time.perf_counter()
+            tokens = sum(next(ours).loss.count for _ in range(epochs * training.trainer.data.batches))
+            speeds[1].append(tokens / (time.perf_counter() - began))
+    return speeds
+
+
+def sentences_per_second(
+    model: Translating, texts: list[str], *, beam: int = 5, single: int = 200
+) -> tuple[float, float]:
+    """All texts at once, and every so many of them one at a time."""
+    model.translate(texts[:50], beam=beam)
+    began = time.perf_counter()
+    together = model.translate(texts, beam=beam)
+    batched = len(texts) / (time.perf_counter() - began)
+    chosen = range(0, len(texts), max(1, len(texts) // single))
+    began = time.perf_counter()
+    alone = [model.translate([texts[row]], beam=beam)[0] for row in chosen]
+    one = len(alone) / (time.perf_counter() - began)
+    same = sum(together[row] == text for row, text in zip(chosen, alone, strict=True))
+    assert same >= 0.99 * len(alone), f"only {same} of {len(alone)} translations are the same in a batch"
+    return batched, one
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    train = commands.add_parser("train")
+    train.add_argument("--rounds", type=int, default=5)
+    train.add_argument("--epochs", type=int, default=10, help="of each round")
+    decode = commands.add_parser("decode")
+    decode.add_argument("run", type=Path)
+    decode.add_argument("--data", required=True)
+    decode.add_argument("--beam", type=int, default=5)
+    options = parser.parse_args()
+    if options.command == "train":
+        notes, ours = training_speed(options.rounds, options.epochs)
+        print(
+            f"{torch.get_num_threads()} threads, median of {options.rounds} rounds of {options.epochs} epochs in turn"
+        )
+        for name, speeds in (("the notes' loop", notes), ("weft", ours)):
+            print(f"{name:16} {statistics.median(speeds):10,.0f} tokens/s  ({min(speeds):,.0f} to {max(speeds):,.0f})")
+        print(f"{'ratio':16} {statistics.median(b / a for a, b in zip(notes, ours, strict=True)):10.1f}")
+    else:
+        model = load_as(options.run, Translating, "translate")
+        texts = list(dict.fromkeys(opened(options.data, model.config).sources))
+        batched, one = sentences_per_second(model, texts, beam=options.beam)
+        print(f"beam {options.beam}, {len(texts):,} sentences, {torch.get_num_threads()} threads")
+        print(f"in batches     {batched:8.1f} sentences/s\none at a time  {one:8.1f} sentences/s")
+        print(f"ratio          {batched / one:8.1f}")
+
+
+if __name__ == "__main__":
+    main()

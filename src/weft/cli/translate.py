@@ -1,0 +1,139 @@
+"""`weft train translate` and `weft translate`: sentences into another language."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from weft.cli.train import ConfigFile, Json, Out, Resume, Sets, ShowConfig, run_training
+from weft.errors import WeftError
+
+if TYPE_CHECKING:
+    from weft.service.translation import Translating, Translation
+
+PairData = Annotated[
+    str | None,
+    typer.Option(
+        help="Pairs: a tab-separated file, two files as a.en,a.fr, .gz, a member of a .zip, - for standard input, "
+        "or a name of `weft data`."
+    ),
+]
+PairDev = Annotated[str | None, typer.Option(help="Held-out pairs; without it some sources of --data are held out.")]
+
+
+def train_translate(
+    out: Out = None,
+    data: PairData = None,
+    dev: PairDev = None,
+    config: ConfigFile = None,
+    sets: Sets = None,
+    resume: Resume = False,
+    json_output: Json = False,
+    show_config: ShowConfig = False,
+) -> None:
+    """Train a translator on sentences and their translations.
+
+    With --resume the same command can be given again and again: it goes on where it stopped.
+    """
+    from weft.service.translate import TRANSLATE
+
+    run_training(TRANSLATE, out, data, dev, config, sets or [], resume, json_output, show_config)
+
+
+def translate(
+    run: Annotated[Path, typer.Argument(help="A run directory of `weft train translate`.")],
+    texts: Annotated[
+        list[str] | None, typer.Argument(help="Sentences to translate; - reads one a line from standard input.")
+    ] = None,
+    beam: Annotated[int, typer.Option(min=1, help="Translations looked for side by side; 1: greedy.")] = 5,
+    length_penalty: Annotated[
+        float, typer.Option(min=0, help="The score is log P / length to this power: more is kinder to long ones.")
+    ] = 0.75,
+    n_best: Annotated[int, typer.Option(min=1, help="How many translations to show of each, with scores.")] = 1,
+    copy_unknown: Annotated[
+        bool, typer.Option("--copy-unknown", help="Copy the most attended source word where one is not known.")
+    ] = False,
+    attention: Annotated[
+        bool, typer.Option("--attention", help="Show which source token each token comes from.")
+    ] = False,
+    json_output: Annotated[bool, typer.Option("--json", help="Print a JSON line for each sentence.")] = False,
+) -> None:
+    """Translate sentences: a line for each, in their order."""
+    from weft.service import load_as
+    from weft.service.translation import Translating
+
+    if not texts:
+        raise WeftError("there is no text to translate", expected="a sentence", hint='weft translate RUN "I am home."')
+    model = load_as(run, Translating, "translate")
+    sentences = _texts(texts)
+    found = iter(
+        model.n_best(
+            [text for text in sentences if text.strip()],
+            n_best,
+            beam=max(beam, n_best),
+            length_penalty=length_penalty,
+            copy_unknown=copy_unknown,
+            attention=attention,
+        )
+    )
+    for number, text in enumerate(sentences):
+        best = next(found) if text.strip() else []
+        _warn(model, text, best)
+        if json_output:
+            record = {"source": text, "translations": [asdict(one) for one in best], "unknown": model.unknown(text)}
+            typer.echo(json.dumps(record, ensure_ascii=False))
+        elif n_best == 1 and not attention:
+            typer.echo(best[0].text.replace("\n", " ") if best else "")
+        else:
+            typer.echo(("\n" if number else "") + "\n".join(_in_words(one, attention) for one in best))
+
+
+def _warn(model: Translating, text: str, found: list[Translation]) -> None:
+    """Say what of a sentence was not read."""
+    if unknown := model.unknown(text):
+        names = ", ".join(map(repr, unknown))
+        print(f"weft: the model does not know {names} in {text!r}, and reads <unk>", file=sys.stderr)
+    if found and found[0].cut:
+        most = model.config.text.max_tokens
+        print(
+            f"weft: {text[:40]!r}... has {most + found[0].cut} tokens; only the first {most} are translated "
+            f"(text.max_tokens={most})",
+            file=sys.stderr,
+        )
+
+
+def _in_words(found: Translation, attention: bool) -> str:
+    """The score and the translation; with attention, a line for each token and where it comes from."""
+    lines = [f"{found.score:8.4f}  {found.text}"]
+    if attention:
+        wide = max(map(len, found.tokens))
+        for token, weights in zip(found.tokens, found.attention, strict=True):
+            most = sorted(range(len(weights)), key=lambda place: -weights[place])[:3]
+            places = "   ".join(f"{found.source[place].strip()} {weights[place]:.2f}" for place in most)
+            lines.append(f"{'':10}{token.strip():{wide}}  <- {places}")
+    return "\n".join(lines)
+
+
+def _texts(given: list[str]) -> list[str]:
+    found: list[str] = []
+    for one in given:
+        found += [line.rstrip("\r\n") for line in sys.stdin] if one == "-" else [one]
+    return found
+
+
+def print_scores(model: Translating, data: str | None, beam: int, json_output: bool) -> None:
+    """What `weft eval` prints of a translator."""
+    found = model.measure(data, beam=beam) if data else model.measure_held_out(beam=beam)
+    scores = {"bleu": found.bleu, "chrf": found.chrf, "exact": found.exact}
+    if json_output:
+        typer.echo(json.dumps({"pairs": len(found), "beam": beam, **scores, "signature": found.signature()}))
+        return
+    typer.echo(f"BLEU         {found.bleu:.2f}")
+    typer.echo(f"chrF         {found.chrf:.2f}")
+    typer.echo(f"exact match  {found.exact:.2%}")
+    typer.echo(f"{len(found):,} pairs, beam {beam}; {found.signature()}")

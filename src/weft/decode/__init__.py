@@ -1,0 +1,18 @@
+"""Decoding: from a model that gives the next token's chances to text. Written once, over Stepper."""
+
+from weft.decode.beam import Hypothesis, beam
+from weft.decode.generate import NOTHING, Choice, Sample, Sampler, SelfSampling, generate, greedy
+from weft.decode.stepper import Stepper
+
+__all__ = [
+    "NOTHING",
+    "Choice",
+    "Hypothesis",
+    "Sample",
+    "Sampler",
+    "SelfSampling",
+    "Stepper",
+    "beam",
+    "generate",
+    "greedy",
+]

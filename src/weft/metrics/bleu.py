@@ -1,0 +1,169 @@
+"""How close translations come to given ones: the sentence score of the study notes, and corpus BLEU and chrF.
+
+The sentence score is worked out here, from counts of n-grams. The corpus scores are sacrebleu's, the reference
+implementation, with its signature, so that they can be set beside anybody's.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from weft.errors import WeftError
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
+
+_HAN = re.compile(r"[\u3400-\u9fff]")
+_OTHER_LETTER = re.compile(r"[^\W\d_\u3400-\u9fff]")
+
+
+class Matches(NamedTuple):
+    """N-grams of a prediction: how many of them the label has too, each at most as often as there, of how many."""
+
+    found: int
+    total: int
+
+
+def count_matches(label: Sequence[str], prediction: Sequence[str], n: int) -> Matches:
+    def ngrams(tokens: Sequence[str]) -> Counter[tuple[str, ...]]:
+        return Counter(tuple(tokens[start : start + n]) for start in range(len(tokens) - n + 1))
+
+    wanted, given = ngrams(label), ngrams(prediction)
+    return Matches(sum((wanted & given).values()), sum(given.values()))
+
+
+def precisions(label: Sequence[str], prediction: Sequence[str], k: int) -> list[float]:
+    """p_1 to p_k: the share of the prediction's n-grams that the label has too.
+
+    A prediction too short to have any n-gram has p_n = 0, unless the label is as short: then there was none to find,
+    and p_n = 1.
+
+    >>> precisions("A B C D E F".split(), "A B B C D".split(), 4)
+    [0.8, 0.75, 0.3333333333333333, 0.0]
+    """
+    shares = []
+    for n in range(1, k + 1):
+        found, total = count_matches(label, prediction, n)
+        shares.append(found / total if total else float(len(label) < n))
+    return shares
+
+
+def notes_bleu(label: Sequence[str], prediction: Sequence[str], k: int = 2) -> float:
+    """exp(min(0, 1 - len_label / len_prediction)) times the product of p_n ** (1 / 2**n), n = 1 ... k: from 0 to 1.
+
+    >>> notes_bleu("A B C D E F".split(), "A B".split(), k=2) == math.exp(1 - 6 / 2)
+    True
+    """
+    if k < 1:
+        raise WeftError(f"the longest n-gram is {k}", expected="1 or more")
+    if not prediction:
+        return float(not label)
+    brevity = math.exp(min(0, 1 - len(label) / len(prediction)))
+    return brevity * math.prod(math.pow(p, 0.5**n) for n, p in enumerate(precisions(label, prediction, k), start=1))
+
+
+class _Scored(NamedTuple):
+    score: float
+    signature: str
+
+
+@dataclass(frozen=True)
+class Translations:
+    """Predicted sentences, and for each one or more reference translations; from 0 to 100, as is usual.
+
+    Its statistics are the texts themselves. `tokenize` is sacrebleu's name of the way BLEU cuts words; left empty it
+    is "zh" where the references are mostly Chinese, and "13a", everybody's default, where they are not.
+    """
+
+    predictions: tuple[str, ...]
+    references: tuple[tuple[str, ...], ...]
+    tokenize: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.predictions) != len(self.references):
+            raise WeftError(
+                f"there are {len(self.predictions)} predictions and references for {len(self.references)} sentences",
+                expected="as many",
+            )
+        if not all(self.references):
+            number = next(number for number, choices in enumerate(self.references, start=1) if not choices)
+            raise WeftError(f"sentence {number} has no reference", expected="one or more for each prediction")
+
+    @classmethod
+    def of(
+        cls, predictions: Iterable[str], references: Iterable[str | Iterable[str]], *, tokenize: str = ""
+    ) -> Translations:
+        """From predictions and, in the same order, one reference or several for each.
+
+        >>> Translations.of(["A cat sleeps here.", "Hi!"], ["A cat sleeps here.", ["Hello!", "Hi!"]]).bleu
+        100.0
+        """
+        several = tuple((one,) if isinstance(one, str) else tuple(one) for one in references)
+        return cls(tuple(predictions), several, tokenize)
+
+    def __add__(self, other: Translations) -> Translations:
+        if self.tokenize != other.tokenize:
+            raise WeftError(
+                f"one half is cut by {self.tokenize!r}, the other by {other.tokenize!r}", expected="one way"
+            )
+        return Translations(self.predictions + other.predictions, self.references + other.references, self.tokenize)
+
+    def __len__(self) -> int:
+        return len(self.predictions)
+
+    @property
+    def bleu(self) -> float:
+        return self._bleu.score
+
+    @property
+    def chrf(self) -> float:
+        return self._chrf.score
+
+    @property
+    def exact(self) -> float:
+        """The share of predictions that are a reference, letter by letter, from 0 to 1; all spaces are of one kind."""
+        pairs = zip(self.predictions, self.references, strict=True)
+        hits = sum(one.split() in [choice.split() for choice in choices] for one, choices in pairs)
+        return hits / len(self) if len(self) else math.nan
+
+    def score(self) -> float:
+        return self.bleu
+
+    def signature(self) -> str:
+        """What exactly was measured, as sacrebleu writes it, to stand beside the numbers."""
+        return f"BLEU|{self._bleu.signature} chrF2|{self._chrf.signature} sentences:{len(self)}"
+
+    @cached_property
+    def _bleu(self) -> _Scored:
+        from sacrebleu.metrics.bleu import BLEU
+
+        # force: text that our own tokenizer wrote with spaces before stops is meant, and needs no warning
+        return self._scored(BLEU(tokenize=self.tokenize or ("zh" if self._is_chinese() else "13a"), force=True))
+
+    @cached_property
+    def _chrf(self) -> _Scored:
+        from sacrebleu.metrics.chrf import CHRF
+
+        return self._scored(CHRF())
+
+    def _scored(self, metric: BLEU | CHRF) -> _Scored:
+        if not len(self):
+            return _Scored(math.nan, "nothing")
+        # One list for each place among a sentence's references, None where a sentence has fewer.
+        most = max(map(len, self.references))
+        streams = [[choices[at] if at < len(choices) else None for choices in self.references] for at in range(most)]
+        score = metric.corpus_score(list(self.predictions), cast("list[list[str]]", streams)).score
+        # A perfect score comes out a rounding above; how many references there are, a metric knows only now.
+        return _Scored(min(100.0, float(score)), str(metric.get_signature()))
+
+    def _is_chinese(self) -> bool:
+        texts = [text for choices in self.references for text in choices]
+        han, other = (sum(len(pattern.findall(text)) for text in texts) for pattern in (_HAN, _OTHER_LETTER))
+        return han > other

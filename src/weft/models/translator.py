@@ -1,0 +1,215 @@
+"""A translator: an encoder reads a sentence, a decoder writes its translation, token by token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+
+from weft.buckets import Padded
+from weft.config import TranslateModelConfig
+from weft.errors import WeftError
+from weft.models.base import Loss
+from weft.models.decoder import DECODERS, Carried, Decoded
+from weft.models.encoder import Encoded, Encoder
+from weft.recurrent import make_stack, map_state
+from weft.text.vocabulary import BOS, RESERVED
+
+BEGIN = RESERVED.index(BOS)  # what the decoder reads first
+
+
+class Sentences(NamedTuple):
+    """One batch: sentences, and their translations with <eos> at their ends."""
+
+    sources: Padded
+    targets: Padded
+
+
+class Translator(nn.Module):
+    """Source ids (B, S) -> encoder -> bridge -> decoder, which reads the translation so far -> logits (B, T, V)."""
+
+    def __init__(self, source_size: int, target_size: int, config: TranslateModelConfig) -> None:
+        super().__init__()
+        sides = 2 if config.bidirectional else 1
+        if config.bidirectional and not config.encoder_hidden and config.hidden % 2:
+            raise WeftError(
+                f"model.hidden={config.hidden} cannot be shared by the encoder's two directions",
+                expected="an even number",
+                hint="--set model.encoder_hidden=N, or --set model.bidirectional=false",
+            )
+        stack = make_stack(
+            config.encoder_cell or config.cell,
+            config.embedding,
+            config.encoder_hidden or config.hidden // sides,
+            layers=config.encoder_layers or config.layers,
+            bidirectional=config.bidirectional,
+            dropout=config.dropout,
+            residual=config.residual,
+        )
+        self.dropout = config.dropout
+        self.encoder = Encoder(source_size, stack)
+        self.embedding = nn.Embedding(target_size, config.embedding)
+        self.decoder = DECODERS[config.decoder](self.encoder, config)
+        if config.tied and self.decoder.output_size != config.embedding:
+            raise WeftError(
+                f"model.tied with model.embedding={config.embedding} and a decoder that gives "
+                f"{self.decoder.output_size} numbers",
+                expected="the two to be equal, as one matrix serves both ends",
+                hint=f"--set model.embedding={self.decoder.output_size}, or --set model.tied=false",
+            )
+        self.weight = None if config.tied else nn.Parameter(torch.empty(target_size, self.decoder.output_size))
+        self.bias = nn.Parameter(torch.zeros(target_size))
+        # As output weights numbers must be small, as input as strong as the state: tied ones are made stronger there.
+        small = self.embedding.weight if self.weight is None else self.weight
+        nn.init.normal_(small, std=self.decoder.output_size**-0.5)
+        self.strength = config.embedding**0.5 if config.tied else 1.0
+
+    @property
+    def attends(self) -> bool:
+        return self.decoder.attends
+
+    def embed(self, ids: Tensor) -> Tensor:
+        return F.dropout(self.strength * self.embedding(ids.to(self.bias.device)), self.dropout, self.training)
+
+    def readout(self, outputs: Tensor) -> Tensor:
+        """What the decoder gives (..., O) to logits (..., V)."""
+        weight = self.embedding.weight if self.weight is None else self.weight
+        return F.linear(F.dropout(outputs, self.dropout, self.training), weight, self.bias)
+
+    def decode(self, encoded: Encoded, targets: Padded) -> Decoded:
+        """The decoder over whole translations, each token read after those before it (teacher forcing)."""
+        carried = self.decoder.start(encoded)
+        return self.decoder(self.embed(_shifted(targets.ids)), carried, lengths=targets.lengths)  # type: ignore[no-any-return]
+
+    def decode_sampled(self, encoded: Encoded, targets: Padded, share: float) -> Decoded:
+        """The same, but with that chance an input is the decoder's own guess, not the truth.
+
+        That is scheduled sampling (Bengio et al. 2015). A guess waits for the step before it, so steps run one by one.
+        """
+        carried = self.decoder.start(encoded)
+        inputs = _shifted(targets.ids).to(self.bias.device)
+        guessed = torch.rand(inputs.shape).to(inputs.device) < share
+        outputs, weights, ids = [], [], inputs[:, :1]
+        for time in range(inputs.shape[1]):
+            active = (targets.lengths > time).long()
+            decoded = self.decoder(self.embed(ids), carried, lengths=active)
+            carried = decoded.carried
+            outputs.append(decoded.outputs)
+            weights.append(decoded.weights)
+            if time + 1 < inputs.shape[1]:
+                with torch.no_grad():
+                    guess = self.readout(decoded.outputs).argmax(-1)
+                ids = torch.where(guessed[:, time + 1, None], guess, inputs[:, time + 1, None])
+        return Decoded(torch.cat(outputs, 1), torch.cat(weights, 1) if self.attends else None, carried)
+
+    def forward(self, batch: Sentences) -> Tensor:
+        """Logits (B, T, V) of every token of the translations, given the source and the tokens before it."""
+        return self.readout(self.decode(self.encoder(batch.sources), batch.targets).outputs)
+
+    def nats(self, batch: Sentences) -> Tensor:
+        """The nats of every token of the translations, (B, T); 0 past their ends."""
+        decoded = self.decode(self.encoder(batch.sources), batch.targets)
+        return masked_nats(decoded.outputs, batch.targets, self.readout)
+
+    def loss(self, batch: Sentences, *, smoothing: float = 0.0, sampling: float = 0.0) -> Loss:
+        """The nats of the translations' tokens, against targets smoothed that much."""
+        encoded = self.encoder(batch.sources)
+        decoded = (
+            self.decode_sampled(encoded, batch.targets, sampling) if sampling else self.decode(encoded, batch.targets)
+        )
+        nats = masked_nats(decoded.outputs, batch.targets, self.readout, smoothing=smoothing)
+        return Loss(nats.sum(), int(batch.targets.lengths.sum()))
+
+    @torch.no_grad()
+    def align(self, batch: Sentences) -> Tensor:
+        """Which source tokens each token of the translations attends to, (B, T, S). All of it in one run."""
+        weights = self.decode(self.encoder(batch.sources), batch.targets).weights
+        assert weights is not None, "a decoder without attention"
+        return weights
+
+    @torch.no_grad()
+    def stepper(self, sources: Padded) -> TranslationStepper:
+        """What decoding steps through: the translations of these sources."""
+        return TranslationStepper(self, self.decoder.start(self.encoder(sources)), len(sources.lengths))
+
+
+def masked_nats(
+    outputs: Tensor,
+    targets: Padded,
+    readout: Callable[[Tensor], Tensor] = lambda logits: logits,
+    *,
+    smoothing: float = 0.0,
+) -> Tensor:
+    """The nats of targets (B, T) by outputs (B, T, O) that `readout` makes logits; exactly 0 past each length.
+
+    Only what stands within the lengths is ever read out: the product with the vocabulary is most of the work.
+
+    >>> rows = Padded(torch.ones(3, 4, dtype=torch.long), torch.tensor([4, 2, 0]))
+    >>> [round(nats, 4) for nats in masked_nats(torch.ones(3, 4, 10), rows).mean(1).tolist()]
+    [2.3026, 1.1513, 0.0]
+    """
+    inside = torch.arange(outputs.shape[1]) < targets.lengths[:, None]
+    places = inside.flatten().nonzero()[:, 0].to(outputs.device)
+    logits = readout(outputs.flatten(0, 1).index_select(0, places))
+    wanted = targets.ids.to(outputs.device).flatten().index_select(0, places)
+    nats: Tensor = _SmoothedNats.apply(logits, wanted, smoothing)  # type: ignore[no-untyped-call]
+    return nats.new_zeros(inside.numel()).index_copy(0, places, nats).view(inside.shape)
+
+
+class _SmoothedNats(torch.autograd.Function):
+    """Logits (N, V) and ids (N,) to nats (N,): F.cross_entropy with label_smoothing, in two fifths of its time.
+
+    With a share s spread over all tokens, nats = -(1 - s) log p_wanted - s mean(log p), and the gradient of the logits
+    is p - s / V, less 1 - s where the wanted one stands. It is made in the memory of log p, which is the largest
+    tensor of a training step.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, wanted: Tensor, smoothing: float) -> Tensor:
+        log_probs = F.log_softmax(logits, -1)
+        nats = (smoothing - 1) * log_probs.gather(1, wanted[:, None])[:, 0]
+        if smoothing:
+            nats -= smoothing * log_probs.mean(-1)
+        ctx.log_probs, ctx.wanted, ctx.smoothing = log_probs, wanted, smoothing
+        return nats
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        assert ctx.log_probs is not None, "the memory of a loss is used up by its first backward"
+        found, ctx.log_probs = ctx.log_probs.exp_(), None
+        found -= ctx.smoothing / found.shape[-1]
+        found.scatter_add_(1, ctx.wanted[:, None], found.new_full((len(found), 1), ctx.smoothing - 1))
+        return found.mul_(gradient[:, None]), None, None
+
+
+def _shifted(targets: Tensor) -> Tensor:
+    """What the decoder reads before each target: the one before it, <bos> before the first."""
+    return torch.cat([targets.new_full((len(targets), 1), BEGIN), targets[:, :-1]], 1)
+
+
+@dataclass(frozen=True)
+class TranslationStepper:
+    """A Stepper over the translations of given sources: row r of its start is the r-th source, before any token."""
+
+    model: Translator
+    begun: Carried
+    sources: int
+
+    def start(self, rows: int) -> Carried:
+        assert rows == self.sources, f"{rows} rows of {self.sources} sources"
+        return self.begun
+
+    @torch.no_grad()
+    def step(self, ids: Tensor, state: Carried) -> tuple[Tensor, Carried]:
+        """Ids (R,) to log-probabilities (R, V) of the next token."""
+        decoded = self.model.decoder(self.model.embed(ids[:, None]), state)
+        return F.log_softmax(self.model.readout(decoded.outputs[:, 0]), -1), decoded.carried
+
+    def select(self, state: Carried, rows: Tensor) -> Carried:
+        return map_state(lambda part: part.index_select(0, rows.to(part.device)), state)  # type: ignore[no-any-return]

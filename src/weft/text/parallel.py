@@ -1,0 +1,172 @@
+"""Parallel text: sentences with their translations, read from wherever they are, and the codecs of the two sides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from weft.config import PairTextConfig
+from weft.errors import WeftError
+from weft.text.codec import Codec, make_codec
+from weft.text.corpus import Corpus, Document
+from weft.text.datasets import DATASETS, open_data
+from weft.text.subwords import SubwordTokenizer
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Sentences and their translations, side by side; neither side of a pair is empty.
+
+    >>> pairs = Pairs("two", ["Go.", "I'm home."], ["Va !", "Je suis chez moi."])
+    >>> len(pairs), pairs.swapped().sources[0]
+    (2, 'Va !')
+    """
+
+    name: str
+    sources: list[str] = field(repr=False)
+    targets: list[str] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if len(self.sources) != len(self.targets):
+            raise WeftError(
+                f"{self.name} has {len(self.sources)} sources and {len(self.targets)} targets",
+                expected="one target for each source",
+            )
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    def swapped(self) -> Pairs:
+        """The other direction."""
+        return Pairs(self.name, self.targets, self.sources)
+
+
+def open_pairs(source: str | Path, *, source_column: int = 1, target_column: int = 2) -> Pairs:
+    """The pairs that a `--data` value stands for.
+
+    That is a name in DATASETS, a tab-separated file whose columns of that number are read (the others may hold
+    anything), or two files of as many lines as `source.en,target.fr`; a file may be plain, .gz, a member of a .zip
+    (`archive.zip:folder/name.txt`), or `-` for standard input. White space at the ends of a side is not kept, and
+    lines that are blank on both sides are left out.
+    """
+    for role, column in (("source", source_column), ("target", target_column)):
+        if column < 1:
+            raise WeftError(f"the {role} column is {column}", expected="a number of 1 or more")
+    if source_column == target_column:
+        raise WeftError(f"source and target are both column {source_column}", expected="two different columns")
+    name = str(source)
+    if "," in name and name not in DATASETS and not Path(name).exists():
+        return _two_files(name)
+    corpus = open_data(name)
+    pairs = _table(corpus.name, _only_document(corpus), source_column, target_column)
+    if not len(pairs):
+        raise WeftError(f"{corpus.name} has no pairs", expected=f"text in columns {source_column} and {target_column}")
+    return pairs
+
+
+def _only_document(corpus: Corpus) -> Document:
+    documents = list(corpus.documents())
+    if len(documents) > 1:
+        names = ", ".join(document.name for document in documents[:5])
+        raise WeftError(
+            f"{corpus.name} has {len(documents)} texts: {names}{', ...' if len(documents) > 5 else ''}",
+            expected="one file of pairs",
+            hint=documents[0].place,
+        )
+    return documents[0]
+
+
+def _lines(document: Document) -> list[str]:
+    return "".join(document.lines()).removesuffix("\n").split("\n")
+
+
+def _two_files(name: str) -> Pairs:
+    halves = name.split(",")
+    if len(halves) != 2 or not all(halves):
+        raise WeftError(
+            f"{name} is no file, and no two files with a comma between them",
+            expected="SOURCE-FILE,TARGET-FILE",
+            hint="a.en,b.fr",
+        )
+    left, right = (_only_document(Corpus.open(half)) for half in halves)
+    sources, targets = _lines(left), _lines(right)
+    if len(sources) != len(targets):
+        raise WeftError(
+            f"{left.place} has {len(sources)} lines and {right.place} has {len(targets)}",
+            expected="as many in both, line by line the translation of each other",
+        )
+    pairs = Pairs(name, [], [])
+    for number, sides in enumerate(zip(sources, targets, strict=True), start=1):
+        _add(pairs, *sides, f"{left.place}:{number}", f"{right.place}:{number}")
+    return pairs
+
+
+def _table(name: str, document: Document, source_column: int, target_column: int) -> Pairs:
+    pairs = Pairs(name, [], [])
+    most = max(source_column, target_column)
+    for number, line in enumerate(_lines(document), start=1):
+        columns = line.split("\t")
+        place = f"{document.place}:{number}"
+        if len(columns) < most:
+            if not line.strip():
+                continue
+            raise _short_line(place, line, len(columns), most)
+        _add(pairs, columns[source_column - 1], columns[target_column - 1], place, place)
+    return pairs
+
+
+def _short_line(place: str, line: str, columns: int, most: int) -> WeftError:
+    start = line[:40] + "..." * (len(line) > 40)
+    if columns == 1:
+        return WeftError(
+            f"{place}: no tab in {start!r}",
+            expected="source and translation with a tab between them",
+            hint="two files as SOURCE-FILE,TARGET-FILE, if each side has its own",
+        )
+    return WeftError(f"{place}: {columns} columns in {start!r}", expected=f"{most} or more, with tabs between them")
+
+
+def _add(pairs: Pairs, source: str, target: str, source_place: str, target_place: str) -> None:
+    source, target = source.strip(), target.strip()
+    if source and target:
+        pairs.sources.append(source)
+        pairs.targets.append(target)
+    elif source or target:
+        place, side, other = (target_place, "target", source) if source else (source_place, "source", target)
+        raise WeftError(
+            f"{place}: the {side} side of {other[:40]!r} is empty", expected="text on both sides, or on neither"
+        )
+
+
+@dataclass(frozen=True)
+class PairCodec:
+    """How the two sides of a pair become ids and text again. Joint ones are one and the same codec."""
+
+    source: Codec
+    target: Codec
+
+    @property
+    def joint(self) -> bool:
+        return self.source is self.target
+
+    def to_json(self) -> dict[str, Any]:
+        if self.joint:
+            return {"joint": self.source.to_json()}
+        return {"source": self.source.to_json(), "target": self.target.to_json()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> PairCodec:
+        if "joint" in data:
+            codec = Codec.from_json(data["joint"])
+            return cls(codec, codec)
+        return cls(Codec.from_json(data["source"]), Codec.from_json(data["target"]))
+
+
+def make_codecs(config: PairTextConfig, pairs: Pairs) -> PairCodec:
+    """The codecs of both sides, made from the pairs: sub-words may be joint, other tokens belong to their language."""
+    if config.joint and config.level == SubwordTokenizer.level:
+        codec = make_codec(config, pairs.sources + pairs.targets)
+        return PairCodec(codec, codec)
+    return PairCodec(make_codec(config, pairs.sources), make_codec(config, pairs.targets))

@@ -1,0 +1,56 @@
+"""Word vectors from a text file, as word2vec and GloVe write them: a word and its numbers in every line."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.errors import WeftError
+from weft.text.corpus import Corpus
+from weft.text.tables import full_lines
+from weft.text.vocabulary import RESERVED, Vocabulary
+
+
+class Vectors(NamedTuple):
+    """The vectors of those tokens of a vocabulary that a file has."""
+
+    ids: np.ndarray[Any, np.dtype[np.int64]]  # (N,)
+    values: np.ndarray[Any, np.dtype[np.float32]]  # (N, size)
+
+
+def read_vectors(source: str, vocabulary: Vocabulary) -> Vectors:
+    """The vectors of the vocabulary's tokens; all lines are checked to be equally long, other words are passed over."""
+    found: dict[int, np.ndarray[Any, np.dtype[np.float32]]] = {}
+    (document, *others) = Corpus.open(source).documents()
+    if others:
+        raise WeftError(f"{source} has {len(others) + 1} files", expected="one file of word vectors")
+    size = 0
+    for number, line in full_lines(document):
+        parts = line.rstrip().split(" ")
+        if number == 1 and len(parts) == 2 and all(part.isdecimal() for part in parts):
+            size = int(parts[1])  # word2vec begins with the number of words and of numbers
+            continue
+        size = size or len(parts) - 1
+        word = " ".join(parts[:-size])  # GloVe's largest file has words with spaces
+        if len(parts) <= size or not size:
+            raise WeftError(
+                f"{document.place}:{number} has {len(parts) - 1} numbers after a word",
+                expected=f"{size or 'some'} in every line, as word2vec and GloVe write text",
+            )
+        if word not in vocabulary or word in RESERVED or vocabulary.id(word) in found:
+            continue
+        try:
+            vector = np.array(parts[-size:], dtype=np.float32)
+        except ValueError as error:
+            raise WeftError(f"{document.place}:{number}: {error}", expected="a word and its numbers") from error
+        if not np.isfinite(vector).all():
+            raise WeftError(f"{document.place}:{number}: {word!r} has a number that is not finite")
+        found[vocabulary.id(word)] = vector
+    if not found:
+        raise WeftError(
+            f"{source} has none of the {len(vocabulary) - len(RESERVED):,} tokens of the data",
+            expected="vectors of such tokens",
+            hint="text.level=word and text.lower as the file has it",
+        )
+    return Vectors(np.array(list(found)), np.stack(list(found.values())))

@@ -1,0 +1,273 @@
+"""Tagging as a user does it: train, tag, segment, measure, resume, and what goes wrong."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+
+import pytest
+from safetensors.torch import load_file
+from typer.testing import CliRunner
+
+import weft
+import weft.run
+from weft.cli import app
+from weft.config import TagConfig, load_config
+from weft.errors import WeftError
+from weft.service.tag import resume_tag, start_tag
+from weft.text import grammar
+from weft.text.columns import open_sentences
+
+SMALL = [
+    *("--set", "model.hidden=24", "--set", "model.embedding=16", "--set", "model.characters=8"),
+    *("--set", "model.character_hidden=12", "--set", "model.pairs=16", "--set", "train.rate=0.02"),
+    *("--set", "batch.tokens=300", "--set", "train.average=0.9", "--set", "train.warmup=5"),
+    *("--set", "model.dropout=0.1", "--set", "model.embedding_dropout=0.1", "--set", "model.forget=0.2"),
+]
+
+
+def invoke(*arguments, stdin=None):
+    """The command in this process, which is much quicker than a new one; test_as_a_program has that."""
+    return CliRunner().invoke(app, list(map(str, arguments)), input=stdin)
+
+
+def succeeds(*arguments, stdin=None):
+    done = invoke(*arguments, stdin=stdin)
+    assert done.exit_code == 0, (done.stderr, done.exception)
+    return done
+
+
+def fails(*arguments, stdin=None):
+    done = invoke(*arguments, stdin=stdin)
+    assert isinstance(done.exception, WeftError), (done.exit_code, done.stderr, done.exception)
+    assert done.stdout == ""
+    return str(done.exception)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """The grammar's sentences as CoNLL-U, as a table of chunks, and as text with spaces."""
+    folder = tmp_path_factory.mktemp("tagged")
+    rng = random.Random(1)
+    sentences = [grammar.ENGLISH.sample(rng) for _ in range(400)]
+    rows = lambda one: enumerate(zip(one.words, one.tags, strict=True), start=1)  # noqa: E731
+    blank = "\t_" * 6
+    conllu = "".join(
+        f"# text = {one.text}\n"
+        + "".join(f"{at}\t{word}\t_\t{tag}{blank}\n" for at, (word, tag) in rows(one))
+        + f"{len(one.words)}.1\tghost\t_\tX{blank}\n\n"
+        for one in sentences
+    )
+    with gzip.open(folder / "train.conllu.gz", "wt", encoding="utf-8") as file:
+        file.write(conllu)
+    chunks = open_sentences("grammar", "chunk")
+    lines = ["".join(f"{w}\t{t}\n" for w, t in zip(one.words, one.tags, strict=True)) for one in chunks]
+    (folder / "chunks.txt").write_text("\t\n".join(lines[:400]), encoding="utf-8")
+    (folder / "dev.txt").write_text("\n".join(lines[400:460]), encoding="utf-8")
+    text = "".join(" ".join(one.words) + "\n" for one in sentences)
+    (folder / "words.txt").write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def runs(files, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    train = [*SMALL, "--set", "train.epochs=3"]
+    done = succeeds("train", "tag", "--data", files / "train.conllu.gz", "--out", folder / "pos", *train, "--json")
+    result = json.loads(done.stdout)
+    assert result["end"] == "finished"
+    assert result["held_out_score"] == result["held_out_accuracy"] > 0.9
+    assert re.search(r"360 sentences of [\d,]+ words to train on, 40 sentences held out, 10 tags", done.stderr)
+    spans = ["--data", files / "chunks.txt", "--dev", files / "dev.txt", "--set", "data.broken=refuse"]
+    done = succeeds("train", "tag", *spans, "--out", folder / "ner", *train)
+    assert "7 tags in BIO" in done.stderr
+    assert re.search(r"held-out score 0\.\d+ at step", done.stdout)
+    succeeds("train", "tag", "--segment", "--data", files / "words.txt", "--out", folder / "seg", *train)
+    return folder
+
+
+def test_raw_text_to_columns_inline_and_json(runs):
+    done = succeeds("tag", runs / "pos", "The cat sees a light.", "the zebra sleeps .")
+    assert done.stdout.split("\n\n")[0] == "The\tDET\ncat\tNOUN\nsees\tVERB\na\tDET\nlight\tNOUN\n.\tPUNCT"
+    done = succeeds("tag", runs / "pos", "-", "--inline", stdin="the cat sleeps .\n\nshe waits .\n")
+    assert done.stdout == "the/DET cat/NOUN sleeps/VERB ./PUNCT\nshe/PRON waits/VERB ./PUNCT\n"
+    found = json.loads(succeeds("tag", runs / "ner", "the cat sees a light .", "--json", "--n-best", 3).stdout)
+    assert found["words"] == ["the", "cat", "sees", "a", "light", "."]
+    assert found["spans"][0] == {"kind": "BEING", "begin": 0, "end": 2, "words": ["the", "cat"]}
+    assert len(found["confidence"]) == 6
+    assert all(0 < one <= 1 for one in found["confidence"])
+    chances = [way["probability"] for way in found["n_best"]]
+    assert len(chances) == 3
+    assert chances == sorted(chances, reverse=True)
+    assert found["probability"] == chances[0]
+    assert found["n_best"][1]["tags"] != found["tags"]
+
+
+def test_columns_come_back_with_tags(runs, files, tmp_path):
+    table = (
+        "# a comment\n1-2\tcats\t_\t_" + "\t_" * 6 + "\n1\tthe\t_\t_" + "\t_" * 6 + "\n2\tcat\tx\t_" + "\t_" * 6 + "\n"
+    )
+    (tmp_path / "in.conllu").write_text(table, encoding="utf-8")
+    out = tmp_path / "out.conllu"
+    done = succeeds("tag", runs / "pos", "--file", tmp_path / "in.conllu", "--columns", "--out", out)
+    assert done.stdout == ""
+    lines = out.read_text(encoding="utf-8").split("\n")
+    assert lines[0] == "# a comment"
+    assert lines[1].startswith("1-2\tcats\t_\t_\t")
+    assert [line.split("\t")[3] for line in lines[2:4]] == ["DET", "NOUN"]
+    assert lines[3].split("\t")[2] == "x"
+    done = succeeds("tag", runs / "ner", "-", "--columns", stdin="the NN\ncat NN\n\nsleeps NN\n")
+    assert done.stdout == "the NN B-BEING\ncat NN I-BEING\n\nsleeps NN O\n\n"
+    done = succeeds("tag", runs / "ner", "-", "--columns", "--inline", stdin="the\tNN\ncat\tNN\n")
+    assert done.stdout == "the/B-BEING cat/I-BEING\n"
+
+
+def test_segmentation(runs):
+    done = succeeds("tag", runs / "seg", "-", stdin="thecatsleeps.\n\nsheseesthe dog.\n")
+    assert done.stdout == "the cat sleeps .\n\nshe sees the dog .\n"
+    found = json.loads(succeeds("tag", runs / "seg", "thedogwaits.", "--json", "--n-best", 2).stdout)
+    assert found["words"] == ["the", "dog", "waits", "."]
+    assert len(found["n_best"]) == 2
+    ways = succeeds("tag", runs / "seg", "thedogwaits.", "--n-best", 2).stdout.splitlines()
+    assert re.fullmatch(r"1\t0\.\d{4}\tthe dog waits \.", ways[0])
+
+
+def test_eval(runs, files):
+    words = succeeds("eval", runs / "pos", "--data", "-", stdin="the DET\nzebra NOUN\n\nshe PRON\n").stdout
+    assert re.search(r"accuracy +\d\.\d{4} of 3 words", words)
+    assert re.search(r"unknown words +\d\.\d{4} of 1", words)
+    found = json.loads(succeeds("eval", runs / "ner", "--data", files / "dev.txt", "--json").stdout)
+    assert found["score"] == found["f1"] > 0.8
+    assert set(found["kinds"]) == {"BEING", "THING", "PLACE"}
+    assert "read:conlleval" in found["signature"]
+    table = succeeds("eval", runs / "ner").stdout
+    assert re.search(r"^all +0\.\d+ +0\.\d+ +0\.\d+", table, flags=re.M)
+    found = json.loads(succeeds("eval", runs / "seg", "--json").stdout)
+    assert found["f1"] > 0.9
+    done = succeeds("eval", runs / "pos", "--data", "-", stdin="the DET\ncat STRANGE\n")
+    assert "standard input:2: the tag 'STRANGE', which training lacks, counts as wrong" in done.stderr
+    assert "0.5000 of 2 words" in done.stdout
+
+
+def test_the_same_from_python(runs):
+    model = weft.load(runs / "pos")
+    one, two = model.tag([["the", "cat"], "She sleeps."])
+    assert one.tags == ("DET", "NOUN")
+    assert two.words == ("She", "sleeps", ".")
+    assert one.spans is None
+    assert 0 < one.probability <= min(one.confidence) <= 1
+    assert model.measure([(["the", "cat"], ["DET", "NOUN"])]).words.accuracy == 1
+    assert model.measure_held_out().score() > 0.9
+    assert weft.load(runs / "seg").segment(["thecat sleeps."]) == [["the", "cat", "sleeps", "."]]
+    for call in (lambda: model.segment(["x"]), lambda: weft.load(runs / "seg").tag(["x"])):
+        with pytest.raises(weft.WeftError, match="was trained for"):
+            call()
+    with pytest.raises(weft.WeftError, match="text 2 of 2 is empty"):
+        model.tag(["the cat", ""])
+
+
+def test_in_batches_as_alone(runs):
+    model = weft.load(runs / "ner")
+    texts = [one.words for one in open_sentences("grammar")[:40]]
+    for one, text in zip(model.tag(texts), texts, strict=True):
+        (alone,) = model.tag([text])
+        assert one.tags == alone.tags
+        assert one.confidence == pytest.approx(alone.confidence, abs=1e-4)
+
+
+def test_a_sentence_of_100_000_words(runs, tmp_path):
+    """It is tagged whole, and cut for training, with a note."""
+    words = ["the", "cat", "sees", "a", "dog"] * 20_000
+    (found,) = weft.load(runs / "pos").tag([words])
+    assert len(found.tags) == 100_000
+    assert found.tags[:5] == found.tags[-5:] == ("DET", "NOUN", "VERB", "DET", "NOUN")
+    (cut,) = weft.load(runs / "seg").segment(["thecatsees" * 10_000])
+    assert "".join(cut) == "thecatsees" * 10_000
+    rows = "".join(f"{word}\tX\n" for word in words) + "\nthe\tX\n"
+    few = [*SMALL, "--set", "train.epochs=0", "--set", "data.holdout=0"]
+    done = succeeds("train", "tag", "--data", "-", "--out", tmp_path / "run", *few, stdin=rows)
+    assert "standard input:1: a sentence of 100,000 words is cut into parts of 1,000" in done.stderr
+    assert "101 sentences of 100,001 words" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "words"),
+    [
+        (["--column", "upps"], "1\ta\ta\tX\t_\t_\t_\t_\t_\t_\n", ["'upps'", "Try: upos"]),
+        (["--column", "3"], "a X\nb Y\n", ["standard input has no column 3", "1 to 2"]),
+        ([], "a X\nb\n", ["standard input:2:", "1 column", "2 as in line 1"]),
+        ([], "\n \n", ["standard input", "blank"]),
+        ([], "a B-X\nb E-X\n\nc B-X\nd O\n", ["standard input:4:", "as in BIO", "as in BIOES"]),
+        (["--set", "data.broken=refuse"], "a O\nb I-X\n", ["standard input:2: I-X after O", "expected B-X"]),
+        (["--dev", "DEV"], "a X\nb Y\n", ["dev.txt:1: the tag 'B-BEING'", "one of: X, Y", "unknown_tags=count"]),
+        (["--set", "data.scheme=iob"], "a X\n", ["data.scheme", "bio"]),
+        (["--set", "model.embedding=0", "--set", "model.characters=0"], "a X\n", ["both 0"]),
+    ],
+)
+def test_mistakes_of_training(arguments, stdin, words, files, tmp_path):
+    arguments = [files / "dev.txt" if argument == "DEV" else argument for argument in arguments]
+    message = fails("train", "tag", "--data", "-", "--out", tmp_path / "new", *arguments, stdin=stdin)
+    assert all(word in message for word in words), message
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["tag", "POS"], ["no text", "weft tag RUN"]),
+        (["tag", "POS", ""], ["empty"]),
+        (["tag", "POS", "a", "--columns"], ["--columns reads a table"]),
+        (["tag", "POS", "a", "--file", "x"], ["one of the two"]),
+        (["tag", "SEG", "--file", "WORDS", "--columns"], ["finds words"]),
+        (["tag", "POS", "--file", "nowhere.txt"], ["nowhere.txt"]),
+        (["generate", "POS"], ["'tag'", "weft train lm"]),
+        (["eval", "POS", "--against", "SEG"], ["no --against"]),
+        (["eval", "NER", "--data", "PLAIN"], ["plain.txt:1: the tag is 'X'", "the scheme is bio"]),
+        (["train", "tag", "--out", "POS", "--resume", "--segment"], ["data.task=tags"]),
+    ],
+)
+def test_mistakes(arguments, words, runs, files, tmp_path):
+    (tmp_path / "plain.txt").write_text("a\tX\n", encoding="utf-8")
+    places = {"POS": runs / "pos", "NER": runs / "ner", "SEG": runs / "seg", "WORDS": files / "words.txt"}
+    places["PLAIN"] = tmp_path / "plain.txt"
+    message = fails(*(places.get(argument, argument) for argument in arguments))
+    assert all(word in message for word in words), message
+
+
+def test_as_a_program(runs, files):
+    """One of each in a process of its own: what a shell sees."""
+    environment = {**os.environ, "PYTHONUTF8": "1"}
+    command = [sys.executable, "-m", "weft", "tag", str(runs / "seg")]
+    options = {"capture_output": True, "text": True, "encoding": "utf-8", "timeout": 60, "env": environment}
+    done = subprocess.run([*command, "-"], input="thecatsleeps.\n", check=True, **options)
+    assert done.stdout == "the cat sleeps .\n"
+    done = subprocess.run([*command, ""], check=False, **options)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "weft: the text is empty; expected at least one word\n"
+
+
+def test_a_stop_and_a_resume_end_in_the_same_weights(files, tmp_path):
+    """Words are forgotten at random and weights averaged; a resumed run does both as it would have."""
+    config = load_config(TagConfig, sets=[*SMALL[1::2], "train.epochs=2", "model.layers=2"])
+    source = str(files / "chunks.txt")
+    straight = start_tag(source, tmp_path / "straight", config)
+    for _ in straight.trainer.run():
+        pass
+    stopped = start_tag(source, tmp_path / "stopped", config)
+    for step in stopped.trainer.run():
+        if step.number == 17:
+            stopped.trainer.stop()
+    assert step.end == "interrupted"
+    assert step.number < step.total
+    for _ in resume_tag(weft.run.open_run(tmp_path / "stopped")).trainer.run():
+        pass
+    for name in ("weights.safetensors", "last.safetensors"):
+        one, other = load_file(tmp_path / "straight" / name), load_file(tmp_path / "stopped" / name)
+        assert one.keys() == other.keys()
+        assert any("average" in key for key in one) or name == "weights.safetensors"
+        assert all(one[key].equal(other[key]) for key in one), name

@@ -1,0 +1,236 @@
+"""Labelled texts from every kind of file, what is guessed of them, and what is refused."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import os
+import zipfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.config import ClassifyConfig, LabelledConfig, load_config, to_toml
+from weft.errors import WeftError
+from weft.text.labelled import Layout, grammar_examples, ordered_labels, read_labelled, read_texts
+from weft.text.tables import read_table
+
+PAIRS = [(f"text number {number}, so to say", ("good", "bad", "mixed")[number % 3]) for number in range(30)]
+AUTO = LabelledConfig()
+
+
+def tsv(pairs=PAIRS, head=""):
+    return head + "".join(f"{label}\t{text}\n" for text, label in pairs)
+
+
+def quoted(pairs=PAIRS, head=None, delimiter=","):
+    stream = io.StringIO()
+    csv.writer(stream, delimiter=delimiter).writerows([*([head] if head else []), *pairs])
+    return stream.getvalue()
+
+
+def jsonl(pairs=PAIRS, text="text", label="label"):
+    return "".join(json.dumps({"id": n, label: one[1], text: one[0]}) + "\n" for n, one in enumerate(pairs))
+
+
+def written(tmp_path, content, name="data.txt"):
+    path = tmp_path / name
+    path.write_text(content, encoding="utf-8")
+    return str(path)
+
+
+def pairs_of(found):
+    return [(row.text, row.label) for row in found.rows]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.tsv", tsv()),
+        ("plain", tsv()),
+        ("a.tsv", tsv(head="label\ttext_a\n")),
+        ("a.tsv", tsv(head="verdict\tremark\n")),
+        ("a.tsv", "".join(f"{n}\t{text}\t{label}\n" for n, (text, label) in enumerate(PAIRS))),
+        ("a.csv", quoted()),
+        ("a.csv", quoted(head=["Review", "Sentiment"])),
+        ("plain.txt", quoted(head=["review", "stars"])),
+        ("a.csv", quoted(delimiter=";")),
+        ("a.jsonl", jsonl()),
+        ("plain", jsonl(text="review", label="sentiment")),
+        ("plain", "".join(f"{label} {text}\n" for text, label in PAIRS)),
+        ("plain", "".join(f"__label__{label} {text}\n\n" for text, label in PAIRS)),
+        ("a.txt", "\ufeff" + tsv().replace("\n", "\r\n")),
+    ],
+)
+def test_formats_headers_and_columns_are_guessed(name, content, tmp_path):
+    assert pairs_of(read_labelled(written(tmp_path, content, name), AUTO)) == PAIRS
+
+
+def test_archives_and_folders(tmp_path):
+    with gzip.open(tmp_path / "a.tsv.gz", "wt", encoding="utf-8") as file:
+        file.write(tsv())
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("inner/a.csv", quoted())
+    for text, label in PAIRS:
+        (tmp_path / "folders" / label).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "folders" / label / f"{text}.txt").write_text(text, encoding="utf-8")
+    assert pairs_of(read_labelled(tmp_path / "a.tsv.gz", AUTO)) == PAIRS
+    assert pairs_of(read_labelled(f"{tmp_path}/a.zip:inner/a.csv", AUTO)) == PAIRS
+    assert sorted(pairs_of(read_labelled(tmp_path / "folders", AUTO))) == sorted(PAIRS)
+    (tmp_path / "folders" / "stray.txt").write_text("stray", encoding="utf-8")
+    with pytest.raises(WeftError, match="in no folder"):
+        read_labelled(tmp_path / "folders", AUTO)
+
+
+def test_columns_by_name_and_number(tmp_path):
+    rows = [("good", "a title", "the text itself", "7"), ("bad", "another", "other text", "8")] * 10
+    path = written(tmp_path, quoted(rows, head=["class", "title", "text", "size"]), "a.csv")
+    assert pairs_of(read_labelled(path, AUTO))[0] == ("the text itself", "good")
+    named = LabelledConfig(text="title", label="size")
+    assert pairs_of(read_labelled(path, named))[0] == ("a title", "7")
+    assert pairs_of(read_labelled(path, LabelledConfig(text=2, label="4")))[0] == ("a title", "7")
+    assert len(read_labelled(path, LabelledConfig(text=2, label=4, header="no")).rows) == 21
+    assert "column 'title'" in read_labelled(path, named).about
+
+
+def test_a_later_file_is_read_as_the_first_was(tmp_path):
+    """A test file may be small, and have a label that is not among the most frequent values."""
+    like = Layout("remark", "verdict", ("good", "bad"))
+    for content in ("remark\tverdict\nnice\tgood\n", "nice\tgood\n", "id\tremark\tverdict\n1\tnice\tgood\n"):
+        assert pairs_of(read_labelled(written(tmp_path, content, "t.tsv"), AUTO, like)) == [("nice", "good")]
+    # no header, though the first text is a usual name of a column
+    assert len(read_labelled(written(tmp_path, "text\tbad\nnice\tgood\n", "t.tsv"), AUTO, like).rows) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "settings", "words"),
+    [
+        ("a.tsv", "good\tone\nbad\ttwo\tthree\n", {}, ["a.tsv:2 has 3 columns", "2, as in line 1", "tab"]),
+        ("a.csv", 'x,"one\ntwo"\n\ny,b,c\n', {}, ["a.csv:4 has 3 columns", "quotes"]),
+        ("a.csv", 'x,"one\ny,two\n', {}, ["a.csv:2", "unexpected end"]),
+        ("a.tsv", tsv(head="label\ttext\n"), {"text": "txet"}, ["column 'txet'", "Try: text"]),
+        ("a.tsv", tsv(), {"label": 3}, ["data.label is 3", "2 columns"]),
+        ("a.tsv", tsv(), {"text": "review", "header": "no"}, ["no names", "number from 1"]),
+        ("a.tsv", tsv(), {"text": 1, "label": 1}, ["both column 1", "two columns"]),
+        ("a.tsv", "one\ntwo\n", {}, ["one column"]),
+        ("a.tsv", "good\tone\n\ttwo\n", {}, ["a.tsv:2", "label is empty"]),
+        ("a.tsv", "text\ttext\nnice\tgood\n", {"header": "yes"}, ["a.tsv:1", "'text'"]),
+        ("a.tsv", "label\ttext\n", {}, ["no examples"]),
+        ("a.tsv", "".join(f"{n}\ttext {n}\n" for n in range(30)), {}, ["no column", "column 1", "30 in 30 rows"]),
+        ("a.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}\n', {}, ["a.jsonl:2 has no column 'label'"]),
+        ("a.jsonl", '{"text": "a", "label": 1}\n[1, 2]\n', {}, ["a.jsonl:2", "list", "object"]),
+        ("a.jsonl", '{"text": "a", \n', {}, ["a.jsonl:1", "object in every line"]),
+        ("a.jsonl", '{"text": "a", "label": null}\n', {}, ["a.jsonl:1 has no column 'label'"]),
+    ],
+)
+def test_mistakes_are_named_by_file_and_line(name, content, settings, words, tmp_path):
+    with pytest.raises(WeftError) as caught:
+        read_labelled(written(tmp_path, content, name), LabelledConfig(**settings))
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ([], ["no examples"]),
+        (["text"], ["example 1 is 'text'", "pair"]),
+        ([("a", "b"), ("c",)], ["example 2"]),
+        ([("a", None)], ["label None"]),
+        ("timemachine", ["without labels", "grammar"]),
+        ("no-such-file", ["neither named data"]),
+    ],
+)
+def test_sources_that_are_no_examples(source, words):
+    with pytest.raises(WeftError) as caught:
+        read_labelled(source, AUTO)
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+cells = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"))
+
+
+@given(st.lists(st.tuples(cells, st.sampled_from(["pos", "neg"])), min_size=1, max_size=8))
+def test_csv_and_json_keep_every_text(tmp_path_factory, pairs):
+    """Whatever stands in a text, quotes and line ends and tabs too, it comes back, but for white space at its ends."""
+    folder = tmp_path_factory.mktemp("csv")
+    expected = [(text.strip(), label) for text, label in pairs]
+    given_columns = LabelledConfig(text=1, label=2, header="no")
+    stream = io.StringIO()
+    csv.writer(stream, quoting=csv.QUOTE_ALL).writerows(pairs)
+    assert pairs_of(read_labelled(written(folder, stream.getvalue(), "a.csv"), given_columns)) == expected
+    assert pairs_of(read_labelled(written(folder, jsonl(pairs), "a.jsonl"), AUTO)) == expected
+
+
+def test_a_line_of_two_million_characters_is_one_text(tmp_path):
+    long = "word " * 400_000
+    for name, content in (("a.tsv", f"x\t{long}\ny\tb\n"), ("a.csv", f'x,"{long}"\ny,b\n')):
+        assert [len(row.text) for row in read_labelled(written(tmp_path, content, name), AUTO).rows] == [1999999, 1]
+
+
+def test_texts_without_labels(tmp_path):
+    assert read_texts(written(tmp_path, "one\n\n two \n"), None) == ["one", "", " two "]
+    path = written(tmp_path, quoted([("1", "a, b"), ("2", "c")], head=["id", "text"]), "a.csv")
+    assert read_texts(path, "text") == read_texts(path, "2") == ["a, b", "c"]
+    with pytest.raises(WeftError, match="--column: column 'txt'"):
+        read_texts(path, "txt")
+
+
+def test_grammar_examples_have_the_number_of_the_first_subject():
+    examples = grammar_examples(300, seed=3)
+    assert examples == grammar_examples(300, seed=3)
+    verbs = {"singular": {"sleeps", "sings", "waits"}, "plural": {"sleep", "sing", "wait"}}
+    short = [one for one in examples if len(one.text.split()) == 3 and one.text.split()[0] in ("the", "some", "a")]
+    assert {one.label for one in short} == {"singular", "plural"}
+    for one in short:
+        last = one.text.rstrip(".").split()[-1]
+        assert last not in verbs["plural" if one.label == "singular" else "singular"]
+    mixed = [one for one in examples if " that " in one.text and one.label == "plural"]
+    assert any(" sees " in one.text or " likes " in one.text for one in mixed), (
+        "verbs of the other number stand between"
+    )
+
+
+def test_labels_in_order():
+    assert ordered_labels(["b", "a", "b", "10"]) == ("10", "a", "b")
+    assert ordered_labels(["2", "10", "-1"]) == ("-1", "2", "10")
+
+
+def test_a_document_may_end_without_a_line_end(tmp_path):
+    from weft.text.corpus import Corpus
+
+    (document,) = Corpus.open(written(tmp_path, "a\tb\nc\td", "x.tsv")).documents()
+    assert read_table(document, "auto", "auto", names=set()).rows == [(1, ["a", "b"]), (2, ["c", "d"])]
+
+
+def test_columns_are_set_by_name_or_number(tmp_path):
+    config = load_config(ClassifyConfig, sets=["data.text=2", "data.label=stars"])
+    assert (config.data.text, config.data.label) == (2, "stars")
+    file = tmp_path / "config.toml"
+    file.write_text(to_toml(config), encoding="utf-8")
+    assert load_config(ClassifyConfig, file) == config
+    with pytest.raises(WeftError, match=r"data\.text is 1\.5; expected a name or a whole number"):
+        load_config(ClassifyConfig, sets=["data.text=1.5"])
+
+
+FOLDER = Path(os.environ.get("WEFT_DATA") or Path(__file__).parents[3] / "shared" / "data") / "cls"
+
+
+@pytest.mark.skipif(not FOLDER.is_dir(), reason=f"the real data is not at {FOLDER}; WEFT_DATA says where it is")
+@pytest.mark.parametrize(
+    ("name", "count", "text"),
+    [
+        ("sst2/stsa.binary.dev", 872, "one long string of cliches ."),
+        ("chnsenticorp/dev.tsv.gz", 1200, "這間酒店環境和服務態度亦算不錯"),
+        ("imdb-subset/dev.tsv.gz", 1000, ""),
+        ("sentiment-labelled-sentences/yelp_labelled.txt", 1000, "Wow... Loved this place."),
+    ],
+)
+def test_real_files(name, count, text):
+    found = read_labelled(FOLDER / name, AUTO)
+    assert len(found.rows) == count
+    assert {row.label for row in found.rows} == {"0", "1"}
+    assert found.rows[0].text.startswith(text)

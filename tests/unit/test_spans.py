@@ -1,0 +1,124 @@
+"""Spans in tags: read as conlleval reads them, written back, mended; schemes told apart."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.errors import WeftError
+from weft.text.spans import (
+    SCHEMES,
+    Span,
+    canonical,
+    find_scheme,
+    join_words,
+    mended,
+    read_spans,
+    split_tag,
+    word_tags,
+    write_spans,
+)
+
+ANY_TAG = st.one_of(st.just("O"), st.builds("{}-{}".format, st.sampled_from("BIESMLUW"), st.sampled_from("XY")))
+
+
+@pytest.mark.parametrize(
+    ("tags", "spans"),
+    [
+        ("O O", []),
+        ("B-X I-X O", [("X", 0, 2)]),
+        ("O I-X O", [("X", 1, 2)]),  # I after O begins a span
+        ("I-X I-X", [("X", 0, 2)]),
+        ("B-X I-Y", [("X", 0, 1), ("Y", 1, 2)]),  # another kind is another span
+        ("I-X I-Y I-X", [("X", 0, 1), ("Y", 1, 2), ("X", 2, 3)]),
+        ("B-X B-X", [("X", 0, 1), ("X", 1, 2)]),  # side by side
+        ("B-X I-X B-X I-X", [("X", 0, 2), ("X", 2, 4)]),
+        ("S-X S-X", [("X", 0, 1), ("X", 1, 2)]),
+        ("B-X E-X E-X", [("X", 0, 2), ("X", 2, 3)]),  # nothing goes on after an end
+        ("B-X E-X I-X", [("X", 0, 2), ("X", 2, 3)]),
+        ("S-X I-X", [("X", 0, 1), ("X", 1, 2)]),
+        ("B-X I-X S-X", [("X", 0, 2), ("X", 2, 3)]),
+        ("B-X I-X O E-X", [("X", 0, 2), ("X", 3, 4)]),
+        ("B-X L-X U-Y", [("X", 0, 2), ("Y", 2, 3)]),
+        ("B I O B", [("", 0, 2), ("", 3, 4)]),
+        ("B-a-b I-a-b I-a", [("a-b", 0, 2), ("a", 2, 3)]),
+    ],
+)
+def test_reading(tags, spans):
+    assert read_spans(tags.split()) == [Span(*span) for span in spans]
+
+
+def test_a_tag_that_is_none():
+    with pytest.raises(WeftError, match="'NOUN'"):
+        read_spans(["B-X", "NOUN"])
+    assert split_tag("O-X") is None
+    assert split_tag("B-") is None
+    assert split_tag("") is None
+
+
+@given(st.lists(ANY_TAG, max_size=8), st.sampled_from(list(SCHEMES.values())))
+def test_mending_keeps_the_spans_and_is_done_once(tags, scheme):
+    good = mended(tags, scheme)
+    assert read_spans(good) == read_spans(tags)
+    assert mended(good, scheme) == good
+    assert {tag[0] for tag in good} <= {"O", *scheme[1:]}
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4), st.sampled_from("XY"))),
+    st.sampled_from(list(SCHEMES.values())),
+)
+def test_what_is_written_is_read(steps, scheme):
+    spans, end = [], 0
+    for gap, size, kind in steps:
+        spans.append(Span(kind, end + gap, end + gap + size))
+        end += gap + size
+    assert read_spans(write_spans(spans, end + 1, scheme)) == spans
+
+
+@pytest.mark.parametrize(
+    ("tags", "name"),
+    [
+        ("O B-X I-X", "bio"),
+        ("I-X O", "bio"),
+        ("B-X", "bio"),
+        ("S-X O", "bioes"),
+        ("B-X I-X E-X", "bioes"),
+        ("B-X L-X U-X", "bilou"),
+        ("B-X M-X E-X O", "bmes"),
+        ("B M E S", "bmes"),
+        ("B I O", "bio"),
+        ("W-X B-X", "bmewo"),
+        ("DET NOUN", None),
+        ("O", None),
+        ("S E", None),  # letters, but no beginning: some other tags
+        ("NN S-LRB", None),
+    ],
+)
+def test_schemes_are_found(tags, name):
+    scheme = find_scheme(tags.split())
+    assert (scheme and scheme.name) == name
+
+
+@pytest.mark.parametrize(("tags", "word"), [("B-X E-X L-X", "several schemes"), ("B-X PERSON O", "B-X and PERSON")])
+def test_mixed_tags_are_refused(tags, word):
+    with pytest.raises(WeftError, match=word):
+        find_scheme(tags.split())
+
+
+@given(st.lists(st.text("我们去图", min_size=1, max_size=5)))
+def test_words_are_found_again(words):
+    tags = word_tags(words)
+    assert join_words("".join(words), tags) == words
+    assert {canonical(tag) for tag in tags} <= {"B-_", "I-_", "E-_", "S-_"}
+
+
+@given(st.text("abc", min_size=1, max_size=9), st.data())
+def test_any_tags_of_characters_make_words(text, data):
+    tags = data.draw(st.lists(st.sampled_from("BMES"), min_size=len(text), max_size=len(text)))
+    starts = data.draw(st.sets(st.integers(0, len(text) - 1)))
+    words = join_words(text, tags, starts)
+    assert "".join(words) == text
+    begins = {sum(map(len, words[:number])) for number in range(len(words))}
+    assert starts <= begins
