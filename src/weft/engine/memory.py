@@ -47,7 +47,7 @@ class Pool:
     def _take(self, size: int) -> _Block:
         """The smallest block that fits without wasting half of it, or a new one."""
         with self._lock:
-            fits = [block for block in self._waiting if size <= block.size <= 2 * size + _HUGE]
+            fits = [block for block in self._waiting if size <= block.size <= 2 * size]
             if fits:
                 block = min(fits, key=lambda block: block.size)
                 self._waiting.remove(block)

@@ -7,7 +7,7 @@ memory of the projected input as far as that goes; else it keeps nothing.
 
 from __future__ import annotations
 
-import ctypes
+from array import array
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -109,8 +109,12 @@ class _Calls:
         self.numbers += map(_address, gradients or [None] * len(parameters))
 
     def run(self, function: Any) -> None:
-        array = (ctypes.c_int64 * len(self.numbers))(*self.numbers)
-        check(function(array, len(self.directions), torch.get_num_threads(), self.dtype == torch.float64))
+        numbers = array("q", self.numbers)
+        check(
+            function(
+                numbers.buffer_info()[0], len(self.directions), torch.get_num_threads(), self.dtype == torch.float64
+            )
+        )
 
 
 def _forward(
@@ -158,7 +162,7 @@ def _back(
     if d_outputs is None:
         d_outputs, width = torch.zeros(sum(d.plan.hidden_size for d in directions), dtype=dtype), 0
     elif d_outputs.stride() == (0, 0, 0) and d_outputs.numel():  # of a sum or a mean: one number for all
-        d_outputs, width = d_outputs[0, 0].contiguous(), 0
+        d_outputs, width = d_outputs.as_strided(d_outputs.shape[2:], (0,)).contiguous(), 0
     else:
         d_outputs, width = d_outputs.contiguous(), d_outputs.shape[2]
     d_x = empty(tuple(x.shape), dtype) if wants_x else None
