@@ -9,6 +9,7 @@ gets its best layout (time first, one-hot rows made beforehand).
 from __future__ import annotations
 
 import argparse
+import math
 import platform
 import statistics
 import subprocess
@@ -27,6 +28,7 @@ from examples.own_cell import OWN_CELLS
 from weft import engine
 from weft.cells import CELLS, GRU, LSTM, RNN, Cell, GRUResetBefore
 from weft.engine import Pass, Stream
+from weft.program import program_of
 from weft.recurrent import Bidirectional, Recurrent, _run_steps, make_stack
 
 B, T, V, H = 32, 35, 28, 256
@@ -39,10 +41,15 @@ class Row(NamedTuple):
     at_least: float
     ours: float  # seconds
     theirs: float
+    operations: int  # in its products; 0: it is not they that bound it
 
     @property
     def ratio(self) -> float:
         return self.theirs / self.ours
+
+    def bound(self, peak: float) -> str:
+        """The ratio that products at the machine's peak, in GFLOP/s, would give."""
+        return f"{self.theirs * peak * 1e9 / self.operations:.1f} x" if self.operations else ""
 
 
 def in_turns(works: list[Work], seconds: float) -> list[float]:
@@ -72,14 +79,28 @@ def agree(name: str, ours: Tensor, theirs: Tensor) -> None:
     torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4, msg=lambda m: f"{name}: {m}")
 
 
+def operations(cell: Cell, tokens: int, *, ids: bool = True, wants_x: bool = False) -> int:
+    """Additions and multiplications in the products of one training step: forward, and twice as many back."""
+    recurrent = sum(len(product.blocks) for product in program_of(cell).products) * cell.hidden_size
+    inputs = 0 if ids else cell.blocks * cell.input_size
+    return 2 * tokens * cell.hidden_size * (3 * recurrent + (3 if wants_x else 2) * inputs)
+
+
+def peak() -> float:
+    """GFLOP/s of multiply-adds that touch no memory, on all threads: no program does better here."""
+    core = engine.library()
+    return max(core.weft_peak(torch.get_num_threads()) for _ in range(5)) / 1e9 if core else math.inf
+
+
 class Bench:
     def __init__(self, seconds: float) -> None:
-        self.seconds, self.rows = seconds, list[Row]()
+        self.seconds, self.rows, self.peak = seconds, list[Row](), peak()
 
-    def add(self, work: str, peer: str, at_least: float, ours: Work, theirs: Work) -> None:
+    def add(self, work: str, peer: str, at_least: float, ours: Work, theirs: Work, operations: int = 0) -> None:
         mine, other = in_turns([ours, theirs], self.seconds)
-        self.rows.append(Row(work, peer, at_least, mine, other))
-        print(line(self.rows[-1]), flush=True)
+        self.rows.append(Row(work, peer, at_least, mine, other, operations))
+        self.peak = max(self.peak, peak())  # again and again: whoever shares the machine only lowers it
+        print(line(self.rows[-1], self.peak), flush=True)
 
     def against_torch(self, cell: type[Cell], peer: type[nn.Module], at_least: float) -> None:
         theirs = peer(V, H)
@@ -89,10 +110,11 @@ class Bench:
         agree(cell.__name__, layer(ids)[0], theirs(rows)[0].transpose(0, 1))
         name, torch_name = f"{cell.__name__} H{H}, vocabulary {V}", f"torch.nn.{peer.__name__}, one-hot input"
         ours = trains(layer, lambda: layer(ids)[0])
-        self.add(f"{name}, train", torch_name, at_least, ours, trains(theirs, lambda: theirs(rows)[0]))
+        work = operations(layer.cell, B * T)
+        self.add(f"{name}, train", torch_name, at_least, ours, trains(theirs, lambda: theirs(rows)[0]), work)
         if cell is LSTM:
             with torch.no_grad():
-                self.add(f"{name}, inference", torch_name, 1.5, lambda: layer(ids), lambda: theirs(rows))
+                self.add(f"{name}, inference", torch_name, 1.5, lambda: layer(ids), lambda: theirs(rows), work // 3)
 
     def against_loops(self) -> None:
         ids = torch.randint(0, V, (B, T))
@@ -101,7 +123,7 @@ class Bench:
         agree("notes", layer(ids)[0], notes_gru(cell, rows).transpose(0, 1))
         self.add(
             f"GRU as the notes write it, H{H}, train", "the notes' loop in torch", 5,
-            trains(layer, lambda: layer(ids)[0]), trains(cell, lambda: notes_gru(cell, rows)),
+            trains(layer, lambda: layer(ids)[0]), trains(cell, lambda: notes_gru(cell, rows)), operations(cell, B * T),
         )  # fmt: skip
         for name, make in {**CELLS, **OWN_CELLS}.items():
             if name in ("lstm", "gru", "rnn", "rnn-relu", "gru-reset-before", "stateless"):
@@ -114,21 +136,27 @@ class Bench:
 
             agree(name, layer(ids)[0], loop())
             ours = trains(layer, lambda layer=layer: layer(ids)[0])
-            self.add(f"{name} H{H}, train", "the same equations, eager torch", 5, ours, trains(cell, loop))
+            peer = "the same equations, eager torch"
+            self.add(f"{name} H{H}, train", peer, 5, ours, trains(cell, loop), operations(cell, B * T))
 
     def wide(self) -> None:
         theirs, x = nn.LSTM(512, 512), torch.randn(B, T, 512)
         layer, across = Recurrent(like(LSTM(512, 512), theirs)), x.transpose(0, 1).contiguous()
         agree("I512 H512", layer(x)[0], theirs(across)[0].transpose(0, 1))
         ours = trains(layer, lambda: layer(x)[0])
-        self.add("LSTM I512 H512, train", "torch.nn.LSTM", 1.5, ours, trains(theirs, lambda: theirs(across)[0]))
+        peer, work = trains(theirs, lambda: theirs(across)[0]), operations(layer.cell, B * T, ids=False)
+        self.add("LSTM I512 H512, train", "torch.nn.LSTM", 1.5, ours, peer, work)
 
     def deep(self) -> None:
         x, theirs = torch.randn(B, T, H), nn.LSTM(H, H, num_layers=2, bidirectional=True)
         stack, across = make_stack("lstm", H, H, layers=2, bidirectional=True), x.transpose(0, 1).contiguous()
         ours = trains(stack, lambda: stack(x)[0])
         peer = trains(theirs, lambda: theirs(across)[0])
-        self.add(f"2-layer bidirectional LSTM H{H}, train", "torch.nn.LSTM", 2, ours, peer)
+        work = 2 * sum(
+            operations(layer.ahead.cell, B * T, ids=False, wants_x=number > 0)
+            for number, layer in enumerate(stack.layers)
+        )
+        self.add(f"2-layer bidirectional LSTM H{H}, train", "torch.nn.LSTM", 2, ours, peer, work)
 
     def lengths(self) -> None:
         theirs, lengths = nn.LSTM(100, 128, bidirectional=True, batch_first=True), torch.randint(4, 61, (B,))
@@ -143,8 +171,9 @@ class Bench:
 
         ours = trains(layer, lambda: layer(x, lengths=lengths)[0])
         name = "bidirectional LSTM I100 H128, lengths 4-60, train"
-        self.add(name, "torch.nn.LSTM, PackedSequence", 6, ours, trains(theirs, packed))
-        self.add(name, "torch.nn.LSTM, padded (wrong)", 1.5, ours, trains(padded, lambda: padded(across)[0]))
+        work = 2 * operations(layer.ahead.cell, int(lengths.sum()), ids=False)
+        self.add(name, "torch.nn.LSTM, PackedSequence", 6, ours, trains(theirs, packed), work)
+        self.add(name, "torch.nn.LSTM, padded (wrong)", 1.5, ours, trains(padded, lambda: padded(across)[0]), work)
 
     def small(self) -> None:
         x = torch.randn(64, 10, 32)
@@ -155,9 +184,9 @@ class Bench:
             agree("small", layer(x)[0], theirs(across)[0].transpose(0, 1))
             ours = trains(layer, lambda layer=layer: layer(x)[0])
             name = f"small {cell.__name__}: H32, batch 64, 10 steps, train"
-            self.add(
-                name, f"torch.nn.{peer.__name__}", 2, ours, trains(theirs, lambda theirs=theirs: theirs(across)[0])
-            )
+            other = trains(theirs, lambda theirs=theirs: theirs(across)[0])
+            work = operations(layer.cell, 640, ids=False)
+            self.add(name, f"torch.nn.{peer.__name__}", 2, ours, other, work)
 
     def stream(self) -> None:
         theirs = nn.LSTM(V, H)
@@ -248,10 +277,12 @@ def kept_bytes(module: nn.Module, run: Callable[[], Tensor]) -> int:
     return sum(kept.values())
 
 
-def line(row: Row) -> str:
+def line(row: Row, peak: float) -> str:
     mark = "" if row.ratio >= row.at_least else " (not reached)"
     times = f"{row.ours * 1e3:.3f} ms | {row.theirs * 1e3:.3f} ms"
-    return f"| {row.work} | {row.peer} | {times} | **{row.ratio:.1f} x** | {row.at_least:g} x{mark} |"
+    return (
+        f"| {row.work} | {row.peer} | {times} | **{row.ratio:.1f} x** | {row.bound(peak)} | {row.at_least:g} x{mark} |"
+    )
 
 
 def report(bench: Bench, gflops: float, share: float, memory: tuple[int, int]) -> str:
@@ -268,13 +299,15 @@ def report(bench: Bench, gflops: float, share: float, memory: tuple[int, int]) -
             f"- machine: {cpu}, {torch.get_num_threads()} threads, {engine.description()}",
             f"- torch {torch.__version__}, Python {platform.python_version()}, commit {commit.strip()}",
             f"- roof: {gflops:.0f} GFLOP/s, torch's product of two 1024 x 1024 matrices in float32",
+            f"- peak: {bench.peak:.0f} GFLOP/s, multiply-adds in registers on all threads; bound: the ratio if the "
+            "products ran at that peak and all else took no time, which no program on this machine exceeds",
             f"- share of the roof, LSTM H{H}, train: {share:.0%} (at least 55 %)",
             f"- kept for the way back, LSTM H{H}, batch {B}, {T} steps: {memory[0] / 1e6:.1f} MB, "
             f"torch.nn.LSTM {memory[1] / 1e6:.1f} MB",
             "",
-            "| work | peer | ours | peer's | ratio | at least |",
-            "| --- | --- | --- | --- | --- | --- |",
-            *(line(row) for row in bench.rows),
+            "| work | peer | ours | peer's | ratio | bound | at least |",
+            "| --- | --- | --- | --- | --- | --- | --- |",
+            *(line(row, bench.peak) for row in bench.rows),
             "",
         ]
     )

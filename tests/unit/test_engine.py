@@ -88,6 +88,41 @@ def test_every_cell(name, reverse, ids):
         compare(cell, make_x(B, T, inputs, ids), reverse=reverse, lengths=torch.randint(0, T + 1, (B,)))
 
 
+def test_frozen_parameters_get_no_gradient_and_change_no_other():
+    cell, x = randomised(LSTM(4, 5)), torch.randn(3, 6, 4, dtype=torch.float64)
+    expected = torch.autograd.grad(Recurrent(cell)(x)[0].sum(), [cell.weight_ih, cell.bias_hh])
+    cell.weight_hh.requires_grad_(False)
+    cell.bias_ih.requires_grad_(False)
+    Recurrent(cell)(x)[0].sum().backward()
+    assert cell.weight_hh.grad is None
+    assert cell.bias_ih.grad is None
+    torch.testing.assert_close([cell.weight_ih.grad, cell.bias_hh.grad], list(expected))
+
+
+def test_a_large_vocabulary():
+    torch.manual_seed(0)
+    compare(randomised(LSTM(3000, 5)), make_x(3, 7, 3000, True), lengths=torch.tensor([7, 0, 4]))
+    compare(randomised(GRU(3000, 5)), make_x(3, 7, 3000, True))
+
+
+@pytest.mark.parametrize("gradient", ["sum", "one number", "transposed", "some rows"])
+def test_gradients_of_any_layout(gradient):
+    cell, x = randomised(GRU(4, 32)), torch.randn(3, 6, 4, dtype=torch.float64)
+
+    def loss(outputs):
+        if gradient == "sum":
+            return outputs.sum()
+        if gradient == "one number":
+            return outputs[1, 2, 3]
+        if gradient == "transposed":
+            return (outputs.transpose(0, 1) * torch.linspace(0, 1, 3).double()[:, None]).pow(2).sum()
+        return outputs[::2, 1:].sum()
+
+    ours = torch.autograd.grad(loss(Recurrent(cell)(x)[0]), list(cell.parameters()))
+    plain = _run_steps(Pass(cell, False), x, cell.start(3), None)[0].h
+    torch.testing.assert_close(list(ours), list(torch.autograd.grad(loss(plain), list(cell.parameters()))))
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_float32(name):
     cell = randomised(ALL[name](5, 130), torch.float32, bound=0.09)

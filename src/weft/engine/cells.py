@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 
 from weft.cells import Cell, State
-from weft.engine.back import run
 from weft.engine.library import library, say_once_if_missing
-from weft.engine.loop import Direction
 from weft.engine.plan import Plan
+from weft.engine.run import Direction, run
 from weft.errors import WeftError
 from weft.program import Noise, Untraceable, program_of
 
@@ -44,7 +43,7 @@ def plan_of(cell: Cell, noise: Noise = _PLAIN) -> Plan | None:
     key = (cell.training, noise)
     if key not in plans:
         try:
-            plans[key] = Plan(program_of(cell, noise))
+            plans[key] = Plan(program_of(cell, noise), cell)
         except Untraceable as why:
             plans[key] = None
             if str(why) not in _refused:
@@ -88,12 +87,12 @@ def run_passes(
 
 def _check(cell: Cell, parameters: Sequence[Tensor], x: Tensor, state: State) -> None:
     """What the core reads must be of one kind and here; shapes are the layer's to check."""
-    dtype = cell.weight_ih.dtype
-    given = [("x", x)] if x.is_floating_point() else []
-    given += [("a parameter", parameter) for parameter in parameters]
-    given += [] if state is None else zip(cell.state_type._fields, state, strict=True)  # type: ignore[attr-defined]
-    for name, tensor in given:
-        if tensor.dtype != dtype or tensor.device.type != "cpu" or tensor.layout != torch.strided:
+    dtype = parameters[0].dtype
+    given = [*parameters, *(state or ()), *([x] if x.is_floating_point() else [])]
+    names = ["a parameter"] * len(parameters)
+    names += [] if state is None else cell.state_type._fields  # type: ignore[attr-defined]
+    for name, tensor in zip([*names, "x"], given, strict=False):
+        if tensor.dtype is not dtype or not tensor.is_cpu or tensor.layout is not torch.strided:
             raise WeftError(
                 f"{type(cell).__name__}: {name} is {tensor.dtype} on {tensor.device}",
                 expected=f"{dtype} on cpu, as weight_ih is",

@@ -73,6 +73,14 @@ def say_once_if_missing() -> None:
         print("weft: the engine is not built here; cells run as plain torch, several times slower.", file=sys.stderr)
 
 
+def check(code: int) -> None:
+    """The core's answers in words."""
+    if code == 1:
+        raise MemoryError("weft engine: out of memory")
+    if code == 2:
+        raise WeftError("a token id is outside the vocabulary", expected="ids from 0 to input_size - 1")
+
+
 def _declare(loaded: ctypes.CDLL) -> None:
     number, address = ctypes.c_int64, ctypes.c_void_p
     loaded.weft_start.argtypes, loaded.weft_start.restype = [address], None
@@ -81,8 +89,7 @@ def _declare(loaded: ctypes.CDLL) -> None:
     for name in ("weft_forward", "weft_back"):
         getattr(loaded, name).argtypes = [address, number, number, number]
         getattr(loaded, name).restype = ctypes.c_int
-    loaded.weft_products.argtypes = [address, number, number, number]
-    loaded.weft_scatter_add.argtypes = [address, number, address, number, address, number, number]
+    loaded.weft_peak.argtypes, loaded.weft_peak.restype = [number], ctypes.c_double
     loaded.weft_stream.argtypes, loaded.weft_stream.restype = [address, number], address
     loaded.weft_stream_forget.argtypes, loaded.weft_stream_forget.restype = [address, number], None
     loaded.weft_stream_step.argtypes = [address, number, address, address, address, address]

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from weft.cells import Cell, State
 from weft.engine.cells import plan_of
-from weft.engine.library import library, loaded_library
-from weft.engine.products import check
+from weft.engine.library import check, library, loaded_library
 from weft.errors import WeftError
 
 
@@ -44,13 +43,10 @@ class Stream:
         for cell in cells:
             plan = plan_of(cell)
             assert plan is not None
-            given = [parameter.detach() for parameter in plan.parameters(cell)]
-            input_bias, vectors = plan.input_bias(given), plan.vectors(given)
-            numbers += [plan.address, cell.input_size, given[0].data_ptr(), input_bias.data_ptr()]
-            numbers += [0, 0] if vectors is None else [vectors.data_ptr(), vectors.numel()]
-            numbers += plan.weight_addresses(given)
-            alive.append((plan, given, input_bias, vectors))
-        self._plans = [plan for plan, *_ in alive]
+            given = plan.parameters(cell)
+            numbers += [plan.address, cell.input_size, *(parameter.data_ptr() for parameter in given)]
+            alive.append((plan, given))
+        self._plans = [plan for plan, _ in alive]
         self.output_size = cells[-1].hidden_size if weight is None else weight.shape[0]
         if weight is None:
             numbers.append(0)

@@ -270,7 +270,7 @@ def _needed_by(node: Node, number: int) -> set[int]:
         return set(a)
     if node.op == "div":
         return {a[1], number}
-    if node.op in ("tanh", "sigmoid", "exp", "sqrt", "relu"):
+    if node.op in ("tanh", "sigmoid", "exp", "sqrt", "rsqrt", "relu"):
         return {number}
     if node.op in ("log", "abs", "select"):
         return {a[0]}
@@ -307,6 +307,9 @@ def _back_through(g: Graph, node: Node, fetch, number: int, d: int) -> list[tupl
         return [(a[0], g.apply("div", d, fetch(a[0])))]
     if op == "sqrt":
         return [(a[0], g.apply("div", d, g.apply("mul", g.constant(2), fetch(number))))]
+    if op == "rsqrt":
+        y = fetch(number)
+        return [(a[0], g.apply("mul", g.apply("mul", g.constant(-0.5), d), g.apply("mul", y, g.apply("mul", y, y))))]
     if op == "abs":
         x, zero = fetch(a[0]), g.constant(0)
         sign = g.apply("sub", g.apply("lt", zero, x), g.apply("lt", x, zero))

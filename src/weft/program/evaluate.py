@@ -22,6 +22,7 @@ _FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "neg": torch.neg,
     "abs": torch.abs,
     "sqrt": torch.sqrt,
+    "rsqrt": torch.rsqrt,
     "exp": torch.exp,
     "log": torch.log,
     "tanh": torch.tanh,

@@ -22,10 +22,10 @@ class Node(NamedTuple):
 # `d_tanh` and `d_sigmoid` are (gradient, result) -> gradient; `stop` is its argument, and no gradient goes through it.
 POINTWISE = {
     "add": 2, "sub": 2, "mul": 2, "div": 2, "maximum": 2, "minimum": 2, "lt": 2, "le": 2, "eq": 2,
-    "neg": 1, "abs": 1, "sqrt": 1, "exp": 1, "log": 1, "tanh": 1, "sigmoid": 1, "relu": 1, "mean": 1,
+    "neg": 1, "abs": 1, "sqrt": 1, "rsqrt": 1, "exp": 1, "log": 1, "tanh": 1, "sigmoid": 1, "relu": 1, "mean": 1,
     "select": 3, "multiply_add": 3, "d_tanh": 2, "d_sigmoid": 2, "stop": 1,
 }  # fmt: skip
-COSTLY = {"sqrt", "exp", "log", "tanh", "sigmoid", "div"}
+COSTLY = {"sqrt", "rsqrt", "exp", "log", "tanh", "sigmoid", "div"}
 COMPARISONS = {"lt", "le", "eq"}
 
 

@@ -18,8 +18,8 @@ from weft.program.graph import Graph
 INPUT, GATES, EXTRA, VECTORS, OUTPUT, ROW_MASK, STEP_MASK, STATE, NEW_STATE, PRODUCT, OPERAND, SCRATCH = range(12)
 D_OUTPUT, D_STATE, D_NEW_STATE, D_PRODUCT, D_OPERAND, D_INPUT, D_PRODUCTS, OPERANDS = range(12, 20)
 _OPS = (
-    "copy", "add", "sub", "mul", "div", "maximum", "minimum", "lt", "le", "eq", "neg", "abs", "sqrt", "exp", "log",
-    "tanh", "sigmoid", "relu", "mean", "select", "multiply_add", "d_tanh", "d_sigmoid", "accumulate",
+    "copy", "add", "sub", "mul", "div", "maximum", "minimum", "lt", "le", "eq", "neg", "abs", "sqrt", "rsqrt", "exp",
+    "log", "tanh", "sigmoid", "relu", "mean", "select", "multiply_add", "d_tanh", "d_sigmoid", "accumulate",
 )  # fmt: skip
 OPCODES = {name: number for number, name in enumerate(_OPS)} | {"stop": _OPS.index("copy")}
 

@@ -32,6 +32,7 @@ for _name in (
     "neg",
     "abs",
     "sqrt",
+    "rsqrt",
     "exp",
     "log",
     "tanh",
@@ -49,7 +50,6 @@ _each(lambda g, a, b: g.apply("mul", a, b), "logical_and", "bitwise_and")
 _each(lambda g, a, b: g.apply("maximum", a, b), "logical_or", "bitwise_or")
 _each(lambda g, c, a, b: g.apply("select", c, a, b), "where")
 _each(lambda g, a: g.apply("div", g.constant(1), a), "reciprocal")
-_each(lambda g, a: g.apply("div", g.constant(1), g.apply("sqrt", a)), "rsqrt")
 _each(lambda g, a: g.apply("mul", a, a), "square")
 _each(lambda g, a: g.apply("mul", a, g.apply("sigmoid", a)), "silu")
 _each(lambda g, a, b, w: g.apply("add", a, g.apply("mul", w, g.apply("sub", b, a))), "lerp")
@@ -210,7 +210,7 @@ def _layer_norm(
         mean = _mean_of(recorder, lanes)
         centred = [g.apply("sub", lane, mean) for lane in lanes]
         variance = _mean_of(recorder, [g.apply("mul", c, c) for c in centred])
-        scale = g.apply("div", g.constant(1), g.apply("sqrt", g.apply("add", variance, g.constant(epsilon))))
+        scale = g.apply("rsqrt", g.apply("add", variance, g.constant(epsilon)))
         found += [g.apply("mul", c, scale) for c in centred]
     for op, parameter in (("mul", weight), ("add", bias)):
         if parameter is not None:

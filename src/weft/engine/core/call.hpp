@@ -11,25 +11,49 @@
 
 namespace weft {
 
+// Tokens are the steps of all rows without padding, row after row; places are the B x T of the batch.
 template <typename T>
 struct Call {
     const Program* program;
-    int64_t rows, steps, vocabulary;
+    int64_t rows, steps, tokens, inputs;  // inputs: numbers a token, or the size of the vocabulary
     bool reverse, train;
     const int64_t* lengths;  // nullptr: all rows have `steps`
-    const int64_t* ids;      // nullptr: the input is already projected; else row (b, t) of it is ids[b * steps + t]
+    const int64_t* ids;      // (B, T), or nullptr and
+    const T* x;              // (B, T, inputs)
+    T* kept;                 // tokens x program->kept() from the way forward to the way back
+    T* d_x;                  // (B, T, inputs), or nullptr: not wanted
     T* base[BUFFERS];
     int64_t stride[BUFFERS];
-    T* sums;                                       // gradients of vectors, summed over rows and steps
-    std::vector<T*> first, last;                   // states before and after, one pointer a part; may be nullptr
-    std::vector<std::vector<WeightBlock<T>>> weights;  // of each product
-    std::vector<const T*> packed;                  // of each product, once packed
+    bool by_id = false;                  // a row of INPUT is that of a token's id, not that of the token
+    T* sums;                             // gradients of vectors, summed over rows and steps
+    std::vector<T*> first, last;         // states before and after, one pointer a part; may be nullptr
+    std::vector<const T*> parameters;
+    std::vector<T*> gradients;           // of parameters; nullptr: not wanted
+    std::vector<T*> packed;              // of each product, once packed
+    std::vector<int64_t> offsets;        // the first token of each row
+    std::vector<int64_t> places;         // of all tokens; empty: they are the same
 
     int64_t length(int64_t row) const { return lengths ? lengths[row] : steps; }
     int64_t forward_columns(size_t k) const {
         return round_up(program->products[k].blocks() * program->hidden, kPanel<T>);
     }
     int64_t back_columns() const { return round_up(program->hidden, kPanel<T>); }
+    const int64_t* index() const { return places.empty() ? nullptr : places.data(); }
+
+    std::vector<WeightBlock<T>> weights(size_t k) const {
+        std::vector<WeightBlock<T>> blocks;
+        for (const BlockSource& from : program->products[k].weights) {
+            const int64_t row = program->parameters[static_cast<size_t>(from.parameter)].row;
+            const T* weight = parameters[static_cast<size_t>(from.parameter)];
+            blocks.push_back({weight + from.start * (from.turned ? 1 : row), row, from.turned});
+        }
+        return blocks;
+    }
+
+    void put(Buffer buffer, T* memory, int64_t row) {
+        base[buffer] = memory;
+        stride[buffer] = row;
+    }
 };
 
 // Rows of one call that one thread takes through all their steps, longest first.
@@ -39,35 +63,42 @@ struct Task {
 };
 
 template <typename T>
-Call<T> read_call(const int64_t* data, bool back) {
+Call<T> read_call(const int64_t*& data) {
     Call<T> call;
-    auto pointer = [](int64_t address) { return reinterpret_cast<T*>(address); };
+    auto pointer = [&] { return reinterpret_cast<T*>(*data++); };
+    auto numbers = [&] { return reinterpret_cast<const int64_t*>(*data++); };
     call.program = reinterpret_cast<const Program*>(*data++);
     call.rows = *data++;
     call.steps = *data++;
-    call.vocabulary = *data++;
+    call.tokens = *data++;
+    call.inputs = *data++;
     call.reverse = *data++ != 0;
     call.train = *data++ != 0;
-    call.lengths = reinterpret_cast<const int64_t*>(*data++);
-    call.ids = reinterpret_cast<const int64_t*>(*data++);
-    for (int b = 0; b < BUFFERS; ++b) {
-        call.base[b] = pointer(*data++);
-        call.stride[b] = *data++;
+    call.lengths = numbers();
+    call.ids = numbers();
+    call.x = pointer();
+    call.kept = pointer();
+    call.d_x = pointer();
+    const Program& program = *call.program;
+    for (int b = 0; b < BUFFERS; ++b) call.put(static_cast<Buffer>(b), nullptr, 0);
+    for (Buffer buffer : {OUTPUT, D_OUTPUT}) {
+        T* memory = pointer();
+        call.put(buffer, memory, *data++);
     }
-    call.sums = pointer(*data++);
-    for (int64_t i = 0; i < call.program->states; ++i) call.first.push_back(pointer(*data++));
-    for (int64_t i = 0; i < call.program->states; ++i) call.last.push_back(pointer(*data++));
-    for (const ProductShape& shape : call.program->products) {
-        std::vector<WeightBlock<T>> blocks;
-        for (int j = 0; j < shape.blocks(); ++j) {
-            const T* weight = pointer(data[0]);
-            blocks.push_back({weight, data[1], data[2] != 0});
-            data += 3;
-        }
-        call.weights.push_back(blocks);
-        call.packed.push_back(nullptr);
+    call.put(ROW_MASK, pointer(), program.hidden);
+    call.put(STEP_MASK, pointer(), program.states * program.hidden);
+    call.put(GATES, call.kept, program.width());
+    call.put(EXTRA, call.kept + (call.kept ? call.tokens * program.width() : 0), program.extra * program.hidden);
+    for (int64_t i = 0; i < program.states; ++i) call.first.push_back(pointer());
+    for (int64_t i = 0; i < program.states; ++i) call.last.push_back(pointer());
+    for (size_t i = 0; i < program.parameters.size(); ++i) call.parameters.push_back(pointer());
+    for (size_t i = 0; i < program.parameters.size(); ++i) call.gradients.push_back(pointer());
+    call.packed.resize(program.products.size());
+    int64_t token = 0;
+    for (int64_t b = 0; b < call.rows; token += call.length(b++)) {
+        call.offsets.push_back(token);
+        for (int64_t t = 0; call.lengths && t < call.length(b); ++t) call.places.push_back(b * call.steps + t);
     }
-    (void)back;
     return call;
 }
 
@@ -77,12 +108,13 @@ bool ids_fit(const Call<T>& call) {
     for (int64_t b = 0; b < call.rows; ++b)
         for (int64_t t = 0; t < call.length(b); ++t) {
             const int64_t id = call.ids[b * call.steps + t];
-            if (id < 0 || id >= call.vocabulary) return false;
+            if (id < 0 || id >= call.inputs) return false;
         }
     return true;
 }
 
-// Longest rows first, dealt to and fro so that every task gets long ones and short ones.
+// Longest rows first, dealt to and fro so that every task gets long ones and short ones. Two tasks a thread where they
+// fill the kernel: when the system holds a thread up, another takes the task that it has not begun.
 template <typename T>
 std::vector<Task> divide(const std::vector<Call<T>>& calls, int64_t threads) {
     std::vector<Task> tasks;
@@ -93,7 +125,8 @@ std::vector<Task> divide(const std::vector<Call<T>>& calls, int64_t threads) {
         std::iota(rows.begin(), rows.end(), 0);
         if (call.lengths)
             std::stable_sort(rows.begin(), rows.end(), [&](int64_t a, int64_t b) { return call.lengths[a] > call.lengths[b]; });
-        const size_t parts = static_cast<size_t>(std::max<int64_t>(1, std::min(share, call.rows)));
+        const int64_t wanted = threads > 1 && call.rows >= 2 * share * kTileRows ? 2 * share : share;
+        const size_t parts = static_cast<size_t>(std::max<int64_t>(1, std::min(wanted, call.rows)));
         const size_t first = tasks.size();
         for (size_t p = 0; p < parts; ++p) tasks.push_back({c, {}});
         for (size_t i = 0; i < rows.size(); ++i) {
@@ -102,45 +135,6 @@ std::vector<Task> divide(const std::vector<Call<T>>& calls, int64_t threads) {
         }
     }
     return tasks;
-}
-
-// Packs the recurrent weights of all calls, all threads together.
-template <typename T>
-void pack(std::vector<Call<T>>& calls, bool back, int64_t threads) {
-    static thread_local Workspace workspace;
-    struct Piece {
-        size_t call, product;
-        int64_t panel;
-    };
-    std::vector<Piece> pieces;
-    int64_t size = 0;
-    for (Call<T>& call : calls)
-        for (size_t k = 0; k < call.weights.size(); ++k)
-            size += call.program->hidden * (back ? call.back_columns() * call.program->products[k].blocks() : call.forward_columns(k));
-    T* next = workspace.numbers<T>(size);
-    for (size_t c = 0; c < calls.size(); ++c)
-        for (size_t k = 0; k < calls[c].weights.size(); ++k) {
-            Call<T>& call = calls[c];
-            call.packed[k] = next;
-            const int64_t columns = back ? call.back_columns() : call.forward_columns(k);
-            next += call.program->hidden * columns * (back ? call.program->products[k].blocks() : 1);
-            for (int64_t p = 0; p < columns / kPanel<T>; ++p) pieces.push_back({c, k, p});
-        }
-    const int64_t groups = size < 65536 ? 1 : std::min<int64_t>(threads * 4, static_cast<int64_t>(pieces.size()));
-    parallel(groups, threads, [&](int64_t g) {
-        const size_t from = pieces.size() * static_cast<size_t>(g) / static_cast<size_t>(groups);
-        const size_t to = pieces.size() * static_cast<size_t>(g + 1) / static_cast<size_t>(groups);
-        for (size_t i = from; i < to; ++i) {
-            const Call<T>& call = calls[pieces[i].call];
-            const auto& blocks = call.weights[pieces[i].product];
-            T* packed = const_cast<T*>(call.packed[pieces[i].product]);
-            const auto count = static_cast<int64_t>(blocks.size());
-            if (back)
-                pack_back(blocks.data(), count, call.program->hidden, pieces[i].panel, packed);
-            else
-                pack_forward(blocks.data(), count, call.program->hidden, pieces[i].panel, packed);
-        }
-    });
 }
 
 }  // namespace weft

@@ -2,8 +2,8 @@
 // the vocabulary, 3 a stream without ids or without an output layer cannot sample.
 #pragma once
 
-#include "large.hpp"
-#include "loop.hpp"
+#include "peak.hpp"
+#include "run.hpp"
 #include "stream.hpp"
 
 #define WEFT_EXPORT extern "C" __attribute__((visibility("default")))
@@ -28,31 +28,20 @@ WEFT_EXPORT void* weft_program(const int64_t* data) { return new weft::Program(w
 
 WEFT_EXPORT void weft_forget(void* program) { delete static_cast<weft::Program*>(program); }
 
-WEFT_EXPORT int weft_forward(const int64_t* const* calls, int64_t count, int64_t threads, int64_t is_double) {
+// calls: the numbers of all calls, one after the other (call.hpp).
+WEFT_EXPORT int weft_forward(const int64_t* calls, int64_t count, int64_t threads, int64_t is_double) {
     return weft::guarded([&] {
         return is_double ? weft::run_forward<double>(calls, count, threads) : weft::run_forward<float>(calls, count, threads);
     });
 }
 
-WEFT_EXPORT int weft_back(const int64_t* const* calls, int64_t count, int64_t threads, int64_t is_double) {
+WEFT_EXPORT int weft_back(const int64_t* calls, int64_t count, int64_t threads, int64_t is_double) {
     return weft::guarded([&] {
         return is_double ? weft::run_back<double>(calls, count, threads) : weft::run_back<float>(calls, count, threads);
     });
 }
 
-WEFT_EXPORT int weft_products(const int64_t* works, int64_t count, int64_t threads, int64_t is_double) {
-    return weft::guarded([&] {
-        return is_double ? weft::run_large<double>(works, count, threads) : weft::run_large<float>(works, count, threads);
-    });
-}
-
-WEFT_EXPORT int weft_scatter_add(const int64_t* ids, int64_t count, const void* from, int64_t columns, void* to,
-                                 int64_t threads, int64_t is_double) {
-    return weft::guarded([&] {
-        return is_double ? weft::scatter_add(ids, count, static_cast<const double*>(from), columns, static_cast<double*>(to), threads)
-                         : weft::scatter_add(ids, count, static_cast<const float*>(from), columns, static_cast<float*>(to), threads);
-    });
-}
+WEFT_EXPORT double weft_peak(int64_t threads) { return weft::peak<float>(threads); }
 
 WEFT_EXPORT void* weft_stream(const int64_t* data, int64_t is_double) {
     try {

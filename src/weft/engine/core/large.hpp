@@ -1,14 +1,16 @@
 // Large products outside the loop: the projection of all inputs, and the gradients of weights and inputs.
 //
-// C = start + A B, where A runs along memory in rows or in depth, and so does B in depth or in columns. Both are packed, B once for all, A block by block as it is used; blocks of
-// rows are shared out to the threads, and how they are cut does not depend on how many threads there are.
+// C = start + A B, where A runs along memory in rows or in depth, and so does B in depth or in columns. Both are packed, B
+// once for all, A block by block as it is used. Blocks of rows are jobs, and how they are cut does not depend on how
+// many threads there are.
 #pragma once
 
 #include "call.hpp"
 
 namespace weft {
 
-constexpr int64_t kBlockRows = 4 * kTileRows, kBlockDepth = 384;
+constexpr int64_t kBlockRows = 8 * kTileRows, kBlockDepth = 512;
+constexpr int64_t kAhead = 16;  // depths: a strided walk needs its lines asked for in time
 
 template <typename T>
 struct Large {
@@ -19,12 +21,17 @@ struct Large {
     int64_t b_depth, b_column;
     T* c;
     int64_t c_row;
-    const T* start;  // a row that every row of C begins with; nullptr: zeros
-    bool add;        // to what stands in C, instead
-    T* packed;       // of B
+    const T* start = nullptr;  // a row that every row of C begins with; nullptr: zeros
+    // Which row of memory each row of A, each depth of B, and each row of C is; nullptr: the number itself.
+    const int64_t *a_index = nullptr, *b_index = nullptr, *c_index = nullptr;
+    bool add = false;   // to what stands in C
+    bool late = false;  // B is only known after the loop
+    int next = -1;      // the product that adds to the same C after this one
+    T* packed = nullptr;
 
     int64_t panels() const { return (columns + kPanel<T> - 1) / kPanel<T>; }
     int64_t blocks() const { return (rows + kBlockRows - 1) / kBlockRows; }
+    T* target(int64_t row) const { return c + (c_index ? c_index[row] : row) * c_row; }
 };
 
 // A short copy, nearly always of Usual numbers: then the compiler knows how many.
@@ -42,7 +49,7 @@ void pack_panel(const Large<T>& work, int64_t p) {
     const int64_t first = p * kPanel<T>, some = std::min<int64_t>(kPanel<T>, work.columns - first);
     if (work.b_column == 1) {
         for (int64_t k = 0; k < work.depth; ++k, to += kPanel<T>) {
-            copy_few<kPanel<T>>(work.b + k * work.b_depth + first, some, to);
+            copy_few<kPanel<T>>(work.b + (work.b_index ? work.b_index[k] : k) * work.b_depth + first, some, to);
             for (int64_t j = some; j < kPanel<T>; ++j) to[j] = T(0);
         }
         return;
@@ -55,117 +62,95 @@ void pack_panel(const Large<T>& work, int64_t p) {
 // with powers of two; else tiles of kTileRows, the last as narrow as it is.
 template <typename T>
 void pack_rows(const Large<T>& work, int64_t row, int64_t rows, int64_t k, int64_t depth, T* to) {
-    const T* from = work.a + row * work.a_row + k * work.a_depth;
     if (work.a_depth == 1) {
-        for (int64_t r = 0; r < rows; ++r) std::copy_n(from + r * work.a_row, depth, to + r * (kBlockDepth + 16));
+        for (int64_t r = 0; r < rows; ++r) {
+            const int64_t from = work.a_index ? work.a_index[row + r] : row + r;
+            std::copy_n(work.a + from * work.a_row + k, depth, to + r * (kBlockDepth + 16));
+        }
         return;
     }
+    const T* from = work.a + row * work.a_row + k * work.a_depth;
     for (int64_t d = 0; d < depth; ++d)
         for (int64_t r = 0; r < rows; r += kTileRows) {
             const int64_t some = std::min<int64_t>(kTileRows, rows - r);
+            __builtin_prefetch(from + (d + kAhead) * work.a_depth + r);
             copy_few<kTileRows>(from + d * work.a_depth + r, some, to + r * depth + d * some);
         }
+}
+
+// One tile of a block: `packed` rows times a panel, begun at `start` (nullptr: zero).
+template <typename T>
+void multiply_tile(const Large<T>& work, int64_t row, int64_t rows, int64_t p, int64_t k, int64_t depth, const T* packed) {
+    const T* panel = work.packed + p * kPanel<T> * work.depth + k * kPanel<T>;
+    const int64_t n = p * kPanel<T>, columns = std::min<int64_t>(kPanel<T>, work.columns - n);
+    const bool direct = columns == kPanel<T> && !work.c_index;
+    T beside[kTileRows * kPanel<T>];  // where C has no room for a whole panel, or its rows are not in order
+    T* target = direct ? work.target(row) + n : beside;
+    const int64_t stride = direct ? work.c_row : kPanel<T>;
+    const T* start[kTileRows] = {};
+    for (int64_t r = 0; r < rows; ++r) {
+        start[r] = k || work.add ? work.target(row + r) + n : work.start ? work.start + n : nullptr;
+        if (start[r] && columns < kPanel<T>) {  // not to read past the end of a row
+            std::copy_n(start[r], columns, beside + r * kPanel<T>);
+            std::fill_n(beside + r * kPanel<T> + columns, kPanel<T> - columns, T(0));
+            start[r] = beside + r * kPanel<T>;
+        }
+    }
+    const T* const* begin = start[0] ? start : nullptr;
+    if (work.a_depth == 1)
+        kernel_of<T, false>(rows, packed, kBlockDepth + 16, panel, depth, begin, target, stride);
+    else
+        kernel_of<T, true>(rows, packed, 0, panel, depth, begin, target, stride);
+    for (int64_t r = 0; !direct && r < rows; ++r) std::copy_n(beside + r * kPanel<T>, columns, work.target(row + r) + n);
 }
 
 template <typename T>
 void multiply_block(const Large<T>& work, int64_t block) {
     static thread_local Workspace workspace;
     const int64_t row = block * kBlockRows, rows = std::min(kBlockRows, work.rows - row);
-    const int64_t wide = work.panels() * kPanel<T>;
-    // Columns that do not fill the last panel are computed beside and copied.
-    const bool beside = wide != work.columns;
-    T* packed = workspace.numbers<T>(kBlockRows * (kBlockDepth + 16 + (beside ? wide : 0)));
-    T* c = beside ? packed + kBlockRows * (kBlockDepth + 16) : work.c + row * work.c_row;
-    const int64_t c_row = beside ? wide : work.c_row;
-    for (int64_t r = 0; r < rows; ++r) {
-        const T* from = work.add ? work.c + (row + r) * work.c_row : work.start;
-        if (from && from != c + r * c_row) std::copy_n(from, work.columns, c + r * c_row);
-        if (!from) std::fill_n(c + r * c_row, work.columns, T(0));
-        if (beside) std::fill_n(c + r * c_row + work.columns, wide - work.columns, T(0));
-    }
-    for (int64_t k = 0; k < work.depth; k += kBlockDepth) {
+    T* packed = workspace.numbers<T>(kBlockRows * (kBlockDepth + 16));
+    for (int64_t k = 0; k == 0 || k < work.depth; k += kBlockDepth) {
         const int64_t depth = std::min(kBlockDepth, work.depth - k);
         pack_rows(work, row, rows, k, depth, packed);
-        for (int64_t p = 0; p < work.panels(); ++p) {
-            const T* panel = work.packed + p * kPanel<T> * work.depth + k * kPanel<T>;
+        for (int64_t p = 0; p < work.panels(); ++p)
             for (int64_t r = 0; r < rows; r += kTileRows) {
                 const int64_t some = std::min<int64_t>(kTileRows, rows - r);
-                T* target = c + r * c_row + p * kPanel<T>;
-                if (work.a_depth == 1)
-                    kernel_of<T, false>(some, packed + r * (kBlockDepth + 16), kBlockDepth + 16, panel, depth, target, c_row);
-                else
-                    kernel_of<T, true>(some, packed + r * depth, 0, panel, depth, target, c_row);
+                const T* from = packed + r * (work.a_depth == 1 ? kBlockDepth + 16 : depth);
+                multiply_tile(work, row + r, some, p, k, depth, from);
             }
-        }
     }
-    if (beside)
-        for (int64_t r = 0; r < rows; ++r) std::copy_n(c + r * c_row, work.columns, work.c + (row + r) * work.c_row);
 }
 
+// Products that do not depend on each other, but for those that follow one another into the same target.
 template <typename T>
-Large<T> read_large(const int64_t* data) {
-    Large<T> work;
-    work.rows = data[0];
-    work.columns = data[1];
-    work.depth = data[2];
-    work.a = reinterpret_cast<const T*>(data[3]);
-    work.a_row = data[4];
-    work.a_depth = data[5];
-    work.b = reinterpret_cast<const T*>(data[6]);
-    work.b_depth = data[7];
-    work.b_column = data[8];
-    work.c = reinterpret_cast<T*>(data[9]);
-    work.c_row = data[10];
-    work.start = reinterpret_cast<const T*>(data[11]);
-    work.add = data[12] != 0;
-    return work;
-}
-
-// All products at once: those of one call are independent of each other.
-template <typename T>
-int run_large(const int64_t* data, int64_t count, int64_t threads) {
-    static thread_local Workspace workspace;
-    struct Piece {
-        size_t work;
-        int64_t part;
-    };
-    std::vector<Large<T>> works;
-    std::vector<Piece> panels, blocks;
-    int64_t size = 0, operations = 0;
-    for (int64_t i = 0; i < count; ++i) {
-        works.push_back(read_large<T>(data + 13 * i));
-        const Large<T>& work = works.back();
-        for (int64_t p = 0; p < work.panels(); ++p) panels.push_back({works.size() - 1, p});
-        for (int64_t b = 0; b < work.blocks(); ++b) blocks.push_back({works.size() - 1, b});
-        size += work.panels() * kPanel<T> * work.depth;
-        operations += work.rows * work.columns * work.depth;
+class Products {
+  public:
+    int add(const Large<T>& work) {
+        works_.push_back(work);
+        return static_cast<int>(works_.size()) - 1;
     }
-    T* next = workspace.numbers<T>(size);
-    for (Large<T>& work : works) {
-        work.packed = next;
-        next += work.panels() * kPanel<T> * work.depth;
-    }
-    if (operations < 200000) threads = 1;
-    parallel(static_cast<int64_t>(panels.size()), threads,
-             [&](int64_t i) { pack_panel(works[panels[static_cast<size_t>(i)].work], panels[static_cast<size_t>(i)].part); });
-    parallel(static_cast<int64_t>(blocks.size()), threads,
-             [&](int64_t i) { multiply_block(works[blocks[static_cast<size_t>(i)].work], blocks[static_cast<size_t>(i)].part); });
-    return 0;
-}
+    Large<T>& operator[](int number) { return works_[static_cast<size_t>(number)]; }
 
-// to[ids[n]] += from[n] for rows of `columns` numbers, each thread its own columns, rows always in order.
-template <typename T>
-int scatter_add(const int64_t* ids, int64_t count, const T* from, int64_t columns, T* to, int64_t threads) {
-    if (count * columns < 65536) threads = 1;
-    parallel(threads, threads, [&](int64_t i) {
-        const int64_t first = columns * i / threads, last = columns * (i + 1) / threads;
-        for (int64_t n = 0; n < count; ++n) {
-            const T* source = from + n * columns;
-            T* target = to + ids[n] * columns;
-            for (int64_t j = first; j < last; ++j) target[j] += source[j];
-        }
-    });
-    return 0;
-}
+    void ask(Arena<T>& arena) {
+        for (Large<T>& work : works_) arena.ask(work.packed, work.panels() * kPanel<T> * work.depth);
+    }
+    void pack(Jobs& jobs, bool late) const {
+        for (const Large<T>& work : works_)
+            for (int64_t p = 0; work.late == late && p < work.panels(); ++p)
+                jobs.add(work.depth * kPanel<T>, [&work, p] { pack_panel(work, p); });
+    }
+    void multiply(Jobs& jobs) const {
+        for (const Large<T>& work : works_)
+            for (int64_t block = 0; !work.add && block < work.blocks(); ++block)
+                jobs.add(work.depth * work.columns, [this, &work, block] {
+                    multiply_block(work, block);
+                    for (int n = work.next; n >= 0; n = works_[static_cast<size_t>(n)].next)
+                        multiply_block(works_[static_cast<size_t>(n)], block);
+                });
+    }
+
+  private:
+    std::vector<Large<T>> works_;
+};
 
 }  // namespace weft

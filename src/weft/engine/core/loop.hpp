@@ -23,10 +23,9 @@ class Loop {
         token_.resize(n);
         spread_.resize(n);
         source_.resize(n);
-        std::vector<int64_t> start(static_cast<size_t>(call.rows) + 1, 0);
-        for (int64_t b = 0; b < call.rows; ++b) start[static_cast<size_t>(b) + 1] = start[static_cast<size_t>(b)] + call.length(b);
-        for (size_t r = 0; r < n; ++r) offsets_[r] = start[static_cast<size_t>(rows[r])];
+        for (size_t r = 0; r < n; ++r) offsets_[r] = call.offsets[static_cast<size_t>(rows[r])];
         for (size_t p = 0; p < code.places.size(); ++p) machine_.where(p) = locate(code.places[p]);
+        find_ahead();
     }
 
     void forward() {
@@ -39,14 +38,16 @@ class Loop {
         int64_t active = all;
         for (int64_t s = 0; (active = shrink(active, s)) > 0; ++s) {
             set_clock(active, s);
+            look_ahead(shrink(active, s + 1), call_.reverse ? -1 : 1, forward_blocks_);
             machine_.run(code_.segments[0], active);
             for (size_t k = 0; k < program_.products.size(); ++k) {
-                begin_product(k, active);
+                if (!whole_panels_) begin_product(k, active);
                 const int state = program_.products[k].state;
                 const Buffer source = state >= 0 ? STATE : OPERAND;
                 const int64_t column = H_ * (state >= 0 ? state : static_cast<int64_t>(k));
                 multiply(active, base_[source] + column, stride_[source], call_.packed[k], H_, call_.forward_columns(k),
-                         base_[PRODUCT] + product_column_[k], stride_[PRODUCT]);
+                         base_[PRODUCT] + product_column_[k], stride_[PRODUCT],
+                         [this, k](int64_t n) { return start(k, n); }, [this] { fetch_ahead(); });
                 machine_.run(code_.segments[k + 1], active);
             }
             for (int64_t r = shrink(active, s + 1); r < active; ++r)
@@ -64,6 +65,10 @@ class Loop {
     void back() {
         const int64_t all = static_cast<int64_t>(rows_.size());
         const int64_t steps = all ? length(0) : 0;
+        // Where no one asks for the gradient of the first state, the last product of the last step is for nothing.
+        const size_t products = program_.back_order.size();
+        const bool asked = std::any_of(call_.first.begin(), call_.first.end(), [](T* first) { return first != nullptr; });
+        const size_t last_needed = !asked && products && code_.only_state(products) ? products - 1 : products;
         int64_t before = 0;
         for (int64_t s = steps - 1; s >= 0; --s) {
             int64_t active = before;
@@ -72,13 +77,14 @@ class Loop {
                 for (int64_t i = 0; i < program_.states; ++i)
                     fetch(local(D_STATE, r) + i * H_, call_.last[static_cast<size_t>(i)], rows_[static_cast<size_t>(r)]);
             set_clock(active, s);
+            look_ahead(s ? active : 0, call_.reverse ? 1 : -1, back_blocks_);
             machine_.run(code_.segments[0], active);
             for (size_t n = 0; n < program_.back_order.size(); ++n) {
+                if (s == 0 && n == last_needed) break;
                 const auto k = static_cast<size_t>(program_.back_order[n]);
-                T* result = base_[D_OPERAND] + d_operand_column_[k];
-                for (int64_t r = 0; r < active; ++r) std::fill_n(result + r * stride_[D_OPERAND], call_.back_columns(), T(0));
                 multiply(active, base_[D_PRODUCT] + d_product_column_[k], stride_[D_PRODUCT], call_.packed[k],
-                         H_ * program_.products[k].blocks(), call_.back_columns(), result, stride_[D_OPERAND]);
+                         H_ * program_.products[k].blocks(), call_.back_columns(), base_[D_OPERAND] + d_operand_column_[k],
+                         stride_[D_OPERAND], [](int64_t) { return Where<const T>{}; }, [this] { fetch_ahead(); });
                 machine_.run(code_.segments[n + 1], active);
             }
             exchange(D_STATE, D_NEW_STATE);
@@ -137,7 +143,7 @@ class Loop {
             case D_OPERAND: return {base_[D_OPERAND] + d_operand_column_[k], stride_[D_OPERAND], nullptr};
             case VECTORS: return {call_.base[VECTORS] + column, 0, nullptr};
             case ROW_MASK: return {call_.base[ROW_MASK] + column, call_.stride[ROW_MASK], rows_.data()};
-            case OUTPUT: case D_OUTPUT:
+            case OUTPUT: case D_OUTPUT: case STEP_MASK:
                 return {call_.base[place.buffer] + column, call_.stride[place.buffer], spread_.data()};
             case INPUT: return {call_.base[INPUT] + column, call_.stride[INPUT], source_.data()};
             default: return {call_.base[place.buffer] + column, call_.stride[place.buffer], token_.data()};
@@ -157,11 +163,22 @@ class Loop {
             const int64_t time = call_.reverse ? length(static_cast<int64_t>(r)) - 1 - s : s;
             token_[r] = offsets_[r] + time;
             spread_[r] = rows_[r] * call_.steps + time;
-            source_[r] = call_.ids ? call_.ids[spread_[r]] : token_[r];
+            source_[r] = call_.by_id ? call_.ids[spread_[r]] : token_[r];
         }
     }
 
-    // What the product is added to: the projected input, a vector, or nothing.
+    // Where a product's sums begin, for the panel of column n: the projected input, a vector, or zero.
+    Where<const T> start(size_t k, int64_t n) const {
+        if (!whole_panels_) return {base_[PRODUCT] + product_column_[k] + n, stride_[PRODUCT], nullptr};
+        const ProductShape& shape = program_.products[k];
+        const auto j = static_cast<size_t>(n / H_);
+        if (shape.input_block[j] >= 0)
+            return {call_.base[INPUT] + shape.input_block[j] * H_ + n % H_, call_.stride[INPUT], source_.data()};
+        if (shape.vector[j] >= 0) return {call_.base[VECTORS] + shape.vector[j] * H_ + n % H_, 0, nullptr};
+        return {};
+    }
+
+    // The same copied to the product's memory, where a panel may reach over the end of a block.
     void begin_product(size_t k, int64_t active) {
         const ProductShape& shape = program_.products[k];
         for (int64_t r = 0; r < active; ++r) {
@@ -174,6 +191,44 @@ class Loop {
                     std::memcpy(to, call_.base[VECTORS] + shape.vector[j] * H_, static_cast<size_t>(H_) * sizeof(T));
                 else
                     std::fill_n(to, H_, T(0));
+            }
+        }
+    }
+
+    // Memory of one row for each token: what the next step reads and writes there is asked for during this step's
+    // products. It is more than the near caches hold from one call to the next.
+    void find_ahead() {
+        auto add = [this](Where<T> where) {
+            if (where.base && where.stride) ahead_.push_back(where);
+        };
+        for (size_t p = 0; p < code_.places.size(); ++p) {
+            const int buffer = code_.places[p].buffer;
+            const bool by_token = buffer == GATES || buffer == EXTRA || buffer == STEP_MASK || buffer >= D_INPUT;
+            if (by_token || buffer == OUTPUT || buffer == D_OUTPUT) add(machine_.where(p));
+        }
+        if (!call_.by_id && call_.base[INPUT] && call_.base[INPUT] != call_.base[GATES])
+            for (int64_t g = 0; g < program_.blocks; ++g) add({call_.base[INPUT] + g * H_, call_.stride[INPUT], token_.data()});
+        for (size_t k = 0; k < program_.products.size(); ++k) forward_blocks_ += call_.forward_columns(k) / kPanel<T>;
+        back_blocks_ = static_cast<int64_t>(program_.products.size()) * call_.back_columns() / kPanel<T>;
+    }
+
+    void look_ahead(int64_t active, int64_t direction, int64_t blocks) {
+        ahead_row_ = 0;
+        ahead_rows_ = active;
+        ahead_place_ = 0;
+        ahead_step_ = direction;
+        const int64_t calls = std::max<int64_t>(1, blocks * tiles(active));
+        ahead_share_ = (active * static_cast<int64_t>(ahead_.size()) + calls - 1) / calls;
+    }
+
+    void fetch_ahead() {
+        for (int64_t i = 0; i < ahead_share_ && ahead_row_ < ahead_rows_; ++i) {
+            const Where<T>& where = ahead_[ahead_place_];
+            const char* from = reinterpret_cast<const char*>(where.row(ahead_row_) + ahead_step_ * where.stride);
+            for (int64_t byte = 0; byte < H_ * static_cast<int64_t>(sizeof(T)); byte += 64) __builtin_prefetch(from + byte, 0, 2);
+            if (++ahead_place_ == ahead_.size()) {
+                ahead_place_ = 0;
+                ++ahead_row_;
             }
         }
     }
@@ -204,46 +259,11 @@ class Loop {
     std::vector<int64_t> product_column_, d_product_column_, d_operand_column_;
     std::vector<int64_t> offsets_, token_, spread_, source_;
     Machine<T> machine_;
+    const bool whole_panels_ = H_ % kPanel<T> == 0;  // no panel holds parts of two blocks
+    std::vector<Where<T>> ahead_;
+    int64_t forward_blocks_ = 0, back_blocks_ = 0;
+    int64_t ahead_row_ = 0, ahead_rows_ = 0, ahead_step_ = 0, ahead_share_ = 0;
+    size_t ahead_place_ = 0;
 };
-
-template <typename T>
-int run_forward(const int64_t* const* data, int64_t count, int64_t threads) {
-    std::vector<Call<T>> calls;
-    for (int64_t i = 0; i < count; ++i) calls.push_back(read_call<T>(data[i], false));
-    for (const Call<T>& call : calls)
-        if (!ids_fit(call)) return 2;
-    pack(calls, false, threads);
-    const std::vector<Task> tasks = divide(calls, threads);
-    parallel(static_cast<int64_t>(tasks.size()), threads, [&](int64_t i) {
-        const Task& task = tasks[static_cast<size_t>(i)];
-        const Call<T>& call = calls[task.call];
-        Loop<T>(call, call.train ? call.program->train : call.program->run, task.rows, nullptr).forward();
-    });
-    return 0;
-}
-
-template <typename T>
-int run_back(const int64_t* const* data, int64_t count, int64_t threads) {
-    std::vector<Call<T>> calls;
-    for (int64_t i = 0; i < count; ++i) calls.push_back(read_call<T>(data[i], true));
-    pack(calls, true, threads);
-    const std::vector<Task> tasks = divide(calls, threads);
-    std::vector<std::vector<T>> sums(tasks.size());
-    parallel(static_cast<int64_t>(tasks.size()), threads, [&](int64_t i) {
-        const Task& task = tasks[static_cast<size_t>(i)];
-        const Call<T>& call = calls[task.call];
-        const int64_t padded = round_up(call.program->hidden, kWidth<T>);
-        std::vector<T>& mine = sums[static_cast<size_t>(i)];
-        mine.assign(static_cast<size_t>(call.program->back.sums * padded), T(0));
-        Loop<T>(call, call.program->back, task.rows, mine.data()).back();
-    });
-    for (size_t i = 0; i < tasks.size(); ++i) {  // in the order of tasks: the same threads give the same bits
-        const Call<T>& call = calls[tasks[i].call];
-        const int64_t H = call.program->hidden, padded = round_up(H, kWidth<T>);
-        for (int64_t s = 0; s < call.program->back.sums; ++s)
-            for (int64_t u = 0; u < H; ++u) call.sums[s * H + u] += sums[i][static_cast<size_t>(s * padded + u)];
-    }
-    return 0;
-}
 
 }  // namespace weft

@@ -17,14 +17,6 @@ namespace weft {
 constexpr int64_t kTileLanes = 512;
 
 template <typename T>
-struct Where {  // a place in memory: row r is at base + index[r] * stride
-    T* base;
-    int64_t stride;
-    const int64_t* index;  // nullptr: the row number itself; stride 0: the same for all rows
-    T* row(int64_t r) const { return base + (index ? index[r] : r) * stride; }
-};
-
-template <typename T>
 inline void copy_row(const T* from, int64_t count, T* to) {  // rows are short: no call, no question of alignment
     int64_t i = 0;
     for (; i + kWidth<T> <= count; i += kWidth<T>) store(to + i, load(from + i));
@@ -136,6 +128,7 @@ class Machine {
             case Op::neg: return each(n, d, a, [](V x) { return -x; });
             case Op::abs: return each(n, d, a, [](V x) { return x < T(0) ? -x : x + T(0); });
             case Op::sqrt: return each(n, d, a, [](V x) { return sqrt_vector(x); });
+            case Op::rsqrt: return each(n, d, a, [](V x) { return T(1) / sqrt_vector(x); });
             case Op::exp: return each(n, d, a, [](V x) { return exp_vector<T>(x); });
             case Op::log: return each(n, d, a, [](V x) { return log_vector<T>(x); });
             case Op::tanh: return each(n, d, a, [](V x) { return tanh_vector(x); });
@@ -154,13 +147,18 @@ class Machine {
 
     void mean(T* d, const T* a, int64_t rows) {
         for (int64_t r = 0; r < rows; ++r, a += padded_, d += padded_) {
-            Vec<T> sum{};
+            Vec<T> even{}, odd{};
             int64_t i = 0;
-            for (; i + kWidth<T> <= hidden_; i += kWidth<T>) sum += load(a + i);
-            T total = 0;
-            for (int lane = 0; lane < kWidth<T>; ++lane) total += sum[lane];
-            for (; i < hidden_; ++i) total += a[i];
-            const Vec<T> value = all(total / static_cast<T>(hidden_));
+            for (; i + 2 * kWidth<T> <= hidden_; i += 2 * kWidth<T>) {
+                even += load(a + i);
+                odd += load(a + i + kWidth<T>);
+            }
+            T lanes[kWidth<T>];
+            store(lanes, even + odd);
+            for (; i < hidden_; ++i) lanes[i % kWidth<T>] += a[i];
+            for (int half = kWidth<T> / 2; half; half /= 2)
+                for (int lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+            const Vec<T> value = all(lanes[0] / static_cast<T>(hidden_));
             for (i = 0; i < padded_; i += kWidth<T>) store(d + i, value);
         }
     }

@@ -1,8 +1,8 @@
 // Matrix products of a few rows with a weight that stays the same for a whole sequence.
 //
 // The weight is packed once a call into panels of kPanel columns, in the order the kernel reads it. The kernel holds
-// a block of R rows x kPanelVectors vectors in registers and adds to what already stands in C, so that the caller
-// decides where a sum begins (zero, a bias, the projected input).
+// a block of R rows x kPanelVectors vectors in registers, where sums begin from wherever the caller says (the projected
+// input, a bias, what already stands in C, or zero), so that nothing is copied or cleared beforehand.
 #pragma once
 
 #include "vector.hpp"
@@ -11,25 +11,35 @@ namespace weft {
 
 constexpr int kPanelVectors = 2;
 #if defined(__AVX512F__)
-constexpr int kTileRows = 12;  // 24 of 32 registers hold sums
+constexpr int kTileRows = 8;  // 16 of 32 registers hold sums: more gain nothing, and 8 rows divide most batches
 #else
 constexpr int kTileRows = 6;  // 12 of 16
 #endif
 template <typename T>
 constexpr int kPanel = kPanelVectors * kWidth<T>;
-constexpr int kDepth = 512;  // rows of a panel used at a time: the piece stays near while the row tiles pass over it
+constexpr int64_t kPanelAhead = 32;  // depths: the whole weight seldom stays in the second-level cache
 
 inline int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
-// Rows of A one after the other at `stride`, or Packed: R numbers for each depth side by side.
+template <typename T>
+struct Where {  // a place in memory: row r is at base + index[r] * stride
+    T* base;
+    int64_t stride;
+    const int64_t* index;  // nullptr: the row number itself; stride 0: the same for all rows
+    T* row(int64_t r) const { return base + (index ? index[r] : r) * stride; }
+};
+
+// Rows of A one after the other at `stride`, or Packed: R numbers for each depth side by side. `start` has a pointer for
+// each row to what its sums begin with; without it they begin with zero.
 template <typename T, int R, bool Packed>
-inline void kernel(const T* a, int64_t stride, const T* panel, int64_t depth, T* c, int64_t c_stride) {
+inline void kernel(const T* a, int64_t stride, const T* panel, int64_t depth, const T* const* start, T* c, int64_t c_stride) {
     Vec<T> sum[R][kPanelVectors];
     for (int r = 0; r < R; ++r)
-        for (int v = 0; v < kPanelVectors; ++v) sum[r][v] = load(c + r * c_stride + v * kWidth<T>);
+        for (int v = 0; v < kPanelVectors; ++v) sum[r][v] = start ? load(start[r] + v * kWidth<T>) : Vec<T>{};
     for (int64_t k = 0; k < depth; ++k, panel += kPanel<T>) {
         Vec<T> b[kPanelVectors];
         for (int v = 0; v < kPanelVectors; ++v) b[v] = load(panel + v * kWidth<T>);
+        for (int v = 0; v < kPanelVectors; ++v) __builtin_prefetch(panel + kPanelAhead * kPanel<T> + v * kWidth<T>);
         for (int r = 0; r < R; ++r) {
             const T factor = Packed ? a[k * R + r] : a[r * stride + k];
             for (int v = 0; v < kPanelVectors; ++v) sum[r][v] += factor * b[v];
@@ -40,24 +50,53 @@ inline void kernel(const T* a, int64_t stride, const T* panel, int64_t depth, T*
 }
 
 template <typename T, bool Packed, int R = kTileRows>
-inline void kernel_of(int64_t rows, const T* a, int64_t stride, const T* panel, int64_t depth, T* c, int64_t c_stride) {
-    if (rows == R) return kernel<T, R, Packed>(a, stride, panel, depth, c, c_stride);
-    if constexpr (R > 1) kernel_of<T, Packed, R - 1>(rows, a, stride, panel, depth, c, c_stride);
+inline void kernel_of(int64_t rows, const T* a, int64_t stride, const T* panel, int64_t depth, const T* const* start, T* c,
+                      int64_t c_stride) {
+    if (rows == R) return kernel<T, R, Packed>(a, stride, panel, depth, start, c, c_stride);
+    if constexpr (R > 1) kernel_of<T, Packed, R - 1>(rows, a, stride, panel, depth, start, c, c_stride);
 }
 
-// C (rows x columns) += A (rows x depth) B, with B packed. Columns are those of the panels, padding included.
-template <typename T>
-void multiply(int64_t rows, const T* a, int64_t a_stride, const T* packed, int64_t depth, int64_t columns, T* c,
-              int64_t c_stride) {
-    const int64_t tiles = (rows + kTileRows - 1) / kTileRows;
-    for (int64_t k = 0; k < depth; k += kDepth) {
-        const int64_t some = depth - k < kDepth ? depth - k : kDepth;
-        for (int64_t n = 0; n < columns; n += kPanel<T>) {
-            const T* panel = packed + n * depth + k * kPanel<T>;
-            for (int64_t i = 0; i < tiles; ++i) {  // rows dealt evenly: 16 as 8 + 8, not 12 + 4
-                const int64_t from = rows * i / tiles, to = rows * (i + 1) / tiles;
-                kernel_of<T, false>(to - from, a + from * a_stride + k, a_stride, panel, some, c + from * c_stride + n, c_stride);
+// One row has too few sums in a panel to keep the arithmetic busy: kTogether panels at once, with the same results.
+constexpr int kTogether = 4;
+template <typename T, typename Start>
+inline void kernel_of_row(const T* a, const T* panels, int64_t depth, int64_t n, const Start& start, T* c) {
+    Vec<T> sum[kTogether][kPanelVectors];
+    for (int p = 0; p < kTogether; ++p) {
+        const Where<const T> where = start(n + p * kPanel<T>);
+        for (int v = 0; v < kPanelVectors; ++v) sum[p][v] = where.base ? load(where.row(0) + v * kWidth<T>) : Vec<T>{};
+    }
+    for (int64_t k = 0; k < depth; ++k, panels += kPanel<T>)
+        for (int p = 0; p < kTogether; ++p)
+            for (int v = 0; v < kPanelVectors; ++v) {
+                const T* b = panels + p * depth * kPanel<T> + v * kWidth<T>;
+                sum[p][v] += a[k] * load(b);
             }
+    for (int p = 0; p < kTogether; ++p)
+        for (int v = 0; v < kPanelVectors; ++v) store(c + p * kPanel<T> + v * kWidth<T>, sum[p][v]);
+}
+
+inline int64_t tiles(int64_t rows) { return (rows + kTileRows - 1) / kTileRows; }
+
+// C (rows x columns) = start + A (rows x depth) B, with B packed. Columns are those of the panels, padding included.
+// start(n) says where the sums of the panel of column n begin; no base: with zero. meanwhile() is called once for each
+// of the tiles(rows) * columns / kPanel blocks: the moment to ask memory for what comes next, while it has nothing to do.
+template <typename T, typename Start, typename Meanwhile>
+void multiply(int64_t rows, const T* a, int64_t a_stride, const T* packed, int64_t depth, int64_t columns, T* c,
+              int64_t c_stride, const Start& start, const Meanwhile& meanwhile) {
+    int64_t n = 0;
+    for (; rows == 1 && n + kTogether * kPanel<T> <= columns; n += kTogether * kPanel<T>) {
+        for (int p = 0; p < kTogether; ++p) meanwhile();
+        kernel_of_row(a, packed + n * depth, depth, n, start, c + n);
+    }
+    for (; n < columns; n += kPanel<T>) {
+        const Where<const T> where = start(n);
+        for (int64_t i = 0; i < tiles(rows); ++i) {  // rows dealt evenly: 16 as 8 + 8, not 12 + 4
+            const int64_t from = rows * i / tiles(rows), to = rows * (i + 1) / tiles(rows);
+            const T* begin[kTileRows];
+            for (int64_t r = from; r < to; ++r) begin[r - from] = where.row(r);
+            meanwhile();
+            kernel_of<T, false>(to - from, a + from * a_stride, a_stride, packed + n * depth, depth,
+                                where.base ? begin : nullptr, c + from * c_stride + n, c_stride);
         }
     }
 }

@@ -6,8 +6,7 @@
 
 #include <memory>
 
-#include "large.hpp"
-#include "loop.hpp"
+#include "run.hpp"
 
 namespace weft {
 
@@ -25,8 +24,8 @@ class Memory {  // aligned, owned
 template <typename T>
 struct StreamLayer {
     Call<T> call;  // of one step; its states are read and written in place
-    int64_t inputs, columns;
-    std::unique_ptr<Memory<T>> weights, input_weights, input, vectors;
+    int64_t columns;
+    std::unique_ptr<Memory<T>> input_weights, input, vectors;
     std::vector<std::unique_ptr<Memory<T>>> packed;
     std::vector<T> bias;
 };
@@ -34,9 +33,8 @@ struct StreamLayer {
 template <typename T>
 class Stream {
   public:
-    // data: rows, ids?, layers, then for each: program, inputs, weight_ih (G*H, inputs), bias (G*H), vectors (or 0) and
-    // how many numbers they are, and for each block of each product address, stride, turned; then vocabulary (or 0 for no output layer), its weight (V, H)
-    // and bias.
+    // data: rows, ids?, layers, then for each its program, how many inputs, and its parameters; then vocabulary (or 0 for
+    // no output layer), its weight (V, H) and bias.
     explicit Stream(const int64_t* data) {
         auto pointer = [](int64_t address) { return reinterpret_cast<const T*>(address); };
         rows_ = *data++;
@@ -48,49 +46,44 @@ class Stream {
             StreamLayer<T>& layer = layers_.back();
             Call<T>& call = layer.call;
             call.program = reinterpret_cast<const Program*>(*data++);
-            layer.inputs = *data++;
-            const int64_t width = call.program->blocks * call.program->hidden;
-            const T *weight = pointer(data[0]), *bias = pointer(data[1]), *vectors = pointer(data[2]);
-            const int64_t vector_numbers = data[3];
-            data += 4;
-            layer.bias.assign(bias, bias + width);
-            layer.columns = round_up(width, kPanel<T>);
-            call.rows = rows_;
+            const Program& program = *call.program;
+            call.inputs = *data++;
+            for (size_t i = 0; i < program.parameters.size(); ++i) call.parameters.push_back(pointer(*data++));
+            call.rows = call.tokens = rows_;
             call.steps = 1;
-            call.vocabulary = layer.inputs;
             call.reverse = call.train = false;
             call.lengths = call.ids = nullptr;
             call.sums = nullptr;
-            std::fill(call.base, call.base + BUFFERS, nullptr);
-            std::fill(call.stride, call.stride + BUFFERS, 0);
-            const bool table = n == 0 && by_id_;
-            if (table) {  // a row for each token: its column of the weight, bias included
-                layer.input_weights = std::make_unique<Memory<T>>(layer.inputs * width);
-                T* to = layer.input_weights->data();
-                for (int64_t v = 0; v < layer.inputs; ++v)
-                    for (int64_t j = 0; j < width; ++j) to[v * width + j] = weight[j * layer.inputs + v] + bias[j];
+            call.offsets = row_numbers_;
+            for (int b = 0; b < BUFFERS; ++b) call.put(static_cast<Buffer>(b), nullptr, 0);
+            const int64_t width = program.width();
+            layer.columns = round_up(width, kPanel<T>);
+            layer.bias.assign(static_cast<size_t>(layer.columns), T(0));
+            fill_bias(call, layer.bias.data());
+            call.by_id = n == 0 && by_id_;
+            if (call.by_id) {  // a row for each token
+                layer.input = std::make_unique<Memory<T>>(call.inputs * width);
+                call.put(INPUT, layer.input->data(), width);
+                project_ids(call, layer.bias.data(), 0, call.inputs, [](int64_t i) { return i; });
             } else {
-                layer.input_weights = std::make_unique<Memory<T>>(layer.columns * layer.inputs);
-                pack_all(weight, layer.inputs, width, layer.input_weights->data());
+                layer.input_weights = std::make_unique<Memory<T>>(layer.columns * call.inputs);
+                pack_all(call.parameters[0], call.inputs, width, layer.input_weights->data());
+                layer.input = std::make_unique<Memory<T>>(rows_ * layer.columns);
+                call.put(INPUT, layer.input->data(), layer.columns);
             }
-            layer.input = std::make_unique<Memory<T>>(rows_ * layer.columns);
-            call.base[INPUT] = table ? layer.input_weights->data() : layer.input->data();
-            call.stride[INPUT] = table ? width : layer.columns;
-            layer.vectors = std::make_unique<Memory<T>>(vector_numbers);
-            std::copy_n(vectors, vector_numbers, layer.vectors->data());
-            call.base[VECTORS] = layer.vectors->data();
-            outputs_.push_back(std::make_unique<Memory<T>>(rows_ * call.program->hidden));
-            call.base[OUTPUT] = outputs_.back()->data();
-            call.stride[OUTPUT] = call.program->hidden;
-            for (size_t k = 0; k < call.program->products.size(); ++k) {
-                std::vector<WeightBlock<T>> blocks;
-                for (int j = 0; j < call.program->products[k].blocks(); ++j, data += 3)
-                    blocks.push_back({pointer(data[0]), data[1], data[2] != 0});
-                layer.packed.push_back(std::make_unique<Memory<T>>(call.forward_columns(k) * call.program->hidden));
+            layer.vectors = std::make_unique<Memory<T>>(vector_numbers(call));
+            fill_vectors(call, layer.vectors->data());
+            call.put(VECTORS, layer.vectors->data(), 0);
+            outputs_.push_back(std::make_unique<Memory<T>>(rows_ * program.hidden));
+            call.put(OUTPUT, outputs_.back()->data(), program.hidden);
+            for (size_t k = 0; k < program.products.size(); ++k) {
+                const std::vector<WeightBlock<T>> blocks = call.weights(k);
+                layer.packed.push_back(std::make_unique<Memory<T>>(call.forward_columns(k) * program.hidden));
                 call.packed.push_back(layer.packed.back()->data());
                 for (int64_t p = 0; p < call.forward_columns(k) / kPanel<T>; ++p)
-                    pack_forward(blocks.data(), static_cast<int64_t>(blocks.size()), call.program->hidden, p, layer.packed.back()->data());
+                    pack_forward(blocks.data(), static_cast<int64_t>(blocks.size()), program.hidden, p, call.packed[k]);
             }
+            call.parameters.clear();  // all is copied: they may change
         }
         vocabulary_ = *data++;
         if (vocabulary_) {
@@ -110,7 +103,7 @@ class Stream {
     int step(const int64_t* ids, const T* numbers, T* const* states, T* result) {
         if (by_id_)
             for (int64_t r = 0; r < rows_; ++r)
-                if (ids[r] < 0 || ids[r] >= layers_[0].inputs) return 2;
+                if (ids[r] < 0 || ids[r] >= layers_[0].call.inputs) return 2;
         advance(ids, numbers, states, states + parts());
         const int64_t width = vocabulary_ ? vocabulary_ : layers_.back().call.program->hidden;
         const int64_t stride = vocabulary_ ? output_columns_ : width;
@@ -133,7 +126,7 @@ class Stream {
         std::vector<bool> ended(static_cast<size_t>(rows_), false);
         std::fill_n(chosen, rows_ * count, -1);
         for (int64_t r = 0; r < rows_; ++r)
-            if (ids[r] < 0 || ids[r] >= layers_[0].inputs) return 2;
+            if (ids[r] < 0 || ids[r] >= layers_[0].call.inputs) return 2;
         for (int64_t n = 0; n < count; ++n) {
             advance(ids, nullptr, states, states);
             bool all_ended = true;
@@ -142,7 +135,7 @@ class Stream {
                 const int64_t next = pick(logits_->data() + r * output_columns_, uniforms[r * count + n], choice);
                 ended[static_cast<size_t>(r)] = next == choice.end;
                 if (next == choice.end) continue;
-                if (next >= layers_[0].inputs) return 2;
+                if (next >= layers_[0].call.inputs) return 2;
                 chosen[r * count + n] = ids[r] = next;
                 all_ended = false;
             }
@@ -171,7 +164,7 @@ class Stream {
         for (size_t n = 0; n < layers_.size(); ++n) {
             StreamLayer<T>& layer = layers_[n];
             Call<T>& call = layer.call;
-            const int64_t S = call.program->states, width = call.program->blocks * call.program->hidden;
+            const int64_t S = call.program->states;
             call.first.assign(before, before + S);
             call.last.assign(after, after + S);
             before += S;
@@ -179,22 +172,16 @@ class Stream {
             if (n == 0 && by_id_) {
                 call.ids = ids;
             } else {
-                for (int64_t r = 0; r < rows_; ++r) {
-                    std::copy_n(layer.bias.data(), width, layer.input->data() + r * layer.columns);
-                    std::fill_n(layer.input->data() + r * layer.columns + width, layer.columns - width, T(0));
-                }
-                multiply(rows_, numbers, layer.inputs, layer.input_weights->data(), layer.inputs,
-                                  layer.columns, layer.input->data(), layer.columns);
+                multiply(rows_, numbers, call.inputs, layer.input_weights->data(), call.inputs, layer.columns, call.base[INPUT],
+                         layer.columns, [&](int64_t n) { return Where<const T>{layer.bias.data() + n, 0, nullptr}; }, [] {});
             }
             Loop<T>(call, call.program->run, row_numbers_, nullptr).forward();
             numbers = outputs_[n]->data();
         }
         if (!vocabulary_) return;
-        for (int64_t r = 0; r < rows_; ++r)
-            std::copy_n(output_bias_.data(), output_columns_, logits_->data() + r * output_columns_);
         const int64_t H = layers_.back().call.program->hidden;
-        multiply(rows_, numbers, H, output_weights_->data(), H, output_columns_, logits_->data(),
-                          output_columns_);
+        multiply(rows_, numbers, H, output_weights_->data(), H, output_columns_, logits_->data(), output_columns_,
+                 [&](int64_t n) { return Where<const T>{output_bias_.data() + n, 0, nullptr}; }, [] {});
     }
 
     // Sharpened by the temperature; the top_k likeliest; of those the fewest that reach top_p; then where the number

@@ -9,7 +9,9 @@
 #include <atomic>
 #include <cstdlib>
 #include <exception>
+#include <functional>
 #include <new>
+#include <sys/mman.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -60,7 +62,28 @@ void parallel(int64_t count, int64_t threads, const Work& work) {
     if (shared.out_of_memory) throw std::bad_alloc();
 }
 
-// Memory that a thread keeps from call to call, aligned to cache lines.
+// Pieces of work that may be done in any order and on any thread.
+class Jobs {
+  public:
+    // cost: about how many numbers are touched. Little work is not worth waking anybody for.
+    void add(int64_t cost, std::function<void()> job) {
+        cost_ += cost;
+        jobs_.push_back(std::move(job));
+    }
+    void run(int64_t threads) {
+        parallel(static_cast<int64_t>(jobs_.size()), cost_ < 32768 ? 1 : threads, [&](int64_t i) { jobs_[static_cast<size_t>(i)](); });
+        jobs_.clear();
+        cost_ = 0;
+    }
+
+  private:
+    std::vector<std::function<void()>> jobs_;
+    int64_t cost_ = 0;
+};
+
+constexpr size_t kHugePage = size_t(1) << 21;
+
+// Memory that a thread keeps from call to call, aligned to cache lines, on huge pages where it fills some.
 class Workspace {
   public:
     ~Workspace() { std::free(data_); }
@@ -68,8 +91,13 @@ class Workspace {
         if (size > size_) {
             std::free(data_);
             size_ = 0;
-            data_ = std::aligned_alloc(64, (size + 63) / 64 * 64);
+            const size_t unit = size < kHugePage ? 64 : kHugePage;
+            size = (size + unit - 1) / unit * unit;
+            data_ = std::aligned_alloc(unit, size);
             if (!data_) throw std::bad_alloc();
+#if defined(MADV_HUGEPAGE)
+            if (unit == kHugePage) madvise(data_, size, MADV_HUGEPAGE);
+#endif
             size_ = size;
         }
         return data_;
@@ -79,9 +107,40 @@ class Workspace {
         return static_cast<T*>(bytes(static_cast<size_t>(count) * sizeof(T)));
     }
 
+    void keep_at_most(size_t size) {
+        if (size_ <= size) return;
+        std::free(data_);
+        data_ = nullptr;
+        size_ = 0;
+    }
+
   private:
     void* data_ = nullptr;
     size_t size_ = 0;
+};
+
+// Several pieces of one workspace: first all are asked for, then all are there.
+template <typename T>
+class Arena {
+  public:
+    void ask(T*& piece, int64_t count) { asked_.push_back({&piece, (count + kLine - 1) / kLine * kLine}); }
+    void settle(Workspace& workspace) {
+        int64_t total = 0;
+        for (const Asked& asked : asked_) total += asked.count;
+        T* next = workspace.numbers<T>(total);
+        for (const Asked& asked : asked_) {
+            *asked.piece = next;
+            next += asked.count;
+        }
+    }
+
+  private:
+    static constexpr int64_t kLine = 64 / sizeof(T);
+    struct Asked {
+        T** piece;
+        int64_t count;
+    };
+    std::vector<Asked> asked_;
 };
 
 }  // namespace weft

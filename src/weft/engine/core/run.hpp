@@ -1,0 +1,325 @@
+// A whole call, forward or back: what stands before the loop, the loop, and what stands after it.
+//
+// Forward: the weights are packed and the input of all steps is projected. Token ids never become one-hot rows: the
+// loop reads rows of the projected vocabulary. Back: the gradients of weights and inputs are products over all tokens.
+#pragma once
+
+#include <map>
+#include <set>
+
+#include "large.hpp"
+#include "loop.hpp"
+
+namespace weft {
+
+constexpr size_t kMostWaiting = size_t(1) << 26;  // bytes of a workspace that a thread keeps when a call has ended
+
+// The bias of the projected input: the cell's own, and recurrent ones that need no place of their own.
+template <typename T>
+void fill_bias(const Call<T>& call, T* bias) {
+    const Program& program = *call.program;
+    const int64_t H = program.hidden;
+    std::copy_n(call.parameters[1], program.width(), bias);
+    for (const auto& [block, number] : program.input_vectors) {
+        const VectorSource& vector = program.vectors[static_cast<size_t>(number)];
+        const T* from = call.parameters[static_cast<size_t>(vector.parameter)] + vector.start;
+        for (int64_t u = 0; u < H; ++u) bias[block * H + u] += from[vector.single ? 0 : u];
+    }
+}
+
+template <typename T>
+int64_t vector_numbers(const Call<T>& call) {
+    return static_cast<int64_t>(call.program->vectors.size() + call.program->vector_sums.size()) * call.program->hidden;
+}
+
+// The table of vectors, a row of H each; the last rows are sums of others.
+template <typename T>
+void fill_vectors(const Call<T>& call, T* row) {
+    const int64_t H = call.program->hidden;
+    const T* table = row;
+    for (const VectorSource& vector : call.program->vectors) {
+        const T* from = call.parameters[static_cast<size_t>(vector.parameter)] + vector.start;
+        for (int64_t u = 0; u < H; ++u) row[u] = from[vector.single ? 0 : u];
+        row += H;
+    }
+    for (const std::vector<int>& numbers : call.program->vector_sums) {
+        std::fill_n(row, H, T(0));
+        for (int number : numbers)
+            for (int64_t u = 0; u < H; ++u) row[u] += table[number * H + u];
+        row += H;
+    }
+}
+
+// Rows of the projected input that are columns of weight_ih: id(i) for row i.
+template <typename T, typename Id>
+void project_ids(const Call<T>& call, const T* bias, int64_t from, int64_t to, const Id& id) {
+    constexpr int64_t some = 16;  // rows of the weight at a time: their lines stay near
+    const int64_t width = call.program->width();
+    for (int64_t j = 0; j < width; j += some)
+        for (int64_t i = from; i < to; ++i) {
+            const T* weight = call.parameters[0] + id(i);
+            T* row = call.base[INPUT] + i * width;
+            for (int64_t n = j; n < std::min(j + some, width); ++n) row[n] = weight[n * call.inputs] + bias[n];
+        }
+}
+
+// The gradient of weight_ih from that of the projected input, for some of its rows: column v is the sum over the tokens
+// with id v. Sums are collected with ids as rows, and turned at the end.
+template <typename T>
+void add_by_id(const Call<T>& call, int64_t first, int64_t last) {
+    static thread_local Workspace workspace;
+    const int64_t columns = last - first, stride = call.stride[D_INPUT];
+    T* sums = workspace.numbers<T>(call.inputs * columns);
+    std::fill_n(sums, call.inputs * columns, T(0));
+    const T* from = call.base[D_INPUT] + first;
+    for (int64_t b = 0; b < call.rows; ++b)
+        for (int64_t t = 0; t < call.length(b); ++t, from += stride) {
+            __builtin_prefetch(from + kAhead * stride);
+            __builtin_prefetch(from + kAhead * stride + columns / 2);
+            T* sum = sums + call.ids[b * call.steps + t] * columns;
+            for (int64_t j = 0; j < columns; ++j) sum[j] += from[j];
+        }
+    for (int64_t j = 0; j < columns; ++j) {
+        T* to = call.gradients[0] + (first + j) * call.inputs;
+        for (int64_t v = 0; v < call.inputs; ++v) to[v] = sums[v * columns + j];
+    }
+    workspace.keep_at_most(kMostWaiting);
+}
+
+// The recurrent weights of all products, a job a panel.
+template <typename T>
+void pack_weights(const Call<T>& call, bool back, Jobs& jobs) {
+    const int64_t H = call.program->hidden;
+    for (size_t k = 0; k < call.packed.size(); ++k) {
+        const int64_t columns = back ? call.back_columns() : call.forward_columns(k);
+        const auto count = static_cast<int64_t>(call.program->products[k].blocks());
+        for (int64_t p = 0; p < columns / kPanel<T>; ++p)
+            jobs.add(H * kPanel<T> * (back ? count : 1), [&call, back, count, H, k, p] {
+                const std::vector<WeightBlock<T>> blocks = call.weights(k);
+                if (back)
+                    pack_back(blocks.data(), count, H, p, call.packed[k]);
+                else
+                    pack_forward(blocks.data(), count, H, p, call.packed[k]);
+            });
+    }
+}
+
+template <typename T>
+void ask_weights(Call<T>& call, bool back, Arena<T>& arena) {
+    for (size_t k = 0; k < call.packed.size(); ++k) {
+        const int64_t columns = back ? call.back_columns() * call.program->products[k].blocks() : call.forward_columns(k);
+        arena.ask(call.packed[k], call.program->hidden * columns);
+    }
+}
+
+template <typename T>
+int run_forward(const int64_t* data, int64_t count, int64_t threads) {
+    static thread_local Workspace workspace;
+    std::vector<Call<T>> calls;
+    for (int64_t i = 0; i < count; ++i) calls.push_back(read_call<T>(data));
+    std::vector<T*> bias(calls.size());
+    Arena<T> arena;
+    Products<T> products;
+    for (size_t c = 0; c < calls.size(); ++c) {
+        Call<T>& call = calls[c];
+        if (!ids_fit(call)) return 2;
+        const int64_t width = call.program->width();
+        call.by_id = call.ids && call.inputs <= std::max<int64_t>(call.tokens, 1024);  // else only the rows that occur
+        call.put(INPUT, call.kept, width);
+        if (!call.kept || call.by_id) arena.ask(call.base[INPUT], (call.by_id ? call.inputs : call.tokens) * width);
+        arena.ask(bias[c], width);
+        arena.ask(call.base[VECTORS], vector_numbers(call));
+        ask_weights(call, false, arena);
+        if (!call.ids)
+            products.add({call.tokens, width, call.inputs, call.x, call.inputs, 1, call.parameters[0], 1, call.inputs, nullptr, width});
+    }
+    products.ask(arena);
+    arena.settle(workspace);
+    Jobs jobs;
+    int number = 0;
+    for (size_t c = 0; c < calls.size(); ++c) {
+        Call<T>& call = calls[c];
+        fill_bias(call, bias[c]);
+        fill_vectors(call, call.base[VECTORS]);
+        pack_weights(call, false, jobs);
+        if (!call.ids) {
+            Large<T>& work = products[number++];
+            work.c = call.base[INPUT];
+            work.start = bias[c];
+            work.a_index = call.index();
+            continue;
+        }
+        const int64_t rows = call.by_id ? call.inputs : call.tokens, some = 64;
+        for (int64_t from = 0; from < rows; from += some)
+            jobs.add(some * call.program->width(), [&call, start = bias[c], from, to = std::min(from + some, rows)] {
+                const int64_t* places = call.index();
+                if (call.by_id)
+                    project_ids(call, start, from, to, [](int64_t i) { return i; });
+                else
+                    project_ids(call, start, from, to, [&call, places](int64_t i) { return call.ids[places ? places[i] : i]; });
+            });
+    }
+    products.pack(jobs, false);
+    jobs.run(threads);
+    products.multiply(jobs);
+    jobs.run(threads);
+    const std::vector<Task> tasks = divide(calls, threads);
+    parallel(static_cast<int64_t>(tasks.size()), threads, [&](int64_t i) {
+        const Task& task = tasks[static_cast<size_t>(i)];
+        const Call<T>& call = calls[task.call];
+        Loop<T>(call, call.train ? call.program->train : call.program->run, task.rows, nullptr).forward();
+    });
+    workspace.keep_at_most(kMostWaiting);
+    return 0;
+}
+
+// The products that give the gradients of a call's weights and input. `into` is the last one so far into each target.
+template <typename T>
+void add_gradients(const Call<T>& call, Products<T>& products, std::map<const T*, int>& into) {
+    const Program& program = *call.program;
+    const int64_t H = program.hidden, N = call.tokens, width = program.width();
+    auto add = [&](Large<T> work) {
+        const auto before = into.find(work.c);
+        work.add = before != into.end();
+        const int number = products.add(work);
+        if (work.add) products[before->second].next = number;
+        into[work.c] = number;
+        return number;
+    };
+    const T* d_input = call.base[D_INPUT];
+    if (!call.ids && call.gradients[0]) {
+        const int n = add({width, call.inputs, N, d_input, 1, width, call.x, call.inputs, 1, call.gradients[0], call.inputs});
+        products[n].b_index = call.index();
+    }
+    if (call.d_x) {
+        const int n = add({N, call.inputs, width, d_input, width, 1, call.parameters[0], call.inputs, 1, call.d_x, call.inputs});
+        products[n].c_index = call.index();
+    }
+    for (const WeightGradient& gradient : program.weight_gradients) {
+        T* whole = call.gradients[static_cast<size_t>(gradient.weight.parameter)];
+        if (!whole) continue;
+        const int64_t row = program.parameters[static_cast<size_t>(gradient.weight.parameter)].row, size = gradient.blocks * H;
+        const Place& operand = program.products[static_cast<size_t>(gradient.product)].operand;
+        const T* d = call.base[gradient.gradient.buffer] + gradient.gradient.block * H;
+        const T* h = call.base[operand.buffer] + operand.block * H;
+        const int64_t d_stride = call.stride[gradient.gradient.buffer], h_stride = call.stride[operand.buffer];
+        if (gradient.weight.turned) {
+            const int n = add({H, size, N, h, 1, h_stride, d, d_stride, 1, whole + gradient.weight.start, row});
+            products[n].late = true;
+        } else {
+            const int n = add({size, H, N, d, 1, d_stride, h, h_stride, 1, whole + gradient.weight.start * row, row});
+            products[n].late = operand.buffer == OPERANDS;
+        }
+    }
+}
+
+// Weights of which the step uses only a part: the gradient of the rest is zero.
+template <typename T>
+void clear_unused(const Call<T>& call) {
+    const Program& program = *call.program;
+    std::map<int, std::set<int64_t>> used;  // of each parameter the starts of its blocks
+    for (const WeightGradient& gradient : program.weight_gradients)
+        for (int64_t b = 0; b < gradient.blocks; ++b)
+            used[gradient.weight.parameter].insert(gradient.weight.start + b * program.hidden);
+    for (const auto& [number, starts] : used) {
+        const int64_t numbers = program.parameters[static_cast<size_t>(number)].numbers;
+        T* gradient = call.gradients[static_cast<size_t>(number)];
+        if (gradient && static_cast<int64_t>(starts.size()) * program.hidden * program.hidden < numbers)
+            std::fill_n(gradient, numbers, T(0));
+    }
+}
+
+// From sums over rows and steps to the gradients of bias_ih and of every parameter used as a vector.
+template <typename T>
+void finish_vectors(const Call<T>& call) {
+    const Program& program = *call.program;
+    const int64_t H = program.hidden;
+    std::vector<bool> begun(program.parameters.size(), false);
+    begun[0] = true;
+    for (const WeightGradient& gradient : program.weight_gradients) begun[static_cast<size_t>(gradient.weight.parameter)] = true;
+    for (size_t i = 0; i < begun.size(); ++i)
+        if (!begun[i] && call.gradients[i]) std::fill_n(call.gradients[i], program.parameters[i].numbers, T(0));
+    if (T* bias = call.gradients[1])
+        for (size_t g = 0; g < program.input_sums.size(); ++g)
+            if (program.input_sums[g] >= 0) std::copy_n(call.sums + program.input_sums[g] * H, H, bias + static_cast<int64_t>(g) * H);
+    for (size_t v = 0; v < program.vectors.size(); ++v) {
+        const VectorSource& vector = program.vectors[v];
+        T* gradient = call.gradients[static_cast<size_t>(vector.parameter)];
+        if (!gradient) continue;
+        for (int number : program.vector_gradients[v])
+            for (int64_t u = 0; u < H; ++u) gradient[vector.start + (vector.single ? 0 : u)] += call.sums[number * H + u];
+    }
+}
+
+template <typename T>
+void run_back_loops(std::vector<Call<T>>& calls, int64_t threads) {
+    const std::vector<Task> tasks = divide(calls, threads);
+    std::vector<std::vector<T>> sums(tasks.size());
+    parallel(static_cast<int64_t>(tasks.size()), threads, [&](int64_t i) {
+        const Task& task = tasks[static_cast<size_t>(i)];
+        const Call<T>& call = calls[task.call];
+        const int64_t padded = round_up(call.program->hidden, kWidth<T>);
+        std::vector<T>& mine = sums[static_cast<size_t>(i)];
+        mine.assign(static_cast<size_t>(call.program->back.sums * padded), T(0));
+        Loop<T>(call, call.program->back, task.rows, mine.data()).back();
+    });
+    for (const Call<T>& call : calls) std::fill_n(call.sums, call.program->back.sums * call.program->hidden, T(0));
+    for (size_t i = 0; i < tasks.size(); ++i) {  // in the order of tasks: the same threads give the same bits
+        const Call<T>& call = calls[tasks[i].call];
+        const int64_t H = call.program->hidden, padded = round_up(H, kWidth<T>);
+        for (int64_t s = 0; s < call.program->back.sums; ++s)
+            for (int64_t u = 0; u < H; ++u) call.sums[s * H + u] += sums[i][static_cast<size_t>(s * padded + u)];
+    }
+}
+
+template <typename T>
+int run_back(const int64_t* data, int64_t count, int64_t threads) {
+    static thread_local Workspace workspace, panels;
+    std::vector<Call<T>> calls;
+    for (int64_t i = 0; i < count; ++i) calls.push_back(read_call<T>(data));
+    Arena<T> arena, panel_arena;
+    for (Call<T>& call : calls) {
+        const Program& program = *call.program;
+        const int64_t H = program.hidden;
+        call.put(D_INPUT, nullptr, program.width());
+        call.put(D_PRODUCTS, nullptr, program.d_products * H);
+        call.put(OPERANDS, nullptr, program.operands * H);
+        for (Buffer buffer : {D_INPUT, D_PRODUCTS, OPERANDS}) arena.ask(call.base[buffer], call.tokens * call.stride[buffer]);
+        arena.ask(call.base[VECTORS], vector_numbers(call));
+        arena.ask(call.sums, program.back.sums * H);
+        ask_weights(call, true, arena);
+    }
+    arena.settle(workspace);
+    Products<T> products;
+    std::map<const T*, int> into;
+    for (const Call<T>& call : calls) add_gradients(call, products, into);
+    products.ask(panel_arena);
+    panel_arena.settle(panels);
+
+    Jobs jobs;
+    for (const Call<T>& call : calls) {
+        fill_vectors(call, call.base[VECTORS]);
+        pack_weights(call, true, jobs);
+    }
+    products.pack(jobs, false);
+    jobs.run(threads);
+    run_back_loops(calls, threads);
+    products.pack(jobs, true);
+    jobs.run(threads);
+    for (const Call<T>& call : calls) {
+        clear_unused(call);
+        const int64_t width = call.program->width(), some = 64;
+        for (int64_t first = 0; call.ids && call.gradients[0] && first < width; first += some)
+            jobs.add(call.tokens * some, [&call, first, last = std::min(first + some, width)] { add_by_id(call, first, last); });
+        for (int64_t b = 0; call.d_x && call.lengths && b < call.rows; ++b)
+            std::fill(call.d_x + (b * call.steps + call.length(b)) * call.inputs, call.d_x + (b + 1) * call.steps * call.inputs, T(0));
+    }
+    products.multiply(jobs);
+    jobs.run(threads);
+    for (const Call<T>& call : calls) finish_vectors(call);
+    workspace.keep_at_most(kMostWaiting);
+    panels.keep_at_most(kMostWaiting);
+    return 0;
+}
+
+}  // namespace weft
