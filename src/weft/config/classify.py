@@ -33,7 +33,7 @@ class ClassifyTextConfig(TextConfig):
 @dataclass(frozen=True)
 class ClassifyModelConfig:
     cell: str = setting("lstm", "the recurrent cell, a name of weft.cells.CELLS")
-    hidden: int = setting(64, "hidden units of each layer, in each direction", low=1)
+    hidden: int = setting(128, "hidden units of each layer, in each direction", low=1)
     layers: int = setting(1, "layers", low=1)
     bidirectional: bool = setting(True, "read from both ends")
     residual: bool = setting(False, "add a layer's input to its output")
@@ -43,7 +43,7 @@ class ClassifyModelConfig:
     embedding: int = setting(256, "numbers that stand for a token; 0: its one-hot vector", low=0)
     vectors: str = setting("", "a text file of word vectors (word2vec, GloVe) to begin with")
     word_dropout: float = setting(0.1, "share of tokens read as <unk> while training", low=0, high=0.95)
-    embedding_dropout: float = setting(0.7, "share of the embedding's numbers dropped while training", low=0, high=0.95)
+    embedding_dropout: float = setting(0.6, "share of the embedding's numbers dropped while training", low=0, high=0.95)
     recurrent_dropout: float = setting(
         0.0, "share of a state's units dropped while training, the same at all steps", low=0, high=0.95
     )
@@ -58,7 +58,7 @@ class ExampleBatchConfig:
 
 @dataclass(frozen=True)
 class ClassifyTrainConfig(TrainConfig):
-    epochs: int = setting(8, "passes over the examples", low=0)
+    epochs: int = setting(6, "passes over the examples", low=0)
     rate: float = setting(0.002, "learning rate", low=0)
     average: float = setting(
         0.99, "weights are judged and kept as running means with so much memory, such as 0.999; 0: as they are",
