@@ -17,7 +17,7 @@ from weft.cli.fill import fill
 from weft.cli.generate import generate
 from weft.cli.tag import tag
 from weft.cli.train import train
-from weft.cli.translate import train_translate, translate
+from weft.cli.translate import translate
 from weft.errors import WeftError
 
 app = typer.Typer(
@@ -35,7 +35,6 @@ app.command()(generate)
 app.command()(fill)
 app.command()(classify)
 app.command()(tag)
-train.command(name="translate")(train_translate)
 app.command()(translate)
 app.add_typer(data, name="data")
 

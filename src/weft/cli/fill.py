@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from weft.cli.texts import given_texts
 from weft.errors import WeftError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def fill(
     if not texts:
         raise WeftError("there is no text to fill", expected="text with a blank", hint='weft fill RUN "i ___ hungry"')
     model = open_filling(run)
-    for number, text in enumerate(_texts(texts)):
+    for number, text in enumerate(text for text in given_texts(texts) if text.strip()):
         unknown = model.unknown(text)
         if unknown:
             names = ", ".join(map(repr, unknown))
@@ -55,10 +56,3 @@ def _in_words(answers: list[Answer]) -> str:
         f"{answer.probability:7.2%}  {fill:{wide}}  {answer.text}" for answer, fill in zip(answers, fills, strict=True)
     )
     return "\n".join(line.replace("\n", "\\n") for line in lines)
-
-
-def _texts(given: list[str]) -> list[str]:
-    found: list[str] = []
-    for one in given:
-        found += [line.rstrip("\r\n") for line in sys.stdin if line.strip()] if one == "-" else [one]
-    return found

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from weft.cli.texts import given_texts
+
 
 def generate(
     run: Annotated[Path, typer.Argument(help="A run directory.")],
@@ -31,7 +33,7 @@ def generate(
 
     choose = likeliest if greedy else Sample(temperature, top_k, top_p)
     language = load_as(run, Language, "lm")
-    prompts = _prompts(prompt or [""])
+    prompts = given_texts(prompt or [""])
     unknown = [language.unknown(one) for one in prompts]
     for one, missing in zip(prompts, unknown, strict=True):
         if missing:
@@ -50,10 +52,3 @@ def generate(
     else:
         for text in language.generate_many(prompts, tokens=tokens, choose=choose, seed=seed):
             typer.echo(text)
-
-
-def _prompts(given: list[str]) -> list[str]:
-    found: list[str] = []
-    for one in given:
-        found += [line.rstrip("\r\n") for line in sys.stdin] if one == "-" else [one]
-    return found

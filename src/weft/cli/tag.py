@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weft.cli.output import output
+from weft.cli.texts import given_texts, lines_of
 from weft.cli.train import ConfigFile, Json, Out, Resume, Sets, ShowConfig, run_training, train
 from weft.errors import WeftError
 
@@ -107,18 +108,11 @@ def tag(
 
 def _texts(given: list[str], file: str | None) -> list[str]:
     """The texts as they are given; those of a file or of standard input, one a line."""
-    from weft.text.corpus import Corpus
-
-    found: list[str] = []
-    for one in [file] if file is not None else given:
-        if file is None and one != "-":
-            if not one.strip():
-                raise WeftError("the text is empty", expected="at least one word")
-            found.append(one)
-        else:
-            documents = Corpus.open(one).documents()
-            found += [line.rstrip("\r\n") for document in documents for line in document.lines()]
-    return found
+    if file is not None:
+        return lines_of(file)
+    if not all(one.strip() for one in given):
+        raise WeftError("the text is empty", expected="at least one word")
+    return given_texts(given)
 
 
 def _tagged(model: Tagging, texts: Any, inline: bool, n_best: int, json_output: bool) -> Iterator[str]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from weft.cli.train import ConfigFile, Json, Out, Resume, Sets, ShowConfig, run_training
+from weft.cli.texts import given_texts
+from weft.cli.train import ConfigFile, Json, Out, Resume, Sets, ShowConfig, run_training, train
 from weft.errors import WeftError
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ PairData = Annotated[
 PairDev = Annotated[str | None, typer.Option(help="Held-out pairs; without it some sources of --data are held out.")]
 
 
+@train.command(name="translate")
 def train_translate(
     out: Out = None,
     data: PairData = None,
@@ -70,7 +72,7 @@ def translate(
     if not texts:
         raise WeftError("there is no text to translate", expected="a sentence", hint='weft translate RUN "I am home."')
     model = load_as(run, Translating, "translate")
-    sentences = _texts(texts)
+    sentences = given_texts(texts)
     found = iter(
         model.n_best(
             [text for text in sentences if text.strip()],
@@ -117,13 +119,6 @@ def _in_words(found: Translation, attention: bool) -> str:
             places = "   ".join(f"{found.source[place].strip()} {weights[place]:.2f}" for place in most)
             lines.append(f"{'':10}{token.strip():{wide}}  <- {places}")
     return "\n".join(lines)
-
-
-def _texts(given: list[str]) -> list[str]:
-    found: list[str] = []
-    for one in given:
-        found += [line.rstrip("\r\n") for line in sys.stdin] if one == "-" else [one]
-    return found
 
 
 def print_scores(model: Translating, data: str | None, beam: int, json_output: bool) -> None:
