@@ -9,7 +9,8 @@ from weft.config import TranslateConfig, load_config
 from weft.errors import WeftError
 from weft.models.translator import Translator
 from weft.run import Run
-from weft.service.translation import Translating, make_model, most_tokens, sentences, split_whole
+from weft.service.translate import start_translate
+from weft.service.translation import Translating, held_out_pairs, make_model, most_tokens, sentences, split_whole
 from weft.text.parallel import Pairs, make_codecs
 from weft.text.vocabulary import UNK
 
@@ -114,3 +115,24 @@ def test_mistakes():
             found.n_best(["the cat"], 1, **{option: True})
     with pytest.raises(WeftError, match=r"width 2 for the 3 best"):
         found.n_best(["the cat"], 3, beam=2)
+
+
+def test_references_are_written_as_the_model_writes(monkeypatch):
+    """Tokens between spaces are the notes' form of text: what is right counts as right, whatever print looks like."""
+    found = translating("text.level=space", "text.lower=true")
+    pairs = Pairs("one", ["Go."], ["Va\u202f!"])
+    monkeypatch.setattr(Translating, "translate", lambda self, texts, **how: ["va !"] * len(texts))
+    assert found.measure(pairs).exact == 1
+    printed = translating("text.level=word")
+    assert printed.measure(pairs).exact == 0  # print is held against print
+
+
+def test_sources_that_are_read_alike_are_held_out_together(tmp_path):
+    """Go! and go! are one sentence to a model in lower case: it must not be asked on one what the other told it."""
+    names = [f"word{number}" for number in range(60)]
+    pairs = Pairs("pairs", [*(f"{name} !" for name in names), *(f"{name.upper()} !" for name in names)], ["oui"] * 120)
+    sets = ["text.level=space", "text.lower=true", "text.holdout=0.3", "model.hidden=4", "model.embedding=4"]
+    training = start_translate(pairs, tmp_path / "run", load_config(TranslateConfig, None, sets))
+    held = [source.lower() for source in held_out_pairs(training.run).sources]
+    assert len(held) == 36
+    assert all(held.count(source) == 2 for source in held)

@@ -27,6 +27,7 @@ from weft.service.translation import (
     sentences,
 )
 from weft.text.parallel import PairCodec, Pairs, make_codecs
+from weft.text.tokens import Normalizer
 from weft.train import Evaluation, Trainer
 
 TRAIN = "data/train.npz"
@@ -64,7 +65,8 @@ def _open(source: str | Pairs, dev: str | Pairs | None, config: TranslateConfig)
     if dev is not None:
         train, held = pairs, opened(dev, config)
     else:
-        rows, held_rows = hold_out(pairs.sources, config.text.holdout, config.train.seed)
+        read = Normalizer(config.text.normal_form, config.text.lower, config.text.letters_only)
+        rows, held_rows = hold_out([read(text) for text in pairs.sources], config.text.holdout, config.train.seed)
         train, held = _rows(pairs, rows), _rows(pairs, held_rows)
 
     def store(data: Path) -> Mapping[str, Any]:

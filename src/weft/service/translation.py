@@ -210,8 +210,13 @@ class Translating:
         different = list(dict.fromkeys(pairs.sources))
         texts = self.translate(different, beam=beam, length_penalty=length_penalty)
         found = dict(zip(different, texts, strict=True))
-        normal = self.codec.target.normalizer
-        return Translations.of([found[source] for source in pairs.sources], map(normal, pairs.targets))
+        return Translations.of([found[source] for source in pairs.sources], map(self._as_written, pairs.targets))
+
+    def _as_written(self, text: str) -> str:
+        """What is held against a translation: in its case, and where tokens lie between spaces, with its spaces."""
+        target = self.codec.target
+        text = target.normalizer(text)
+        return target.tokenizer.join(target.tokenizer.split(text)) if target.tokenizer.level == "space" else text
 
     def measure_held_out(self, *, beam: int = 5, length_penalty: float = LENGTH_PENALTY) -> Translations:
         """The same for the pairs of its own that the model was not trained on."""
