@@ -24,6 +24,13 @@ SMALL = [
 ]
 
 
+GRAMMAR = [
+    *("text.level=word", "text.holdout=0.02", "model.cell=lstm", "model.hidden=128", "model.embedding=64"),
+    *("model.dropout=0.05", "batch.tokens=800", "train.epochs=4", "train.rate=0.008", "train.warmup=30"),
+    *("train.average=0.98", "train.evaluate_every=100000"),
+]
+
+
 def command(*arguments):
     return [sys.executable, "-m", "weft", *map(str, arguments)]
 
@@ -112,6 +119,18 @@ def test_measures(runs, pairs):
     assert "tok:13a" in found["signature"]
     words = succeeds("eval", runs / "fr", "--beam", 1).stdout
     assert re.search(r"BLEU +\d+\.\d\d\nchrF +\d+\.\d\d\nexact match +\d+\.\d\d%\n5 pairs, beam 1; BLEU\|", words)
+
+
+def test_it_learns_the_grammar(tmp_path):
+    """Gender, number and elision, on sentences that are not among those it was trained on."""
+    from weft.config import TranslateConfig, load_config
+    from weft.service.translate import train_translate
+
+    model = train_translate("grammar-fr", tmp_path / "run", load_config(TranslateConfig, None, GRAMMAR))
+    found = model.measure_held_out()
+    assert len(found) == 400
+    assert found.exact >= 0.85
+    assert found.bleu > 94
 
 
 def test_the_same_from_python(runs, tmp_path):
