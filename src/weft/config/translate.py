@@ -42,7 +42,7 @@ class TranslateModelConfig(ModelConfig):
 
 @dataclass(frozen=True)
 class TranslateBatchConfig:
-    tokens: int = setting(2000, "most tokens of a batch, padding included, in its longer language", low=1)
+    tokens: int = setting(800, "most tokens of a batch, padding included, in its longer language", low=1)
     size: int = setting(512, "most pairs of a batch", low=1)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import torch
@@ -29,21 +28,12 @@ class Encoded(NamedTuple):
         return context
 
 
-class Embedding(nn.Module):
-    """Numbers for each token, kept small and read strong: sqrt(E) w, with w of variance 1 / E at the start.
-
-    Small, they can be output weights too; strong, they count as much as the state does. And a step of the optimizer,
-    which is the same for all weights, changes what a token stands for much more than with w of variance 1, so that
-    rare tokens find their meaning too.
-    """
-
-    def __init__(self, vocabulary_size: int, size: int) -> None:
-        super().__init__()
-        self.weight, self.strength = nn.Parameter(torch.empty(vocabulary_size, size)), math.sqrt(size)
-        nn.init.normal_(self.weight, std=size**-0.5)
-
-    def forward(self, ids: Tensor) -> Tensor:
-        return self.strength * F.embedding(ids.to(self.weight.device), self.weight)
+def make_embedding(vocabulary_size: int, size: int) -> nn.Embedding:
+    """Numbers for each token, small at the start: as output weights they must be, and as inputs large ones would drive
+    states and attention to their limits, from where they learn slowly."""
+    embedding = nn.Embedding(vocabulary_size, size)
+    nn.init.normal_(embedding.weight, std=0.1)
+    return embedding
 
 
 class Encoder(nn.Module):
@@ -51,10 +41,11 @@ class Encoder(nn.Module):
 
     def __init__(self, vocabulary_size: int, stack: Stack) -> None:
         super().__init__()
-        self.embedding, self.stack = Embedding(vocabulary_size, stack.input_size), stack
+        self.embedding, self.stack = make_embedding(vocabulary_size, stack.input_size), stack
         self.output_size = stack.output_size
 
     def forward(self, sources: Padded) -> Encoded:
-        x = F.dropout(self.embedding(sources.ids), self.stack.dropout, self.training)
+        ids = sources.ids.to(self.embedding.weight.device)
+        x = F.dropout(self.embedding(ids), self.stack.dropout, self.training)
         outputs, state = self.stack(x, lengths=sources.lengths)
         return Encoded(outputs, state, sources.lengths.to(x.device))

@@ -16,7 +16,7 @@ from weft.config import TranslateModelConfig
 from weft.errors import WeftError
 from weft.models.base import Loss
 from weft.models.decoder import DECODERS, Carried, Decoded
-from weft.models.encoder import Embedding, Encoded, Encoder
+from weft.models.encoder import Encoded, Encoder, make_embedding
 from weft.recurrent import make_stack, map_state
 from weft.text.vocabulary import BOS, RESERVED
 
@@ -53,7 +53,7 @@ class Translator(nn.Module):
         )
         self.dropout = config.dropout
         self.encoder = Encoder(source_size, stack)
-        self.embedding = Embedding(target_size, config.embedding)
+        self.embedding = make_embedding(target_size, config.embedding)
         self.decoder = DECODERS[config.decoder](self.encoder, config)
         given, wanted = self.decoder.output_size, config.embedding if config.tied else self.decoder.output_size
         # Tied output weights are as wide as an embedding, which a decoder's outputs need not be.
@@ -68,7 +68,7 @@ class Translator(nn.Module):
         return self.decoder.attends
 
     def embed(self, ids: Tensor) -> Tensor:
-        return F.dropout(self.embedding(ids), self.dropout, self.training)
+        return F.dropout(self.embedding(ids.to(self.bias.device)), self.dropout, self.training)
 
     def readout(self, outputs: Tensor) -> Tensor:
         """What the decoder gives (..., O) to logits (..., V)."""
