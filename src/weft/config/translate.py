@@ -48,7 +48,7 @@ class TranslateBatchConfig:
 
 @dataclass(frozen=True)
 class TranslateTrainConfig(TrainConfig):
-    epochs: int = setting(5, "passes over the pairs", low=0)
+    epochs: int = setting(4, "passes over the pairs", low=0)
     rate: float = setting(0.003, "learning rate", low=0)
     warmup: int = setting(200, "cosine: steps until the full rate", low=0)
     average: float = setting(
