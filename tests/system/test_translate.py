@@ -65,7 +65,7 @@ def pairs(tmp_path_factory):
 @pytest.fixture(scope="module")
 def runs(pairs, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
-    epochs = ["--set", "train.epochs=50", "--set", "train.evaluate_every=100"]
+    epochs = ["--set", "train.epochs=150", "--set", "train.evaluate_every=100"]
     done = succeeds("train", "translate", "--data", pairs, "--out", folder / "fr", *SMALL, *epochs, "--json")
     (folder / "fr.json").write_text(done.stdout, encoding="utf-8")
     plain = ["--set", "model.decoder=context", "--set", "train.epochs=1", "--set", "text.max_tokens=8"]
