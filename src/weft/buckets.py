@@ -52,6 +52,10 @@ class Ragged:
     def lengths(self) -> Numbers:
         return np.diff(self.ends, prepend=0)
 
+    def ended(self, mark: int) -> Ragged:
+        """The same rows, each with the mark at its end."""
+        return Ragged(np.insert(self.values, self.ends, mark), self.ends + np.arange(1, len(self) + 1))
+
 
 def save_columns(path: Path, columns: Mapping[str, Ragged]) -> None:
     """Write the columns of some examples, as arrays in a zip (numpy's .npz)."""

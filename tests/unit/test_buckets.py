@@ -74,6 +74,11 @@ def test_columns_survive_the_disk(tmp_path_factory: pytest.TempPathFactory, rows
     assert back["label.x"][0].tolist() == [7]
 
 
+def test_rows_with_a_mark_at_their_ends() -> None:
+    rows = Ragged.of([[3, 1], [], [4]]).ended(9)
+    assert [rows[row].tolist() for row in range(3)] == [[3, 1, 9], [9], [4, 9]]
+
+
 def test_a_broken_file_is_named(tmp_path: Path) -> None:
     file = tmp_path / "train.npz"
     file.write_bytes(b"PK nothing")

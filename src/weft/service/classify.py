@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from weft.buckets import Buckets, Numbers, Ragged, hold_out, in_batches, load_columns, pad, save_columns
+from weft.buckets import Buckets, Numbers, Ragged, hold_out, in_batches, load_columns, pad, save_columns, take
 from weft.config import ClassifyConfig, from_dict
 from weft.errors import WeftError
 from weft.metrics import Confusion
@@ -160,7 +160,7 @@ def _prepare(run: Run, config: ClassifyConfig) -> Prepared:
         weights = torch.tensor([sum(counts.values()) / (len(counts) * count) for count in counts.values()])
 
     def batch(rows: Numbers) -> Labelled:
-        return Labelled(*pad([train["text"][row] for row in rows]), torch.tensor(train["label"].values[rows]).long())
+        return Labelled(*take(train["text"], rows), torch.tensor(train["label"].values[rows]).long())
 
     def evaluate() -> Evaluation:
         assert dev is not None

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.buckets import Buckets, Numbers, Ragged, hold_out, load_columns, save_columns
+from weft.buckets import Buckets, Numbers, Ragged, hold_out, load_columns, save_columns, take
 from weft.cells import State
 from weft.config import TranslateConfig
 from weft.errors import WeftError
@@ -19,12 +19,12 @@ from weft.run import Run
 from weft.service.training import Prepared, Store, Task, Training, device, resume_training, start_training
 from weft.service.translation import (
     DEV,
+    END,
     Translating,
     held_out_pairs,
     load_translate,
     make_model,
     opened,
-    sentences,
 )
 from weft.text.parallel import PairCodec, Pairs, make_codecs
 from weft.text.tokens import Normalizer
@@ -100,9 +100,11 @@ def _prepare(run: Run, config: TranslateConfig) -> Prepared:
             hint=f"--set text.max_tokens={int(lengths.max(1).min())}",
         )
 
+    sources, targets = (columns[name].ended(END) for name in ("source", "target"))
+
     def collate(numbers: Numbers) -> Sentences:
         rows = short[numbers]
-        return sentences([columns["source"][row] for row in rows], [columns["target"][row] for row in rows])
+        return Sentences(take(sources, rows), take(targets, rows))
 
     buckets = Buckets(lengths[short] + 1, config.batch.tokens, config.batch.size, config.train.seed, collate)
     model = make_model(codec, config).to(device(config.train.device))
