@@ -100,7 +100,7 @@ def table(records: list[dict[str, Any]]) -> str:
 
 
 def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{value:.4g}" if isinstance(value, float) else str(value).replace("|", "\\|")
 
 
 if __name__ == "__main__":
