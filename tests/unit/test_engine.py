@@ -322,7 +322,7 @@ class Branching(Cell):
     blocks = 1
 
     def step(self, x_proj, state):
-        u = torch.tanh(x_proj + self.recur(state.h)) if x_proj.sum() > 0 else state.h
+        u = torch.tanh(x_proj + self.recur(state.h)) if x_proj.sum() > 0 else torch.tanh(x_proj)
         return Hidden(u), Hidden(u)
 
 
