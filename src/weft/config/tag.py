@@ -49,7 +49,10 @@ class TagModelConfig:
     character_hidden: int = setting(48, "hidden units that read a word's characters, in each direction", low=1)
     pairs: int = setting(64, "segments: numbers that stand for a pair of characters; 0: none", low=0)
     output: str = setting("crf", "crf: tags told together; softmax: each for itself", choices=("crf", "softmax"))
-    balance: bool = setting(True, "spans: lower the score of O by what gives the best F1 on held-out sentences")
+    balance: bool = setting(True, "spans: fit how readily those of each kind begin to held-out sentences")
+    neighbours: float = setting(
+        0.1, "spans of words: weight of telling the words beside each place, too, while training; 0: none", low=0
+    )
     forget: float = setting(
         2.0, "while training, a word seen n times is read as unknown with the chance forget / (forget + n)", low=0
     )
