@@ -16,17 +16,19 @@ from weft.buckets import Ragged, pad, take
 from weft.config import TagDataConfig, TagModelConfig
 from weft.errors import WeftError
 from weft.models.neighbours import Neighbours
+from weft.models.swap import Swaps
 from weft.models.tagger import Softmax, TaggedBatch, Tagger, allowed_tags
 from weft.models.words import Embedding, collate, make_reader
 from weft.service.tagged import SPREAD, Knowledge, balance
 from weft.text.columns import Sentence
 from weft.text.lexicon import LEXICONS
-from weft.text.spans import SCHEMES
+from weft.text.spans import SCHEMES, read_spans
 
 WORDS = [["The", "cat", "sleeps"], ["a"], ["the", "big", "cat", "sees", "a", "cat"], ["big", "a"]]
 SMALL = {"hidden": 5, "embedding": 4, "characters": 3, "shapes": 2, "character_hidden": 2, "pairs": 3}
 TAGS = ("O", "B-X", "I-X")
 KINDS = ("O", "B-X", "I-X", "B-Y", "I-Y")
+SPANS = [[1, 2, 0], [3], [0, 3, 4, 0, 1, 1], [1, 0]]  # tags of WORDS
 
 
 def made(task="tags", tags=TAGS, scheme=SCHEMES["bio"], **settings):
@@ -185,7 +187,7 @@ def test_taking_rows_is_padding_them(rows, data):
 def balanced(output="crf", strange=()):
     """A model that sees O nearly everywhere, and what `balance` makes of it on sentences that are full of spans."""
     model, columns = made(output=output, tags=KINDS)
-    columns["tags"] = Ragged.of([[1, 2, 0], [3], [0, 3, 4, 0, 1, 1], [1, 0]])
+    columns["tags"] = Ragged.of(SPANS)
     knowledge = Knowledge(LEXICONS["tags"].build([], TagDataConfig()), KINDS, SCHEMES["bio"], tuple(strange))
     model.scores.bias.data[0] += 2.0
     model.lean.fill_(9.0)  # of an earlier evaluation
@@ -284,3 +286,45 @@ def test_words_beside_are_told_only_where_tags_are_spans_of_words():
     outputs = with_them.stack(with_them.reader(rows.inputs), lengths=rows.inputs.lengths)[0]
     more = 0.5 * with_them.neighbours(outputs, rows.inputs.ids, rows.inputs.lengths)
     torch.testing.assert_close(with_them.loss(rows).total, without.loss(rows).total + more)
+
+
+def test_spans_are_swapped_for_others_of_their_kind():
+    """What is between spans stays; what stands for a span is one of its kind, whole, and each of them in its turn."""
+    _, columns = made(tags=KINDS)
+    columns["tags"] = Ragged.of(SPANS)
+    swaps = Swaps(columns, KINDS, 1.0)
+    names = {"X": {("The", "cat"), ("a",), ("cat",), ("big",)}, "Y": {("a",), ("big", "cat")}}
+    text = [word for words in WORDS for word in words]
+    spelled = dict(zip(columns["forms"].values.tolist(), text, strict=True))
+    seen = {"X": set(), "Y": set()}
+    for _ in range(60):
+        drawn = swaps.draw(np.array([2, 0]))
+        for row, original in ((0, 2), (1, 0)):
+            words = [spelled[form] for form in drawn["forms"][row].tolist()]
+            spans = read_spans([KINDS[number] for number in drawn["tags"][row].tolist()])
+            assert [span.kind for span in spans] == {2: ["Y", "X", "X"], 0: ["X"]}[original]
+            for span in spans:
+                seen[span.kind].add(tuple(words[span.begin : span.end]))
+            inside = {place for span in spans for place in range(span.begin, span.end)}
+            rest = [word for place, word in enumerate(words) if place not in inside]
+            assert rest == {2: ["the", "sees"], 0: ["sleeps"]}[original]
+            for name in ("words", "shapes"):  # numbers that belong to the word move with it
+                whole = dict(zip(text, columns[name].values.tolist(), strict=True))
+                assert drawn[name][row].tolist() == [whole[word] for word in words]
+    assert seen == names
+
+
+def test_spans_stay_unless_they_are_swapped():
+    _, columns = made(tags=KINDS)
+    columns["tags"] = Ragged.of(SPANS)
+    rows = np.array([3, 1, 2])
+    drawn = Swaps(columns, KINDS, 0.0).draw(rows)
+    for name in ("words", "shapes", "forms", "tags"):
+        for at, row in enumerate(rows):
+            assert drawn[name][at].tolist() == columns[name][row].tolist()
+    torch.manual_seed(5)
+    half = Swaps(columns, KINDS, 0.5)
+    drawn = [half.draw(np.array([1]))["words"][0].tolist() for _ in range(400)]
+    assert sum(one != columns["words"][1].tolist() for one in drawn) == pytest.approx(100, abs=30)  # half of the halves
+    torch.manual_seed(5)
+    assert drawn == [half.draw(np.array([1]))["words"][0].tolist() for _ in range(400)], "chance is torch's"

@@ -67,6 +67,9 @@ class TagModelConfig:
 class TagBatchConfig:
     tokens: int = setting(300, "most words of a batch, padding included", low=1)
     rows: int = setting(64, "most sentences of a batch", low=1)
+    swap: float = setting(
+        0.5, "spans of words: share of them that, while training, another of their kind stands for", low=0, high=1
+    )
 
 
 @dataclass(frozen=True)
