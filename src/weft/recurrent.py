@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -64,9 +64,10 @@ def check_input(name: str, x: Tensor, input_size: int, lengths: Tensor | None) -
             f"{name}: lengths is {tuple(lengths.shape)} of {lengths.dtype}",
             expected=f"({shape[0]},) whole numbers, one for each row of x",
         )
-    if lengths.numel() and not (int(lengths.min()) >= 0 and int(lengths.max()) <= shape[1]):
+    every = lengths.tolist()
+    if every and not (min(every) >= 0 and max(every) <= shape[1]):
         raise WeftError(
-            f"{name}: lengths run from {int(lengths.min())} to {int(lengths.max())}",
+            f"{name}: lengths run from {min(every)} to {max(every)}",
             expected=f"0 to {shape[1]}, the number of steps in x",
         )
 
@@ -112,11 +113,10 @@ class Recurrent(nn.Module):
 
             return uncompiled(self, x, state, lengths)  # type: ignore[no-any-return]
         check_input("Recurrent", x, self.input_size, lengths)
-        if state is not None:
-            check_state(self.cell, state, x.shape[0])
-        run = self._pass(x)
+        self._check_state(state, x.shape[0])
+        (run,) = self._passes(x)
         if engine.takes(x, run):
-            outputs, (last,) = engine.run_passes([run], x, [state], lengths)
+            outputs, ((last,),) = engine.run_layers([[run]], x, [[state]], lengths)
             return outputs, last
         state = self.start(x.shape[0]) if state is None else state
         if type(self.cell) in _FUSED and lengths is None and 0 not in x.shape and run.noise == Noise():
@@ -127,19 +127,22 @@ class Recurrent(nn.Module):
     def trace(self, x: Tensor, state: State = None, *, lengths: Tensor | None = None) -> Trace:
         """The same run, keeping every gate of every step; what dropout would drop is not dropped."""
         check_input("Recurrent", x, self.input_size, lengths)
-        if state is not None:
-            check_state(self.cell, state, x.shape[0])
-        run = self._pass(x)
+        self._check_state(state, x.shape[0])
+        (run,) = self._passes(x)
         run = run._replace(noise=run.noise._replace(recurrent_dropout=False))
         states, gates, _ = _run_steps(run, x, self.start(x.shape[0]) if state is None else state, lengths)
         return Trace(states, gates)
 
-    def _pass(self, x: Tensor) -> Pass:
+    def _check_state(self, state: State, rows: int) -> None:
+        if state is not None:
+            check_state(self.cell, state, rows)
+
+    def _passes(self, x: Tensor) -> list[Pass]:
         """One run with its masks drawn."""
         if not self.recurrent_dropout and not self.zoneout:
-            return Pass(self.cell, self.reverse)
+            return [Pass(self.cell, self.reverse)]
         if not self.training:
-            return Pass(self.cell, self.reverse, Noise(expected_zoneout=self.zoneout))
+            return [Pass(self.cell, self.reverse, Noise(expected_zoneout=self.zoneout))]
         weight, H = self.cell.weight_ih, self.cell.hidden_size
         row_mask = step_mask = None
         if self.recurrent_dropout:
@@ -148,9 +151,8 @@ class Recurrent(nn.Module):
         if self.zoneout:
             states = len(self.cell.state_type._fields)  # type: ignore[attr-defined]
             step_mask = torch.bernoulli(weight.new_full((*x.shape[:2], states * H), self.zoneout))
-        return Pass(
-            self.cell, self.reverse, Noise(bool(row_mask is not None), bool(step_mask is not None)), row_mask, step_mask
-        )
+        noise = Noise(row_mask is not None, step_mask is not None)
+        return [Pass(self.cell, self.reverse, noise, row_mask, step_mask)]
 
 
 def _run_steps(run: Pass, x: Tensor, state: State, lengths: Tensor | None) -> tuple[State, Gates, State]:
@@ -272,16 +274,21 @@ class Bidirectional(nn.Module):
             return uncompiled(self, x, state, lengths)  # type: ignore[no-any-return]
         check_input("Bidirectional", x, self.input_size, lengths)
         ahead, back = state or (None, None)
-        passes = [self.ahead._pass(x), self.back._pass(x)]
+        passes = self._passes(x)
         if engine.takes(x, *passes):
-            for layer, part in ((self.ahead, ahead), (self.back, back)):
-                if part is not None:
-                    check_state(layer.cell, part, x.shape[0])
-            outputs, last = engine.run_passes(passes, x, [ahead, back], lengths)
+            self._check_state(state, x.shape[0])
+            outputs, (last,) = engine.run_layers([passes], x, [[ahead, back]], lengths)
             return outputs, Both(*last)
         outputs_ahead, ahead = self.ahead(x, ahead, lengths=lengths)
         outputs_back, back = self.back(x, back, lengths=lengths)
         return torch.cat([outputs_ahead, outputs_back], -1), Both(ahead, back)
+
+    def _check_state(self, state: Both | None, rows: int) -> None:
+        for layer, part in zip((self.ahead, self.back), state or (None, None), strict=True):
+            layer._check_state(part, rows)
+
+    def _passes(self, x: Tensor) -> list[Pass]:
+        return self.ahead._passes(x) + self.back._passes(x)
 
     def trace(self, x: Tensor, state: Both | None = None, *, lengths: Tensor | None = None) -> Both:
         ahead, back = state or (None, None)
@@ -321,9 +328,13 @@ class Stack(nn.Module):
         self, x: Tensor, state: tuple[State, ...] | None = None, *, lengths: Tensor | None = None
     ) -> tuple[Tensor, tuple[State, ...]]:
         check_input("Stack", x, self.input_size, lengths)
-        last = []
+        last: list[State] = []
+        if not self.residual and not torch.compiler.is_compiling():
+            passes = [layer._passes(x) for layer in self.layers]  # type: ignore[operator]
+            if engine.takes(x, *chain.from_iterable(passes)):
+                return self._run_at_once(passes, x, self._states(state), lengths)
         for number, (layer, before) in enumerate(zip(self.layers, self._states(state), strict=True)):
-            inputs = F.dropout(x, self.dropout, self.training) if number else x
+            inputs = engine.dropout(x, self.dropout, self.training) if number else x
             outputs, after = layer(inputs, before, lengths=lengths)
             x = self._join(x, outputs, lengths)
             last.append(after)
@@ -336,12 +347,26 @@ class Stack(nn.Module):
         check_input("Stack", x, self.input_size, lengths)
         traces = []
         for number, (layer, before) in enumerate(zip(self.layers, self._states(state), strict=True)):
-            inputs = F.dropout(x, self.dropout, self.training) if number else x
+            inputs = engine.dropout(x, self.dropout, self.training) if number else x
             trace = layer.trace(inputs, before, lengths=lengths)  # type: ignore[operator]
             parts = trace if isinstance(trace, Both) else (trace,)
             x = self._join(x, torch.cat([part.states.h for part in parts], -1), lengths)
             traces.append(trace)
         return tuple(traces)
+
+    def _run_at_once(
+        self, passes: list[list[Pass]], x: Tensor, states: tuple[State, ...], lengths: Tensor | None
+    ) -> tuple[Tensor, tuple[State, ...]]:
+        """All layers in one call of the engine."""
+        given = []
+        for layer, state in zip(self.layers, states, strict=True):
+            layer._check_state(state, x.shape[0])  # type: ignore[operator]
+            given.append([state] if isinstance(layer, Recurrent) else state or (None, None))
+        outputs, last = engine.run_layers(passes, x, given, lengths, self.dropout if self.training else 0.0)
+        return outputs, tuple(
+            parts[0] if isinstance(layer, Recurrent) else Both(*parts)
+            for layer, parts in zip(self.layers, last, strict=True)
+        )
 
     def _states(self, state: tuple[State, ...] | None) -> tuple[State, ...]:
         if state is None:
