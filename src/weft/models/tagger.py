@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from weft.config.tag import TagModelConfig
 from weft.crf import CRF, Allowed, bio_constraints, bioes_constraints
+from weft.engine import drop_rows
 from weft.models.base import Loss
 from weft.models.neighbours import Neighbours
-from weft.models.noise import drop_rows
 from weft.models.words import Inputs, make_reader
 from weft.recurrent import make_stack
 from weft.text.lexicon import Lexicon, WordLexicon
@@ -101,12 +101,12 @@ class Tagger(nn.Module):
         return Loss(total, int(lengths.sum()))
 
     def _read(self, inputs: Inputs) -> Tensor:
-        return drop_rows(self.reader(inputs), self.embedding_dropout if self.training else 0.0)  # (B, T, E)
+        return drop_rows(self.reader(inputs), self.embedding_dropout, self.training)  # (B, T, E)
 
     def _score(self, x: Tensor, inputs: Inputs) -> tuple[Tensor, Tensor]:
         """The scores, and what they are made of."""
         hidden, _ = self.stack(x, lengths=inputs.lengths)
-        scores: Tensor = self.scores(drop_rows(hidden, self.dropout if self.training else 0.0))
+        scores: Tensor = self.scores(drop_rows(hidden, self.dropout, self.training))
         return scores if self.training else scores + self.lean, hidden
 
 
