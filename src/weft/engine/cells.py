@@ -54,24 +54,33 @@ def plan_of(cell: Cell, noise: Noise = _PLAIN) -> Plan | None:
 
 def takes(x: Tensor, *passes: Pass) -> bool:
     """Whether the engine runs these passes on this input."""
+    if torch.compiler.is_compiling():
+        from weft.engine import compiled
+
+        return compiled.takes(x, passes)
     if library() is None:
         say_once_if_missing()
         return False
     if x.device.type != "cpu" or torch._C._functorch.peek_interpreter_stack() is not None:
         return False  # inside torch.func's transforms tensors have no memory of their own
-    for cell, _, noise, *_ in passes:
-        weight = cell.weight_ih
-        if weight.device.type != "cpu" or weight.dtype not in (torch.float32, torch.float64):
-            return False
-        if type(cell).project is not Cell.project or plan_of(cell, noise) is None:
-            return False
-    return True
+    return all(readable(run.cell) and plan_of(run.cell, run.noise) is not None for run in passes)
+
+
+def readable(cell: Cell) -> bool:
+    """Whether the core can read the cell's weights and projects its input as the cell does."""
+    weight = cell.weight_ih
+    known = weight.device.type == "cpu" and weight.dtype in (torch.float32, torch.float64)
+    return known and type(cell).project is Cell.project
 
 
 def run_passes(
     passes: Sequence[Pass], x: Tensor, states: Sequence[State], lengths: Tensor | None
 ) -> tuple[Tensor, list[State]]:
     """Passes over the same rows: outputs side by side, (B, T, sum of H), and each one's last state."""
+    if torch.compiler.is_compiling():
+        from weft.engine import compiled
+
+        return compiled.run_passes(passes, x, states, lengths)
     directions, parameters = [], []
     for (cell, reverse, noise, row_mask, step_mask), state in zip(passes, states, strict=True):
         plan = plan_of(cell, noise)

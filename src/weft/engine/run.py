@@ -118,9 +118,9 @@ class _Calls:
 
 
 def _forward(
-    directions: Sequence[Direction], x: Tensor, lengths: Tensor | None, flat: Sequence[Any], train: bool
+    directions: Sequence[Direction], x: Tensor, lengths: Tensor | None, flat: Sequence[Any], train: bool, room: int = 0
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    """Outputs (B, T, sum of H), the states after each direction, and what each direction keeps."""
+    """Outputs (B, T, sum of H), the states after each direction, and what each one keeps, at least `room` tokens."""
     calls = _Calls(directions, x, lengths, flat)
     dtype, at, column = calls.dtype, 0, 0
     width = sum(direction.plan.hidden_size for direction in directions)
@@ -134,7 +134,7 @@ def _forward(
         before = [None if part is None else part.contiguous() for part in flat[at : at + plan.states]]
         after = [torch.empty(calls.rows, plan.hidden_size, dtype=dtype) for _ in before]
         if train:
-            kept.append(empty((calls.tokens, plan.kept_size), dtype))
+            kept.append(empty((max(room, calls.tokens), plan.kept_size), dtype))
         place = outputs.data_ptr() + column * dtype.itemsize, width
         calls.put(direction, kept[-1] if train else None, outputs=place, before=before, after=after)
         alive.append(before)
