@@ -165,7 +165,7 @@ class Stream:
                 found.append(part if part.is_contiguous() else part.contiguous())
         if len(state) != len(self._states) or len(found) != self._parts:
             raise WeftError(
-                f"Stream: {len(state)} states of {len(found)} parts",
+                f"Stream: {len(state)} states of {sum(map(len, state))} parts",
                 expected=f"{len(self._states)} of {self._parts}, as start() gives them",
             )
         return found
