@@ -100,13 +100,19 @@ def test_noise():
 
 
 def test_a_stack_in_both_directions():
-    stack = make_stack("lstm", V, H, layers=2, bidirectional=True, dropout=0.2, residual=True)
+    stack = make_stack("lstm", V, H, layers=2, bidirectional=True, residual=True)
     agree(stack, torch.randint(0, V, (B, T)), lengths=LENGTHS)
     agree(stack, torch.randn(B, T, V), stack.start(B))
 
 
+def test_dropout_between_layers():
+    stack = make_stack("gru", V, H, layers=2, dropout=0.5)
+    outputs, _ = torch.compile(stack, backend="aot_eager", fullgraph=True)(torch.randn(B, T, V))
+    assert outputs.isfinite().all()
+
+
 def test_a_language_model():
-    agree(LanguageModel(7, ModelConfig(hidden=H, embedding=3, dropout=0.1)), torch.randint(0, 7, (B, T)))
+    agree(LanguageModel(7, ModelConfig(hidden=H, embedding=3, dropout=0.0)), torch.randint(0, 7, (B, T)))
 
 
 def test_one_graph_for_all_shapes():
