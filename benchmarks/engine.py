@@ -29,7 +29,7 @@ from weft import engine
 from weft.cells import CELLS, GRU, LSTM, RNN, Cell, GRUResetBefore
 from weft.engine import Pass, Stream
 from weft.program import program_of
-from weft.recurrent import Bidirectional, Recurrent, _run_steps, make_stack
+from weft.recurrent import Bidirectional, Recurrent, make_stack, run_steps
 
 B, T, V, H = 32, 35, 28, 256
 Work = Callable[[], Any]
@@ -132,7 +132,7 @@ class Bench:
             layer, run = Recurrent(cell), Pass(cell, False)
 
             def loop(run: Pass = run, cell: Cell = cell) -> Tensor:
-                return _run_steps(run, ids, cell.start(B), None)[0].h
+                return run_steps(run, ids, cell.start(B), None)[0].h
 
             agree(name, layer(ids)[0], loop())
             ours = trains(layer, lambda layer=layer: layer(ids)[0])

@@ -164,11 +164,12 @@ class Trainer:
         rate = config.rate * place.decay * SCHEDULES[config.schedule](place.step, self.total, config.warmup)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        self.model.train()
+        if not self.model.training:
+            self.model.train()
         loss = self.objective(batch, self.carried)
         self.optimizer.zero_grad()
         (loss.total / max(1, loss.count)).backward()  # type: ignore[no-untyped-call]
-        norm = float(nn.utils.clip_grad_norm_(self.parameters, config.clip or math.inf))
+        norm = self._clip()
         nats = float(loss.total.detach())
         if not math.isfinite(nats) or not math.isfinite(norm):
             self._diverged(nats, norm, rate)
@@ -181,6 +182,15 @@ class Trainer:
         return Step(
             place.step, self.total, place.epoch + 1, Likelihood(nats, loss.count), norm, rate, 0.0, None, False, ""
         )
+
+    def _clip(self) -> float:
+        """The norm of the gradient, which is shortened if it is too long."""
+        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+        length = nn.utils.get_total_norm(gradients)
+        norm, clip = float(length), self.config.clip
+        if clip and norm > clip:
+            torch._foreach_mul_(gradients, clip / norm)
+        return norm
 
     def _evaluation_due(self) -> bool:
         if self.evaluate is None:
@@ -216,11 +226,12 @@ class Trainer:
         # The first weights are far from where training goes: a short memory at first, so that they are forgotten.
         keep = min(self.config.average, self.place.step / (self.place.step + 10))
         weights = self.model.state_dict()
-        for name, mean in self.average.items():
-            if mean.is_floating_point():
-                mean.lerp_(weights[name], 1 - keep)
-            else:
-                mean.copy_(weights[name])
+        pairs = [(mean, weights[name]) for name, mean in self.average.items()]
+        means, numbers = zip(*(pair for pair in pairs if pair[0].is_floating_point()), strict=True)
+        torch._foreach_lerp_(means, numbers, 1 - keep)
+        for mean, weight in pairs:
+            if not mean.is_floating_point():
+                mean.copy_(weight)
 
     @contextmanager
     def _averaged(self) -> Iterator[None]:

@@ -20,7 +20,7 @@ from weft.cells import CELLS, GRU, LSTM, RNN, Cell, Hidden
 from weft.engine import Pass
 from weft.errors import WeftError
 from weft.program import Noise
-from weft.recurrent import Bidirectional, Recurrent, _run_steps, make_stack
+from weft.recurrent import Bidirectional, Recurrent, make_stack, run_steps
 
 pytestmark = pytest.mark.skipif(engine.library() is None, reason="the engine is not built")
 ALL = {**CELLS, **OWN_CELLS}
@@ -65,7 +65,7 @@ def compare(cell, x, *, lengths=None, reverse=False, state=None):
     ours = results(lambda: Recurrent(cell, reverse=reverse)(x, state, lengths=lengths), cell, x, state)
 
     def plain():
-        states, _, last = _run_steps(Pass(cell, reverse), x, state, lengths)
+        states, _, last = run_steps(Pass(cell, reverse), x, state, lengths)
         return states.h, last
 
     for name, theirs in results(plain, cell, x, state).items():
@@ -119,7 +119,7 @@ def test_gradients_of_any_layout(gradient):
         return outputs[::2, 1:].sum()
 
     ours = torch.autograd.grad(loss(Recurrent(cell)(x)[0]), list(cell.parameters()))
-    plain = _run_steps(Pass(cell, False), x, cell.start(3), None)[0].h
+    plain = run_steps(Pass(cell, False), x, cell.start(3), None)[0].h
     torch.testing.assert_close(list(ours), list(torch.autograd.grad(loss(plain), list(cell.parameters()))))
 
 
@@ -198,7 +198,7 @@ def test_strange_numbers_go_where_torch_sends_them(value):
             x = torch.zeros(2, 3, 3, dtype=dtype)
             x[0, 1, 0] = value
             ours = Recurrent(cell)(x)[0]
-            theirs = _run_steps(Pass(cell, False), x, cell.start(2), None)[0].h
+            theirs = run_steps(Pass(cell, False), x, cell.start(2), None)[0].h
             torch.testing.assert_close(ours, theirs, equal_nan=True, rtol=1e-5, atol=1e-6)
             assert ours[1].isfinite().all(), "one row's trouble stays its own"
 
@@ -211,7 +211,7 @@ def test_views_of_any_layout():
         wide[:, ::2].detach().requires_grad_(), torch.randn(6, 5, dtype=torch.float64).t().requires_grad_()
     )
     outputs, last = Recurrent(cell)(x, state)
-    states, _, plain_last = _run_steps(Pass(cell, False), x, state, None)
+    states, _, plain_last = run_steps(Pass(cell, False), x, state, None)
     torch.testing.assert_close(outputs, states.h, **NEAR[torch.float64])
     grads = torch.autograd.grad(outputs.transpose(1, 2).sum() + last.c.sum(), [x, *state])
     plain = torch.autograd.grad(states.h.sum() + plain_last.c.sum(), [x, *state])
@@ -347,7 +347,7 @@ def test_noise_is_the_same_in_the_engine_and_as_torch(name, noise):
         torch.manual_seed(3)
         outputs, last = layer(x, state, lengths=lengths)
         torch.manual_seed(3)
-        states, _, plain_last = _run_steps(layer._pass(x), x, state, lengths)
+        states, _, plain_last = run_steps(layer._passes(x)[0], x, state, lengths)
         torch.testing.assert_close(outputs, states.h)
         ours = torch.autograd.grad(outputs.square().sum() + last.h.sum(), [*cell.parameters(), *state])
         theirs = torch.autograd.grad(states.h.square().sum() + plain_last.h.sum(), [*cell.parameters(), *state])
@@ -370,7 +370,7 @@ def test_detach_in_a_step_is_respected():
 
 
 def test_no_noise_leaves_no_trace():
-    assert Recurrent(LSTM(3, 4))._pass(torch.zeros(1, 1, 3)).noise == Noise()
+    assert Recurrent(LSTM(3, 4))._passes(torch.zeros(1, 1, 3))[0].noise == Noise()
     with pytest.raises(WeftError, match="zoneout is 1"):
         Recurrent(LSTM(3, 4), zoneout=1.0)
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from weft.cells import Cell, State
 from weft.engine.library import library, say_once_if_missing
 from weft.engine.plan import Plan
-from weft.engine.run import Direction, run
+from weft.engine.run import Direction, layers_of, run
 from weft.errors import WeftError
 from weft.program import Noise, Untraceable, program_of
 
@@ -61,7 +61,7 @@ def takes(x: Tensor, *passes: Pass) -> bool:
     if library() is None:
         say_once_if_missing()
         return False
-    if x.device.type != "cpu" or torch._C._functorch.peek_interpreter_stack() is not None:
+    if not x.is_cpu or torch._C._functorch.peek_interpreter_stack() is not None:
         return False  # inside torch.func's transforms tensors have no memory of their own
     return all(readable(run.cell) and plan_of(run.cell, run.noise) is not None for run in passes)
 
@@ -73,25 +73,37 @@ def readable(cell: Cell) -> bool:
     return known and type(cell).project is Cell.project
 
 
-def run_passes(
-    passes: Sequence[Pass], x: Tensor, states: Sequence[State], lengths: Tensor | None
-) -> tuple[Tensor, list[State]]:
-    """Passes over the same rows: outputs side by side, (B, T, sum of H), and each one's last state."""
-    if torch.compiler.is_compiling():
+def run_layers(
+    layers: Sequence[Sequence[Pass]],
+    x: Tensor,
+    states: Sequence[Sequence[State]],
+    lengths: Tensor | None,
+    dropout: float = 0.0,
+) -> tuple[Tensor, list[list[State]]]:
+    """Layers of passes over the same rows, each layer reading what the one below gives, less what `dropout` takes:
+    outputs of the last, side by side, (B, T, sum of H), and each pass's last state."""
+    if torch.compiler.is_compiling():  # a layer at a time: what stands between them is the compiler's
         from weft.engine import compiled
 
-        return compiled.run_passes(passes, x, states, lengths)
-    directions, parameters = [], []
-    for (cell, reverse, noise, row_mask, step_mask), state in zip(passes, states, strict=True):
-        plan = plan_of(cell, noise)
-        assert plan is not None
-        directions.append(Direction(plan, reverse, row_mask, step_mask))
-        parameters.append(plan.parameters(cell))
-        _check(cell, parameters[-1], x, state)
+        (passes,), (given,) = layers, states
+        outputs, last = compiled.run_passes(passes, x, given, lengths)
+        return outputs, [last]
+    directions: list[list[Direction]] = []
+    parameters, flat_states = [], []
+    for layer, given in zip(layers, states, strict=True):
+        directions.append([])
+        for (cell, reverse, noise, row_mask, step_mask), state in zip(layer, given, strict=True):
+            plan = plan_of(cell, noise)
+            assert plan is not None
+            directions[-1].append(Direction(plan, reverse, row_mask, step_mask))
+            parameters.append(plan.parameters(cell))
+            flat_states.append(state)
+            _check(cell, parameters[-1], x, state)
     if lengths is not None:
         lengths = lengths.to(device="cpu", dtype=torch.int64).contiguous()
-    outputs, last = run(directions, x, lengths, parameters, states)
-    return outputs, [each.cell.state_type(*parts) for each, parts in zip(passes, last, strict=True)]
+    outputs, last = run(layers_of(directions, dropout), x, lengths, parameters, flat_states)
+    parts = iter(last)
+    return outputs, [[each.cell.state_type(*next(parts)) for each in layer] for layer in layers]
 
 
 def _check(cell: Cell, parameters: Sequence[Tensor], x: Tensor, state: State) -> None:

@@ -20,7 +20,7 @@ from weft.cells import Cell, State
 from weft.engine.cells import Pass, plan_of, readable
 from weft.engine.library import library, say_once_if_missing
 from weft.engine.plan import Plan
-from weft.engine.run import Direction, _back, _forward
+from weft.engine.run import Direction, Layers, _back, _forward
 from weft.errors import WeftError
 from weft.program import Noise
 
@@ -62,7 +62,7 @@ def takes(x: Tensor, passes: Sequence[Pass]) -> bool:
 def run_passes(
     passes: Sequence[Pass], x: Tensor, states: Sequence[State], lengths: Tensor | None
 ) -> tuple[Tensor, list[State]]:
-    """As weft.engine.run_passes, by the operator."""
+    """Passes over the same rows: outputs side by side, (B, T, sum of H), and each one's last state."""
     numbers, reverse, counts = [], [], []
     given: list[Tensor | None] = []
     masks: list[Tensor | None] = []
@@ -120,11 +120,11 @@ class _Ready:
                 expected="torch.compile of the same model here first",
             )
         masks = _with_gaps([mask.contiguous() for mask in noise], noisy)
-        self.directions = [
+        directions = [
             Direction(_plans[number], turned, *masks[2 * n : 2 * n + 2])
             for n, (number, turned) in enumerate(zip(numbers, reverse, strict=True))
         ]
-        self.x = x.contiguous()
+        self.layers, self.x = Layers([directions]), x.contiguous()
         self.given = _with_gaps([tensor.detach().contiguous() for tensor in tensors], there)
         self.lengths = None if lengths is None else lengths.to(torch.int64).contiguous()
         if lengths is not None and lengths.numel():  # what a layer checks when it is called: compiled, it cannot
@@ -150,7 +150,7 @@ def _run_operator(
     """Outputs, the last states and, to train, what each direction keeps."""
     ready = _Ready(x, lengths, tensors, noise, there, noisy, numbers, reverse)
     room = x.shape[0] * x.shape[1]
-    outputs, last, kept = _forward(ready.directions, ready.x, ready.lengths, ready.given, train, room)
+    outputs, last, _, kept = _forward(ready.layers, ready.x, ready.lengths, ready.given, train, room)
     if ready.lengths is not None:
         for each in kept:  # an operator gives the same every time, and what no row fills is whatever was there
             each[int(ready.lengths.sum()) :] = 0
@@ -197,9 +197,7 @@ def _back_operator(
     ready = _Ready(x, lengths, tensors, noise, there, noisy, numbers, reverse)
     wants = [wants is True for wants in _with_gaps(wanted, there)]
     kept = [each.contiguous() for each in kept]
-    d_x, gradients = _back(
-        ready.directions, ready.x, ready.lengths, ready.given, kept, d_outputs, d_last, wants_x, wants
-    )
+    d_x, gradients = _back(ready.layers, [ready.x], ready.lengths, ready.given, kept, d_outputs, d_last, wants_x, wants)
     return [gradient for gradient in (d_x, *gradients) if gradient is not None]
 
 

@@ -51,11 +51,13 @@ class Plan:
         return self  # it never changes
 
     def parameters(self, cell: Cell) -> list[Tensor]:
-        found = []
-        for path in self._paths:
-            value: Any = cell
-            for part in path:
-                value = getattr(value, part)
+        own, found = cell._parameters, []
+        for name, path in zip(self.names, self._paths, strict=True):
+            value: Any = own.get(name)  # as a rule; else of a module within, or computed by the cell's class
+            if value is None:
+                value = cell
+                for part in path:
+                    value = getattr(value, part)
             found.append(value if value.is_contiguous() else value.contiguous())
         return found
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from weft.config import ClassifyModelConfig
+from weft.engine import dropout, embed
 from weft.errors import unknown_name
 from weft.models.base import Loss
 from weft.models.noise import drop_words
@@ -64,10 +65,10 @@ class Classifier(nn.Module):
         inside = torch.arange(ids.shape[1], device=device) < lengths.to(device)[:, None]  # (B, T)
         x = drop_words(ids, config.word_dropout, self.unknown) if self.training else ids
         if self.embedding is not None:
-            x = F.dropout(self.embedding(x), config.embedding_dropout, self.training)
+            x = embed(x, self.embedding.weight, config.embedding_dropout, self.training)
         outputs, _ = self.stack(x, lengths=lengths)
         pooled = self.pooling(outputs, inside)
-        return Read(self.output(F.dropout(pooled.vector, config.dropout, self.training)), pooled.weights)
+        return Read(self.output(dropout(pooled.vector, config.dropout, self.training)), pooled.weights)
 
     def loss(self, batch: Labelled, class_weights: Tensor | None = None) -> Loss:
         """The nats of the true labels, each times the weight of its label where there are any."""

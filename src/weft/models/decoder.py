@@ -17,11 +17,11 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from weft.attention import Attention, Remembered
 from weft.cells import State
 from weft.config import TranslateModelConfig
+from weft.engine import dropout
 from weft.models.bridge import make_bridge
 from weft.models.encoder import Encoded, Encoder
 from weft.recurrent import make_stack
@@ -138,7 +138,7 @@ class AttendAfter(Decoder):
     def forward(self, inputs: Tensor, carried: Carried, *, lengths: Tensor | None = None) -> Decoded:
         outputs, layers = self.stack(inputs, carried.layers, lengths=lengths)
         context, weights = self.attention(outputs, carried.source)
-        joined = F.dropout(torch.cat([outputs, context], -1), self.dropout, self.training)
+        joined = dropout(torch.cat([outputs, context], -1), self.dropout, self.training)
         return Decoded(torch.tanh(self.join(joined)), weights, Carried(layers, carried.source))
 
 

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from weft.buckets import Padded
 from weft.cells import State
+from weft.engine import embed
 from weft.recurrent import Both, Stack
 
 
@@ -45,7 +45,6 @@ class Encoder(nn.Module):
         self.output_size = stack.output_size
 
     def forward(self, sources: Padded) -> Encoded:
-        ids = sources.ids.to(self.embedding.weight.device)
-        x = F.dropout(self.embedding(ids), self.stack.dropout, self.training)
+        x = embed(sources.ids, self.embedding.weight, self.stack.dropout, self.training)
         outputs, state = self.stack(x, lengths=sources.lengths)
         return Encoded(outputs, state, sources.lengths.to(x.device))

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from weft.batch import IGNORED, Passage, Tokens, evaluation_passages
 from weft.config import ModelConfig
+from weft.engine import dropout, embed
 from weft.errors import WeftError
 from weft.metrics import Guesses, Likelihood
 from weft.models.base import Loss, count_guesses
@@ -69,18 +70,20 @@ class Filler(nn.Module):
 
     def surroundings(self, ids: Tensor, lengths: Tensor | None = None) -> Tensor:
         """What is known of every place without looking at it: (B, T) to (B, T, 2H), or (B, T, H) from one side."""
-        x = ids if self.embedding is None else F.dropout(self.embedding(ids), self.dropout, self.training)
+        x = ids
+        if self.embedding is not None:
+            x = embed(ids, self.embedding.weight, self.dropout, self.training)
         ahead, _ = self.ahead(x, lengths=lengths)
         sides = [F.pad(ahead[:, :-1], (0, 0, 1, 0))]
         if self.back is not None:
             # Outputs past a row's length are zero, so each row's own last place finds zeros after it.
             back, _ = self.back(x, lengths=lengths)
             sides.append(F.pad(back[:, 1:], (0, 0, 0, 1)))
-        return F.dropout(torch.cat(sides, -1), self.dropout, self.training)
+        return dropout(torch.cat(sides, -1), self.dropout, self.training)
 
     def readout(self, surroundings: Tensor) -> Tensor:
         """(..., 2H) to logits (..., V)."""
-        joined = F.dropout(torch.tanh(self.join(surroundings)), self.dropout, self.training)
+        joined = dropout(torch.tanh(self.join(surroundings)), self.dropout, self.training)
         if self.weight is not None:
             return F.linear(joined, self.weight, self.bias)
         assert self.embedding is not None

@@ -12,7 +12,7 @@ from weft.batch import IGNORED, Tokens, Window, evaluation_windows
 from weft.bptt import Unroll, full
 from weft.cells import State
 from weft.config import ModelConfig
-from weft.engine import Stream, can_stream
+from weft.engine import Stream, can_stream, dropout, embed
 from weft.errors import WeftError
 from weft.metrics import Guesses, Likelihood
 from weft.models.base import Loss, count_guesses
@@ -65,9 +65,11 @@ class LanguageModel(nn.Module):
 
     def forward(self, ids: Tensor, state: State = None, *, unroll: Unroll = full) -> tuple[Tensor, State]:
         """Ids (B, T) to logits (B, T, V) of each next token, and the state after the last."""
-        x = ids if self.embedding is None else F.dropout(self.embedding(ids), self.dropout, self.training)
+        x = ids
+        if self.embedding is not None:
+            x = embed(ids, self.embedding.weight, self.dropout, self.training)
         outputs, state = unroll(self.stack, x, state)  # (B, T, H)
-        outputs = F.dropout(outputs, self.dropout, self.training)
+        outputs = dropout(outputs, self.dropout, self.training)
         weight = self.weight if self.embedding is None or self.weight is not None else self.embedding.weight
         assert weight is not None
         return F.linear(outputs, weight, self.bias), state

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from weft.buckets import Padded
 from weft.config import TranslateModelConfig
+from weft.engine import dropout, embed
 from weft.errors import WeftError
 from weft.models.base import Loss
 from weft.models.decoder import DECODERS, Carried, Decoded
@@ -68,11 +69,11 @@ class Translator(nn.Module):
         return self.decoder.attends
 
     def embed(self, ids: Tensor) -> Tensor:
-        return F.dropout(self.embedding(ids.to(self.bias.device)), self.dropout, self.training)
+        return embed(ids, self.embedding.weight, self.dropout, self.training)
 
     def readout(self, outputs: Tensor) -> Tensor:
         """What the decoder gives (..., O) to logits (..., V)."""
-        outputs = F.dropout(outputs, self.dropout, self.training)
+        outputs = dropout(outputs, self.dropout, self.training)
         weight = self.embedding.weight if self.weight is None else self.weight
         return F.linear(outputs if self.narrow is None else self.narrow(outputs), weight, self.bias)
 

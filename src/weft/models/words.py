@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from weft.buckets import Numbers, Padded, Ragged, take
 from weft.config.tag import TagModelConfig
+from weft.engine import embed
 from weft.errors import WeftError
 from weft.recurrent import make_stack
 from weft.text.lexicon import Lexicon, WordLexicon
@@ -80,7 +80,7 @@ class WordReader(nn.Module):
         if self.characters is not None and self.spell is not None:
             _, (last,) = self.spell(self.characters(inputs.spelling.ids), lengths=inputs.spelling.lengths)
             spelled = torch.cat([last.forward.h, last.backward.h], -1)  # (U, 2 C)
-            parts.append(F.embedding(inputs.forms.to(spelled.device), spelled))
+            parts.append(embed(inputs.forms, spelled))
         return torch.cat(parts, -1)
 
 
@@ -124,4 +124,4 @@ class Embedding(nn.Module):
         ids = ids.to(self.weight.device)
         if self.training:
             ids = ids.masked_fill(torch.rand(ids.shape, device=ids.device) < self.chance[ids], 0)
-        return F.embedding(ids, self.weight)
+        return embed(ids, self.weight)

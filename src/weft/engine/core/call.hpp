@@ -25,6 +25,9 @@ struct Call {
     T* base[BUFFERS];
     int64_t stride[BUFFERS];
     bool by_id = false;                  // a row of INPUT is that of a token's id, not that of the token
+    bool near = false;                   // the loop projects the input of each step, and keeps it for no one
+    T* packed_input = nullptr;           // then: weight_ih packed, and where its sums begin
+    T* bias = nullptr;
     T* sums;                             // gradients of vectors, summed over rows and steps
     std::vector<T*> first, last;         // states before and after, one pointer a part; may be nullptr
     std::vector<const T*> parameters;
@@ -37,6 +40,7 @@ struct Call {
     int64_t forward_columns(size_t k) const {
         return round_up(program->products[k].blocks() * program->hidden, kPanel<T>);
     }
+    int64_t input_columns() const { return round_up(program->width(), kPanel<T>); }
     int64_t back_columns() const { return round_up(program->hidden, kPanel<T>); }
     const int64_t* index() const { return places.empty() ? nullptr : places.data(); }
 

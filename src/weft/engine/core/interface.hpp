@@ -2,6 +2,7 @@
 // the vocabulary, 3 a stream without ids or without an output layer cannot sample.
 #pragma once
 
+#include "embedding.hpp"
 #include "peak.hpp"
 #include "run.hpp"
 #include "stream.hpp"
@@ -28,16 +29,47 @@ WEFT_EXPORT void* weft_program(const int64_t* data) { return new weft::Program(w
 
 WEFT_EXPORT void weft_forget(void* program) { delete static_cast<weft::Program*>(program); }
 
-// calls: the numbers of all calls, one after the other (call.hpp).
-WEFT_EXPORT int weft_forward(const int64_t* calls, int64_t count, int64_t threads, int64_t is_double) {
+// data: the numbers of all layers, one after the other (run.hpp, call.hpp).
+WEFT_EXPORT int weft_forward(const int64_t* data, int64_t layers, int64_t threads, int64_t is_double) {
     return weft::guarded([&] {
-        return is_double ? weft::run_forward<double>(calls, count, threads) : weft::run_forward<float>(calls, count, threads);
+        return is_double ? weft::run_forward<double>(data, layers, threads) : weft::run_forward<float>(data, layers, threads);
     });
 }
 
-WEFT_EXPORT int weft_back(const int64_t* calls, int64_t count, int64_t threads, int64_t is_double) {
+WEFT_EXPORT int weft_back(const int64_t* data, int64_t layers, int64_t threads, int64_t is_double) {
     return weft::guarded([&] {
-        return is_double ? weft::run_back<double>(calls, count, threads) : weft::run_back<float>(calls, count, threads);
+        return is_double ? weft::run_back<double>(data, layers, threads) : weft::run_back<float>(data, layers, threads);
+    });
+}
+
+// Dropout of `numbers` numbers: a number stays with the chance keep / 2^32. `from` may be `to`.
+WEFT_EXPORT void weft_drop(const void* from, void* to, int64_t numbers, int64_t keep, int64_t seed, int64_t threads, int64_t is_double) {
+    const weft::Noise noise{static_cast<uint64_t>(seed), static_cast<uint32_t>(keep)};
+    if (is_double)
+        weft::drop(noise, numbers, static_cast<const double*>(from), static_cast<double*>(to), threads);
+    else
+        weft::drop(noise, numbers, static_cast<const float*>(from), static_cast<float*>(to), threads);
+}
+
+// data: table (rows, width), its sizes, ids (count), keep and seed of the noise (keep 0: none), numbers (count, width).
+// Forward, numbers are rows of the table; back, they are gradients, and the table becomes its gradient.
+namespace weft {
+template <typename T>
+int embedding(const int64_t* data, int64_t back, int64_t threads) {
+    T* table = reinterpret_cast<T*>(data[0]);
+    const int64_t rows = data[1], width = data[2], count = data[4];
+    const int64_t* ids = reinterpret_cast<const int64_t*>(data[3]);
+    const Noise noise{static_cast<uint64_t>(data[6]), static_cast<uint32_t>(data[5])};
+    T* numbers = reinterpret_cast<T*>(data[7]);
+    if (!back) return read_rows(table, rows, width, ids, count, noise, numbers, threads);
+    add_rows(numbers, rows, width, ids, count, noise, table, threads);
+    return 0;
+}
+}  // namespace weft
+
+WEFT_EXPORT int weft_embedding(const int64_t* data, int64_t back, int64_t threads, int64_t is_double) {
+    return weft::guarded([&] {
+        return is_double ? weft::embedding<double>(data, back, threads) : weft::embedding<float>(data, back, threads);
     });
 }
 

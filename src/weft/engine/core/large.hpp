@@ -31,6 +31,10 @@ struct Large {
 
     int64_t panels() const { return (columns + kPanel<T> - 1) / kPanel<T>; }
     int64_t blocks() const { return (rows + kBlockRows - 1) / kBlockRows; }
+    bool same_rows(const Large& other) const {
+        return a == other.a && a_row == other.a_row && a_depth == other.a_depth && rows == other.rows && depth == other.depth &&
+               a_index == other.a_index;
+    }
     T* target(int64_t row) const { return c + (c_index ? c_index[row] : row) * c_row; }
 };
 
@@ -97,27 +101,36 @@ void multiply_tile(const Large<T>& work, int64_t row, int64_t rows, int64_t p, i
         }
     }
     const T* const* begin = start[0] ? start : nullptr;
-    if (work.a_depth == 1)
-        kernel_of<T, false>(rows, packed, kBlockDepth + 16, panel, depth, begin, target, stride);
+    auto run = [&](auto vectors) {
+        if (work.a_depth == 1)
+            kernel_of<T, false, vectors>(rows, packed, kBlockDepth + 16, panel, depth, begin, target, stride);
+        else
+            kernel_of<T, true, vectors>(rows, packed, 0, panel, depth, begin, target, stride);
+    };
+    if (columns <= kWidth<T>)
+        run(std::integral_constant<int, 1>{});
     else
-        kernel_of<T, true>(rows, packed, 0, panel, depth, begin, target, stride);
+        run(std::integral_constant<int, kPanelVectors>{});
     for (int64_t r = 0; !direct && r < rows; ++r) std::copy_n(beside + r * kPanel<T>, columns, work.target(row + r) + n);
 }
 
+// One block of rows of works that have the same A: it is packed once for all.
 template <typename T>
-void multiply_block(const Large<T>& work, int64_t block) {
+void multiply_block(const std::vector<const Large<T>*>& works, int64_t block) {
     static thread_local Workspace workspace;
-    const int64_t row = block * kBlockRows, rows = std::min(kBlockRows, work.rows - row);
+    const Large<T>& first = *works[0];
+    const int64_t row = block * kBlockRows, rows = std::min(kBlockRows, first.rows - row);
     T* packed = workspace.numbers<T>(kBlockRows * (kBlockDepth + 16));
-    for (int64_t k = 0; k == 0 || k < work.depth; k += kBlockDepth) {
-        const int64_t depth = std::min(kBlockDepth, work.depth - k);
-        pack_rows(work, row, rows, k, depth, packed);
-        for (int64_t p = 0; p < work.panels(); ++p)
-            for (int64_t r = 0; r < rows; r += kTileRows) {
-                const int64_t some = std::min<int64_t>(kTileRows, rows - r);
-                const T* from = packed + r * (work.a_depth == 1 ? kBlockDepth + 16 : depth);
-                multiply_tile(work, row + r, some, p, k, depth, from);
-            }
+    for (int64_t k = 0; k == 0 || k < first.depth; k += kBlockDepth) {
+        const int64_t depth = std::min(kBlockDepth, first.depth - k);
+        pack_rows(first, row, rows, k, depth, packed);
+        for (const Large<T>* work : works)
+            for (int64_t p = 0; p < work->panels(); ++p)
+                for (int64_t r = 0; r < rows; r += kTileRows) {
+                    const int64_t some = std::min<int64_t>(kTileRows, rows - r);
+                    const T* from = packed + r * (first.a_depth == 1 ? kBlockDepth + 16 : depth);
+                    multiply_tile(*work, row + r, some, p, k, depth, from);
+                }
     }
 }
 
@@ -140,13 +153,24 @@ class Products {
                 jobs.add(work.depth * kPanel<T>, [&work, p] { pack_panel(work, p); });
     }
     void multiply(Jobs& jobs) const {
-        for (const Large<T>& work : works_)
-            for (int64_t block = 0; !work.add && block < work.blocks(); ++block)
-                jobs.add(work.depth * work.columns, [this, &work, block] {
-                    multiply_block(work, block);
-                    for (int n = work.next; n >= 0; n = works_[static_cast<size_t>(n)].next)
-                        multiply_block(works_[static_cast<size_t>(n)], block);
+        std::vector<std::vector<const Large<T>*>> groups;
+        for (const Large<T>& work : works_) {
+            if (work.add) continue;  // it follows another
+            auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& some) { return some[0]->same_rows(work); });
+            if (group == groups.end()) group = groups.emplace(group);
+            group->push_back(&work);
+        }
+        for (const std::vector<const Large<T>*>& group : groups)
+            for (int64_t block = 0; block < group[0]->blocks(); ++block) {
+                int64_t columns = 0;
+                for (const Large<T>* work : group) columns += work->columns;
+                jobs.add(group[0]->depth * columns, [this, group, block] {
+                    multiply_block(group, block);
+                    for (const Large<T>* work : group)
+                        for (int n = work->next; n >= 0; n = works_[static_cast<size_t>(n)].next)
+                            multiply_block<T>({&works_[static_cast<size_t>(n)]}, block);
                 });
+            }
     }
 
   private:

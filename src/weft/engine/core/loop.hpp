@@ -39,6 +39,7 @@ class Loop {
         for (int64_t s = 0; (active = shrink(active, s)) > 0; ++s) {
             set_clock(active, s);
             look_ahead(shrink(active, s + 1), call_.reverse ? -1 : 1, forward_blocks_);
+            if (call_.near) project(active);
             machine_.run(code_.segments[0], active);
             for (size_t k = 0; k < program_.products.size(); ++k) {
                 if (!whole_panels_) begin_product(k, active);
@@ -108,6 +109,7 @@ class Loop {
         columns[STATE] = columns[NEW_STATE] = columns[D_STATE] = columns[D_NEW_STATE] = program.states * H_;
         columns[OPERAND] = products * H_;
         columns[SCRATCH] = code.scratch * H_;
+        if (call.near) columns[INPUT] = call.input_columns();
         for (size_t k = 0; k < program.products.size(); ++k) {
             product_column_.push_back(columns[PRODUCT]);
             d_product_column_.push_back(columns[D_PRODUCT]);
@@ -116,7 +118,8 @@ class Loop {
             columns[D_PRODUCT] += program.products[k].blocks() * H_;
             columns[D_OPERAND] += call.back_columns();
         }
-        int64_t total = 0;
+        x_stride_ = call.near ? round_up(call.inputs, kGap) + kGap : 0;
+        int64_t total = x_stride_ * rows;
         for (int b = 0; b < BUFFERS; ++b) {
             stride_[b] = columns[b] ? round_up(columns[b], kGap) + kGap : 0;
             total += stride_[b] * rows;
@@ -128,7 +131,8 @@ class Loop {
             if (b == PRODUCT) std::fill(next, next + stride_[b] * rows, T(0));
             next += stride_[b] * rows;
         }
-        return next;
+        x_ = next;
+        return next + x_stride_ * rows;
     }
 
     Where<T> locate(const Place& place) {
@@ -145,9 +149,23 @@ class Loop {
             case ROW_MASK: return {call_.base[ROW_MASK] + column, call_.stride[ROW_MASK], rows_.data()};
             case OUTPUT: case D_OUTPUT: case STEP_MASK:
                 return {call_.base[place.buffer] + column, call_.stride[place.buffer], spread_.data()};
-            case INPUT: return {call_.base[INPUT] + column, call_.stride[INPUT], source_.data()};
+            case INPUT: return input(column);
             default: return {call_.base[place.buffer] + column, call_.stride[place.buffer], token_.data()};
         }
+    }
+
+    Where<T> input(int64_t column) const {
+        if (call_.near) return {base_[INPUT] + column, stride_[INPUT], nullptr};
+        return {call_.base[INPUT] + column, call_.stride[INPUT], source_.data()};
+    }
+
+    // The input of this step through weight_ih: small weights stay near from step to step, and what is projected is
+    // used before it leaves the first-level cache.
+    void project(int64_t active) {
+        for (int64_t r = 0; r < active; ++r)
+            copy_row(call_.x + spread_[static_cast<size_t>(r)] * call_.inputs, call_.inputs, x_ + r * x_stride_);
+        multiply(active, x_, x_stride_, call_.packed_input, call_.inputs, call_.input_columns(), base_[INPUT], stride_[INPUT],
+                 [this](int64_t n) { return Where<const T>{call_.bias + n, 0, nullptr}; }, [] {});
     }
 
     int64_t length(int64_t r) const { return call_.length(rows_[static_cast<size_t>(r)]); }
@@ -172,8 +190,10 @@ class Loop {
         if (!whole_panels_) return {base_[PRODUCT] + product_column_[k] + n, stride_[PRODUCT], nullptr};
         const ProductShape& shape = program_.products[k];
         const auto j = static_cast<size_t>(n / H_);
-        if (shape.input_block[j] >= 0)
-            return {call_.base[INPUT] + shape.input_block[j] * H_ + n % H_, call_.stride[INPUT], source_.data()};
+        if (shape.input_block[j] >= 0) {
+            const Where<T> from = input(shape.input_block[j] * H_ + n % H_);
+            return {from.base, from.stride, from.index};
+        }
         if (shape.vector[j] >= 0) return {call_.base[VECTORS] + shape.vector[j] * H_ + n % H_, 0, nullptr};
         return {};
     }
@@ -183,10 +203,10 @@ class Loop {
         const ProductShape& shape = program_.products[k];
         for (int64_t r = 0; r < active; ++r) {
             T* to = base_[PRODUCT] + r * stride_[PRODUCT] + product_column_[k];
-            const T* input = call_.base[INPUT] + source_[static_cast<size_t>(r)] * call_.stride[INPUT];
+            const T* from = input(0).row(r);
             for (size_t j = 0; j < shape.input_block.size(); ++j, to += H_) {
                 if (shape.input_block[j] >= 0)
-                    std::memcpy(to, input + shape.input_block[j] * H_, static_cast<size_t>(H_) * sizeof(T));
+                    std::memcpy(to, from + shape.input_block[j] * H_, static_cast<size_t>(H_) * sizeof(T));
                 else if (shape.vector[j] >= 0)
                     std::memcpy(to, call_.base[VECTORS] + shape.vector[j] * H_, static_cast<size_t>(H_) * sizeof(T));
                 else
@@ -206,6 +226,7 @@ class Loop {
             const bool by_token = buffer == GATES || buffer == EXTRA || buffer == STEP_MASK || buffer >= D_INPUT;
             if (by_token || buffer == OUTPUT || buffer == D_OUTPUT) add(machine_.where(p));
         }
+        if (call_.near) add({const_cast<T*>(call_.x), call_.inputs, spread_.data()});
         if (!call_.by_id && call_.base[INPUT] && call_.base[INPUT] != call_.base[GATES])
             for (int64_t g = 0; g < program_.blocks; ++g) add({call_.base[INPUT] + g * H_, call_.stride[INPUT], token_.data()});
         for (size_t k = 0; k < program_.products.size(); ++k) forward_blocks_ += call_.forward_columns(k) / kPanel<T>;
@@ -256,6 +277,8 @@ class Loop {
     int64_t H_;
     T* base_[BUFFERS];
     int64_t stride_[BUFFERS];
+    T* x_;  // near: the input of this step, row by row
+    int64_t x_stride_;
     std::vector<int64_t> product_column_, d_product_column_, d_operand_column_;
     std::vector<int64_t> offsets_, token_, spread_, source_;
     Machine<T> machine_;

@@ -30,30 +30,30 @@ struct Where {  // a place in memory: row r is at base + index[r] * stride
 };
 
 // Rows of A one after the other at `stride`, or Packed: R numbers for each depth side by side. `start` has a pointer for
-// each row to what its sums begin with; without it they begin with zero.
-template <typename T, int R, bool Packed>
+// each row to what its sums begin with; without it they begin with zero. Of a panel's columns the first V vectors count.
+template <typename T, int R, bool Packed, int V>
 inline void kernel(const T* a, int64_t stride, const T* panel, int64_t depth, const T* const* start, T* c, int64_t c_stride) {
-    Vec<T> sum[R][kPanelVectors];
+    Vec<T> sum[R][V];
     for (int r = 0; r < R; ++r)
-        for (int v = 0; v < kPanelVectors; ++v) sum[r][v] = start ? load(start[r] + v * kWidth<T>) : Vec<T>{};
+        for (int v = 0; v < V; ++v) sum[r][v] = start ? load(start[r] + v * kWidth<T>) : Vec<T>{};
     for (int64_t k = 0; k < depth; ++k, panel += kPanel<T>) {
-        Vec<T> b[kPanelVectors];
-        for (int v = 0; v < kPanelVectors; ++v) b[v] = load(panel + v * kWidth<T>);
-        for (int v = 0; v < kPanelVectors; ++v) __builtin_prefetch(panel + kPanelAhead * kPanel<T> + v * kWidth<T>);
+        Vec<T> b[V];
+        for (int v = 0; v < V; ++v) b[v] = load(panel + v * kWidth<T>);
+        for (int v = 0; v < V; ++v) __builtin_prefetch(panel + kPanelAhead * kPanel<T> + v * kWidth<T>);
         for (int r = 0; r < R; ++r) {
             const T factor = Packed ? a[k * R + r] : a[r * stride + k];
-            for (int v = 0; v < kPanelVectors; ++v) sum[r][v] += factor * b[v];
+            for (int v = 0; v < V; ++v) sum[r][v] += factor * b[v];
         }
     }
     for (int r = 0; r < R; ++r)
-        for (int v = 0; v < kPanelVectors; ++v) store(c + r * c_stride + v * kWidth<T>, sum[r][v]);
+        for (int v = 0; v < V; ++v) store(c + r * c_stride + v * kWidth<T>, sum[r][v]);
 }
 
-template <typename T, bool Packed, int R = kTileRows>
+template <typename T, bool Packed, int V = kPanelVectors, int R = kTileRows>
 inline void kernel_of(int64_t rows, const T* a, int64_t stride, const T* panel, int64_t depth, const T* const* start, T* c,
                       int64_t c_stride) {
-    if (rows == R) return kernel<T, R, Packed>(a, stride, panel, depth, start, c, c_stride);
-    if constexpr (R > 1) kernel_of<T, Packed, R - 1>(rows, a, stride, panel, depth, start, c, c_stride);
+    if (rows == R) return kernel<T, R, Packed, V>(a, stride, panel, depth, start, c, c_stride);
+    if constexpr (R > 1) kernel_of<T, Packed, V, R - 1>(rows, a, stride, panel, depth, start, c, c_stride);
 }
 
 // One row has too few sums in a panel to keep the arithmetic busy: kTogether panels at once, with the same results.
@@ -128,6 +128,15 @@ template <typename T>
 void clear_panel(int64_t depth, int64_t first, T* panel) {
     for (int64_t k = 0; k < depth; ++k)
         for (int64_t j = first; j < kPanel<T>; ++j) panel[k * kPanel<T> + j] = T(0);
+}
+
+// Packs panel p of B = W^T for a weight of `columns` rows of `depth` numbers.
+template <typename T>
+void pack_turned(const T* weight, int64_t depth, int64_t columns, int64_t p, T* packed) {
+    T* panel = packed + p * kPanel<T> * depth;
+    const int64_t first = p * kPanel<T>, some = columns - first < kPanel<T> ? columns - first : kPanel<T>;
+    turn_into_panel(weight + first * depth, depth, depth, 0, some, panel);
+    clear_panel(depth, some, panel);
 }
 
 // Packs panel p of B = W^T for h W^T: blocks side by side; depth = size = H.

@@ -9,9 +9,12 @@
 
 #include "large.hpp"
 #include "loop.hpp"
+#include "noise.hpp"
 
 namespace weft {
 
+// Bytes of weights up to which the loop projects its input itself: they must stay in the second-level cache.
+constexpr int64_t kNear = int64_t(640) << 10;
 constexpr size_t kMostWaiting = size_t(1) << 26;  // bytes of a workspace that a thread keeps when a call has ended
 
 // The bias of the projected input: the cell's own, and recurrent ones that need no place of their own.
@@ -20,6 +23,7 @@ void fill_bias(const Call<T>& call, T* bias) {
     const Program& program = *call.program;
     const int64_t H = program.hidden;
     std::copy_n(call.parameters[1], program.width(), bias);
+    std::fill(bias + program.width(), bias + call.input_columns(), T(0));
     for (const auto& [block, number] : program.input_vectors) {
         const VectorSource& vector = program.vectors[static_cast<size_t>(number)];
         const T* from = call.parameters[static_cast<size_t>(vector.parameter)] + vector.start;
@@ -113,23 +117,32 @@ void ask_weights(Call<T>& call, bool back, Arena<T>& arena) {
 }
 
 template <typename T>
-int run_forward(const int64_t* data, int64_t count, int64_t threads) {
+bool is_near(const Call<T>& call) {
+    int64_t numbers = call.inputs * call.input_columns();
+    for (size_t k = 0; k < call.packed.size(); ++k) numbers += call.program->hidden * call.forward_columns(k);
+    return !call.ids && numbers * static_cast<int64_t>(sizeof(T)) <= kNear;
+}
+
+// Passes over the same rows that do not depend on each other.
+template <typename T>
+int forward_layer(std::vector<Call<T>>& calls, int64_t threads) {
     static thread_local Workspace workspace;
-    std::vector<Call<T>> calls;
-    for (int64_t i = 0; i < count; ++i) calls.push_back(read_call<T>(data));
-    std::vector<T*> bias(calls.size());
     Arena<T> arena;
     Products<T> products;
-    for (size_t c = 0; c < calls.size(); ++c) {
-        Call<T>& call = calls[c];
+    for (Call<T>& call : calls) {
         if (!ids_fit(call)) return 2;
         const int64_t width = call.program->width();
         call.by_id = call.ids && call.inputs <= std::max<int64_t>(call.tokens, 1024);  // else only the rows that occur
-        call.put(INPUT, call.kept, width);
-        if (!call.kept || call.by_id) arena.ask(call.base[INPUT], (call.by_id ? call.inputs : call.tokens) * width);
-        arena.ask(bias[c], width);
+        call.near = is_near(call);
+        arena.ask(call.bias, call.input_columns());
         arena.ask(call.base[VECTORS], vector_numbers(call));
         ask_weights(call, false, arena);
+        if (call.near) {
+            arena.ask(call.packed_input, call.inputs * call.input_columns());
+            continue;
+        }
+        call.put(INPUT, call.kept, width);
+        if (!call.kept || call.by_id) arena.ask(call.base[INPUT], (call.by_id ? call.inputs : call.tokens) * width);
         if (!call.ids)
             products.add({call.tokens, width, call.inputs, call.x, call.inputs, 1, call.parameters[0], 1, call.inputs, nullptr, width});
     }
@@ -137,26 +150,32 @@ int run_forward(const int64_t* data, int64_t count, int64_t threads) {
     arena.settle(workspace);
     Jobs jobs;
     int number = 0;
-    for (size_t c = 0; c < calls.size(); ++c) {
-        Call<T>& call = calls[c];
-        fill_bias(call, bias[c]);
+    for (Call<T>& call : calls) {
+        fill_bias(call, call.bias);
         fill_vectors(call, call.base[VECTORS]);
         pack_weights(call, false, jobs);
+        if (call.near) {
+            for (int64_t p = 0; p < call.input_columns() / kPanel<T>; ++p)
+                jobs.add(call.inputs * kPanel<T>, [&call, p] {
+                    pack_turned(call.parameters[0], call.inputs, call.program->width(), p, call.packed_input);
+                });
+            continue;
+        }
         if (!call.ids) {
             Large<T>& work = products[number++];
             work.c = call.base[INPUT];
-            work.start = bias[c];
+            work.start = call.bias;
             work.a_index = call.index();
             continue;
         }
         const int64_t rows = call.by_id ? call.inputs : call.tokens, some = 64;
         for (int64_t from = 0; from < rows; from += some)
-            jobs.add(some * call.program->width(), [&call, start = bias[c], from, to = std::min(from + some, rows)] {
+            jobs.add(some * call.program->width(), [&call, from, to = std::min(from + some, rows)] {
                 const int64_t* places = call.index();
                 if (call.by_id)
-                    project_ids(call, start, from, to, [](int64_t i) { return i; });
+                    project_ids(call, call.bias, from, to, [](int64_t i) { return i; });
                 else
-                    project_ids(call, start, from, to, [&call, places](int64_t i) { return call.ids[places ? places[i] : i]; });
+                    project_ids(call, call.bias, from, to, [&call, places](int64_t i) { return call.ids[places ? places[i] : i]; });
             });
     }
     products.pack(jobs, false);
@@ -170,6 +189,39 @@ int run_forward(const int64_t* data, int64_t count, int64_t threads) {
         Loop<T>(call, call.train ? call.program->train : call.program->run, task.rows, nullptr).forward();
     });
     workspace.keep_at_most(kMostWaiting);
+    return 0;
+}
+
+// What stands before the numbers of a layer's calls: how many calls, and the noise on its input. That input lies at
+// `place` and is dropped where it lies; on the way back, so is its gradient.
+template <typename T>
+struct Layer {
+    std::vector<Call<T>> calls;
+    Noise noise;
+    T* place;
+    int64_t numbers;
+
+    explicit Layer(const int64_t*& data) {
+        const int64_t count = *data++;
+        noise.keep = static_cast<uint32_t>(*data++);
+        noise.seed = static_cast<uint64_t>(*data++);
+        place = reinterpret_cast<T*>(*data++);
+        numbers = *data++;
+        for (int64_t i = 0; i < count; ++i) calls.push_back(read_call<T>(data));
+    }
+    void drop(int64_t threads) const {
+        if (place) weft::drop(noise, numbers, place, place, threads);
+    }
+};
+
+// Layers, each reading what the one before wrote.
+template <typename T>
+int run_forward(const int64_t* data, int64_t layers, int64_t threads) {
+    for (int64_t n = 0; n < layers; ++n) {
+        Layer<T> layer(data);
+        layer.drop(threads);
+        if (const int wrong = forward_layer(layer.calls, threads)) return wrong;
+    }
     return 0;
 }
 
@@ -273,10 +325,8 @@ void run_back_loops(std::vector<Call<T>>& calls, int64_t threads) {
 }
 
 template <typename T>
-int run_back(const int64_t* data, int64_t count, int64_t threads) {
+void back_layer(std::vector<Call<T>>& calls, int64_t threads) {
     static thread_local Workspace workspace, panels;
-    std::vector<Call<T>> calls;
-    for (int64_t i = 0; i < count; ++i) calls.push_back(read_call<T>(data));
     Arena<T> arena, panel_arena;
     for (Call<T>& call : calls) {
         const Program& program = *call.program;
@@ -319,6 +369,16 @@ int run_back(const int64_t* data, int64_t count, int64_t threads) {
     for (const Call<T>& call : calls) finish_vectors(call);
     workspace.keep_at_most(kMostWaiting);
     panels.keep_at_most(kMostWaiting);
+}
+
+// The same layers from the last to the first.
+template <typename T>
+int run_back(const int64_t* data, int64_t layers, int64_t threads) {
+    for (int64_t n = 0; n < layers; ++n) {
+        Layer<T> layer(data);
+        back_layer(layer.calls, threads);
+        layer.drop(threads);
+    }
     return 0;
 }
 

@@ -1,30 +1,21 @@
-"""Layers: a cell over time, in two directions, and stacked.
-
-All three take `x` as (B, T, I) numbers or (B, T) token ids, a state (None is zeros) and each row's length, and
-give every step's output and the last state. Three promises hold for each of them:
-
-- Outputs past a row's length are exactly zero, the last state is each row's own, the backward direction starts
-  at each row's own end, and what stands in the padding (NaN too) reaches nothing, gradients included.
-- A row alone gives what it gives in a batch.
-- A causal run split in two with the state carried gives what the whole gives.
-"""
+"""The layers themselves."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from itertools import pairwise
+from collections.abc import Sequence
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from weft import engine
-from weft.cells import CELLS, GRU, LSTM, RNN, Cell, Gates, ReluRNN, State
+from weft.cells import CELLS, Cell, Gates, State
 from weft.engine import Pass
 from weft.errors import WeftError, unknown_name
-from weft.program import Noise, evaluate, trace, with_recurrent_dropout
+from weft.program import Noise
+from weft.recurrent.states import check_input, check_state
+from weft.recurrent.steps import FUSED, run_fused, run_steps
 
 
 class Trace(NamedTuple):
@@ -39,49 +30,6 @@ class Both(NamedTuple):
 
     forward: Any
     backward: Any
-
-
-def map_state(function: Callable[[Tensor], Tensor], state: State) -> State:
-    """The same nest of tuples with the function applied to every tensor: detach, pick rows, move."""
-    if isinstance(state, Tensor):
-        return function(state)
-    parts = [map_state(function, part) for part in state]
-    return type(state)(*parts) if hasattr(state, "_fields") else tuple(parts)
-
-
-def check_input(name: str, x: Tensor, input_size: int, lengths: Tensor | None) -> None:
-    """Refuse shapes that do not fit, in words."""
-    shape = tuple(x.shape)
-    if x.is_floating_point():
-        if x.dim() != 3 or shape[-1] != input_size:
-            raise WeftError(f"{name}: x is {shape}", expected=f"(B, T, {input_size}) because input_size={input_size}")
-    elif x.dim() != 2:
-        raise WeftError(f"{name}: x holds token ids and is {shape}", expected="(B, T)")
-    if lengths is None:
-        return
-    if lengths.dim() != 1 or lengths.shape[0] != shape[0] or lengths.is_floating_point():
-        raise WeftError(
-            f"{name}: lengths is {tuple(lengths.shape)} of {lengths.dtype}",
-            expected=f"({shape[0]},) whole numbers, one for each row of x",
-        )
-    if torch.compiler.is_compiling():
-        return  # no one knows yet what is in it; the engine's operator looks when it runs
-    if lengths.numel() and not (int(lengths.min()) >= 0 and int(lengths.max()) <= shape[1]):
-        raise WeftError(
-            f"{name}: lengths run from {int(lengths.min())} to {int(lengths.max())}",
-            expected=f"0 to {shape[1]}, the number of steps in x",
-        )
-
-
-def check_state(cell: Cell, state: State, rows: int) -> None:
-    """Refuse a state of another kind or shape: torch would broadcast it, or write past its end."""
-    shape = (rows, cell.hidden_size)
-    shapes = [tuple(getattr(part, "shape", ())) for part in (state if isinstance(state, tuple) else (state,))]
-    if type(state) is not cell.state_type or any(each != shape for each in shapes):
-        raise WeftError(
-            f"{type(cell).__name__}: state is {type(state).__name__} of {', '.join(map(str, shapes))}",
-            expected=f"{cell.state_type.__name__} of {shape}, or None for zeros",
-        )
 
 
 class Recurrent(nn.Module):
@@ -110,35 +58,37 @@ class Recurrent(nn.Module):
     def forward(self, x: Tensor, state: State = None, *, lengths: Tensor | None = None) -> tuple[Tensor, State]:
         """x (B, T, I) or ids (B, T) to outputs (B, T, H) and the last state."""
         check_input("Recurrent", x, self.input_size, lengths)
-        if state is not None:
-            check_state(self.cell, state, x.shape[0])
-        run = self._pass(x)
+        self._check_state(state, x.shape[0])
+        (run,) = self._passes(x)
         if engine.takes(x, run):
-            outputs, (last,) = engine.run_passes([run], x, [state], lengths)
+            outputs, ((last,),) = engine.run_layers([[run]], x, [[state]], lengths)
             return outputs, last
         state = self.start(x.shape[0]) if state is None else state
         fits = lengths is None and 0 not in x.shape and run.noise == Noise()
-        if type(self.cell) in _FUSED and fits and not torch.compiler.is_compiling():  # which cannot compile its own
-            return _run_fused(self.cell, x, state, self.reverse)
-        states, _, last = _run_steps(run, x, state, lengths)
+        if type(self.cell) in FUSED and fits and not torch.compiler.is_compiling():  # which cannot compile its own
+            return run_fused(self.cell, x, state, self.reverse)
+        states, _, last = run_steps(run, x, state, lengths)
         return states.h, last
 
     def trace(self, x: Tensor, state: State = None, *, lengths: Tensor | None = None) -> Trace:
         """The same run, keeping every gate of every step; what dropout would drop is not dropped."""
         check_input("Recurrent", x, self.input_size, lengths)
-        if state is not None:
-            check_state(self.cell, state, x.shape[0])
-        run = self._pass(x)
+        self._check_state(state, x.shape[0])
+        (run,) = self._passes(x)
         run = run._replace(noise=run.noise._replace(recurrent_dropout=False))
-        states, gates, _ = _run_steps(run, x, self.start(x.shape[0]) if state is None else state, lengths)
+        states, gates, _ = run_steps(run, x, self.start(x.shape[0]) if state is None else state, lengths)
         return Trace(states, gates)
 
-    def _pass(self, x: Tensor) -> Pass:
+    def _check_state(self, state: State, rows: int) -> None:
+        if state is not None:
+            check_state(self.cell, state, rows)
+
+    def _passes(self, x: Tensor) -> list[Pass]:
         """One run with its masks drawn."""
         if not self.recurrent_dropout and not self.zoneout:
-            return Pass(self.cell, self.reverse)
+            return [Pass(self.cell, self.reverse)]
         if not self.training:
-            return Pass(self.cell, self.reverse, Noise(expected_zoneout=self.zoneout))
+            return [Pass(self.cell, self.reverse, Noise(expected_zoneout=self.zoneout))]
         weight, H = self.cell.weight_ih, self.cell.hidden_size
         row_mask = step_mask = None
         if self.recurrent_dropout:
@@ -147,101 +97,8 @@ class Recurrent(nn.Module):
         if self.zoneout:
             states = len(self.cell.state_type._fields)  # type: ignore[attr-defined]
             step_mask = torch.bernoulli(weight.new_full((*x.shape[:2], states * H), self.zoneout))
-        return Pass(
-            self.cell, self.reverse, Noise(bool(row_mask is not None), bool(step_mask is not None)), row_mask, step_mask
-        )
-
-
-def _run_steps(run: Pass, x: Tensor, state: State, lengths: Tensor | None) -> tuple[State, Gates, State]:
-    """The equations step by step: all states and gates as (B, T, H), and the last state."""
-    cell, T = run.cell, x.shape[1]
-    active = None
-    if lengths is not None:
-        active = torch.arange(T, device=x.device) < lengths.to(x.device)[:, None]  # (B, T)
-        # Zeroed before the first product: a NaN times a zero gradient would still be a NaN.
-        x = x.masked_fill(~active.unsqueeze(-1) if x.is_floating_point() else ~active, 0)
-    projected = cell.project(x)  # (B, T, G*H)
-    step = _with_dropout(run) if run.noise.recurrent_dropout else cell.step
-    kept: list[tuple[State, Gates]] = []
-    for t in reversed(range(T)) if run.reverse else range(T):
-        new, gates = step(projected[:, t], state)
-        new = _held_back(run, t, new, state)
-        if active is not None:
-            now = active[:, t, None]
-            state = type(new)(*(torch.where(now, a, b) for a, b in zip(new, state, strict=True)))
-            new, gates = map_state(partial(_only, now), new), map_state(partial(_only, now), gates)
-        else:
-            state = new
-        kept.append((new, gates))
-    if not kept:  # no step at all: one made-up step tells the shapes
-        new, gates = cell.step(projected.new_zeros(x.shape[0], projected.shape[-1]), state)
-        return (
-            map_state(lambda a: a[:, None][:, :0], new),
-            map_state(lambda a: a[:, None][:, :0], gates),
-            state,
-        )
-    if run.reverse:
-        kept.reverse()
-    return _stack([new for new, _ in kept]), _stack([gates for _, gates in kept]), state
-
-
-def _with_dropout(run: Pass) -> Callable[[Tensor, State], tuple[State, Gates]]:
-    """The cell's step with h masked where it enters a product, by its traced equations; it gives no gates."""
-    equations = with_recurrent_dropout(trace(run.cell))
-    parameters = dict(run.cell.named_parameters())
-
-    def step(x_proj: Tensor, state: State) -> tuple[State, Gates]:
-        return type(state)(*evaluate(equations, parameters.__getitem__, x_proj, state, run.row_mask)), state
-
-    return step
-
-
-def _held_back(run: Pass, t: int, new: State, old: State) -> State:
-    """The new state after zoneout."""
-    if run.step_mask is not None:
-        masks = run.step_mask[:, t].chunk(len(new), -1)
-        return type(new)(*(torch.where(m != 0, a, b) for m, a, b in zip(masks, old, new, strict=True)))
-    if rate := run.noise.expected_zoneout:
-        return type(new)(*(rate * a + (1 - rate) * b for a, b in zip(old, new, strict=True)))
-    return new
-
-
-def _only(active: Tensor, values: Tensor) -> Tensor:
-    return torch.where(active, values, 0.0)
-
-
-def _stack(steps: Sequence[Any]) -> Any:
-    """T tuples of (B, H) to one tuple of (B, T, H)."""
-    return type(steps[0])(*(torch.stack(parts, 1) for parts in zip(*steps, strict=True)))
-
-
-# torch's own layers where a cell is exactly theirs. (x, state, weights, ...) -> (outputs, *last state)
-_FUSED: dict[type[Cell], Callable[..., tuple[Tensor, ...]]] = {
-    RNN: torch.rnn_tanh,
-    ReluRNN: torch.rnn_relu,
-    GRU: torch.gru,
-    LSTM: torch.lstm,
-}
-
-
-def _run_fused(cell: Cell, x: Tensor, state: State, reverse: bool) -> tuple[Tensor, State]:
-    """The same equations by torch's layer. Token ids become one-hot rows: its layer takes nothing else."""
-    if not x.is_floating_point():
-        x = F.one_hot(x.long(), cell.input_size).to(cell.weight_ih.dtype)
-    parts = [part.unsqueeze(0) for part in state]
-    weights = [cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh]
-    outputs, *last = _FUSED[type(cell)](
-        x.flip(1) if reverse else x,
-        parts if len(parts) > 1 else parts[0],
-        weights,
-        True,  # has biases
-        1,  # layers
-        0.0,  # dropout
-        torch.is_grad_enabled(),
-        False,  # bidirectional
-        True,  # batch first
-    )
-    return outputs.flip(1) if reverse else outputs, type(state)(*(part[0] for part in last))
+        noise = Noise(row_mask is not None, step_mask is not None)
+        return [Pass(self.cell, self.reverse, noise, row_mask, step_mask)]
 
 
 class Bidirectional(nn.Module):
@@ -267,16 +124,21 @@ class Bidirectional(nn.Module):
     def forward(self, x: Tensor, state: Both | None = None, *, lengths: Tensor | None = None) -> tuple[Tensor, Both]:
         check_input("Bidirectional", x, self.input_size, lengths)
         ahead, back = state or (None, None)
-        passes = [self.ahead._pass(x), self.back._pass(x)]
+        passes = self._passes(x)
         if engine.takes(x, *passes):
-            for layer, part in ((self.ahead, ahead), (self.back, back)):
-                if part is not None:
-                    check_state(layer.cell, part, x.shape[0])
-            outputs, last = engine.run_passes(passes, x, [ahead, back], lengths)
+            self._check_state(state, x.shape[0])
+            outputs, (last,) = engine.run_layers([passes], x, [[ahead, back]], lengths)
             return outputs, Both(*last)
         outputs_ahead, ahead = self.ahead(x, ahead, lengths=lengths)
         outputs_back, back = self.back(x, back, lengths=lengths)
         return torch.cat([outputs_ahead, outputs_back], -1), Both(ahead, back)
+
+    def _check_state(self, state: Both | None, rows: int) -> None:
+        for layer, part in zip((self.ahead, self.back), state or (None, None), strict=True):
+            layer._check_state(part, rows)
+
+    def _passes(self, x: Tensor) -> list[Pass]:
+        return self.ahead._passes(x) + self.back._passes(x)
 
     def trace(self, x: Tensor, state: Both | None = None, *, lengths: Tensor | None = None) -> Both:
         ahead, back = state or (None, None)
@@ -316,9 +178,13 @@ class Stack(nn.Module):
         self, x: Tensor, state: tuple[State, ...] | None = None, *, lengths: Tensor | None = None
     ) -> tuple[Tensor, tuple[State, ...]]:
         check_input("Stack", x, self.input_size, lengths)
-        last = []
+        last: list[State] = []
+        if not self.residual and not torch.compiler.is_compiling():
+            passes = [layer._passes(x) for layer in self.layers]  # type: ignore[operator]
+            if engine.takes(x, *chain.from_iterable(passes)):
+                return self._run_at_once(passes, x, self._states(state), lengths)
         for number, (layer, before) in enumerate(zip(self.layers, self._states(state), strict=True)):
-            inputs = F.dropout(x, self.dropout, self.training) if number else x
+            inputs = engine.dropout(x, self.dropout, self.training) if number else x
             outputs, after = layer(inputs, before, lengths=lengths)
             x = self._join(x, outputs, lengths)
             last.append(after)
@@ -331,12 +197,26 @@ class Stack(nn.Module):
         check_input("Stack", x, self.input_size, lengths)
         traces = []
         for number, (layer, before) in enumerate(zip(self.layers, self._states(state), strict=True)):
-            inputs = F.dropout(x, self.dropout, self.training) if number else x
+            inputs = engine.dropout(x, self.dropout, self.training) if number else x
             trace = layer.trace(inputs, before, lengths=lengths)  # type: ignore[operator]
             parts = trace if isinstance(trace, Both) else (trace,)
             x = self._join(x, torch.cat([part.states.h for part in parts], -1), lengths)
             traces.append(trace)
         return tuple(traces)
+
+    def _run_at_once(
+        self, passes: list[list[Pass]], x: Tensor, states: tuple[State, ...], lengths: Tensor | None
+    ) -> tuple[Tensor, tuple[State, ...]]:
+        """All layers in one call of the engine."""
+        given = []
+        for layer, state in zip(self.layers, states, strict=True):
+            layer._check_state(state, x.shape[0])  # type: ignore[operator]
+            given.append([state] if isinstance(layer, Recurrent) else state or (None, None))
+        outputs, last = engine.run_layers(passes, x, given, lengths, self.dropout if self.training else 0.0)
+        return outputs, tuple(
+            parts[0] if isinstance(layer, Recurrent) else Both(*parts)
+            for layer, parts in zip(self.layers, last, strict=True)
+        )
 
     def _states(self, state: tuple[State, ...] | None) -> tuple[State, ...]:
         if state is None:

@@ -1,0 +1,158 @@
+"""Dropout and embeddings of the engine: the same noise forward and back, and otherwise what torch computes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from weft import engine
+from weft.engine import noise
+from weft.errors import WeftError
+from weft.recurrent import Stack, make_stack
+
+needs_engine = pytest.mark.skipif(engine.library() is None, reason="the engine is not built here")
+
+
+@pytest.fixture
+def one_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every call draws the same noise."""
+    monkeypatch.setattr(noise, "draw_seed", lambda: 12345)
+    monkeypatch.setattr("weft.engine.run.draw_seed", lambda: 12345)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_share_is_dropped_and_the_rest_scaled(share: float, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    x = torch.ones(40_000, 3, dtype=dtype)
+    dropped = engine.dropout(x, share)
+    values = dropped.unique()
+    torch.testing.assert_close(values, torch.tensor([0, 1 / (1 - share)], dtype=dtype))
+    found = float((dropped == 0).double().mean())
+    assert abs(found - share) < 5 * (share * (1 - share) / x.numel()) ** 0.5
+
+
+@needs_engine
+def test_no_pattern_in_what_is_dropped() -> None:
+    """Neighbours, blocks of the hash and seeds next to each other know nothing of each other."""
+    torch.manual_seed(1)
+    size = 1 << 17
+    runs = []
+    for seed in (7, 8, 7 + (1 << 40)):
+        x = torch.ones(size)
+        runs.append((noise._Drop.apply(x, noise.kept_of(0.5), seed) != 0).double() * 2 - 1)
+    limit = 5 / size**0.5
+    for lag in (1, 2, 3, 16, 64, 1 << 14):
+        assert abs(float((runs[0][lag:] * runs[0][:-lag]).mean())) < limit
+    assert abs(float((runs[0] * runs[1]).mean())) < limit
+    assert abs(float((runs[0] * runs[2]).mean())) < limit
+    for bit in range(14):
+        column = torch.arange(size) >> bit & 1
+        assert abs(float(runs[0][column == 1].mean())) < 1.5 * limit
+
+
+def test_without_training_or_share_nothing_happens() -> None:
+    x = torch.randn(3, 4)
+    assert engine.dropout(x, 0.5, False) is x
+    assert engine.dropout(x, 0.0) is x
+
+
+def test_the_way_back_drops_the_same() -> None:
+    x = torch.randn(5, 7, 11, dtype=torch.float64, requires_grad=True)
+    dropped = engine.dropout(x, 0.3)
+    gradient = torch.randn_like(dropped)
+    (back,) = torch.autograd.grad(dropped, x, gradient)
+    torch.testing.assert_close(back, gradient * (dropped / x).detach())
+
+
+@needs_engine
+def test_noise_does_not_depend_on_threads_and_comes_from_torchs_seed() -> None:
+    x = torch.randn(300, 301)
+    found, before = [], torch.get_num_threads()
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        torch.manual_seed(3)
+        found.append(engine.dropout(x, 0.4))
+    torch.set_num_threads(before)
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
+    assert not torch.equal(found[0], engine.dropout(x, 0.4))
+
+
+def test_rows_that_do_not_lie_in_order() -> None:
+    x = torch.randn(6, 4).t()
+    dropped = engine.dropout(x, 0.5)
+    assert dropped.shape == x.shape
+    stayed = dropped != 0
+    torch.testing.assert_close(dropped[stayed], 2 * x[stayed])
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (9,), (4, 0), (3, 5), (40, 70)])
+@pytest.mark.parametrize("width", [1, 7, 100])
+def test_embed_is_torchs_embedding(shape: tuple[int, ...], width: int) -> None:
+    torch.manual_seed(0)
+    table = torch.randn(13, width, requires_grad=True)
+    ids = torch.randint(0, 13, shape)
+    ours, theirs = engine.embed(ids, table), F.embedding(ids, table)
+    assert torch.equal(ours, theirs)
+    gradient = torch.randn(ours.shape)
+    (a,), (b,) = (torch.autograd.grad(each, table, gradient) for each in (ours, theirs))
+    torch.testing.assert_close(a, b)
+
+
+def test_embed_drops_forward_and_back_alike(one_seed: None) -> None:
+    table = torch.randn(6, 5, dtype=torch.float64, requires_grad=True)
+    ids = torch.randint(0, 6, (4, 9))
+    assert bool((engine.embed(ids, table, 0.5) == 0).any())
+    assert torch.autograd.gradcheck(lambda weight: engine.embed(ids, weight, 0.5), table)
+    assert torch.equal(engine.embed(ids, table, 0.5, False), F.embedding(ids, table))
+
+
+@needs_engine
+def test_ids_outside_the_table_are_refused() -> None:
+    for wrong in (-1, 6):
+        with pytest.raises(WeftError, match="outside the vocabulary"):
+            engine.embed(torch.tensor([0, wrong]), torch.randn(6, 5))
+
+
+def one_by_one(stack: Stack, x: torch.Tensor, lengths: torch.Tensor | None) -> tuple[torch.Tensor, list[object]]:
+    states = []
+    for number, layer in enumerate(stack.layers):
+        x, state = layer(engine.dropout(x, stack.dropout, stack.training) if number else x, lengths=lengths)
+        states.append(state)
+    return x, states
+
+
+@needs_engine
+@pytest.mark.parametrize("cell", ["lstm", "gru-reset-before"])
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("ragged", [False, True])
+@pytest.mark.parametrize("sizes", [(5, 3), (40, 32), (600, 16)])  # small weights and large ones are projected apart
+def test_layers_at_once_are_layers_one_by_one(
+    one_seed: None, cell: str, bidirectional: bool, ragged: bool, sizes: tuple[int, int]
+) -> None:
+    torch.manual_seed(0)
+    stack = make_stack(cell, *sizes, layers=3, bidirectional=bidirectional, dropout=0.4).double()
+    x = torch.randn(6, 5, sizes[0], dtype=torch.float64, requires_grad=True)
+    lengths = torch.tensor([5, 0, 3, 1, 5, 2]) if ragged else None
+    results = []
+    for run in (lambda: stack(x, lengths=lengths), lambda: one_by_one(stack, x, lengths)):
+        outputs, states = run()
+        loss = (outputs * torch.linspace(0, 1, outputs.numel(), dtype=torch.float64).view_as(outputs)).sum()
+        for state in states:
+            for side in state if bidirectional else (state,):
+                loss = loss + side.h.square().sum()
+        results.append((outputs, *torch.autograd.grad(loss, [x, *stack.parameters()])))
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+@needs_engine
+def test_dropout_between_layers_is_differentiated(one_seed: None) -> None:
+    stack = make_stack("gru", 3, 4, layers=3, bidirectional=True, dropout=0.5).double()
+    x = torch.randn(2, 4, 3, dtype=torch.float64, requires_grad=True)
+    dropped = stack(x)[0]
+    assert not torch.equal(dropped, stack.eval()(x)[0])
+    stack.train()
+    assert torch.autograd.gradcheck(lambda given: stack(given, lengths=torch.tensor([4, 2]))[0], x)
