@@ -12,12 +12,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, empty, empty_like, get_num_threads
 
 from weft.cells import Cell, State
 from weft.engine.cells import plan_of
 from weft.engine.library import check, library, loaded_library
 from weft.errors import WeftError
+
+_new: Any = tuple.__new__  # of a NamedTuple, without its Python constructor
 
 
 class Stream:
@@ -84,12 +86,12 @@ class Stream:
         known, before = self._known
         if state is not known:
             before = self._flat(state)
-        after = [torch.empty_like(part) for part in before]
-        result = after[self._h] if self._h is not None else torch.empty(self.rows, self.output_size, dtype=self._dtype)
+        after = [empty_like(part) for part in before]
+        result = after[self._h] if self._h is not None else empty(self.rows, self.output_size, dtype=self._dtype)
         places = [part.data_ptr() for part in (x, result, *before, *after)]
-        if code := self._step(self._call(self._address, torch.get_num_threads(), *places)):
+        if code := self._step(self._call(self._address, get_num_threads(), *places)):
             check(code)
-        nested = self._nested(after)
+        nested = tuple([_new(kind, after[first:last]) for kind, first, last, _ in self._states])
         self._known = nested, after
         return result, nested
 
@@ -127,7 +129,7 @@ class Stream:
         addresses = (ctypes.c_void_p * self._parts)(*[part.data_ptr() for part in after])
         code = loaded_library().weft_stream_sample(
             self._address,
-            torch.get_num_threads(),
+            get_num_threads(),
             ids.data_ptr(),
             addresses,
             numbers.data_ptr(),
@@ -139,7 +141,7 @@ class Stream:
         if code == 3:
             raise WeftError("Stream: sampling needs token ids and an output layer", expected="ids=True and a weight")
         check(code)
-        return chosen, self._nested(after)
+        return chosen, tuple([_new(kind, after[first:last]) for kind, first, last, _ in self._states])
 
     def _as_input(self, x: Tensor) -> Tensor:
         """What a step reads, as the core reads it."""
@@ -169,9 +171,6 @@ class Stream:
                 expected=f"{len(self._states)} of {self._parts}, as start() gives them",
             )
         return found
-
-    def _nested(self, parts: list[Tensor]) -> tuple[State, ...]:
-        return tuple([tuple.__new__(kind, parts[first:last]) for kind, first, last, _ in self._states])
 
 
 def can_stream(cells: Sequence[Cell]) -> bool:
