@@ -1,8 +1,10 @@
 // Alone or with others? Asked again and again, and answered by the clock.
 //
 // Whether a second thread helps with a few microseconds of work depends on what nobody here can know: whether it is
-// awake, and who else wants its core. So both ways are timed. The one that is not in use is tried now and then, less
-// and less often as long as it loses.
+// awake, and who else wants its core. So both ways are timed, and the one that is not in use is tried now and then. A
+// thread that the system takes away for a moment costs more than hundreds of steps gain, and it seldom shows in a few
+// trials: so gains and losses together are added up, and once the losses are too much, it is alone for a while, longer
+// each time.
 #pragma once
 
 #include <algorithm>
@@ -13,43 +15,51 @@ namespace weft {
 
 class Pace {
   public:
-    // Runs work(together), with `together` as is quicker of late.
+    // Runs work(together), which does `units` of the same work, the way that is quicker of late.
     template <typename Work>
-    void run(const Work& work) {
-        const bool trying = left_ < kTrial;
-        const bool together = together_ != trying;
+    void run(int64_t units, const Work& work) {
+        const bool trying = left_ <= kTrial, together = together_ != trying;
         const auto begin = std::chrono::steady_clock::now();
         work(together);
         const double taken = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-        if (!trying)
-            average(usual_, taken);
-        else if (left_ < kTrial - kWaking)  // the first ones wake whoever sleeps
-            average(tried_, taken);
-        // One that the system held up is not the way's fault, but a trial that has lost need not go on.
-        if (--left_ == 0 || (trying && taken > 32 * usual_)) decide();
+        const bool waking = trying && together && units == 1 && left_ > kTrial - kWaking;  // the first wake who sleeps
+        if (!waking) average(together ? with_others_ : alone_, taken / static_cast<double>(units));
+        if (together) lost_ = std::max(-kSavings * alone_, lost_ + taken - alone_ * static_cast<double>(units));
+        left_ -= units;
+        if (lost_ > kPatience * alone_) {
+            stay_alone();
+        } else if (left_ <= 0) {
+            if (with_others_ > 0.95 * alone_) return stay_alone();
+            if (together_) pause_ = kOften;  // a long time without losses
+            together_ = true;
+            begin_anew(kLong);
+        }
     }
 
   private:
-    static constexpr int kTrial = 16, kWaking = 6, kOften = 256, kSeldom = 1 << 16;
+    static constexpr int64_t kTrial = 16, kWaking = 6, kOften = 256, kLong = 1 << 13, kSeldom = 1 << 16;
+    static constexpr double kPatience = 64, kSavings = 512;  // units alone: what may be lost, and what gains count for
 
     static void average(double& so_far, double taken) {
         so_far = so_far ? so_far + (std::min(taken, 2 * so_far) - so_far) / 8 : taken;
     }
 
-    void decide() {
-        const bool better = left_ == 0 && tried_ < 0.95 * usual_;
-        if (better) {
-            together_ = !together_;
-            usual_ = tried_;
-        }
-        pause_ = better ? kOften : std::min(2 * pause_, kSeldom);
-        left_ = pause_ + kTrial;
-        tried_ = 0;
+    void stay_alone() {
+        together_ = false;
+        begin_anew(pause_);
+        pause_ = std::min(2 * pause_, kSeldom);
+        with_others_ = 0;
+    }
+
+    void begin_anew(int64_t units) {
+        left_ = units + kTrial;
+        lost_ = 0;
     }
 
     bool together_ = false;
-    int left_ = 2 * kTrial, pause_ = kOften;  // runs until the next decision; the last kTrial go the other way
-    double usual_ = 0, tried_ = 0;
+    int64_t left_ = 2 * kTrial, pause_ = kOften;  // units until the next decision; the last kTrial go the other way
+    double alone_ = 0, with_others_ = 0;          // seconds a unit, with what takes longest taken for twice as long as usual
+    double lost_ = 0;                             // seconds, since it is together; gained, if negative
 };
 
 }  // namespace weft

@@ -16,7 +16,6 @@
 namespace weft {
 
 constexpr int64_t kWorthSharing = int64_t(1) << 16;  // bytes of a weight: one thread reads them in half a microsecond
-constexpr int64_t kWorthWaking = int64_t(1) << 22;   // bytes of all that a sample reads
 
 template <typename T>
 class Memory {  // aligned, owned
@@ -267,7 +266,7 @@ class Stream : public AnyStream {
                          [&] { advance(ids, numbers, states, states + parts(), vocabulary_ ? nullptr : result); });
         };
         if (largest_ >= kWorthSharing && threads > 1)
-            pace_.run(work);
+            step_pace_.run(1, work);
         else
             work(false);
         if (vocabulary_)
@@ -282,8 +281,14 @@ class Stream : public AnyStream {
         std::fill_n(chosen, rows_ * count, -1);
         if (!ids_fit(ids)) return 2;
         int code = 0;
-        team_.gather(largest_ >= kWorthSharing && bytes_ * count >= kWorthWaking ? threads : 1,
-                     [&] { code = write(ids, reinterpret_cast<T* const*>(states), uniforms, count, choice, chosen); });
+        auto work = [&](bool together) {
+            team_.gather(together ? threads : 1,
+                         [&] { code = write(ids, reinterpret_cast<T* const*>(states), uniforms, count, choice, chosen); });
+        };
+        if (largest_ >= kWorthSharing && threads > 1 && count > 0)
+            sample_pace_.run(count, work);
+        else
+            work(false);
         return code;
     }
 
@@ -356,7 +361,7 @@ class Stream : public AnyStream {
     std::vector<T> output_bias_;
     Chooser chooser_;
     Team team_;
-    Pace pace_;
+    Pace step_pace_, sample_pace_;
 };
 
 }  // namespace weft
