@@ -186,7 +186,7 @@ class Trainer:
     def _clip(self) -> float:
         """The norm of the gradient, which is shortened if it is too long."""
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
-        length = nn.utils.get_total_norm(gradients)
+        length = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
         norm, clip = float(length), self.config.clip
         if clip and norm > clip:
             torch._foreach_mul_(gradients, clip / norm)

@@ -11,7 +11,7 @@ from weft.cells import CELLS
 from weft.config import ClassifyModelConfig
 from weft.errors import WeftError
 from weft.models.classifier import Classifier, Labelled
-from weft.models.noise import drop_rows, drop_words
+from weft.models.noise import drop_words
 from weft.models.pooling import POOLINGS, Last, Max, Mean, Pooled, Pooling
 from weft.recurrent import Recurrent
 
@@ -209,12 +209,3 @@ def test_recurrent_dropout_reaches_every_layer_and_direction(bidirectional):
     model = model_of(recurrent_dropout=0.4, layers=2, bidirectional=bidirectional, pooling="mean")
     layers = [module for module in model.modules() if isinstance(module, Recurrent)]
     assert [layer.recurrent_dropout for layer in layers] == [0.4] * (4 if bidirectional else 2)
-
-
-def test_whole_units_of_a_row_are_dropped():
-    torch.manual_seed(0)
-    dropped = drop_rows(torch.ones(50, 7, 40), 0.25)
-    assert torch.equal(dropped, dropped[:, :1].expand_as(dropped)), "the same at all steps"
-    assert dropped.unique().tolist() == pytest.approx([0, 1 / 0.75])
-    assert dropped.mean().item() == pytest.approx(1, abs=0.05)
-    assert not torch.equal(dropped[0], dropped[1])

@@ -41,7 +41,7 @@ def test_no_pattern_in_what_is_dropped() -> None:
     runs = []
     for seed in (7, 8, 7 + (1 << 40)):
         x = torch.ones(size)
-        runs.append((noise._Drop.apply(x, noise.kept_of(0.5), seed) != 0).double() * 2 - 1)
+        runs.append((noise._Drop.apply(x, (size, 0, 1), noise.kept_of(0.5), seed) != 0).double() * 2 - 1)
     limit = 5 / size**0.5
     for lag in (1, 2, 3, 16, 64, 1 << 14):
         assert abs(float((runs[0][lag:] * runs[0][:-lag]).mean())) < limit
@@ -53,9 +53,26 @@ def test_no_pattern_in_what_is_dropped() -> None:
 
 
 def test_without_training_or_share_nothing_happens() -> None:
-    x = torch.randn(3, 4)
-    assert engine.dropout(x, 0.5, False) is x
-    assert engine.dropout(x, 0.0) is x
+    x = torch.randn(3, 4, 2)
+    for drop in (engine.dropout, engine.drop_rows):
+        assert drop(x, 0.5, False) is x
+        assert drop(x, 0.0) is x
+
+
+@pytest.mark.parametrize("built", [True, False])
+def test_rows_lose_the_same_units_at_all_steps(built: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not built:
+        monkeypatch.setattr(noise, "library", lambda: None)
+    torch.manual_seed(0)
+    x = torch.randn(200, 7, 60, dtype=torch.float64, requires_grad=True)
+    dropped = engine.drop_rows(x, 0.25)
+    factors = (dropped / x).detach()
+    assert torch.allclose(factors, factors[:, :1].expand_as(factors))
+    torch.testing.assert_close(factors.unique().round(decimals=9).unique(), torch.tensor([0, 4 / 3]).double())
+    assert abs(float((factors[:, 0] == 0).double().mean()) - 0.25) < 5 * (0.25 * 0.75 / 12_000) ** 0.5
+    assert not torch.equal(factors[0], factors[1])
+    gradient = torch.randn_like(dropped)
+    torch.testing.assert_close(torch.autograd.grad(dropped, x, gradient)[0], gradient * factors)
 
 
 def test_the_way_back_drops_the_same() -> None:

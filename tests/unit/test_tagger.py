@@ -15,16 +15,20 @@ from tests.checks import check_model
 from weft.buckets import Ragged, pad, take
 from weft.config import TagDataConfig, TagModelConfig
 from weft.errors import WeftError
+from weft.models.neighbours import Neighbours
+from weft.models.swap import Swaps
 from weft.models.tagger import Softmax, TaggedBatch, Tagger, allowed_tags
 from weft.models.words import Embedding, collate, make_reader
-from weft.service.tagged import ENOUGH, LEANINGS, Knowledge, balance, measure
+from weft.service.tagged import SPREAD, Knowledge, balance
 from weft.text.columns import Sentence
 from weft.text.lexicon import LEXICONS
-from weft.text.spans import SCHEMES
+from weft.text.spans import SCHEMES, read_spans
 
 WORDS = [["The", "cat", "sleeps"], ["a"], ["the", "big", "cat", "sees", "a", "cat"], ["big", "a"]]
 SMALL = {"hidden": 5, "embedding": 4, "characters": 3, "shapes": 2, "character_hidden": 2, "pairs": 3}
 TAGS = ("O", "B-X", "I-X")
+KINDS = ("O", "B-X", "I-X", "B-Y", "I-Y")
+SPANS = [[1, 2, 0], [3], [0, 3, 4, 0, 1, 1], [1, 0]]  # tags of WORDS
 
 
 def made(task="tags", tags=TAGS, scheme=SCHEMES["bio"], **settings):
@@ -59,8 +63,8 @@ def test_the_battery(task, output):
 def test_a_mutant_that_sees_padding_fails_the_battery():
     model, columns = made()
     model.double()
-    forward = model.forward
-    model.forward = lambda inputs: forward(inputs) * (1 + 0.1 * inputs.ids.shape[1])  # the batch's width leaks in
+    read = model._read
+    model._read = lambda inputs: read(inputs) * (1 + 0.1 * inputs.ids.shape[1])  # the batch's width leaks in
     with pytest.raises(AssertionError, match="do not add up"):
         check_model(model, batch(columns, [0, 1, 2, 3]), [batch(columns, rows) for rows in ([2], [0, 3], [1])])
 
@@ -180,25 +184,147 @@ def test_taking_rows_is_padding_them(rows, data):
     assert found.lengths.equal(expected.lengths)
 
 
-def test_the_lean_away_from_o_is_the_one_with_the_best_f1():
-    model, columns = made()
-    rng = np.random.default_rng(0)
-    columns["tags"] = Ragged.of([1 + int(rng.integers(2)) if at else 1 for at in range(len(w))] for w in WORDS)
-    columns["known"] = Ragged.of([1] * len(w) for w in WORDS)
-    knowledge = Knowledge(LEXICONS["tags"].build([], TagDataConfig()), TAGS, SCHEMES["bio"])
-    model.scores.bias.data[0] += 1.0  # a model that sees O everywhere
-    found = {}
-    for much in LEANINGS:
-        model.lean[0] = -much
-        found[much] = measure(model, knowledge, columns).score()
+def balanced(output="crf", strange=()):
+    """A model that sees O nearly everywhere, and what `balance` makes of it on sentences that are full of spans."""
+    model, columns = made(output=output, tags=KINDS)
+    columns["tags"] = Ragged.of(SPANS)
+    knowledge = Knowledge(LEXICONS["tags"].build([], TagDataConfig()), KINDS, SCHEMES["bio"], tuple(strange))
+    model.scores.bias.data[0] += 2.0
+    model.lean.fill_(9.0)  # of an earlier evaluation
+    if strange:
+        columns["tags"].values[3] = len(KINDS)  # the sentence of one word
     balance(model, knowledge, columns)
-    enough = max(found.values()) - ENOUGH
-    assert measure(model, knowledge, columns).score() >= enough > found[0.0]
-    assert -float(model.lean[0]) == min(much for much, score in found.items() if score >= enough)
-    assert not model.lean[1:].any()
+    return model, columns
+
+
+@pytest.mark.parametrize("output", ["crf", "softmax"])
+@torch.no_grad()
+def test_as_many_spans_are_expected_as_there_are(output):
+    """Where the likelihood is greatest, true and expected beginnings differ by what the spread pulls back."""
+    model, columns = balanced(output)
+    inputs = collate(columns, np.arange(4))
+    inside = torch.arange(6) < inputs.lengths[:, None]
+    shares = model.output.marginals(model(inputs), inputs.lengths)[inside].sum(0)
+    for begin, count in ((1, 4), (3, 2)):
+        pull = float(model.lean[begin]) / SPREAD**2
+        assert count - float(shares[begin]) == pytest.approx(pull, abs=1e-2)
+        assert pull > 0.1
+    assert not model.lean[[0, 2, 4]].any(), "only what begins a span is leaned to"
+
+
+@torch.no_grad()
+def test_a_lean_is_not_fitted_to_tags_that_training_lacks():
+    some, columns = balanced(strange=["B-Z"])
+    assert some.lean[1] > 0
+    assert not some.lean.allclose(balanced()[0].lean)
+    every = Knowledge(LEXICONS["tags"].build([], TagDataConfig()), ("O",), SCHEMES["bio"], ("B-Z", "I-Z", "B-Q", "I-Q"))
+    balance(some, every, columns)
+    assert not some.lean.any(), "there is nothing to begin"
+
+
+@torch.no_grad()
+def test_training_does_not_see_the_lean():
+    model, columns = balanced()
     model.dropout = model.embedding_dropout = 0.0
     for embedding in (model.reader.words, model.reader.shapes, model.reader.characters):
         embedding.chance.zero_()
     inputs = collate(columns, np.array([0]))
     trained, used = model.train()(inputs), model.eval()(inputs)
-    torch.testing.assert_close(trained, used - model.lean, msg="training does not see it")
+    torch.testing.assert_close(trained, used - model.lean)
+
+
+def test_words_beside_are_told_from_each_side():
+    """One by one: what stands at t ahead tells word t + 1, what stands at t going back tells word t - 1."""
+    torch.manual_seed(0)
+    neighbours = Neighbours(3, 5)
+    outputs, lengths = torch.randn(3, 4, 6), [4, 1, 2]
+    ids = torch.tensor([[4, 1, 7, 2], [3, 0, 0, 0], [2, 4, 0, 0]])  # 7 is past the words told apart
+    expected = 0.0
+    for row, length in enumerate(lengths):
+        told = [number if number < 5 else 0 for number in ids[row].tolist()]
+        for t in range(length - 1):
+            expected -= neighbours.ahead(outputs[row, t, :3]).log_softmax(-1)[told[t + 1]]
+            expected -= neighbours.back(outputs[row, t + 1, 3:]).log_softmax(-1)[told[t]]
+    torch.testing.assert_close(neighbours(outputs, ids, torch.tensor(lengths)), expected)
+    assert neighbours(outputs[1:2], ids[1:2], torch.tensor([1])) == 0, "nothing stands beside a single word"
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@torch.no_grad()
+def test_what_tells_a_word_has_not_seen_it(layers):
+    model, columns = made(layers=layers)
+    model.eval()
+    seen = []
+    model.neighbours.register_forward_hook(lambda module, inputs, output: seen.append(inputs[0][0]))
+
+    def outputs(place=None):
+        """Both halves of what the words beside are told from, where the word at the place is another one."""
+        rows = batch(columns, [0])
+        if place is not None:
+            rows.inputs.ids[0, place] = 0
+        model.loss(rows)
+        return seen[-1].split(SMALL["hidden"], -1)
+
+    ahead, back = outputs()
+    (last, _), (_, first) = outputs(2), outputs(0)
+    assert ahead[:2].equal(last[:2])
+    assert ahead[2].ne(last[2]).any()
+    assert back[1:].equal(first[1:])
+    assert back[0].ne(first[0]).any()
+
+
+def test_words_beside_are_told_only_where_tags_are_spans_of_words():
+    assert made()[0].neighbours is not None
+    assert made(neighbours=0.0)[0].neighbours is None
+    assert made(scheme=None)[0].neighbours is None
+    assert made("segments")[0].neighbours is None
+    (with_them, columns), (without, _) = made(neighbours=0.5), made(neighbours=0.0)
+    for model in (with_them, without):
+        model.eval()
+    without.load_state_dict({name: t for name, t in with_them.state_dict().items() if "neighbours" not in name})
+    rows = batch(columns, [0, 1, 2])
+    outputs = with_them.stack(with_them.reader(rows.inputs), lengths=rows.inputs.lengths)[0]
+    more = 0.5 * with_them.neighbours(outputs, rows.inputs.ids, rows.inputs.lengths)
+    torch.testing.assert_close(with_them.loss(rows).total, without.loss(rows).total + more)
+
+
+def test_spans_are_swapped_for_others_of_their_kind():
+    """What is between spans stays; what stands for a span is one of its kind, whole, and each of them in its turn."""
+    _, columns = made(tags=KINDS)
+    columns["tags"] = Ragged.of(SPANS)
+    swaps = Swaps(columns, KINDS, 1.0)
+    names = {"X": {("The", "cat"), ("a",), ("cat",), ("big",)}, "Y": {("a",), ("big", "cat")}}
+    text = [word for words in WORDS for word in words]
+    spelled = dict(zip(columns["forms"].values.tolist(), text, strict=True))
+    seen = {"X": set(), "Y": set()}
+    for _ in range(60):
+        drawn = swaps.draw(np.array([2, 0]))
+        for row, original in ((0, 2), (1, 0)):
+            words = [spelled[form] for form in drawn["forms"][row].tolist()]
+            spans = read_spans([KINDS[number] for number in drawn["tags"][row].tolist()])
+            assert [span.kind for span in spans] == {2: ["Y", "X", "X"], 0: ["X"]}[original]
+            for span in spans:
+                seen[span.kind].add(tuple(words[span.begin : span.end]))
+            inside = {place for span in spans for place in range(span.begin, span.end)}
+            rest = [word for place, word in enumerate(words) if place not in inside]
+            assert rest == {2: ["the", "sees"], 0: ["sleeps"]}[original]
+            for name in ("words", "shapes"):  # numbers that belong to the word move with it
+                whole = dict(zip(text, columns[name].values.tolist(), strict=True))
+                assert drawn[name][row].tolist() == [whole[word] for word in words]
+    assert seen == names
+
+
+def test_spans_stay_unless_they_are_swapped():
+    _, columns = made(tags=KINDS)
+    columns["tags"] = Ragged.of(SPANS)
+    rows = np.array([3, 1, 2])
+    drawn = Swaps(columns, KINDS, 0.0).draw(rows)
+    for name in ("words", "shapes", "forms", "tags"):
+        for at, row in enumerate(rows):
+            assert drawn[name][at].tolist() == columns[name][row].tolist()
+    torch.manual_seed(5)
+    half = Swaps(columns, KINDS, 0.5)
+    drawn = [half.draw(np.array([1]))["words"][0].tolist() for _ in range(400)]
+    assert sum(one != columns["words"][1].tolist() for one in drawn) == pytest.approx(100, abs=30)  # half of the halves
+    torch.manual_seed(5)
+    assert drawn == [half.draw(np.array([1]))["words"][0].tolist() for _ in range(400)], "chance is torch's"

@@ -49,7 +49,10 @@ class TagModelConfig:
     character_hidden: int = setting(48, "hidden units that read a word's characters, in each direction", low=1)
     pairs: int = setting(64, "segments: numbers that stand for a pair of characters; 0: none", low=0)
     output: str = setting("crf", "crf: tags told together; softmax: each for itself", choices=("crf", "softmax"))
-    balance: bool = setting(True, "spans: lower the score of O by what gives the best F1 on held-out sentences")
+    balance: bool = setting(True, "spans: fit how readily those of each kind begin to held-out sentences")
+    neighbours: float = setting(
+        0.1, "spans of words: weight of telling the words beside each place, too, while training; 0: none", low=0
+    )
     forget: float = setting(
         2.0, "while training, a word seen n times is read as unknown with the chance forget / (forget + n)", low=0
     )
@@ -64,6 +67,9 @@ class TagModelConfig:
 class TagBatchConfig:
     tokens: int = setting(300, "most words of a batch, padding included", low=1)
     rows: int = setting(64, "most sentences of a batch", low=1)
+    swap: float = setting(
+        0.5, "spans of words: share of them that, while training, another of their kind stands for", low=0, high=1
+    )
 
 
 @dataclass(frozen=True)

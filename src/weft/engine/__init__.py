@@ -6,7 +6,18 @@ A cell's program (weft.program) runs over time in a small C++ core, forward and 
 
 from weft.engine.cells import Pass, run_layers, takes
 from weft.engine.library import description, library
-from weft.engine.noise import dropout, embed
+from weft.engine.noise import drop_rows, dropout, embed
 from weft.engine.stream import Stream, can_stream
 
-__all__ = ["Pass", "Stream", "can_stream", "description", "dropout", "embed", "library", "run_layers", "takes"]
+__all__ = [
+    "Pass",
+    "Stream",
+    "can_stream",
+    "description",
+    "drop_rows",
+    "dropout",
+    "embed",
+    "library",
+    "run_layers",
+    "takes",
+]

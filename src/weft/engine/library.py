@@ -89,7 +89,7 @@ def _declare(loaded: ctypes.CDLL) -> None:
     for name in ("weft_forward", "weft_back", "weft_embedding"):
         getattr(loaded, name).argtypes = [address, number, number, number]
         getattr(loaded, name).restype = ctypes.c_int
-    loaded.weft_drop.argtypes, loaded.weft_drop.restype = [address, address, *[number] * 5], None
+    loaded.weft_drop.argtypes = [address, address, *[number] * 7]
     loaded.weft_peak.argtypes, loaded.weft_peak.restype = [number], ctypes.c_double
     loaded.weft_stream.argtypes, loaded.weft_stream.restype = [address, number], address
     loaded.weft_stream_forget.argtypes, loaded.weft_stream_forget.restype = [address], None

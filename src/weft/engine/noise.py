@@ -38,23 +38,31 @@ def dropout(x: Tensor, share: float, training: bool = True) -> Tensor:
         return x
     if not _takes(x):
         return F.dropout(x, share)
-    return _Drop.apply(x, kept_of(share), draw_seed())  # type: ignore[no-any-return, no-untyped-call]
+    return _Drop.apply(x, (x.numel(), 0, 1), kept_of(share), draw_seed())  # type: ignore[no-any-return, no-untyped-call]
+
+
+def drop_rows(x: Tensor, share: float, training: bool = True) -> Tensor:
+    """x (B, T, I) with a `share` of its I numbers dropped, the same at all steps of a row (Gal, Ghahramani 2016)."""
+    if not training or not share:
+        return x
+    if not _takes(x):
+        return x * F.dropout(x.new_ones(x.shape[0], 1, x.shape[2]), share)
+    return _Drop.apply(x, tuple(x.shape), kept_of(share), draw_seed())  # type: ignore[no-any-return, no-untyped-call]
 
 
 class _Drop(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, keep: int, seed: int) -> Tensor:
-        ctx.noise = keep, seed
+    def forward(ctx: Any, x: Tensor, sizes: tuple[int, int, int], keep: int, seed: int) -> Tensor:
+        ctx.noise = sizes, keep, seed
         x = x.contiguous()
-        dropped = empty(tuple(x.shape), x.dtype)
-        loaded_library().weft_drop(
-            x.data_ptr(), dropped.data_ptr(), x.numel(), keep, seed, torch.get_num_threads(), x.dtype == torch.float64
-        )
+        dropped, threads = empty(tuple(x.shape), x.dtype), torch.get_num_threads()
+        drop = loaded_library().weft_drop
+        check(drop(x.data_ptr(), dropped.data_ptr(), *sizes, keep, seed, threads, x.dtype == torch.float64))
         return dropped
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        return _Drop.apply(gradient, *ctx.noise), None, None  # type: ignore[no-untyped-call]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        return _Drop.apply(gradient, *ctx.noise), None, None, None  # type: ignore[no-untyped-call]
 
 
 def embed(ids: Tensor, table: Tensor, share: float = 0.0, training: bool = True) -> Tensor:

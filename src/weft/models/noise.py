@@ -11,11 +11,3 @@ def drop_words(ids: Tensor, share: float, unknown: int) -> Tensor:
     if not share:
         return ids
     return ids.masked_fill(torch.rand(ids.shape, device=ids.device) < share, unknown)
-
-
-def drop_rows(x: Tensor, share: float) -> Tensor:
-    """x (B, T, I) with a `share` of its I numbers dropped, the same at all steps of a row (Gal, Ghahramani 2016)."""
-    if not share:
-        return x
-    keep = 1 - share
-    return x * (torch.bernoulli(x.new_full((x.shape[0], 1, x.shape[2]), keep)) / keep)

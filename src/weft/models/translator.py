@@ -118,8 +118,8 @@ class Translator(nn.Module):
         decoded = (
             self.decode_sampled(encoded, batch.targets, sampling) if sampling else self.decode(encoded, batch.targets)
         )
-        nats = masked_nats(decoded.outputs, batch.targets, self.readout, smoothing=smoothing)
-        return Loss(nats.sum(), int(batch.targets.lengths.sum()))
+        nats, places = nats_inside(decoded.outputs, batch.targets, self.readout, smoothing)
+        return Loss(nats.sum(), len(places))
 
     @torch.no_grad()
     def align(self, batch: Sentences) -> Tensor:
@@ -149,12 +149,20 @@ def masked_nats(
     >>> [round(nats, 4) for nats in masked_nats(torch.ones(3, 4, 10), rows).mean(1).tolist()]
     [2.3026, 1.1513, 0.0]
     """
+    nats, places = nats_inside(outputs, targets, readout, smoothing)
+    return nats.new_zeros(targets.ids.numel()).index_copy(0, places, nats).view(targets.ids.shape)
+
+
+def nats_inside(
+    outputs: Tensor, targets: Padded, readout: Callable[[Tensor], Tensor], smoothing: float
+) -> tuple[Tensor, Tensor]:
+    """The nats of the N targets within the lengths, and which of the (B * T) places they are."""
     inside = torch.arange(outputs.shape[1]) < targets.lengths[:, None]
     places = inside.flatten().nonzero()[:, 0].to(outputs.device)
     logits = readout(outputs.flatten(0, 1).index_select(0, places))
     wanted = targets.ids.to(outputs.device).flatten().index_select(0, places)
     nats: Tensor = _SmoothedNats.apply(logits, wanted, smoothing)  # type: ignore[no-untyped-call]
-    return nats.new_zeros(inside.numel()).index_copy(0, places, nats).view(inside.shape)
+    return nats, places
 
 
 class _SmoothedNats(torch.autograd.Function):

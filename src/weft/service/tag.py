@@ -19,6 +19,7 @@ from weft.crf import TagPath
 from weft.errors import WeftError
 from weft.metrics.tagging import WordScores
 from weft.models.base import Loss
+from weft.models.swap import Swaps
 from weft.models.tagger import TaggedBatch, Tagger
 from weft.models.words import collate
 from weft.run import Run
@@ -104,9 +105,12 @@ def _prepare(run: Run, config: TagConfig) -> Prepared:
     columns = load_columns(run.path / DATA / TRAIN)
     dev = load_columns(run.path / DATA / DEV) if run.has(f"{DATA}/{DEV}") else None
     model = Tagger(knowledge.lexicon, knowledge.tags, knowledge.scheme, config.model).to(device(config.train.device))
+    spans_of_words = knowledge.scheme is not None and knowledge.lexicon.task == "tags"
+    swaps = Swaps(columns, knowledge.tags, config.batch.swap) if config.batch.swap and spans_of_words else None
 
     def batch(rows: Numbers) -> TaggedBatch:
-        return TaggedBatch(collate(columns, rows), take(columns["tags"], rows).ids)
+        drawn, chosen = (swaps.draw(rows), np.arange(len(rows))) if swaps else (columns, rows)
+        return TaggedBatch(collate(drawn, chosen), take(drawn["tags"], chosen).ids)
 
     def objective(batch: TaggedBatch, carried: State) -> Loss:
         return model.loss(batch)

@@ -7,19 +7,20 @@ from functools import reduce
 from operator import add
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from torch import Tensor
 
-from weft.buckets import Numbers, Ragged, in_batches
+from weft.buckets import Buckets, Numbers, Ragged, in_batches, take
 from weft.crf import TagPath
 from weft.metrics.tagging import SpanScores, TokenScores, WordScores
 from weft.models.tagger import Tagger
 from weft.models.words import collate
 from weft.text.columns import Sentence
 from weft.text.lexicon import LEXICONS, Lexicon
-from weft.text.spans import OUTSIDE, SCHEMES, Scheme
+from weft.text.spans import OUTSIDE, SCHEMES, Scheme, split_tag
 
-LEANINGS = (0.0, 0.25, 0.5)  # nats that the score of O may be lowered by
-ENOUGH = 0.005  # F1 that is no reason to lean further: other text than the held-out may have fewer spans
+SPREAD = 1.0  # nats by which a kind's readiness is thought to be off, so that a few sentences do not move it far
 
 
 class Knowledge(NamedTuple):
@@ -91,29 +92,51 @@ def decode(model: Tagger, columns: Mapping[str, Ragged]) -> list[TagPath]:
     return in_batches(columns["words"].lengths, run)
 
 
-@torch.no_grad()
 def balance(model: Tagger, knowledge: Knowledge, columns: Mapping[str, Ragged]) -> None:
-    """Let the model lean away from O by as much as gives the best F1 of spans, or all but the best."""
+    """Let spans of each kind begin as readily as the sentences of the columns have it.
+
+    Other text than that trained on has other shares of each kind, and kinds that are hard to tell are told too seldom.
+    What is added to the scores of the tags that begin a span of a kind is what makes the sentences' tags likeliest.
+    """
     model.eval()
-    outside = torch.zeros_like(model.lean)
-    outside[knowledge.tags.index(OUTSIDE)] = 1
     model.lean.zero_()
+    names = columns["tags"]
+    rows = np.array([row for row in range(len(names)) if (names[row] < len(knowledge.tags)).all()], dtype=np.int64)
+    begins = beginnings(knowledge.tags).to(model.lean)  # (kinds, K)
+    if not len(rows) or not len(begins):
+        return
 
-    def run(rows: Numbers) -> list[list[list[int]]]:
-        inputs = collate(columns, rows)
-        scores = model(inputs)
-        ways = [model.output.decode(scores - much * outside, inputs.lengths) for much in LEANINGS]
-        return [[path.tags for path in paths] for paths in zip(*ways, strict=True)]
+    def score(chosen: Numbers) -> tuple[Tensor, Tensor, Tensor]:
+        inputs = collate(columns, rows[chosen])
+        with torch.no_grad():
+            scores = model(inputs)
+        return scores, take(names, rows[chosen]).ids.to(scores.device), inputs.lengths
 
-    names = (*knowledge.tags, *knowledge.strange)
-    totals = [SpanScores() for _ in LEANINGS]
-    for row, ways in enumerate(in_batches(columns["words"].lengths, run)):
-        true = [names[number] for number in columns["tags"][row].tolist()]
-        for at, tags in enumerate(ways):
-            totals[at] += SpanScores.of(true, [names[number] for number in tags])
-    best = max(total.score() for total in totals)
-    least = next(much for much, total in zip(LEANINGS, totals, strict=True) if total.score() >= best - ENOUGH)
-    model.lean -= least * outside
+    batches = list(Buckets(names.lengths[rows], 8192, 256, 0, score).epoch(0))
+    much = begins.new_zeros(len(begins), requires_grad=True)
+    optimizer = torch.optim.LBFGS([much], max_iter=20, line_search_fn="strong_wolfe")
+
+    def cost() -> float:
+        optimizer.zero_grad()
+        total = (much / SPREAD).square().sum() / 2
+        for scores, tags, lengths in batches:
+            total = total - model.output.log_likelihood(scores + much @ begins, tags, lengths).sum()
+        total.backward(inputs=[much])  # type: ignore[no-untyped-call]
+        return float(total.detach())
+
+    optimizer.step(cost)  # type: ignore[no-untyped-call]
+    model.lean += (much @ begins).detach()
+
+
+def beginnings(tags: Sequence[str]) -> Tensor:
+    """(kinds, K): which of the tags begin a span of each kind.
+
+    >>> beginnings(["O", "B-A", "I-A", "S-B"]).tolist()
+    [[0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]]
+    """
+    parts = [split_tag(tag) or (OUTSIDE, "") for tag in tags]
+    kinds = dict.fromkeys(kind for letter, kind in parts if letter != OUTSIDE)
+    return torch.tensor([[float(letter in "BS" and of == kind) for letter, of in parts] for kind in kinds])
 
 
 def measure(model: Tagger, knowledge: Knowledge, columns: Mapping[str, Ragged]) -> TagScores | WordScores:

@@ -42,13 +42,28 @@ WEFT_EXPORT int weft_back(const int64_t* data, int64_t layers, int64_t threads, 
     });
 }
 
-// Dropout of `numbers` numbers: a number stays with the chance keep / 2^32. `from` may be `to`.
-WEFT_EXPORT void weft_drop(const void* from, void* to, int64_t numbers, int64_t keep, int64_t seed, int64_t threads, int64_t is_double) {
+// Dropout of rows x steps x width numbers; steps 0: of rows x width, each for itself, else the same at all steps of a row.
+// A number stays with the chance keep / 2^32.
+namespace weft {
+template <typename T>
+int dropout(const void* from, void* to, const int64_t* sizes, const Noise& noise, int64_t threads) {
+    const T* given = static_cast<const T*>(from);
+    T* dropped = static_cast<T*>(to);
+    return guarded([&] {
+        if (sizes[1])
+            drop_units(noise, sizes[0], sizes[1], sizes[2], given, dropped, threads);
+        else
+            drop(noise, sizes[0] * sizes[2], given, dropped, threads);
+        return 0;
+    });
+}
+}  // namespace weft
+
+WEFT_EXPORT int weft_drop(const void* from, void* to, int64_t rows, int64_t steps, int64_t width, int64_t keep, int64_t seed,
+                          int64_t threads, int64_t is_double) {
+    const int64_t sizes[] = {rows, steps, width};
     const weft::Noise noise{static_cast<uint64_t>(seed), static_cast<uint32_t>(keep)};
-    if (is_double)
-        weft::drop(noise, numbers, static_cast<const double*>(from), static_cast<double*>(to), threads);
-    else
-        weft::drop(noise, numbers, static_cast<const float*>(from), static_cast<float*>(to), threads);
+    return is_double ? weft::dropout<double>(from, to, sizes, noise, threads) : weft::dropout<float>(from, to, sizes, noise, threads);
 }
 
 // data: table (rows, width), its sizes, ids (count), keep and seed of the noise (keep 0: none), numbers (count, width).

@@ -5,6 +5,8 @@
 // input, a bias, what already stands in C, or zero), so that nothing is copied or cleared beforehand.
 #pragma once
 
+#include <utility>
+
 #include "vector.hpp"
 
 namespace weft {
@@ -29,6 +31,18 @@ struct Where {  // a place in memory: row r is at base + index[r] * stride
     T* row(int64_t r) const { return base + (index ? index[r] : r) * stride; }
 };
 
+// A vector that few rows use stays in a register: the compiler would rather read it again for each of them.
+template <typename V>
+inline void hold(V& vector) {
+#if defined(__AVX512F__)
+    asm("" : "+v"(vector));
+#elif defined(__AVX__)
+    asm("" : "+x"(vector));
+#else
+    (void)vector;
+#endif
+}
+
 // Rows of A one after the other at `stride`, or Packed: R numbers for each depth side by side. `start` has a pointer for
 // each row to what its sums begin with; without it they begin with zero. Of a panel's columns the first V vectors count.
 template <typename T, int R, bool Packed, int V>
@@ -38,7 +52,10 @@ inline void kernel(const T* a, int64_t stride, const T* panel, int64_t depth, co
         for (int v = 0; v < V; ++v) sum[r][v] = start ? load(start[r] + v * kWidth<T>) : Vec<T>{};
     for (int64_t k = 0; k < depth; ++k, panel += kPanel<T>) {
         Vec<T> b[V];
-        for (int v = 0; v < V; ++v) b[v] = load(panel + v * kWidth<T>);
+        for (int v = 0; v < V; ++v) {
+            b[v] = load(panel + v * kWidth<T>);
+            if constexpr (R < 4) hold(b[v]);
+        }
         for (int v = 0; v < V; ++v) __builtin_prefetch(panel + kPanelAhead * kPanel<T> + v * kWidth<T>);
         for (int r = 0; r < R; ++r) {
             const T factor = Packed ? a[k * R + r] : a[r * stride + k];
@@ -109,19 +126,43 @@ struct WeightBlock {
     bool turned;
 };
 
-// Row j of a matrix becomes column j of a panel, for rows `first` to `last`. Small squares at a time: what is written
-// stays in the first-level cache until the lines are full.
+// Turns a square of kWidth vectors about its diagonal: at distance S, each pair of vectors exchanges a half of its lanes.
+template <typename T, int S, int... Lane>
+inline void exchange_lanes(Vec<T>* rows, std::integer_sequence<int, Lane...> lanes) {
+    constexpr int W = kWidth<T>;
+    for (int i = 0; i < W; ++i)
+        if (!(i & S)) {
+            const Vec<T> a = rows[i], b = rows[i + S];
+#if defined(__clang__)
+            rows[i] = __builtin_shufflevector(a, b, (Lane & S ? W + Lane - S : Lane)...);
+            rows[i + S] = __builtin_shufflevector(a, b, (Lane & S ? W + Lane : Lane + S)...);
+#else
+            rows[i] = __builtin_shuffle(a, b, Ints<T>{(Lane & S ? W + Lane - S : Lane)...});
+            rows[i + S] = __builtin_shuffle(a, b, Ints<T>{(Lane & S ? W + Lane : Lane + S)...});
+#endif
+        }
+    if constexpr (2 * S < W) exchange_lanes<T, 2 * S>(rows, lanes);
+}
+
+// Row j of a matrix becomes column j of a panel, for rows `first` to `last`. Squares of vectors at a time.
 template <typename T>
 void turn_into_panel(const T* from, int64_t stride, int64_t depth, int64_t first, int64_t last, T* panel) {
-    constexpr int64_t square = 16;
-    int64_t k = 0;
-    for (; k + square <= depth; k += square)
-        for (int64_t j = first; j < last; ++j) {
-            const T* source = from + (j - first) * stride + k;
-            for (int64_t i = 0; i < square; ++i) panel[(k + i) * kPanel<T> + j] = source[i];
+    constexpr int W = kWidth<T>;
+    int64_t j = first;
+    for (; j + W <= last; j += W) {
+        const T* source = from + (j - first) * stride;
+        int64_t k = 0;
+        for (; k + W <= depth; k += W) {
+            Vec<T> rows[W];
+            for (int i = 0; i < W; ++i) rows[i] = load(source + i * stride + k);
+            exchange_lanes<T, 1>(rows, std::make_integer_sequence<int, W>{});
+            for (int i = 0; i < W; ++i) store(panel + (k + i) * kPanel<T> + j, rows[i]);
         }
-    for (; k < depth; ++k)
-        for (int64_t j = first; j < last; ++j) panel[k * kPanel<T> + j] = from[(j - first) * stride + k];
+        for (; k < depth; ++k)
+            for (int i = 0; i < W; ++i) panel[k * kPanel<T> + j + i] = source[i * stride + k];
+    }
+    for (; j < last; ++j)
+        for (int64_t k = 0; k < depth; ++k) panel[k * kPanel<T> + j] = from[(j - first) * stride + k];
 }
 
 template <typename T>
