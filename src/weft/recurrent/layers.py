@@ -179,7 +179,7 @@ class Stack(nn.Module):
     ) -> tuple[Tensor, tuple[State, ...]]:
         check_input("Stack", x, self.input_size, lengths)
         last: list[State] = []
-        if not self.residual and not torch.compiler.is_compiling():
+        if not self.residual and not torch.compiler.is_compiling() and all(map(_unobserved, self.layers)):
             passes = [layer._passes(x) for layer in self.layers]  # type: ignore[operator]
             if engine.takes(x, *chain.from_iterable(passes)):
                 return self._run_at_once(passes, x, self._states(state), lengths)
@@ -232,6 +232,12 @@ class Stack(nn.Module):
             padding = torch.arange(below.shape[1], device=below.device) >= lengths.to(below.device)[:, None]
             below = below.masked_fill(padding.unsqueeze(-1), 0)
         return outputs + below
+
+
+def _unobserved(layer: nn.Module) -> bool:
+    """Whether nobody would notice that a layer is not called by itself: no hooks, and no forward of its own."""
+    hooks = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks
+    return not hooks and type(layer).forward in (Recurrent.forward, Bidirectional.forward)
 
 
 def make_stack(
