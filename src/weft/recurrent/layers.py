@@ -57,10 +57,6 @@ class Recurrent(nn.Module):
 
     def forward(self, x: Tensor, state: State = None, *, lengths: Tensor | None = None) -> tuple[Tensor, State]:
         """x (B, T, I) or ids (B, T) to outputs (B, T, H) and the last state."""
-        if torch.compiler.is_compiling():
-            from weft.engine.uncompiled import uncompiled
-
-            return uncompiled(self, x, state, lengths)  # type: ignore[no-any-return]
         check_input("Recurrent", x, self.input_size, lengths)
         self._check_state(state, x.shape[0])
         (run,) = self._passes(x)
@@ -68,7 +64,8 @@ class Recurrent(nn.Module):
             outputs, ((last,),) = engine.run_layers([[run]], x, [[state]], lengths)
             return outputs, last
         state = self.start(x.shape[0]) if state is None else state
-        if type(self.cell) in FUSED and lengths is None and 0 not in x.shape and run.noise == Noise():
+        fits = lengths is None and 0 not in x.shape and run.noise == Noise()
+        if type(self.cell) in FUSED and fits and not torch.compiler.is_compiling():  # which cannot compile its own
             return run_fused(self.cell, x, state, self.reverse)
         states, _, last = run_steps(run, x, state, lengths)
         return states.h, last
@@ -125,10 +122,6 @@ class Bidirectional(nn.Module):
         return Both(self.ahead.start(rows), self.back.start(rows))
 
     def forward(self, x: Tensor, state: Both | None = None, *, lengths: Tensor | None = None) -> tuple[Tensor, Both]:
-        if torch.compiler.is_compiling():
-            from weft.engine.uncompiled import uncompiled
-
-            return uncompiled(self, x, state, lengths)  # type: ignore[no-any-return]
         check_input("Bidirectional", x, self.input_size, lengths)
         ahead, back = state or (None, None)
         passes = self._passes(x)
