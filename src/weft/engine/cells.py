@@ -69,7 +69,7 @@ def takes(x: Tensor, *passes: Pass) -> bool:
 def readable(cell: Cell) -> bool:
     """Whether the core can read the cell's weights and projects its input as the cell does."""
     weight = cell.weight_ih
-    known = weight.device.type == "cpu" and weight.dtype in (torch.float32, torch.float64)
+    known = weight.is_cpu and weight.dtype in (torch.float32, torch.float64)
     return known and type(cell).project is Cell.project
 
 
