@@ -4,9 +4,10 @@ python -m benchmarks.throughput            both
 python -m benchmarks.throughput train
 python -m benchmarks.throughput infer
 
-The two networks are the same module with the same weights but for the layer that runs the LSTMs; first they are
-checked to give the same loss and gradients. Steps take turns in one process; medians count. Sentences are those of
-tag/en_ewt where that is at hand, else of the embedded grammar. On a machine where nothing else runs.
+The two networks are the same module with the same weights, but the peer's runs its LSTMs by torch.nn.LSTM, and embeds
+and drops as torch does; first they are checked to give the same loss and gradients. Steps take turns in one process;
+medians count. Sentences are those of tag/en_ewt where that is at hand, else of the embedded grammar. On a machine where
+nothing else runs.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from weft.cells import Memory
 from weft.config import TagConfig, load_config
+from weft.engine import noise
 from weft.models.tagger import Tagger
 from weft.recurrent import Both, Stack
 from weft.service.tag import Tagging, start_tag
@@ -57,6 +59,19 @@ class Packed(nn.Module):
         padded, _ = pad_packed_sequence(outputs, batch_first=True, total_length=x.shape[1])
         last = [Memory(*state) for state in zip(h, c, strict=True)]
         return padded, tuple(Both(*last[at : at + 2]) for at in range(0, len(last), 2))
+
+
+def on_torch(run: Callable[[Any], None]) -> Callable[[Any], None]:
+    """The same with embeddings and dropout by torch, not by the engine."""
+
+    def plain(batch: Any) -> None:
+        own, noise.library = noise.library, lambda: None
+        try:
+            run(batch)
+        finally:
+            noise.library = own
+
+    return plain
 
 
 def twin(model: Tagger) -> Tagger:
@@ -128,7 +143,7 @@ def train(name: str, steps: int) -> None:
         ours, batches = training.model, batches_of(training.trainer.data, which, steps)
     theirs = twin(ours)
     agree(ours, theirs, batches[0])
-    runs = [_step(model) for model in (ours, theirs)]
+    runs = [_step(ours), on_torch(_step(theirs))]
     seconds: list[list[float]] = [[], []]
     for number, batch in enumerate([*batches[:3], *batches]):
         for run, times in zip(runs, seconds, strict=True):
