@@ -65,11 +65,11 @@ def on_torch(run: Callable[[Any], None]) -> Callable[[Any], None]:
     """The same with embeddings and dropout by torch, not by the engine."""
 
     def plain(batch: Any) -> None:
-        own, noise.library = noise.library, lambda: None
+        own, noise.usable = noise.usable, lambda: False
         try:
             run(batch)
         finally:
-            noise.library = own
+            noise.usable = own
 
     return plain
 

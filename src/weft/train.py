@@ -54,7 +54,7 @@ class Step(NamedTuple):
     loss: Likelihood
     norm: float  # of the gradient, before clipping
     rate: float
-    seconds: float  # of training so far, evaluations and earlier sessions included
+    seconds: float  # of training so far, evaluations and what came before a resume included
     evaluation: Evaluation | None
     best: bool  # the evaluation is the best so far
     end: str  # why training ends here, or ""

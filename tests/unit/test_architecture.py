@@ -31,11 +31,8 @@ ORDER = [
     "run",
     "train",
     "decode",
-    "probe",
-    "plots",
     "service",
     "cli",
-    "server",
 ]
 PACKAGE = Path(weft.__file__).parent
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or not path.name.startswith("__"))

@@ -179,6 +179,8 @@ def test_mistakes_are_named():
         compiled(x, lengths=torch.tensor([7, 1, 1]))
     with pytest.raises(WeftError, match="outside the vocabulary"):
         compiled(torch.full((B, T), V))
+    with pytest.raises(WeftError, match=r"x is torch\.float64"):
+        compiled(x.double())
     with pytest.raises(WeftError, match="because input_size=4"):
         torch.compile(layer, backend="aot_eager")(torch.randn(B, T, 9))
 

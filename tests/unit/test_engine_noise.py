@@ -62,7 +62,7 @@ def test_without_training_or_share_nothing_happens() -> None:
 @pytest.mark.parametrize("built", [True, False])
 def test_rows_lose_the_same_units_at_all_steps(built: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not built:
-        monkeypatch.setattr(noise, "library", lambda: None)
+        monkeypatch.setattr(noise, "usable", lambda: False)
     torch.manual_seed(0)
     x = torch.randn(200, 7, 60, dtype=torch.float64, requires_grad=True)
     dropped = engine.drop_rows(x, 0.25)
@@ -173,3 +173,18 @@ def test_dropout_between_layers_is_differentiated(one_seed: None) -> None:
     assert not torch.equal(dropped, stack.eval()(x)[0])
     stack.train()
     assert torch.autograd.gradcheck(lambda given: stack(given, lengths=torch.tensor([4, 2]))[0], x)
+
+
+@pytest.mark.parametrize("built", [True, False])
+@pytest.mark.parametrize("share", [1.0, 1.5, -0.5])
+def test_a_share_of_one_or_more_is_refused(share: float, built: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not built:
+        monkeypatch.setattr(noise, "usable", lambda: False)
+    x = torch.ones(2, 3, 4)
+    for call in (
+        lambda: engine.dropout(x, share),
+        lambda: engine.drop_rows(x, share),
+        lambda: engine.embed(torch.tensor([0]), x[0], share),
+    ):
+        with pytest.raises(WeftError, match="the share to drop"):
+            call()

@@ -182,3 +182,18 @@ def test_mistakes_are_named():
         Stream([LSTM(5, 6)], ids=False).step(torch.zeros(1, 5, dtype=torch.float64), stream.start())
     with pytest.raises(WeftError, match="needs token ids and an output layer"):
         Stream([LSTM(5, 6)]).sample(torch.tensor([1]), stream.start(), torch.rand(1, 3))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Stream([LSTM(5, 8), LSTM(9, 8)]), "a cell reads 9 numbers and the one below gives 8"),
+        (lambda: Stream([LSTM(5, 8), LSTM(8, 8).double()]), "float64"),
+        (lambda: Stream([LSTM(5, 8)], torch.zeros(10, 6)), r"weight is \(10, 6\)"),
+        (lambda: Stream([LSTM(5, 8)], torch.zeros(10, 8), torch.zeros(3)), r"bias is \(3,\)"),
+        (lambda: Stream([]), "cannot run these cells"),
+    ],
+)
+def test_a_stream_of_parts_that_do_not_fit_is_refused(make, message):
+    with pytest.raises(WeftError, match=message):
+        make()

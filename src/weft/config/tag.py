@@ -16,7 +16,7 @@ class TagDataConfig:
         "tags", "tags: a tag for each word; segments: words in a text without spaces", choices=("tags", "segments")
     )
     column: int | str = setting(
-        "", "column of the tags: a name of CoNLL-U, or a number from 1; empty: upos, or the last one"
+        "", "column of the tags: a name of CoNLL-U, a number from 1, or -1 for the last; empty: upos, else the last"
     )
     words: int | str = setting("", "column of the words; empty: form, or the first one")
     scheme: str = setting(

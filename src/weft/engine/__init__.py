@@ -2,9 +2,10 @@
 
 A cell's program (weft.program) runs over time in a small C++ core, forward and back, on all cores torch may use.
 `takes` says whether it can run here, `run_layers` runs; where it cannot, the caller runs the same equations as torch.
+`Stream` takes single steps and samples; `dropout`, `drop_rows` and `embed` are torch's, without masks in memory.
 """
 
-from weft.engine.cells import Pass, run_layers, takes
+from weft.engine.cells import Pass, check_lengths, run_layers, takes
 from weft.engine.library import description, library
 from weft.engine.noise import drop_rows, dropout, embed
 from weft.engine.stream import Stream, can_stream
@@ -13,6 +14,7 @@ __all__ = [
     "Pass",
     "Stream",
     "can_stream",
+    "check_lengths",
     "description",
     "drop_rows",
     "dropout",

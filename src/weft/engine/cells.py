@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from weft.cells import Cell, State
-from weft.engine.library import library, say_once_if_missing
+from weft.engine.library import known_type, say_once_if_missing, usable
 from weft.engine.plan import Plan
 from weft.engine.run import Direction, layers_of, run
 from weft.errors import WeftError
@@ -58,19 +58,15 @@ def takes(x: Tensor, *passes: Pass) -> bool:
         from weft.engine import compiled
 
         return compiled.takes(x, passes)
-    if library() is None:
+    if not usable() or not x.is_cpu:
         say_once_if_missing()
         return False
-    if not x.is_cpu or torch._C._functorch.peek_interpreter_stack() is not None:
-        return False  # inside torch.func's transforms tensors have no memory of their own
     return all(readable(run.cell) and plan_of(run.cell, run.noise) is not None for run in passes)
 
 
 def readable(cell: Cell) -> bool:
     """Whether the core can read the cell's weights and projects its input as the cell does."""
-    weight = cell.weight_ih
-    known = weight.is_cpu and weight.dtype in (torch.float32, torch.float64)
-    return known and type(cell).project is Cell.project
+    return known_type(cell.weight_ih) and type(cell).project is Cell.project
 
 
 def run_layers(
@@ -86,7 +82,7 @@ def run_layers(
         from weft.engine import compiled
 
         (passes,), (given,) = layers, states
-        outputs, last = compiled.run_passes(passes, x, given, lengths)
+        outputs, last = compiled.run_layer(passes, x, given, lengths)
         return outputs, [last]
     directions: list[list[Direction]] = []
     parameters, flat_states = [], []
@@ -98,7 +94,7 @@ def run_layers(
             directions[-1].append(Direction(plan, reverse, row_mask, step_mask))
             parameters.append(plan.parameters(cell))
             flat_states.append(state)
-            _check(cell, parameters[-1], x, state)
+            check_kind(cell, parameters[-1], state or (), x)
     if lengths is not None:
         lengths = lengths.to(device="cpu", dtype=torch.int64).contiguous()
     outputs, last = run(layers_of(directions, dropout), x, lengths, parameters, flat_states)
@@ -106,15 +102,26 @@ def run_layers(
     return outputs, [[each.cell.state_type(*next(parts)) for each in layer] for layer in layers]
 
 
-def _check(cell: Cell, parameters: Sequence[Tensor], x: Tensor, state: State) -> None:
+def check_kind(cell: Cell, parameters: Sequence[Tensor], state: Sequence[Tensor] = (), x: Tensor | None = None) -> None:
     """What the core reads must be of one kind and here; shapes are the layer's to check."""
-    dtype = parameters[0].dtype
-    given = [*parameters, *(state or ()), *([x] if x.is_floating_point() else [])]
+    given = [*parameters, *state, *([x] if x is not None and x.is_floating_point() else [])]
     names = ["a parameter"] * len(parameters)
-    names += [] if state is None else cell.state_type._fields  # type: ignore[attr-defined]
-    for name, tensor in zip([*names, "x"], given, strict=False):
+    names += cell.state_type._fields if state else []  # type: ignore[attr-defined]
+    check_same_kind(type(cell).__name__, [*names, "x"], given)
+
+
+def check_same_kind(owner: str, names: Sequence[str], given: Sequence[Tensor]) -> None:
+    dtype = given[0].dtype
+    for name, tensor in zip(names, given, strict=False):
         if tensor.dtype is not dtype or not tensor.is_cpu or tensor.layout is not torch.strided:
             raise WeftError(
-                f"{type(cell).__name__}: {name} is {tensor.dtype} on {tensor.device}",
-                expected=f"{dtype} on cpu, as weight_ih is",
+                f"{owner}: {name} is {tensor.dtype} on {tensor.device}", expected=f"{dtype} on cpu, as weight_ih is"
             )
+
+
+def check_lengths(name: str, lengths: Tensor, steps: int) -> None:
+    every = lengths.tolist()
+    if every and not (min(every) >= 0 and max(every) <= steps):
+        raise WeftError(
+            f"{name}: lengths run from {min(every)} to {max(every)}", expected=f"0 to {steps}, the number of steps in x"
+        )

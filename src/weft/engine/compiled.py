@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from weft.cells import Cell, State
-from weft.engine.cells import Pass, plan_of, readable
-from weft.engine.library import library, say_once_if_missing
-from weft.engine.plan import Plan
-from weft.engine.run import Direction, Layers, _back, _forward
+from weft.engine.cells import Pass, check_lengths, check_same_kind, plan_of, readable
+from weft.engine.library import say_once_if_missing, usable
+from weft.engine.plan import Plan, reach
+from weft.engine.run import Direction, Layers, back, forward
 from weft.errors import WeftError
 from weft.program import Noise
 
@@ -33,10 +33,8 @@ def _described(cell: Cell, training: bool, recurrent_dropout: bool, zoneout: boo
 
     The compiler takes the answer as it stands. It asks anew when the cell is another one or training begins or ends.
     """
-    if library() is None:
+    if not usable() or not readable(cell):
         say_once_if_missing()
-        return ""
-    if not readable(cell) or torch._C._functorch.peek_interpreter_stack() is not None:
         return ""
     plan = plan_of(cell, Noise(recurrent_dropout, zoneout, float.fromhex(expected_zoneout)))
     if plan is None:
@@ -59,7 +57,7 @@ def takes(x: Tensor, passes: Sequence[Pass]) -> bool:
     return x.device.type == "cpu" and all(_description(run) != "" for run in passes)
 
 
-def run_passes(
+def run_layer(
     passes: Sequence[Pass], x: Tensor, states: Sequence[State], lengths: Tensor | None
 ) -> tuple[Tensor, list[State]]:
     """Passes over the same rows: outputs side by side, (B, T, sum of H), and each one's last state."""
@@ -71,11 +69,7 @@ def run_passes(
         numbers.append(int(number))
         counts.append(int(count))
         reverse.append(run.reverse)
-        for name in names:
-            value: Any = run.cell
-            for part in name.split("."):
-                value = getattr(value, part)
-            given.append(value)
+        given += [reach(run.cell, name.split(".")) for name in names]
         given += [None] * int(count) if state is None else list(state)
         masks += [run.row_mask, run.step_mask]
     x = x if x.is_floating_point() else x.to(torch.int64)
@@ -119,6 +113,9 @@ class _Ready:
                 "a compiled graph asks for a cell that this process has not compiled",
                 expected="torch.compile of the same model here first",
             )
+        kinds = [*tensors, *noise, *([x] if x.is_floating_point() else [])]
+        names = [*["a parameter or state"] * len(tensors), *["a mask"] * len(noise), "x"]
+        check_same_kind("a compiled layer", names, kinds)
         masks = _with_gaps([mask.contiguous() for mask in noise], noisy)
         directions = [
             Direction(_plans[number], turned, *masks[2 * n : 2 * n + 2])
@@ -127,11 +124,6 @@ class _Ready:
         self.layers, self.x = Layers([directions]), x.contiguous()
         self.given = _with_gaps([tensor.detach().contiguous() for tensor in tensors], there)
         self.lengths = None if lengths is None else lengths.to(torch.int64).contiguous()
-        if lengths is not None and lengths.numel():  # what a layer checks when it is called: compiled, it cannot
-            least, most = int(lengths.min()), int(lengths.max())
-            if least < 0 or most > x.shape[1]:
-                expected = f"0 to {x.shape[1]}, the number of steps in x"
-                raise WeftError(f"lengths run from {least} to {most}", expected=expected)
 
 
 # torch reads the types: there, an Optional is none of the new unions.
@@ -149,8 +141,10 @@ def _run_operator(
 ) -> list[Tensor]:
     """Outputs, the last states and, to train, what each direction keeps."""
     ready = _Ready(x, lengths, tensors, noise, there, noisy, numbers, reverse)
+    if ready.lengths is not None:  # what a layer checks when it is called: compiled, it cannot
+        check_lengths("a compiled layer", ready.lengths, x.shape[1])
     room = x.shape[0] * x.shape[1]
-    outputs, last, _, kept = _forward(ready.layers, ready.x, ready.lengths, ready.given, train, room)
+    outputs, last, _, kept = forward(ready.layers, ready.x, ready.lengths, ready.given, train, room)
     if ready.lengths is not None:
         for each in kept:  # an operator gives the same every time, and what no row fills is whatever was there
             each[int(ready.lengths.sum()) :] = 0
@@ -197,7 +191,7 @@ def _back_operator(
     ready = _Ready(x, lengths, tensors, noise, there, noisy, numbers, reverse)
     wants = [wants is True for wants in _with_gaps(wanted, there)]
     kept = [each.contiguous() for each in kept]
-    d_x, gradients = _back(ready.layers, [ready.x], ready.lengths, ready.given, kept, d_outputs, d_last, wants_x, wants)
+    d_x, gradients = back(ready.layers, [ready.x], ready.lengths, ready.given, kept, d_outputs, d_last, wants_x, wants)
     return [gradient for gradient in (d_x, *gradients) if gradient is not None]
 
 

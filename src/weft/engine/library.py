@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from weft.errors import WeftError
 
@@ -21,7 +22,7 @@ _BY_CAPABILITY = {"AVX512": ["avx512", "avx2", "baseline"], "AVX2": ["avx2", "ba
 def library() -> ctypes.CDLL | None:
     """The best variant that was built and that this CPU runs, or None."""
     wanted = Path(os.environ.get("WEFT_ENGINE", ""))
-    if wanted.suffix == ".so":  # a build of one's own, such as one with sanitizers
+    if wanted.suffix in (".so", ".dylib"):  # a build of one's own, such as one with sanitizers
         return _load(wanted, wanted.stem)
     folder = Path(__file__).parent
     for name in variants():
@@ -55,7 +56,19 @@ def variants() -> list[str]:
         return []
     if wanted in able:
         return [wanted]
-    raise WeftError(f"WEFT_ENGINE is {wanted!r}", expected=f"one of: on, off, {', '.join(able)}")
+    raise WeftError(
+        f"WEFT_ENGINE is {wanted!r}", expected=f"one of: on, off, {', '.join(able)}, or the path of a build"
+    )
+
+
+def usable() -> bool:
+    """Whether the core is there and tensors have memory of their own: inside torch.func's transforms they have none."""
+    return library() is not None and torch._C._functorch.peek_interpreter_stack() is None
+
+
+def known_type(tensor: Tensor) -> bool:
+    """Whether the core reads numbers of this type, here."""
+    return tensor.is_cpu and tensor.dtype in (torch.float32, torch.float64)
 
 
 def description() -> str:

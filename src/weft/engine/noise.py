@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from weft.engine.library import check, library, loaded_library
+from weft.engine.library import check, known_type, loaded_library, usable
 from weft.engine.memory import empty
+from weft.errors import WeftError
 
 
 def draw_seed() -> int:
@@ -24,30 +25,33 @@ def draw_seed() -> int:
 
 def kept_of(share: float) -> int:
     """How many of 2^32 numbers stay if a `share` of them is dropped."""
+    if not 0 <= share < 1:
+        raise WeftError(f"the share to drop is {share}", expected="0 or more and below 1")
     return min(round((1 - share) * 2**32), 2**32 - 1)
 
 
 def _takes(x: Tensor) -> bool:
-    plain = x.is_cpu and x.dtype in (torch.float32, torch.float64) and not torch.compiler.is_compiling()
-    return plain and library() is not None and torch._C._functorch.peek_interpreter_stack() is None
+    return known_type(x) and not torch.compiler.is_compiling() and usable()
 
 
 def dropout(x: Tensor, share: float, training: bool = True) -> Tensor:
     """torch's dropout, several times as fast on the CPU."""
     if not training or not share:
         return x
+    keep = kept_of(share)
     if not _takes(x):
         return F.dropout(x, share)
-    return _Drop.apply(x, (x.numel(), 0, 1), kept_of(share), draw_seed())  # type: ignore[no-any-return, no-untyped-call]
+    return _Drop.apply(x, (x.numel(), 0, 1), keep, draw_seed())  # type: ignore[no-any-return, no-untyped-call]
 
 
 def drop_rows(x: Tensor, share: float, training: bool = True) -> Tensor:
     """x (B, T, I) with a `share` of its I numbers dropped, the same at all steps of a row (Gal, Ghahramani 2016)."""
     if not training or not share:
         return x
+    keep = kept_of(share)
     if not _takes(x):
         return x * F.dropout(x.new_ones(x.shape[0], 1, x.shape[2]), share)
-    return _Drop.apply(x, tuple(x.shape), kept_of(share), draw_seed())  # type: ignore[no-any-return, no-untyped-call]
+    return _Drop.apply(x, tuple(x.shape), keep, draw_seed())  # type: ignore[no-any-return, no-untyped-call]
 
 
 class _Drop(torch.autograd.Function):
@@ -68,9 +72,10 @@ class _Drop(torch.autograd.Function):
 def embed(ids: Tensor, table: Tensor, share: float = 0.0, training: bool = True) -> Tensor:
     """Rows of the table (V, E) by ids (...), with dropout of a `share` of their numbers: (..., E)."""
     ids = ids.to(table.device)
+    keep = kept_of(share) if training and share else 0
     if not _takes(table):
         return F.dropout(F.embedding(ids, table), share, training)
-    noise = (kept_of(share), draw_seed()) if training and share else (0, 0)
+    noise = (keep, draw_seed()) if keep else (0, 0)
     return _Embed.apply(table, ids.to(torch.int64).contiguous(), *noise)  # type: ignore[no-any-return, no-untyped-call]
 
 

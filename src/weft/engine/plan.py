@@ -7,6 +7,7 @@ import hashlib
 import weakref
 from array import array
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -25,6 +26,14 @@ class WeightRun(NamedTuple):
     gradient: Place
     blocks: int
     weight: Weight
+
+
+def reach(cell: Cell, path: Sequence[str]) -> Any:
+    """The parameter of this name, or of a module within."""
+    value: Any = cell
+    for part in path:
+        value = getattr(value, part)
+    return value
 
 
 class Plan:
@@ -53,11 +62,9 @@ class Plan:
     def parameters(self, cell: Cell) -> list[Tensor]:
         own, found = cell._parameters, []
         for name, path in zip(self.names, self._paths, strict=True):
-            value: Any = own.get(name)  # as a rule; else of a module within, or computed by the cell's class
+            value = own.get(name)  # as a rule; else of a module within, or computed by the cell's class
             if value is None:
-                value = cell
-                for part in path:
-                    value = getattr(value, part)
+                value = reach(cell, path)
             found.append(value if value.is_contiguous() else value.contiguous())
         return found
 

@@ -64,7 +64,7 @@ def run(
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, *flat)):
         outputs, *last = _Run.apply(layers, x, lengths, *flat)  # type: ignore[no-untyped-call]
     else:
-        outputs, last, _, _ = _forward(layers, x, lengths, flat, False)
+        outputs, last, _, _ = forward(layers, x, lengths, flat, False)
     parts = iter(last)
     return outputs, [[next(parts) for _ in range(d.plan.states)] for d in layers.directions()]
 
@@ -72,7 +72,7 @@ def run(
 class _Run(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, layers: Layers, x: Tensor, lengths: Tensor | None, *flat: Any) -> Any:
-        outputs, last, between, kept = _forward(layers, x, lengths, flat, True)
+        outputs, last, between, kept = forward(layers, x, lengths, flat, True)
         ctx.layers, ctx.count = layers, len(flat)
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(x, lengths, *flat, *between, *kept)
@@ -89,7 +89,7 @@ class _Run(torch.autograd.Function):
         end = ctx.count + len(ctx.layers.layers) - 1
         flat, between, kept = rest[: ctx.count], rest[ctx.count : end], rest[end:]
         _, wants_x, _, *wanted = ctx.needs_input_grad
-        d_x, gradients = _back(ctx.layers, [x, *between], lengths, flat, kept, d_outputs, d_last, wants_x, wanted)
+        d_x, gradients = back(ctx.layers, [x, *between], lengths, flat, kept, d_outputs, d_last, wants_x, wanted)
         return None, d_x, None, *gradients
 
     _once = staticmethod(torch.autograd.function.once_differentiable(_back))
@@ -145,7 +145,7 @@ class _Numbers:
         check(function(numbers.buffer_info()[0], len(self.layers.layers), torch.get_num_threads(), is_double))
 
 
-def _forward(
+def forward(
     layers: Layers, x: Tensor, lengths: Tensor | None, flat: Sequence[Any], train: bool, room: int = 0
 ) -> tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]:
     """Outputs (B, T, sum of H), the states after each direction, what each layer but the first reads, and what each
@@ -178,7 +178,7 @@ def _forward(
     return inputs[-1], last, inputs[1:-1], kept
 
 
-def _back(
+def back(
     layers: Layers,
     inputs: Sequence[Tensor],
     lengths: Tensor | None,

@@ -9,14 +9,15 @@ import ctypes
 import struct
 import weakref
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor, empty, empty_like, get_num_threads
 
 from weft.cells import Cell, State
-from weft.engine.cells import plan_of
-from weft.engine.library import check, library, loaded_library
+from weft.engine.cells import check_kind, plan_of, readable
+from weft.engine.library import check, loaded_library, usable
 from weft.errors import WeftError
 
 _new: Any = tuple.__new__  # of a NamedTuple, without its Python constructor
@@ -40,6 +41,7 @@ class Stream:
     ) -> None:
         if not can_stream(cells):
             raise WeftError("Stream: the engine cannot run these cells", expected="cells on the CPU that it can trace")
+        _check_sizes(cells, weight, bias)
         self.cells, self.rows, self.ids = tuple(cells), rows, ids
         like = cells[0].weight_ih
         self._dtype = like.dtype
@@ -48,6 +50,7 @@ class Stream:
             plan = plan_of(cell)
             assert plan is not None
             given = plan.parameters(cell)
+            check_kind(cell, [like, *given])
             numbers += [plan.address, cell.input_size, *(parameter.data_ptr() for parameter in given)]
             alive.append((plan, given))
         self._plans = [plan for plan, _ in alive]
@@ -173,12 +176,20 @@ class Stream:
         return found
 
 
+def _check_sizes(cells: Sequence[Cell], weight: Tensor | None, bias: Tensor | None) -> None:
+    for below, above in pairwise(cells):
+        if above.input_size != below.hidden_size:
+            raise WeftError(
+                f"Stream: a cell reads {above.input_size} numbers and the one below gives {below.hidden_size}",
+                expected="the two to be equal",
+            )
+    wanted = cells[-1].hidden_size
+    if weight is not None and (weight.dim() != 2 or weight.shape[1] != wanted):
+        raise WeftError(f"Stream: weight is {tuple(weight.shape)}", expected=f"(V, {wanted})")
+    if bias is not None and (weight is None or bias.shape != weight.shape[:1]):
+        raise WeftError(f"Stream: bias is {tuple(bias.shape)}", expected="(V,), a number for each row of weight")
+
+
 def can_stream(cells: Sequence[Cell]) -> bool:
     """Whether a stream can be made of these cells."""
-    return library() is not None and all(
-        cell.weight_ih.device.type == "cpu"
-        and cell.weight_ih.dtype in (torch.float32, torch.float64)
-        and type(cell).project is Cell.project
-        and plan_of(cell) is not None
-        for cell in cells
-    )
+    return bool(cells) and usable() and all(readable(cell) and plan_of(cell) is not None for cell in cells)

@@ -193,7 +193,8 @@ class Stack(nn.Module):
     def trace(
         self, x: Tensor, state: tuple[State, ...] | None = None, *, lengths: Tensor | None = None
     ) -> tuple[Trace | Both, ...]:
-        """The trace of every layer, lowest first. What one layer reads is computed as in `forward`."""
+        """The trace of every layer, lowest first. What one layer reads is computed as in `forward`, but that
+        recurrent dropout drops nothing."""
         check_input("Stack", x, self.input_size, lengths)
         traces = []
         for number, (layer, before) in enumerate(zip(self.layers, self._states(state), strict=True)):

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from weft.cells import Cell, State
+from weft.engine import check_lengths
 from weft.errors import WeftError
 
 
@@ -36,12 +37,7 @@ def check_input(name: str, x: Tensor, input_size: int, lengths: Tensor | None) -
         )
     if torch.compiler.is_compiling():
         return  # no one knows yet what is in it; the engine's operator looks when it runs
-    every = lengths.tolist()
-    if every and not (min(every) >= 0 and max(every) <= shape[1]):
-        raise WeftError(
-            f"{name}: lengths run from {min(every)} to {max(every)}",
-            expected=f"0 to {shape[1]}, the number of steps in x",
-        )
+    check_lengths(name, lengths, shape[1])
 
 
 def check_state(cell: Cell, state: State, rows: int) -> None:

@@ -1,4 +1,4 @@
-"""What the command line and the server both call: train a model, load a run, use it."""
+"""What the command line calls, and Python may: train a model, load a run, use it."""
 
 from __future__ import annotations
 
