@@ -95,7 +95,8 @@ class Tagger(nn.Module):
         scores, hidden = self._score(x, inputs)
         total = -self.output.log_likelihood(scores, batch.tags.to(scores.device), lengths).sum()
         if self.neighbours is not None:
-            # Of several layers only the lowest will do: above it, each direction has seen the other's words.
+            # Of several layers only the lowest will do: above it, each direction has seen the other's words. It is run
+            # again for that, with masks of its own where there is recurrent dropout.
             lowest = hidden if len(self.stack.layers) == 1 else self.stack.layers[0](x, lengths=lengths)[0]
             total = total + self.weight * self.neighbours(lowest, inputs.ids, lengths)
         return Loss(total, int(lengths.sum()))
