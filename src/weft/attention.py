@@ -66,12 +66,11 @@ class Additive(Score):
 
 
 class Bilinear(Score):
-    """q' W k. It begins as a dot product: small weights drawn by chance would attend to everything alike for long."""
+    """q' W k."""
 
     def __init__(self, query_size: int, memory_size: int) -> None:
         super().__init__()
         self.key = nn.Linear(memory_size, query_size, bias=False)
-        nn.init.eye_(self.key.weight)
 
     def keys(self, memory: Tensor) -> Tensor:
         keys: Tensor = self.key(memory)

@@ -129,13 +129,3 @@ def test_mistakes():
         Attention("dot", 6, 7)
     with pytest.raises(WeftError, match=r"'aditive' is not known.*Try: additive"):
         Attention("aditive", 6, 7)
-
-
-def test_bilinear_attention_begins_as_a_dot_product():
-    asked, memory = torch.randn(2, 3, 5), torch.randn(2, 4, 5)
-    begun, dot = Attention("bilinear", 5, 5), Attention("dot", 5, 5)
-    lengths = torch.tensor([4, 2])
-    for ours, theirs in zip(
-        begun(asked, begun.remember(memory, lengths)), dot(asked, dot.remember(memory, lengths)), strict=True
-    ):
-        torch.testing.assert_close(ours, theirs)

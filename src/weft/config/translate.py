@@ -37,7 +37,7 @@ class TranslateModelConfig(ModelConfig):
         "how the source comes in: by the state alone, as a context in every step, by attention before or after a step",
         choices=("state", "context", "attend_before", "attend_after"),
     )
-    attention: str = setting("bilinear", "how attention scores", choices=("additive", "bilinear", "dot", "scaled_dot"))
+    attention: str = setting("dot", "how attention scores", choices=("additive", "bilinear", "dot", "scaled_dot"))
 
 
 @dataclass(frozen=True)
