@@ -91,7 +91,9 @@ ROWS = {
     "mt/fra-eng, 4 min, bilinear": four_minutes("model.attention=bilinear"),
     "mt/fra-eng, 4 min, dot": four_minutes("model.attention=dot"),
     "mt/fra-eng, 4 min, scaled dot": four_minutes("model.attention=scaled_dot"),
-    "mt/fra-eng, 4 min, attention before the step": four_minutes("model.decoder=attend_before", "model.attention=bilinear"),
+    "mt/fra-eng, 4 min, attention before the step": four_minutes(
+        "model.decoder=attend_before", "model.attention=bilinear"
+    ),
     "mt/fra-eng, 4 min, none (context)": four_minutes("model.decoder=context"),
     "mt/fra-eng, 4 min, none (state)": four_minutes("model.decoder=state"),
 }
