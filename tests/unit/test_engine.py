@@ -375,18 +375,6 @@ def test_no_noise_leaves_no_trace():
         Recurrent(LSTM(3, 4), zoneout=1.0)
 
 
-@pytest.mark.filterwarnings("ignore")  # of torch's own compiler
-def test_compiled_models():
-    model = nn.Sequential(nn.Linear(3, 4), Recurrent(LSTM(4, 5)))
-    x = torch.randn(2, 6, 3)
-    compiled = torch.compile(model, backend="aot_eager")
-    ours, theirs = compiled(x)[0], model(x)[0]
-    torch.testing.assert_close(ours, theirs)
-    grads = torch.autograd.grad(ours.square().sum(), list(model.parameters()))
-    for a, b in zip(grads, torch.autograd.grad(theirs.square().sum(), list(model.parameters())), strict=True):
-        torch.testing.assert_close(a, b)
-
-
 WORKERS = """
 import torch
 from torch.utils.data import DataLoader, Dataset

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from torch import nn
@@ -69,6 +71,88 @@ def test_sampling_is_that_of_decode(model, how):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("how", [{}, {"top_k": 1}, {"top_k": 700}, {"top_p": 0.9}, {"top_k": 900, "top_p": 0.5}])
+def test_a_large_vocabulary(how):
+    torch.manual_seed(0)
+    cell, output = LSTM(2000, 8), nn.Linear(8, 2000)
+    nn.init.normal_(output.weight)
+    output.weight.data[5] = output.weight.data[900]  # of equals the first comes first
+    output.bias.data[[5, 900]] = 4.0
+    stream, uniforms = Stream([cell], output.weight, output.bias), torch.rand(1, 30, dtype=torch.float64)
+    chosen, _ = stream.sample(torch.tensor([1]), stream.start(), uniforms, **how)
+    ids, state = torch.tensor([1]), cell.start(1)
+    for n in range(30):
+        state, _ = cell.step(cell.project(ids), state)
+        ids = Sample(**how)(torch.log_softmax(output(state.h), -1).detach(), uniforms[:, n])
+        assert ids.item() == chosen[0, n]
+
+
+def test_what_is_no_number_has_no_chance():
+    stream = Stream([LSTM(70, 8)], torch.full((70, 8), torch.nan))
+    for how in ({}, {"top_k": 3}, {"top_p": 0.5}):
+        assert (stream.sample(torch.tensor([1]), stream.start(), torch.rand(1, 9), **how)[0] == 0).all()
+
+
+@pytest.fixture
+def threads():
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("name", ["lstm", "gru-reset-before"])
+def test_threads_change_nothing(name, rows, threads):
+    torch.manual_seed(0)
+    stack, output = make_stack(name, 300, 200, layers=2), nn.Linear(200, 300)
+    first, uniforms, found = torch.arange(rows), torch.rand(rows, 40), []
+    for count in (1, 2, 3):
+        threads(count)
+        stream = Stream([layer.cell for layer in stack.layers], output.weight, output.bias, rows=rows)
+        chosen, state = stream.sample(first, stream.start(), uniforms)
+        logits = []
+        for n in range(80):  # long enough that both ways of taking a step are tried
+            result, state = stream.step(chosen[:, n % 40], state)
+            logits.append(result)
+        found.append((chosen, torch.stack(logits), *(part for each in state for part in each)))
+    for others in found[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(found[0], others, strict=True))
+
+
+def test_one_stream_in_many_threads():
+    torch.manual_seed(0)
+    stream = Stream([LSTM(9, 64)], torch.randn(9, 64))
+    starts = [(LSTM(9, 64).state_type(torch.randn(1, 64), torch.randn(1, 64)),) for _ in range(4)]
+
+    def run(state):
+        found = []
+        for n in range(200):
+            logits, state = stream.step(torch.tensor([n % 9]), state)
+            found.append(logits)
+        return torch.stack(found)
+
+    expected = [run(state) for state in starts]
+    with ThreadPoolExecutor(4) as pool:
+        for ours, theirs in zip(pool.map(run, starts), expected, strict=True):
+            assert torch.equal(ours, theirs)
+
+
+def test_results_of_earlier_steps_stay():
+    stream, state, kept = Stream([LSTM(5, 6)]), None, []
+    for n in range(6):
+        h, state = stream.step(torch.tensor([n % 5]), state or stream.start())
+        assert h is state[0].h
+        kept.append((h, h.clone(), state[0].c, state[0].c.clone()))
+    for h, h_then, c, c_then in kept:
+        assert torch.equal(h, h_then)
+        assert torch.equal(c, c_then)
+    changed = state[0].h.mul_(2)  # a state may be changed between steps
+    assert changed is state[0].h
+    ours, _ = stream.step(torch.tensor([1]), state)
+    expected = stream.cells[0].step(stream.cells[0].project(torch.tensor([1])), state[0])[0].h
+    torch.testing.assert_close(ours, expected.detach())
+
+
 def test_a_row_ends_where_it_ends(model):
     stack, output = model
     stream = Stream([layer.cell for layer in stack.layers], output.weight, output.bias, rows=4)
@@ -88,5 +172,13 @@ def test_mistakes_are_named():
         stream.step(torch.tensor([1.0]), stream.start())
     with pytest.raises(WeftError, match="a state is"):
         stream.step(torch.tensor([1]), (LSTM(5, 6).start(2),))
+    with pytest.raises(WeftError, match="a state is"):
+        stream.step(torch.tensor([1]), (LSTM(5, 6).to("meta").start(1),))
+    with pytest.raises(WeftError, match="2 states of 4 parts"):
+        stream.step(torch.tensor([1]), stream.start() * 2)
+    with pytest.raises(WeftError, match="0 states of 0 parts"):
+        stream.step(torch.tensor([1]), ())
+    with pytest.raises(WeftError, match="float64"):
+        Stream([LSTM(5, 6)], ids=False).step(torch.zeros(1, 5, dtype=torch.float64), stream.start())
     with pytest.raises(WeftError, match="needs token ids and an output layer"):
         Stream([LSTM(5, 6)]).sample(torch.tensor([1]), stream.start(), torch.rand(1, 3))

@@ -251,3 +251,24 @@ def test_make_stack():
     assert (stack.input_size, stack.output_size, stack.dropout, stack.residual) == (3, 10, 0.1, True)
     assert [layer.input_size for layer in stack.layers] == [3, 10]
     assert all(isinstance(layer.back.cell, LSTM) and layer.back.reverse for layer in stack.layers)
+
+
+def test_hooks_on_a_layer_of_a_stack_are_called():
+    stack, seen = make_stack("gru", 3, 4, layers=2), []
+    x = torch.randn(2, 5, 3)
+    plain = stack(x)[0]
+    for layer in stack.layers:
+        layer.register_forward_hook(lambda layer, given, result: seen.append(result[0].shape))
+    assert torch.allclose(stack(x)[0], plain)
+    assert seen == [(2, 5, 4), (2, 5, 4)]
+
+
+def test_a_layer_with_a_forward_of_its_own_keeps_it():
+    class Doubled(Recurrent):
+        def forward(self, x, state=None, *, lengths=None):
+            outputs, last = super().forward(x, state, lengths=lengths)
+            return 2 * outputs, last
+
+    stack = make_stack("gru", 3, 4)
+    x = torch.randn(2, 5, 3)
+    assert torch.allclose(Stack([Doubled(stack.layers[0].cell)])(x)[0], 2 * stack(x)[0])

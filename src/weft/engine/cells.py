@@ -54,18 +54,23 @@ def plan_of(cell: Cell, noise: Noise = _PLAIN) -> Plan | None:
 
 def takes(x: Tensor, *passes: Pass) -> bool:
     """Whether the engine runs these passes on this input."""
+    if torch.compiler.is_compiling():
+        from weft.engine import compiled
+
+        return compiled.takes(x, passes)
     if library() is None:
         say_once_if_missing()
         return False
     if not x.is_cpu or torch._C._functorch.peek_interpreter_stack() is not None:
         return False  # inside torch.func's transforms tensors have no memory of their own
-    for cell, _, noise, *_ in passes:
-        weight = cell.weight_ih
-        if not weight.is_cpu or weight.dtype not in (torch.float32, torch.float64):
-            return False
-        if type(cell).project is not Cell.project or plan_of(cell, noise) is None:
-            return False
-    return True
+    return all(readable(run.cell) and plan_of(run.cell, run.noise) is not None for run in passes)
+
+
+def readable(cell: Cell) -> bool:
+    """Whether the core can read the cell's weights and projects its input as the cell does."""
+    weight = cell.weight_ih
+    known = weight.is_cpu and weight.dtype in (torch.float32, torch.float64)
+    return known and type(cell).project is Cell.project
 
 
 def run_layers(
@@ -77,6 +82,12 @@ def run_layers(
 ) -> tuple[Tensor, list[list[State]]]:
     """Layers of passes over the same rows, each layer reading what the one below gives, less what `dropout` takes:
     outputs of the last, side by side, (B, T, sum of H), and each pass's last state."""
+    if torch.compiler.is_compiling():  # a layer at a time: what stands between them is the compiler's
+        from weft.engine import compiled
+
+        (passes,), (given,) = layers, states
+        outputs, last = compiled.run_passes(passes, x, given, lengths)
+        return outputs, [last]
     directions: list[list[Direction]] = []
     parameters, flat_states = [], []
     for layer, given in zip(layers, states, strict=True):

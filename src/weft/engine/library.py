@@ -92,8 +92,8 @@ def _declare(loaded: ctypes.CDLL) -> None:
     loaded.weft_drop.argtypes = [address, address, *[number] * 7]
     loaded.weft_peak.argtypes, loaded.weft_peak.restype = [number], ctypes.c_double
     loaded.weft_stream.argtypes, loaded.weft_stream.restype = [address, number], address
-    loaded.weft_stream_forget.argtypes, loaded.weft_stream_forget.restype = [address, number], None
-    loaded.weft_stream_step.argtypes = [address, number, address, address, address, address]
+    loaded.weft_stream_forget.argtypes, loaded.weft_stream_forget.restype = [address], None
+    loaded.weft_stream_step.argtypes = [address]
     loaded.weft_stream_sample.argtypes = [address, number, address, address, address, number, address, address, address]
     loaded.weft_start(_parallel_region())
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import weakref
+from array import array
 from collections import Counter
 from typing import Any, NamedTuple
 
@@ -40,6 +42,8 @@ class Plan:
         self.states, self.hidden_size = program.states, program.hidden_size
         self.kept_size = (program.blocks + program.extra) * program.hidden_size  # numbers a token
         code = [*program.encode(), *self._bindings()]
+        # What is in it, as a number below 2^63: the same wherever the same program is made.
+        self.number = int.from_bytes(hashlib.sha256(array("q", code).tobytes()).digest()[:8], "little") >> 1
         self.address: int = core.weft_program((ctypes.c_int64 * len(code))(*code))
         weakref.finalize(self, core.weft_forget, self.address)
 

@@ -146,10 +146,10 @@ class _Numbers:
 
 
 def _forward(
-    layers: Layers, x: Tensor, lengths: Tensor | None, flat: Sequence[Any], train: bool
+    layers: Layers, x: Tensor, lengths: Tensor | None, flat: Sequence[Any], train: bool, room: int = 0
 ) -> tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]:
     """Outputs (B, T, sum of H), the states after each direction, what each layer but the first reads, and what each
-    direction keeps."""
+    direction keeps, at least `room` tokens."""
     dtype, at = flat[0].dtype, 0
     numbers = _Numbers(layers, x, lengths, dtype)
     inputs, last, kept = [x], list[Tensor](), list[Tensor]()
@@ -164,7 +164,7 @@ def _forward(
             before = [None if part is None else part.contiguous() for part in flat[middle:end]]
             after = [torch.empty(numbers.rows, plan.hidden_size, dtype=dtype) for _ in before]
             if train:
-                kept.append(empty((numbers.tokens, plan.kept_size), dtype))
+                kept.append(empty((max(room, numbers.tokens), plan.kept_size), dtype))
             numbers.put(
                 direction, inputs[-1], flat[at:middle], kept[-1] if train else None,
                 outputs=(outputs.data_ptr() + column * dtype.itemsize, width), before=before, after=after,

@@ -6,16 +6,20 @@ Made for generation. The weights are those at the moment the stream is made; mak
 from __future__ import annotations
 
 import ctypes
+import struct
 import weakref
 from collections.abc import Sequence
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, empty, empty_like, get_num_threads
 
 from weft.cells import Cell, State
 from weft.engine.cells import plan_of
 from weft.engine.library import check, library, loaded_library
 from weft.errors import WeftError
+
+_new: Any = tuple.__new__  # of a NamedTuple, without its Python constructor
 
 
 class Stream:
@@ -38,7 +42,7 @@ class Stream:
             raise WeftError("Stream: the engine cannot run these cells", expected="cells on the CPU that it can trace")
         self.cells, self.rows, self.ids = tuple(cells), rows, ids
         like = cells[0].weight_ih
-        self._double, self._dtype = int(like.dtype == torch.float64), like.dtype
+        self._dtype = like.dtype
         numbers, alive = [rows, int(ids), len(cells)], []
         for cell in cells:
             plan = plan_of(cell)
@@ -55,34 +59,41 @@ class Stream:
             bias = None if bias is None else bias.detach().to(like.dtype).contiguous()
             numbers += [weight.shape[0], weight.data_ptr(), 0 if bias is None else bias.data_ptr()]
         core = loaded_library()
-        self._address = core.weft_stream((ctypes.c_int64 * len(numbers))(*numbers), self._double)
+        self._address = core.weft_stream((ctypes.c_int64 * len(numbers))(*numbers), like.dtype == torch.float64)
         if not self._address:
             raise MemoryError("weft engine: out of memory")
-        weakref.finalize(self, core.weft_stream_forget, self._address, self._double)
-        self._step = core.weft_stream_step
-        self._shapes = [torch.Size((rows, cell.hidden_size)) for cell in cells]
-        self._addresses = ctypes.c_void_p * (2 * sum(plan.program.states for plan in self._plans))
+        weakref.finalize(self, core.weft_stream_forget, self._address)
+        self._states: list[tuple[Any, int, int, torch.Size]] = []  # its type, which parts of all, and their shape
+        self._parts = 0
+        for cell, plan in zip(cells, self._plans, strict=True):
+            shape = torch.Size((rows, cell.hidden_size))
+            self._states.append((cell.state_type, self._parts, self._parts + plan.states, shape))
+            self._parts += plan.states
+        self._h = None if weight is not None else self._states[-1][1]  # the part that is the result
+        self._x_shape = torch.Size((rows,) if ids else (rows, cells[0].input_size))
+        self._x_dtype = torch.int64 if ids else like.dtype
+        self._known: tuple[Any, list[Tensor]] = None, []  # the state that the last step gave: it needs no check
+        # A step of a small model takes as long as a few lines of Python: what can be made beforehand is.
+        self._step, self._call = core.weft_stream_step, struct.Struct(f"{4 + 2 * self._parts}q").pack
 
     def start(self) -> tuple[State, ...]:
         return tuple(cell.start(self.rows) for cell in self.cells)
 
     def step(self, x: Tensor, state: tuple[State, ...]) -> tuple[Tensor, tuple[State, ...]]:
-        """One step: logits (rows, V), or without an output layer the last cell's output, and the state after."""
-        before = self._flat(state)
-        after = [torch.empty(part.shape, dtype=self._dtype) for part in before]
-        addresses = self._addresses(*[part.data_ptr() for part in (*before, *after)])
-        result = torch.empty(self.rows, self.output_size, dtype=self._dtype)
-        if self.ids:
-            x = self._checked_ids(x)
-            code = self._step(self._address, self._double, x.data_ptr(), None, addresses, result.data_ptr())
-        else:
-            if x.shape != (self.rows, self.cells[0].input_size) or x.dtype != self._dtype:
-                expected = f"({self.rows}, {self.cells[0].input_size}) of {self._dtype}"
-                raise WeftError(f"Stream: x is {tuple(x.shape)} of {x.dtype}", expected=expected)
-            x = x.detach().contiguous()
-            code = self._step(self._address, self._double, None, x.data_ptr(), addresses, result.data_ptr())
-        check(code)
-        return result, self._nested(after)
+        """One step: logits (rows, V), or without an output layer the last state's h itself, and the state after."""
+        if x.dtype is not self._x_dtype or x.shape != self._x_shape or not x.is_contiguous() or not x.is_cpu:
+            x = self._as_input(x)
+        known, before = self._known
+        if state is not known:
+            before = self._flat(state)
+        after = [empty_like(part) for part in before]
+        result = after[self._h] if self._h is not None else empty(self.rows, self.output_size, dtype=self._dtype)
+        places = [part.data_ptr() for part in (x, result, *before, *after)]
+        if code := self._step(self._call(self._address, get_num_threads(), *places)):
+            check(code)
+        nested = tuple([_new(kind, after[first:last]) for kind, first, last, _ in self._states])
+        self._known = nested, after
+        return result, nested
 
     def sample(
         self,
@@ -102,7 +113,7 @@ class Stream:
         choice is weft.decode's: temperature, then the top_k likeliest, then the fewest that reach top_p, then where
         the number falls on the cumulated chances in the vocabulary's order.
         """
-        ids, count = self._checked_ids(ids).clone(), uniforms.shape[1]
+        ids, count = self._as_input(ids).clone(), uniforms.shape[1]
         if uniforms.shape[0] != self.rows or not temperature > 0 or not 0 < top_p <= 1 or top_k < 0:
             raise WeftError(
                 f"Stream: uniforms {tuple(uniforms.shape)}, temperature {temperature}, top_k {top_k}, top_p {top_p}",
@@ -115,10 +126,10 @@ class Stream:
         choice = (ctypes.c_double * 5)(temperature, top_k, top_p, len(banned), -1 if end is None else end)
         out = (ctypes.c_int64 * max(1, len(banned)))(*banned)
         after = [part.detach().clone() for part in self._flat(state)]  # changed in place
-        addresses = self._addresses(*[part.data_ptr() for part in after])
+        addresses = (ctypes.c_void_p * self._parts)(*[part.data_ptr() for part in after])
         code = loaded_library().weft_stream_sample(
             self._address,
-            self._double,
+            get_num_threads(),
             ids.data_ptr(),
             addresses,
             numbers.data_ptr(),
@@ -130,32 +141,36 @@ class Stream:
         if code == 3:
             raise WeftError("Stream: sampling needs token ids and an output layer", expected="ids=True and a weight")
         check(code)
-        return chosen, self._nested(after)
+        return chosen, tuple([_new(kind, after[first:last]) for kind, first, last, _ in self._states])
 
-    def _checked_ids(self, ids: Tensor) -> Tensor:
-        if ids.shape != (self.rows,) or ids.is_floating_point():
+    def _as_input(self, x: Tensor) -> Tensor:
+        """What a step reads, as the core reads it."""
+        fits = not x.is_floating_point() if self.ids else x.dtype is self._dtype
+        if x.shape != self._x_shape or not x.is_cpu or not fits:
+            kind = "whole numbers" if self.ids else f"{self._dtype}"
             raise WeftError(
-                f"Stream: ids are {tuple(ids.shape)} of {ids.dtype}", expected=f"({self.rows},) whole numbers"
+                f"Stream: {'ids are' if self.ids else 'x is'} {tuple(x.shape)} of {x.dtype} on {x.device}",
+                expected=f"{tuple(self._x_shape)} of {kind} on cpu",
             )
-        return ids if ids.dtype == torch.int64 and ids.is_contiguous() else ids.to(torch.int64).contiguous()
+        return x.detach().to(self._x_dtype).contiguous()
 
     def _flat(self, state: tuple[State, ...]) -> list[Tensor]:
         """The parts of all states, checked."""
-        found = []
-        for shape, before in zip(self._shapes, state, strict=True):
+        found, dtype = [], self._dtype
+        for (*_, shape), before in zip(self._states, state, strict=False):
             for part in before:
-                if part.shape != shape or part.dtype != self._dtype:
-                    expected = f"{tuple(shape)} of {self._dtype}"
-                    raise WeftError(f"Stream: a state is {tuple(part.shape)} of {part.dtype}", expected=expected)
+                if part.dtype is not dtype or part.shape != shape or not part.is_cpu:
+                    raise WeftError(
+                        f"Stream: a state is {tuple(part.shape)} of {part.dtype} on {part.device}",
+                        expected=f"{tuple(shape)} of {dtype} on cpu",
+                    )
                 found.append(part if part.is_contiguous() else part.contiguous())
+        if len(state) != len(self._states) or len(found) != self._parts:
+            raise WeftError(
+                f"Stream: {len(state)} states of {sum(map(len, state))} parts",
+                expected=f"{len(self._states)} of {self._parts}, as start() gives them",
+            )
         return found
-
-    def _nested(self, parts: list[Tensor]) -> tuple[State, ...]:
-        nested, at = [], 0
-        for plan, cell in zip(self._plans, self.cells, strict=True):
-            nested.append(cell.state_type(*parts[at : at + plan.program.states]))
-            at += plan.program.states
-        return tuple(nested)
 
 
 def can_stream(cells: Sequence[Cell]) -> bool:

@@ -57,10 +57,6 @@ class Recurrent(nn.Module):
 
     def forward(self, x: Tensor, state: State = None, *, lengths: Tensor | None = None) -> tuple[Tensor, State]:
         """x (B, T, I) or ids (B, T) to outputs (B, T, H) and the last state."""
-        if torch.compiler.is_compiling():
-            from weft.engine.uncompiled import uncompiled
-
-            return uncompiled(self, x, state, lengths)  # type: ignore[no-any-return]
         check_input("Recurrent", x, self.input_size, lengths)
         self._check_state(state, x.shape[0])
         (run,) = self._passes(x)
@@ -68,7 +64,8 @@ class Recurrent(nn.Module):
             outputs, ((last,),) = engine.run_layers([[run]], x, [[state]], lengths)
             return outputs, last
         state = self.start(x.shape[0]) if state is None else state
-        if type(self.cell) in FUSED and lengths is None and 0 not in x.shape and run.noise == Noise():
+        fits = lengths is None and 0 not in x.shape and run.noise == Noise()
+        if type(self.cell) in FUSED and fits and not torch.compiler.is_compiling():  # which cannot compile its own
             return run_fused(self.cell, x, state, self.reverse)
         states, _, last = run_steps(run, x, state, lengths)
         return states.h, last
@@ -125,10 +122,6 @@ class Bidirectional(nn.Module):
         return Both(self.ahead.start(rows), self.back.start(rows))
 
     def forward(self, x: Tensor, state: Both | None = None, *, lengths: Tensor | None = None) -> tuple[Tensor, Both]:
-        if torch.compiler.is_compiling():
-            from weft.engine.uncompiled import uncompiled
-
-            return uncompiled(self, x, state, lengths)  # type: ignore[no-any-return]
         check_input("Bidirectional", x, self.input_size, lengths)
         ahead, back = state or (None, None)
         passes = self._passes(x)
@@ -186,7 +179,7 @@ class Stack(nn.Module):
     ) -> tuple[Tensor, tuple[State, ...]]:
         check_input("Stack", x, self.input_size, lengths)
         last: list[State] = []
-        if not self.residual and not torch.compiler.is_compiling():
+        if not self.residual and not torch.compiler.is_compiling() and all(map(_unobserved, self.layers)):
             passes = [layer._passes(x) for layer in self.layers]  # type: ignore[operator]
             if engine.takes(x, *chain.from_iterable(passes)):
                 return self._run_at_once(passes, x, self._states(state), lengths)
@@ -239,6 +232,12 @@ class Stack(nn.Module):
             padding = torch.arange(below.shape[1], device=below.device) >= lengths.to(below.device)[:, None]
             below = below.masked_fill(padding.unsqueeze(-1), 0)
         return outputs + below
+
+
+def _unobserved(layer: nn.Module) -> bool:
+    """Whether nobody would notice that a layer is not called by itself: no hooks, and no forward of its own."""
+    hooks = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks
+    return not hooks and type(layer).forward in (Recurrent.forward, Bidirectional.forward)
 
 
 def make_stack(

@@ -26,7 +26,7 @@ int read_rows(const T* table, int64_t rows, int64_t width, const int64_t* ids, i
     return 0;
 }
 
-// Threads share out the columns: each adds up all rows of its own, in their order.
+// Threads share out the columns, by whole cache lines: each adds up all rows of its own, in their order.
 template <typename T>
 void add_rows(const T* gradient, int64_t rows, int64_t width, const int64_t* ids, int64_t count, const Noise& noise, T* table, int64_t threads) {
     static thread_local Workspace workspace;
@@ -35,10 +35,15 @@ void add_rows(const T* gradient, int64_t rows, int64_t width, const int64_t* ids
         drop(noise, count * width, gradient, dropped, threads);
         gradient = dropped;
     }
-    const int64_t parts = rows * width + count * width < kLittle ? 1 : std::max<int64_t>(1, std::min(threads, width / 16));
+    const int64_t numbers = rows * width, some = 4 * kLittle;
+    parallel((numbers + some - 1) / some, threads, [&](int64_t part) {
+        std::fill(table + part * some, table + std::min(numbers, (part + 1) * some), T(0));
+    });
+    constexpr int64_t line = 64 / sizeof(T);
+    const int64_t lines = (width + line - 1) / line;
+    const int64_t parts = count * width < 4 * kLittle ? 1 : std::max<int64_t>(1, std::min(threads, lines));
     parallel(parts, threads, [&](int64_t part) {
-        const int64_t first = width * part / parts, last = width * (part + 1) / parts;
-        for (int64_t r = 0; r < rows; ++r) std::fill(table + r * width + first, table + r * width + last, T(0));
+        const int64_t first = lines * part / parts * line, last = std::min(width, lines * (part + 1) / parts * line);
         for (int64_t i = 0; i < count; ++i)
             for (int64_t j = first; j < last; ++j) table[ids[i] * width + j] += gradient[i * width + j];
     });

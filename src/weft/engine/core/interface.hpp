@@ -92,49 +92,26 @@ WEFT_EXPORT double weft_peak(int64_t threads) { return weft::peak<float>(threads
 
 WEFT_EXPORT void* weft_stream(const int64_t* data, int64_t is_double) {
     try {
-        if (is_double) return new weft::Stream<double>(data);
-        return new weft::Stream<float>(data);
+        if (is_double) return static_cast<weft::AnyStream*>(new weft::Stream<double>(data));
+        return static_cast<weft::AnyStream*>(new weft::Stream<float>(data));
     } catch (const std::bad_alloc&) {
         return nullptr;
     }
 }
 
-WEFT_EXPORT void weft_stream_forget(void* stream, int64_t is_double) {
-    if (is_double)
-        delete static_cast<weft::Stream<double>*>(stream);
-    else
-        delete static_cast<weft::Stream<float>*>(stream);
-}
+WEFT_EXPORT void weft_stream_forget(void* stream) { delete static_cast<weft::AnyStream*>(stream); }
 
-namespace weft {
-template <typename T>
-int stream_step(void* stream, const int64_t* ids, const void* numbers, void* const* states, void* result) {
-    return guarded([&] {
-        return static_cast<Stream<T>*>(stream)->step(ids, static_cast<const T*>(numbers),
-                                                     reinterpret_cast<T* const*>(states), static_cast<T*>(result));
-    });
-}
-
-template <typename T>
-int stream_sample(void* stream, int64_t* ids, void* const* states, const double* uniforms, int64_t count,
-                  const double* choice, const int64_t* banned, int64_t* chosen) {
-    return guarded([&] {
-        typename Stream<T>::Choice how{choice[0], static_cast<int64_t>(choice[1]), choice[2],
-                                       banned,    static_cast<int64_t>(choice[3]), static_cast<int64_t>(choice[4])};
-        return static_cast<Stream<T>*>(stream)->sample(ids, reinterpret_cast<T* const*>(states), uniforms, count, how, chosen);
-    });
-}
-}  // namespace weft
-
-WEFT_EXPORT int weft_stream_step(void* stream, int64_t is_double, const int64_t* ids, const void* numbers,
-                                 void* const* states, void* result) {
-    return is_double ? weft::stream_step<double>(stream, ids, numbers, states, result)
-                     : weft::stream_step<float>(stream, ids, numbers, states, result);
+// call: the stream, and then as AnyStream::step has it.
+WEFT_EXPORT int weft_stream_step(const int64_t* call) {
+    return weft::guarded([&] { return reinterpret_cast<weft::AnyStream*>(call[0])->step(call + 1); });
 }
 
 // choice: temperature, top_k, top_p, how many ids are banned, the id that ends a row.
-WEFT_EXPORT int weft_stream_sample(void* stream, int64_t is_double, int64_t* ids, void* const* states, const double* uniforms,
+WEFT_EXPORT int weft_stream_sample(void* stream, int64_t threads, int64_t* ids, void* const* states, const double* uniforms,
                                    int64_t count, const double* choice, const int64_t* banned, int64_t* chosen) {
-    return is_double ? weft::stream_sample<double>(stream, ids, states, uniforms, count, choice, banned, chosen)
-                     : weft::stream_sample<float>(stream, ids, states, uniforms, count, choice, banned, chosen);
+    return weft::guarded([&] {
+        const weft::Choice how{choice[0], static_cast<int64_t>(choice[1]), choice[2],
+                               banned,    static_cast<int64_t>(choice[3]), static_cast<int64_t>(choice[4])};
+        return static_cast<weft::AnyStream*>(stream)->sample(threads, ids, states, uniforms, count, how, chosen);
+    });
 }

@@ -5,10 +5,17 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 
+#include "choose.hpp"
+#include "machine.hpp"
+#include "pace.hpp"
 #include "run.hpp"
+#include "team.hpp"
 
 namespace weft {
+
+constexpr int64_t kWorthSharing = int64_t(1) << 16;  // bytes of a weight: one thread reads them in half a microsecond
 
 template <typename T>
 class Memory {  // aligned, owned
@@ -21,213 +28,340 @@ class Memory {  // aligned, owned
     T* data_;
 };
 
+// A weight that stays: C = start + A W^T for a few rows, in pieces of columns.
 template <typename T>
-struct StreamLayer {
-    Call<T> call;  // of one step; its states are read and written in place
-    int64_t columns;
-    std::unique_ptr<Memory<T>> input_weights, input, vectors;
-    std::vector<std::unique_ptr<Memory<T>>> packed;
-    std::vector<T> bias;
+class Weight {
+  public:
+    Weight(int64_t depth, int64_t columns) : depth_(depth), columns_(round_up(columns, kPanel<T>)), packed_(depth * columns_) {}
+
+    void pack(const T* weight, int64_t columns) {  // (columns, depth)
+        for (int64_t p = 0; p * kPanel<T> < columns; ++p) {
+            T* panel = packed_.data() + p * kPanel<T> * depth_;
+            const int64_t some = std::min<int64_t>(kPanel<T>, columns - p * kPanel<T>);
+            turn_into_panel(weight + p * kPanel<T> * depth_, depth_, depth_, 0, some, panel);
+            clear_panel(depth_, some, panel);
+        }
+    }
+    void pack(const std::vector<WeightBlock<T>>& blocks) {
+        for (int64_t p = 0; p < columns_ / kPanel<T>; ++p)
+            pack_forward(blocks.data(), static_cast<int64_t>(blocks.size()), depth_, p, packed_.data());
+    }
+
+    template <typename Start>
+    void multiply(Team& team, int64_t rows, const T* a, int64_t a_stride, T* c, int64_t c_stride, const Start& start) {
+        constexpr int64_t unit = kTogether * kPanel<T>;
+        auto some = [&](int64_t first, int64_t last) {
+            const int64_t from = first * unit, to = std::min(last * unit, columns_);
+            weft::multiply(rows, a, a_stride, packed_.data() + from * depth_, depth_, to - from, c + from, c_stride,
+                           [&](int64_t n) { return start(from + n); }, [] {});
+        };
+        const int64_t pieces = (columns_ + unit - 1) / unit;
+        if (bytes() < kWorthSharing)
+            some(0, pieces);
+        else
+            team.share(pieces, some);
+    }
+
+    int64_t columns() const { return columns_; }
+    int64_t bytes() const { return depth_ * columns_ * static_cast<int64_t>(sizeof(T)); }
+
+  private:
+    int64_t depth_, columns_;
+    Memory<T> packed_;
+};
+
+// One layer: the program of a cell, one step of it at a time.
+template <typename T>
+class StreamLayer {
+  public:
+    // data: its program, how many inputs, and its parameters.
+    StreamLayer(int64_t rows, bool by_id, const int64_t*& data)
+        : program_(*reinterpret_cast<const Program*>(data[0])), code_(program_.run), rows_(rows), H_(program_.hidden),
+          products_memory_(rows * columns(PRODUCT)), operands_(rows * columns(OPERAND)), scratch_(rows * columns(SCRATCH)),
+          arena_(Machine<T>::arena_size(code_, H_)), machine_(code_, H_, arena_.data(), nullptr) {
+        Call<T> call{};
+        call.program = &program_;
+        call.inputs = inputs = data[1];
+        data += 2;
+        for (size_t i = 0; i < program_.parameters.size(); ++i) call.parameters.push_back(reinterpret_cast<const T*>(*data++));
+        const int64_t width = program_.width();
+        bias_.assign(static_cast<size_t>(round_up(width, kPanel<T>)), T(0));
+        fill_bias(call, bias_.data());
+        if (by_id) {  // a row for each token
+            input_ = std::make_unique<Memory<T>>(inputs * width);
+            input_stride_ = width;
+            call.put(INPUT, input_->data(), width);
+            project_ids(call, bias_.data(), 0, inputs, [](int64_t i) { return i; });
+        } else {
+            input_weight_ = std::make_unique<Weight<T>>(inputs, width);
+            input_weight_->pack(call.parameters[0], width);
+            input_stride_ = input_weight_->columns();
+            input_ = std::make_unique<Memory<T>>(rows * input_stride_);
+        }
+        vectors_ = std::make_unique<Memory<T>>(vector_numbers(call));
+        fill_vectors(call, vectors_->data());
+        for (size_t k = 0; k < program_.products.size(); ++k) {
+            weights_.push_back(std::make_unique<Weight<T>>(H_, program_.products[k].blocks() * H_));
+            weights_.back()->pack(call.weights(k));
+        }
+        std::fill_n(products_memory_.data(), rows * columns(PRODUCT), T(0));  // columns that pad the last panel
+        for (size_t p = 0; p < code_.places.size(); ++p) machine_.where(p) = locate(code_.places[p]);
+    }
+    StreamLayer(const StreamLayer&) = delete;
+
+    // From ids or, where they are nullptr, numbers (rows, I), and the parts of the state before, each (rows, H), to those
+    // after and the output. Nothing that is read may be written.
+    void step(Team& team, const int64_t* ids, const T* numbers, const T* const* before, T* const* after, T* output) {
+        ids_ = ids;
+        if (input_weight_)
+            input_weight_->multiply(team, rows_, numbers, inputs, input_->data(), input_stride_,
+                                    [this](int64_t n) { return Where<const T>{bias_.data() + n, 0, nullptr}; });
+        for (size_t p = 0; p < code_.places.size(); ++p) {
+            const Place& place = code_.places[p];
+            Where<T>& where = machine_.where(p);
+            if (place.buffer == STATE) where.base = const_cast<T*>(before[place.block]);
+            if (place.buffer == NEW_STATE) where.base = after[place.block];
+            if (place.buffer == OUTPUT) where.base = output;
+            if (place.buffer == INPUT) where.index = ids;
+        }
+        machine_.run(code_.segments[0], rows_);
+        for (size_t k = 0; k < program_.products.size(); ++k) {
+            if (!whole_panels_) begin_product(k);
+            const int state = program_.products[k].state;
+            const T* a = state >= 0 ? before[state] : operands_.data() + static_cast<int64_t>(k) * H_;
+            weights_[k]->multiply(team, rows_, a, state >= 0 ? H_ : columns(OPERAND), product(k), columns(PRODUCT),
+                                  [this, k](int64_t n) { return start(k, n); });
+            machine_.run(code_.segments[k + 1], rows_);
+        }
+    }
+
+    // What a step reads, and the largest part of it.
+    void count(int64_t& bytes, int64_t& largest) const {
+        auto add = [&](const Weight<T>& weight) {
+            bytes += weight.bytes();
+            largest = std::max(largest, weight.bytes());
+        };
+        if (input_weight_) add(*input_weight_);
+        for (const auto& weight : weights_) add(*weight);
+    }
+
+    int64_t states() const { return program_.states; }
+    int64_t hidden() const { return H_; }
+    int64_t inputs = 0;  // numbers a token, or the size of the vocabulary
+
+  private:
+    int64_t product_columns(size_t k) const { return round_up(program_.products[k].blocks() * H_, kPanel<T>); }
+    int64_t columns(Buffer buffer) const {
+        if (buffer == OPERAND) return static_cast<int64_t>(program_.products.size()) * H_;
+        if (buffer == SCRATCH) return code_.scratch * H_;
+        int64_t all = 0;
+        for (size_t k = 0; k < program_.products.size(); ++k) all += product_columns(k);
+        return all;
+    }
+    T* product(size_t k) {
+        T* place = products_memory_.data();
+        for (size_t before = 0; before < k; ++before) place += product_columns(before);
+        return place;
+    }
+
+    Where<T> locate(const Place& place) {
+        const int64_t column = place.block * H_;
+        switch (place.buffer) {
+            case PRODUCT: return {product(static_cast<size_t>(place.part)) + column, columns(PRODUCT), nullptr};
+            case OPERAND: return {operands_.data() + place.part * H_, columns(OPERAND), nullptr};
+            case SCRATCH: return {scratch_.data() + column, columns(SCRATCH), nullptr};
+            case VECTORS: return {vectors_->data() + column, 0, nullptr};
+            case INPUT: return {input_->data() + column, input_stride_, nullptr};
+            default: return {nullptr, H_, nullptr};  // the caller's own memory, another one at each step
+        }
+    }
+
+    // Where a product's sums begin, for the panel of column n: the projected input, a vector, or zero.
+    Where<const T> start(size_t k, int64_t n) {
+        if (!whole_panels_) return {product(k) + n, columns(PRODUCT), nullptr};
+        return begin(k, static_cast<size_t>(n / H_), n % H_);
+    }
+    Where<const T> begin(size_t k, size_t block, int64_t column) {
+        const ProductShape& shape = program_.products[k];
+        if (shape.input_block[block] >= 0)
+            return {input_->data() + shape.input_block[block] * H_ + column, input_stride_, ids_};
+        if (shape.vector[block] >= 0) return {vectors_->data() + shape.vector[block] * H_ + column, 0, nullptr};
+        return {};
+    }
+
+    // The same copied to the product's memory, where a panel may reach over the end of a block.
+    void begin_product(size_t k) {
+        for (size_t block = 0; block < program_.products[k].input_block.size(); ++block) {
+            const Where<const T> where = begin(k, block, 0);
+            for (int64_t r = 0; r < rows_; ++r) {
+                T* to = product(k) + r * columns(PRODUCT) + static_cast<int64_t>(block) * H_;
+                if (where.base)
+                    copy_row(where.row(r), H_, to);
+                else
+                    std::fill_n(to, H_, T(0));
+            }
+        }
+    }
+
+    const Program& program_;
+    const Code& code_;
+    int64_t rows_, H_;
+    const bool whole_panels_ = H_ % kPanel<T> == 0;  // no panel holds parts of two blocks
+    Memory<T> products_memory_, operands_, scratch_, arena_;
+    Machine<T> machine_;
+    std::unique_ptr<Weight<T>> input_weight_;
+    std::unique_ptr<Memory<T>> input_, vectors_;
+    std::vector<std::unique_ptr<Weight<T>>> weights_;
+    std::vector<T> bias_;
+    int64_t input_stride_ = 0;
+    const int64_t* ids_ = nullptr;
+};
+
+class AnyStream {
+  public:
+    virtual ~AnyStream() = default;
+    // call: how many threads, ids (rows) or numbers (rows, I), where the result goes, (rows, V) or (rows, H), and the
+    // parts of all layers' states, each (rows, H), those before and then those after.
+    virtual int step(const int64_t* call) = 0;
+    // From the tokens `ids` on, `count` more for each row to `chosen` (rows, count); -1 from a row's end on. The
+    // states change in place.
+    virtual int sample(int64_t threads, int64_t* ids, void* const* states, const double* uniforms, int64_t count,
+                       const Choice& choice, int64_t* chosen) = 0;
 };
 
 template <typename T>
-class Stream {
+class Stream : public AnyStream {
   public:
     // data: rows, ids?, layers, then for each its program, how many inputs, and its parameters; then vocabulary (or 0 for
-    // no output layer), its weight (V, H) and bias.
-    explicit Stream(const int64_t* data) {
-        auto pointer = [](int64_t address) { return reinterpret_cast<const T*>(address); };
-        rows_ = *data++;
-        by_id_ = *data++ != 0;
-        const int64_t layers = *data++;
-        for (int64_t r = 0; r < rows_; ++r) row_numbers_.push_back(r);
+    // no output layer), its weight (V, H) and bias. All is copied: it may change.
+    explicit Stream(const int64_t* data) : rows_(data[0]), by_id_(data[1] != 0) {
+        const int64_t layers = data[2];
+        data += 3;
         for (int64_t n = 0; n < layers; ++n) {
-            layers_.emplace_back();
-            StreamLayer<T>& layer = layers_.back();
-            Call<T>& call = layer.call;
-            call.program = reinterpret_cast<const Program*>(*data++);
-            const Program& program = *call.program;
-            call.inputs = *data++;
-            for (size_t i = 0; i < program.parameters.size(); ++i) call.parameters.push_back(pointer(*data++));
-            call.rows = call.tokens = rows_;
-            call.steps = 1;
-            call.reverse = call.train = false;
-            call.lengths = call.ids = nullptr;
-            call.sums = nullptr;
-            call.offsets = row_numbers_;
-            for (int b = 0; b < BUFFERS; ++b) call.put(static_cast<Buffer>(b), nullptr, 0);
-            const int64_t width = program.width();
-            layer.columns = round_up(width, kPanel<T>);
-            layer.bias.assign(static_cast<size_t>(layer.columns), T(0));
-            fill_bias(call, layer.bias.data());
-            call.by_id = n == 0 && by_id_;
-            if (call.by_id) {  // a row for each token
-                layer.input = std::make_unique<Memory<T>>(call.inputs * width);
-                call.put(INPUT, layer.input->data(), width);
-                project_ids(call, layer.bias.data(), 0, call.inputs, [](int64_t i) { return i; });
-            } else {
-                layer.input_weights = std::make_unique<Memory<T>>(layer.columns * call.inputs);
-                pack_all(call.parameters[0], call.inputs, width, layer.input_weights->data());
-                layer.input = std::make_unique<Memory<T>>(rows_ * layer.columns);
-                call.put(INPUT, layer.input->data(), layer.columns);
-            }
-            layer.vectors = std::make_unique<Memory<T>>(vector_numbers(call));
-            fill_vectors(call, layer.vectors->data());
-            call.put(VECTORS, layer.vectors->data(), 0);
-            outputs_.push_back(std::make_unique<Memory<T>>(rows_ * program.hidden));
-            call.put(OUTPUT, outputs_.back()->data(), program.hidden);
-            for (size_t k = 0; k < program.products.size(); ++k) {
-                const std::vector<WeightBlock<T>> blocks = call.weights(k);
-                layer.packed.push_back(std::make_unique<Memory<T>>(call.forward_columns(k) * program.hidden));
-                call.packed.push_back(layer.packed.back()->data());
-                for (int64_t p = 0; p < call.forward_columns(k) / kPanel<T>; ++p)
-                    pack_forward(blocks.data(), static_cast<int64_t>(blocks.size()), program.hidden, p, call.packed[k]);
-            }
-            call.parameters.clear();  // all is copied: they may change
+            layers_.push_back(std::make_unique<StreamLayer<T>>(rows_, n == 0 && by_id_, data));
+            layers_.back()->count(bytes_, largest_);
+            outputs_.push_back(std::make_unique<Memory<T>>(rows_ * layers_.back()->hidden()));
         }
         vocabulary_ = *data++;
-        if (vocabulary_) {
-            const T *weight = pointer(data[0]), *bias = pointer(data[1]);
-            const int64_t H = layers_.back().call.program->hidden;
-            output_columns_ = round_up(vocabulary_, kPanel<T>);
-            output_weights_ = std::make_unique<Memory<T>>(output_columns_ * H);
-            pack_all(weight, H, vocabulary_, output_weights_->data());
-            output_bias_.assign(static_cast<size_t>(output_columns_), T(0));
-            if (bias) std::copy_n(bias, vocabulary_, output_bias_.begin());
-            logits_ = std::make_unique<Memory<T>>(rows_ * output_columns_);
-        }
+        if (!vocabulary_) return;
+        output_weight_ = std::make_unique<Weight<T>>(layers_.back()->hidden(), vocabulary_);
+        output_weight_->pack(reinterpret_cast<const T*>(data[0]), vocabulary_);
+        bytes_ += output_weight_->bytes();
+        largest_ = std::max(largest_, output_weight_->bytes());
+        output_bias_.assign(static_cast<size_t>(output_weight_->columns()), T(0));
+        if (data[1]) std::copy_n(reinterpret_cast<const T*>(data[1]), vocabulary_, output_bias_.begin());
+        logits_ = std::make_unique<Memory<T>>(rows_ * output_weight_->columns());
     }
 
-    // States: a pointer (rows, H) for each part of each layer, those before and then those after. Input: ids (rows) or
-    // numbers (rows, I). The result, (rows, V) or (rows, H), goes to `result`.
-    int step(const int64_t* ids, const T* numbers, T* const* states, T* result) {
-        if (by_id_)
-            for (int64_t r = 0; r < rows_; ++r)
-                if (ids[r] < 0 || ids[r] >= layers_[0].call.inputs) return 2;
-        advance(ids, numbers, states, states + parts());
-        const int64_t width = vocabulary_ ? vocabulary_ : layers_.back().call.program->hidden;
-        const int64_t stride = vocabulary_ ? output_columns_ : width;
-        const T* from = vocabulary_ ? logits_->data() : outputs_.back()->data();
-        for (int64_t r = 0; r < rows_; ++r) std::copy_n(from + r * stride, width, result + r * width);
+    int step(const int64_t* call) override {
+        const std::lock_guard<std::mutex> guard(mutex_);
+        const int64_t threads = call[0];
+        const auto* ids = by_id_ ? reinterpret_cast<const int64_t*>(call[1]) : nullptr;
+        const T* numbers = by_id_ ? nullptr : reinterpret_cast<const T*>(call[1]);
+        T* result = reinterpret_cast<T*>(call[2]);
+        if (ids && !ids_fit(ids)) return 2;
+        T* const* states = reinterpret_cast<T* const*>(call + 3);
+        auto work = [&](bool together) {
+            team_.gather(together ? threads : 1,
+                         [&] { advance(ids, numbers, states, states + parts(), vocabulary_ ? nullptr : result); });
+        };
+        if (largest_ >= kWorthSharing && threads > 1)
+            step_pace_.run(1, work);
+        else
+            work(false);
+        if (vocabulary_)
+            for (int64_t r = 0; r < rows_; ++r) std::copy_n(logits(r), vocabulary_, result + r * vocabulary_);
         return 0;
     }
 
-    struct Choice {
-        double temperature;
-        int64_t top_k;
-        double top_p;
-        const int64_t* banned;
-        int64_t banned_count, end;  // end: the token after which a row writes no more, or -1
-    };
-
-    // From the tokens `ids` on, `count` more for each row to `chosen` (rows, count); -1 from a row's end on.
-    int sample(int64_t* ids, T* const* states, const double* uniforms, int64_t count, const Choice& choice, int64_t* chosen) {
+    int sample(int64_t threads, int64_t* ids, void* const* states, const double* uniforms, int64_t count,
+               const Choice& choice, int64_t* chosen) override {
+        const std::lock_guard<std::mutex> guard(mutex_);
         if (!by_id_ || !vocabulary_) return 3;
-        std::vector<bool> ended(static_cast<size_t>(rows_), false);
         std::fill_n(chosen, rows_ * count, -1);
-        for (int64_t r = 0; r < rows_; ++r)
-            if (ids[r] < 0 || ids[r] >= layers_[0].call.inputs) return 2;
+        if (!ids_fit(ids)) return 2;
+        int code = 0;
+        auto work = [&](bool together) {
+            team_.gather(together ? threads : 1,
+                         [&] { code = write(ids, reinterpret_cast<T* const*>(states), uniforms, count, choice, chosen); });
+        };
+        if (largest_ >= kWorthSharing && threads > 1 && count > 0)
+            sample_pace_.run(count, work);
+        else
+            work(false);
+        return code;
+    }
+
+  private:
+    bool ids_fit(const int64_t* ids) const {
+        return std::all_of(ids, ids + rows_, [&](int64_t id) { return id >= 0 && id < layers_[0]->inputs; });
+    }
+
+    const T* logits(int64_t r) { return logits_->data() + r * output_weight_->columns(); }
+
+    int64_t parts() const {
+        int64_t count = 0;
+        for (const auto& layer : layers_) count += layer->states();
+        return count;
+    }
+
+    // With an output layer to the logits, else the last layer's output to `result`.
+    void advance(const int64_t* ids, const T* numbers, const T* const* before, T* const* after, T* result) {
+        for (size_t n = 0; n < layers_.size(); ++n) {
+            T* output = n + 1 == layers_.size() && result ? result : outputs_[n]->data();
+            layers_[n]->step(team_, n == 0 ? ids : nullptr, numbers, before, after, output);
+            before += layers_[n]->states();
+            after += layers_[n]->states();
+            numbers = output;
+        }
+        if (vocabulary_)
+            output_weight_->multiply(team_, rows_, numbers, layers_.back()->hidden(), logits_->data(), output_weight_->columns(),
+                                     [this](int64_t n) { return Where<const T>{output_bias_.data() + n, 0, nullptr}; });
+    }
+
+    int write(int64_t* ids, T* const* states, const double* uniforms, int64_t count, const Choice& choice, int64_t* chosen) {
+        // To and fro between the caller's memory and a copy: a step must not write what it reads.
+        std::vector<T*> here(states, states + parts()), there;
+        std::vector<int64_t> sizes;
+        for (const auto& layer : layers_) sizes.insert(sizes.end(), static_cast<size_t>(layer->states()), rows_ * layer->hidden());
+        Memory<T> copy(std::accumulate(sizes.begin(), sizes.end(), int64_t(0)));
+        T* next = copy.data();
+        for (int64_t size : sizes) {
+            there.push_back(next);
+            next += size;
+        }
+        std::vector<bool> ended(static_cast<size_t>(rows_), false);
         for (int64_t n = 0; n < count; ++n) {
-            advance(ids, nullptr, states, states);
+            advance(ids, nullptr, here.data(), there.data(), nullptr);
+            std::swap(here, there);
             bool all_ended = true;
             for (int64_t r = 0; r < rows_; ++r) {
                 if (ended[static_cast<size_t>(r)]) continue;
-                const int64_t next = pick(logits_->data() + r * output_columns_, uniforms[r * count + n], choice);
-                ended[static_cast<size_t>(r)] = next == choice.end;
-                if (next == choice.end) continue;
-                if (next >= layers_[0].call.inputs) return 2;
-                chosen[r * count + n] = ids[r] = next;
+                const int64_t token = chooser_.choose(logits(r), vocabulary_, uniforms[r * count + n], choice);
+                ended[static_cast<size_t>(r)] = token == choice.end;
+                if (token == choice.end) continue;
+                if (token >= layers_[0]->inputs) return 2;
+                chosen[r * count + n] = ids[r] = token;
                 all_ended = false;
             }
             if (all_ended) break;
         }
+        if (here[0] != states[0])
+            for (size_t i = 0; i < sizes.size(); ++i) std::copy_n(here[i], sizes[i], states[i]);
         return 0;
     }
 
-  private:
-    static void pack_all(const T* weight, int64_t depth, int64_t columns, T* packed) {
-        for (int64_t p = 0; p * kPanel<T> < columns; ++p) {
-            T* panel = packed + p * kPanel<T> * depth;
-            const int64_t some = std::min<int64_t>(kPanel<T>, columns - p * kPanel<T>);
-            turn_into_panel(weight + p * kPanel<T> * depth, depth, depth, 0, some, panel);
-            clear_panel(depth, some, panel);
-        }
-    }
-
-    int64_t parts() const {
-        int64_t count = 0;
-        for (const StreamLayer<T>& layer : layers_) count += layer.call.program->states;
-        return count;
-    }
-
-    void advance(const int64_t* ids, const T* numbers, T* const* before, T* const* after) {
-        for (size_t n = 0; n < layers_.size(); ++n) {
-            StreamLayer<T>& layer = layers_[n];
-            Call<T>& call = layer.call;
-            const int64_t S = call.program->states;
-            call.first.assign(before, before + S);
-            call.last.assign(after, after + S);
-            before += S;
-            after += S;
-            if (n == 0 && by_id_) {
-                call.ids = ids;
-            } else {
-                multiply(rows_, numbers, call.inputs, layer.input_weights->data(), call.inputs, layer.columns, call.base[INPUT],
-                         layer.columns, [&](int64_t n) { return Where<const T>{layer.bias.data() + n, 0, nullptr}; }, [] {});
-            }
-            Loop<T>(call, call.program->run, row_numbers_, nullptr).forward();
-            numbers = outputs_[n]->data();
-        }
-        if (!vocabulary_) return;
-        const int64_t H = layers_.back().call.program->hidden;
-        multiply(rows_, numbers, H, output_weights_->data(), H, output_columns_, logits_->data(), output_columns_,
-                 [&](int64_t n) { return Where<const T>{output_bias_.data() + n, 0, nullptr}; }, [] {});
-    }
-
-    // Sharpened by the temperature; the top_k likeliest; of those the fewest that reach top_p; then where the number
-    // falls on the cumulated chances in the vocabulary's order.
-    int64_t pick(const T* logits, double uniform, const Choice& choice) {
-        const auto V = static_cast<size_t>(vocabulary_);
-        chances_.resize(V);
-        double most = -__builtin_inf();
-        for (size_t v = 0; v < V; ++v) chances_[v] = static_cast<double>(logits[v]) / choice.temperature;
-        for (int64_t i = 0; i < choice.banned_count; ++i) chances_[static_cast<size_t>(choice.banned[i])] = -__builtin_inf();
-        for (double value : chances_) most = value > most ? value : most;
-        double total = 0;
-        for (double& value : chances_) total += value = __builtin_exp(value - most);
-        if ((choice.top_k > 0 && choice.top_k < vocabulary_) || choice.top_p < 1) {
-            order_.resize(V);
-            std::iota(order_.begin(), order_.end(), 0);
-            std::stable_sort(order_.begin(), order_.end(), [&](size_t a, size_t b) { return chances_[a] > chances_[b]; });
-            const size_t most_kept = choice.top_k > 0 ? std::min(V, static_cast<size_t>(choice.top_k)) : V;
-            total = 0;
-            for (size_t i = 0; i < most_kept; ++i) total += chances_[order_[i]];
-            double before = 0;
-            size_t kept = 0;
-            for (; kept < most_kept && before < choice.top_p * total; ++kept) before += chances_[order_[kept]];
-            for (size_t i = kept; i < V; ++i) chances_[order_[i]] = 0;
-            total = 0;
-            for (double value : chances_) total += value;
-        }
-        const double mark = uniform * total;
-        double sum = 0;
-        size_t last = 0;
-        for (size_t v = 0; v < V; ++v) {
-            if (chances_[v] > 0) last = v;
-            if ((sum += chances_[v]) > mark) return static_cast<int64_t>(v);
-        }
-        return static_cast<int64_t>(last);
-    }
-
-    int64_t rows_, vocabulary_, output_columns_ = 0;
+    std::mutex mutex_;  // what a step leaves in here is of no use to anyone, but two at once would mix
+    int64_t rows_, vocabulary_ = 0, bytes_ = 0, largest_ = 0;
     bool by_id_;
-    std::vector<int64_t> row_numbers_;
-    std::vector<StreamLayer<T>> layers_;
+    std::vector<std::unique_ptr<StreamLayer<T>>> layers_;
     std::vector<std::unique_ptr<Memory<T>>> outputs_;
-    std::unique_ptr<Memory<T>> output_weights_, logits_;
+    std::unique_ptr<Weight<T>> output_weight_;
+    std::unique_ptr<Memory<T>> logits_;
     std::vector<T> output_bias_;
-    std::vector<double> chances_;
-    std::vector<size_t> order_;
+    Chooser chooser_;
+    Team team_;
+    Pace step_pace_, sample_pace_;
 };
 
 }  // namespace weft

@@ -1,0 +1,245 @@
+"""The engine for torch's compiler: an operator that it can put into its graphs without looking inside.
+
+A layer that is being compiled calls `weft::run`; what the compiler needs is the shapes of what comes out and the
+operator of the way back, `weft::back`. Operators take tensors and numbers, so a program goes by a number made of
+what is in it: the same in every process, as compiled graphs are kept on disk. Rows of differing lengths keep as much
+for the way back as if all were full: the compiler must know how much before it knows the lengths.
+
+A module of its own because its marks load torch's compiler, a second of start-up that only torch.compile needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Optional
+
+import torch
+from torch import Tensor
+
+from weft.cells import Cell, State
+from weft.engine.cells import Pass, plan_of, readable
+from weft.engine.library import library, say_once_if_missing
+from weft.engine.plan import Plan
+from weft.engine.run import Direction, Layers, _back, _forward
+from weft.errors import WeftError
+from weft.program import Noise
+
+_plans: dict[int, Plan] = {}  # by number; a few kilobytes for each program that was ever compiled
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _described(cell: Cell, training: bool, recurrent_dropout: bool, zoneout: bool, expected_zoneout: str) -> str:
+    """The number of the cell's plan, how many states it has, and its parameters' names; "" where it has no plan.
+
+    The compiler takes the answer as it stands. It asks anew when the cell is another one or training begins or ends.
+    """
+    if library() is None:
+        say_once_if_missing()
+        return ""
+    if not readable(cell) or torch._C._functorch.peek_interpreter_stack() is not None:
+        return ""
+    plan = plan_of(cell, Noise(recurrent_dropout, zoneout, float.fromhex(expected_zoneout)))
+    if plan is None:
+        return ""
+    _plans[plan.number] = plan
+    return " ".join([str(plan.number), str(plan.states), *plan.names])
+
+
+def _description(run: Pass) -> str:
+    recurrent_dropout, zoneout, expected_zoneout = run.noise
+    # Called upon here, so that the compiler takes them for what they are and asks again when they change: a number
+    # that it has seen change is else a symbol to it.
+    return _described(  # type: ignore[no-any-return]
+        run.cell, bool(run.cell.training), recurrent_dropout, zoneout, expected_zoneout.hex()
+    )
+
+
+def takes(x: Tensor, passes: Sequence[Pass]) -> bool:
+    """Whether the engine runs these passes on this input."""
+    return x.device.type == "cpu" and all(_description(run) != "" for run in passes)
+
+
+def run_passes(
+    passes: Sequence[Pass], x: Tensor, states: Sequence[State], lengths: Tensor | None
+) -> tuple[Tensor, list[State]]:
+    """Passes over the same rows: outputs side by side, (B, T, sum of H), and each one's last state."""
+    numbers, reverse, counts = [], [], []
+    given: list[Tensor | None] = []
+    masks: list[Tensor | None] = []
+    for run, state in zip(passes, states, strict=True):
+        number, count, *names = _description(run).split(" ")
+        numbers.append(int(number))
+        counts.append(int(count))
+        reverse.append(run.reverse)
+        for name in names:
+            value: Any = run.cell
+            for part in name.split("."):
+                value = getattr(value, part)
+            given.append(value)
+        given += [None] * int(count) if state is None else list(state)
+        masks += [run.row_mask, run.step_mask]
+    x = x if x.is_floating_point() else x.to(torch.int64)
+    # An operator's lists have no gaps where there may be gradients: what is there, and where.
+    tensors, there = _without_gaps(given)
+    noise, noisy = _without_gaps(masks)
+    train = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in [x, *tensors])
+    outputs, *rest = _run_operator(x, lengths, tensors, noise, there, noisy, numbers, reverse, train)
+    last = []
+    for run, parts in zip(passes, counts, strict=True):
+        last.append(run.cell.state_type(*rest[:parts]))
+        rest = rest[parts:]
+    return outputs, last
+
+
+def _without_gaps(values: Sequence[Tensor | None]) -> tuple[list[Tensor], list[bool]]:
+    return [value for value in values if value is not None], [value is not None for value in values]
+
+
+def _with_gaps(values: Sequence[Any], there: Sequence[bool]) -> list[Any]:
+    following = iter(values)
+    return [next(following) if is_there else None for is_there in there]
+
+
+class _Ready:
+    """What the operators are given, as the core reads it."""
+
+    def __init__(
+        self,
+        x: Tensor,
+        lengths: Tensor | None,
+        tensors: Sequence[Tensor],
+        noise: Sequence[Tensor],
+        there: Sequence[bool],
+        noisy: Sequence[bool],
+        numbers: Sequence[int],
+        reverse: Sequence[bool],
+    ) -> None:
+        if any(number not in _plans for number in numbers):
+            raise WeftError(
+                "a compiled graph asks for a cell that this process has not compiled",
+                expected="torch.compile of the same model here first",
+            )
+        masks = _with_gaps([mask.contiguous() for mask in noise], noisy)
+        directions = [
+            Direction(_plans[number], turned, *masks[2 * n : 2 * n + 2])
+            for n, (number, turned) in enumerate(zip(numbers, reverse, strict=True))
+        ]
+        self.layers, self.x = Layers([directions]), x.contiguous()
+        self.given = _with_gaps([tensor.detach().contiguous() for tensor in tensors], there)
+        self.lengths = None if lengths is None else lengths.to(torch.int64).contiguous()
+        if lengths is not None and lengths.numel():  # what a layer checks when it is called: compiled, it cannot
+            least, most = int(lengths.min()), int(lengths.max())
+            if least < 0 or most > x.shape[1]:
+                expected = f"0 to {x.shape[1]}, the number of steps in x"
+                raise WeftError(f"lengths run from {least} to {most}", expected=expected)
+
+
+# torch reads the types: there, an Optional is none of the new unions.
+@torch.library.custom_op("weft::run", mutates_args=())
+def _run_operator(
+    x: Tensor,
+    lengths: Optional[Tensor],  # noqa: UP045
+    tensors: Sequence[Tensor],
+    noise: Sequence[Tensor],
+    there: Sequence[bool],
+    noisy: Sequence[bool],
+    numbers: Sequence[int],
+    reverse: Sequence[bool],
+    train: bool,
+) -> list[Tensor]:
+    """Outputs, the last states and, to train, what each direction keeps."""
+    ready = _Ready(x, lengths, tensors, noise, there, noisy, numbers, reverse)
+    room = x.shape[0] * x.shape[1]
+    outputs, last, _, kept = _forward(ready.layers, ready.x, ready.lengths, ready.given, train, room)
+    if ready.lengths is not None:
+        for each in kept:  # an operator gives the same every time, and what no row fills is whatever was there
+            each[int(ready.lengths.sum()) :] = 0
+    return [outputs, *last, *kept]
+
+
+@_run_operator.register_fake
+def _(
+    x: Tensor,
+    lengths: Tensor | None,
+    tensors: Sequence[Tensor],
+    noise: Sequence[Tensor],
+    there: Sequence[bool],
+    noisy: Sequence[bool],
+    numbers: Sequence[int],
+    reverse: Sequence[bool],
+    train: bool,
+) -> list[Tensor]:
+    plans, like, (rows, steps) = [_plans[number] for number in numbers], tensors[0], x.shape[:2]
+    found = [like.new_empty(rows, steps, sum(plan.hidden_size for plan in plans))]
+    found += [like.new_empty(rows, plan.hidden_size) for plan in plans for _ in range(plan.states)]
+    if train:
+        found += [like.new_empty(rows * steps, plan.kept_size) for plan in plans]
+    return found
+
+
+@torch.library.custom_op("weft::back", mutates_args=())
+def _back_operator(
+    x: Tensor,
+    lengths: Optional[Tensor],  # noqa: UP045
+    tensors: Sequence[Tensor],
+    noise: Sequence[Tensor],
+    there: Sequence[bool],
+    noisy: Sequence[bool],
+    numbers: Sequence[int],
+    reverse: Sequence[bool],
+    kept: Sequence[Tensor],
+    d_outputs: Optional[Tensor],  # noqa: UP045
+    d_last: Sequence[Optional[Tensor]],  # noqa: UP045
+    wants_x: bool,
+    wanted: Sequence[bool],
+) -> list[Tensor]:
+    """The gradients that are wanted, of x and of `tensors`."""
+    ready = _Ready(x, lengths, tensors, noise, there, noisy, numbers, reverse)
+    wants = [wants is True for wants in _with_gaps(wanted, there)]
+    kept = [each.contiguous() for each in kept]
+    d_x, gradients = _back(ready.layers, [ready.x], ready.lengths, ready.given, kept, d_outputs, d_last, wants_x, wants)
+    return [gradient for gradient in (d_x, *gradients) if gradient is not None]
+
+
+@_back_operator.register_fake
+def _(
+    x: Tensor,
+    lengths: Tensor | None,
+    tensors: Sequence[Tensor],
+    noise: Sequence[Tensor],
+    there: Sequence[bool],
+    noisy: Sequence[bool],
+    numbers: Sequence[int],
+    reverse: Sequence[bool],
+    kept: Sequence[Tensor],
+    d_outputs: Tensor | None,
+    d_last: Sequence[Tensor | None],
+    wants_x: bool,
+    wanted: Sequence[bool],
+) -> list[Tensor]:
+    wants = [wants_x, *wanted]
+    return [each.new_empty(each.shape) for each, is_wanted in zip([x, *tensors], wants, strict=True) if is_wanted]
+
+
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
+    x, lengths, tensors, noise, *ctx.numbers, train = inputs
+    assert train, "weft::run: gradients are wanted of a run that keeps nothing for them"
+    ctx.directions, ctx.counts = len(ctx.numbers[-1]), (len(tensors), len(noise))
+    kept = output[-ctx.directions :]
+    ctx.mark_non_differentiable(*kept)
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(x, lengths, *tensors, *noise, *kept)
+
+
+def _backward(ctx: Any, gradients: Sequence[Tensor | None]) -> Any:
+    x, lengths, *rest = ctx.saved_tensors
+    count, noises = ctx.counts
+    tensors, noise, kept = rest[:count], rest[count : count + noises], rest[count + noises :]
+    wants_x, _, wanted, *_ = ctx.needs_input_grad
+    d_outputs, *d_last = gradients[: -ctx.directions]
+    found = _back_operator(x, lengths, tensors, noise, *ctx.numbers, kept, d_outputs, d_last, wants_x, wanted)
+    d_x, *d_tensors = _with_gaps(found, [wants_x, *wanted])
+    return d_x, None, d_tensors, [None] * noises, None, None, None, None, None
+
+
+_run_operator.register_autograd(_backward, setup_context=_remember)

@@ -1,0 +1,87 @@
+// The next token by chance, as weft.decode chooses it.
+#pragma once
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "vector.hpp"
+
+namespace weft {
+
+struct Choice {
+    double temperature;
+    int64_t top_k;
+    double top_p;
+    const int64_t* banned;
+    int64_t banned_count, end;  // end: the token after which a row writes no more, or -1
+};
+
+class Chooser {
+  public:
+    // Sharpened by the temperature; the top_k likeliest; of those the fewest that reach top_p; then where the number
+    // falls on the cumulated chances in the vocabulary's order.
+    template <typename T>
+    int64_t choose(const T* logits, int64_t vocabulary, double uniform, const Choice& choice) {
+        const auto V = static_cast<size_t>(vocabulary);
+        weigh(logits, V, choice);
+        if ((choice.top_k > 0 && choice.top_k < vocabulary) || choice.top_p < 1) keep_likeliest(V, choice);
+        double total = 0;
+        for (size_t v = 0; v < V; ++v) total += chances_[v];
+        const double mark = uniform * total;
+        double sum = 0;
+        size_t last = 0;
+        for (size_t v = 0; v < V; ++v) {
+            if (chances_[v] > 0) last = v;
+            if ((sum += chances_[v]) > mark) return static_cast<int64_t>(v);
+        }
+        return static_cast<int64_t>(last);
+    }
+
+  private:
+    template <typename T>
+    void weigh(const T* logits, size_t V, const Choice& choice) {
+        constexpr size_t width = static_cast<size_t>(kWidth<double>);
+        chances_.assign((V + width - 1) / width * width, -__builtin_inf());
+        for (size_t v = 0; v < V; ++v) chances_[v] = static_cast<double>(logits[v]) / choice.temperature;
+        for (int64_t i = 0; i < choice.banned_count; ++i) chances_[static_cast<size_t>(choice.banned[i])] = -__builtin_inf();
+        double most = -__builtin_inf();
+        for (double value : chances_) most = value > most ? value : most;
+        for (size_t v = 0; v < V; v += width) {
+            const Vec<double> chance = exp_vector<double>(load(&chances_[v]) - most);
+            store(&chances_[v], chance >= 0.0 ? chance : Vec<double>{});  // what is no number has no chance
+        }
+        for (int64_t i = 0; i < choice.banned_count; ++i) chances_[static_cast<size_t>(choice.banned[i])] = 0;
+    }
+
+    // No more of the order is found than is asked for: few of a large vocabulary are kept as a rule.
+    void keep_likeliest(size_t V, const Choice& choice) {
+        const size_t most_kept = choice.top_k > 0 ? std::min(V, static_cast<size_t>(choice.top_k)) : V;
+        order_.resize(V);
+        std::iota(order_.begin(), order_.end(), size_t(0));
+        const auto likelier = [&](size_t a, size_t b) {
+            return chances_[a] > chances_[b] || (chances_[a] == chances_[b] && a < b);
+        };
+        const auto place = [&](size_t n) { return order_.begin() + static_cast<std::ptrdiff_t>(n); };
+        size_t sorted = 0;
+        const auto sort_to = [&](size_t n) {
+            if (n < V) std::nth_element(place(sorted), place(n - 1), order_.end(), likelier);
+            std::sort(place(sorted), place(n), likelier);
+            sorted = n;
+        };
+        if (most_kept < V) sort_to(most_kept);
+        double total = 0, before = 0;
+        for (size_t i = 0; i < most_kept; ++i) total += chances_[order_[i]];
+        size_t kept = 0;
+        for (; kept < most_kept && before < choice.top_p * total; ++kept) {
+            if (kept == sorted) sort_to(std::min(V, std::max<size_t>(64, 4 * sorted)));
+            before += chances_[order_[kept]];
+        }
+        for (size_t i = kept; i < V; ++i) chances_[order_[i]] = 0;
+    }
+
+    std::vector<double> chances_;
+    std::vector<size_t> order_;
+};
+
+}  // namespace weft
