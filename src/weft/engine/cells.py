@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import torch
@@ -85,21 +86,25 @@ def run_layers(
         outputs, last = compiled.run_layer(passes, x, given, lengths)
         return outputs, [last]
     directions: list[list[Direction]] = []
-    parameters, flat_states = [], []
+    flat: list[Tensor | None] = []
     for layer, given in zip(layers, states, strict=True):
         directions.append([])
         for (cell, reverse, noise, row_mask, step_mask), state in zip(layer, given, strict=True):
             plan = plan_of(cell, noise)
             assert plan is not None
             directions[-1].append(Direction(plan, reverse, row_mask, step_mask))
-            parameters.append(plan.parameters(cell))
-            flat_states.append(state)
-            check_kind(cell, parameters[-1], state or (), x)
+            parameters = plan.parameters(cell)
+            check_kind(cell, parameters, state or (), x)
+            flat += parameters
+            flat += [None] * plan.states if state is None else [part.contiguous() for part in state]
     if lengths is not None:
         lengths = lengths.to(device="cpu", dtype=torch.int64).contiguous()
-    outputs, last = run(layers_of(directions, dropout), x, lengths, parameters, flat_states)
+    outputs, last = run(layers_of(directions, dropout), x, lengths, flat)
     parts = iter(last)
-    return outputs, [[each.cell.state_type(*next(parts)) for each in layer] for layer in layers]
+    return outputs, [
+        [each.cell.state_type(*islice(parts, direction.plan.states)) for each, direction in zip(*both, strict=True)]
+        for both in zip(layers, directions, strict=True)
+    ]
 
 
 def check_kind(cell: Cell, parameters: Sequence[Tensor], state: Sequence[Tensor] = (), x: Tensor | None = None) -> None:

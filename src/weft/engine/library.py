@@ -99,9 +99,8 @@ def _declare(loaded: ctypes.CDLL) -> None:
     loaded.weft_start.argtypes, loaded.weft_start.restype = [address], None
     loaded.weft_program.argtypes, loaded.weft_program.restype = [address], address
     loaded.weft_forget.argtypes, loaded.weft_forget.restype = [address], None
-    for name in ("weft_forward", "weft_back", "weft_embedding"):
-        getattr(loaded, name).argtypes = [address, number, number, number]
-        getattr(loaded, name).restype = ctypes.c_int
+    loaded.weft_forward.argtypes, loaded.weft_back.argtypes = [address], [address]
+    loaded.weft_embedding.argtypes = [address, number, number, number]
     loaded.weft_drop.argtypes = [address, address, *[number] * 7]
     loaded.weft_peak.argtypes, loaded.weft_peak.restype = [number], ctypes.c_double
     loaded.weft_stream.argtypes, loaded.weft_stream.restype = [address, number], address

@@ -36,13 +36,19 @@ class Pool:
         """A tensor on the CPU with nothing in particular in it."""
         count = math.prod(shape)
         if count * dtype.itemsize < SMALLEST:
-            return torch.empty(shape, dtype=dtype)
+            return torch.empty(*shape, dtype=dtype)
         block = self._take(count * dtype.itemsize)
         view = memoryview(block.memory)
         reference = weakref.ref(view, self._give_back)
         with self._lock:
             self._lent[id(reference)] = reference, block
         return torch.frombuffer(view, dtype=dtype, count=count).view(shape)
+
+    def empty_like(self, tensor: Tensor) -> Tensor:
+        """One of the same shape and type as this contiguous one."""
+        if tensor.nbytes < SMALLEST:
+            return torch.empty_like(tensor)
+        return self.empty(tuple(tensor.shape), tensor.dtype)
 
     def _take(self, size: int) -> _Block:
         """The smallest block that fits without wasting half of it, or a new one."""
@@ -66,4 +72,5 @@ class Pool:
                 self._waiting.pop(0)
 
 
-empty = Pool().empty
+_pool = Pool()
+empty, empty_like = _pool.empty, _pool.empty_like
