@@ -52,15 +52,13 @@ def _description(run: Pass) -> str:
     )
 
 
-def takes(x: Tensor, passes: Sequence[Pass]) -> bool:
-    """Whether the engine runs these passes on this input."""
-    return x.device.type == "cpu" and all(_description(run) != "" for run in passes)
-
-
 def run_layer(
     passes: Sequence[Pass], x: Tensor, states: Sequence[State], lengths: Tensor | None
-) -> tuple[Tensor, list[State]]:
-    """Passes over the same rows: outputs side by side, (B, T, sum of H), and each one's last state."""
+) -> tuple[Tensor, list[list[State]]] | None:
+    """Passes over the same rows: outputs side by side, (B, T, sum of H), and each one's last state; None if the engine
+    cannot run them."""
+    if x.device.type != "cpu" or any(_description(run) == "" for run in passes):
+        return None
     numbers, reverse, counts = [], [], []
     given: list[Tensor | None] = []
     masks: list[Tensor | None] = []
@@ -82,7 +80,7 @@ def run_layer(
     for run, parts in zip(passes, counts, strict=True):
         last.append(run.cell.state_type(*rest[:parts]))
         rest = rest[parts:]
-    return outputs, last
+    return outputs, [last]
 
 
 def _without_gaps(values: Sequence[Tensor | None]) -> tuple[list[Tensor], list[bool]]:
@@ -116,13 +114,14 @@ class _Ready:
         kinds = [*tensors, *noise, *([x] if x.is_floating_point() else [])]
         names = [*["a parameter or state"] * len(tensors), *["a mask"] * len(noise), "x"]
         check_same_kind("a compiled layer", names, kinds)
-        masks = _with_gaps([mask.contiguous() for mask in noise], noisy)
-        directions = [
-            Direction(_plans[number], turned, *masks[2 * n : 2 * n + 2])
-            for n, (number, turned) in enumerate(zip(numbers, reverse, strict=True))
-        ]
-        self.layers, self.x = Layers([directions]), x.contiguous()
         self.given = _with_gaps([tensor.detach().contiguous() for tensor in tensors], there)
+        masks = iter(_with_gaps([mask.contiguous() for mask in noise], noisy))
+        directions, at = [], 0
+        for number, turned in zip(numbers, reverse, strict=True):
+            plan, inputs = _plans[number], self.given[at].shape[1]
+            directions.append(Direction(plan, inputs, turned, next(masks), next(masks)))
+            at += len(plan.names) + plan.states
+        self.layers, self.x = Layers([directions]), x.contiguous()
         self.lengths = None if lengths is None else lengths.to(torch.int64).contiguous()
 
 

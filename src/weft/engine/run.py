@@ -8,7 +8,7 @@ memory of the projected input as far as that goes, and what each layer reads; el
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -24,45 +24,44 @@ class Direction(NamedTuple):
     """One pass over the rows, forward or in reverse, with the masks its program asks for."""
 
     plan: Plan
+    inputs: int  # numbers a token, or the size of the vocabulary
     reverse: bool
     row_mask: Tensor | None = None  # (B, H)
     step_mask: Tensor | None = None  # (B, T, states * H)
 
 
-class Layers(NamedTuple):
+class Layers:
     """Directions over the same rows side by side, layer upon layer, with dropout between layers."""
 
-    layers: Sequence[Sequence[Direction]]
-    keep: int = 0  # of 2^32 numbers that go from layer to layer, how many stay; 0: all
-    seeds: Sequence[int] = ()  # for each layer but the first, what tells which ones
-
-    def directions(self) -> Iterator[Direction]:
-        for layer in self.layers:
-            yield from layer
-
-    def widths(self) -> list[int]:
-        """Of each layer the width of its outputs."""
-        return [sum([direction.plan.hidden_size for direction in layer]) for layer in self.layers]
-
-    def between(self, places: int) -> int:
-        """How many numbers go from layer to layer."""
-        return places * sum(self.widths()[:-1])
-
-
-def layers_of(layers: Sequence[Sequence[Direction]], dropout: float) -> Layers:
-    if not dropout:
-        return Layers(layers)
-    return Layers(layers, kept_of(dropout), [draw_seed() for _ in layers[1:]])
+    def __init__(self, layers: Sequence[Sequence[Direction]], dropout: float = 0.0) -> None:
+        self._alive = layers  # plans and masks, whose addresses are among the numbers
+        self.numbers = [len(layers)]  # as the core reads them (core/read.hpp)
+        self.states: list[int] = []  # of each part of a last state its width
+        self.kept = 0  # numbers a token for the way back
+        self.between = 0  # numbers a place that go from layer to layer
+        self.width = 0  # of the outputs
+        keep = kept_of(dropout) if dropout else 0
+        for layer in layers:
+            self.between += self.width
+            self.width = 0
+            self.numbers += (len(layer), keep, draw_seed()) if keep and layer is not layers[0] else (len(layer), 0, 0)
+            for plan, inputs, reverse, row_mask, step_mask in layer:
+                self.numbers += plan.address, inputs, reverse, _address(row_mask), _address(step_mask)
+                self.states += plan.state_widths
+                self.kept += plan.kept_size
+                self.width += plan.hidden_size
 
 
-def run(layers: Layers, x: Tensor, lengths: Tensor | None, flat: Sequence[Tensor | None]) -> tuple[Tensor, list[Tensor]]:
+def run(
+    layers: Layers, x: Tensor, lengths: Tensor | None, flat: Sequence[Tensor | None]
+) -> tuple[Tensor, list[Tensor]]:
     """Outputs (B, T, sum of H) of the last layer and the last states of all directions; torch can differentiate them.
 
     `flat` has for each direction its parameters and its states before, None for zeros; all are contiguous.
     """
     x = x.contiguous() if x.is_floating_point() else x.to(torch.int64).contiguous()
-    if torch.is_grad_enabled() and (x.requires_grad or any([t.requires_grad for t in flat if t is not None])):
-        outputs, *last = _Run.apply(layers, x, lengths, *flat)  # type: ignore[no-untyped-call]
+    if torch.is_grad_enabled() and (x.requires_grad or any(t.requires_grad for t in flat if t is not None)):
+        outputs, *last = _apply(layers, x, lengths, *flat)
     else:
         outputs, last, _ = forward(layers, x, lengths, flat, False)
     return outputs, last
@@ -92,24 +91,24 @@ class _Run(torch.autograd.Function):
     _once = staticmethod(torch.autograd.function.once_differentiable(_back))
 
 
+# Without what Function.apply does for torch.func before it calls this: the engine does not run inside its transforms.
+_apply: Any = super(torch.autograd.Function, _Run).apply
+
+
 def forward(
     layers: Layers, x: Tensor, lengths: Tensor | None, flat: Sequence[Any], train: bool, room: int = 0
 ) -> tuple[Tensor, list[Tensor], Tensor | None]:
     """Outputs (B, T, sum of H), the states after each direction, and what is kept for the way back: of each direction,
     with room for `room` tokens, and what the layers but the first read."""
-    (rows, steps), dtype = x.shape[:2], flat[0].dtype
-    outputs = empty((rows, steps, layers.widths()[-1]), dtype)
-    last = [
-        torch.empty(rows, direction.plan.hidden_size, dtype=dtype)
-        for direction in layers.directions()
-        for _ in range(direction.plan.states)
-    ]
-    size = layers.between(rows * steps)
+    rows, steps, *_ = x.shape
+    dtype, size = flat[0].dtype, rows * steps * layers.between
+    outputs = empty((rows, steps, layers.width), dtype)
+    last = [torch.empty(rows, width, dtype=dtype) for width in layers.states]
     if train:
         tokens = rows * steps if lengths is None else sum(lengths.tolist())
-        size += max(tokens, room) * sum([direction.plan.kept_size for direction in layers.directions()])
+        size += max(tokens, room) * layers.kept
     memory = empty((size,), dtype) if train or size else None
-    numbers = _numbers(layers, x, lengths, flat, train=train, memory=_address(memory), outputs=outputs.data_ptr())
+    numbers = _numbers(layers, x, lengths, dtype, train=train, memory=memory, outputs=outputs)
     _call(loaded_library().weft_forward, [*numbers, *_addresses(flat), *_addresses(last)])
     return outputs, last, memory
 
@@ -129,14 +128,13 @@ def back(
     gradients = [empty_like(each) if wants else None for each, wants in zip(flat, wanted, strict=True)]
     d_x = empty_like(x) if wants_x else None
     d_last = [None if each is None else each.contiguous() for each in d_last]
-    between = layers.between(x.shape[0] * x.shape[1])
-    d_memory = empty((between,), memory.dtype) if between else None
+    d_memory = empty((x.shape[0] * x.shape[1] * layers.between,), memory.dtype) if layers.between else None
     distance = 0  # of rows of d_outputs; of a sum or a mean, which is one number for all, 0
     if d_outputs is not None and d_outputs.stride() != (0, 0, 0):
-        d_outputs, distance = d_outputs.contiguous(), d_outputs.shape[2]
+        d_outputs, distance = d_outputs.contiguous(), layers.width
     numbers = _numbers(
-        layers, x, lengths, flat, train=True, memory=memory.data_ptr(), d_memory=_address(d_memory), d_x=_address(d_x),
-        d_outputs=_address(d_outputs), distance=distance,
+        layers, x, lengths, memory.dtype, train=True, memory=memory, d_memory=d_memory, d_outputs=d_outputs,
+        distance=distance, d_x=d_x,
     )  # fmt: skip
     _call(loaded_library().weft_back, [*numbers, *_addresses(flat), *_addresses(d_last), *_addresses(gradients)])
     return d_x, gradients
@@ -154,30 +152,23 @@ def _numbers(
     layers: Layers,
     x: Tensor,
     lengths: Tensor | None,
-    flat: Sequence[Any],
+    dtype: torch.dtype,
     *,
     train: bool,
-    memory: int,
-    d_memory: int = 0,
-    outputs: int = 0,
-    d_outputs: int = 0,
+    memory: Tensor | None,
+    d_memory: Tensor | None = None,
+    outputs: Tensor | None = None,
+    d_outputs: Tensor | None = None,
     distance: int = 0,
-    d_x: int = 0,
+    d_x: Tensor | None = None,
 ) -> list[int]:
     """What the core asks for before the addresses of parameters, states and their gradients (core/read.hpp)."""
-    place, by_id, at = x.data_ptr(), not x.is_floating_point(), 0
-    numbers = [
-        flat[0].dtype is torch.float64, torch.get_num_threads(), len(layers.layers), x.shape[0], x.shape[1],
-        _address(lengths), place if by_id else 0, 0 if by_id else place, d_x, train, memory, d_memory, outputs,
-        d_outputs, distance,
+    ids, numbers = (None, x) if x.is_floating_point() else (x, None)
+    return [
+        dtype is torch.float64, torch.get_num_threads(), x.shape[0], x.shape[1],
+        *_addresses((lengths, ids, numbers, d_x, memory, d_memory, outputs, d_outputs)), distance, train,
+        *layers.numbers,
     ]  # fmt: skip
-    seeds = layers.seeds
-    for number, layer in enumerate(layers.layers):
-        numbers += (len(layer), layers.keep, seeds[number - 1]) if number and seeds else (len(layer), 0, 0)
-        for plan, reverse, row_mask, step_mask in layer:
-            numbers += plan.address, flat[at].shape[1], reverse, _address(row_mask), _address(step_mask)
-            at += plan.tensors
-    return numbers
 
 
 def _call(function: Any, numbers: Sequence[int]) -> None:

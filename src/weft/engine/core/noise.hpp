@@ -50,12 +50,15 @@ void drop(const Noise& noise, int64_t numbers, const T* from, T* to, int64_t thr
         const Fates fates(noise, block);
         const T scale = fates.scale<T>();
         const int64_t start = block * kNoiseBlock, count = std::min(kNoiseBlock, numbers - start);
-        constexpr int64_t at_once = 128;
-        for (int64_t i = 0; i < count; i += at_once) {
-            const int64_t end = std::min(count, i + at_once);
-            T some[at_once];  // beside `to`, which may be `from`: so the compiler takes many at a time
-            for (int64_t j = i; j < end; ++j) some[j - i] = fates.stays(j) ? from[start + j] * scale : T(0);
-            std::copy(some, some + (end - i), to + start + i);
+        constexpr int64_t at_once = 128;  // to a place of their own, since `to` may be `from`: so the compiler takes many
+        for (int64_t i = start; i < start + count; i += at_once) {
+            const int64_t some = std::min(at_once, start + count - i);
+            T dropped[at_once];
+            for (int64_t j = 0; j < some; ++j) {
+                const T value = from[i + j] * scale;
+                dropped[j] = fates.stays(i - start + j) ? value : T(0);
+            }
+            std::copy(dropped, dropped + some, to + i);
         }
     });
 }

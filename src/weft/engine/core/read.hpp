@@ -17,9 +17,9 @@ struct Layer {
 };
 
 // The numbers begin with what all layers share:
-//     layers, rows, steps, lengths, ids, x, d_x, whether it is to train, memory, d_memory, outputs, d_outputs and the distance
-//     of its rows (0: it is one number for all).
-// Then, for each layer: directions, keep and seed of its noise, and for each of its directions: program, inputs, reverse,
+//     rows, steps, lengths, ids, x, d_x, memory, d_memory, outputs, d_outputs, the distance of its rows (0: it is one number
+//     for all), whether it is to train, layers.
+// Then, for each layer: directions, keep and seed of its noise; and for each of its directions: program, inputs, reverse,
 //     row_mask, step_mask.
 // Then for each direction its parameters and the states before; for each the states after, or, on the way back, their
 // gradients; and on the way back for each the gradients of its parameters and of the states before.
@@ -31,13 +31,13 @@ class Run {
     Rows rows;
     std::vector<Layer<T>> layers;
 
-    Run(const int64_t* data, bool back) : rows(data[1], data[2], reinterpret_cast<const int64_t*>(data[3])) {
-        const auto count = static_cast<size_t>(*data);
-        const int64_t* ids = reinterpret_cast<const int64_t*>(data[4]);
-        T *x = pointer(data[5]), *d_x = pointer(data[6]), *memory = pointer(data[8]), *d_memory = pointer(data[9]);
-        const bool train = data[7] != 0;
-        T *outputs = pointer(data[10]), *d_outputs = pointer(data[11]);
-        const int64_t distance = data[12], places = rows.count * rows.steps;
+    Run(const int64_t* data, bool back) : rows(data[0], data[1], reinterpret_cast<const int64_t*>(data[2])) {
+        const int64_t* ids = reinterpret_cast<const int64_t*>(data[3]);
+        T *x = pointer(data[4]), *d_x = pointer(data[5]), *memory = pointer(data[6]), *d_memory = pointer(data[7]);
+        T *outputs = pointer(data[8]), *d_outputs = pointer(data[9]);
+        const int64_t distance = data[10], places = rows.count * rows.steps;
+        const bool train = data[11] != 0;
+        const auto count = static_cast<size_t>(data[12]);
         data += 13;
         for (size_t n = 0; n < count; ++n) {
             layers.emplace_back(static_cast<size_t>(data[0]), Noise{static_cast<uint64_t>(data[2]), static_cast<uint32_t>(data[1])});

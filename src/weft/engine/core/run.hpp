@@ -15,6 +15,7 @@ namespace weft {
 
 // Bytes of weights up to which the loop projects its input itself: they must stay in the second-level cache.
 constexpr int64_t kNear = int64_t(640) << 10;
+constexpr int64_t kLeastPacking = int64_t(1) << 18;  // numbers; one thread packs them in 25 microseconds
 constexpr size_t kMostWaiting = size_t(1) << 26;  // bytes of a workspace that a thread keeps when a call has ended
 
 // The bias of the projected input: the cell's own, and recurrent ones that need no place of their own.
@@ -179,7 +180,7 @@ int forward_layer(std::vector<Call<T>>& calls, int64_t threads) {
             });
     }
     products.pack(jobs, false);
-    jobs.run(threads);
+    jobs.run(threads, kLeastPacking);
     products.multiply(jobs);
     jobs.run(threads);
     const std::vector<Task> tasks = divide(calls, threads);
@@ -337,10 +338,10 @@ void back_layer(std::vector<Call<T>>& calls, int64_t threads) {
         pack_weights(call, true, jobs);
     }
     products.pack(jobs, false);
-    jobs.run(threads);
+    jobs.run(threads, kLeastPacking);
     run_back_loops(calls, threads);
     products.pack(jobs, true);
-    jobs.run(threads);
+    jobs.run(threads, kLeastPacking);
     for (const Call<T>& call : calls) {
         clear_unused(call);
         const int64_t width = call.program->width(), some = 64;
