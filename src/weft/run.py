@@ -59,12 +59,12 @@ class Run:
         return load_tensors(self.path / name)
 
     def weights(self) -> dict[str, Tensor]:
-        """The best weights, or the newest while there are no best ones."""
+        """The best weights, or while there are none the newest, as running means where these are kept."""
         if self.has(BEST):
             return self.load(BEST).tensors
         saved = self.load(LAST).tensors
-        kind = "average." if any(name.startswith("average.") for name in saved) else "model."
-        return {name.removeprefix(kind): part for name, part in saved.items() if name.startswith(kind)}
+        kinds = ("model.", "average.")
+        return {name.removeprefix(kind): part for kind in kinds for name, part in saved.items() if name.startswith(kind)}
 
     def has(self, name: str) -> bool:
         return (self.path / name).exists()

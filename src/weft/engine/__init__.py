@@ -2,17 +2,24 @@
 
 A cell's program (weft.program) runs over time in a small C++ core, forward and back, on all cores torch may use.
 `takes` says whether it can run here, `run_layers` runs; where it cannot, the caller runs the same equations as torch.
-`Stream` takes single steps and samples; `dropout`, `drop_rows` and `embed` are torch's, without masks in memory.
+`Stream` takes single steps and samples; `dropout`, `drop_rows` and `embed` are torch's, without masks in memory;
+`readout_nats` is an output layer with its cross-entropy, `Updates` a step of an optimizer.
 """
 
 from weft.engine.cells import Pass, check_lengths, run_layers, takes
 from weft.engine.library import description, library
 from weft.engine.noise import drop_rows, dropout, embed
+from weft.engine.readout import Drop, readout_nats
 from weft.engine.stream import Stream, can_stream
+from weft.engine.update import Moved, Rates, Updates
 
 __all__ = [
+    "Drop",
+    "Moved",
     "Pass",
+    "Rates",
     "Stream",
+    "Updates",
     "can_stream",
     "check_lengths",
     "description",
@@ -20,6 +27,7 @@ __all__ = [
     "dropout",
     "embed",
     "library",
+    "readout_nats",
     "run_layers",
     "takes",
 ]

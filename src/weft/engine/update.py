@@ -1,0 +1,71 @@
+"""A step of an optimizer over all tensors of a model in one pass through memory."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from weft.engine.library import known_type, loaded_library, usable
+
+
+class Moved(NamedTuple):
+    """A tensor that a step moves, and what goes with it."""
+
+    weight: Tensor
+    gradient: Tensor
+    mean: Tensor | None = None  # of the gradient over time
+    square: Tensor | None = None  # of its square
+    average: Tensor | None = None  # of the weight over time
+
+
+class Rates(NamedTuple):
+    """How far everything moves (core/update.hpp)."""
+
+    scale: float  # of the gradients
+    decay: float  # what the weights are multiplied by
+    mean_stays: float
+    square_stays: float
+    small: float  # keeps a division from zero
+    average_stays: float
+
+
+class Updates:
+    """The tensors of one step, all of one type, as the core reads them."""
+
+    def __init__(self, moved: Sequence[Moved]) -> None:
+        self._moved = moved  # alive, and where they are
+        self._is_double = moved[0].weight.dtype == torch.float64
+        self._numbers = array("q")
+        for one in moved:
+            self._numbers.append(one.weight.numel())
+            self._numbers.extend([0 if tensor is None else tensor.data_ptr() for tensor in one])
+
+    @staticmethod
+    def take(moved: Sequence[Moved]) -> bool:
+        """Whether the core can do it."""
+        if not moved or not usable():
+            return False
+        dtype = moved[0].weight.dtype
+        return all(
+            tensor is None or (known_type(tensor) and tensor.dtype == dtype and tensor.is_contiguous())
+            for one in moved
+            for tensor in one
+        )
+
+    def norm(self) -> float:
+        """The length of all gradients as one vector."""
+        threads = torch.get_num_threads()
+        address, count = self._numbers.buffer_info()[0], len(self._moved)
+        return float(loaded_library().weft_norm(address, count, threads, self._is_double))
+
+    def run(self, rates: Rates, sizes: Sequence[tuple[float, float]]) -> None:
+        """`sizes` has for each tensor the size of its step, and the root of the correction of its squares."""
+        packed = array("d", rates)
+        for size in sizes:
+            packed.extend(size)
+        places = self._numbers.buffer_info()[0], packed.buffer_info()[0]
+        loaded_library().weft_update(*places, len(self._moved), torch.get_num_threads(), self._is_double)
