@@ -5,9 +5,9 @@ python -m benchmarks.throughput train
 python -m benchmarks.throughput infer
 
 The two networks are the same module with the same weights, but the peer's runs its LSTMs by torch.nn.LSTM, and embeds,
-drops, reads out and moves its weights as torch does; first they are checked to give the same loss and gradients. Steps take turns in one process;
-medians count. Sentences are those of tag/en_ewt where that is at hand, else of the embedded grammar. On a machine where
-nothing else runs.
+drops, reads out and moves its weights as torch does; first they are checked to give the same loss and gradients. Steps
+take turns in one process; medians count. Sentences are those of tag/en_ewt where that is at hand, else of the embedded
+grammar. On a machine where nothing else runs.
 """
 
 from __future__ import annotations

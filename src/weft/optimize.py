@@ -85,7 +85,7 @@ class Optimizer:
         moved = [self._moved(number, averages) for number in chosen]
         if not moved:
             return 0.0
-        core = Updates(moved) if Updates.take(moved) else None
+        core = Updates.of(moved)
         norm = _norm(moved) if core is None else core.norm()
         if not math.isfinite(norm):
             return norm

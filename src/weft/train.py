@@ -27,7 +27,7 @@ from weft.metrics import Likelihood
 from weft.models.base import Loss
 from weft.optimize import OPTIMIZERS, Optimizer
 from weft.recurrent import map_state
-from weft.run import BEST, LAST, Run
+from weft.run import BEST, LAST, Run, below
 
 
 class Data(Protocol):
@@ -292,16 +292,16 @@ class Trainer:
 
     def restore(self, tensors: dict[str, Tensor], facts: dict[str, Any], carried: State = None) -> None:
         """Take up a saved state; `carried` is any carried state of the right shape, to be filled."""
-        self.model.load_state_dict(_below(tensors, "model."))
-        self.optimizer.restore(_below(tensors, "optimizer."))
+        self.model.load_state_dict(below(tensors, "model."))
+        self.optimizer.restore(below(tensors, "optimizer."))
         if self.average is not None:
-            saved, self.average = _below(tensors, "average."), self._copies()
+            saved, self.average = below(tensors, "average."), self._copies()
             for name, mean in self.average.items():
                 if saved:  # none are saved by a run that had none
                     mean.copy_(saved[name])
         torch.set_rng_state(tensors["random"])
         self.place = Place(**facts["place"])
-        leaves = iter([tensors[f"carried.{number}"] for number in range(len(_below(tensors, "carried.")))])
+        leaves = iter([tensors[f"carried.{number}"] for number in range(len(below(tensors, "carried.")))])
         self.carried = map_state(lambda like: next(leaves).to(like.device), carried) if "carried.0" in tensors else None
 
 
@@ -310,7 +310,3 @@ def _leaves(state: State) -> list[Tensor]:
     if state is not None:
         map_state(lambda tensor: found.append(tensor) or tensor, state)  # type: ignore[func-returns-value]
     return found
-
-
-def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

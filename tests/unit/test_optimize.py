@@ -32,7 +32,7 @@ def way(request: Any, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "engine" and engine.library() is None:
         pytest.skip("the engine is not built here")
     if request.param == "torch":
-        monkeypatch.setattr(Updates, "take", staticmethod(lambda moved: False))
+        monkeypatch.setattr(Updates, "of", staticmethod(lambda moved: None))
     return str(request.param)
 
 
@@ -71,8 +71,8 @@ def test_steps_are_those_of_torch(name: str, clip: float, dtype: torch.dtype, wa
 
 def test_both_ways_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
-    for take in (Updates.take, lambda moved: False):
-        monkeypatch.setattr(Updates, "take", staticmethod(take))
+    for of in (Updates.of, lambda moved: None):
+        monkeypatch.setattr(Updates, "of", staticmethod(of))
         weights = parameters(torch.float64)
         optimizer = Optimizer(weights, Adam(0.1))
         for step in range(4):

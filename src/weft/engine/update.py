@@ -13,10 +13,10 @@ from weft.engine.library import known_type, loaded_library, usable
 
 
 class Moved(NamedTuple):
-    """A tensor that a step moves, and what goes with it."""
+    """A tensor that a step moves, and what goes with it: the same shape and type, and as the weight lies in memory."""
 
     weight: Tensor
-    gradient: Tensor
+    gradient: Tensor  # of which only the shape is known
     mean: Tensor | None = None  # of the gradient over time
     square: Tensor | None = None  # of its square
     average: Tensor | None = None  # of the weight over time
@@ -34,27 +34,26 @@ class Rates(NamedTuple):
 
 
 class Updates:
-    """The tensors of one step, all of one type, as the core reads them."""
+    """The tensors of one step, as the core reads them."""
 
-    def __init__(self, moved: Sequence[Moved]) -> None:
+    def __init__(self, moved: Sequence[Moved], numbers: list[int]) -> None:
         self._moved = moved  # alive, and where they are
+        self._numbers = array("q", numbers)
         self._is_double = moved[0].weight.dtype == torch.float64
-        self._numbers = array("q")
-        for one in moved:
-            self._numbers.append(one.weight.numel())
-            self._numbers.extend([0 if tensor is None else tensor.data_ptr() for tensor in one])
 
-    @staticmethod
-    def take(moved: Sequence[Moved]) -> bool:
-        """Whether the core can do it."""
-        if not moved or not usable():
-            return False
-        dtype = moved[0].weight.dtype
-        return all(
-            tensor is None or (known_type(tensor) and tensor.dtype == dtype and tensor.is_contiguous())
-            for one in moved
-            for tensor in one
-        )
+    @classmethod
+    def of(cls, moved: Sequence[Moved]) -> Updates | None:
+        """None if the core cannot do it: tensors elsewhere, of several types, or in pieces."""
+        if not moved or not usable() or not known_type(moved[0].weight):
+            return None
+        dtype, numbers = moved[0].weight.dtype, list[int]()
+        for weight, gradient, *kept in moved:
+            alike = weight.dtype is gradient.dtype is dtype and weight.is_contiguous() and gradient.is_contiguous()
+            if not (alike and weight.is_cpu and gradient.is_cpu):
+                return None
+            numbers += (weight.numel(), weight.data_ptr(), gradient.data_ptr())
+            numbers += [0 if tensor is None else tensor.data_ptr() for tensor in kept]
+        return cls(moved, numbers)
 
     def norm(self) -> float:
         """The length of all gradients as one vector."""

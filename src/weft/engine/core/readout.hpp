@@ -49,16 +49,13 @@ struct Readout {
         if (!noise.keep) {
             for (int64_t j = 0; j < inputs; ++j) to[j] = from[j] * factor;
         } else if (units) {
-            const Fates fates(noise, place / steps);
-            factor *= fates.scale<T>();
-            for (int64_t j = 0; j < inputs; ++j) to[j] = fates.stays(j) ? from[j] * factor : T(0);
+            Fates(noise, place / steps).apply(0, inputs, factor, from, to);
         } else {
             const int64_t first = place * inputs;
             for (int64_t j = 0; j < inputs;) {  // a place may lie in two blocks of noise
                 const int64_t block = (first + j) / kNoiseBlock, end = std::min(inputs, (block + 1) * kNoiseBlock - first);
-                const Fates fates(noise, block);
-                const T scale = factor * fates.scale<T>();
-                for (; j < end; ++j) to[j] = fates.stays(first + j - block * kNoiseBlock) ? from[j] * scale : T(0);
+                Fates(noise, block).apply(first + j - block * kNoiseBlock, end - j, factor, from + j, to + j);
+                j = end;
             }
         }
     }

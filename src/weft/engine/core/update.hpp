@@ -76,36 +76,60 @@ double norm(const int64_t* data, int64_t count, int64_t threads) {
     return std::sqrt(sum);
 }
 
+// Numbers that all tensors of a step have in common.
+template <typename T>
+struct Rates {
+    T scale, decay, mean_stays, mean_comes, square_stays, square_comes, small, average_comes;
+};
+
+// Loops of their own over memory that does not overlap: so the compiler makes vectors of them.
+template <typename T>
+void move_by_squares(int64_t count, const Rates<T>& r, T size, T root, const T* __restrict gradient, T* __restrict mean,
+                     T* __restrict square, T* __restrict weights) {
+    for (int64_t i = 0; i < count; ++i) {
+        const T g = gradient[i] * r.scale, m = r.mean_stays * mean[i] + r.mean_comes * g;
+        const T s = r.square_stays * square[i] + r.square_comes * g * g;
+        mean[i] = m;
+        square[i] = s;
+        weights[i] = weights[i] * r.decay - size * m / (std::sqrt(s) * root + r.small);
+    }
+}
+
+template <typename T>
+void move_by_mean(int64_t count, const Rates<T>& r, T size, const T* __restrict gradient, T* __restrict mean, T* __restrict weights) {
+    for (int64_t i = 0; i < count; ++i) {
+        mean[i] = r.mean_stays * mean[i] + gradient[i] * r.scale;
+        weights[i] = weights[i] * r.decay - size * mean[i];
+    }
+}
+
+template <typename T>
+void move(int64_t count, const Rates<T>& r, T size, const T* __restrict gradient, T* __restrict weights) {
+    for (int64_t i = 0; i < count; ++i) weights[i] = weights[i] * r.decay - size * (gradient[i] * r.scale);
+}
+
+template <typename T>
+void follow(int64_t count, T comes, const T* __restrict weights, T* __restrict average) {
+    for (int64_t i = 0; i < count; ++i) average[i] += comes * (weights[i] - average[i]);
+}
+
 // rates: for all, the factor of the gradients, that of the weights (1 - rate * decay), how much of the means and of the
 // squares stays, what keeps a division from zero, how much of the weights' average stays; then for each tensor the size
 // of a step and, for squares, the root of their correction.
 template <typename T>
 void update(const int64_t* data, const double* rates, int64_t count, int64_t threads) {
-    const T scale = static_cast<T>(rates[0]), decay = static_cast<T>(rates[1]);
-    const T mean_stays = static_cast<T>(rates[2]), square_stays = static_cast<T>(rates[3]), small = static_cast<T>(rates[4]);
-    const T mean_comes = static_cast<T>(1 - rates[2]), square_comes = static_cast<T>(1 - rates[3]);
-    const T average_comes = static_cast<T>(1 - rates[5]);
-    Updates<T>(data, count).each(threads, [&](int64_t, int64_t number, const Update<T>& piece) {
-        const T size = static_cast<T>(rates[6 + 2 * number]), root = static_cast<T>(1 / rates[7 + 2 * number]);
-        T *__restrict weights = piece.weights, *__restrict mean = piece.mean, *__restrict square = piece.square;
-        T* __restrict average = piece.average;
-        const T* __restrict gradient = piece.gradient;
-        if (square)
-            for (int64_t i = 0; i < piece.size; ++i) {
-                const T g = gradient[i] * scale;
-                mean[i] = mean_stays * mean[i] + mean_comes * g;
-                square[i] = square_stays * square[i] + square_comes * g * g;
-                weights[i] = weights[i] * decay - size * mean[i] / (std::sqrt(square[i]) * root + small);
-            }
-        else if (mean)
-            for (int64_t i = 0; i < piece.size; ++i) {
-                mean[i] = mean_stays * mean[i] + gradient[i] * scale;
-                weights[i] = weights[i] * decay - size * mean[i];
-            }
+    auto number = [&](double value) { return static_cast<T>(value); };
+    const Rates<T> r{number(rates[0]), number(rates[1]),     number(rates[2]), number(1 - rates[2]),
+                     number(rates[3]), number(1 - rates[3]), number(rates[4]), number(1 - rates[5])};
+    Updates<T>(data, count).each(threads, [&](int64_t, int64_t tensor, const Update<T>& piece) {
+        const T size = number(rates[6 + 2 * tensor]), root = number(1 / rates[7 + 2 * tensor]);
+        if (piece.square)
+            move_by_squares(piece.size, r, size, root, piece.gradient, piece.mean, piece.square, piece.weights);
+        else if (piece.mean)
+            move_by_mean(piece.size, r, size, piece.gradient, piece.mean, piece.weights);
         else
-            for (int64_t i = 0; i < piece.size; ++i) weights[i] = weights[i] * decay - size * (gradient[i] * scale);
-        if (average)
-            for (int64_t i = 0; i < piece.size; ++i) average[i] += average_comes * (weights[i] - average[i]);
+            move(piece.size, r, size, piece.gradient, piece.weights);
+        if (piece.average) follow(piece.size, r.average_comes, piece.weights, piece.average);
     });
 }
 
