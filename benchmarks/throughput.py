@@ -29,7 +29,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from weft.cells import Memory
 from weft.config import TagConfig, load_config
-from weft.engine import noise, readout
+from weft.engine import embedding, noise, readout
 from weft.models.tagger import Tagger
 from weft.optimize import Adam, Optimizer
 from weft.recurrent import Both, Stack
@@ -67,11 +67,11 @@ def on_torch(run: Callable[[Any], None]) -> Callable[[Any], None]:
 
     def plain(batch: Any) -> None:
         own = noise.usable
-        noise.usable = readout.usable = lambda: False
+        noise.usable = embedding.usable = readout.usable = lambda: False
         try:
             run(batch)
         finally:
-            noise.usable = readout.usable = own
+            noise.usable = embedding.usable = readout.usable = own
 
     return plain
 

@@ -22,7 +22,6 @@ NOISE = [Drop(), Drop(0.3), Drop(0.3, units=True)]
 def one_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every call draws the same noise."""
     monkeypatch.setattr(noise, "draw_seed", lambda: 12345)
-    monkeypatch.setattr(readout, "draw_seed", lambda: 12345)
 
 
 def example(rows: int, steps: int, inputs: int, size: int, dtype: torch.dtype) -> tuple[list[Tensor], Tensor, Tensor]:

@@ -7,13 +7,15 @@ A cell's program (weft.program) runs over time in a small C++ core, forward and 
 """
 
 from weft.engine.cells import Pass, check_lengths, run_layers, takes
+from weft.engine.embedding import embed, embed_all
 from weft.engine.library import description, library
-from weft.engine.noise import drop_rows, dropout, embed
-from weft.engine.readout import Drop, readout_nats
+from weft.engine.noise import NOTHING, Drop, drop_rows, dropout
+from weft.engine.readout import readout_nats
 from weft.engine.stream import Stream, can_stream
 from weft.engine.update import Moved, Rates, Updates
 
 __all__ = [
+    "NOTHING",
     "Drop",
     "Moved",
     "Pass",
@@ -26,6 +28,7 @@ __all__ = [
     "drop_rows",
     "dropout",
     "embed",
+    "embed_all",
     "library",
     "readout_nats",
     "run_layers",

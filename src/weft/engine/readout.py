@@ -7,7 +7,7 @@ no masks for what is dropped.
 from __future__ import annotations
 
 from array import array
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,18 +17,8 @@ from weft.batch import IGNORED
 from weft.engine.cells import check_lengths
 from weft.engine.library import check, known_type, loaded_library, usable
 from weft.engine.memory import empty
-from weft.engine.noise import draw_seed, drop_rows, dropout, kept_of
+from weft.engine.noise import NOTHING, Drop
 from weft.errors import WeftError
-
-
-class Drop(NamedTuple):
-    """A share of the numbers that are read is dropped: each for itself, or units at all steps of a row alike."""
-
-    share: float = 0.0
-    units: bool = False
-
-
-NOTHING = Drop()
 
 
 def readout_nats(
@@ -53,14 +43,13 @@ def readout_nats(
     wanted = wanted.to(x.device)
     if not (known_type(x) and x.dtype == weight.dtype and not torch.compiler.is_compiling() and usable()):
         return _plain(x, weight, bias, wanted, lengths, smoothing, drop)
-    noise = (kept_of(drop.share), draw_seed(), drop.units) if drop.share else (0, 0, False)
     numbers = x, weight, bias
     ids = wanted, lengths
     return _Nats.apply(  # type: ignore[no-any-return, no-untyped-call]
         *(None if tensor is None else tensor.contiguous() for tensor in numbers),
         *(None if tensor is None else tensor.to(torch.int64).contiguous() for tensor in ids),
         smoothing,
-        noise,
+        drop.draw(),
     )
 
 
@@ -89,7 +78,7 @@ def _plain(
     drop: Drop,
 ) -> Tensor:
     """The same by torch."""
-    x = drop_rows(x, drop.share) if drop.units else dropout(x, drop.share)
+    x = drop.apply(x)
     if lengths is not None:
         past = torch.arange(x.shape[1], device=x.device) >= lengths.to(x.device)[:, None]
         wanted = wanted.masked_fill(past, IGNORED)

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from weft.config.tag import TagModelConfig
 from weft.crf import CRF, Allowed, bio_constraints, bioes_constraints
-from weft.engine import Drop, drop_rows, readout_nats
+from weft.engine import NOTHING, Drop, readout_nats
 from weft.models.base import Loss
 from weft.models.neighbours import Neighbours
 from weft.models.words import Inputs, make_reader
@@ -42,7 +42,7 @@ class Together(CRF):
 
     def nats(self, hidden: Tensor, line: Linear, tags: Tensor, lengths: Tensor, drop: Drop) -> Tensor:
         """What the tags of all rows cost by the scores that a line makes of what is hidden, (B, T, H)."""
-        scores = F.linear(drop_rows(hidden, drop.share), line.weight, line.bias)
+        scores = F.linear(drop.apply(hidden), *line)
         return -self.log_likelihood(scores, tags, lengths).sum()
 
 
@@ -107,7 +107,7 @@ class Tagger(nn.Module):
 
     def forward(self, inputs: Inputs) -> Tensor:
         hidden, _ = self.stack(self._read(inputs), lengths=inputs.lengths)
-        scores: Tensor = self.scores(drop_rows(hidden, self.dropout, self.training))
+        scores: Tensor = self.scores(self._drop(self.dropout).apply(hidden))
         return scores if self.training else scores + self.lean
 
     def loss(self, batch: TaggedBatch) -> Loss:
@@ -116,8 +116,7 @@ class Tagger(nn.Module):
         x = self._read(inputs)
         hidden, _ = self.stack(x, lengths=lengths)
         line = Linear(self.scores.weight, self.scores.bias if self.training else self.scores.bias + self.lean)
-        drop = Drop(self.dropout if self.training else 0.0, units=True)
-        total = self.output.nats(hidden, line, batch.tags.to(hidden.device), lengths, drop)
+        total = self.output.nats(hidden, line, batch.tags.to(hidden.device), lengths, self._drop(self.dropout))
         if self.neighbours is not None:
             # Of several layers only the lowest will do: above it, each direction has seen the other's words. It is run
             # again for that, with masks of its own where there is recurrent dropout.
@@ -126,7 +125,10 @@ class Tagger(nn.Module):
         return Loss(total, int(lengths.sum()))
 
     def _read(self, inputs: Inputs) -> Tensor:
-        return drop_rows(self.reader(inputs), self.embedding_dropout, self.training)  # (B, T, E)
+        return self.reader(inputs, self._drop(self.embedding_dropout))  # type: ignore[no-any-return]  # (B, T, E)
+
+    def _drop(self, share: float) -> Drop:
+        return Drop(share, units=True) if self.training else NOTHING
 
 
 def allowed_tags(tags: Sequence[str], scheme: Scheme | None) -> Allowed | None:

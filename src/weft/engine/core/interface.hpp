@@ -68,18 +68,12 @@ WEFT_EXPORT int weft_drop(const void* from, void* to, int64_t rows, int64_t step
     return is_double ? weft::dropout<double>(from, to, sizes, noise, threads) : weft::dropout<float>(from, to, sizes, noise, threads);
 }
 
-// data: table (rows, width), its sizes, ids (count), keep and seed of the noise (keep 0: none), numbers (count, width).
-// Forward, numbers are rows of the table; back, they are gradients, and the table becomes its gradient.
+// data: as Embedding has it. Forward, its numbers are rows of the tables; back, they are gradients, and so are the tables.
 namespace weft {
 template <typename T>
 int embedding(const int64_t* data, int64_t back, int64_t threads) {
-    T* table = reinterpret_cast<T*>(data[0]);
-    const int64_t rows = data[1], width = data[2], count = data[4];
-    const int64_t* ids = reinterpret_cast<const int64_t*>(data[3]);
-    const Noise noise{static_cast<uint64_t>(data[6]), static_cast<uint32_t>(data[5])};
-    T* numbers = reinterpret_cast<T*>(data[7]);
-    if (!back) return read_rows(table, rows, width, ids, count, noise, numbers, threads);
-    add_rows(numbers, rows, width, ids, count, noise, table, threads);
+    if (!back) return read_rows<T>(data, threads);
+    add_rows<T>(data, threads);
     return 0;
 }
 }  // namespace weft

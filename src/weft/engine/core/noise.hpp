@@ -48,6 +48,24 @@ class Fates {
     double scale_;
 };
 
+// What noise and a factor make of the `width` numbers at a place of (rows, steps, width); with `units`, the same at all
+// steps of a row. `from` may be `to`.
+template <typename T>
+void drop_place(const Noise& noise, bool units, int64_t steps, int64_t place, int64_t width, T factor, const T* from, T* to) {
+    if (!noise.keep) {
+        for (int64_t j = 0; j < width; ++j) to[j] = from[j] * factor;
+    } else if (units) {
+        Fates(noise, place / steps).apply(0, width, factor, from, to);
+    } else {
+        const int64_t first = place * width;
+        for (int64_t j = 0; j < width;) {  // a place may lie in two blocks of noise
+            const int64_t block = (first + j) / kNoiseBlock, end = std::min(width, (block + 1) * kNoiseBlock - first);
+            Fates(noise, block).apply(first + j - block * kNoiseBlock, end - j, factor, from + j, to + j);
+            j = end;
+        }
+    }
+}
+
 // Each number for itself. `from` may be `to`.
 template <typename T>
 void drop(const Noise& noise, int64_t numbers, const T* from, T* to, int64_t threads) {

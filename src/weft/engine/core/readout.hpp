@@ -44,20 +44,8 @@ struct Readout {
         return std::all_of(places.begin(), places.end(), [&](int64_t at) { return wanted[at] >= 0 && wanted[at] < size; });
     }
 
-    // What noise and a factor make of the numbers at a place.
     void drop(int64_t place, T factor, const T* from, T* to) const {
-        if (!noise.keep) {
-            for (int64_t j = 0; j < inputs; ++j) to[j] = from[j] * factor;
-        } else if (units) {
-            Fates(noise, place / steps).apply(0, inputs, factor, from, to);
-        } else {
-            const int64_t first = place * inputs;
-            for (int64_t j = 0; j < inputs;) {  // a place may lie in two blocks of noise
-                const int64_t block = (first + j) / kNoiseBlock, end = std::min(inputs, (block + 1) * kNoiseBlock - first);
-                Fates(noise, block).apply(first + j - block * kNoiseBlock, end - j, factor, from + j, to + j);
-                j = end;
-            }
-        }
+        drop_place(noise, units, steps, place, inputs, factor, from, to);
     }
 
     // Zeros for the numbers of all other places.
