@@ -157,7 +157,7 @@ class Trainer:
             self.model.train()
         loss = self.objective(batch, self.carried)
         self.optimizer.zero_grad()
-        (loss.total / max(1, loss.count)).backward()  # type: ignore[no-untyped-call]
+        loss.total.backward(loss.total.new_full((), 1 / max(1, loss.count)))  # type: ignore[no-untyped-call]
         nats = float(loss.total.detach())
         norm = self._move(rate) if math.isfinite(nats) else math.nan
         if not math.isfinite(norm):
