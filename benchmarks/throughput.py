@@ -19,6 +19,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +30,14 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from weft.cells import Memory
 from weft.config import TagConfig, load_config
-from weft.engine import embedding, noise, readout
 from weft.models.tagger import Tagger
 from weft.optimize import Adam, Optimizer
 from weft.recurrent import Both, Stack
 from weft.service.tag import Tagging, start_tag
 from weft.service.tagged import Knowledge
 from weft.text.columns import Sentence, open_sentences
+
+LIBRARY: Any = import_module("weft.engine.library")
 
 
 class Packed(nn.Module):
@@ -66,12 +68,11 @@ def on_torch(run: Callable[[Any], None]) -> Callable[[Any], None]:
     """The same with embeddings, dropout and the cost by torch, not by the engine."""
 
     def plain(batch: Any) -> None:
-        own = noise.usable
-        noise.usable = embedding.usable = readout.usable = lambda: False
+        own, LIBRARY.usable = LIBRARY.usable, lambda: False
         try:
             run(batch)
         finally:
-            noise.usable = embedding.usable = readout.usable = own
+            LIBRARY.usable = own
 
     return plain
 

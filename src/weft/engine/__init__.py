@@ -1,12 +1,12 @@
 """The engine: any cell over time, in C++.
 
 A cell's program (weft.program) runs over time in a small C++ core, forward and back, on all cores torch may use.
-`takes` says whether it can run here, `run_layers` runs; where it cannot, the caller runs the same equations as torch.
+`run_layers` runs it, or says that it cannot here: then the caller runs the same equations as torch.
 `Stream` takes single steps and samples; `dropout`, `drop_rows` and `embed` are torch's, without masks in memory;
 `readout_nats` is an output layer with its cross-entropy, `Updates` a step of an optimizer.
 """
 
-from weft.engine.cells import Pass, check_lengths, run_layers, takes
+from weft.engine.cells import Pass, check_lengths, run_layers
 from weft.engine.embedding import embed, embed_all
 from weft.engine.library import description, library
 from weft.engine.noise import NOTHING, Drop, drop_rows, dropout
@@ -32,5 +32,4 @@ __all__ = [
     "library",
     "readout_nats",
     "run_layers",
-    "takes",
 ]

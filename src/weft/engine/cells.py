@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 from weft.cells import Cell, State
 from weft.engine.library import known_type, say_once_if_missing, usable
 from weft.engine.plan import Plan
-from weft.engine.run import Direction, layers_of, run
+from weft.engine.run import Direction, Layers, run
 from weft.errors import WeftError
 from weft.program import Noise, Untraceable, program_of
 
@@ -33,7 +34,8 @@ class Pass(NamedTuple):
 
 
 def plan_of(cell: Cell, noise: Noise = _PLAIN) -> Plan | None:
-    """The cell's plan, made at its first use; None, with one line to stderr, where its step cannot be traced.
+    """The cell's plan, made at its first use; None, with one line to stderr, where its step cannot be traced, and
+    without one while the core cannot read its weights.
 
     One for each instance, because a step may use numbers that belong to the instance, and for training or not.
     """
@@ -42,6 +44,8 @@ def plan_of(cell: Cell, noise: Noise = _PLAIN) -> Plan | None:
         plans = _plans[cell] = {}
     key = (cell.training, noise)
     if key not in plans:
+        if not readable(cell):
+            return None
         try:
             plans[key] = Plan(program_of(cell, noise), cell)
         except Untraceable as why:
@@ -50,18 +54,6 @@ def plan_of(cell: Cell, noise: Noise = _PLAIN) -> Plan | None:
                 _refused.add(str(why))
                 print(f"weft: {why}. It runs as plain torch.", file=sys.stderr)
     return plans[key]
-
-
-def takes(x: Tensor, *passes: Pass) -> bool:
-    """Whether the engine runs these passes on this input."""
-    if torch.compiler.is_compiling():
-        from weft.engine import compiled
-
-        return compiled.takes(x, passes)
-    if not usable() or not x.is_cpu:
-        say_once_if_missing()
-        return False
-    return all(readable(run.cell) and plan_of(run.cell, run.noise) is not None for run in passes)
 
 
 def readable(cell: Cell) -> bool:
@@ -75,31 +67,41 @@ def run_layers(
     states: Sequence[Sequence[State]],
     lengths: Tensor | None,
     dropout: float = 0.0,
-) -> tuple[Tensor, list[list[State]]]:
+) -> tuple[Tensor, list[list[State]]] | None:
     """Layers of passes over the same rows, each layer reading what the one below gives, less what `dropout` takes:
-    outputs of the last, side by side, (B, T, sum of H), and each pass's last state."""
+    outputs of the last, side by side, (B, T, sum of H), and each pass's last state; None if it cannot run them here."""
     if torch.compiler.is_compiling():  # a layer at a time: what stands between them is the compiler's
         from weft.engine import compiled
 
         (passes,), (given,) = layers, states
-        outputs, last = compiled.run_layer(passes, x, given, lengths)
-        return outputs, [last]
+        return compiled.run_layer(passes, x, given, lengths)
+    if not usable() or not x.is_cpu:
+        say_once_if_missing()
+        return None
     directions: list[list[Direction]] = []
-    parameters, flat_states = [], []
+    flat: list[Tensor | None] = []
     for layer, given in zip(layers, states, strict=True):
         directions.append([])
         for (cell, reverse, noise, row_mask, step_mask), state in zip(layer, given, strict=True):
             plan = plan_of(cell, noise)
-            assert plan is not None
-            directions[-1].append(Direction(plan, reverse, row_mask, step_mask))
-            parameters.append(plan.parameters(cell))
-            flat_states.append(state)
-            check_kind(cell, parameters[-1], state or (), x)
+            if plan is None:
+                return None
+            parameters = plan.parameters(cell)
+            if not known_type(parameters[0]):  # any more: it was when the plan was made
+                return None
+            check_kind(cell, parameters, state or (), x)
+            directions[-1].append(Direction(plan, parameters[0].shape[1], reverse, row_mask, step_mask))
+            flat += parameters
+            flat += [None] * plan.states if state is None else [part.contiguous() for part in state]
     if lengths is not None:
         lengths = lengths.to(device="cpu", dtype=torch.int64).contiguous()
-    outputs, last = run(layers_of(directions, dropout), x, lengths, parameters, flat_states)
+    outputs, last = run(Layers(directions, dropout), x, lengths, flat)
     parts = iter(last)
-    return outputs, [[each.cell.state_type(*next(parts)) for each in layer] for layer in layers]
+    named = [
+        [each.cell.state_type(*islice(parts, direction.plan.states)) for each, direction in zip(*both, strict=True)]
+        for both in zip(layers, directions, strict=True)
+    ]
+    return outputs, named
 
 
 def check_kind(cell: Cell, parameters: Sequence[Tensor], state: Sequence[Tensor] = (), x: Tensor | None = None) -> None:

@@ -52,15 +52,13 @@ def _description(run: Pass) -> str:
     )
 
 
-def takes(x: Tensor, passes: Sequence[Pass]) -> bool:
-    """Whether the engine runs these passes on this input."""
-    return x.device.type == "cpu" and all(_description(run) != "" for run in passes)
-
-
 def run_layer(
     passes: Sequence[Pass], x: Tensor, states: Sequence[State], lengths: Tensor | None
-) -> tuple[Tensor, list[State]]:
-    """Passes over the same rows: outputs side by side, (B, T, sum of H), and each one's last state."""
+) -> tuple[Tensor, list[list[State]]] | None:
+    """Passes over the same rows: outputs side by side, (B, T, sum of H), and each one's last state; None if the engine
+    cannot run them."""
+    if x.device.type != "cpu" or any(_description(run) == "" for run in passes):
+        return None
     numbers, reverse, counts = [], [], []
     given: list[Tensor | None] = []
     masks: list[Tensor | None] = []
@@ -82,7 +80,7 @@ def run_layer(
     for run, parts in zip(passes, counts, strict=True):
         last.append(run.cell.state_type(*rest[:parts]))
         rest = rest[parts:]
-    return outputs, last
+    return outputs, [last]
 
 
 def _without_gaps(values: Sequence[Tensor | None]) -> tuple[list[Tensor], list[bool]]:
@@ -116,13 +114,14 @@ class _Ready:
         kinds = [*tensors, *noise, *([x] if x.is_floating_point() else [])]
         names = [*["a parameter or state"] * len(tensors), *["a mask"] * len(noise), "x"]
         check_same_kind("a compiled layer", names, kinds)
-        masks = _with_gaps([mask.contiguous() for mask in noise], noisy)
-        directions = [
-            Direction(_plans[number], turned, *masks[2 * n : 2 * n + 2])
-            for n, (number, turned) in enumerate(zip(numbers, reverse, strict=True))
-        ]
-        self.layers, self.x = Layers([directions]), x.contiguous()
         self.given = _with_gaps([tensor.detach().contiguous() for tensor in tensors], there)
+        masks = iter(_with_gaps([mask.contiguous() for mask in noise], noisy))
+        directions, at = [], 0
+        for number, turned in zip(numbers, reverse, strict=True):
+            plan, inputs = _plans[number], self.given[at].shape[1]
+            directions.append(Direction(plan, inputs, turned, next(masks), next(masks)))
+            at += len(plan.names) + plan.states
+        self.layers, self.x = Layers([directions]), x.contiguous()
         self.lengths = None if lengths is None else lengths.to(torch.int64).contiguous()
 
 
@@ -139,16 +138,22 @@ def _run_operator(
     reverse: Sequence[bool],
     train: bool,
 ) -> list[Tensor]:
-    """Outputs, the last states and, to train, what each direction keeps."""
+    """Outputs, the last states and, to train, what is kept for the way back."""
     ready = _Ready(x, lengths, tensors, noise, there, noisy, numbers, reverse)
     if ready.lengths is not None:  # what a layer checks when it is called: compiled, it cannot
         check_lengths("a compiled layer", ready.lengths, x.shape[1])
     room = x.shape[0] * x.shape[1]
-    outputs, last, _, kept = forward(ready.layers, ready.x, ready.lengths, ready.given, train, room)
-    if ready.lengths is not None:
-        for each in kept:  # an operator gives the same every time, and what no row fills is whatever was there
-            each[int(ready.lengths.sum()) :] = 0
-    return [outputs, *last, *kept]
+    outputs, last, memory = forward(ready.layers, ready.x, ready.lengths, ready.given, train, room)
+    if memory is None:
+        return [outputs, *last]
+    if ready.lengths is not None:  # an operator gives the same every time, and what no row fills is whatever was there
+        memory[int(ready.lengths.sum()) * _kept_size(numbers) :] = 0
+    return [outputs, *last, memory]
+
+
+def _kept_size(numbers: Sequence[int]) -> int:
+    """Numbers a token that the directions of a layer keep."""
+    return sum(_plans[number].kept_size for number in numbers)
 
 
 @_run_operator.register_fake
@@ -167,7 +172,7 @@ def _(
     found = [like.new_empty(rows, steps, sum(plan.hidden_size for plan in plans))]
     found += [like.new_empty(rows, plan.hidden_size) for plan in plans for _ in range(plan.states)]
     if train:
-        found += [like.new_empty(rows * steps, plan.kept_size) for plan in plans]
+        found.append(like.new_empty(rows * steps * _kept_size(numbers)))
     return found
 
 
@@ -181,7 +186,7 @@ def _back_operator(
     noisy: Sequence[bool],
     numbers: Sequence[int],
     reverse: Sequence[bool],
-    kept: Sequence[Tensor],
+    memory: Tensor,
     d_outputs: Optional[Tensor],  # noqa: UP045
     d_last: Sequence[Optional[Tensor]],  # noqa: UP045
     wants_x: bool,
@@ -190,8 +195,8 @@ def _back_operator(
     """The gradients that are wanted, of x and of `tensors`."""
     ready = _Ready(x, lengths, tensors, noise, there, noisy, numbers, reverse)
     wants = [wants is True for wants in _with_gaps(wanted, there)]
-    kept = [each.contiguous() for each in kept]
-    d_x, gradients = back(ready.layers, [ready.x], ready.lengths, ready.given, kept, d_outputs, d_last, wants_x, wants)
+    given, memory = ready.given, memory.contiguous()
+    d_x, gradients = back(ready.layers, ready.x, ready.lengths, given, memory, d_outputs, d_last, wants_x, wants)
     return [gradient for gradient in (d_x, *gradients) if gradient is not None]
 
 
@@ -205,7 +210,7 @@ def _(
     noisy: Sequence[bool],
     numbers: Sequence[int],
     reverse: Sequence[bool],
-    kept: Sequence[Tensor],
+    memory: Tensor,
     d_outputs: Tensor | None,
     d_last: Sequence[Tensor | None],
     wants_x: bool,
@@ -218,22 +223,20 @@ def _(
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
     x, lengths, tensors, noise, *ctx.numbers, train = inputs
     assert train, "weft::run: gradients are wanted of a run that keeps nothing for them"
-    ctx.directions, ctx.counts = len(ctx.numbers[-1]), (len(tensors), len(noise))
-    kept = output[-ctx.directions :]
-    ctx.mark_non_differentiable(*kept)
+    ctx.count = len(tensors)
+    ctx.mark_non_differentiable(output[-1])
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(x, lengths, *tensors, *noise, *kept)
+    ctx.save_for_backward(x, lengths, output[-1], *tensors, *noise)
 
 
 def _backward(ctx: Any, gradients: Sequence[Tensor | None]) -> Any:
-    x, lengths, *rest = ctx.saved_tensors
-    count, noises = ctx.counts
-    tensors, noise, kept = rest[:count], rest[count : count + noises], rest[count + noises :]
+    x, lengths, memory, *rest = ctx.saved_tensors
+    tensors, noise = rest[: ctx.count], rest[ctx.count :]
     wants_x, _, wanted, *_ = ctx.needs_input_grad
-    d_outputs, *d_last = gradients[: -ctx.directions]
-    found = _back_operator(x, lengths, tensors, noise, *ctx.numbers, kept, d_outputs, d_last, wants_x, wanted)
+    d_outputs, *d_last, _ = gradients
+    found = _back_operator(x, lengths, tensors, noise, *ctx.numbers, memory, d_outputs, d_last, wants_x, wanted)
     d_x, *d_tensors = _with_gaps(found, [wants_x, *wanted])
-    return d_x, None, d_tensors, [None] * noises, None, None, None, None, None
+    return d_x, None, d_tensors, [None] * len(noise), None, None, None, None, None
 
 
 _run_operator.register_autograd(_backward, setup_context=_remember)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from weft.engine.library import check, known_type, loaded_library, usable
+from weft.engine.library import check, loaded_library, reads
 from weft.engine.memory import empty
 from weft.engine.noise import NOTHING, Drop
 from weft.errors import WeftError
@@ -31,14 +31,13 @@ def embed_all(parts: Sequence[tuple[Tensor, Tensor]], drop: Drop = NOTHING) -> T
     """
     ids = [numbers.to(table.device) for numbers, table in parts]
     tables = [table for _, table in parts]
-    shape, dtype = ids[0].shape, tables[0].dtype
+    shape = ids[0].shape
     if any(numbers.shape != shape for numbers in ids) or any(table.dim() != 2 for table in tables):
         raise WeftError(
             f"embed: ids {[tuple(part.shape) for part in ids]}, tables {[tuple(part.shape) for part in tables]}",
             expected="ids of one shape, and tables (V, E)",
         )
-    alike = all(known_type(table) and table.dtype == dtype for table in tables)
-    if not (alike and usable()) or torch.compiler.is_compiling():
+    if not reads(*tables):
         found = [F.embedding(numbers, table) for numbers, table in zip(ids, tables, strict=True)]
         return drop.apply(torch.cat(found, -1) if len(found) > 1 else found[0])
     ids = [numbers.to(torch.int64).contiguous() for numbers in ids]

@@ -29,6 +29,7 @@ class _Block(NamedTuple):
 class Pool:
     def __init__(self) -> None:
         self._waiting: list[_Block] = []  # the longest waiting first
+        self._waiting_size = 0
         self._lent: dict[int, tuple[weakref.ref[memoryview], _Block]] = {}  # by the reference's identity
         self._lock = threading.RLock()  # a tensor may die, and its block return, while this thread is in here
 
@@ -36,22 +37,32 @@ class Pool:
         """A tensor on the CPU with nothing in particular in it."""
         count = math.prod(shape)
         if count * dtype.itemsize < SMALLEST:
-            return torch.empty(shape, dtype=dtype)
+            return torch.empty(*shape, dtype=dtype)
         block = self._take(count * dtype.itemsize)
         view = memoryview(block.memory)
         reference = weakref.ref(view, self._give_back)
         with self._lock:
             self._lent[id(reference)] = reference, block
-        return torch.frombuffer(view, dtype=dtype, count=count).view(shape)
+        flat = torch.frombuffer(view, dtype=dtype, count=count)
+        return flat if len(shape) == 1 else flat.view(*shape)
+
+    def empty_like(self, tensor: Tensor) -> Tensor:
+        """One of the same shape and type as this contiguous one."""
+        if tensor.nbytes < SMALLEST:
+            return torch.empty_like(tensor)
+        return self.empty(tuple(tensor.shape), tensor.dtype)
 
     def _take(self, size: int) -> _Block:
         """The smallest block that fits without wasting half of it, or a new one."""
         with self._lock:
-            fits = [block for block in self._waiting if size <= block.size <= 2 * size]
-            if fits:
-                block = min(fits, key=lambda block: block.size)
-                self._waiting.remove(block)
-                return block
+            best = None
+            for block in self._waiting:
+                if size <= block.size <= 2 * size and (best is None or block.size < best.size):
+                    best = block
+            if best is not None:
+                self._waiting.remove(best)
+                self._waiting_size -= best.size
+                return best
         unit = _HUGE if size >= _HUGE else SMALLEST
         size = -(-size // unit) * unit
         memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -61,9 +72,12 @@ class Pool:
 
     def _give_back(self, reference: weakref.ref[memoryview]) -> None:
         with self._lock:
-            self._waiting.append(self._lent.pop(id(reference))[1])
-            while sum(block.size for block in self._waiting) > MOST_WAITING:
-                self._waiting.pop(0)
+            block = self._lent.pop(id(reference))[1]
+            self._waiting.append(block)
+            self._waiting_size += block.size
+            while self._waiting_size > MOST_WAITING:
+                self._waiting_size -= self._waiting.pop(0).size
 
 
-empty = Pool().empty
+_pool = Pool()
+empty, empty_like = _pool.empty, _pool.empty_like

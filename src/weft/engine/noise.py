@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from weft.engine.library import check, known_type, loaded_library, usable
+from weft.engine.library import check, loaded_library, reads
 from weft.engine.memory import empty
 from weft.errors import WeftError
 
@@ -46,16 +46,12 @@ def kept_of(share: float) -> int:
     return min(round((1 - share) * 2**32), 2**32 - 1)
 
 
-def _takes(x: Tensor) -> bool:
-    return known_type(x) and not torch.compiler.is_compiling() and usable()
-
-
 def dropout(x: Tensor, share: float, training: bool = True) -> Tensor:
     """torch's dropout, several times as fast on the CPU."""
     if not training or not share:
         return x
     keep = kept_of(share)
-    if not _takes(x):
+    if not reads(x):
         return F.dropout(x, share)
     return _Drop.apply(x, (x.numel(), 0, 1), keep, draw_seed())  # type: ignore[no-any-return, no-untyped-call]
 
@@ -65,7 +61,7 @@ def drop_rows(x: Tensor, share: float, training: bool = True) -> Tensor:
     if not training or not share:
         return x
     keep = kept_of(share)
-    if not _takes(x):
+    if not reads(x):
         return x * F.dropout(x.new_ones(x.shape[0], 1, x.shape[2]), share)
     return _Drop.apply(x, tuple(x.shape), keep, draw_seed())  # type: ignore[no-any-return, no-untyped-call]
 

@@ -49,6 +49,7 @@ class Plan:
         self._paths = [name.split(".") for name in self.names]
         self.shapes = [parameter.shape for parameter in self.parameters(cell)]
         self.states, self.hidden_size = program.states, program.hidden_size
+        self.state_widths = [self.hidden_size] * self.states
         self.kept_size = (program.blocks + program.extra) * program.hidden_size  # numbers a token
         code = [*program.encode(), *self._bindings()]
         # What is in it, as a number below 2^63: the same wherever the same program is made.

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from weft.batch import IGNORED
 from weft.engine.cells import check_lengths
-from weft.engine.library import check, known_type, loaded_library, usable
+from weft.engine.library import check, loaded_library, reads
 from weft.engine.memory import empty
 from weft.engine.noise import NOTHING, Drop
 from weft.errors import WeftError
@@ -41,7 +41,7 @@ def readout_nats(
     """
     _check(x, weight, bias, wanted, lengths)
     wanted = wanted.to(x.device)
-    if not (known_type(x) and x.dtype == weight.dtype and not torch.compiler.is_compiling() and usable()):
+    if not reads(x, weight, *([] if bias is None else [bias])):
         return _plain(x, weight, bias, wanted, lengths, smoothing, drop)
     numbers = x, weight, bias
     ids = wanted, lengths

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -58,11 +58,11 @@ class Recurrent(nn.Module):
     def forward(self, x: Tensor, state: State = None, *, lengths: Tensor | None = None) -> tuple[Tensor, State]:
         """x (B, T, I) or ids (B, T) to outputs (B, T, H) and the last state."""
         check_input("Recurrent", x, self.input_size, lengths)
-        self._check_state(state, x.shape[0])
-        (run,) = self._passes(x)
-        if engine.takes(x, run):
-            outputs, ((last,),) = engine.run_layers([[run]], x, [[state]], lengths)
+        passes, states = self._passes(x), self._given(state, x.shape[0])
+        if done := engine.run_layers([passes], x, [states], lengths):
+            outputs, ((last,),) = done
             return outputs, last
+        (run,) = passes
         state = self.start(x.shape[0]) if state is None else state
         fits = lengths is None and 0 not in x.shape and run.noise == Noise()
         if type(self.cell) in FUSED and fits and not torch.compiler.is_compiling():  # which cannot compile its own
@@ -73,15 +73,17 @@ class Recurrent(nn.Module):
     def trace(self, x: Tensor, state: State = None, *, lengths: Tensor | None = None) -> Trace:
         """The same run, keeping every gate of every step; what dropout would drop is not dropped."""
         check_input("Recurrent", x, self.input_size, lengths)
-        self._check_state(state, x.shape[0])
+        self._given(state, x.shape[0])
         (run,) = self._passes(x)
         run = run._replace(noise=run.noise._replace(recurrent_dropout=False))
         states, gates, _ = run_steps(run, x, self.start(x.shape[0]) if state is None else state, lengths)
         return Trace(states, gates)
 
-    def _check_state(self, state: State, rows: int) -> None:
+    def _given(self, state: State, rows: int) -> list[State]:
+        """The state of each pass, checked."""
         if state is not None:
             check_state(self.cell, state, rows)
+        return [state]
 
     def _passes(self, x: Tensor) -> list[Pass]:
         """One run with its masks drawn."""
@@ -123,19 +125,18 @@ class Bidirectional(nn.Module):
 
     def forward(self, x: Tensor, state: Both | None = None, *, lengths: Tensor | None = None) -> tuple[Tensor, Both]:
         check_input("Bidirectional", x, self.input_size, lengths)
-        ahead, back = state or (None, None)
-        passes = self._passes(x)
-        if engine.takes(x, *passes):
-            self._check_state(state, x.shape[0])
-            outputs, (last,) = engine.run_layers([passes], x, [[ahead, back]], lengths)
+        states = self._given(state, x.shape[0])
+        if done := engine.run_layers([self._passes(x)], x, [states], lengths):
+            outputs, (last,) = done
             return outputs, Both(*last)
+        ahead, back = states
         outputs_ahead, ahead = self.ahead(x, ahead, lengths=lengths)
         outputs_back, back = self.back(x, back, lengths=lengths)
         return torch.cat([outputs_ahead, outputs_back], -1), Both(ahead, back)
 
-    def _check_state(self, state: Both | None, rows: int) -> None:
-        for layer, part in zip((self.ahead, self.back), state or (None, None), strict=True):
-            layer._check_state(part, rows)
+    def _given(self, state: Both | None, rows: int) -> list[State]:
+        ahead, back = state or (None, None)
+        return self.ahead._given(ahead, rows) + self.back._given(back, rows)
 
     def _passes(self, x: Tensor) -> list[Pass]:
         return self.ahead._passes(x) + self.back._passes(x)
@@ -178,12 +179,14 @@ class Stack(nn.Module):
         self, x: Tensor, state: tuple[State, ...] | None = None, *, lengths: Tensor | None = None
     ) -> tuple[Tensor, tuple[State, ...]]:
         check_input("Stack", x, self.input_size, lengths)
+        layers, states = list(self.layers), self._states(state)
+        if not self.residual and not torch.compiler.is_compiling() and all(map(_unobserved, layers)):
+            passes = [layer._passes(x) for layer in layers]  # type: ignore[operator]
+            given = [layer._given(before, x.shape[0]) for layer, before in zip(layers, states, strict=True)]  # type: ignore[operator]
+            if done := engine.run_layers(passes, x, given, lengths, self.dropout if self.training else 0.0):
+                return done[0], tuple([parts[0] if len(parts) == 1 else Both(*parts) for parts in done[1]])
         last: list[State] = []
-        if not self.residual and not torch.compiler.is_compiling() and all(map(_unobserved, self.layers)):
-            passes = [layer._passes(x) for layer in self.layers]  # type: ignore[operator]
-            if engine.takes(x, *chain.from_iterable(passes)):
-                return self._run_at_once(passes, x, self._states(state), lengths)
-        for number, (layer, before) in enumerate(zip(self.layers, self._states(state), strict=True)):
+        for number, (layer, before) in enumerate(zip(layers, states, strict=True)):
             inputs = engine.dropout(x, self.dropout, self.training) if number else x
             outputs, after = layer(inputs, before, lengths=lengths)
             x = self._join(x, outputs, lengths)
@@ -204,20 +207,6 @@ class Stack(nn.Module):
             x = self._join(x, torch.cat([part.states.h for part in parts], -1), lengths)
             traces.append(trace)
         return tuple(traces)
-
-    def _run_at_once(
-        self, passes: list[list[Pass]], x: Tensor, states: tuple[State, ...], lengths: Tensor | None
-    ) -> tuple[Tensor, tuple[State, ...]]:
-        """All layers in one call of the engine."""
-        given = []
-        for layer, state in zip(self.layers, states, strict=True):
-            layer._check_state(state, x.shape[0])  # type: ignore[operator]
-            given.append([state] if isinstance(layer, Recurrent) else state or (None, None))
-        outputs, last = engine.run_layers(passes, x, given, lengths, self.dropout if self.training else 0.0)
-        return outputs, tuple(
-            parts[0] if isinstance(layer, Recurrent) else Both(*parts)
-            for layer, parts in zip(self.layers, last, strict=True)
-        )
 
     def _states(self, state: tuple[State, ...] | None) -> tuple[State, ...]:
         if state is None:

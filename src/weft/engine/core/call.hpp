@@ -11,13 +11,35 @@
 
 namespace weft {
 
-// Tokens are the steps of all rows without padding, row after row; places are the B x T of the batch.
+// The rows that all calls of one run go over. Tokens are the steps of all rows without padding, row after row; places are
+// the B x T of the batch.
+struct Rows {
+    int64_t count, steps, tokens = 0;
+    const int64_t* lengths;        // nullptr: all rows have `steps`
+    std::vector<int64_t> offsets;  // the first token of each row
+    std::vector<int64_t> places;   // of all tokens; empty: they are the same
+    std::vector<int64_t> order;    // longest first
+
+    Rows(int64_t count, int64_t steps, const int64_t* lengths)
+        : count(count), steps(steps), lengths(lengths), offsets(static_cast<size_t>(count)), order(static_cast<size_t>(count)) {
+        if (lengths) places.reserve(static_cast<size_t>(count * steps));
+        for (int64_t b = 0; b < count; ++b) {
+            offsets[static_cast<size_t>(b)] = tokens;
+            for (int64_t t = 0; lengths && t < lengths[b]; ++t) places.push_back(b * steps + t);
+            tokens += lengths ? lengths[b] : steps;
+        }
+        std::iota(order.begin(), order.end(), 0);
+        if (lengths) std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return lengths[a] > lengths[b]; });
+    }
+};
+
+// One direction of one layer over the rows.
 template <typename T>
 struct Call {
     const Program* program;
     int64_t rows, steps, tokens, inputs;  // inputs: numbers a token, or the size of the vocabulary
     bool reverse, train;
-    const int64_t* lengths;  // nullptr: all rows have `steps`
+    const int64_t *lengths, *offsets, *places, *order;  // as Rows has them; nullptr for lengths and places that are not there
     const int64_t* ids;      // (B, T), or nullptr and
     const T* x;              // (B, T, inputs)
     T* kept;                 // tokens x program->kept() from the way forward to the way back
@@ -33,8 +55,6 @@ struct Call {
     std::vector<const T*> parameters;
     std::vector<T*> gradients;           // of parameters; nullptr: not wanted
     std::vector<T*> packed;              // of each product, once packed
-    std::vector<int64_t> offsets;        // the first token of each row
-    std::vector<int64_t> places;         // of all tokens; empty: they are the same
 
     int64_t length(int64_t row) const { return lengths ? lengths[row] : steps; }
     int64_t forward_columns(size_t k) const {
@@ -42,7 +62,6 @@ struct Call {
     }
     int64_t input_columns() const { return round_up(program->width(), kPanel<T>); }
     int64_t back_columns() const { return round_up(program->hidden, kPanel<T>); }
-    const int64_t* index() const { return places.empty() ? nullptr : places.data(); }
 
     std::vector<WeightBlock<T>> weights(size_t k) const {
         std::vector<WeightBlock<T>> blocks;
@@ -67,46 +86,6 @@ struct Task {
 };
 
 template <typename T>
-Call<T> read_call(const int64_t*& data) {
-    Call<T> call;
-    auto pointer = [&] { return reinterpret_cast<T*>(*data++); };
-    auto numbers = [&] { return reinterpret_cast<const int64_t*>(*data++); };
-    call.program = reinterpret_cast<const Program*>(*data++);
-    call.rows = *data++;
-    call.steps = *data++;
-    call.tokens = *data++;
-    call.inputs = *data++;
-    call.reverse = *data++ != 0;
-    call.train = *data++ != 0;
-    call.lengths = numbers();
-    call.ids = numbers();
-    call.x = pointer();
-    call.kept = pointer();
-    call.d_x = pointer();
-    const Program& program = *call.program;
-    for (int b = 0; b < BUFFERS; ++b) call.put(static_cast<Buffer>(b), nullptr, 0);
-    for (Buffer buffer : {OUTPUT, D_OUTPUT}) {
-        T* memory = pointer();
-        call.put(buffer, memory, *data++);
-    }
-    call.put(ROW_MASK, pointer(), program.hidden);
-    call.put(STEP_MASK, pointer(), program.states * program.hidden);
-    call.put(GATES, call.kept, program.width());
-    call.put(EXTRA, call.kept + (call.kept ? call.tokens * program.width() : 0), program.extra * program.hidden);
-    for (int64_t i = 0; i < program.states; ++i) call.first.push_back(pointer());
-    for (int64_t i = 0; i < program.states; ++i) call.last.push_back(pointer());
-    for (size_t i = 0; i < program.parameters.size(); ++i) call.parameters.push_back(pointer());
-    for (size_t i = 0; i < program.parameters.size(); ++i) call.gradients.push_back(pointer());
-    call.packed.resize(program.products.size());
-    int64_t token = 0;
-    for (int64_t b = 0; b < call.rows; token += call.length(b++)) {
-        call.offsets.push_back(token);
-        for (int64_t t = 0; call.lengths && t < call.length(b); ++t) call.places.push_back(b * call.steps + t);
-    }
-    return call;
-}
-
-template <typename T>
 bool ids_fit(const Call<T>& call) {
     if (!call.ids) return true;
     for (int64_t b = 0; b < call.rows; ++b)
@@ -125,17 +104,16 @@ std::vector<Task> divide(const std::vector<Call<T>>& calls, int64_t threads) {
     const int64_t share = std::max<int64_t>(1, threads / static_cast<int64_t>(calls.size()));
     for (size_t c = 0; c < calls.size(); ++c) {
         const Call<T>& call = calls[c];
-        std::vector<int64_t> rows(static_cast<size_t>(call.rows));
-        std::iota(rows.begin(), rows.end(), 0);
-        if (call.lengths)
-            std::stable_sort(rows.begin(), rows.end(), [&](int64_t a, int64_t b) { return call.lengths[a] > call.lengths[b]; });
         const int64_t wanted = threads > 1 && call.rows >= 2 * share * kTileRows ? 2 * share : share;
         const size_t parts = static_cast<size_t>(std::max<int64_t>(1, std::min(wanted, call.rows)));
         const size_t first = tasks.size();
-        for (size_t p = 0; p < parts; ++p) tasks.push_back({c, {}});
-        for (size_t i = 0; i < rows.size(); ++i) {
+        for (size_t p = 0; p < parts; ++p) {
+            tasks.push_back({c, {}});
+            tasks.back().rows.reserve(static_cast<size_t>(call.rows) / parts + 1);
+        }
+        for (size_t i = 0; i < static_cast<size_t>(call.rows); ++i) {
             const size_t turn = i % (2 * parts);
-            tasks[first + (turn < parts ? turn : 2 * parts - 1 - turn)].rows.push_back(rows[i]);
+            tasks[first + (turn < parts ? turn : 2 * parts - 1 - turn)].rows.push_back(call.order[i]);
         }
     }
     return tasks;

@@ -31,16 +31,16 @@ WEFT_EXPORT void* weft_program(const int64_t* data) { return new weft::Program(w
 
 WEFT_EXPORT void weft_forget(void* program) { delete static_cast<weft::Program*>(program); }
 
-// data: the numbers of all layers, one after the other (run.hpp, call.hpp).
-WEFT_EXPORT int weft_forward(const int64_t* data, int64_t layers, int64_t threads, int64_t is_double) {
+// data: whether numbers are doubles, how many threads there are, and what is to be run (read.hpp).
+WEFT_EXPORT int weft_forward(const int64_t* data) {
     return weft::guarded([&] {
-        return is_double ? weft::run_forward<double>(data, layers, threads) : weft::run_forward<float>(data, layers, threads);
+        return data[0] ? weft::run_forward<double>(data + 2, data[1]) : weft::run_forward<float>(data + 2, data[1]);
     });
 }
 
-WEFT_EXPORT int weft_back(const int64_t* data, int64_t layers, int64_t threads, int64_t is_double) {
+WEFT_EXPORT int weft_back(const int64_t* data) {
     return weft::guarded([&] {
-        return is_double ? weft::run_back<double>(data, layers, threads) : weft::run_back<float>(data, layers, threads);
+        return data[0] ? weft::run_back<double>(data + 2, data[1]) : weft::run_back<float>(data + 2, data[1]);
     });
 }
 

@@ -9,12 +9,13 @@
 
 #include "large.hpp"
 #include "loop.hpp"
-#include "noise.hpp"
+#include "read.hpp"
 
 namespace weft {
 
 // Bytes of weights up to which the loop projects its input itself: they must stay in the second-level cache.
 constexpr int64_t kNear = int64_t(640) << 10;
+constexpr int64_t kLeastPacking = int64_t(1) << 18;  // numbers; one thread packs them in 25 microseconds
 constexpr size_t kMostWaiting = size_t(1) << 26;  // bytes of a workspace that a thread keeps when a call has ended
 
 // The bias of the projected input: the cell's own, and recurrent ones that need no place of their own.
@@ -165,13 +166,13 @@ int forward_layer(std::vector<Call<T>>& calls, int64_t threads) {
             Large<T>& work = products[number++];
             work.c = call.base[INPUT];
             work.start = call.bias;
-            work.a_index = call.index();
+            work.a_index = call.places;
             continue;
         }
         const int64_t rows = call.by_id ? call.inputs : call.tokens, some = 64;
         for (int64_t from = 0; from < rows; from += some)
             jobs.add(some * call.program->width(), [&call, from, to = std::min(from + some, rows)] {
-                const int64_t* places = call.index();
+                const int64_t* places = call.places;
                 if (call.by_id)
                     project_ids(call, call.bias, from, to, [](int64_t i) { return i; });
                 else
@@ -179,7 +180,7 @@ int forward_layer(std::vector<Call<T>>& calls, int64_t threads) {
             });
     }
     products.pack(jobs, false);
-    jobs.run(threads);
+    jobs.run(threads, kLeastPacking);
     products.multiply(jobs);
     jobs.run(threads);
     const std::vector<Task> tasks = divide(calls, threads);
@@ -192,35 +193,20 @@ int forward_layer(std::vector<Call<T>>& calls, int64_t threads) {
     return 0;
 }
 
-// What stands before the numbers of a layer's calls: how many calls, and the noise on its input. That input lies at
-// `place` and is dropped where it lies; on the way back, so is its gradient.
+// Noise on what layer n reads from the one below, or on the gradient of that, where it lies.
 template <typename T>
-struct Layer {
-    std::vector<Call<T>> calls;
-    Noise noise;
-    T* place;
-    int64_t numbers;
-
-    explicit Layer(const int64_t*& data) {
-        const int64_t count = *data++;
-        noise.keep = static_cast<uint32_t>(*data++);
-        noise.seed = static_cast<uint64_t>(*data++);
-        place = reinterpret_cast<T*>(*data++);
-        numbers = *data++;
-        for (int64_t i = 0; i < count; ++i) calls.push_back(read_call<T>(data));
-    }
-    void drop(int64_t threads) const {
-        if (place) weft::drop(noise, numbers, place, place, threads);
-    }
-};
+void drop_between(const Run<T>& run, size_t n, T* numbers, int64_t threads) {
+    const Noise& noise = run.layers[n].noise;
+    if (noise.keep) drop(noise, run.rows.count * run.rows.steps * run.layers[n - 1].width, numbers, numbers, threads);
+}
 
 // Layers, each reading what the one before wrote.
 template <typename T>
-int run_forward(const int64_t* data, int64_t layers, int64_t threads) {
-    for (int64_t n = 0; n < layers; ++n) {
-        Layer<T> layer(data);
-        layer.drop(threads);
-        if (const int wrong = forward_layer(layer.calls, threads)) return wrong;
+int run_forward(const int64_t* data, int64_t threads) {
+    Run<T> run(data, false);
+    for (size_t n = 0; n < run.layers.size(); ++n) {
+        if (n) drop_between(run, n, run.layers[n - 1].outputs, threads);
+        if (const int wrong = forward_layer(run.layers[n].calls, threads)) return wrong;
     }
     return 0;
 }
@@ -241,11 +227,11 @@ void add_gradients(const Call<T>& call, Products<T>& products, std::map<const T*
     const T* d_input = call.base[D_INPUT];
     if (!call.ids && call.gradients[0]) {
         const int n = add({width, call.inputs, N, d_input, 1, width, call.x, call.inputs, 1, call.gradients[0], call.inputs});
-        products[n].b_index = call.index();
+        products[n].b_index = call.places;
     }
     if (call.d_x) {
         const int n = add({N, call.inputs, width, d_input, width, 1, call.parameters[0], call.inputs, 1, call.d_x, call.inputs});
-        products[n].c_index = call.index();
+        products[n].c_index = call.places;
     }
     for (const WeightGradient& gradient : program.weight_gradients) {
         T* whole = call.gradients[static_cast<size_t>(gradient.weight.parameter)];
@@ -352,10 +338,10 @@ void back_layer(std::vector<Call<T>>& calls, int64_t threads) {
         pack_weights(call, true, jobs);
     }
     products.pack(jobs, false);
-    jobs.run(threads);
+    jobs.run(threads, kLeastPacking);
     run_back_loops(calls, threads);
     products.pack(jobs, true);
-    jobs.run(threads);
+    jobs.run(threads, kLeastPacking);
     for (const Call<T>& call : calls) {
         clear_unused(call);
         const int64_t width = call.program->width(), some = 64;
@@ -373,11 +359,11 @@ void back_layer(std::vector<Call<T>>& calls, int64_t threads) {
 
 // The same layers from the last to the first.
 template <typename T>
-int run_back(const int64_t* data, int64_t layers, int64_t threads) {
-    for (int64_t n = 0; n < layers; ++n) {
-        Layer<T> layer(data);
-        back_layer(layer.calls, threads);
-        layer.drop(threads);
+int run_back(const int64_t* data, int64_t threads) {
+    Run<T> run(data, true);
+    for (size_t n = run.layers.size(); n-- > 0;) {
+        back_layer(run.layers[n].calls, threads);
+        if (n) drop_between(run, n, run.layers[n - 1].d_outputs, threads);
     }
     return 0;
 }

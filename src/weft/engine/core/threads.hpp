@@ -65,13 +65,14 @@ void parallel(int64_t count, int64_t threads, const Work& work) {
 // Pieces of work that may be done in any order and on any thread.
 class Jobs {
   public:
-    // cost: about how many numbers are touched. Little work is not worth waking anybody for.
+    // cost: about how many numbers are touched.
     void add(int64_t cost, std::function<void()> job) {
         cost_ += cost;
         jobs_.push_back(std::move(job));
     }
-    void run(int64_t threads) {
-        parallel(static_cast<int64_t>(jobs_.size()), cost_ < 32768 ? 1 : threads, [&](int64_t i) { jobs_[static_cast<size_t>(i)](); });
+    // Little work is not worth sharing: what others have touched must come from their caches, and go there.
+    void run(int64_t threads, int64_t least = 32768) {
+        parallel(static_cast<int64_t>(jobs_.size()), cost_ < least ? 1 : threads, [&](int64_t i) { jobs_[static_cast<size_t>(i)](); });
         jobs_.clear();
         cost_ = 0;
     }
