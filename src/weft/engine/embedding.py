@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from weft.engine.graph import applied, once
 from weft.engine.library import check, loaded_library, reads
 from weft.engine.memory import empty
 from weft.engine.noise import NOTHING, Drop
@@ -43,7 +44,7 @@ def embed_all(parts: Sequence[tuple[Tensor, Tensor]], drop: Drop = NOTHING) -> T
     ids = [numbers.to(torch.int64).contiguous() for numbers in ids]
     # Of a table that is read more than once all gradients are summed in one place: that of its first part.
     first = [next(n for n, other in enumerate(tables) if other is table) for table in tables]
-    return _Embed.apply(ids, first, drop.draw(), *tables)  # type: ignore[no-any-return, no-untyped-call]
+    return _apply(ids, first, drop.draw(), *tables)  # type: ignore[no-any-return]
 
 
 class _Embed(torch.autograd.Function):
@@ -56,7 +57,7 @@ class _Embed(torch.autograd.Function):
         return rows
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once
     def backward(ctx: Any, gradient: Tensor) -> Any:
         wanted = ctx.needs_input_grad[3:]
         own: list[Tensor | None] = [
@@ -66,6 +67,9 @@ class _Embed(torch.autograd.Function):
         into = [own[first] for first in ctx.first]
         _run(ctx.saved_tensors, into, ctx.shapes, ctx.first, ctx.noise, gradient.contiguous(), back=True)
         return None, None, None, *own
+
+
+_apply = applied(_Embed)
 
 
 def _run(

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from weft.engine.graph import applied
 from weft.engine.library import check, loaded_library, reads
 from weft.engine.memory import empty
 from weft.errors import WeftError
@@ -53,7 +54,7 @@ def dropout(x: Tensor, share: float, training: bool = True) -> Tensor:
     keep = kept_of(share)
     if not reads(x):
         return F.dropout(x, share)
-    return _Drop.apply(x, (x.numel(), 0, 1), keep, draw_seed())  # type: ignore[no-any-return, no-untyped-call]
+    return _apply(x, (x.numel(), 0, 1), keep, draw_seed())  # type: ignore[no-any-return]
 
 
 def drop_rows(x: Tensor, share: float, training: bool = True) -> Tensor:
@@ -63,7 +64,7 @@ def drop_rows(x: Tensor, share: float, training: bool = True) -> Tensor:
     keep = kept_of(share)
     if not reads(x):
         return x * F.dropout(x.new_ones(x.shape[0], 1, x.shape[2]), share)
-    return _Drop.apply(x, tuple(x.shape), keep, draw_seed())  # type: ignore[no-any-return, no-untyped-call]
+    return _apply(x, tuple(x.shape), keep, draw_seed())  # type: ignore[no-any-return]
 
 
 class _Drop(torch.autograd.Function):
@@ -78,4 +79,7 @@ class _Drop(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
-        return _Drop.apply(gradient, *ctx.noise), None, None, None  # type: ignore[no-untyped-call]
+        return _apply(gradient, *ctx.noise), None, None, None
+
+
+_apply = applied(_Drop)

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from weft.batch import IGNORED
 from weft.engine.cells import check_lengths
+from weft.engine.graph import applied, once
 from weft.engine.library import check, loaded_library, reads
 from weft.engine.memory import empty
 from weft.engine.noise import NOTHING, Drop
@@ -45,7 +46,7 @@ def readout_nats(
         return _plain(x, weight, bias, wanted, lengths, smoothing, drop)
     numbers = x, weight, bias
     ids = wanted, lengths
-    return _Nats.apply(  # type: ignore[no-any-return, no-untyped-call]
+    return _apply(  # type: ignore[no-any-return]
         *(None if tensor is None else tensor.contiguous() for tensor in numbers),
         *(None if tensor is None else tensor.to(torch.int64).contiguous() for tensor in ids),
         smoothing,
@@ -112,7 +113,7 @@ class _Nats(torch.autograd.Function):
         return nats
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once
     def backward(ctx: Any, gradient: Tensor) -> Any:
         x, weight, bias, wanted, lengths, derivative = ctx.saved_tensors
         numbers = _numbers(x, weight, bias, wanted, lengths, ctx.noise, None, derivative)
@@ -126,6 +127,9 @@ class _Nats(torch.autograd.Function):
         addresses = numbers.buffer_info()[0], back.buffer_info()[0]
         check(loaded_library().weft_read_back(*addresses, torch.get_num_threads(), x.dtype == torch.float64))
         return *found, None, None, None, None
+
+
+_apply = applied(_Nats)
 
 
 def _address(tensor: Tensor | None) -> int:
