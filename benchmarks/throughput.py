@@ -4,10 +4,10 @@ python -m benchmarks.throughput            both
 python -m benchmarks.throughput train
 python -m benchmarks.throughput infer
 
-The two networks are the same module with the same weights, but the peer's runs its LSTMs by torch.nn.LSTM, and embeds
-and drops as torch does; first they are checked to give the same loss and gradients. Steps take turns in one process;
-medians count. Sentences are those of tag/en_ewt where that is at hand, else of the embedded grammar. On a machine where
-nothing else runs.
+The two networks are the same module with the same weights, but the peer's runs its LSTMs by torch.nn.LSTM, and embeds,
+drops, reads out and moves its weights as torch does; first they are checked to give the same loss and gradients. Steps
+take turns in one process; medians count. Sentences are those of tag/en_ewt where that is at hand, else of the embedded
+grammar. On a machine where nothing else runs.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,14 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from weft.cells import Memory
 from weft.config import TagConfig, load_config
-from weft.engine import noise
 from weft.models.tagger import Tagger
+from weft.optimize import Adam, Optimizer
 from weft.recurrent import Both, Stack
 from weft.service.tag import Tagging, start_tag
 from weft.service.tagged import Knowledge
 from weft.text.columns import Sentence, open_sentences
+
+LIBRARY: Any = import_module("weft.engine.library")
 
 
 class Packed(nn.Module):
@@ -62,14 +65,14 @@ class Packed(nn.Module):
 
 
 def on_torch(run: Callable[[Any], None]) -> Callable[[Any], None]:
-    """The same with embeddings and dropout by torch, not by the engine."""
+    """The same with embeddings, dropout and the cost by torch, not by the engine."""
 
     def plain(batch: Any) -> None:
-        own, noise.usable = noise.usable, lambda: False
+        own, LIBRARY.usable = LIBRARY.usable, lambda: False
         try:
             run(batch)
         finally:
-            noise.usable = own
+            LIBRARY.usable = own
 
     return plain
 
@@ -143,7 +146,7 @@ def train(name: str, steps: int) -> None:
         ours, batches = training.model, batches_of(training.trainer.data, which, steps)
     theirs = twin(ours)
     agree(ours, theirs, batches[0])
-    runs = [_step(ours), on_torch(_step(theirs))]
+    runs = [_own_step(ours), on_torch(_torch_step(theirs))]
     seconds: list[list[float]] = [[], []]
     for number, batch in enumerate([*batches[:3], *batches]):
         for run, times in zip(runs, seconds, strict=True):
@@ -160,10 +163,23 @@ def train(name: str, steps: int) -> None:
     print(f"  ratio {ratio:.2f}", flush=True)
 
 
-def _step(model: Tagger) -> Callable[[Any], None]:
+def _own_step(model: Tagger) -> Callable[[Any], None]:
+    model.train()
+    optimizer = Optimizer([parameter for parameter in model.parameters() if parameter.requires_grad], Adam(0.01))
+
+    def step(batch: Any) -> None:
+        loss = model.loss(batch)
+        optimizer.zero_grad()
+        (loss.total / loss.count).backward()
+        optimizer.step(1e-3, clip=1.0)
+
+    return step
+
+
+def _torch_step(model: Tagger) -> Callable[[Any], None]:
     model.train()
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.AdamW(parameters, 1e-3, fused=True)
+    optimizer = torch.optim.AdamW(parameters, 1e-3, weight_decay=0.01, fused=True)
 
     def step(batch: Any) -> None:
         loss = model.loss(batch)

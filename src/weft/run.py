@@ -59,12 +59,11 @@ class Run:
         return load_tensors(self.path / name)
 
     def weights(self) -> dict[str, Tensor]:
-        """The best weights, or the newest while there are no best ones."""
+        """The best weights, or while there are none the newest, as running means where these are kept."""
         if self.has(BEST):
             return self.load(BEST).tensors
         saved = self.load(LAST).tensors
-        kind = "average." if any(name.startswith("average.") for name in saved) else "model."
-        return {name.removeprefix(kind): part for name, part in saved.items() if name.startswith(kind)}
+        return below(saved, "model.") | below(saved, "average.")
 
     def has(self, name: str) -> bool:
         return (self.path / name).exists()
@@ -231,3 +230,8 @@ def _damaged(path: Path, how: str) -> WeftError:
     return WeftError(
         f"{path} is damaged: {how}", expected="the file as it was written", hint="copy the run anew, or train again"
     )
+
+
+def below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Tensors whose names begin with the prefix, by what follows it."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

@@ -25,8 +25,9 @@ from weft.config import TrainConfig
 from weft.errors import WeftError
 from weft.metrics import Likelihood
 from weft.models.base import Loss
+from weft.optimize import OPTIMIZERS, Optimizer
 from weft.recurrent import map_state
-from weft.run import BEST, LAST, Run
+from weft.run import BEST, LAST, Run, below
 
 
 class Data(Protocol):
@@ -81,16 +82,6 @@ class Place:
     count: int = 0
 
 
-OPTIMIZERS: dict[str, Callable[[list[nn.Parameter], TrainConfig], torch.optim.Optimizer]] = {
-    "sgd": lambda parameters, config: torch.optim.SGD(
-        parameters, config.rate, momentum=config.momentum, fused=_fused(parameters)
-    ),
-    "adam": lambda parameters, config: torch.optim.Adam(parameters, config.rate, fused=_fused(parameters)),
-    "adamw": lambda parameters, config: torch.optim.AdamW(
-        parameters, config.rate, weight_decay=config.weight_decay, fused=_fused(parameters)
-    ),
-}
-
 # step, steps in all, warm-up -> the share of the full rate
 SCHEDULES: dict[str, Callable[[int, int, int], float]] = {
     "constant": lambda step, total, warmup: 1.0,
@@ -123,10 +114,10 @@ class Trainer:
         self.model, self.data, self.objective, self.config = model, data, objective, config
         self.evaluate, self.run_directory = evaluate, run
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self.optimizer = OPTIMIZERS[config.optimizer](self.parameters, config)
+        self.optimizer = Optimizer(self.parameters, OPTIMIZERS[config.optimizer](config))
         self.place = Place()
         self.carried: State = None
-        self.average = _copies(model) if config.average else None  # running means of the weights
+        self.average = self._copies() if config.average else None  # running means of the weights
         self.stop_wanted = False
 
     @property
@@ -162,20 +153,15 @@ class Trainer:
     def _step(self, batch: Any) -> Step:
         config, place = self.config, self.place
         rate = config.rate * place.decay * SCHEDULES[config.schedule](place.step, self.total, config.warmup)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
         if not self.model.training:
             self.model.train()
         loss = self.objective(batch, self.carried)
         self.optimizer.zero_grad()
-        (loss.total / max(1, loss.count)).backward()  # type: ignore[no-untyped-call]
-        norm = self._clip()
+        loss.total.backward(loss.total.new_full((), 1 / max(1, loss.count)))  # type: ignore[no-untyped-call]
         nats = float(loss.total.detach())
-        if not math.isfinite(nats) or not math.isfinite(norm):
+        norm = self._move(rate) if math.isfinite(nats) else math.nan
+        if not math.isfinite(norm):
             self._diverged(nats, norm, rate)
-        self.optimizer.step()
-        if self.average is not None:
-            self._move_average()
         self.carried = loss.state
         place.step += 1
         place.batch += 1
@@ -183,14 +169,14 @@ class Trainer:
             place.step, self.total, place.epoch + 1, Likelihood(nats, loss.count), norm, rate, 0.0, None, False, ""
         )
 
-    def _clip(self) -> float:
-        """The norm of the gradient, which is shortened if it is too long."""
-        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
-        length = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
-        norm, clip = float(length), self.config.clip
-        if clip and norm > clip:
-            torch._foreach_mul_(gradients, clip / norm)
-        return norm
+    def _move(self, rate: float) -> float:
+        """A step of the weights and of their means; the gradient's norm. Nothing moves if that is not finite."""
+        clip, place = self.config.clip, self.place
+        if self.average is None:
+            return self.optimizer.step(rate, clip=clip)
+        # The first weights are far from where training goes: a short memory at first, so that they are forgotten.
+        stays = min(self.config.average, place.step / (place.step + 10))
+        return self.optimizer.step(rate, clip=clip, averages=list(self.average.values()), stays=stays)
 
     def _evaluation_due(self) -> bool:
         if self.evaluate is None:
@@ -221,30 +207,28 @@ class Trainer:
                 place.plateau_bad = 0
         return step._replace(evaluation=evaluation, best=best)
 
-    def _move_average(self) -> None:
-        assert self.average is not None
-        # The first weights are far from where training goes: a short memory at first, so that they are forgotten.
-        keep = min(self.config.average, self.place.step / (self.place.step + 10))
-        weights = self.model.state_dict()
-        pairs = [(mean, weights[name]) for name, mean in self.average.items()]
-        means, numbers = zip(*(pair for pair in pairs if pair[0].is_floating_point()), strict=True)
-        torch._foreach_lerp_(means, numbers, 1 - keep)
-        for mean, weight in pairs:
-            if not mean.is_floating_point():
-                mean.copy_(weight)
-
     @contextmanager
     def _averaged(self) -> Iterator[None]:
         """The model has the mean weights for a while, where means are kept."""
         if self.average is None:
             yield
             return
-        own = _copies(self.model)
-        self.model.load_state_dict(self.average)
+        own = self._copies()
+        self._fill(self.average)
         try:
             yield
         finally:
-            self.model.load_state_dict(own)
+            self._fill(own)
+
+    def _copies(self) -> dict[str, Tensor]:
+        """Of the parameters that are trained, in the optimizer's order."""
+        named = self.model.named_parameters()
+        return {name: parameter.detach().clone() for name, parameter in named if parameter.requires_grad}
+
+    @torch.no_grad()
+    def _fill(self, weights: dict[str, Tensor]) -> None:
+        for parameter, weight in zip(self.parameters, weights.values(), strict=True):
+            parameter.copy_(weight)
 
     def _end(self) -> str:
         config, place = self.config, self.place
@@ -298,12 +282,9 @@ class Trainer:
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """All of the training's state: tensors by name, and numbers."""
         tensors = {f"model.{name}": tensor for name, tensor in self._weights().items()}
-        for number, values in self.optimizer.state_dict()["state"].items():
-            for name, value in values.items():
-                if isinstance(value, Tensor):
-                    tensors[f"optimizer.{number}.{name}"] = value
-        for name, tensor in (self.average or {}).items():
-            tensors[f"average.{name}"] = tensor
+        tensors |= {f"optimizer.{name}": tensor for name, tensor in self.optimizer.state().items()}
+        if self.average is not None:
+            tensors |= {f"average.{name}": mean for name, mean in self.average.items()}
         tensors["random"] = torch.get_rng_state()
         for number, tensor in enumerate(_leaves(self.carried)):
             tensors[f"carried.{number}"] = tensor
@@ -311,19 +292,16 @@ class Trainer:
 
     def restore(self, tensors: dict[str, Tensor], facts: dict[str, Any], carried: State = None) -> None:
         """Take up a saved state; `carried` is any carried state of the right shape, to be filled."""
-        self.model.load_state_dict(_below(tensors, "model."))
-        states: dict[int, dict[str, Tensor]] = {}
-        for name, tensor in _below(tensors, "optimizer.").items():
-            number, _, key = name.partition(".")
-            states.setdefault(int(number), {})[key] = tensor
+        self.model.load_state_dict(below(tensors, "model."))
+        self.optimizer.restore(below(tensors, "optimizer."))
         if self.average is not None:
-            saved = _below(tensors, "average.") or _copies(self.model)  # none are saved by a run that had none
-            self.average = {name: saved[name].to(mean.device).clone() for name, mean in self.average.items()}
-        groups = self.optimizer.state_dict()["param_groups"]
-        self.optimizer.load_state_dict({"state": states, "param_groups": groups})
+            saved, self.average = below(tensors, "average."), self._copies()
+            for name, mean in self.average.items():
+                if saved:  # none are saved by a run that had none
+                    mean.copy_(saved[name])
         torch.set_rng_state(tensors["random"])
         self.place = Place(**facts["place"])
-        leaves = iter([tensors[f"carried.{number}"] for number in range(len(_below(tensors, "carried.")))])
+        leaves = iter([tensors[f"carried.{number}"] for number in range(len(below(tensors, "carried.")))])
         self.carried = map_state(lambda like: next(leaves).to(like.device), carried) if "carried.0" in tensors else None
 
 
@@ -332,16 +310,3 @@ def _leaves(state: State) -> list[Tensor]:
     if state is not None:
         map_state(lambda tensor: found.append(tensor) or tensor, state)  # type: ignore[func-returns-value]
     return found
-
-
-def _copies(model: nn.Module) -> dict[str, Tensor]:
-    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
-
-
-def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-
-
-def _fused(parameters: list[nn.Parameter]) -> bool:
-    """torch's one-kernel update, where it has one."""
-    return all(parameter.device.type in ("cpu", "cuda") for parameter in parameters)

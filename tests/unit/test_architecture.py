@@ -29,6 +29,7 @@ ORDER = [
     "metrics",
     "models",
     "run",
+    "optimize",
     "train",
     "decode",
     "service",

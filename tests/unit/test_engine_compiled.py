@@ -13,6 +13,7 @@ from torch import nn
 
 from examples.own_cell import OWN_CELLS
 from weft import engine
+from weft.batch import IGNORED, Window
 from weft.cells import CELLS, GRU, LSTM, Cell, Hidden
 from weft.config import ModelConfig
 from weft.errors import WeftError
@@ -203,6 +204,7 @@ def test_what_the_engine_cannot_run_compiles_as_torch(capsys):
 
 OFF = """
 import torch
+from weft.batch import IGNORED, Window
 from weft.cells import LSTM
 from weft.recurrent import Recurrent
 layer, x = Recurrent(LSTM(3, 4)), torch.randn(2, 3, 3)
@@ -228,3 +230,15 @@ def test_weft_does_not_load_the_compiler():
     code = "import sys, weft.recurrent, weft.models; print('torch._dynamo' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout == "False\n"
+
+
+def test_the_loss_of_a_language_model():
+    """Embeddings, output layer and cost are torch's own where they are compiled."""
+    model = LanguageModel(7, ModelConfig(hidden=H, embedding=3, dropout=0.0))
+    ids = torch.randint(0, 7, (B, T + 1))
+    window = Window(ids[:, :-1], ids[:, 1:].clone(), True)
+    window.targets[0, -1] = IGNORED
+    losses = [loss(window).total for loss in (torch.compile(model.loss, backend="eager"), model.loss)]
+    torch.testing.assert_close(*losses)
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    torch.testing.assert_close(*(torch.autograd.grad(loss, parameters) for loss in losses))

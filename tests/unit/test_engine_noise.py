@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import pytest
 import torch
 from torch.nn import functional as F
 
 from weft import engine
-from weft.engine import noise
+from weft.engine import Drop, noise
 from weft.errors import WeftError
 from weft.recurrent import Stack, make_stack
 
+LIBRARY = import_module("weft.engine.library")  # the package has a function of that name
 needs_engine = pytest.mark.skipif(engine.library() is None, reason="the engine is not built here")
 
 
@@ -62,7 +65,7 @@ def test_without_training_or_share_nothing_happens() -> None:
 @pytest.mark.parametrize("built", [True, False])
 def test_rows_lose_the_same_units_at_all_steps(built: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not built:
-        monkeypatch.setattr(noise, "usable", lambda: False)
+        monkeypatch.setattr(LIBRARY, "usable", lambda: False)
     torch.manual_seed(0)
     x = torch.randn(200, 7, 60, dtype=torch.float64, requires_grad=True)
     dropped = engine.drop_rows(x, 0.25)
@@ -133,6 +136,37 @@ def test_ids_outside_the_table_are_refused() -> None:
             engine.embed(torch.tensor([0, wrong]), torch.randn(6, 5))
 
 
+@pytest.mark.parametrize("drop", [Drop(), Drop(0.4), Drop(0.4, units=True)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("places", [(3, 5), (40, 70)])
+def test_tables_side_by_side(one_seed: None, drop: Drop, dtype: torch.dtype, places: tuple[int, int]) -> None:
+    """As one by one, the tables' gradients too, where one is read twice and one is not trained."""
+    torch.manual_seed(0)
+    a, b, c = (torch.randn(size, width, dtype=dtype) for size, width in ((13, 100), (7, 3), (5, 18)))
+    a.requires_grad_()
+    b.requires_grad_()
+    tables = [a, b, c, b]
+    parts = [(torch.randint(0, len(table), places), table) for table in tables]
+    ours = engine.embed_all(parts, drop)
+    theirs = drop.apply(torch.cat([F.embedding(*part) for part in parts], -1))
+    assert torch.equal(ours, theirs)
+    assert drop == Drop() or bool((ours == 0).any())
+    gradient = torch.randn_like(ours)
+    found = [torch.autograd.grad(each, [a, b], gradient) for each in (ours, theirs)]
+    torch.testing.assert_close(*found)
+
+
+def test_tables_that_do_not_go_together() -> None:
+    """By torch: tables of two types."""
+    ids = torch.tensor([[0, 1]])
+    one, other = torch.randn(2, 3), torch.randn(2, 1, dtype=torch.float64)
+    found = engine.embed_all([(ids, one), (ids, other)])
+    assert torch.equal(found, torch.cat([one[None].double(), other[None]], -1))
+    for parts in ([(ids, one), (ids[:, :1], one)], [(ids, one[0])]):
+        with pytest.raises(WeftError, match="embed: ids"):
+            engine.embed_all(parts)
+
+
 def one_by_one(stack: Stack, x: torch.Tensor, lengths: torch.Tensor | None) -> tuple[torch.Tensor, list[object]]:
     states = []
     for number, layer in enumerate(stack.layers):
@@ -179,7 +213,7 @@ def test_dropout_between_layers_is_differentiated(one_seed: None) -> None:
 @pytest.mark.parametrize("share", [1.0, 1.5, -0.5])
 def test_a_share_of_one_or_more_is_refused(share: float, built: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not built:
-        monkeypatch.setattr(noise, "usable", lambda: False)
+        monkeypatch.setattr(LIBRARY, "usable", lambda: False)
     x = torch.ones(2, 3, 4)
     for call in (
         lambda: engine.dropout(x, share),

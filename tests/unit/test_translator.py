@@ -7,17 +7,17 @@ import math
 
 import pytest
 import torch
-from torch.nn import functional as F
 
 from tests.checks import check_beam, check_model, check_stepper, flat
 from weft.attention import SCORES
 from weft.buckets import Padded, pad
 from weft.config import TranslateModelConfig
 from weft.decode import beam
+from weft.engine import readout_nats
 from weft.errors import WeftError
 from weft.models.bridge import Bridge, Straight
 from weft.models.decoder import DECODERS, Carried, ContextDecoder, Decoded
-from weft.models.translator import BEGIN, Sentences, Translator, masked_nats
+from weft.models.translator import BEGIN, Sentences, Translator
 
 V, W = 11, 9  # source and target vocabulary
 
@@ -168,14 +168,18 @@ def test_alignments(shape):
 
 def test_the_loss_that_the_notes_check():
     targets = Padded(torch.ones(3, 4, dtype=torch.long), torch.tensor([4, 2, 0]))
-    nats = masked_nats(torch.ones(3, 4, 10), targets).mean(1)
-    torch.testing.assert_close(nats, torch.tensor([2.3026, 1.1513, 0.0]), atol=1e-4, rtol=0)
     logits = torch.ones(3, 4, 10)
+
+    def nats(logits):
+        return readout_nats(logits, torch.eye(10), None, targets.ids, lengths=targets.lengths)
+
+    means = nats(logits).mean(1)
+    torch.testing.assert_close(means, torch.tensor([2.3026, 1.1513, 0.0]), atol=1e-4, rtol=0)
     logits[1, 2:] = logits[2] = math.nan
     logits.requires_grad_()
-    masked_nats(logits, targets).sum().backward()
+    nats(logits).sum().backward()
     assert logits.grad.isfinite().all()
-    assert torch.equal(masked_nats(logits, targets).mean(1), nats)
+    assert torch.equal(nats(logits).mean(1), means)
 
 
 def test_the_loss_by_hand():
@@ -314,23 +318,6 @@ def test_mistakes():
         Translator(V, W, config(attention="dot", encoder_hidden=4))
     with pytest.raises(WeftError, match=r"'lstn' is not known.*Try: lstm"):
         Translator(V, W, config(encoder_cell="lstn"))
-
-
-@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
-def test_nats_are_torchs_cross_entropy(smoothing):
-    """Values and gradients, of unequal weights."""
-    random = torch.Generator().manual_seed(0)
-    logits = torch.randn(2, 3, 7, dtype=torch.float64, generator=random).requires_grad_()
-    ids, weights = torch.randint(7, (2, 3), generator=random), torch.randn(6, dtype=torch.float64, generator=random)
-    found = masked_nats(logits, Padded(ids, torch.tensor([3, 3])), smoothing=smoothing).flatten()
-    expected = F.cross_entropy(logits.flatten(0, 1), ids.flatten(), label_smoothing=smoothing, reduction="none")
-    torch.testing.assert_close(found, expected)
-    one, other = (torch.autograd.grad((nats * weights).sum(), logits)[0] for nats in (found, expected))
-    torch.testing.assert_close(one, other)
-    total = masked_nats(logits, Padded(ids, torch.tensor([3, 1])), smoothing=smoothing).sum()
-    total.backward(retain_graph=True)
-    with pytest.raises(AssertionError, match="used up"):
-        total.backward()
 
 
 def test_every_cell_encodes_and_decodes():

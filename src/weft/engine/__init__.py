@@ -2,23 +2,34 @@
 
 A cell's program (weft.program) runs over time in a small C++ core, forward and back, on all cores torch may use.
 `run_layers` runs it, or says that it cannot here: then the caller runs the same equations as torch.
-`Stream` takes single steps and samples; `dropout`, `drop_rows` and `embed` are torch's, without masks in memory.
+`Stream` takes single steps and samples; `dropout`, `drop_rows` and `embed` are torch's, without masks in memory;
+`readout_nats` is an output layer with its cross-entropy, `Updates` a step of an optimizer.
 """
 
 from weft.engine.cells import Pass, check_lengths, run_layers
+from weft.engine.embedding import embed, embed_all
 from weft.engine.library import description, library
-from weft.engine.noise import drop_rows, dropout, embed
+from weft.engine.noise import NOTHING, Drop, drop_rows, dropout
+from weft.engine.readout import readout_nats
 from weft.engine.stream import Stream, can_stream
+from weft.engine.update import Moved, Rates, Updates
 
 __all__ = [
+    "NOTHING",
+    "Drop",
+    "Moved",
     "Pass",
+    "Rates",
     "Stream",
+    "Updates",
     "can_stream",
     "check_lengths",
     "description",
     "drop_rows",
     "dropout",
     "embed",
+    "embed_all",
     "library",
+    "readout_nats",
     "run_layers",
 ]

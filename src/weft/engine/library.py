@@ -71,6 +71,13 @@ def known_type(tensor: Tensor) -> bool:
     return tensor.is_cpu and tensor.dtype in (torch.float32, torch.float64)
 
 
+def reads(*tensors: Tensor) -> bool:
+    """Whether the core can work on these: it is there, nothing is being compiled, and they are here, of one type."""
+    if torch.compiler.is_compiling() or not usable():
+        return False
+    return all(known_type(tensor) and tensor.dtype == tensors[0].dtype for tensor in tensors)
+
+
 def description() -> str:
     """One line for `weft --version`."""
     if os.environ.get("WEFT_ENGINE") == "off":
@@ -102,6 +109,10 @@ def _declare(loaded: ctypes.CDLL) -> None:
     loaded.weft_forward.argtypes, loaded.weft_back.argtypes = [address], [address]
     loaded.weft_embedding.argtypes = [address, number, number, number]
     loaded.weft_drop.argtypes = [address, address, *[number] * 7]
+    loaded.weft_read_out.argtypes = [address, ctypes.c_double, number, number]
+    loaded.weft_read_back.argtypes = [address, address, number, number]
+    loaded.weft_norm.argtypes, loaded.weft_norm.restype = [address, number, number, number], ctypes.c_double
+    loaded.weft_update.argtypes, loaded.weft_update.restype = [address, address, number, number, number], None
     loaded.weft_peak.argtypes, loaded.weft_peak.restype = [number], ctypes.c_double
     loaded.weft_stream.argtypes, loaded.weft_stream.restype = [address, number], address
     loaded.weft_stream_forget.argtypes, loaded.weft_stream_forget.restype = [address], None

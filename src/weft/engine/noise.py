@@ -1,4 +1,4 @@
-"""Dropout by a seed, and embeddings with it.
+"""Dropout by a seed.
 
 No mask is drawn, kept or read: a hash of a number's place and of the seed tells whether it is dropped, forward and
 back, whatever the number of threads.
@@ -6,16 +6,33 @@ back, whatever the number of threads.
 
 from __future__ import annotations
 
-from array import array
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from weft.engine.library import check, known_type, loaded_library, usable
+from weft.engine.graph import applied
+from weft.engine.library import check, loaded_library, reads
 from weft.engine.memory import empty
 from weft.errors import WeftError
+
+
+class Drop(NamedTuple):
+    """A share of some numbers is dropped: each for itself, or units at all steps of a row alike."""
+
+    share: float = 0.0
+    units: bool = False
+
+    def draw(self) -> tuple[int, int, bool]:
+        """As the core reads it: how many of 2^32 stay (0: all), the seed, whether it is units."""
+        return (kept_of(self.share), draw_seed(), self.units) if self.share else (0, 0, False)
+
+    def apply(self, x: Tensor) -> Tensor:
+        return drop_rows(x, self.share) if self.units else dropout(x, self.share)
+
+
+NOTHING = Drop()
 
 
 def draw_seed() -> int:
@@ -30,18 +47,14 @@ def kept_of(share: float) -> int:
     return min(round((1 - share) * 2**32), 2**32 - 1)
 
 
-def _takes(x: Tensor) -> bool:
-    return known_type(x) and not torch.compiler.is_compiling() and usable()
-
-
 def dropout(x: Tensor, share: float, training: bool = True) -> Tensor:
     """torch's dropout, several times as fast on the CPU."""
     if not training or not share:
         return x
     keep = kept_of(share)
-    if not _takes(x):
+    if not reads(x):
         return F.dropout(x, share)
-    return _Drop.apply(x, (x.numel(), 0, 1), keep, draw_seed())  # type: ignore[no-any-return, no-untyped-call]
+    return _apply(x, (x.numel(), 0, 1), keep, draw_seed())  # type: ignore[no-any-return]
 
 
 def drop_rows(x: Tensor, share: float, training: bool = True) -> Tensor:
@@ -49,9 +62,9 @@ def drop_rows(x: Tensor, share: float, training: bool = True) -> Tensor:
     if not training or not share:
         return x
     keep = kept_of(share)
-    if not _takes(x):
+    if not reads(x):
         return x * F.dropout(x.new_ones(x.shape[0], 1, x.shape[2]), share)
-    return _Drop.apply(x, tuple(x.shape), keep, draw_seed())  # type: ignore[no-any-return, no-untyped-call]
+    return _apply(x, tuple(x.shape), keep, draw_seed())  # type: ignore[no-any-return]
 
 
 class _Drop(torch.autograd.Function):
@@ -66,38 +79,7 @@ class _Drop(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
-        return _Drop.apply(gradient, *ctx.noise), None, None, None  # type: ignore[no-untyped-call]
+        return _apply(gradient, *ctx.noise), None, None, None
 
 
-def embed(ids: Tensor, table: Tensor, share: float = 0.0, training: bool = True) -> Tensor:
-    """Rows of the table (V, E) by ids (...), with dropout of a `share` of their numbers: (..., E)."""
-    ids = ids.to(table.device)
-    keep = kept_of(share) if training and share else 0
-    if not _takes(table):
-        return F.dropout(F.embedding(ids, table), share, training)
-    noise = (keep, draw_seed()) if keep else (0, 0)
-    return _Embed.apply(table, ids.to(torch.int64).contiguous(), *noise)  # type: ignore[no-any-return, no-untyped-call]
-
-
-class _Embed(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, table: Tensor, ids: Tensor, keep: int, seed: int) -> Tensor:
-        ctx.noise, ctx.shape, ctx.dtype = (keep, seed), tuple(table.shape), table.dtype
-        ctx.save_for_backward(ids)
-        rows = empty((*ids.shape, table.shape[1]), table.dtype)
-        _run(table.contiguous(), ids, ctx.noise, rows, False)
-        return rows
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
-        (ids,) = ctx.saved_tensors
-        summed = empty(ctx.shape, ctx.dtype)
-        _run(summed, ids, ctx.noise, gradient.contiguous(), True)
-        return summed, None, None, None
-
-
-def _run(table: Tensor, ids: Tensor, noise: tuple[int, int], numbers: Tensor, back: bool) -> None:
-    data = [table.data_ptr(), *table.shape, ids.data_ptr(), ids.numel(), *noise, numbers.data_ptr()]
-    packed, is_double = array("q", data), table.dtype == torch.float64
-    check(loaded_library().weft_embedding(packed.buffer_info()[0], back, torch.get_num_threads(), is_double))
+_apply = applied(_Drop)

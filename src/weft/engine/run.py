@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from weft.engine.graph import applied, once
 from weft.engine.library import check, loaded_library
 from weft.engine.memory import empty, empty_like
 from weft.engine.noise import draw_seed, kept_of
@@ -77,22 +78,15 @@ class _Run(torch.autograd.Function):
         return outputs, *last
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor | None) -> Any:
-        # Only a way back that is itself recorded asks for the wrapper, which refuses to go back over it.
-        return (_Run._once if torch.is_grad_enabled() else _Run._back)(ctx, *gradients)
-
-    @staticmethod
-    def _back(ctx: Any, d_outputs: Tensor | None, *d_last: Tensor | None) -> Any:
+    @once
+    def backward(ctx: Any, d_outputs: Tensor | None, *d_last: Tensor | None) -> Any:
         x, lengths, memory, *flat = ctx.saved_tensors
         _, wants_x, _, *wanted = ctx.needs_input_grad
         d_x, gradients = back(ctx.layers, x, lengths, flat, memory, d_outputs, d_last, wants_x, wanted)
         return None, d_x, None, *gradients
 
-    _once = staticmethod(torch.autograd.function.once_differentiable(_back))
 
-
-# Without what Function.apply does for torch.func before it calls this: the engine does not run inside its transforms.
-_apply: Any = super(torch.autograd.Function, _Run).apply
+_apply = applied(_Run)
 
 
 def forward(

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from weft.batch import IGNORED, Passage, Tokens, evaluation_passages
 from weft.config import ModelConfig
-from weft.engine import dropout, embed
+from weft.engine import Drop, dropout, embed, readout_nats
 from weft.errors import WeftError
 from weft.metrics import Guesses, Likelihood
 from weft.models.base import Loss, count_guesses
@@ -84,10 +84,13 @@ class Filler(nn.Module):
     def readout(self, surroundings: Tensor) -> Tensor:
         """(..., 2H) to logits (..., V)."""
         joined = dropout(torch.tanh(self.join(surroundings)), self.dropout, self.training)
+        return F.linear(joined, self._output_weight(), self.bias)
+
+    def _output_weight(self) -> Tensor:
         if self.weight is not None:
-            return F.linear(joined, self.weight, self.bias)
+            return self.weight
         assert self.embedding is not None
-        return F.linear(joined, self.embedding.weight[: self.vocabulary_size], self.bias)
+        return self.embedding.weight[: self.vocabulary_size]
 
     def forward(self, ids: Tensor, *, lengths: Tensor | None = None) -> Tensor:
         """Ids (B, T) to logits (B, T, V) of the token at every place, given all the others."""
@@ -95,10 +98,10 @@ class Filler(nn.Module):
 
     def loss(self, passage: Passage) -> Loss:
         """The nats of the passage's targets, each told from the rest of its row."""
-        ids, targets = passage.ids.to(self.bias.device), passage.targets.to(self.bias.device)
-        logits = self(ids, lengths=passage.lengths)
-        total = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="sum")
-        return Loss(total, int((passage.targets != IGNORED).sum()))
+        surroundings = self.surroundings(passage.ids.to(self.bias.device), passage.lengths)
+        joined, drop = torch.tanh(self.join(surroundings)), Drop(self.dropout if self.training else 0.0)
+        nats = readout_nats(joined, self._output_weight(), self.bias, passage.targets, drop=drop)
+        return Loss(nats.sum(), int((passage.targets != IGNORED).sum()))
 
     def hide(self, ids: Tensor, share: float) -> Tensor:
         """The rows (on the CPU) with some tokens turned into blanks; each draws its own share, `share` on average."""

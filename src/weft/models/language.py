@@ -12,7 +12,7 @@ from weft.batch import IGNORED, Tokens, Window, evaluation_windows
 from weft.bptt import Unroll, full
 from weft.cells import State
 from weft.config import ModelConfig
-from weft.engine import Stream, can_stream, dropout, embed
+from weft.engine import Drop, Stream, can_stream, dropout, embed, readout_nats
 from weft.errors import WeftError
 from weft.metrics import Guesses, Likelihood
 from weft.models.base import Loss, count_guesses
@@ -65,20 +65,26 @@ class LanguageModel(nn.Module):
 
     def forward(self, ids: Tensor, state: State = None, *, unroll: Unroll = full) -> tuple[Tensor, State]:
         """Ids (B, T) to logits (B, T, V) of each next token, and the state after the last."""
+        outputs, state = self._run(ids, state, unroll)
+        return F.linear(dropout(outputs, self.dropout, self.training), self._output_weight(), self.bias), state
+
+    def _run(self, ids: Tensor, state: State, unroll: Unroll) -> tuple[Tensor, State]:
+        """The outputs (B, T, H) of the stack."""
         x = ids
         if self.embedding is not None:
             x = embed(ids, self.embedding.weight, self.dropout, self.training)
-        outputs, state = unroll(self.stack, x, state)  # (B, T, H)
-        outputs = dropout(outputs, self.dropout, self.training)
+        return unroll(self.stack, x, state)
+
+    def _output_weight(self) -> Tensor:
         weight = self.weight if self.embedding is None or self.weight is not None else self.embedding.weight
         assert weight is not None
-        return F.linear(outputs, weight, self.bias), state
+        return weight
 
     def loss(self, window: Window, state: State = None, *, unroll: Unroll = full) -> Loss:
         """The nats of the window's targets; the state is dropped where the window starts anew."""
-        inputs, targets = window.inputs.to(self.bias.device), window.targets.to(self.bias.device)
-        logits, state = self(inputs, None if window.fresh else state, unroll=unroll)
-        total = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="sum")
+        outputs, state = self._run(window.inputs.to(self.bias.device), None if window.fresh else state, unroll)
+        drop = Drop(self.dropout if self.training else 0.0)
+        total = readout_nats(outputs, self._output_weight(), self.bias, window.targets, drop=drop).sum()
         count = int((window.targets != IGNORED).sum())
         return Loss(total, count, map_state(Tensor.detach, state))
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+
+from weft.engine import readout_nats
 
 TOLD = 3000  # the most frequent words are told apart; all others are one
 WIDTH = 50  # numbers between a state and the words
@@ -31,6 +32,10 @@ class Neighbours(nn.Module):
         both = torch.arange(1, ids.shape[1], device=ids.device) < lengths[:, None]  # (B, T - 1): a pair stands here
         before, after = ids[:, :-1][both], ids[:, 1:][both]
         left, right = outputs[:, :-1, : self.hidden][both], outputs[:, 1:, self.hidden :][both]
-        return F.cross_entropy(self.ahead(left), after, reduction="sum") + F.cross_entropy(
-            self.back(right), before, reduction="sum"
-        )
+        return _nats(self.ahead, left, after) + _nats(self.back, right, before)
+
+
+def _nats(teller: nn.Sequential, states: Tensor, words: Tensor) -> Tensor:
+    states, last = teller[:-1](states), teller[-1]
+    assert isinstance(last, nn.Linear)
+    return readout_nats(states[None], last.weight, last.bias, words[None]).sum()

@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from weft.config.tag import TagModelConfig
 from weft.crf import CRF, Allowed, bio_constraints, bioes_constraints
-from weft.engine import drop_rows
+from weft.engine import NOTHING, Drop, readout_nats
 from weft.models.base import Loss
 from weft.models.neighbours import Neighbours
 from weft.models.words import Inputs, make_reader
@@ -27,6 +28,22 @@ class TaggedBatch(NamedTuple):
 
     inputs: Inputs
     tags: Tensor  # (B, T)
+
+
+class Linear(NamedTuple):
+    """The parameters of a layer that makes scores."""
+
+    weight: Tensor
+    bias: Tensor
+
+
+class Together(CRF):
+    """Tags told together."""
+
+    def nats(self, hidden: Tensor, line: Linear, tags: Tensor, lengths: Tensor, drop: Drop) -> Tensor:
+        """What the tags of all rows cost by the scores that a line makes of what is hidden, (B, T, H)."""
+        scores = F.linear(drop.apply(hidden), *line)
+        return -self.log_likelihood(scores, tags, lengths).sum()
 
 
 class Softmax(CRF):
@@ -48,11 +65,14 @@ class Softmax(CRF):
             )
         return each.sum(1)
 
+    def nats(self, hidden: Tensor, line: Linear, tags: Tensor, lengths: Tensor, drop: Drop) -> Tensor:
+        return readout_nats(hidden, *line, tags, lengths=lengths, drop=drop).sum()
+
     def marginals(self, scores: Tensor, lengths: Tensor | None = None) -> Tensor:
         return scores.softmax(-1)
 
 
-OUTPUTS: dict[str, Callable[[int, Allowed | None], CRF]] = {"crf": CRF, "softmax": Softmax}
+OUTPUTS: dict[str, Callable[[int, Allowed | None], Together | Softmax]] = {"crf": Together, "softmax": Softmax}
 
 
 class Tagger(nn.Module):
@@ -86,14 +106,17 @@ class Tagger(nn.Module):
         self.register_buffer("lean", torch.zeros(len(tags)))
 
     def forward(self, inputs: Inputs) -> Tensor:
-        return self._score(self._read(inputs), inputs)[0]
+        hidden, _ = self.stack(self._read(inputs), lengths=inputs.lengths)
+        scores: Tensor = self.scores(self._drop(self.dropout).apply(hidden))
+        return scores if self.training else scores + self.lean
 
     def loss(self, batch: TaggedBatch) -> Loss:
         """The nats of the tags of all sentences, with a share of those of the words beside them; how many tags."""
         inputs, lengths = batch.inputs, batch.inputs.lengths
         x = self._read(inputs)
-        scores, hidden = self._score(x, inputs)
-        total = -self.output.log_likelihood(scores, batch.tags.to(scores.device), lengths).sum()
+        hidden, _ = self.stack(x, lengths=lengths)
+        line = Linear(self.scores.weight, self.scores.bias if self.training else self.scores.bias + self.lean)
+        total = self.output.nats(hidden, line, batch.tags.to(hidden.device), lengths, self._drop(self.dropout))
         if self.neighbours is not None:
             # Of several layers only the lowest will do: above it, each direction has seen the other's words. It is run
             # again for that, with masks of its own where there is recurrent dropout.
@@ -102,13 +125,10 @@ class Tagger(nn.Module):
         return Loss(total, int(lengths.sum()))
 
     def _read(self, inputs: Inputs) -> Tensor:
-        return drop_rows(self.reader(inputs), self.embedding_dropout, self.training)  # (B, T, E)
+        return self.reader(inputs, self._drop(self.embedding_dropout))  # type: ignore[no-any-return]  # (B, T, E)
 
-    def _score(self, x: Tensor, inputs: Inputs) -> tuple[Tensor, Tensor]:
-        """The scores, and what they are made of."""
-        hidden, _ = self.stack(x, lengths=inputs.lengths)
-        scores: Tensor = self.scores(drop_rows(hidden, self.dropout, self.training))
-        return scores if self.training else scores + self.lean, hidden
+    def _drop(self, share: float) -> Drop:
+        return Drop(share, units=True) if self.training else NOTHING
 
 
 def allowed_tags(tags: Sequence[str], scheme: Scheme | None) -> Allowed | None:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from weft.buckets import Padded
 from weft.config import TranslateModelConfig
-from weft.engine import dropout, embed
+from weft.engine import Drop, dropout, embed, readout_nats
 from weft.errors import WeftError
 from weft.models.base import Loss
 from weft.models.decoder import DECODERS, Carried, Decoded
@@ -68,14 +66,17 @@ class Translator(nn.Module):
     def attends(self) -> bool:
         return self.decoder.attends
 
+    @property
+    def output_weight(self) -> Tensor:
+        return self.embedding.weight if self.weight is None else self.weight
+
     def embed(self, ids: Tensor) -> Tensor:
         return embed(ids, self.embedding.weight, self.dropout, self.training)
 
     def readout(self, outputs: Tensor) -> Tensor:
         """What the decoder gives (..., O) to logits (..., V)."""
         outputs = dropout(outputs, self.dropout, self.training)
-        weight = self.embedding.weight if self.weight is None else self.weight
-        return F.linear(outputs if self.narrow is None else self.narrow(outputs), weight, self.bias)
+        return F.linear(outputs if self.narrow is None else self.narrow(outputs), self.output_weight, self.bias)
 
     def decode(self, encoded: Encoded, targets: Padded) -> Decoded:
         """The decoder over whole translations, each token read after those before it (teacher forcing)."""
@@ -110,7 +111,7 @@ class Translator(nn.Module):
     def nats(self, batch: Sentences) -> Tensor:
         """The nats of every token of the translations, (B, T); 0 past their ends."""
         decoded = self.decode(self.encoder(batch.sources), batch.targets)
-        return masked_nats(decoded.outputs, batch.targets, self.readout)
+        return self._nats(decoded.outputs, batch.targets)
 
     def loss(self, batch: Sentences, *, smoothing: float = 0.0, sampling: float = 0.0) -> Loss:
         """The nats of the translations' tokens, against targets smoothed that much."""
@@ -118,8 +119,22 @@ class Translator(nn.Module):
         decoded = (
             self.decode_sampled(encoded, batch.targets, sampling) if sampling else self.decode(encoded, batch.targets)
         )
-        nats, places = nats_inside(decoded.outputs, batch.targets, self.readout, smoothing)
-        return Loss(nats.sum(), len(places))
+        nats = self._nats(decoded.outputs, batch.targets, smoothing)
+        return Loss(nats.sum(), sum(batch.targets.lengths.tolist()))
+
+    def _nats(self, outputs: Tensor, targets: Padded, smoothing: float = 0.0) -> Tensor:
+        share = self.dropout if self.training else 0.0
+        if self.narrow is not None:
+            outputs, share = self.narrow(dropout(outputs, share)), 0.0
+        return readout_nats(
+            outputs,
+            self.output_weight,
+            self.bias,
+            targets.ids,
+            lengths=targets.lengths,
+            smoothing=smoothing,
+            drop=Drop(share),
+        )
 
     @torch.no_grad()
     def align(self, batch: Sentences) -> Tensor:
@@ -132,64 +147,6 @@ class Translator(nn.Module):
     def stepper(self, sources: Padded) -> TranslationStepper:
         """What decoding steps through: the translations of these sources."""
         return TranslationStepper(self, self.decoder.start(self.encoder(sources)), len(sources.lengths))
-
-
-def masked_nats(
-    outputs: Tensor,
-    targets: Padded,
-    readout: Callable[[Tensor], Tensor] = lambda logits: logits,
-    *,
-    smoothing: float = 0.0,
-) -> Tensor:
-    """The nats of targets (B, T) by outputs (B, T, O) that `readout` makes logits; exactly 0 past each length.
-
-    Only what stands within the lengths is ever read out: the product with the vocabulary is most of the work.
-
-    >>> rows = Padded(torch.ones(3, 4, dtype=torch.long), torch.tensor([4, 2, 0]))
-    >>> [round(nats, 4) for nats in masked_nats(torch.ones(3, 4, 10), rows).mean(1).tolist()]
-    [2.3026, 1.1513, 0.0]
-    """
-    nats, places = nats_inside(outputs, targets, readout, smoothing)
-    return nats.new_zeros(targets.ids.numel()).index_copy(0, places, nats).view(targets.ids.shape)
-
-
-def nats_inside(
-    outputs: Tensor, targets: Padded, readout: Callable[[Tensor], Tensor], smoothing: float
-) -> tuple[Tensor, Tensor]:
-    """The nats of the N targets within the lengths, and which of the (B * T) places they are."""
-    inside = torch.arange(outputs.shape[1]) < targets.lengths[:, None]
-    places = inside.flatten().nonzero()[:, 0].to(outputs.device)
-    logits = readout(outputs.flatten(0, 1).index_select(0, places))
-    wanted = targets.ids.to(outputs.device).flatten().index_select(0, places)
-    nats: Tensor = _SmoothedNats.apply(logits, wanted, smoothing)  # type: ignore[no-untyped-call]
-    return nats, places
-
-
-class _SmoothedNats(torch.autograd.Function):
-    """Logits (N, V) and ids (N,) to nats (N,): F.cross_entropy with label_smoothing, in two fifths of its time.
-
-    With a share s spread over all tokens, nats = -(1 - s) log p_wanted - s mean(log p), and the gradient of the logits
-    is p - s / V, less 1 - s where the wanted one stands. It is made in the memory of log p, which is the largest
-    tensor of a training step.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, logits: Tensor, wanted: Tensor, smoothing: float) -> Tensor:
-        log_probs = F.log_softmax(logits, -1)
-        nats = (smoothing - 1) * log_probs.gather(1, wanted[:, None])[:, 0]
-        if smoothing:
-            nats -= smoothing * log_probs.mean(-1)
-        ctx.log_probs, ctx.wanted, ctx.smoothing = log_probs, wanted, smoothing
-        return nats
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        assert ctx.log_probs is not None, "the memory of a loss is used up by its first backward"
-        found, ctx.log_probs = ctx.log_probs.exp_(), None
-        found -= ctx.smoothing / found.shape[-1]
-        found.scatter_add_(1, ctx.wanted[:, None], found.new_full((len(found), 1), ctx.smoothing - 1))
-        return found.mul_(gradient[:, None]), None, None
 
 
 def _shifted(targets: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from weft.buckets import Numbers, Padded, Ragged, take
 from weft.config.tag import TagModelConfig
-from weft.engine import embed
+from weft.engine import NOTHING, Drop, embed_all
 from weft.errors import WeftError
 from weft.recurrent import make_stack
 from weft.text.lexicon import Lexicon, WordLexicon
@@ -73,15 +73,15 @@ class WordReader(nn.Module):
             self.spell = make_stack(config.cell, config.characters, config.character_hidden, bidirectional=True)
             self.output_size += self.spell.output_size
 
-    def forward(self, inputs: Words) -> Tensor:
-        parts = [] if self.words is None else [self.words(inputs.ids)]
+    def forward(self, inputs: Words, drop: Drop = NOTHING) -> Tensor:
+        parts = [] if self.words is None else [self.words.part(inputs.ids)]
         if self.shapes is not None:
-            parts.append(self.shapes(inputs.shapes))
+            parts.append(self.shapes.part(inputs.shapes))
         if self.characters is not None and self.spell is not None:
             _, (last,) = self.spell(self.characters(inputs.spelling.ids), lengths=inputs.spelling.lengths)
             spelled = torch.cat([last.forward.h, last.backward.h], -1)  # (U, 2 C)
-            parts.append(embed(inputs.forms, spelled))
-        return torch.cat(parts, -1)
+            parts.append((inputs.forms, spelled))
+        return embed_all(parts, drop)
 
 
 class CharacterReader(nn.Module):
@@ -96,12 +96,12 @@ class CharacterReader(nn.Module):
         self.pairs = Embedding(lexicon.pairs.counts, config.pairs, config.forget) if config.pairs else None
         self.output_size = config.embedding + 2 * config.pairs
 
-    def forward(self, inputs: Characters) -> Tensor:
-        parts = [] if self.words is None else [self.words(inputs.ids)]
+    def forward(self, inputs: Characters, drop: Drop = NOTHING) -> Tensor:
+        parts = [] if self.words is None else [self.words.part(inputs.ids)]
         if self.pairs is not None:
-            pairs = self.pairs(inputs.pairs)  # (B, T + 1, P)
-            parts += [pairs[:, :-1], pairs[:, 1:]]
-        return torch.cat(parts, -1)
+            pairs, table = self.pairs.part(inputs.pairs)  # (B, T + 1)
+            parts += [(pairs[:, :-1], table), (pairs[:, 1:], table)]
+        return embed_all(parts, drop)
 
 
 def make_reader(lexicon: Lexicon, config: TagModelConfig) -> WordReader | CharacterReader:
@@ -120,8 +120,12 @@ class Embedding(nn.Module):
         chance = forget / (forget + torch.tensor(counts, dtype=torch.float32)) if forget else torch.zeros(len(counts))
         self.register_buffer("chance", chance, persistent=False)
 
-    def forward(self, ids: Tensor) -> Tensor:
+    def part(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """The ids as they are read, and the table."""
         ids = ids.to(self.weight.device)
         if self.training:
             ids = ids.masked_fill(torch.rand(ids.shape, device=ids.device) < self.chance[ids], 0)
-        return embed(ids, self.weight)
+        return ids, self.weight
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return embed_all([self.part(ids)])

@@ -4,8 +4,10 @@
 
 #include "embedding.hpp"
 #include "peak.hpp"
+#include "readout.hpp"
 #include "run.hpp"
 #include "stream.hpp"
+#include "update.hpp"
 
 #define WEFT_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -66,18 +68,12 @@ WEFT_EXPORT int weft_drop(const void* from, void* to, int64_t rows, int64_t step
     return is_double ? weft::dropout<double>(from, to, sizes, noise, threads) : weft::dropout<float>(from, to, sizes, noise, threads);
 }
 
-// data: table (rows, width), its sizes, ids (count), keep and seed of the noise (keep 0: none), numbers (count, width).
-// Forward, numbers are rows of the table; back, they are gradients, and the table becomes its gradient.
+// data: as Embedding has it. Forward, its numbers are rows of the tables; back, they are gradients, and so are the tables.
 namespace weft {
 template <typename T>
 int embedding(const int64_t* data, int64_t back, int64_t threads) {
-    T* table = reinterpret_cast<T*>(data[0]);
-    const int64_t rows = data[1], width = data[2], count = data[4];
-    const int64_t* ids = reinterpret_cast<const int64_t*>(data[3]);
-    const Noise noise{static_cast<uint64_t>(data[6]), static_cast<uint32_t>(data[5])};
-    T* numbers = reinterpret_cast<T*>(data[7]);
-    if (!back) return read_rows(table, rows, width, ids, count, noise, numbers, threads);
-    add_rows(numbers, rows, width, ids, count, noise, table, threads);
+    if (!back) return read_rows<T>(data, threads);
+    add_rows<T>(data, threads);
     return 0;
 }
 }  // namespace weft
@@ -86,6 +82,38 @@ WEFT_EXPORT int weft_embedding(const int64_t* data, int64_t back, int64_t thread
     return weft::guarded([&] {
         return is_double ? weft::embedding<double>(data, back, threads) : weft::embedding<float>(data, back, threads);
     });
+}
+
+// data: as Readout has it.
+WEFT_EXPORT int weft_read_out(const int64_t* data, double smoothing, int64_t threads, int64_t is_double) {
+    return weft::guarded([&] {
+        return is_double ? weft::read_out<double>(data, smoothing, threads) : weft::read_out<float>(data, smoothing, threads);
+    });
+}
+
+// back: the gradient of the nats and the distance of its numbers; where those of x, weight and bias go.
+namespace weft {
+template <typename T>
+int read_back(const int64_t* data, const int64_t* back, int64_t threads) {
+    auto pointer = [&](int i) { return reinterpret_cast<T*>(back[i]); };
+    read_back<T>(data, pointer(0), back[1], pointer(2), pointer(3), pointer(4), threads);
+    return 0;
+}
+}  // namespace weft
+
+WEFT_EXPORT int weft_read_back(const int64_t* data, const int64_t* back, int64_t threads, int64_t is_double) {
+    return weft::guarded([&] {
+        return is_double ? weft::read_back<double>(data, back, threads) : weft::read_back<float>(data, back, threads);
+    });
+}
+
+// data: for each of `count` tensors its size and, one after the other, what Update says.
+WEFT_EXPORT double weft_norm(const int64_t* data, int64_t count, int64_t threads, int64_t is_double) {
+    return is_double ? weft::norm<double>(data, count, threads) : weft::norm<float>(data, count, threads);
+}
+
+WEFT_EXPORT void weft_update(const int64_t* data, const double* rates, int64_t count, int64_t threads, int64_t is_double) {
+    is_double ? weft::update<double>(data, rates, count, threads) : weft::update<float>(data, rates, count, threads);
 }
 
 WEFT_EXPORT double weft_peak(int64_t threads) { return weft::peak<float>(threads); }

@@ -1,9 +1,9 @@
 // The interpreter: runs one segment of a program over some rows.
 //
-// An instruction names entries of a table of pointers and works on a whole tile at a time, so that choosing what to do
-// costs little beside doing it. Where H is a whole number of vectors, a tile is one row (or a piece of a long one) and
-// instructions read and write their places directly. Otherwise, or where rows are short, a tile is several rows,
-// padded to whole vectors, copied in and out.
+// An instruction names entries of a table, which has a pointer for each row of a tile: some rows, or a piece of a long
+// one. It works on a whole tile at a time, so that choosing what to do costs little beside doing it. Where H is a whole
+// number of vectors, instructions read and write their places directly; otherwise rows are padded to whole vectors, and
+// copied in and out.
 #pragma once
 
 #include <algorithm>
@@ -23,17 +23,13 @@ inline void copy_row(const T* from, int64_t count, T* to) {  // rows are short: 
     for (; i < count; ++i) to[i] = from[i];
 }
 
-template <typename T, typename F>
-inline void each(int64_t lanes, T* d, const T* a, F f) {
-    for (int64_t i = 0; i < lanes; i += kWidth<T>) store(d + i, f(load(a + i)));
-}
-template <typename T, typename F>
-inline void each(int64_t lanes, T* d, const T* a, const T* b, F f) {
-    for (int64_t i = 0; i < lanes; i += kWidth<T>) store(d + i, f(load(a + i), load(b + i)));
-}
-template <typename T, typename F>
-inline void each(int64_t lanes, T* d, const T* a, const T* b, const T* c, F f) {
-    for (int64_t i = 0; i < lanes; i += kWidth<T>) store(d + i, f(load(a + i), load(b + i), load(c + i)));
+// d = f(a, ...) for each number of some rows; an operand has a pointer for each of them.
+template <typename T, typename F, typename... From>
+inline void each(int64_t rows, int64_t lanes, T* const* d, F f, From... from) {
+    for (int64_t r = 0; r < rows; ++r) {
+        T* to = d[r];
+        for (int64_t i = 0; i < lanes; i += kWidth<T>) store(to + i, f(load(from[r] + i)...));
+    }
 }
 
 template <typename T>
@@ -42,32 +38,32 @@ class Machine {
     // `arena` holds arena_size() numbers; `sums` holds padded H for each sum, and is added to.
     Machine(const Code& code, int64_t hidden, T* arena, T* sums)
         : code_(code), hidden_(hidden), padded_(round_up(hidden, kWidth<T>)), direct_(is_direct(hidden)), sums_(sums) {
-        tile_rows_ = direct_ ? 1 : std::max<int64_t>(1, kTileLanes / padded_);
+        tile_rows_ = std::max<int64_t>(1, kTileLanes / padded_);
         chunk_ = direct_ && !code.whole_rows ? std::min(hidden, kTileLanes) : padded_;
         where_.resize(code.places.size());
-        table_.resize(code.places.size() + code.constants.size() + static_cast<size_t>(code.sums + code.registers));
-        const int64_t lanes = tile_rows_ * chunk_;
+        const size_t entries = code.places.size() + code.constants.size() + static_cast<size_t>(code.sums + code.registers);
+        table_.resize(entries * static_cast<size_t>(tile_rows_));
         size_t entry = 0;
-        for (; entry < code.places.size(); ++entry)
-            if (!direct_) {
-                table_[entry] = arena;
-                std::fill(arena, arena + lanes, T(0));
-                arena += lanes;
-            }
+        auto own = [&] {  // numbers of its own for each row
+            for (int64_t r = 0; r < tile_rows_; ++r, arena += chunk_) row(entry)[r] = arena;
+            ++entry;
+        };
+        for (; !direct_ && entry < code.places.size();) {
+            std::fill(arena, arena + tile_rows_ * chunk_, T(0));
+            own();
+        }
+        entry = code.places.size();
         for (double value : code.constants) {
-            table_[entry++] = arena;
-            std::fill(arena, arena + lanes, static_cast<T>(value));
-            arena += lanes;
+            std::fill(arena, arena + chunk_, static_cast<T>(value));
+            std::fill_n(row(entry++), tile_rows_, arena);
+            arena += chunk_;
         }
         first_sum_ = entry;
         entry += static_cast<size_t>(code.sums);
-        for (; entry < table_.size(); ++entry) {
-            table_[entry] = arena;
-            arena += lanes;
-        }
+        while (entry < entries) own();
     }
 
-    static bool is_direct(int64_t hidden) { return hidden % kWidth<T> == 0 && hidden >= 8 * kWidth<T>; }
+    static bool is_direct(int64_t hidden) { return hidden % kWidth<T> == 0; }
 
     static int64_t arena_size(const Code& code, int64_t hidden) {
         const int64_t padded = round_up(hidden, kWidth<T>);
@@ -78,75 +74,86 @@ class Machine {
     Where<T>& where(size_t place) { return where_[place]; }
 
     void run(const Segment& segment, int64_t rows) {
-        if (direct_)
-            for (int64_t r = 0; r < rows; ++r) run_row(segment, r);
-        else
-            for (int64_t r = 0; r < rows; r += tile_rows_) run_tile(segment, r, std::min(tile_rows_, rows - r));
+        for (int64_t r = 0; r < rows; r += tile_rows_) {
+            const int64_t some = std::min(tile_rows_, rows - r);
+            if (direct_)
+                run_rows(segment, r, some);
+            else
+                run_copies(segment, r, some);
+        }
     }
 
   private:
-    void run_row(const Segment& segment, int64_t row) {
-        for (int p : segment.used) table_[static_cast<size_t>(p)] = where_[static_cast<size_t>(p)].row(row);
+    T** row(size_t entry) { return table_.data() + entry * static_cast<size_t>(tile_rows_); }
+    T** row(int entry) { return row(static_cast<size_t>(entry)); }
+
+    void run_rows(const Segment& segment, int64_t first, int64_t rows) {
+        for (int p : segment.used)
+            for (int64_t r = 0; r < rows; ++r) row(p)[r] = where_[static_cast<size_t>(p)].row(first + r);
         for (int64_t column = 0; column < hidden_; column += chunk_) {
-            for (int s = 0; s < code_.sums; ++s)
-                table_[first_sum_ + static_cast<size_t>(s)] = sums_ + s * padded_ + column;
+            point_to_sums(column);
             const int64_t lanes = std::min(chunk_, hidden_ - column);
-            for (const Instruction& i : segment.instructions) step(i, lanes, 1);
-            for (int p : segment.used) table_[static_cast<size_t>(p)] += lanes;
+            for (const Instruction& i : segment.instructions) step(i, rows, lanes);
+            if (chunk_ < hidden_)
+                for (int p : segment.used)
+                    for (int64_t r = 0; r < rows; ++r) row(p)[r] += lanes;
         }
     }
 
-    void run_tile(const Segment& segment, int64_t row, int64_t rows) {
+    void run_copies(const Segment& segment, int64_t first, int64_t rows) {
         for (int p : segment.loads)
-            for (int64_t r = 0; r < rows; ++r)
-                copy_row(where_[static_cast<size_t>(p)].row(row + r), hidden_, table_[static_cast<size_t>(p)] + r * padded_);
-        for (int s = 0; s < code_.sums; ++s) table_[first_sum_ + static_cast<size_t>(s)] = sums_ + s * padded_;
-        for (const Instruction& i : segment.instructions) step(i, rows * padded_, rows);
+            for (int64_t r = 0; r < rows; ++r) copy_row(where_[static_cast<size_t>(p)].row(first + r), hidden_, row(p)[r]);
+        point_to_sums(0);
+        for (const Instruction& i : segment.instructions) step(i, rows, padded_);
         for (int p : segment.stores)
-            for (int64_t r = 0; r < rows; ++r)
-                copy_row(table_[static_cast<size_t>(p)] + r * padded_, hidden_, where_[static_cast<size_t>(p)].row(row + r));
+            for (int64_t r = 0; r < rows; ++r) copy_row(row(p)[r], hidden_, where_[static_cast<size_t>(p)].row(first + r));
     }
 
-    void step(const Instruction& instruction, int64_t n, int64_t rows) {
+    void point_to_sums(int64_t column) {
+        for (int s = 0; s < code_.sums; ++s)
+            std::fill_n(row(first_sum_ + static_cast<size_t>(s)), tile_rows_, sums_ + s * padded_ + column);
+    }
+
+    void step(const Instruction& instruction, int64_t rows, int64_t n) {
         using V = Vec<T>;
-        T* d = table_[static_cast<size_t>(instruction.target)];
-        const T* a = table_[static_cast<size_t>(instruction.a)];
-        const T* b = table_[static_cast<size_t>(instruction.b)];
-        const T* c = table_[static_cast<size_t>(instruction.c)];
+        T* const* d = row(instruction.target);
+        T* const* a = row(instruction.a);
+        T* const* b = row(instruction.b);
+        T* const* c = row(instruction.c);
         const V zero{}, one = all(T(1));
         switch (instruction.op) {
-            case Op::copy: return each(n, d, a, [](V x) { return x; });
-            case Op::add: return each(n, d, a, b, [](V x, V y) { return x + y; });
-            case Op::sub: return each(n, d, a, b, [](V x, V y) { return x - y; });
-            case Op::mul: return each(n, d, a, b, [](V x, V y) { return x * y; });
-            case Op::div: return each(n, d, a, b, [](V x, V y) { return x / y; });
-            case Op::maximum: return each(n, d, a, b, [](V x, V y) { return x != x ? x : (x > y ? x : y); });
-            case Op::minimum: return each(n, d, a, b, [](V x, V y) { return x != x ? x : (x < y ? x : y); });
-            case Op::lt: return each(n, d, a, b, [=](V x, V y) { return x < y ? one : zero; });
-            case Op::le: return each(n, d, a, b, [=](V x, V y) { return x <= y ? one : zero; });
-            case Op::eq: return each(n, d, a, b, [=](V x, V y) { return x == y ? one : zero; });
-            case Op::neg: return each(n, d, a, [](V x) { return -x; });
-            case Op::abs: return each(n, d, a, [](V x) { return x < T(0) ? -x : x + T(0); });
-            case Op::sqrt: return each(n, d, a, [](V x) { return sqrt_vector(x); });
-            case Op::rsqrt: return each(n, d, a, [](V x) { return T(1) / sqrt_vector(x); });
-            case Op::exp: return each(n, d, a, [](V x) { return exp_vector<T>(x); });
-            case Op::log: return each(n, d, a, [](V x) { return log_vector<T>(x); });
-            case Op::tanh: return each(n, d, a, [](V x) { return tanh_vector(x); });
-            case Op::sigmoid: return each(n, d, a, [](V x) { return sigmoid_vector<T>(x); });
-            case Op::relu: return each(n, d, a, [=](V x) { return x < T(0) ? zero : x; });
-            case Op::select: return each(n, d, a, b, c, [](V x, V y, V z) { return x != T(0) ? y : z; });
-            case Op::multiply_add: return each(n, d, a, b, c, [](V x, V y, V z) { return x * y + z; });
-            case Op::d_tanh: return each(n, d, a, b, [](V g, V y) { return g - g * y * y; });
-            case Op::d_sigmoid: return each(n, d, a, b, [](V g, V y) { return g * (y - y * y); });
+            case Op::copy: return each<T>(rows, n, d, [](V x) { return x; }, a);
+            case Op::add: return each<T>(rows, n, d, [](V x, V y) { return x + y; }, a, b);
+            case Op::sub: return each<T>(rows, n, d, [](V x, V y) { return x - y; }, a, b);
+            case Op::mul: return each<T>(rows, n, d, [](V x, V y) { return x * y; }, a, b);
+            case Op::div: return each<T>(rows, n, d, [](V x, V y) { return x / y; }, a, b);
+            case Op::maximum: return each<T>(rows, n, d, [](V x, V y) { return x != x ? x : (x > y ? x : y); }, a, b);
+            case Op::minimum: return each<T>(rows, n, d, [](V x, V y) { return x != x ? x : (x < y ? x : y); }, a, b);
+            case Op::lt: return each<T>(rows, n, d, [=](V x, V y) { return x < y ? one : zero; }, a, b);
+            case Op::le: return each<T>(rows, n, d, [=](V x, V y) { return x <= y ? one : zero; }, a, b);
+            case Op::eq: return each<T>(rows, n, d, [=](V x, V y) { return x == y ? one : zero; }, a, b);
+            case Op::neg: return each<T>(rows, n, d, [](V x) { return -x; }, a);
+            case Op::abs: return each<T>(rows, n, d, [](V x) { return x < T(0) ? -x : x + T(0); }, a);
+            case Op::sqrt: return each<T>(rows, n, d, [](V x) { return sqrt_vector(x); }, a);
+            case Op::rsqrt: return each<T>(rows, n, d, [](V x) { return T(1) / sqrt_vector(x); }, a);
+            case Op::exp: return each<T>(rows, n, d, [](V x) { return exp_vector<T>(x); }, a);
+            case Op::log: return each<T>(rows, n, d, [](V x) { return log_vector<T>(x); }, a);
+            case Op::tanh: return each<T>(rows, n, d, [](V x) { return tanh_vector(x); }, a);
+            case Op::sigmoid: return each<T>(rows, n, d, [](V x) { return sigmoid_vector<T>(x); }, a);
+            case Op::relu: return each<T>(rows, n, d, [=](V x) { return x < T(0) ? zero : x; }, a);
+            case Op::select: return each<T>(rows, n, d, [](V x, V y, V z) { return x != T(0) ? y : z; }, a, b, c);
+            case Op::multiply_add: return each<T>(rows, n, d, [](V x, V y, V z) { return x * y + z; }, a, b, c);
+            case Op::d_tanh: return each<T>(rows, n, d, [](V g, V y) { return g - g * y * y; }, a, b);
+            case Op::d_sigmoid: return each<T>(rows, n, d, [](V g, V y) { return g * (y - y * y); }, a, b);
             case Op::mean: return mean(d, a, rows);
-            case Op::accumulate:
-                for (int64_t r = 0; r < rows; ++r)
-                    each(n / rows, d, d, a + r * padded_, [](V x, V y) { return x + y; });
+            case Op::accumulate: return each<T>(rows, n, d, [](V x, V y) { return x + y; }, d, a);
         }
     }
 
-    void mean(T* d, const T* a, int64_t rows) {
-        for (int64_t r = 0; r < rows; ++r, a += padded_, d += padded_) {
+    void mean(T* const* to, T* const* from, int64_t rows) {
+        for (int64_t r = 0; r < rows; ++r) {
+            T* d = to[r];
+            const T* a = from[r];
             Vec<T> even{}, odd{};
             int64_t i = 0;
             for (; i + 2 * kWidth<T> <= hidden_; i += 2 * kWidth<T>) {

@@ -19,47 +19,60 @@ inline uint64_t mix(uint64_t x) {
     return x ^ (x >> 31);
 }
 
-// What each of a block's numbers is multiplied by: 0, or as much as keeps their mean.
+// What becomes of each of a block's numbers: 0, or as much as keeps their mean.
 class Fates {
   public:
-    Fates(const Noise& noise, int64_t block) : keep_(noise.keep) {
+    Fates(const Noise& noise, int64_t block) : keep_(noise.keep), scale_(4294967296.0 / noise.keep) {
         const uint64_t key = mix(noise.seed + 0x9E3779B97F4A7C15u * static_cast<uint64_t>(block + 1));
         first_ = static_cast<uint32_t>(key);
         second_ = static_cast<uint32_t>(key >> 32);
     }
-    bool stays(int64_t i) const {
-        uint32_t h = (static_cast<uint32_t>(i) ^ first_) * 0x21F0AAADu;
-        h = (h ^ (h >> 15) ^ second_) * 0x735A2D97u;
-        h = (h ^ (h >> 15)) * 0x9E3779B1u;
-        return (h ^ (h >> 16)) < keep_;
-    }
+    // The numbers of the block from `first` on, times a factor. `from` may be `to`.
     template <typename T>
-    T scale() const {
-        return static_cast<T>(4294967296.0 / keep_);
+    void apply(int64_t first, int64_t count, T factor, const T* from, T* to) const {
+        const T scale = static_cast<T>(scale_) * factor;
+        const uint32_t keep = keep_, one = first_, other = second_, begin = static_cast<uint32_t>(first);
+        const int end = static_cast<int>(count);  // a block is small: 32 bits count its numbers, and many at a time
+#pragma GCC ivdep
+        for (int i = 0; i < end; ++i) {
+            uint32_t h = ((begin + static_cast<uint32_t>(i)) ^ one) * 0x21F0AAADu;
+            h = (h ^ (h >> 15) ^ other) * 0x735A2D97u;
+            h = (h ^ (h >> 15)) * 0x9E3779B1u;
+            const T value = from[i] * scale;
+            to[i] = (h ^ (h >> 16)) < keep ? value : T(0);
+        }
     }
 
   private:
     uint32_t keep_, first_, second_;
+    double scale_;
 };
+
+// What noise and a factor make of the `width` numbers at a place of (rows, steps, width); with `units`, the same at all
+// steps of a row. `from` may be `to`.
+template <typename T>
+void drop_place(const Noise& noise, bool units, int64_t steps, int64_t place, int64_t width, T factor, const T* from, T* to) {
+    if (!noise.keep) {
+        for (int64_t j = 0; j < width; ++j) to[j] = from[j] * factor;
+    } else if (units) {
+        Fates(noise, place / steps).apply(0, width, factor, from, to);
+    } else {
+        const int64_t first = place * width;
+        for (int64_t j = 0; j < width;) {  // a place may lie in two blocks of noise
+            const int64_t block = (first + j) / kNoiseBlock, end = std::min(width, (block + 1) * kNoiseBlock - first);
+            Fates(noise, block).apply(first + j - block * kNoiseBlock, end - j, factor, from + j, to + j);
+            j = end;
+        }
+    }
+}
 
 // Each number for itself. `from` may be `to`.
 template <typename T>
 void drop(const Noise& noise, int64_t numbers, const T* from, T* to, int64_t threads) {
     const int64_t blocks = (numbers + kNoiseBlock - 1) / kNoiseBlock;
     parallel(blocks, blocks < 4 ? 1 : threads, [&](int64_t block) {
-        const Fates fates(noise, block);
-        const T scale = fates.scale<T>();
         const int64_t start = block * kNoiseBlock, count = std::min(kNoiseBlock, numbers - start);
-        constexpr int64_t at_once = 128;  // to a place of their own, since `to` may be `from`: so the compiler takes many
-        for (int64_t i = start; i < start + count; i += at_once) {
-            const int64_t some = std::min(at_once, start + count - i);
-            T dropped[at_once];
-            for (int64_t j = 0; j < some; ++j) {
-                const T value = from[i + j] * scale;
-                dropped[j] = fates.stays(i - start + j) ? value : T(0);
-            }
-            std::copy(dropped, dropped + some, to + i);
-        }
+        Fates(noise, block).apply(0, count, T(1), from + start, to + start);
     });
 }
 
@@ -69,9 +82,8 @@ void drop_units(const Noise& noise, int64_t rows, int64_t steps, int64_t width, 
     parallel(rows, rows * steps * width < 4 * kNoiseBlock ? 1 : threads, [&](int64_t row) {
         static thread_local Workspace workspace;
         T* factors = workspace.numbers<T>(width);
-        const Fates fates(noise, row);
-        const T scale = fates.scale<T>();
-        for (int64_t j = 0; j < width; ++j) factors[j] = fates.stays(j) ? scale : T(0);
+        std::fill_n(factors, width, T(1));
+        Fates(noise, row).apply(0, width, T(1), factors, factors);
         for (int64_t i = row * steps * width; i < (row + 1) * steps * width; i += width)
             for (int64_t j = 0; j < width; ++j) to[i + j] = from[i + j] * factors[j];
     });
