@@ -80,6 +80,7 @@ def run_layers(
         return None
     directions: list[list[Direction]] = []
     flat: list[Tensor | None] = []
+    width = x.shape[2] if x.is_floating_point() else None  # of what a layer reads
     for layer, given in zip(layers, states, strict=True):
         directions.append([])
         for (cell, reverse, noise, row_mask, step_mask), state in zip(layer, given, strict=True):
@@ -90,9 +91,13 @@ def run_layers(
             if not known_type(parameters[0]):  # any more: it was when the plan was made
                 return None
             check_kind(cell, parameters, state or (), x)
-            directions[-1].append(Direction(plan, parameters[0].shape[1], reverse, row_mask, step_mask))
+            inputs = parameters[0].shape[1]
+            if width is not None and width != inputs:  # a cell that has come to its layer later
+                raise WeftError(f"{type(cell).__name__}: x has {width} numbers a step", expected=f"{inputs} numbers")
+            directions[-1].append(Direction(plan, inputs, reverse, row_mask, step_mask))
             flat += parameters
             flat += [None] * plan.states if state is None else [part.contiguous() for part in state]
+        width = sum([direction.plan.hidden_size for direction in directions[-1]])
     if lengths is not None:
         lengths = lengths.to(device="cpu", dtype=torch.int64).contiguous()
     outputs, last = run(Layers(directions, dropout), x, lengths, flat)
