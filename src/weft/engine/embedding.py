@@ -30,7 +30,9 @@ def embed_all(parts: Sequence[tuple[Tensor, Tensor]], drop: Drop = NOTHING) -> T
     tensor([[3., 4., 7.],
             [1., 2., 7.]])
     """
-    ids, tables, first = list[Tensor](), list[Tensor](), list[int]()
+    ids: list[Tensor] = []
+    tables: list[Tensor] = []
+    first: list[int] = []
     for numbers, table in parts:
         if numbers.shape != parts[0][0].shape or table.dim() != 2:
             raise WeftError(
