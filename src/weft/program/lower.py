@@ -104,10 +104,6 @@ class _Lowering:
                 first = 0 if node.op == "constant" else segment_of_leaf(node.op, node.key) if not node.args else 0
                 self.segment[number] = max([first, *(self.segment[a] for a in node.args)])
         self.fused = self._fuse()
-        self.uniform: set[int] = set()
-        for number, node in enumerate(graph.nodes):
-            if node.op in ("constant", "mean") or (node.args and self.uniform.issuperset(node.args)):
-                self.uniform.add(number)
         self._keep_across_segments()
         self.places: list[Place] = []
         self.constants: list[float] = []
@@ -218,7 +214,7 @@ class _Lowering:
             located[number] = target
             op = self.graph.nodes[number].op
             op = _WITH_PRODUCT[op] if number in self.fused else op
-            out.instructions.append(Instruction(op, target, sources, number in self.uniform))
+            out.instructions.append(Instruction(op, target, sources, number in self.graph.uniform))
             write(number, places[1:])
         for i, number in enumerate(self.sums):
             if number in summed:
