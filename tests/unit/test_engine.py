@@ -129,6 +129,28 @@ def test_float32(name):
     compare(cell, make_x(17, 4, 5, False, torch.float32))
 
 
+class Means(Cell):
+    """Means of products, of means, and of what has a factor that is the same on all units."""
+
+    blocks = 1
+
+    def step(self, x_proj, state):
+        a, h = x_proj + self.recur(state.h), state.h
+        overlap = (a * h).mean(-1, keepdim=True)
+        size = torch.sqrt((h * h).mean(-1, keepdim=True) + 0.3)
+        shift = (-(a * size) * overlap).mean(-1, keepdim=True) + overlap.expand_as(a).mean(-1, keepdim=True)
+        h = torch.tanh(a / size - shift)
+        return Hidden(h), Hidden(h)
+
+
+@pytest.mark.parametrize("dtype", NEAR)
+@pytest.mark.parametrize("H", [1, 5, 16, 33, 64, 130])
+def test_means_and_what_is_the_same_on_all_units(H, dtype):
+    torch.manual_seed(1)
+    cell = randomised(Means(3, H), dtype, bound=min(0.5, 2 / H**0.5))
+    compare(cell, make_x(5, 4, 3, False, dtype), lengths=torch.tensor([4, 1, 0, 3, 4]))
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_any_shape(data):

@@ -176,6 +176,8 @@ def derive(equations: Equations) -> Derivative:
             elif number in plan.keep:
                 kept.setdefault(number, len(kept))
                 fetched[number] = back.leaf("kept", kept[number])
+                if number in forward.uniform:
+                    back.uniform.add(fetched[number])
             else:
                 fetched[number] = back.apply(node.op, *(fetch(a) for a in node.args))
         return fetched[number]
@@ -317,6 +319,20 @@ def _back_through(g: Graph, node: Node, fetch, number: int, d: int) -> list[tupl
     if op == "neg":
         return [(a[0], g.apply("neg", d))]
     if op == "mean":  # the mean over lanes is its own transpose
-        return [(a[0], g.apply("mean", d))]
+        return [(a[0], _mean(g, d))]
     assert op in ("lt", "le", "eq", "stop"), op
     return []
+
+
+def _mean(g: Graph, d: int) -> int:
+    """The mean over lanes; what is the same on all of them is taken out of it."""
+    node = g.nodes[d]
+    if d in g.uniform:
+        return d
+    if node.op == "neg":
+        return g.apply("neg", _mean(g, node.args[0]))
+    if node.op == "mul":
+        for factor, rest in (node.args, node.args[::-1]):
+            if factor in g.uniform:
+                return g.apply("mul", factor, _mean(g, rest))
+    return g.apply("mean", d)

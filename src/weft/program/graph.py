@@ -34,6 +34,7 @@ class Graph:
     """Nodes in order; `leaf` and `apply` give the number of the node they make or find."""
 
     nodes: list[Node] = field(default_factory=list)
+    uniform: set[int] = field(default_factory=set)  # nodes that are the same on all lanes of a row
     _known: dict[Node, int] = field(default_factory=dict)
 
     def leaf(self, op: str, *key: float) -> int:
@@ -91,6 +92,8 @@ class Graph:
     def _number(self, node: Node) -> int:
         if node not in self._known:
             self._known[node] = len(self.nodes)
+            if node.op in ("constant", "mean") or (node.args and self.uniform.issuperset(node.args)):
+                self.uniform.add(len(self.nodes))
             self.nodes.append(node)
         return self._known[node]
 

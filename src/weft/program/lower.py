@@ -20,7 +20,9 @@ D_OUTPUT, D_STATE, D_NEW_STATE, D_PRODUCT, D_OPERAND, D_INPUT, D_PRODUCTS, OPERA
 _OPS = (
     "copy", "add", "sub", "mul", "div", "maximum", "minimum", "lt", "le", "eq", "neg", "abs", "sqrt", "rsqrt", "exp",
     "log", "tanh", "sigmoid", "relu", "mean", "select", "multiply_add", "d_tanh", "d_sigmoid", "accumulate",
+    "mean_product",
 )  # fmt: skip
+_WITH_PRODUCT = {"add": "multiply_add", "mean": "mean_product"}  # what an operation on a product becomes
 OPCODES = {name: number for number, name in enumerate(_OPS)} | {"stop": _OPS.index("copy")}
 
 
@@ -34,6 +36,7 @@ class Instruction(NamedTuple):
     op: str
     target: int
     args: tuple[int, ...]
+    uniform: bool = False  # the same on all lanes of a row
 
 
 @dataclass
@@ -54,7 +57,7 @@ class Code:
     segments: list[Segment]
 
     def encode(self) -> list[int]:
-        whole_rows = any(i.op == "mean" for s in self.segments for i in s.instructions)
+        whole_rows = any(i.op in ("mean", "mean_product") for s in self.segments for i in s.instructions)
         out = [len(self.places), len(self.constants), self.sums, self.registers, len(self.segments), int(whole_rows)]
         for place in self.places:
             out += place
@@ -63,8 +66,8 @@ class Code:
             for some in (segment.loads, segment.stores):
                 out += [len(some), *some]
             out.append(len(segment.instructions))
-            for op, target, args in segment.instructions:
-                out += [OPCODES[op], target, *args, *[0] * (3 - len(args))]
+            for op, target, args, uniform in segment.instructions:
+                out += [OPCODES[op], int(uniform), target, *args, *[0] * (3 - len(args))]
         return out
 
 
@@ -105,18 +108,18 @@ class _Lowering:
         self.places: list[Place] = []
         self.constants: list[float] = []
 
-    def _fuse(self) -> dict[int, tuple[int, int, int]]:
-        """add(mul(a, b), c) as one instruction where the product has no other use."""
-        fused: dict[int, tuple[int, int, int]] = {}
+    def _fuse(self) -> dict[int, tuple[int, ...]]:
+        """add(mul(a, b), c) and mean(mul(a, b)) as one instruction where the product has no other use."""
+        fused: dict[int, tuple[int, ...]] = {}
         inner: set[int] = set()
         for number, node in enumerate(self.graph.nodes):
-            if node.op != "add" or number not in self.segment:
+            if node.op not in _WITH_PRODUCT or number not in self.segment:
                 continue
-            for arg, other in (node.args, node.args[::-1]):
+            for i, arg in enumerate(node.args):
                 inside = self.graph.nodes[arg]
                 alone = self.uses[arg] == 1 and arg not in self.targets and self.segment[arg] == self.segment[number]
                 if inside.op == "mul" and alone and arg not in fused:
-                    fused[number] = (*inside.args, other)  # type: ignore[assignment]
+                    fused[number] = (*inside.args, *node.args[:i], *node.args[i + 1 :])
                     inner.add(arg)
                     break
         self.inner = inner
@@ -151,7 +154,7 @@ class _Lowering:
 
         for segment in segments:
             segment.instructions = [
-                Instruction(op, entry(target), tuple(map(entry, args))) for op, target, args in segment.instructions
+                i._replace(target=entry(i.target), args=tuple(map(entry, i.args))) for i in segment.instructions
             ]
         return Code(self.places, self.constants, len(self.sums), most, segments)
 
@@ -209,8 +212,9 @@ class _Lowering:
                 target = 3 * 10**6 + registers
                 registers += 1
             located[number] = target
-            op = "multiply_add" if number in self.fused else self.graph.nodes[number].op
-            out.instructions.append(Instruction(op, target, sources))
+            op = self.graph.nodes[number].op
+            op = _WITH_PRODUCT[op] if number in self.fused else op
+            out.instructions.append(Instruction(op, target, sources, number in self.graph.uniform))
             write(number, places[1:])
         for i, number in enumerate(self.sums):
             if number in summed:

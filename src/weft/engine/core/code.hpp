@@ -15,7 +15,7 @@ enum Buffer {
 
 enum class Op : int {
     copy, add, sub, mul, div, maximum, minimum, lt, le, eq, neg, abs, sqrt, rsqrt, exp, log, tanh, sigmoid, relu, mean,
-    select, multiply_add, d_tanh, d_sigmoid, accumulate
+    select, multiply_add, d_tanh, d_sigmoid, accumulate, mean_product
 };
 
 struct Place {
@@ -24,6 +24,7 @@ struct Place {
 
 struct Instruction {
     Op op;
+    bool uniform;  // the same on all lanes of a row
     int target, a, b, c;
 };
 
@@ -164,6 +165,7 @@ class Reader {
         for (int i = 0; i < count; ++i) {
             Instruction instruction;
             instruction.op = static_cast<Op>(take());
+            instruction.uniform = take() != 0;
             instruction.target = number();
             instruction.a = number();
             instruction.b = number();

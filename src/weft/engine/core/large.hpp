@@ -82,7 +82,7 @@ void pack_rows(const Large<T>& work, int64_t row, int64_t rows, int64_t k, int64
         }
 }
 
-// One tile of a block: `packed` rows times a panel, begun at `start` (nullptr: zero).
+// One tile of a block: `packed` rows times a panel.
 template <typename T>
 void multiply_tile(const Large<T>& work, int64_t row, int64_t rows, int64_t p, int64_t k, int64_t depth, const T* packed) {
     const T* panel = work.packed + p * kPanel<T> * work.depth + k * kPanel<T>;
@@ -91,21 +91,20 @@ void multiply_tile(const Large<T>& work, int64_t row, int64_t rows, int64_t p, i
     T beside[kTileRows * kPanel<T>];  // where C has no room for a whole panel, or its rows are not in order
     T* target = direct ? work.target(row) + n : beside;
     const int64_t stride = direct ? work.c_row : kPanel<T>;
-    const T* start[kTileRows] = {};
+    const T* start[kTileRows];
     for (int64_t r = 0; r < rows; ++r) {
-        start[r] = k || work.add ? work.target(row + r) + n : work.start ? work.start + n : nullptr;
-        if (start[r] && columns < kPanel<T>) {  // not to read past the end of a row
+        start[r] = k || work.add ? work.target(row + r) + n : work.start ? work.start + n : kZeros<T>;
+        if (start[r] != kZeros<T> && columns < kPanel<T>) {  // not to read past the end of a row
             std::copy_n(start[r], columns, beside + r * kPanel<T>);
             std::fill_n(beside + r * kPanel<T> + columns, kPanel<T> - columns, T(0));
             start[r] = beside + r * kPanel<T>;
         }
     }
-    const T* const* begin = start[0] ? start : nullptr;
     auto run = [&](auto vectors) {
         if (work.a_depth == 1)
-            kernel_of<T, false, vectors>(rows, packed, kBlockDepth + 16, panel, depth, begin, target, stride);
+            kernel_of<T, false, vectors>(rows, packed, kBlockDepth + 16, panel, depth, start, target, stride);
         else
-            kernel_of<T, true, vectors>(rows, packed, 0, panel, depth, begin, target, stride);
+            kernel_of<T, true, vectors>(rows, packed, 0, panel, depth, start, target, stride);
     };
     if (columns <= kWidth<T>)
         run(std::integral_constant<int, 1>{});

@@ -114,7 +114,18 @@ class Machine {
             std::fill_n(row(first_sum_ + static_cast<size_t>(s)), tile_rows_, sums_ + s * padded_ + column);
     }
 
+    // What is the same on all lanes of a row is computed on the first of its vectors.
     void step(const Instruction& instruction, int64_t rows, int64_t n) {
+        if (!instruction.uniform) return compute(instruction, rows, n);
+        compute(instruction, rows, kWidth<T>);
+        for (int64_t r = 0; r < rows; ++r) {
+            T* to = row(instruction.target)[r];
+            const Vec<T> value = load(to);
+            for (int64_t i = kWidth<T>; i < n; i += kWidth<T>) store(to + i, value);
+        }
+    }
+
+    void compute(const Instruction& instruction, int64_t rows, int64_t n) {
         using V = Vec<T>;
         T* const* d = row(instruction.target);
         T* const* a = row(instruction.a);
@@ -145,28 +156,28 @@ class Machine {
             case Op::multiply_add: return each<T>(rows, n, d, [](V x, V y, V z) { return x * y + z; }, a, b, c);
             case Op::d_tanh: return each<T>(rows, n, d, [](V g, V y) { return g - g * y * y; }, a, b);
             case Op::d_sigmoid: return each<T>(rows, n, d, [](V g, V y) { return g * (y - y * y); }, a, b);
-            case Op::mean: return mean(d, a, rows);
+            case Op::mean: return mean(rows, d, [](V x) { return x; }, a);
+            case Op::mean_product: return mean(rows, d, [](V x, V y) { return x * y; }, a, b);
             case Op::accumulate: return each<T>(rows, n, d, [](V x, V y) { return x + y; }, d, a);
         }
     }
 
-    void mean(T* const* to, T* const* from, int64_t rows) {
+    template <typename F, typename... Args>
+    void mean(int64_t rows, T* const* to, F f, Args... args) {
+        constexpr int chains = 4;
+        constexpr int64_t several = chains * kWidth<T>;
+        Ints<T> lanes;
+        for (int lane = 0; lane < kWidth<T>; ++lane) lanes[lane] = lane;
         for (int64_t r = 0; r < rows; ++r) {
-            T* d = to[r];
-            const T* a = from[r];
-            Vec<T> even{}, odd{};
+            Vec<T> sums[chains] = {};
             int64_t i = 0;
-            for (; i + 2 * kWidth<T> <= hidden_; i += 2 * kWidth<T>) {
-                even += load(a + i);
-                odd += load(a + i + kWidth<T>);
+            for (; i + several <= hidden_; i += several)
+                for (int j = 0; j < chains; ++j) sums[j] += f(load(args[r] + i + j * kWidth<T>)...);
+            for (; i < hidden_; i += kWidth<T>) {  // what pads a row does not count
+                const auto left = static_cast<typename Lanes<T>::Integer>(hidden_ - i);
+                sums[0] += lanes < left ? f(load(args[r] + i)...) : Vec<T>{};
             }
-            T lanes[kWidth<T>];
-            store(lanes, even + odd);
-            for (; i < hidden_; ++i) lanes[i % kWidth<T>] += a[i];
-            for (int half = kWidth<T> / 2; half; half /= 2)
-                for (int lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
-            const Vec<T> value = all(lanes[0] / static_cast<T>(hidden_));
-            for (i = 0; i < padded_; i += kWidth<T>) store(d + i, value);
+            store(to[r], total<T>(sums[0] + sums[1] + (sums[2] + sums[3])) / static_cast<T>(hidden_));
         }
     }
 

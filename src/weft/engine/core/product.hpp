@@ -43,13 +43,18 @@ inline void hold(V& vector) {
 #endif
 }
 
+// What sums begin with that begin with nothing.
+template <typename T>
+alignas(64) constexpr T kZeros[kPanel<T>] = {};
+
 // Rows of A one after the other at `stride`, or Packed: R numbers for each depth side by side. `start` has a pointer for
-// each row to what its sums begin with; without it they begin with zero. Of a panel's columns the first V vectors count.
+// each row to what its sums begin with. Of a panel's columns the first V vectors count.
 template <typename T, int R, bool Packed, int V>
 inline void kernel(const T* a, int64_t stride, const T* panel, int64_t depth, const T* const* start, T* c, int64_t c_stride) {
     Vec<T> sum[R][V];
+#pragma GCC unroll 8  // else the sums go through memory before and after the depths
     for (int r = 0; r < R; ++r)
-        for (int v = 0; v < V; ++v) sum[r][v] = start ? load(start[r] + v * kWidth<T>) : Vec<T>{};
+        for (int v = 0; v < V; ++v) sum[r][v] = load(start[r] + v * kWidth<T>);
     for (int64_t k = 0; k < depth; ++k, panel += kPanel<T>) {
         Vec<T> b[V];
         for (int v = 0; v < V; ++v) {
@@ -62,6 +67,7 @@ inline void kernel(const T* a, int64_t stride, const T* panel, int64_t depth, co
             for (int v = 0; v < V; ++v) sum[r][v] += factor * b[v];
         }
     }
+#pragma GCC unroll 8
     for (int r = 0; r < R; ++r)
         for (int v = 0; v < V; ++v) store(c + r * c_stride + v * kWidth<T>, sum[r][v]);
 }
@@ -106,14 +112,15 @@ void multiply(int64_t rows, const T* a, int64_t a_stride, const T* packed, int64
         kernel_of_row(a, packed + n * depth, depth, n, start, c + n);
     }
     for (; n < columns; n += kPanel<T>) {
-        const Where<const T> where = start(n);
+        Where<const T> where = start(n);
+        if (!where.base) where = {kZeros<T>, 0, nullptr};
         for (int64_t i = 0; i < tiles(rows); ++i) {  // rows dealt evenly: 16 as 8 + 8, not 12 + 4
             const int64_t from = rows * i / tiles(rows), to = rows * (i + 1) / tiles(rows);
             const T* begin[kTileRows];
             for (int64_t r = from; r < to; ++r) begin[r - from] = where.row(r);
             meanwhile();
-            kernel_of<T, false>(to - from, a + from * a_stride, a_stride, packed + n * depth, depth,
-                                where.base ? begin : nullptr, c + from * c_stride + n, c_stride);
+            kernel_of<T, false>(to - from, a + from * a_stride, a_stride, packed + n * depth, depth, begin,
+                                c + from * c_stride + n, c_stride);
         }
     }
 }

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 namespace weft {
 
@@ -60,6 +61,22 @@ inline Ints<float> bits(Vec<float> x) { return (Ints<float>)x; }
 inline Ints<double> bits(Vec<double> x) { return (Ints<double>)x; }
 inline Vec<float> from_bits(Ints<float> x) { return (Vec<float>)x; }
 inline Vec<double> from_bits(Ints<double> x) { return (Vec<double>)x; }
+
+// The sum of all lanes, on each of them: at distance S lanes are added in pairs.
+template <typename T, int S, int... Lane>
+inline Vec<T> add_lanes(Vec<T> x, std::integer_sequence<int, Lane...> lanes) {
+#if defined(__clang__)
+    x += __builtin_shufflevector(x, x, (Lane ^ S)...);
+#else
+    x += __builtin_shuffle(x, Ints<T>{(Lane ^ S)...});
+#endif
+    if constexpr (S > 1) x = add_lanes<T, S / 2>(x, lanes);
+    return x;
+}
+template <typename T>
+inline Vec<T> total(Vec<T> x) {
+    return add_lanes<T, kWidth<T> / 2>(x, std::make_integer_sequence<int, kWidth<T>>{});
+}
 
 // Horner's rule, highest coefficient first.
 template <typename T, int N>
