@@ -2,8 +2,8 @@
 
 The derivative is reverse mode over one step. It decides what the forward run must keep: results of costly functions
 and of products are kept, what follows from them by cheap arithmetic is computed again, and so are one costly
-function of a new state (the LSTM's tanh(c')) and those that are the same on all lanes (a norm's inverse root), because the
-memory would cost more than the function.
+function of a new state (the LSTM's tanh(c')) and those that are the same on all lanes (a norm's inverse root),
+because the memory would cost more than the function.
 """
 
 from __future__ import annotations
