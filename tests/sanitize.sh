@@ -20,6 +20,7 @@ g++ $common $check $flags "$core/$variant.cpp" -o "$folder/sanitized.so"
 export WEFT_ENGINE="$folder/sanitized.so" OMP_NUM_THREADS=2
 export ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0 UBSAN_OPTIONS=print_stacktrace=1
 export LD_PRELOAD="$(g++ -print-file-name=libasan.so):$(g++ -print-file-name=libubsan.so)"
-"$python" -m pytest -p no:cacheprovider -p no:xdist "$root/tests/unit/test_engine.py" "$root/tests/unit/test_engine_stream.py" \
+"$python" -m pytest -p no:cacheprovider -p no:xdist "$root/tests/unit/test_engine.py" "$root/tests/unit/test_engine_run.py" \
+    "$root/tests/unit/test_engine_stream.py" \
     "$root/tests/unit/test_engine_noise.py" "$root/tests/unit/test_engine_readout.py" "$root/tests/unit/test_optimize.py" \
     -k "not compiled and not workers and not variants"

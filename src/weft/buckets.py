@@ -46,11 +46,15 @@ class Ragged:
         return len(self.ends)
 
     def __getitem__(self, row: int) -> Numbers:
-        return self.values[self.ends[row - 1] if row else 0 : self.ends[row]]
+        return self.values[self.begins[row] : self.ends[row]]
 
-    @property
+    @cached_property
+    def begins(self) -> Numbers:
+        return np.concatenate([[0], self.ends])[:-1]
+
+    @cached_property
     def lengths(self) -> Numbers:
-        return np.diff(self.ends, prepend=0)
+        return self.ends - self.begins
 
     def ended(self, mark: int) -> Ragged:
         """The same rows, each with the mark at its end."""
@@ -94,13 +98,11 @@ def pad(rows: Sequence[Sequence[int] | Numbers]) -> Padded:
 
 def take(column: Ragged, rows: Numbers) -> Padded:
     """Some rows of a column, padded to the longest of them: `pad` without a loop."""
-    ends = column.ends[rows]
-    begins = np.where(rows > 0, column.ends[rows - 1], 0)
-    lengths = ends - begins
+    lengths = column.lengths[rows]
     steps = np.arange(max(1, int(lengths.max(initial=0))))
     inside = steps < lengths[:, None]
     ids = np.zeros(inside.shape, dtype=np.int64)
-    ids[inside] = column.values[(begins[:, None] + steps)[inside]]
+    ids[inside] = column.values[(column.begins[rows][:, None] + steps)[inside]]
     return Padded(torch.from_numpy(ids), torch.from_numpy(lengths))
 
 

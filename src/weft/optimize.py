@@ -81,8 +81,12 @@ class Optimizer:
         `averages` are running means of the parameters, of which a share `stays`. If the norm is not finite nothing is
         moved.
         """
-        chosen = [number for number, parameter in enumerate(self.parameters) if parameter.grad is not None]
-        moved = [self._moved(number, averages) for number in chosen]
+        chosen, moved = list[int](), list[Moved]()
+        for number, parameter in enumerate(self.parameters):
+            if (gradient := parameter.grad) is not None:
+                chosen.append(number)
+                mean, square = (*self.kept[number], None, None)[:2]
+                moved.append((parameter, gradient, mean, square, None if averages is None else averages[number]))
         if not moved:
             return 0.0
         core = Updates.of(moved)
@@ -93,18 +97,14 @@ class Optimizer:
             self.steps[number] += 1
         rule, scale = self.rule, clip / norm if clip and norm > clip else 1.0
         rates = Rates(scale, 1 - rate * rule.decay, rule.mean_stays, rule.square_stays, rule.small, stays)
-        sizes = [rule.size(rate, self.steps[number]) for number in chosen]
+        steps = [self.steps[number] for number in chosen]
+        size_of = {step: rule.size(rate, step) for step in set(steps)}  # as a rule there is but one
+        sizes = [size_of[step] for step in steps]
         if core is None:
             _move(moved, rates, sizes)
         else:
             core.run(rates, sizes)
         return norm
-
-    def _moved(self, number: int, averages: Sequence[Tensor] | None) -> Moved:
-        weight = self.parameters[number]
-        assert weight.grad is not None
-        mean, square = (*self.kept[number], None, None)[:2]
-        return Moved(weight, weight.grad, mean, square, None if averages is None else averages[number])
 
     def state(self) -> dict[str, Tensor]:
         """All that the next step depends on beside the parameters, by name."""
@@ -126,16 +126,14 @@ class Optimizer:
 
 
 def _norm(moved: Sequence[Moved]) -> float:
-    norms = torch._foreach_norm([one.gradient for one in moved])
+    norms = torch._foreach_norm([gradient for _, gradient, *_ in moved])
     return float(torch.linalg.vector_norm(torch.stack([norm.to(norms[0]) for norm in norms])))
 
 
 def _move(moved: Sequence[Moved], rates: Rates, sizes: Sequence[tuple[float, float]]) -> None:
     """What core/update.hpp does, by torch."""
-    weights, gradients = [one.weight for one in moved], [one.gradient for one in moved]
-    means = [one.mean for one in moved if one.mean is not None]
-    squares = [one.square for one in moved if one.square is not None]
-    averages = [one.average for one in moved if one.average is not None]
+    weights, gradients, *others = map(list, zip(*moved, strict=True))
+    means, squares, averages = ([tensor for tensor in some if tensor is not None] for some in others)
     if rates.scale != 1:
         gradients = list(torch._foreach_mul(gradients, rates.scale))
     if rates.decay != 1:

@@ -26,7 +26,7 @@ pytestmark = [
 ]
 B, T, V, H = 3, 6, 4, 5
 LENGTHS = torch.tensor([6, 0, 3])
-OPERATOR = "weft.run.default"
+OPERATOR = "weft.run_layer.default"
 
 
 @pytest.fixture(autouse=True)
@@ -160,7 +160,7 @@ def test_the_operators_keep_torchs_rules():
     for layer in layers:
         torch.compile(layer, backend=backend, fullgraph=True)(torch.randn(B, T, V), lengths=LENGTHS)
     for args in found:
-        torch.library.opcheck(torch.ops.weft.run.default, args)
+        torch.library.opcheck(torch.ops.weft.run_layer.default, args)
     assert len(found) == 2
 
 

@@ -79,9 +79,12 @@ def run_layers(
         say_once_if_missing()
         return None
     directions: list[list[Direction]] = []
+    kinds: list[list[tuple[type[State], int]]] = []  # of states, and how many parts they have
     flat: list[Tensor | None] = []
+    width = x.shape[2] if x.is_floating_point() else None  # of what a layer reads
     for layer, given in zip(layers, states, strict=True):
         directions.append([])
+        kinds.append([])
         for (cell, reverse, noise, row_mask, step_mask), state in zip(layer, given, strict=True):
             plan = plan_of(cell, noise)
             if plan is None:
@@ -90,18 +93,19 @@ def run_layers(
             if not known_type(parameters[0]):  # any more: it was when the plan was made
                 return None
             check_kind(cell, parameters, state or (), x)
-            directions[-1].append(Direction(plan, parameters[0].shape[1], reverse, row_mask, step_mask))
+            inputs = parameters[0].shape[1]
+            if width is not None and width != inputs:  # a cell that has come to its layer later
+                raise WeftError(f"{type(cell).__name__}: x has {width} numbers a step", expected=f"{inputs} numbers")
+            directions[-1].append(Direction(plan, inputs, reverse, row_mask, step_mask))
+            kinds[-1].append((cell.state_type, plan.states))
             flat += parameters
             flat += [None] * plan.states if state is None else [part.contiguous() for part in state]
+        width = sum([direction.plan.hidden_size for direction in directions[-1]])
     if lengths is not None:
         lengths = lengths.to(device="cpu", dtype=torch.int64).contiguous()
     outputs, last = run(Layers(directions, dropout), x, lengths, flat)
     parts = iter(last)
-    named = [
-        [each.cell.state_type(*islice(parts, direction.plan.states)) for each, direction in zip(*both, strict=True)]
-        for both in zip(layers, directions, strict=True)
-    ]
-    return outputs, named
+    return outputs, [[kind(*islice(parts, count)) for kind, count in layer] for layer in kinds]
 
 
 def check_kind(cell: Cell, parameters: Sequence[Tensor], state: Sequence[Tensor] = (), x: Tensor | None = None) -> None:

@@ -1,7 +1,7 @@
 """The engine for torch's compiler: an operator that it can put into its graphs without looking inside.
 
-A layer that is being compiled calls `weft::run`; what the compiler needs is the shapes of what comes out and the
-operator of the way back, `weft::back`. Operators take tensors and numbers, so a program goes by a number made of
+A layer that is being compiled calls `weft::run_layer`; what the compiler needs is the shapes of what comes out and the
+operator of the way back, `weft::back_layer`. Operators take tensors and numbers, so a program goes by a number made of
 what is in it: the same in every process, as compiled graphs are kept on disk. Rows of differing lengths keep as much
 for the way back as if all were full: the compiler must know how much before it knows the lengths.
 
@@ -126,7 +126,7 @@ class _Ready:
 
 
 # torch reads the types: there, an Optional is none of the new unions.
-@torch.library.custom_op("weft::run", mutates_args=())
+@torch.library.custom_op("weft::run_layer", mutates_args=())
 def _run_operator(
     x: Tensor,
     lengths: Optional[Tensor],  # noqa: UP045
@@ -176,7 +176,7 @@ def _(
     return found
 
 
-@torch.library.custom_op("weft::back", mutates_args=())
+@torch.library.custom_op("weft::back_layer", mutates_args=())
 def _back_operator(
     x: Tensor,
     lengths: Optional[Tensor],  # noqa: UP045
@@ -222,7 +222,7 @@ def _(
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
     x, lengths, tensors, noise, *ctx.numbers, train = inputs
-    assert train, "weft::run: gradients are wanted of a run that keeps nothing for them"
+    assert train, "weft::run_layer: gradients are wanted of a run that keeps nothing for them"
     ctx.count = len(tensors)
     ctx.mark_non_differentiable(output[-1])
     ctx.set_materialize_grads(False)

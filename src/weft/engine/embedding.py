@@ -30,21 +30,23 @@ def embed_all(parts: Sequence[tuple[Tensor, Tensor]], drop: Drop = NOTHING) -> T
     tensor([[3., 4., 7.],
             [1., 2., 7.]])
     """
-    ids = [numbers.to(table.device) for numbers, table in parts]
-    tables = [table for _, table in parts]
-    shape = ids[0].shape
-    if any(numbers.shape != shape for numbers in ids) or any(table.dim() != 2 for table in tables):
-        raise WeftError(
-            f"embed: ids {[tuple(part.shape) for part in ids]}, tables {[tuple(part.shape) for part in tables]}",
-            expected="ids of one shape, and tables (V, E)",
-        )
-    if not reads(*tables):
-        found = [F.embedding(numbers, table) for numbers, table in zip(ids, tables, strict=True)]
-        return drop.apply(torch.cat(found, -1) if len(found) > 1 else found[0])
-    ids = [numbers.to(torch.int64).contiguous() for numbers in ids]
-    # Of a table that is read more than once all gradients are summed in one place: that of its first part.
-    first = [next(n for n, other in enumerate(tables) if other is table) for table in tables]
-    return _apply(ids, first, drop.draw(), *tables)  # type: ignore[no-any-return]
+    ids: list[Tensor] = []
+    tables: list[Tensor] = []
+    first: list[int] = []
+    for numbers, table in parts:
+        if numbers.shape != parts[0][0].shape or table.dim() != 2:
+            raise WeftError(
+                f"embed: ids {tuple(numbers.shape)}, a table {tuple(table.shape)}",
+                expected=f"ids {tuple(parts[0][0].shape)} as the first ones are, and a table (V, E)",
+            )
+        # Of a table that is read more than once all gradients are summed in one place: that of its first part.
+        first.append(next((n for n, other in enumerate(tables) if other is table), len(tables)) if tables else 0)
+        ids.append(numbers.to(table.device, torch.int64).contiguous())
+        tables.append(table)
+    if reads(*tables):
+        return _apply(ids, first, drop.draw(), *tables)  # type: ignore[no-any-return]
+    found = [F.embedding(numbers, table) for numbers, table in zip(ids, tables, strict=True)]
+    return drop.apply(torch.cat(found, -1) if len(found) > 1 else found[0])
 
 
 class _Embed(torch.autograd.Function):

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from weft.cells import Cell
 from weft.engine.library import loaded_library
+from weft.errors import WeftError
 from weft.program import Program
 from weft.program.graph import Weight
 from weft.program.lower import Place
@@ -47,7 +48,7 @@ class Plan:
         names += [vector.name for vector in program.vectors]
         self.names = list(dict.fromkeys(names))
         self._paths = [name.split(".") for name in self.names]
-        self.shapes = [parameter.shape for parameter in self.parameters(cell)]
+        self.shapes = [reach(cell, path).shape for path in self._paths]
         self.states, self.hidden_size = program.states, program.hidden_size
         self.state_widths = [self.hidden_size] * self.states
         self.kept_size = (program.blocks + program.extra) * program.hidden_size  # numbers a token
@@ -67,7 +68,19 @@ class Plan:
             if value is None:
                 value = reach(cell, path)
             found.append(value if value.is_contiguous() else value.contiguous())
+        if [value.shape for value in found] != self.shapes:  # one was replaced since the plan was made
+            self._check_shapes(cell, found)
         return found
+
+    def _check_shapes(self, cell: Cell, found: Sequence[Tensor]) -> None:
+        """Only the number of inputs may change: the core would read past the end."""
+        wanted = [(self.shapes[0][0], found[0].shape[-1]), *self.shapes[1:]]
+        for name, value, shape in zip(self.names, found, wanted, strict=True):
+            if value.shape != shape:
+                raise WeftError(
+                    f"{type(cell).__name__}: {name} is {tuple(value.shape)}",
+                    expected=f"{tuple(shape)}, as at the cell's first run; make a new cell for another size",
+                )
 
     def _bindings(self) -> list[int]:
         """How parameters come into the program and gradients out of it, as the core reads it (core/code.hpp)."""

@@ -11,15 +11,9 @@ from torch import Tensor
 
 from weft.engine.library import known_type, loaded_library, usable
 
-
-class Moved(NamedTuple):
-    """A tensor that a step moves, and what goes with it: the same shape and type, and as the weight lies in memory."""
-
-    weight: Tensor
-    gradient: Tensor  # of which only the shape is known
-    mean: Tensor | None = None  # of the gradient over time
-    square: Tensor | None = None  # of its square
-    average: Tensor | None = None  # of the weight over time
+# A weight that a step moves, its gradient, and what goes with it: the gradient's mean over time, that of its square,
+# and the weight's own. All of one shape; but for the gradient, the others have the weight's type and lie as it does.
+Moved = tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]
 
 
 class Rates(NamedTuple):
@@ -39,20 +33,22 @@ class Updates:
     def __init__(self, moved: Sequence[Moved], numbers: list[int]) -> None:
         self._moved = moved  # alive, and where they are
         self._numbers = array("q", numbers)
-        self._is_double = moved[0].weight.dtype == torch.float64
+        self._is_double = moved[0][0].dtype == torch.float64
 
     @classmethod
     def of(cls, moved: Sequence[Moved]) -> Updates | None:
         """None if the core cannot do it: tensors elsewhere, of several types, or in pieces."""
-        if not moved or not usable() or not known_type(moved[0].weight):
+        if not moved or not usable() or not known_type(moved[0][0]):
             return None
-        dtype, numbers = moved[0].weight.dtype, list[int]()
-        for weight, gradient, *kept in moved:
+        dtype, numbers = moved[0][0].dtype, list[int]()
+        for weight, gradient, mean, square, average in moved:
             alike = weight.dtype is gradient.dtype is dtype and weight.is_contiguous() and gradient.is_contiguous()
             if not (alike and weight.is_cpu and gradient.is_cpu):
                 return None
-            numbers += (weight.numel(), weight.data_ptr(), gradient.data_ptr())
-            numbers += [0 if tensor is None else tensor.data_ptr() for tensor in kept]
+            numbers += (
+                weight.numel(), weight.data_ptr(), gradient.data_ptr(), 0 if mean is None else mean.data_ptr(),
+                0 if square is None else square.data_ptr(), 0 if average is None else average.data_ptr(),
+            )  # fmt: skip
         return cls(moved, numbers)
 
     def norm(self) -> float:

@@ -179,7 +179,8 @@ class Stack(nn.Module):
         self, x: Tensor, state: tuple[State, ...] | None = None, *, lengths: Tensor | None = None
     ) -> tuple[Tensor, tuple[State, ...]]:
         check_input("Stack", x, self.input_size, lengths)
-        layers, states = list(self.layers), self._states(state)
+        layers = list(self.layers)
+        states = self._states(state, len(layers))
         if not self.residual and not torch.compiler.is_compiling() and all(map(_unobserved, layers)):
             passes = [layer._passes(x) for layer in layers]  # type: ignore[operator]
             given = [layer._given(before, x.shape[0]) for layer, before in zip(layers, states, strict=True)]  # type: ignore[operator]
@@ -200,7 +201,7 @@ class Stack(nn.Module):
         recurrent dropout drops nothing."""
         check_input("Stack", x, self.input_size, lengths)
         traces = []
-        for number, (layer, before) in enumerate(zip(self.layers, self._states(state), strict=True)):
+        for number, (layer, before) in enumerate(zip(self.layers, self._states(state, len(self.layers)), strict=True)):
             inputs = engine.dropout(x, self.dropout, self.training) if number else x
             trace = layer.trace(inputs, before, lengths=lengths)  # type: ignore[operator]
             parts = trace if isinstance(trace, Both) else (trace,)
@@ -208,11 +209,11 @@ class Stack(nn.Module):
             traces.append(trace)
         return tuple(traces)
 
-    def _states(self, state: tuple[State, ...] | None) -> tuple[State, ...]:
+    def _states(self, state: tuple[State, ...] | None, layers: int) -> tuple[State, ...]:
         if state is None:
-            return (None,) * len(self.layers)
-        if len(state) != len(self.layers):
-            raise WeftError(f"Stack: state has {len(state)} parts", expected=f"{len(self.layers)}, one for each layer")
+            return (None,) * layers
+        if len(state) != layers:
+            raise WeftError(f"Stack: state has {len(state)} parts", expected=f"{layers}, one for each layer")
         return state
 
     def _join(self, below: Tensor, outputs: Tensor, lengths: Tensor | None) -> Tensor:

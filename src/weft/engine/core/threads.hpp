@@ -63,10 +63,12 @@ void parallel(int64_t count, int64_t threads, const Work& work) {
         }
     };
     threads = threads < count ? threads : count;
-    Shared shared{work, count, std::max<int64_t>(threads, 1), number_of_thread(), std::vector<std::atomic<bool>>(static_cast<size_t>(count)), {false}};
     if (threads <= 1) {
-        Shared::run(&shared);
-    } else if (workers().region && workers().owner == getpid()) {
+        for (int64_t i = 0; i < count; ++i) work(i);
+        return;
+    }
+    Shared shared{work, count, threads, number_of_thread(), std::vector<std::atomic<bool>>(static_cast<size_t>(count)), {false}};
+    if (workers().region && workers().owner == getpid()) {
         workers().region(Shared::run, &shared, static_cast<unsigned>(threads), 0);
     } else {
         std::vector<std::thread> helpers;
