@@ -1,8 +1,9 @@
 """From equations to equations: sums joined to products, masks put in, and the derivative.
 
 The derivative is reverse mode over one step. It decides what the forward run must keep: results of costly functions
-and of products are kept, what follows from them by cheap arithmetic is computed again, and so is one costly
-function of a new state (the LSTM's tanh(c')), because the memory would cost more than the function.
+and of products are kept, what follows from them by cheap arithmetic is computed again, and so are one costly
+function of a new state (the LSTM's tanh(c')) and those that are the same on all lanes (a norm's inverse root),
+because the memory would cost more than the function.
 """
 
 from __future__ import annotations
@@ -255,7 +256,8 @@ class _Plan:
         node = self._graph.nodes[number]
         if node.op in _FREE or number in self.keep:
             return True
-        if not node.args or (node.op in COSTLY and node.args[0] not in self._outputs):
+        costly = node.op in COSTLY and number not in self._graph.uniform
+        if not node.args or (costly and node.args[0] not in self._outputs):
             return False
         return all(self._follows(arg) for arg in node.args)
 
