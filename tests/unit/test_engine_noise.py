@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from weft import engine
-from weft.engine import Drop, noise
+from weft.engine import Drop, Part, noise
 from weft.errors import WeftError
 from weft.recurrent import Stack, make_stack
 
@@ -146,9 +146,9 @@ def test_tables_side_by_side(one_seed: None, drop: Drop, dtype: torch.dtype, pla
     a.requires_grad_()
     b.requires_grad_()
     tables = [a, b, c, b]
-    parts = [(torch.randint(0, len(table), places), table) for table in tables]
+    parts = [Part(torch.randint(0, len(table), places), table) for table in tables]
     ours = engine.embed_all(parts, drop)
-    theirs = drop.apply(torch.cat([F.embedding(*part) for part in parts], -1))
+    theirs = drop.apply(torch.cat([F.embedding(ids, table) for ids, table, _ in parts], -1))
     assert torch.equal(ours, theirs)
     assert drop == Drop() or bool((ours == 0).any())
     gradient = torch.randn_like(ours)
@@ -160,11 +160,41 @@ def test_tables_that_do_not_go_together() -> None:
     """By torch: tables of two types."""
     ids = torch.tensor([[0, 1]])
     one, other = torch.randn(2, 3), torch.randn(2, 1, dtype=torch.float64)
-    found = engine.embed_all([(ids, one), (ids, other)])
+    found = engine.embed_all([Part(ids, one), Part(ids, other)])
     assert torch.equal(found, torch.cat([one[None].double(), other[None]], -1))
-    for parts in ([(ids, one), (ids[:, :1], one)], [(ids, one[0])]):
+    for wrong in (Part(ids[:, :1], one), Part(ids, one[0]), Part(ids, one, torch.zeros(3))):
         with pytest.raises(WeftError, match="embed: ids"):
-            engine.embed_all(parts)
+            engine.embed_all([Part(ids, one), wrong])
+
+
+@pytest.mark.parametrize("built", [True, False])
+def test_rows_are_forgotten_by_their_chances(built: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not built:
+        monkeypatch.setattr(LIBRARY, "usable", lambda: False)
+    torch.manual_seed(0)
+    table = torch.arange(5.0)[:, None].repeat(1, 3).requires_grad_()
+    ids, chances = torch.arange(5).repeat(20_000).view(1000, 100), torch.tensor([0.5, 0.0, 0.1, 0.9, 1.0])
+    read = engine.embed_all([Part(ids, table, chances), Part(ids, table)])
+    assert torch.equal(read[..., 3:], table[ids]), "a part without chances forgets nothing"
+    forgotten = read[..., 0] != ids
+    assert torch.equal(read[..., :3], table[ids.masked_fill(forgotten, 0)])
+    for id in range(1, 5):
+        share, chance = float(forgotten[ids == id].double().mean()), float(chances[id])
+        assert abs(share - chance) <= 5 * (chance * (1 - chance) / 20_000) ** 0.5
+    (gradient,) = torch.autograd.grad(read[..., 0].sum(), table)
+    expected = torch.bincount(ids.masked_fill(forgotten, 0).flatten(), minlength=5).float()
+    torch.testing.assert_close(gradient[:, 0], expected)
+    assert not gradient[:, 1:].any()
+    again = engine.embed_all([Part(ids, table, chances)])
+    assert not torch.equal(again, read[..., :3]), "another draw each time"
+
+
+@needs_engine
+def test_parts_forget_each_for_itself() -> None:
+    table, chances = torch.tensor([[0.0], [1.0]]), torch.tensor([0.0, 0.5])
+    ids = torch.ones(100, 100, dtype=torch.long)
+    one, other = engine.embed_all([Part(ids, table, chances), Part(ids, table, chances)]).unbind(-1)
+    assert abs(float(((one - 0.5) * (other - 0.5)).mean())) < 5 * 0.25 / 100
 
 
 def one_by_one(stack: Stack, x: torch.Tensor, lengths: torch.Tensor | None) -> tuple[torch.Tensor, list[object]]:

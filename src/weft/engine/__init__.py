@@ -7,7 +7,7 @@ A cell's program (weft.program) runs over time in a small C++ core, forward and 
 """
 
 from weft.engine.cells import Pass, check_lengths, run_layers
-from weft.engine.embedding import embed, embed_all
+from weft.engine.embedding import Part, embed, embed_all, forget
 from weft.engine.library import description, library
 from weft.engine.noise import NOTHING, Drop, drop_rows, dropout
 from weft.engine.readout import readout_nats
@@ -18,6 +18,7 @@ __all__ = [
     "NOTHING",
     "Drop",
     "Moved",
+    "Part",
     "Pass",
     "Rates",
     "Stream",
@@ -29,6 +30,7 @@ __all__ = [
     "dropout",
     "embed",
     "embed_all",
+    "forget",
     "library",
     "readout_nats",
     "run_layers",

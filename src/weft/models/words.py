@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from weft.buckets import Numbers, Padded, Ragged, take
 from weft.config.tag import TagModelConfig
-from weft.engine import NOTHING, Drop, embed_all
+from weft.engine import NOTHING, Drop, Part, embed_all, forget
 from weft.errors import WeftError
 from weft.recurrent import make_stack
 from weft.text.lexicon import Lexicon, WordLexicon
@@ -80,7 +80,7 @@ class WordReader(nn.Module):
         if self.characters is not None and self.spell is not None:
             _, (last,) = self.spell(self.characters(inputs.spelling.ids), lengths=inputs.spelling.lengths)
             spelled = torch.cat([last.forward.h, last.backward.h], -1)  # (U, 2 C)
-            parts.append((inputs.forms, spelled))
+            parts.append(Part(inputs.forms, spelled))
         return embed_all(parts, drop)
 
 
@@ -99,8 +99,9 @@ class CharacterReader(nn.Module):
     def forward(self, inputs: Characters, drop: Drop = NOTHING) -> Tensor:
         parts = [] if self.words is None else [self.words.part(inputs.ids)]
         if self.pairs is not None:
-            pairs, table = self.pairs.part(inputs.pairs)  # (B, T + 1)
-            parts += [(pairs[:, :-1], table), (pairs[:, 1:], table)]
+            ids, table, chances = self.pairs.part(inputs.pairs)
+            pairs = forget(ids.to(table.device), chances)  # (B, T + 1): forgotten at both places or at none
+            parts += [Part(pairs[:, :-1], table), Part(pairs[:, 1:], table)]
         return embed_all(parts, drop)
 
 
@@ -120,12 +121,8 @@ class Embedding(nn.Module):
         chance = forget / (forget + torch.tensor(counts, dtype=torch.float32)) if forget else torch.zeros(len(counts))
         self.register_buffer("chance", chance, persistent=False)
 
-    def part(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """The ids as they are read, and the table."""
-        ids = ids.to(self.weight.device)
-        if self.training:
-            ids = ids.masked_fill(torch.rand(ids.shape, device=ids.device) < self.chance[ids], 0)
-        return ids, self.weight
+    def part(self, ids: Tensor) -> Part:
+        return Part(ids, self.weight, self.chance if self.training else None)
 
     def forward(self, ids: Tensor) -> Tensor:
         return embed_all([self.part(ids)])

@@ -12,7 +12,16 @@ struct Table {
     T* numbers;          // (rows, width); on the way back its gradient, or nullptr: not wanted
     int64_t rows, width;
     const int64_t* ids;  // of each place
-    bool again;          // the table before it is the same: its gradient is added to
+    bool again;          // its gradient has been begun, and is added to
+    const T* chances;    // of each row to be read as row 0 instead, or nullptr: none is
+    uint64_t seed;       // what tells where it is
+
+    int64_t row(int64_t place) const {
+        const int64_t id = ids[place];
+        if (!chances) return id;
+        const uint64_t drawn = mix(seed + 0x9E3779B97F4A7C15u * static_cast<uint64_t>(place + 1)) >> 32;
+        return static_cast<T>(static_cast<double>(drawn) / 4294967296.0) < chances[id] ? 0 : id;
+    }
 };
 
 template <typename T>
@@ -30,8 +39,9 @@ struct Embedding {
         units = *data++ != 0;
         numbers = reinterpret_cast<T*>(*data++);
         const int64_t count = *data++;
-        for (int64_t i = 0; i < count; ++i, data += 5)
-            tables.push_back({reinterpret_cast<T*>(data[0]), data[1], data[2], reinterpret_cast<const int64_t*>(data[3]), data[4] != 0});
+        for (int64_t i = 0; i < count; ++i, data += 7)
+            tables.push_back({reinterpret_cast<T*>(data[0]), data[1], data[2], reinterpret_cast<const int64_t*>(data[3]), data[4] != 0,
+                              reinterpret_cast<const T*>(data[5]), static_cast<uint64_t>(data[6])});
     }
 
     bool ids_fit() const {
@@ -56,7 +66,7 @@ int read_rows(const int64_t* data, int64_t threads) {
     if (!all.ids_fit()) return 2;
     all.each_place(threads, [&](int64_t i) {
         T *const row = all.numbers + i * all.width, *to = row;
-        for (const Table<T>& table : all.tables) to = std::copy_n(table.numbers + table.ids[i] * table.width, table.width, to);
+        for (const Table<T>& table : all.tables) to = std::copy_n(table.numbers + table.row(i) * table.width, table.width, to);
         if (all.noise.keep) drop_place(all.noise, all.units, all.steps, i, all.width, T(1), row, row);
     });
     return 0;
@@ -91,7 +101,7 @@ void add_rows(const int64_t* data, int64_t threads) {
         parallel(parts, threads, [&](int64_t part) {
             const int64_t first = lines * part / parts * line, last = std::min(table.width, lines * (part + 1) / parts * line);
             for (int64_t i = 0; i < all.places; ++i) {
-                T* row = table.numbers + table.ids[i] * table.width;
+                T* row = table.numbers + table.row(i) * table.width;
                 for (int64_t j = first; j < last; ++j) row[j] += from[i * all.width + j];
             }
         });
