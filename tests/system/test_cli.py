@@ -237,7 +237,7 @@ def stamp(run):
 @pytest.mark.skipif(os.name == "nt", reason="signals of another kind")
 def test_ten_kills_and_resumes_end_in_the_same_weights(book, tmp_path):
     """kill -9 at ten random moments; what comes out equals an undisturbed run, bit for bit."""
-    command = ["train", "lm", "--data", book, *SMALL, "--set", "train.epochs=60", "--set", "train.save_seconds=0.05"]
+    command = ["train", "lm", "--data", book, *SMALL, "--set", "train.epochs=120", "--set", "train.save_seconds=0.05"]
     straight, killed = tmp_path / "straight", tmp_path / "killed"
     succeeds(*command, "--out", straight)
     random.seed(0)
@@ -250,7 +250,7 @@ def test_ten_kills_and_resumes_end_in_the_same_weights(book, tmp_path):
                 time.sleep(0.01)
             time.sleep(random.uniform(0, 0.3))
         else:  # somewhere in start-up and preparation, too
-            time.sleep(random.uniform(0.2, 3))
+            time.sleep(random.uniform(0.2, 2))
         assert training.poll() is None, training.communicate()
         training.kill()
         training.communicate()
