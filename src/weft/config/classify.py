@@ -59,7 +59,7 @@ class ExampleBatchConfig:
 @dataclass(frozen=True)
 class ClassifyTrainConfig(TrainConfig):
     epochs: int = setting(6, "passes over the examples", low=0)
-    rate: float = setting(0.001, "learning rate", low=0)
+    rate: float = setting(0.0015, "learning rate", low=0)
     average: float = setting(
         0.99, "weights are judged and kept as running means with so much memory, such as 0.999; 0: as they are",
         low=0, high=0.99999,
