@@ -160,6 +160,17 @@ def test_numbers_that_do_not_lie_together() -> None:
     torch.testing.assert_close(ours, theirs)
 
 
+@pytest.mark.parametrize("other", [torch.ones(3, dtype=torch.float64), torch.ones(300)])
+def test_a_parameter_that_has_become_another_is_not_moved_by_what_was_kept(other: torch.Tensor) -> None:
+    """The core would read past the end of the means."""
+    weight = nn.Parameter(torch.ones(3))
+    optimizer = Optimizer([weight], Adam())
+    weight.data = other.clone()
+    weight.grad = torch.ones_like(weight)
+    moved = (weight, weight.grad, *optimizer.kept[0], None)
+    assert Updates.of([moved]) is None
+
+
 @pytest.mark.skipif(engine.library() is None, reason="the engine is not built here")
 def test_threads_change_nothing() -> None:
     before, found = torch.get_num_threads(), []

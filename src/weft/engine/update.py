@@ -45,6 +45,9 @@ class Updates:
             alike = weight.dtype is gradient.dtype is dtype and weight.is_contiguous() and gradient.is_contiguous()
             if not (alike and weight.is_cpu and gradient.is_cpu):
                 return None
+            for kept in (mean, square, average):  # of a parameter that has since become another
+                if kept is not None and (kept.dtype is not dtype or kept.shape != weight.shape):
+                    return None
             numbers += (
                 weight.numel(), weight.data_ptr(), gradient.data_ptr(), 0 if mean is None else mean.data_ptr(),
                 0 if square is None else square.data_ptr(), 0 if average is None else average.data_ptr(),
