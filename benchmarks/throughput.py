@@ -30,6 +30,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from weft.cells import Memory
 from weft.config import TagConfig, load_config
+from weft.engine import Embedded
 from weft.models.tagger import Tagger
 from weft.optimize import Adam, Optimizer
 from weft.recurrent import Both, Stack
@@ -56,8 +57,8 @@ class Packed(nn.Module):
                     for name, parameter in run.cell.named_parameters():
                         getattr(self.lstm, f"{name}_l{number}{suffix}").copy_(parameter)
 
-    def forward(self, x: Tensor, *, lengths: Tensor) -> tuple[Tensor, tuple[Both, ...]]:
-        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+    def forward(self, x: Embedded, *, lengths: Tensor) -> tuple[Tensor, tuple[Both, ...]]:
+        packed = pack_padded_sequence(x.tensor(), lengths, batch_first=True, enforce_sorted=False)
         outputs, (h, c) = self.lstm(packed)
         padded, _ = pad_packed_sequence(outputs, batch_first=True, total_length=x.shape[1])
         last = [Memory(*state) for state in zip(h, c, strict=True)]

@@ -16,6 +16,7 @@ from weft import engine
 from weft.batch import IGNORED, Window
 from weft.cells import CELLS, GRU, LSTM, Cell, Hidden
 from weft.config import ModelConfig
+from weft.engine import Embedded
 from weft.errors import WeftError
 from weft.models.language import LanguageModel
 from weft.recurrent import Bidirectional, Recurrent, make_stack
@@ -110,6 +111,18 @@ def test_dropout_between_layers():
     stack = make_stack("gru", V, H, layers=2, dropout=0.5)
     outputs, _ = torch.compile(stack, backend="aot_eager", fullgraph=True)(torch.randn(B, T, V))
     assert outputs.isfinite().all()
+
+
+def test_a_stack_that_reads_tables():
+    class Reader(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.stack = nn.Embedding(9, V), make_stack("gru", V + 2, H, bidirectional=True)
+
+        def forward(self, ids, joined):
+            return self.stack(Embedded.of(ids, self.table.weight).join(joined), lengths=LENGTHS)
+
+    agree(Reader(), torch.randint(0, 9, (B, T)), torch.randn(B, 2))
 
 
 def test_a_language_model():

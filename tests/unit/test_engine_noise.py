@@ -1,4 +1,4 @@
-"""Dropout and embeddings of the engine: the same noise forward and back, and otherwise what torch computes."""
+"""Dropout of the engine: the same noise forward and back, and otherwise what torch computes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from importlib import import_module
 
 import pytest
 import torch
-from torch.nn import functional as F
 
 from weft import engine
-from weft.engine import Drop, Part, noise
+from weft.engine import noise
 from weft.errors import WeftError
 from weft.recurrent import Stack, make_stack
 
@@ -106,95 +105,6 @@ def test_rows_that_do_not_lie_in_order() -> None:
     assert dropped.shape == x.shape
     stayed = dropped != 0
     torch.testing.assert_close(dropped[stayed], 2 * x[stayed])
-
-
-@pytest.mark.parametrize("shape", [(), (0,), (9,), (4, 0), (3, 5), (40, 70)])
-@pytest.mark.parametrize("width", [1, 7, 100])
-def test_embed_is_torchs_embedding(shape: tuple[int, ...], width: int) -> None:
-    torch.manual_seed(0)
-    table = torch.randn(13, width, requires_grad=True)
-    ids = torch.randint(0, 13, shape)
-    ours, theirs = engine.embed(ids, table), F.embedding(ids, table)
-    assert torch.equal(ours, theirs)
-    gradient = torch.randn(ours.shape)
-    (a,), (b,) = (torch.autograd.grad(each, table, gradient) for each in (ours, theirs))
-    torch.testing.assert_close(a, b)
-
-
-def test_embed_drops_forward_and_back_alike(one_seed: None) -> None:
-    table = torch.randn(6, 5, dtype=torch.float64, requires_grad=True)
-    ids = torch.randint(0, 6, (4, 9))
-    assert bool((engine.embed(ids, table, 0.5) == 0).any())
-    assert torch.autograd.gradcheck(lambda weight: engine.embed(ids, weight, 0.5), table)
-    assert torch.equal(engine.embed(ids, table, 0.5, False), F.embedding(ids, table))
-
-
-@needs_engine
-def test_ids_outside_the_table_are_refused() -> None:
-    for wrong in (-1, 6):
-        with pytest.raises(WeftError, match="outside the vocabulary"):
-            engine.embed(torch.tensor([0, wrong]), torch.randn(6, 5))
-
-
-@pytest.mark.parametrize("drop", [Drop(), Drop(0.4), Drop(0.4, units=True)])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("places", [(3, 5), (40, 70)])
-def test_tables_side_by_side(one_seed: None, drop: Drop, dtype: torch.dtype, places: tuple[int, int]) -> None:
-    """As one by one, the tables' gradients too, where one is read twice and one is not trained."""
-    torch.manual_seed(0)
-    a, b, c = (torch.randn(size, width, dtype=dtype) for size, width in ((13, 100), (7, 3), (5, 18)))
-    a.requires_grad_()
-    b.requires_grad_()
-    tables = [a, b, c, b]
-    parts = [Part(torch.randint(0, len(table), places), table) for table in tables]
-    ours = engine.embed_all(parts, drop)
-    theirs = drop.apply(torch.cat([F.embedding(ids, table) for ids, table, _ in parts], -1))
-    assert torch.equal(ours, theirs)
-    assert drop == Drop() or bool((ours == 0).any())
-    gradient = torch.randn_like(ours)
-    found = [torch.autograd.grad(each, [a, b], gradient) for each in (ours, theirs)]
-    torch.testing.assert_close(*found)
-
-
-def test_tables_that_do_not_go_together() -> None:
-    """By torch: tables of two types."""
-    ids = torch.tensor([[0, 1]])
-    one, other = torch.randn(2, 3), torch.randn(2, 1, dtype=torch.float64)
-    found = engine.embed_all([Part(ids, one), Part(ids, other)])
-    assert torch.equal(found, torch.cat([one[None].double(), other[None]], -1))
-    for wrong in (Part(ids[:, :1], one), Part(ids, one[0]), Part(ids, one, torch.zeros(3))):
-        with pytest.raises(WeftError, match="embed: ids"):
-            engine.embed_all([Part(ids, one), wrong])
-
-
-@pytest.mark.parametrize("built", [True, False])
-def test_rows_are_forgotten_by_their_chances(built: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not built:
-        monkeypatch.setattr(LIBRARY, "usable", lambda: False)
-    torch.manual_seed(0)
-    table = torch.arange(5.0)[:, None].repeat(1, 3).requires_grad_()
-    ids, chances = torch.arange(5).repeat(20_000).view(1000, 100), torch.tensor([0.5, 0.0, 0.1, 0.9, 1.0])
-    read = engine.embed_all([Part(ids, table, chances), Part(ids, table)])
-    assert torch.equal(read[..., 3:], table[ids]), "a part without chances forgets nothing"
-    forgotten = read[..., 0] != ids
-    assert torch.equal(read[..., :3], table[ids.masked_fill(forgotten, 0)])
-    for id in range(1, 5):
-        share, chance = float(forgotten[ids == id].double().mean()), float(chances[id])
-        assert abs(share - chance) <= 5 * (chance * (1 - chance) / 20_000) ** 0.5
-    (gradient,) = torch.autograd.grad(read[..., 0].sum(), table)
-    expected = torch.bincount(ids.masked_fill(forgotten, 0).flatten(), minlength=5).float()
-    torch.testing.assert_close(gradient[:, 0], expected)
-    assert not gradient[:, 1:].any()
-    again = engine.embed_all([Part(ids, table, chances)])
-    assert not torch.equal(again, read[..., :3]), "another draw each time"
-
-
-@needs_engine
-def test_parts_forget_each_for_itself() -> None:
-    table, chances = torch.tensor([[0.0], [1.0]]), torch.tensor([0.0, 0.5])
-    ids = torch.ones(100, 100, dtype=torch.long)
-    one, other = engine.embed_all([Part(ids, table, chances), Part(ids, table, chances)]).unbind(-1)
-    assert abs(float(((one - 0.5) * (other - 0.5)).mean())) < 5 * 0.25 / 100
 
 
 def one_by_one(stack: Stack, x: torch.Tensor, lengths: torch.Tensor | None) -> tuple[torch.Tensor, list[object]]:

@@ -64,7 +64,7 @@ def test_a_mutant_that_sees_padding_fails_the_battery():
     model, columns = made()
     model.double()
     read = model._read
-    model._read = lambda inputs: read(inputs) * (1 + 0.1 * inputs.ids.shape[1])  # the batch's width leaks in
+    model._read = lambda inputs: read(inputs).tensor() * (1 + 0.1 * inputs.ids.shape[1])  # the batch's width leaks in
     with pytest.raises(AssertionError, match="do not add up"):
         check_model(model, batch(columns, [0, 1, 2, 3]), [batch(columns, rows) for rows in ([2], [0, 3], [1])])
 
@@ -88,7 +88,7 @@ def test_words_are_told_apart_by_their_spelling():
     columns = {name: Ragged.of(rows) for name, rows in lexicon.encode([["tac", "slab"]]).items()}
     inputs = collate(columns, np.array([0]))
     assert inputs.ids.tolist() == [[0, 0]]
-    one, other = model.eval().reader(inputs)[0]
+    one, other = model.eval().reader(inputs).tensor()[0]
     alike = SMALL["embedding"] + SMALL["shapes"]
     assert one[:alike].equal(other[:alike])
     assert not one.allclose(other)
@@ -152,11 +152,11 @@ def test_schemes_say_what_may_follow():
 def test_rare_words_are_forgotten_now_and_then():
     embedding = Embedding([0, 1, 99], 2, forget=1.0)
     ids = torch.tensor([1, 2]).repeat(4000, 1)
-    rare, common = (embedding(ids) == embedding.weight[0]).all(-1).float().mean(0).tolist()
+    rare, common = (embedding(ids).tensor() == embedding.weight[0]).all(-1).float().mean(0).tolist()
     assert rare == pytest.approx(0.5, abs=0.05)
     assert common == pytest.approx(0.01, abs=0.01)
-    assert embedding.eval()(ids).equal(embedding.weight[ids])
-    assert Embedding([0, 1], 2, forget=0.0)(ids[:, :1]).ne(embedding.weight[0]).any()
+    assert embedding.eval()(ids).tensor().equal(embedding.weight[ids])
+    assert Embedding([0, 1], 2, forget=0.0)(ids[:, :1]).tensor().ne(embedding.weight[0]).any()
 
 
 @pytest.mark.parametrize("task", ["tags", "segments"])

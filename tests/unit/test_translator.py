@@ -111,7 +111,7 @@ class Drifting(ContextDecoder):
 
     def forward(self, inputs, carried, *, lengths=None):
         context = carried.layers[-1].h
-        joined = torch.cat([inputs, context[:, None].expand(-1, inputs.shape[1], -1)], -1)
+        joined = inputs.join(context)
         outputs, layers = self.stack(joined, carried.layers, lengths=lengths)
         return Decoded(outputs, None, Carried(layers, ()))
 

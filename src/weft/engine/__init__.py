@@ -2,12 +2,13 @@
 
 A cell's program (weft.program) runs over time in a small C++ core, forward and back, on all cores torch may use.
 `run_layers` runs it, or says that it cannot here: then the caller runs the same equations as torch.
+`Embedded` is what layers may read instead of a tensor: rows of tables, not yet written out.
 `Stream` takes single steps and samples; `dropout`, `drop_rows` and `embed` are torch's, without masks in memory;
 `readout_nats` is an output layer with its cross-entropy, `Updates` a step of an optimizer.
 """
 
-from weft.engine.cells import Pass, check_lengths, run_layers
-from weft.engine.embedding import Part, embed, embed_all, forget
+from weft.engine.cells import Pass, check_lengths, run_layers, written
+from weft.engine.embedding import Embedded, Part, embed, forget
 from weft.engine.library import description, library
 from weft.engine.noise import NOTHING, Drop, drop_rows, dropout
 from weft.engine.readout import readout_nats
@@ -17,6 +18,7 @@ from weft.engine.update import Moved, Rates, Updates
 __all__ = [
     "NOTHING",
     "Drop",
+    "Embedded",
     "Moved",
     "Part",
     "Pass",
@@ -29,9 +31,9 @@ __all__ = [
     "drop_rows",
     "dropout",
     "embed",
-    "embed_all",
     "forget",
     "library",
     "readout_nats",
     "run_layers",
+    "written",
 ]

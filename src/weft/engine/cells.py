@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from weft.cells import Cell, State
+from weft.engine.embedding import Embedded
 from weft.engine.library import known_type, say_once_if_missing, usable
 from weft.engine.plan import Plan
 from weft.engine.run import Direction, Layers, run
@@ -63,7 +64,7 @@ def readable(cell: Cell) -> bool:
 
 def run_layers(
     layers: Sequence[Sequence[Pass]],
-    x: Tensor,
+    x: Tensor | Embedded,
     states: Sequence[Sequence[State]],
     lengths: Tensor | None,
     dropout: float = 0.0,
@@ -74,14 +75,15 @@ def run_layers(
         from weft.engine import compiled
 
         (passes,), (given,) = layers, states
-        return compiled.run_layer(passes, x, given, lengths)
-    if not usable() or not x.is_cpu:
+        return compiled.run_layer(passes, written(x), given, lengths)
+    table = x if isinstance(x, Tensor) else x.parts[0].table  # what stands for all that is read
+    if not usable() or not table.is_cpu:
         say_once_if_missing()
         return None
     directions: list[list[Direction]] = []
     kinds: list[list[tuple[type[State], int]]] = []  # of states, and how many parts they have
     flat: list[Tensor | None] = []
-    width = x.shape[2] if x.is_floating_point() else None  # of what a layer reads
+    width = x.shape[2] if table.is_floating_point() else None  # of what a layer reads
     for layer, given in zip(layers, states, strict=True):
         directions.append([])
         kinds.append([])
@@ -92,7 +94,7 @@ def run_layers(
             parameters = plan.parameters(cell)
             if not known_type(parameters[0]):  # any more: it was when the plan was made
                 return None
-            check_kind(cell, parameters, state or (), x)
+            check_kind(cell, parameters, state or (), table)
             inputs = parameters[0].shape[1]
             if width is not None and width != inputs:  # a cell that has come to its layer later
                 raise WeftError(f"{type(cell).__name__}: x has {width} numbers a step", expected=f"{inputs} numbers")
@@ -103,9 +105,19 @@ def run_layers(
         width = sum([direction.plan.hidden_size for direction in directions[-1]])
     if lengths is not None:
         lengths = lengths.to(device="cpu", dtype=torch.int64).contiguous()
-    outputs, last = run(Layers(directions, dropout), x, lengths, flat)
+    if isinstance(x, Tensor):
+        outputs, last = run(Layers(directions, dropout), x, lengths, flat)
+    elif (embedded := x.draw()) is not None:
+        outputs, last = run(Layers(directions, dropout, embedded), None, lengths, flat)
+    else:
+        return None
     parts = iter(last)
     return outputs, [[kind(*islice(parts, count)) for kind, count in layer] for layer in kinds]
+
+
+def written(x: Tensor | Embedded) -> Tensor:
+    """What a layer reads, as a tensor."""
+    return x if isinstance(x, Tensor) else x.tensor()
 
 
 def check_kind(cell: Cell, parameters: Sequence[Tensor], state: Sequence[Tensor] = (), x: Tensor | None = None) -> None:

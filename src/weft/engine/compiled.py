@@ -196,8 +196,8 @@ def _back_operator(
     ready = _Ready(x, lengths, tensors, noise, there, noisy, numbers, reverse)
     wants = [wants is True for wants in _with_gaps(wanted, there)]
     given, memory = ready.given, memory.contiguous()
-    d_x, gradients = back(ready.layers, ready.x, ready.lengths, given, memory, d_outputs, d_last, wants_x, wants)
-    return [gradient for gradient in (d_x, *gradients) if gradient is not None]
+    found = back(ready.layers, ready.x, ready.lengths, given, memory, d_outputs, d_last, wants_x, wants)
+    return [gradient for gradient in found if gradient is not None]
 
 
 @_back_operator.register_fake

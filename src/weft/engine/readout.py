@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from weft.batch import IGNORED
 from weft.engine.cells import check_lengths
-from weft.engine.graph import applied, once
+from weft.engine.graph import address, applied, once
 from weft.engine.library import check, loaded_library, reads
 from weft.engine.memory import empty
 from weft.engine.noise import NOTHING, Drop
@@ -123,17 +123,13 @@ class _Nats(torch.autograd.Function):
         ]
         each = 0 if gradient.stride() == (0, 0) else 1  # of a sum: one number for all
         gradient = gradient if each == 0 else gradient.contiguous()
-        back = array("q", [gradient.data_ptr(), each, *map(_address, found)])
+        back = array("q", [gradient.data_ptr(), each, *map(address, found)])
         addresses = numbers.buffer_info()[0], back.buffer_info()[0]
         check(loaded_library().weft_read_back(*addresses, torch.get_num_threads(), x.dtype == torch.float64))
         return *found, None, None, None, None
 
 
 _apply = applied(_Nats)
-
-
-def _address(tensor: Tensor | None) -> int:
-    return 0 if tensor is None else tensor.data_ptr()
 
 
 def _numbers(
@@ -147,5 +143,5 @@ def _numbers(
     derivative: Tensor | None,
 ) -> array[int]:
     """As core/readout.hpp reads them."""
-    places = map(_address, (x, weight, bias, wanted, lengths))
-    return array("q", [*x.shape, len(weight), *places, *noise, _address(nats), _address(derivative)])
+    places = map(address, (x, weight, bias, wanted, lengths))
+    return array("q", [*x.shape, len(weight), *places, *noise, address(nats), address(derivative)])

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from weft.engine.graph import applied, once
+from weft.engine.embedding import Drawn
+from weft.engine.graph import address, applied, once
 from weft.engine.library import check, loaded_library
 from weft.engine.memory import empty, empty_like
 from weft.engine.noise import draw_seed, kept_of
@@ -32,10 +33,16 @@ class Direction(NamedTuple):
 
 
 class Layers:
-    """Directions over the same rows side by side, layer upon layer, with dropout between layers."""
+    """Directions over the same rows side by side, layer upon layer, with dropout between layers.
 
-    def __init__(self, layers: Sequence[Sequence[Direction]], dropout: float = 0.0) -> None:
+    The lowest reads what is embedded, or else an x.
+    """
+
+    def __init__(
+        self, layers: Sequence[Sequence[Direction]], dropout: float = 0.0, embedded: Drawn | None = None
+    ) -> None:
         self._alive = layers  # plans and masks, whose addresses are among the numbers
+        self.embedded = embedded
         self.numbers = [len(layers)]  # as the core reads them (core/read.hpp)
         self.states: list[int] = []  # of each part of a last state its width
         self.kept = 0  # numbers a token for the way back
@@ -47,22 +54,36 @@ class Layers:
             self.width = 0
             self.numbers += (len(layer), keep, draw_seed()) if keep and layer is not layers[0] else (len(layer), 0, 0)
             for plan, inputs, reverse, row_mask, step_mask in layer:
-                self.numbers += plan.address, inputs, reverse, _address(row_mask), _address(step_mask)
+                self.numbers += plan.address, inputs, reverse, address(row_mask), address(step_mask)
                 self.states += plan.state_widths
                 self.kept += plan.kept_size
                 self.width += plan.hidden_size
 
+    def shape(self, x: Tensor | None) -> tuple[int, int]:
+        """Rows and steps."""
+        rows, steps, *_ = self.embedded.shape if x is None and self.embedded is not None else x.shape  # type: ignore[union-attr]
+        return rows, steps
+
+    def inside(self, places: int) -> int:
+        """How many numbers layers read at so many places that do not come from outside."""
+        size = places * self.between
+        if self.embedded is not None:
+            size += -(-places * self.embedded.shape[-1] // 16) * 16  # what follows begins on a cache line
+        return size
+
 
 def run(
-    layers: Layers, x: Tensor, lengths: Tensor | None, flat: Sequence[Tensor | None]
+    layers: Layers, x: Tensor | None, lengths: Tensor | None, flat: Sequence[Tensor | None]
 ) -> tuple[Tensor, list[Tensor]]:
     """Outputs (B, T, sum of H) of the last layer and the last states of all directions; torch can differentiate them.
 
     `flat` has for each direction its parameters and its states before, None for zeros; all are contiguous.
     """
-    x = x.contiguous() if x.is_floating_point() else x.to(torch.int64).contiguous()
-    if torch.is_grad_enabled() and (x.requires_grad or any(t.requires_grad for t in flat if t is not None)):
-        outputs, *last = _apply(layers, x, lengths, *flat)
+    if x is not None:
+        x = x.contiguous() if x.is_floating_point() else x.to(torch.int64).contiguous()
+    tables = layers.embedded.tables if layers.embedded is not None else ()
+    if torch.is_grad_enabled() and any(t.requires_grad for t in (x, *flat, *tables) if t is not None):
+        outputs, *last = _apply(layers, len(flat), lengths, x, *flat, *tables)
     else:
         outputs, last, _ = forward(layers, x, lengths, flat, False)
     return outputs, last
@@ -70,46 +91,48 @@ def run(
 
 class _Run(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, layers: Layers, x: Tensor, lengths: Tensor | None, *flat: Any) -> Any:
-        outputs, last, memory = forward(layers, x, lengths, flat, True)
-        ctx.layers = layers
+    def forward(ctx: Any, layers: Layers, count: int, lengths: Tensor | None, x: Tensor | None, *given: Any) -> Any:
+        outputs, last, memory = forward(layers, x, lengths, given[:count], True)
+        ctx.layers, ctx.count = layers, count
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(x, lengths, memory, *flat)
+        ids = layers.embedded.ids if layers.embedded is not None else ()
+        ctx.save_for_backward(lengths, x, memory, *given[:count], *ids)
         return outputs, *last
 
     @staticmethod
     @once
     def backward(ctx: Any, d_outputs: Tensor | None, *d_last: Tensor | None) -> Any:
-        x, lengths, memory, *flat = ctx.saved_tensors
-        _, wants_x, _, *wanted = ctx.needs_input_grad
-        d_x, gradients = back(ctx.layers, x, lengths, flat, memory, d_outputs, d_last, wants_x, wanted)
-        return None, d_x, None, *gradients
+        lengths, x, memory, *flat = ctx.saved_tensors
+        _, _, _, wants_x, *wanted = ctx.needs_input_grad
+        found = back(ctx.layers, x, lengths, flat[: ctx.count], memory, d_outputs, d_last, wants_x, wanted)
+        return None, None, None, *found
 
 
 _apply = applied(_Run)
 
 
 def forward(
-    layers: Layers, x: Tensor, lengths: Tensor | None, flat: Sequence[Any], train: bool, room: int = 0
+    layers: Layers, x: Tensor | None, lengths: Tensor | None, flat: Sequence[Any], train: bool, room: int = 0
 ) -> tuple[Tensor, list[Tensor], Tensor | None]:
     """Outputs (B, T, sum of H), the states after each direction, and what is kept for the way back: of each direction,
-    with room for `room` tokens, and what the layers but the first read."""
-    rows, steps, *_ = x.shape
-    dtype, size = flat[0].dtype, rows * steps * layers.between
+    with room for `room` tokens, and what layers read that does not come from outside."""
+    rows, steps = layers.shape(x)
+    dtype, size = flat[0].dtype, layers.inside(rows * steps)
     outputs = empty((rows, steps, layers.width), dtype)
     last = [torch.empty(rows, width, dtype=dtype) for width in layers.states]
     if train:
         tokens = rows * steps if lengths is None else sum(lengths.tolist())
         size += max(tokens, room) * layers.kept
     memory = empty((size,), dtype) if train or size else None
-    numbers = _numbers(layers, x, lengths, dtype, train=train, memory=memory, outputs=outputs)
+    embedded = [0] if layers.embedded is None else layers.embedded.numbers(layers.embedded.tables)
+    numbers = _numbers(layers, x, lengths, dtype, embedded, train=train, memory=memory, outputs=outputs)
     _call(loaded_library().weft_forward, [*numbers, *_addresses(flat), *_addresses(last)])
     return outputs, last, memory
 
 
 def back(
     layers: Layers,
-    x: Tensor,
+    x: Tensor | None,
     lengths: Tensor | None,
     flat: Sequence[Any],
     memory: Tensor,
@@ -117,25 +140,26 @@ def back(
     d_last: Sequence[Tensor | None],
     wants_x: bool,
     wanted: Sequence[bool],
-) -> tuple[Tensor | None, list[Tensor | None]]:
-    """The gradients of x and of everything in `flat`, None where it is not wanted."""
-    gradients = [empty_like(each) if wants else None for each, wants in zip(flat, wanted, strict=True)]
-    d_x = empty_like(x) if wants_x else None
+) -> list[Tensor | None]:
+    """The gradients of x, of everything in `flat` and of the tables of what is embedded, None where none is wanted."""
+    gradients = [empty_like(each) if wants else None for each, wants in zip(flat, wanted, strict=False)]
+    d_x = empty_like(x) if x is not None and wants_x else None
+    d_tables, embedded = list[Tensor | None](), [0]
+    if layers.embedded is not None:
+        d_tables, embedded = layers.embedded.gradients(wanted[len(flat) :])
     d_last = [None if each is None else each.contiguous() for each in d_last]
-    d_memory = empty((x.shape[0] * x.shape[1] * layers.between,), memory.dtype) if layers.between else None
+    rows, steps = layers.shape(x)
+    size = layers.inside(rows * steps)
+    d_memory = empty((size,), memory.dtype) if size else None
     distance = 0  # of rows of d_outputs; of a sum or a mean, which is one number for all, 0
     if d_outputs is not None and d_outputs.stride() != (0, 0, 0):
         d_outputs, distance = d_outputs.contiguous(), layers.width
     numbers = _numbers(
-        layers, x, lengths, memory.dtype, train=True, memory=memory, d_memory=d_memory, d_outputs=d_outputs,
+        layers, x, lengths, memory.dtype, embedded, train=True, memory=memory, d_memory=d_memory, d_outputs=d_outputs,
         distance=distance, d_x=d_x,
     )  # fmt: skip
     _call(loaded_library().weft_back, [*numbers, *_addresses(flat), *_addresses(d_last), *_addresses(gradients)])
-    return d_x, gradients
-
-
-def _address(tensor: Tensor | None) -> int:
-    return 0 if tensor is None else tensor.data_ptr()
+    return [d_x, *gradients, *d_tables]
 
 
 def _addresses(tensors: Sequence[Tensor | None]) -> list[int]:
@@ -144,9 +168,10 @@ def _addresses(tensors: Sequence[Tensor | None]) -> list[int]:
 
 def _numbers(
     layers: Layers,
-    x: Tensor,
+    x: Tensor | None,
     lengths: Tensor | None,
     dtype: torch.dtype,
+    embedded: Sequence[int],
     *,
     train: bool,
     memory: Tensor | None,
@@ -157,11 +182,11 @@ def _numbers(
     d_x: Tensor | None = None,
 ) -> list[int]:
     """What the core asks for before the addresses of parameters, states and their gradients (core/read.hpp)."""
-    ids, numbers = (None, x) if x.is_floating_point() else (x, None)
+    ids, numbers = (None, x) if x is None or x.is_floating_point() else (x, None)
     return [
-        dtype is torch.float64, torch.get_num_threads(), x.shape[0], x.shape[1],
+        dtype is torch.float64, torch.get_num_threads(), *layers.shape(x),
         *_addresses((lengths, ids, numbers, d_x, memory, d_memory, outputs, d_outputs)), distance, train,
-        *layers.numbers,
+        *embedded, *layers.numbers,
     ]  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from weft.config import ClassifyModelConfig
-from weft.engine import dropout, embed
+from weft.engine import Embedded, dropout
 from weft.errors import unknown_name
 from weft.models.base import Loss
 from weft.models.noise import drop_words
@@ -63,9 +63,11 @@ class Classifier(nn.Module):
         config, device = self.config, self.output.bias.device
         ids = ids.to(device)
         inside = torch.arange(ids.shape[1], device=device) < lengths.to(device)[:, None]  # (B, T)
-        x = drop_words(ids, config.word_dropout, self.unknown) if self.training else ids
+        if self.training:
+            ids = drop_words(ids, config.word_dropout, self.unknown)
+        x: Tensor | Embedded = ids
         if self.embedding is not None:
-            x = embed(x, self.embedding.weight, config.embedding_dropout, self.training)
+            x = Embedded.of(ids, self.embedding.weight, config.embedding_dropout, self.training)
         outputs, _ = self.stack(x, lengths=lengths)
         pooled = self.pooling(outputs, inside)
         return Read(self.output(dropout(pooled.vector, config.dropout, self.training)), pooled.weights)

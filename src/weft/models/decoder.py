@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from weft.attention import Attention, Remembered
 from weft.cells import State
 from weft.config import TranslateModelConfig
-from weft.engine import dropout
+from weft.engine import Embedded, dropout
 from weft.models.bridge import make_bridge
 from weft.models.encoder import Encoded, Encoder
 from weft.recurrent import make_stack
@@ -63,7 +63,7 @@ class Decoder(nn.Module):
         """The state before the first token."""
         raise NotImplementedError
 
-    def forward(self, inputs: Tensor, carried: Carried, *, lengths: Tensor | None = None) -> Decoded:
+    def forward(self, inputs: Embedded, carried: Carried, *, lengths: Tensor | None = None) -> Decoded:
         raise NotImplementedError
 
 
@@ -73,7 +73,7 @@ class StateDecoder(Decoder):
     def start(self, encoded: Encoded) -> Carried:
         return Carried(self.bridge(encoded.state), ())
 
-    def forward(self, inputs: Tensor, carried: Carried, *, lengths: Tensor | None = None) -> Decoded:
+    def forward(self, inputs: Embedded, carried: Carried, *, lengths: Tensor | None = None) -> Decoded:
         outputs, layers = self.stack(inputs, carried.layers, lengths=lengths)
         return Decoded(outputs, None, Carried(layers, ()))
 
@@ -87,11 +87,10 @@ class ContextDecoder(Decoder):
     def start(self, encoded: Encoded) -> Carried:
         return Carried(self.bridge(encoded.state), encoded.context)
 
-    def forward(self, inputs: Tensor, carried: Carried, *, lengths: Tensor | None = None) -> Decoded:
+    def forward(self, inputs: Embedded, carried: Carried, *, lengths: Tensor | None = None) -> Decoded:
         context = carried.source
         assert isinstance(context, Tensor)
-        joined = torch.cat([inputs, context[:, None].expand(-1, inputs.shape[1], -1)], -1)
-        outputs, layers = self.stack(joined, carried.layers, lengths=lengths)
+        outputs, layers = self.stack(inputs.join(context), carried.layers, lengths=lengths)
         return Decoded(outputs, None, Carried(layers, context))
 
 
@@ -107,10 +106,10 @@ class AttendBefore(Decoder):
     def start(self, encoded: Encoded) -> Carried:
         return Carried(self.bridge(encoded.state), self.attention.remember(encoded.outputs, encoded.lengths))
 
-    def forward(self, inputs: Tensor, carried: Carried, *, lengths: Tensor | None = None) -> Decoded:
+    def forward(self, inputs: Embedded, carried: Carried, *, lengths: Tensor | None = None) -> Decoded:
         layers, source = carried
         outputs, weights = [], []
-        for time, x in enumerate(inputs.unbind(1)):
+        for time, x in enumerate(inputs.tensor().unbind(1)):
             context, weight = self.attention(layers[-1].h[:, None], source)
             active = None if lengths is None else (lengths > time).long()
             output, layers = self.stack(torch.cat([x[:, None], context], -1), layers, lengths=active)
@@ -135,7 +134,7 @@ class AttendAfter(Decoder):
     def start(self, encoded: Encoded) -> Carried:
         return Carried(self.bridge(encoded.state), self.attention.remember(encoded.outputs, encoded.lengths))
 
-    def forward(self, inputs: Tensor, carried: Carried, *, lengths: Tensor | None = None) -> Decoded:
+    def forward(self, inputs: Embedded, carried: Carried, *, lengths: Tensor | None = None) -> Decoded:
         outputs, layers = self.stack(inputs, carried.layers, lengths=lengths)
         context, weights = self.attention(outputs, carried.source)
         joined = dropout(torch.cat([outputs, context], -1), self.dropout, self.training)

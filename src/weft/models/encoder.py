@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from weft.buckets import Padded
 from weft.cells import State
-from weft.engine import embed
+from weft.engine import Embedded
 from weft.recurrent import Both, Stack
 
 
@@ -45,6 +45,6 @@ class Encoder(nn.Module):
         self.output_size = stack.output_size
 
     def forward(self, sources: Padded) -> Encoded:
-        x = embed(sources.ids, self.embedding.weight, self.stack.dropout, self.training)
+        x = Embedded.of(sources.ids, self.embedding.weight, self.stack.dropout, self.training)
         outputs, state = self.stack(x, lengths=sources.lengths)
-        return Encoded(outputs, state, sources.lengths.to(x.device))
+        return Encoded(outputs, state, sources.lengths.to(outputs.device))

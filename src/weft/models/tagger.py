@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from weft.config.tag import TagModelConfig
 from weft.crf import CRF, Allowed, bio_constraints, bioes_constraints
-from weft.engine import NOTHING, Drop, readout_nats
+from weft.engine import NOTHING, Drop, Embedded, readout_nats
 from weft.models.base import Loss
 from weft.models.neighbours import Neighbours
 from weft.models.words import Inputs, make_reader
@@ -119,12 +119,12 @@ class Tagger(nn.Module):
         total = self.output.nats(hidden, line, batch.tags.to(hidden.device), lengths, self._drop(self.dropout))
         if self.neighbours is not None:
             # Of several layers only the lowest will do: above it, each direction has seen the other's words. It is run
-            # again for that, with masks of its own where there is recurrent dropout.
+            # again for that, with noise of its own.
             lowest = hidden if len(self.stack.layers) == 1 else self.stack.layers[0](x, lengths=lengths)[0]
             total = total + self.weight * self.neighbours(lowest, inputs.ids, lengths)
         return Loss(total, int(lengths.sum()))
 
-    def _read(self, inputs: Inputs) -> Tensor:
+    def _read(self, inputs: Inputs) -> Embedded:
         return self.reader(inputs, self._drop(self.embedding_dropout))  # type: ignore[no-any-return]  # (B, T, E)
 
     def _drop(self, share: float) -> Drop:

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from weft.buckets import Padded
 from weft.config import TranslateModelConfig
-from weft.engine import Drop, dropout, embed, readout_nats
+from weft.engine import Drop, Embedded, dropout, readout_nats
 from weft.errors import WeftError
 from weft.models.base import Loss
 from weft.models.decoder import DECODERS, Carried, Decoded
@@ -70,8 +70,8 @@ class Translator(nn.Module):
     def output_weight(self) -> Tensor:
         return self.embedding.weight if self.weight is None else self.weight
 
-    def embed(self, ids: Tensor) -> Tensor:
-        return embed(ids, self.embedding.weight, self.dropout, self.training)
+    def embed(self, ids: Tensor) -> Embedded:
+        return Embedded.of(ids, self.embedding.weight, self.dropout, self.training)
 
     def readout(self, outputs: Tensor) -> Tensor:
         """What the decoder gives (..., O) to logits (..., V)."""

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from weft.buckets import Numbers, Padded, Ragged, take
 from weft.config.tag import TagModelConfig
-from weft.engine import NOTHING, Drop, Part, embed_all, forget
+from weft.engine import NOTHING, Drop, Embedded, Part, forget
 from weft.errors import WeftError
 from weft.recurrent import make_stack
 from weft.text.lexicon import Lexicon, WordLexicon
@@ -73,7 +73,7 @@ class WordReader(nn.Module):
             self.spell = make_stack(config.cell, config.characters, config.character_hidden, bidirectional=True)
             self.output_size += self.spell.output_size
 
-    def forward(self, inputs: Words, drop: Drop = NOTHING) -> Tensor:
+    def forward(self, inputs: Words, drop: Drop = NOTHING) -> Embedded:
         parts = [] if self.words is None else [self.words.part(inputs.ids)]
         if self.shapes is not None:
             parts.append(self.shapes.part(inputs.shapes))
@@ -81,7 +81,7 @@ class WordReader(nn.Module):
             _, (last,) = self.spell(self.characters(inputs.spelling.ids), lengths=inputs.spelling.lengths)
             spelled = torch.cat([last.forward.h, last.backward.h], -1)  # (U, 2 C)
             parts.append(Part(inputs.forms, spelled))
-        return embed_all(parts, drop)
+        return Embedded(parts, drop)
 
 
 class CharacterReader(nn.Module):
@@ -96,13 +96,13 @@ class CharacterReader(nn.Module):
         self.pairs = Embedding(lexicon.pairs.counts, config.pairs, config.forget) if config.pairs else None
         self.output_size = config.embedding + 2 * config.pairs
 
-    def forward(self, inputs: Characters, drop: Drop = NOTHING) -> Tensor:
+    def forward(self, inputs: Characters, drop: Drop = NOTHING) -> Embedded:
         parts = [] if self.words is None else [self.words.part(inputs.ids)]
         if self.pairs is not None:
             ids, table, chances = self.pairs.part(inputs.pairs)
             pairs = forget(ids.to(table.device), chances)  # (B, T + 1): forgotten at both places or at none
             parts += [Part(pairs[:, :-1], table), Part(pairs[:, 1:], table)]
-        return embed_all(parts, drop)
+        return Embedded(parts, drop)
 
 
 def make_reader(lexicon: Lexicon, config: TagModelConfig) -> WordReader | CharacterReader:
@@ -124,5 +124,5 @@ class Embedding(nn.Module):
     def part(self, ids: Tensor) -> Part:
         return Part(ids, self.weight, self.chance if self.training else None)
 
-    def forward(self, ids: Tensor) -> Tensor:
-        return embed_all([self.part(ids)])
+    def forward(self, ids: Tensor) -> Embedded:
+        return Embedded([self.part(ids)])

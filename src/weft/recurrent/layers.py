@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from weft import engine
 from weft.cells import CELLS, Cell, Gates, State
-from weft.engine import Pass
+from weft.engine import Embedded, Pass, written
 from weft.errors import WeftError, unknown_name
 from weft.program import Noise
 from weft.recurrent.states import check_input, check_state
@@ -55,14 +55,16 @@ class Recurrent(nn.Module):
     def start(self, rows: int) -> State:
         return self.cell.start(rows)
 
-    def forward(self, x: Tensor, state: State = None, *, lengths: Tensor | None = None) -> tuple[Tensor, State]:
+    def forward(
+        self, x: Tensor | Embedded, state: State = None, *, lengths: Tensor | None = None
+    ) -> tuple[Tensor, State]:
         """x (B, T, I) or ids (B, T) to outputs (B, T, H) and the last state."""
         check_input("Recurrent", x, self.input_size, lengths)
         passes, states = self._passes(x), self._given(state, x.shape[0])
         if done := engine.run_layers([passes], x, [states], lengths):
             outputs, ((last,),) = done
             return outputs, last
-        (run,) = passes
+        (run,), x = passes, written(x)
         state = self.start(x.shape[0]) if state is None else state
         fits = lengths is None and 0 not in x.shape and run.noise == Noise()
         if type(self.cell) in FUSED and fits and not torch.compiler.is_compiling():  # which cannot compile its own
@@ -85,7 +87,7 @@ class Recurrent(nn.Module):
             check_state(self.cell, state, rows)
         return [state]
 
-    def _passes(self, x: Tensor) -> list[Pass]:
+    def _passes(self, x: Tensor | Embedded) -> list[Pass]:
         """One run with its masks drawn."""
         if not self.recurrent_dropout and not self.zoneout:
             return [Pass(self.cell, self.reverse)]
@@ -123,13 +125,15 @@ class Bidirectional(nn.Module):
     def start(self, rows: int) -> Both:
         return Both(self.ahead.start(rows), self.back.start(rows))
 
-    def forward(self, x: Tensor, state: Both | None = None, *, lengths: Tensor | None = None) -> tuple[Tensor, Both]:
+    def forward(
+        self, x: Tensor | Embedded, state: Both | None = None, *, lengths: Tensor | None = None
+    ) -> tuple[Tensor, Both]:
         check_input("Bidirectional", x, self.input_size, lengths)
         states = self._given(state, x.shape[0])
         if done := engine.run_layers([self._passes(x)], x, [states], lengths):
             outputs, (last,) = done
             return outputs, Both(*last)
-        ahead, back = states
+        x, (ahead, back) = written(x), states
         outputs_ahead, ahead = self.ahead(x, ahead, lengths=lengths)
         outputs_back, back = self.back(x, back, lengths=lengths)
         return torch.cat([outputs_ahead, outputs_back], -1), Both(ahead, back)
@@ -138,7 +142,7 @@ class Bidirectional(nn.Module):
         ahead, back = state or (None, None)
         return self.ahead._given(ahead, rows) + self.back._given(back, rows)
 
-    def _passes(self, x: Tensor) -> list[Pass]:
+    def _passes(self, x: Tensor | Embedded) -> list[Pass]:
         return self.ahead._passes(x) + self.back._passes(x)
 
     def trace(self, x: Tensor, state: Both | None = None, *, lengths: Tensor | None = None) -> Both:
@@ -176,8 +180,9 @@ class Stack(nn.Module):
         return tuple(layer.start(rows) for layer in self.layers)  # type: ignore[operator]
 
     def forward(
-        self, x: Tensor, state: tuple[State, ...] | None = None, *, lengths: Tensor | None = None
+        self, x: Tensor | Embedded, state: tuple[State, ...] | None = None, *, lengths: Tensor | None = None
     ) -> tuple[Tensor, tuple[State, ...]]:
+        """x (B, T, I) or ids (B, T) to outputs (B, T, H) of the last layer and the last states of all."""
         check_input("Stack", x, self.input_size, lengths)
         layers, states = list(self.layers), self._states(state)
         if not self.residual and not torch.compiler.is_compiling() and all(map(_unobserved, layers)):
@@ -185,6 +190,7 @@ class Stack(nn.Module):
             given = [layer._given(before, x.shape[0]) for layer, before in zip(layers, states, strict=True)]  # type: ignore[operator]
             if done := engine.run_layers(passes, x, given, lengths, self.dropout if self.training else 0.0):
                 return done[0], tuple([parts[0] if len(parts) == 1 else Both(*parts) for parts in done[1]])
+        x = written(x)
         last: list[State] = []
         for number, (layer, before) in enumerate(zip(layers, states, strict=True)):
             inputs = engine.dropout(x, self.dropout, self.training) if number else x

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from weft.cells import Cell, State
-from weft.engine import check_lengths
+from weft.engine import Embedded, check_lengths
 from weft.errors import WeftError
 
 
@@ -20,13 +20,13 @@ def map_state(function: Callable[[Tensor], Tensor], state: State) -> State:
     return type(state)(*parts) if hasattr(state, "_fields") else tuple(parts)
 
 
-def check_input(name: str, x: Tensor, input_size: int, lengths: Tensor | None) -> None:
+def check_input(name: str, x: Tensor | Embedded, input_size: int, lengths: Tensor | None) -> None:
     """Refuse shapes that do not fit, in words."""
     shape = tuple(x.shape)
-    if x.is_floating_point():
-        if x.dim() != 3 or shape[-1] != input_size:
+    if not isinstance(x, Tensor) or x.is_floating_point():
+        if len(shape) != 3 or shape[-1] != input_size:
             raise WeftError(f"{name}: x is {shape}", expected=f"(B, T, {input_size}) because input_size={input_size}")
-    elif x.dim() != 2:
+    elif len(shape) != 2:
         raise WeftError(f"{name}: x holds token ids and is {shape}", expected="(B, T)")
     if lengths is None:
         return

@@ -2,7 +2,6 @@
 // the vocabulary, 3 a stream without ids or without an output layer cannot sample.
 #pragma once
 
-#include "embedding.hpp"
 #include "peak.hpp"
 #include "readout.hpp"
 #include "run.hpp"
@@ -68,12 +67,17 @@ WEFT_EXPORT int weft_drop(const void* from, void* to, int64_t rows, int64_t step
     return is_double ? weft::dropout<double>(from, to, sizes, noise, threads) : weft::dropout<float>(from, to, sizes, noise, threads);
 }
 
-// data: as Embedding has it. Forward, its numbers are rows of the tables; back, they are gradients, and so are the tables.
+// data: how many places, steps of a row, the numbers, and the rest as Embedding reads it. Forward, the numbers are rows of
+// the tables; back, they are gradients, and so are the tables.
 namespace weft {
 template <typename T>
 int embedding(const int64_t* data, int64_t back, int64_t threads) {
-    if (!back) return read_rows<T>(data, threads);
-    add_rows<T>(data, threads);
+    Embedding<T> embedding;
+    embedding.count = *data++, embedding.steps = *data++;
+    embedding.numbers = reinterpret_cast<T*>(*data++);
+    embedding.read(data);
+    if (!back) return read_rows(embedding, threads);
+    add_rows(embedding, threads);
     return 0;
 }
 }  // namespace weft

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "call.hpp"
-#include "noise.hpp"
+#include "embedding.hpp"
 
 namespace weft {
 
@@ -18,17 +18,18 @@ struct Layer {
 
 // The numbers begin with what all layers share:
 //     rows, steps, lengths, ids, x, d_x, memory, d_memory, outputs, d_outputs, the distance of its rows (0: it is one number
-//     for all), whether it is to train, layers.
+//     for all), whether it is to train; what the first layer reads instead of x (Embedding::read, or 0); layers.
 // Then, for each layer: directions, keep and seed of its noise; and for each of its directions: program, inputs, reverse,
 //     row_mask, step_mask.
 // Then for each direction its parameters and the states before; for each the states after, or, on the way back, their
 // gradients; and on the way back for each the gradients of its parameters and of the states before.
-// Layer after layer, `memory` holds what its directions keep, to train, and its outputs, but those of the last;
-// `d_memory` holds the gradients of such outputs.
+// `memory` begins with the rows that are read instead of x; layer after layer, it holds what its directions keep, to train,
+// and its outputs, but those of the last. `d_memory` holds the gradients of such rows, if they are wanted, and outputs.
 template <typename T>
 class Run {
   public:
     Rows rows;
+    Embedding<T> embedding;
     std::vector<Layer<T>> layers;
 
     Run(const int64_t* data, bool back) : rows(data[0], data[1], reinterpret_cast<const int64_t*>(data[2])) {
@@ -37,8 +38,21 @@ class Run {
         T *outputs = pointer(data[8]), *d_outputs = pointer(data[9]);
         const int64_t distance = data[10], places = rows.count * rows.steps;
         const bool train = data[11] != 0;
-        const auto count = static_cast<size_t>(data[12]);
-        data += 13;
+        data += 12;
+        embedding.read(data);
+        if (!embedding.tables.empty()) {
+            embedding.count = rows.tokens;
+            embedding.steps = rows.steps;
+            embedding.places = rows.places.empty() ? nullptr : rows.places.data();
+            x = memory;
+            memory += aligned(places * embedding.width);
+            if (back && embedding.is_wanted()) {
+                d_x = d_memory;
+                d_memory += aligned(places * embedding.width);
+            }
+            embedding.numbers = back ? d_x : x;
+        }
+        const auto count = static_cast<size_t>(*data++);
         for (size_t n = 0; n < count; ++n) {
             layers.emplace_back(static_cast<size_t>(data[0]), Noise{static_cast<uint64_t>(data[2]), static_cast<uint32_t>(data[1])});
             Layer<T>& layer = layers.back();
@@ -80,6 +94,7 @@ class Run {
     Run(const Run&) = delete;
 
   private:
+    static int64_t aligned(int64_t numbers) { return round_up(numbers, 16); }  // so that what follows begins on a cache line
     static T* pointer(int64_t number) { return reinterpret_cast<T*>(number); }
 
     void begin(Call<T>& call, const int64_t*& data) {

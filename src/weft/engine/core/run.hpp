@@ -204,6 +204,7 @@ void drop_between(const Run<T>& run, size_t n, T* numbers, int64_t threads) {
 template <typename T>
 int run_forward(const int64_t* data, int64_t threads) {
     Run<T> run(data, false);
+    if (const int wrong = read_rows(run.embedding, threads)) return wrong;
     for (size_t n = 0; n < run.layers.size(); ++n) {
         if (n) drop_between(run, n, run.layers[n - 1].outputs, threads);
         if (const int wrong = forward_layer(run.layers[n].calls, threads)) return wrong;
@@ -347,8 +348,6 @@ void back_layer(std::vector<Call<T>>& calls, int64_t threads) {
         const int64_t width = call.program->width(), some = 64;
         for (int64_t first = 0; call.ids && call.gradients[0] && first < width; first += some)
             jobs.add(call.tokens * some, [&call, first, last = std::min(first + some, width)] { add_by_id(call, first, last); });
-        for (int64_t b = 0; call.d_x && call.lengths && b < call.rows; ++b)
-            std::fill(call.d_x + (b * call.steps + call.length(b)) * call.inputs, call.d_x + (b + 1) * call.steps * call.inputs, T(0));
     }
     products.multiply(jobs);
     jobs.run(threads);
@@ -365,6 +364,12 @@ int run_back(const int64_t* data, int64_t threads) {
         back_layer(run.layers[n].calls, threads);
         if (n) drop_between(run, n, run.layers[n - 1].d_outputs, threads);
     }
+    const Call<T>& first = run.layers[0].calls[0];
+    if (run.embedding.is_wanted())
+        add_rows(run.embedding, threads);
+    else if (first.d_x && first.lengths)
+        for (int64_t b = 0; b < first.rows; ++b)
+            std::fill(first.d_x + (b * first.steps + first.length(b)) * first.inputs, first.d_x + (b + 1) * first.steps * first.inputs, T(0));
     return 0;
 }
 
