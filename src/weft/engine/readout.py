@@ -31,11 +31,12 @@ def readout_nats(
     lengths: Tensor | None = None,
     smoothing: float = 0.0,
     drop: Drop = NOTHING,
+    total: bool = False,
 ) -> Tensor:
     """The nats (B, T) of the wanted ids (B, T) by the logits x weight^T + bias, of x (B, T, I) and a weight (V, I).
 
     They are exactly 0 past a row's length and where the wanted id is IGNORED. With smoothing s, a share s of every
-    target is spread over all ids: nats = -(1 - s) log p_wanted - s mean(log p).
+    target is spread over all ids: nats = -(1 - s) log p_wanted - s mean(log p). With `total`, their sum: a loss.
 
     >>> readout_nats(torch.zeros(1, 2, 3), torch.zeros(10, 3), None, torch.tensor([[4, IGNORED]]))
     tensor([[2.3026, 0.0000]])
@@ -43,14 +44,15 @@ def readout_nats(
     _check(x, weight, bias, wanted, lengths)
     wanted = wanted.to(x.device)
     if not reads(x, weight, *([] if bias is None else [bias])):
-        return _plain(x, weight, bias, wanted, lengths, smoothing, drop)
+        nats = _plain(x, weight, bias, wanted, lengths, smoothing, drop)
+        return nats.sum() if total else nats
     numbers = x, weight, bias
     ids = wanted, lengths
     return _apply(  # type: ignore[no-any-return]
         *(None if tensor is None else tensor.contiguous() for tensor in numbers),
         *(None if tensor is None else tensor.to(torch.int64).contiguous() for tensor in ids),
         smoothing,
-        drop.draw(),
+        (*drop.draw(), total),
     )
 
 
@@ -99,15 +101,15 @@ class _Nats(torch.autograd.Function):
         wanted: Tensor,
         lengths: Tensor | None,
         smoothing: float,
-        noise: tuple[int, int, bool],
+        how: tuple[int, int, bool, bool],
     ) -> Tensor:
-        nats, derivative = torch.empty(wanted.shape, dtype=x.dtype), None
+        nats, derivative = torch.empty(() if how[-1] else wanted.shape, dtype=x.dtype), None
         if any(ctx.needs_input_grad):
             tokens = wanted.numel() if lengths is None else sum(lengths.tolist())
             derivative = empty((tokens, len(weight)), x.dtype)
-        ctx.noise = noise
+        ctx.how = how
         ctx.save_for_backward(x, weight, bias, wanted, lengths, derivative)
-        numbers = _numbers(x, weight, bias, wanted, lengths, noise, nats, derivative)
+        numbers = _numbers(x, weight, bias, wanted, lengths, how, nats, derivative)
         run = loaded_library().weft_read_out
         check(run(numbers.buffer_info()[0], smoothing, torch.get_num_threads(), x.dtype == torch.float64))
         return nats
@@ -116,12 +118,12 @@ class _Nats(torch.autograd.Function):
     @once
     def backward(ctx: Any, gradient: Tensor) -> Any:
         x, weight, bias, wanted, lengths, derivative = ctx.saved_tensors
-        numbers = _numbers(x, weight, bias, wanted, lengths, ctx.noise, None, derivative)
+        numbers = _numbers(x, weight, bias, wanted, lengths, ctx.how, None, derivative)
         found = [
             empty(tuple(tensor.shape), x.dtype) if wants else None
             for tensor, wants in zip((x, weight, bias), ctx.needs_input_grad, strict=False)
         ]
-        each = 0 if gradient.stride() == (0, 0) else 1  # of a sum: one number for all
+        each = 0 if not any(gradient.stride()) else 1  # of a sum: one number for all
         gradient = gradient if each == 0 else gradient.contiguous()
         back = array("q", [gradient.data_ptr(), each, *map(address, found)])
         addresses = numbers.buffer_info()[0], back.buffer_info()[0]
@@ -138,10 +140,10 @@ def _numbers(
     bias: Tensor | None,
     wanted: Tensor,
     lengths: Tensor | None,
-    noise: tuple[int, int, bool],
+    how: tuple[int, int, bool, bool],
     nats: Tensor | None,
     derivative: Tensor | None,
 ) -> array[int]:
     """As core/readout.hpp reads them."""
     places = map(address, (x, weight, bias, wanted, lengths))
-    return array("q", [*x.shape, len(weight), *places, *noise, address(nats), address(derivative)])
+    return array("q", [*x.shape, len(weight), *places, *how, address(nats), address(derivative)])

@@ -100,8 +100,8 @@ class Filler(nn.Module):
         """The nats of the passage's targets, each told from the rest of its row."""
         surroundings = self.surroundings(passage.ids.to(self.bias.device), passage.lengths)
         joined, drop = torch.tanh(self.join(surroundings)), Drop(self.dropout if self.training else 0.0)
-        nats = readout_nats(joined, self._output_weight(), self.bias, passage.targets, drop=drop)
-        return Loss(nats.sum(), int((passage.targets != IGNORED).sum()))
+        total = readout_nats(joined, self._output_weight(), self.bias, passage.targets, drop=drop, total=True)
+        return Loss(total, int((passage.targets != IGNORED).sum()))
 
     def hide(self, ids: Tensor, share: float) -> Tensor:
         """The rows (on the CPU) with some tokens turned into blanks; each draws its own share, `share` on average."""

@@ -84,7 +84,7 @@ class LanguageModel(nn.Module):
         """The nats of the window's targets; the state is dropped where the window starts anew."""
         outputs, state = self._run(window.inputs.to(self.bias.device), None if window.fresh else state, unroll)
         drop = Drop(self.dropout if self.training else 0.0)
-        total = readout_nats(outputs, self._output_weight(), self.bias, window.targets, drop=drop).sum()
+        total = readout_nats(outputs, self._output_weight(), self.bias, window.targets, drop=drop, total=True)
         count = int((window.targets != IGNORED).sum())
         return Loss(total, count, map_state(Tensor.detach, state))
 

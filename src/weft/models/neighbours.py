@@ -38,4 +38,4 @@ class Neighbours(nn.Module):
 def _nats(teller: nn.Sequential, states: Tensor, words: Tensor) -> Tensor:
     states, last = teller[:-1](states), teller[-1]
     assert isinstance(last, nn.Linear)
-    return readout_nats(states[None], last.weight, last.bias, words[None]).sum()
+    return readout_nats(states[None], last.weight, last.bias, words[None], total=True)

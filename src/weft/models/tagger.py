@@ -66,7 +66,7 @@ class Softmax(CRF):
         return each.sum(1)
 
     def nats(self, hidden: Tensor, line: Linear, tags: Tensor, lengths: Tensor, drop: Drop) -> Tensor:
-        return readout_nats(hidden, *line, tags, lengths=lengths, drop=drop).sum()
+        return readout_nats(hidden, *line, tags, lengths=lengths, drop=drop, total=True)
 
     def marginals(self, scores: Tensor, lengths: Tensor | None = None) -> Tensor:
         return scores.softmax(-1)
@@ -122,7 +122,7 @@ class Tagger(nn.Module):
             # again for that, with noise of its own.
             lowest = hidden if len(self.stack.layers) == 1 else self.stack.layers[0](x, lengths=lengths)[0]
             total = total + self.weight * self.neighbours(lowest, inputs.ids, lengths)
-        return Loss(total, int(lengths.sum()))
+        return Loss(total, sum(lengths.tolist()))
 
     def _read(self, inputs: Inputs) -> Embedded:
         return self.reader(inputs, self._drop(self.embedding_dropout))  # type: ignore[no-any-return]  # (B, T, E)

@@ -119,10 +119,10 @@ class Translator(nn.Module):
         decoded = (
             self.decode_sampled(encoded, batch.targets, sampling) if sampling else self.decode(encoded, batch.targets)
         )
-        nats = self._nats(decoded.outputs, batch.targets, smoothing)
-        return Loss(nats.sum(), sum(batch.targets.lengths.tolist()))
+        total = self._nats(decoded.outputs, batch.targets, smoothing, total=True)
+        return Loss(total, sum(batch.targets.lengths.tolist()))
 
-    def _nats(self, outputs: Tensor, targets: Padded, smoothing: float = 0.0) -> Tensor:
+    def _nats(self, outputs: Tensor, targets: Padded, smoothing: float = 0.0, *, total: bool = False) -> Tensor:
         share = self.dropout if self.training else 0.0
         if self.narrow is not None:
             outputs, share = self.narrow(dropout(outputs, share)), 0.0
@@ -134,6 +134,7 @@ class Translator(nn.Module):
             lengths=targets.lengths,
             smoothing=smoothing,
             drop=Drop(share),
+            total=total,
         )
 
     @torch.no_grad()

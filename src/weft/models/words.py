@@ -79,8 +79,7 @@ class WordReader(nn.Module):
             parts.append(self.shapes.part(inputs.shapes))
         if self.characters is not None and self.spell is not None:
             _, (last,) = self.spell(self.characters(inputs.spelling.ids), lengths=inputs.spelling.lengths)
-            spelled = torch.cat([last.forward.h, last.backward.h], -1)  # (U, 2 C)
-            parts.append(Part(inputs.forms, spelled))
+            parts += [Part(inputs.forms, side.h) for side in last]  # (U, C) each
         return Embedded(parts, drop)
 
 

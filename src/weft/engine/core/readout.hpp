@@ -21,7 +21,8 @@ struct Readout {
     Noise noise;                        // keep 0: none
     bool units;                         // the noise is the same at all steps of a row
     T smoothing;
-    T* nats;        // (rows, steps)
+    bool in_all;    // only the sum of all nats is wanted
+    T* nats;        // (rows, steps), or one number
     T* derivative;  // (tokens, size), or nullptr: no way back
     std::vector<int64_t> places;
 
@@ -34,6 +35,7 @@ struct Readout {
         noise.keep = static_cast<uint32_t>(*data++);
         noise.seed = static_cast<uint64_t>(*data++);
         units = *data++ != 0;
+        in_all = *data++ != 0;
         nats = pointer(), derivative = pointer();
         for (int64_t b = 0; b < rows; ++b)
             for (int64_t t = b * steps; t < b * steps + (lengths ? lengths[b] : steps); ++t)
@@ -109,7 +111,7 @@ int read_out(const int64_t* data, double smoothing, int64_t threads) {
     static thread_local Workspace workspace;
     const Readout<T> readout(data, smoothing);
     if (!readout.ids_fit()) return 2;
-    std::fill_n(readout.nats, readout.rows * readout.steps, T(0));
+    if (!readout.in_all) std::fill_n(readout.nats, readout.rows * readout.steps, T(0));
     const int64_t N = readout.tokens();
     Arena<T> arena;
     T* read = nullptr;
@@ -121,6 +123,7 @@ int read_out(const int64_t* data, double smoothing, int64_t threads) {
     for (int64_t p = 0; p < work.panels(); ++p) jobs.add(work.depth * kPanel<T>, [&work, p] { pack_panel(work, p); });
     jobs.run(threads);
     readout.each_place(threads, [&](int64_t n, int64_t place) { readout.drop(place, T(1), readout.x + place * readout.inputs, read + n * readout.inputs); });
+    std::vector<double> sums(static_cast<size_t>(work.blocks()), 0.0);
     for (int64_t block = 0; block < work.blocks(); ++block)
         jobs.add(kBlockRows * readout.inputs * readout.size, [&, block] {
             static thread_local Workspace beside;
@@ -132,11 +135,16 @@ int read_out(const int64_t* data, double smoothing, int64_t threads) {
             multiply_block<T>({&part}, 0);
             for (int64_t n = 0; n < some; ++n) {
                 const int64_t place = readout.places[static_cast<size_t>(first + n)];
-                readout.nats[place] = cost(part.c + n * readout.size, readout.size, readout.wanted[place], readout.smoothing, readout.derivative != nullptr);
+                const T nats = cost(part.c + n * readout.size, readout.size, readout.wanted[place], readout.smoothing, readout.derivative != nullptr);
+                if (readout.in_all)
+                    sums[static_cast<size_t>(block)] += static_cast<double>(nats);
+                else
+                    readout.nats[place] = nats;
             }
             beside.keep_at_most(size_t(1) << 26);
         });
     jobs.run(threads);
+    if (readout.in_all) *readout.nats = static_cast<T>(std::accumulate(sums.begin(), sums.end(), 0.0));
     workspace.keep_at_most(size_t(1) << 26);
     return 0;
 }
