@@ -169,9 +169,9 @@ def _own_step(model: Tagger) -> Callable[[Any], None]:
     optimizer = Optimizer([parameter for parameter in model.parameters() if parameter.requires_grad], Adam(0.01))
 
     def step(batch: Any) -> None:
-        loss = model.loss(batch)
+        loss = model.loss(batch)  # as weft.train.Trainer does it
         optimizer.zero_grad()
-        (loss.total / loss.count).backward()
+        loss.total.backward(loss.total.new_full((), 1 / loss.count))
         optimizer.step(1e-3, clip=1.0)
 
     return step

@@ -169,6 +169,7 @@ def test_a_parameter_that_has_become_another_is_not_moved_by_what_was_kept(other
     weight.grad = torch.ones_like(weight)
     moved = (weight, weight.grad, *optimizer.kept[0], None)
     assert Updates.of([moved]) is None
+    assert Updates.of([(weight, torch.ones(3), None, None, None)]) is None, "nor past the end of a gradient"
 
 
 @pytest.mark.skipif(engine.library() is None, reason="the engine is not built here")

@@ -21,6 +21,7 @@ from weft.text.tokens import (
     WordTokenizer,
     tokenizer_from_json,
 )
+from weft.text.vocabulary import RESERVED
 
 # Free text rarely hits the rules, so half of the examples are made of the characters that the rules are about.
 PIECES = [
@@ -213,7 +214,7 @@ class TestSubwords:
         assert SUBWORD.split("猫狗鸟\n") == ["猫", "<unk>", "<unk>", "\n"]
 
     def test_the_text_unk_is_only_text(self) -> None:
-        tokens = SubwordTokenizer.train(["<unk> a\n"], 9).split("<unk>")
+        tokens = SubwordTokenizer.train(["<unk> a\n"], 12).split("<unk>")
         assert "".join(tokens) == "<unk>"
         assert len(tokens) > 1
 
@@ -222,17 +223,18 @@ class TestSubwords:
         assert SubwordTokenizer.train([TRAINING], 90) == SUBWORD
 
     def test_size_is_a_bound(self) -> None:
-        learned = json.loads(SUBWORD.model)["model"]["vocab"]
-        assert len(learned) <= 90
+        small = SubwordTokenizer.train(TRAINING.splitlines(keepends=True), 50)
+        learned = json.loads(small.model)["model"]["vocab"]
+        assert len({*RESERVED, *learned}) == 50, "reserved tokens included"
         assert learned["<unk>"] == 0
 
     def test_mistakes(self, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(
-            WeftError, match=r"size is 3, but the text has 6 different characters; expected a size of 7"
+            WeftError, match=r"size is 9, but the text has 6 different characters; expected a size of 10"
         ):
-            SubwordTokenizer.train(["床前明月光\n"], 3)
-        with pytest.raises(WeftError, match="subword size is 1"):
-            SubwordTokenizer.train(["a"], 1)
+            SubwordTokenizer.train(["床前明月光\n"], 9)
+        with pytest.raises(WeftError, match="subword size is 4; expected more than the 4"):
+            SubwordTokenizer.train(["a"], 4)
         with pytest.raises(WeftError, match="no text to learn"):
             SubwordTokenizer.train(["", ""], 10)
         with pytest.raises(WeftError, match="cannot be read"):

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from weft.cells import Cell, State
 from weft.engine.embedding import Embedded
+from weft.engine.graph import whole
 from weft.engine.library import known_type, say_once_if_missing, usable
 from weft.engine.plan import Plan
 from weft.engine.run import Direction, Layers, run
@@ -104,7 +105,7 @@ def run_layers(
             flat += [None] * plan.states if state is None else [part.contiguous() for part in state]
         width = sum([direction.plan.hidden_size for direction in directions[-1]])
     if lengths is not None:
-        lengths = lengths.to(device="cpu", dtype=torch.int64).contiguous()
+        lengths = whole(lengths)
     if isinstance(x, Tensor):
         outputs, last = run(Layers(directions, dropout), x, lengths, flat)
     elif (embedded := x.draw()) is not None:
@@ -122,19 +123,27 @@ def written(x: Tensor | Embedded) -> Tensor:
 
 def check_kind(cell: Cell, parameters: Sequence[Tensor], state: Sequence[Tensor] = (), x: Tensor | None = None) -> None:
     """What the core reads must be of one kind and here; shapes are the layer's to check."""
-    given = [*parameters, *state, *([x] if x is not None and x.is_floating_point() else [])]
-    names = ["a parameter"] * len(parameters)
-    names += cell.state_type._fields if state else []  # type: ignore[attr-defined]
-    check_same_kind(type(cell).__name__, [*names, "x"], given)
+    given = [*parameters, *state]
+    if x is not None and x.is_floating_point():
+        given.append(x)
+    if (wrong := first_of_another_kind(given)) is not None:
+        fields = cell.state_type._fields if state else ()  # type: ignore[attr-defined]
+        names = [*["a parameter"] * len(parameters), *fields, "x"]
+        raise another_kind(type(cell).__name__, names[wrong], given[wrong], given[0])
 
 
-def check_same_kind(owner: str, names: Sequence[str], given: Sequence[Tensor]) -> None:
-    dtype = given[0].dtype
-    for name, tensor in zip(names, given, strict=False):
-        if tensor.dtype is not dtype or not tensor.is_cpu or tensor.layout is not torch.strided:
-            raise WeftError(
-                f"{owner}: {name} is {tensor.dtype} on {tensor.device}", expected=f"{dtype} on cpu, as weight_ih is"
-            )
+def first_of_another_kind(given: Sequence[Tensor]) -> int | None:
+    """The number of the first that is not of the first one's type, or not here."""
+    dtype, strided = given[0].dtype, torch.strided
+    for number, tensor in enumerate(given):
+        if tensor.dtype is not dtype or not tensor.is_cpu or tensor.layout is not strided:
+            return number
+    return None
+
+
+def another_kind(owner: str, name: str, tensor: Tensor, wanted: Tensor) -> WeftError:
+    found = f"{owner}: {name} is {tensor.dtype} on {tensor.device}"
+    return WeftError(found, expected=f"{wanted.dtype} on cpu, as weight_ih is")
 
 
 def check_lengths(name: str, lengths: Tensor, steps: int) -> None:

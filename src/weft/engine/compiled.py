@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from weft.cells import Cell, State
-from weft.engine.cells import Pass, check_lengths, check_same_kind, plan_of, readable
+from weft.engine.cells import Pass, another_kind, check_lengths, first_of_another_kind, plan_of, readable
 from weft.engine.library import say_once_if_missing, usable
 from weft.engine.plan import Plan, reach
 from weft.engine.run import Direction, Layers, back, forward
@@ -113,7 +113,8 @@ class _Ready:
             )
         kinds = [*tensors, *noise, *([x] if x.is_floating_point() else [])]
         names = [*["a parameter or state"] * len(tensors), *["a mask"] * len(noise), "x"]
-        check_same_kind("a compiled layer", names, kinds)
+        if (wrong := first_of_another_kind(kinds)) is not None:
+            raise another_kind("a compiled layer", names[wrong], kinds[wrong], kinds[0])
         self.given = _with_gaps([tensor.detach().contiguous() for tensor in tensors], there)
         masks = iter(_with_gaps([mask.contiguous() for mask in noise], noisy))
         directions, at = [], 0

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from weft.engine.graph import address, applied, once
+from weft.engine.graph import address, applied, once, whole
 from weft.engine.library import check, loaded_library, reads
 from weft.engine.memory import empty
 from weft.engine.noise import NOTHING, Drop, draw_seed
@@ -106,7 +106,7 @@ class Drawn:
     def __init__(self, embedded: Embedded, tables: Sequence[Tensor]) -> None:
         self.shape = embedded.shape
         self.tables = [table.contiguous() for table in tables]
-        self.ids = [part.ids.to(part.table.device, torch.int64).contiguous() for part in embedded.parts]
+        self.ids = [whole(part.ids) for part in embedded.parts]
         self.first: list[int] = []  # of each table that part which reads it first: there all its gradients are summed
         self._alive: list[Tensor] = []
         self._told: list[tuple[int, ...]] = []  # of each table what does not change

@@ -15,6 +15,13 @@ def address(tensor: Tensor | None) -> int:
     return 0 if tensor is None else tensor.data_ptr()
 
 
+def whole(numbers: Tensor) -> Tensor:
+    """Whole numbers as the core reads them: here, of 64 bits, one after the other."""
+    if numbers.dtype is not torch.int64 or not numbers.is_cpu:
+        numbers = numbers.to("cpu", torch.int64)
+    return numbers.contiguous()
+
+
 def applied(function: type[torch.autograd.Function]) -> Any:
     """Its `apply`, without what that does for torch.func: inside its transforms the core does not run."""
     return super(torch.autograd.Function, function).apply  # type: ignore[misc]

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from weft.errors import WeftError
 
+_KNOWN = (torch.float32, torch.float64)  # types of numbers
 _BY_CAPABILITY = {"AVX512": ["avx512", "avx2", "baseline"], "AVX2": ["avx2", "baseline"]}
 
 
@@ -68,14 +69,15 @@ def usable() -> bool:
 
 def known_type(tensor: Tensor) -> bool:
     """Whether the core reads numbers of this type, here."""
-    return tensor.is_cpu and tensor.dtype in (torch.float32, torch.float64)
+    return tensor.is_cpu and tensor.dtype in _KNOWN
 
 
 def reads(*tensors: Tensor) -> bool:
     """Whether the core can work on these: it is there, nothing is being compiled, and they are here, of one type."""
-    if torch.compiler.is_compiling() or not usable():
+    dtype = tensors[0].dtype
+    if dtype not in _KNOWN or torch.compiler.is_compiling() or not usable():
         return False
-    return all(known_type(tensor) and tensor.dtype == tensors[0].dtype for tensor in tensors)
+    return all(tensor.dtype is dtype and tensor.is_cpu for tensor in tensors)
 
 
 def description() -> str:

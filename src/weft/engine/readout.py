@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from weft.batch import IGNORED
 from weft.engine.cells import check_lengths
-from weft.engine.graph import address, applied, once
+from weft.engine.graph import address, applied, once, whole
 from weft.engine.library import check, loaded_library, reads
 from weft.engine.memory import empty
 from weft.engine.noise import NOTHING, Drop
@@ -42,23 +42,23 @@ def readout_nats(
     tensor([[2.3026, 0.0000]])
     """
     _check(x, weight, bias, wanted, lengths)
-    wanted = wanted.to(x.device)
-    if not reads(x, weight, *([] if bias is None else [bias])):
-        nats = _plain(x, weight, bias, wanted, lengths, smoothing, drop)
+    if not (reads(x, weight) if bias is None else reads(x, weight, bias)):
+        nats = _plain(x, weight, bias, wanted.to(x.device), lengths, smoothing, drop)
         return nats.sum() if total else nats
-    numbers = x, weight, bias
-    ids = wanted, lengths
     return _apply(  # type: ignore[no-any-return]
-        *(None if tensor is None else tensor.contiguous() for tensor in numbers),
-        *(None if tensor is None else tensor.to(torch.int64).contiguous() for tensor in ids),
+        x.contiguous(),
+        weight.contiguous(),
+        None if bias is None else bias.contiguous(),
+        whole(wanted),
+        None if lengths is None else whole(lengths),
         smoothing,
         (*drop.draw(), total),
     )
 
 
 def _check(x: Tensor, weight: Tensor, bias: Tensor | None, wanted: Tensor, lengths: Tensor | None) -> None:
-    sizes = len(weight), x.shape[-1]
-    wrong = x.dim() != 3 or wanted.shape != x.shape[:2] or weight.shape != sizes
+    shape, sizes = x.shape, weight.shape
+    wrong = len(shape) != 3 or wanted.shape != shape[:2] or len(sizes) != 2 or sizes[1] != shape[2]
     if wrong or (bias is not None and bias.shape != sizes[:1]):
         beside = "no bias" if bias is None else f"a bias {tuple(bias.shape)}"
         raise WeftError(
@@ -66,9 +66,9 @@ def _check(x: Tensor, weight: Tensor, bias: Tensor | None, wanted: Tensor, lengt
             expected="x (B, T, I), a weight (V, I), a bias (V), ids (B, T)",
         )
     if lengths is not None:
-        if lengths.shape != x.shape[:1]:
-            raise WeftError(f"readout: lengths {tuple(lengths.shape)}", expected=f"({len(x)},), one for each row")
-        check_lengths("readout", lengths, x.shape[1])
+        if lengths.shape != shape[:1]:
+            raise WeftError(f"readout: lengths {tuple(lengths.shape)}", expected=f"({shape[0]},), one for each row")
+        check_lengths("readout", lengths, shape[1])
 
 
 def _plain(
@@ -106,7 +106,7 @@ class _Nats(torch.autograd.Function):
         nats, derivative = torch.empty(() if how[-1] else wanted.shape, dtype=x.dtype), None
         if any(ctx.needs_input_grad):
             tokens = wanted.numel() if lengths is None else sum(lengths.tolist())
-            derivative = empty((tokens, len(weight)), x.dtype)
+            derivative = empty((tokens, weight.shape[0]), x.dtype)
         ctx.how = how
         ctx.save_for_backward(x, weight, bias, wanted, lengths, derivative)
         numbers = _numbers(x, weight, bias, wanted, lengths, how, nats, derivative)
@@ -146,4 +146,4 @@ def _numbers(
 ) -> array[int]:
     """As core/readout.hpp reads them."""
     places = map(address, (x, weight, bias, wanted, lengths))
-    return array("q", [*x.shape, len(weight), *places, *how, address(nats), address(derivative)])
+    return array("q", [*x.shape, weight.shape[0], *places, *how, address(nats), address(derivative)])

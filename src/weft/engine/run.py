@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from weft.engine.embedding import Drawn
-from weft.engine.graph import address, applied, once
+from weft.engine.graph import address, applied, once, whole
 from weft.engine.library import check, loaded_library
 from weft.engine.memory import empty, empty_like
 from weft.engine.noise import draw_seed, kept_of
@@ -80,7 +80,7 @@ def run(
     `flat` has for each direction its parameters and its states before, None for zeros; all are contiguous.
     """
     if x is not None:
-        x = x.contiguous() if x.is_floating_point() else x.to(torch.int64).contiguous()
+        x = x.contiguous() if x.is_floating_point() else whole(x)
     tables = layers.embedded.tables if layers.embedded is not None else ()
     if torch.is_grad_enabled() and any(t.requires_grad for t in (x, *flat, *tables) if t is not None):
         outputs, *last = _apply(layers, len(flat), lengths, x, *flat, *tables)

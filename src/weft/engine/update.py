@@ -42,11 +42,11 @@ class Updates:
             return None
         dtype, numbers = moved[0][0].dtype, list[int]()
         for weight, gradient, mean, square, average in moved:
-            alike = weight.dtype is gradient.dtype is dtype and weight.is_contiguous() and gradient.is_contiguous()
-            if not (alike and weight.is_cpu and gradient.is_cpu):
+            if not (weight.is_cpu and gradient.is_cpu and weight.is_contiguous() and gradient.is_contiguous()):
                 return None
-            for kept in (mean, square, average):  # of a parameter that has since become another
-                if kept is not None and (kept.dtype is not dtype or kept.shape != weight.shape):
+            shape = weight.shape
+            for other in (weight, gradient, mean, square, average):  # of a parameter that has since become another
+                if other is not None and (other.dtype is not dtype or other.shape != shape):
                     return None
             numbers += (
                 weight.numel(), weight.data_ptr(), gradient.data_ptr(), 0 if mean is None else mean.data_ptr(),

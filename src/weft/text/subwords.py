@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from weft.errors import WeftError
-from weft.text.vocabulary import UNK
+from weft.text.vocabulary import RESERVED, UNK
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -50,18 +50,18 @@ class SubwordTokenizer:
 
     @classmethod
     def train(cls, texts: Iterable[str], size: int) -> SubwordTokenizer:
-        """Learn at most `size` different pieces, "<unk>" among them. Same texts, same pieces."""
-        if size < 2:
-            raise WeftError(f"subword size is {size}", expected="2 or more", hint="1000")
+        """Learn so many different pieces that with the reserved tokens they are at most `size`. Same texts, same pieces."""
+        if size <= len(RESERVED):
+            raise WeftError(f"subword size is {size}", expected=f"more than the {len(RESERVED)} reserved tokens take")
         library = _library()
         learner = _bare(library, library.models.BPE())
-        trainer = library.trainers.BpeTrainer(vocab_size=size - 1, show_progress=False, special_tokens=[])
+        trainer = library.trainers.BpeTrainer(vocab_size=size - len(RESERVED), show_progress=False, special_tokens=[])
         learner.train_from_iterator(_checked(texts), trainer)
         pieces = sorted(learner.get_vocab().items(), key=lambda item: item[1])
-        if len(pieces) >= size:
+        if len(pieces) + len(RESERVED) > size:
             raise WeftError(
                 f"subword size is {size}, but the text has {len(pieces)} different characters",
-                expected=f"a size of {len(pieces) + 1} or more",
+                expected=f"a size of {len(pieces) + len(RESERVED)} or more",
                 hint=f"{2 * len(pieces)}, or tokens of level char",
             )
         merges = [tuple(merge) for merge in _merges(learner)]

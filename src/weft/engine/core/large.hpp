@@ -9,7 +9,7 @@
 
 namespace weft {
 
-constexpr int64_t kBlockRows = 8 * kTileRows, kBlockDepth = 512;
+constexpr int64_t kBlockRows = 8 * kTileRows, kBlockDepth = 512, kMostDepth = 3 * kBlockDepth / 2;
 constexpr int64_t kAhead = 16;  // depths: a strided walk needs its lines asked for in time
 
 template <typename T>
@@ -69,7 +69,7 @@ void pack_rows(const Large<T>& work, int64_t row, int64_t rows, int64_t k, int64
     if (work.a_depth == 1) {
         for (int64_t r = 0; r < rows; ++r) {
             const int64_t from = work.a_index ? work.a_index[row + r] : row + r;
-            std::copy_n(work.a + from * work.a_row + k, depth, to + r * (kBlockDepth + 16));
+            std::copy_n(work.a + from * work.a_row + k, depth, to + r * (kMostDepth + 16));
         }
         return;
     }
@@ -102,7 +102,7 @@ void multiply_tile(const Large<T>& work, int64_t row, int64_t rows, int64_t p, i
     }
     auto run = [&](auto vectors) {
         if (work.a_depth == 1)
-            kernel_of<T, false, vectors>(rows, packed, kBlockDepth + 16, panel, depth, start, target, stride);
+            kernel_of<T, false, vectors>(rows, packed, kMostDepth + 16, panel, depth, start, target, stride);
         else
             kernel_of<T, true, vectors>(rows, packed, 0, panel, depth, start, target, stride);
     };
@@ -119,15 +119,18 @@ void multiply_block(const std::vector<const Large<T>*>& works, int64_t block) {
     static thread_local Workspace workspace;
     const Large<T>& first = *works[0];
     const int64_t row = block * kBlockRows, rows = std::min(kBlockRows, first.rows - row);
-    T* packed = workspace.numbers<T>(kBlockRows * (kBlockDepth + 16));
-    for (int64_t k = 0; k == 0 || k < first.depth; k += kBlockDepth) {
-        const int64_t depth = std::min(kBlockDepth, first.depth - k);
+    T* packed = workspace.numbers<T>(kBlockRows * (kMostDepth + 16));
+    // Depths dealt evenly: 521 in one go, not 512 and 9.
+    const int64_t parts = std::max<int64_t>(1, (first.depth + kBlockDepth / 2 - 1) / kBlockDepth);
+    const int64_t share = (first.depth + parts - 1) / parts;
+    for (int64_t k = 0; k == 0 || k < first.depth; k += share) {
+        const int64_t depth = std::min(share, first.depth - k);
         pack_rows(first, row, rows, k, depth, packed);
         for (const Large<T>* work : works)
             for (int64_t p = 0; p < work->panels(); ++p)
                 for (int64_t r = 0; r < rows; r += kTileRows) {
                     const int64_t some = std::min<int64_t>(kTileRows, rows - r);
-                    const T* from = packed + r * (first.a_depth == 1 ? kBlockDepth + 16 : depth);
+                    const T* from = packed + r * (first.a_depth == 1 ? kMostDepth + 16 : depth);
                     multiply_tile(*work, row + r, some, p, k, depth, from);
                 }
     }
