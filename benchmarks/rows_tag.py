@@ -6,7 +6,8 @@ from pathlib import Path
 
 from benchmarks.rows import Result, Row, data
 from weft.config import TagConfig, load_config
-from weft.service.tag import load_tag, start_tag
+from weft.service.tag import start_tag
+from weft.service.tagging import load_tag
 
 
 def row(goal: float, metric: str, files: tuple[str, str, str, str], *sets: str) -> Row:

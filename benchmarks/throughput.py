@@ -34,8 +34,9 @@ from weft.engine import Embedded
 from weft.models.tagger import Tagger
 from weft.optimize import Adam, Optimizer
 from weft.recurrent import Both, Stack
-from weft.service.tag import Tagging, start_tag
+from weft.service.tag import start_tag
 from weft.service.tagged import Knowledge
+from weft.service.tagging import Tagging
 from weft.text.columns import Sentence, open_sentences
 
 LIBRARY: Any = import_module("weft.engine.library")

@@ -9,6 +9,7 @@ Lafferty, McCallum and Pereira 2001.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from weft import chain
-from weft.chain import Chains
+from weft.chain import Chains, Stretch
 from weft.errors import WeftError
 
 
@@ -136,6 +137,13 @@ class CRF(nn.Module):
         log_z = chain.partition(chains).log_z.tolist()
         found = zip(chain.n_best(chains, count), log_z, strict=True)
         return [[TagPath(path, score - total) for score, path in row] for row, total in found]
+
+    def stretches(
+        self, scores: Tensor, paths: Sequence[tuple[Sequence[int], Sequence[Stretch]]], lengths: Tensor | None = None
+    ) -> list[list[float]]:
+        """P(y_b ... y_(e-1) | scores) of stretches (b, e) of a row's tags: that they are right, whatever is around."""
+        found = chain.stretches(self._chains(scores, lengths), paths)
+        return [[min(1.0, math.exp(one)) for one in row] for row in found]
 
     def _chains(self, scores: Tensor, lengths: Tensor | None) -> Chains:
         return Chains.padded(*self.masked(), scores, lengths)

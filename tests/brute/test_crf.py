@@ -107,6 +107,22 @@ def test_likelihood_marginals_best(allowed):
         assert best[row].log_prob == pytest.approx(chances[order[0]])
 
 
+@pytest.mark.parametrize("allowed", [None, NOT_TWICE])
+def test_the_chance_of_a_stretch_is_that_of_all_paths_through_it(allowed):
+    crf, numbers = layer(allowed), scores(4)
+    wanted = []
+    for row, length in enumerate(LENGTHS.tolist()):
+        path = [[0, 2, 0, 1], [1, 0, 1, 2], [0, 1, 0, 1], [1, 2, 1, 0]][row][:length]
+        wanted.append((path, list(itertools.combinations(range(length + 1), 2))))
+    found = crf.stretches(numbers, wanted, LENGTHS)
+    for row, (path, stretches) in enumerate(wanted):
+        all_paths = [(one, s.item()) for one, s in paths(crf, numbers[row], len(path))]
+        total = sum(math.exp(s) for _, s in all_paths)
+        for (begin, end), chance in zip(stretches, found[row], strict=True):
+            through = sum(math.exp(s) for one, s in all_paths if list(one[begin:end]) == path[begin:end])
+            assert chance == pytest.approx(through / total)
+
+
 def test_float32_gives_float32():
     crf, numbers = layer(dtype=torch.float32), scores(dtype=torch.float32)
     tags = torch.zeros(B, T, dtype=torch.int64)

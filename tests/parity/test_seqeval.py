@@ -53,3 +53,75 @@ def test_a_worked_case():
     assert scores.all == Found(right=1, found=3, true=3)
     assert scores.kinds["LOC"] == Found(0, 1, 2)
     assert scores.score() == seqeval.f1_score([true], [tags]) == pytest.approx(1 / 3)
+
+
+def counted(true, tags):
+    parts = [SpanScores.of(one.split(), other.split()) for one, other in zip(true, tags, strict=True)]
+    return reduce(add, parts)
+
+
+# The examples of seqeval's own documentation: sentences as they are, as they were told, and what it prints for them.
+DOCUMENTED = {
+    "README": (
+        ["O O O B-MISC I-MISC I-MISC O", "B-PER I-PER O"],
+        ["O O B-MISC I-MISC I-MISC I-MISC O", "B-PER I-PER O"],
+        0.5,
+        {"MISC": Found(0, 1, 1), "PER": Found(1, 1, 1)},
+    ),
+    "README, strict": (  # read leniently, as conlleval does, I-NP is no less a span than B-NP
+        ["B-NP I-NP O"],
+        ["I-NP I-NP O"],
+        1.0,
+        {"NP": Found(1, 1, 1)},
+    ),
+    "precision_score": (
+        ["O O O B-MISC I-MISC I-MISC O", "B-PER I-PER O"],
+        ["O O O B-MISC I-MISC I-MISC O", "B-PER O O"],
+        0.5,
+        {"MISC": Found(1, 1, 1), "PER": Found(0, 1, 1)},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_documented_cases(name):
+    true, tags, f1, kinds = DOCUMENTED[name]
+    scores = counted(true, tags)
+    assert scores.kinds == kinds
+    assert scores.score() == pytest.approx(f1)
+    theirs = seqeval.f1_score([row.split() for row in true], [row.split() for row in tags])
+    assert scores.score() == pytest.approx(theirs)
+
+
+# By the rules of conlleval: a span begins at B, at S, and at I or E after O or another kind (or after E or S); it ends
+# before O, B, S and another kind, and after E and S; it is right if kind, beginning and end are. Counted by hand.
+RULES = {
+    "right": ("B-X I-X O", "B-X I-X O", {"X": Found(1, 1, 1)}),
+    "wrong kind": ("B-X I-X O", "B-Y I-Y O", {"X": Found(0, 0, 1), "Y": Found(0, 1, 0)}),
+    "too short": ("B-X I-X O", "B-X O O", {"X": Found(0, 1, 1)}),
+    "too long": ("B-X O O", "B-X I-X O", {"X": Found(0, 1, 1)}),
+    "begins too late": ("B-X I-X I-X", "O B-X I-X", {"X": Found(0, 1, 1)}),
+    "in two": ("B-X I-X I-X", "B-X B-X I-X", {"X": Found(0, 2, 1)}),
+    "one of two": ("B-X B-X I-X", "B-X I-X I-X", {"X": Found(0, 1, 2)}),
+    "I without B": ("B-X I-X O", "I-X I-X O", {"X": Found(1, 1, 1)}),
+    "I after O, both": ("O I-X", "O I-X", {"X": Found(1, 1, 1)}),
+    "adjacent, divided by B": ("B-X B-X", "B-X B-X", {"X": Found(2, 2, 2)}),
+    "adjacent, told as one": ("B-X B-X", "B-X I-X", {"X": Found(0, 1, 2)}),
+    "adjacent kinds, the second begins with I": ("B-X B-Y", "B-X I-Y", {"X": Found(1, 1, 1), "Y": Found(1, 1, 1)}),
+    "a kind changes inside": ("B-X I-X I-X", "B-X I-Y I-X", {"X": Found(0, 2, 1), "Y": Found(0, 1, 0)}),
+    "S beside S": ("S-X S-X", "S-X S-X", {"X": Found(2, 2, 2)}),
+    "I after E begins": ("B-X E-X S-X", "B-X E-X I-X", {"X": Found(2, 2, 2)}),
+    "E alone": ("S-X O", "E-X O", {"X": Found(1, 1, 1)}),
+    "nothing there": ("O O", "B-X O", {"X": Found(0, 1, 0)}),
+    "nothing found": ("B-X O", "O O", {"X": Found(0, 0, 1)}),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_rules_of_conlleval(name):
+    true, tags, kinds = RULES[name]
+    scores = counted([true], [tags])
+    assert scores.kinds == kinds
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert scores.score() == pytest.approx(seqeval.f1_score([true.split()], [tags.split()]))

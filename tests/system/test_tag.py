@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import os
 import random
@@ -20,6 +21,7 @@ from weft.cli import app
 from weft.config import TagConfig, load_config
 from weft.errors import WeftError
 from weft.service.tag import resume_tag, start_tag
+from weft.service.tagging import SegmentedText
 from weft.text import grammar
 from weft.text.columns import open_sentences
 
@@ -95,7 +97,7 @@ def test_raw_text_to_columns_inline_and_json(runs):
     done = succeeds("tag", runs / "pos", "The cat sees a light.", "the zebra sleeps .")
     assert done.stdout.split("\n\n")[0] == "The\tDET\ncat\tNOUN\nsees\tVERB\na\tDET\nlight\tNOUN\n.\tPUNCT"
     done = succeeds("tag", runs / "pos", "-", "--inline", stdin="the cat sleeps .\n\nshe waits .\n")
-    assert done.stdout == "the/DET cat/NOUN sleeps/VERB ./PUNCT\nshe/PRON waits/VERB ./PUNCT\n"
+    assert done.stdout == "the/DET cat/NOUN sleeps/VERB ./PUNCT\n\nshe/PRON waits/VERB ./PUNCT\n"
     found = json.loads(succeeds("tag", runs / "ner", "the cat sees a light .", "--json", "--n-best", 3).stdout)
     assert found["words"] == ["the", "cat", "sees", "a", "light", "."]
     assert found["spans"][0] == {"kind": "BEING", "begin": 0, "end": 2, "words": ["the", "cat"]}
@@ -122,9 +124,100 @@ def test_columns_come_back_with_tags(runs, files, tmp_path):
     assert [line.split("\t")[3] for line in lines[2:4]] == ["DET", "NOUN"]
     assert lines[3].split("\t")[2] == "x"
     done = succeeds("tag", runs / "ner", "-", "--columns", stdin="the NN\ncat NN\n\nsleeps NN\n")
-    assert done.stdout == "the NN B-BEING\ncat NN I-BEING\n\nsleeps NN O\n\n"
+    assert done.stdout == "the NN B-BEING\ncat NN I-BEING\n\nsleeps NN O\n"
     done = succeeds("tag", runs / "ner", "-", "--columns", "--inline", stdin="the\tNN\ncat\tNN\n")
     assert done.stdout == "the/B-BEING cat/I-BEING\n"
+
+
+def test_a_line_in_is_a_line_out(runs):
+    """Blank lines too, in every form, so that what comes out can be laid beside what went in."""
+    lines = "\nthe cat sleeps .\n\n  \nshe waits .\n"
+    done = succeeds("tag", runs / "ner", "-", "--inline", stdin=lines)
+    assert [bool(line) for line in done.stdout.splitlines()] == [False, True, False, False, True]
+    done = succeeds("tag", runs / "ner", "-", stdin=lines)
+    assert [len(part.splitlines()) for part in re.split(r"(?<=\n)\n|^\n", done.stdout)] == [0, 4, 0, 0, 3, 0]
+    for run, text in ((runs / "ner", "she waits ."), (runs / "seg", "shewaits.")):
+        done = succeeds("tag", run, "-", "--json", stdin=f"\n{text}\n \n")
+        blank, one, other = map(json.loads, done.stdout.splitlines())
+        assert (one["text"], one["words"]) == (text, ["she", "waits", "."])
+        assert (blank["text"], blank["words"], blank["confidence"], blank["probability"]) == ("", [], [], 1)
+        assert other["text"] == " "
+        assert blank.keys() == one.keys()
+
+
+def test_tables_come_back_as_they_were(runs, tmp_path):
+    table = "# id 1 domain=en\r\n-DOCSTART- -X-\r\n\r\n\r\nthe  NN \r\ncat NN\r\n\n# id 2\nsleeps NN"
+    (tmp_path / "in.txt").write_bytes(table.encode())
+    out = tmp_path / "out.txt"
+    succeeds("tag", runs / "ner", "--file", tmp_path / "in.txt", "--columns", "--out", out)
+    expected = table.replace("-X-", "-X- O").replace("the  NN ", "the  NN B-BEING").replace("cat NN", "cat NN I-BEING")
+    assert out.read_bytes().decode() == expected + " O"
+    assert [one.tags for one in open_sentences(out)] == [("B-BEING", "I-BEING"), ("O",)], "it can be read again"
+    succeeds("tag", runs / "ner", "--file", tmp_path / "in.txt", "--columns", "--column", 2, "--out", out)
+    expected = (
+        table.replace("the  NN", "the  B-BEING").replace("cat NN", "cat I-BEING").replace("sleeps NN", "sleeps O")
+    )
+    assert out.read_bytes().decode() == expected
+    row = "1\tthe\t_\tX\tY\t_\t_\t_\t_\tSpaceAfter=No\n"
+    done = succeeds("tag", runs / "pos", "-", "--columns", "--column", "xpos", "--confidence", stdin=f"\n\n{row}\n\n")
+    pattern = row.replace("Y", "DET").replace("No", r"No\|Confidence=[01]\.\d{4}")
+    assert re.fullmatch(f"\n\n{pattern}\n\n", done.stdout)
+
+
+def test_two_files_do_not_become_one_sentence(runs, tmp_path):
+    for name, text in (("a.txt", "the NN"), ("b.txt", "cat NN\n"), ("c.txt", "dog NN\n\n"), ("d.txt", "the NN\n")):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    done = succeeds("tag", runs / "pos", "--file", tmp_path, "--columns")
+    assert done.stdout == "the NN DET\n\ncat NN NOUN\n\ndog NN NOUN\n\nthe NN DET\n"
+
+
+def test_confidence_on_request(runs):
+    number = r"[01]\.\d{4}"
+    done = succeeds("tag", runs / "pos", "the cat", "--confidence")
+    assert re.fullmatch(rf"the\tDET\t{number}\ncat\tNOUN\t{number}\n\n", done.stdout)
+    done = succeeds("tag", runs / "pos", "the cat", "--confidence", "--inline")
+    assert re.fullmatch(rf"the/DET/{number} cat/NOUN/{number}\n", done.stdout)
+    done = succeeds("tag", runs / "seg", "thecat", "--confidence")
+    assert re.fullmatch(rf"the/{number} cat/{number}\n", done.stdout)
+    (one, *_) = weft.load(runs / "seg").segment_n_best(["thecatsleeps."], 3)[0]
+    assert one.words == ("the", "cat", "sleeps", ".")
+    assert 0 < one.probability <= min(one.confidence) <= 1
+
+
+def test_words_between_spaces(runs, tmp_path):
+    text = "the @JohnSmith's cat. sees weft@example.org"
+    done = succeeds("tag", runs / "pos", text, "--split", "space")
+    assert [line.split("\t")[0] for line in done.stdout.splitlines() if line] == text.split()
+    assert done.stderr == ""
+    (found,) = weft.load(runs / "pos").tag([text], split="space")
+    assert list(found.words) == text.split()
+    (found,) = weft.load(runs / "pos").tag([text])
+    assert found.words == ("the", "@JohnSmith", "'", "s", "cat", ".", "sees", "weft@example.org")
+
+
+def test_a_model_of_words_that_print_does_not_show_says_so(tmp_path):
+    sentences = [(["看似", "簡單", "，", "不", "簡單"], ["VERB", "ADJ", "PUNCT", "ADV", "ADJ"])] * 3
+    few = load_config(TagConfig, sets=[*SMALL[1::2], "train.epochs=0", "data.holdout=0"])
+    weft.train_tag(sentences, tmp_path / "zh", few)
+    done = succeeds("tag", tmp_path / "zh", "簡單 而且 ，", "--inline")
+    assert [word.split("/")[0] for word in done.stdout.split()] == ["簡單", "而", "且", "，"]
+    assert done.stderr.count("\n") == 1
+    assert "words such as 簡單" in done.stderr
+    assert "--split space" in done.stderr
+    done = succeeds("tag", tmp_path / "zh", "簡單 而且 ，", "--inline", "--split", "space")
+    assert [word.split("/")[0] for word in done.stdout.split()] == ["簡單", "而且", "，"]
+    assert done.stderr == ""
+
+
+def test_one_of_a_thing_is_not_called_several(tmp_path):
+    few = [*SMALL, "--set", "train.epochs=1", "--set", "data.holdout=0"]
+    done = succeeds("train", "tag", "--data", "-", "--out", tmp_path / "one", *few, stdin="a X\n")
+    assert "1 sentence of 1 word to train on, 0 sentences held out, 1 tag, vocabulary of 5" in done.stderr
+    assert "words/s" in done.stderr
+    done = succeeds("train", "tag", "--segment", "--data", "-", "--out", tmp_path / "two", *few, stdin="a b\nc\n")
+    assert "2 sentences of 3 characters" in done.stderr
+    assert "characters/s" in done.stderr
+    assert "words/s" not in done.stderr
 
 
 def test_segmentation(runs):
@@ -135,6 +228,10 @@ def test_segmentation(runs):
     assert len(found["n_best"]) == 2
     ways = succeeds("tag", runs / "seg", "thedogwaits.", "--n-best", 2).stdout.splitlines()
     assert re.fullmatch(r"1\t0\.\d{4}\tthe dog waits \.", ways[0])
+    found = weft.load(runs / "seg").segment_n_best(["she s ees", "a"], 9)
+    assert len({one.words for one in found[0]}) == len(found[0]) == 9, "no way twice"
+    assert all(set(itertools.accumulate(map(len, one.words))) >= {3, 4} for one in found[0]), "a space ends a word"
+    assert found[1] == [SegmentedText(("a",), (pytest.approx(1),), pytest.approx(1))]
 
 
 def test_eval(runs, files):
@@ -152,6 +249,55 @@ def test_eval(runs, files):
     done = succeeds("eval", runs / "pos", "--data", "-", stdin="the DET\ncat STRANGE\n")
     assert "standard input:2: the tag 'STRANGE', which training lacks, counts as wrong" in done.stderr
     assert "0.5000 of 2 words" in done.stdout
+
+
+def test_eval_mends_what_is_broken_and_looks_where_it_is_told(runs, files, tmp_path):
+    rows = "the\tB-BEING\ncat\tI-BEING\nsees\tO\nme\tB-BEING\n\n"
+    few = [*SMALL, "--set", "train.epochs=0", "--set", "data.scheme=bioes", "--set", "data.holdout=0"]
+    succeeds("train", "tag", "--data", "-", "--out", tmp_path / "bioes", *few, stdin=rows)
+    done = succeeds("eval", tmp_path / "bioes", "--data", "-", "--json", stdin=rows)
+    assert "standard input:2: I-BEING after B-BEING is read as E-BEING" in done.stderr
+    assert "counts as wrong" not in done.stderr
+    assert json.loads(done.stdout)["kinds"]["BEING"]["true"] == 2
+    table = "the\tDET\tx\ncat\tNOUN\ty\n"
+    assert "1.0000 of 2 words" in succeeds("eval", runs / "pos", "--data", "-", "--column", 2, stdin=table).stdout
+    message = fails("eval", runs / "pos", "--data", "-", stdin=table)
+    assert "standard input:1: the tag is 'x', and like all others here it is none of those trained on" in message
+    assert "--column" in message
+    strange = "the\tDET\n" + "".join(f"cat\tX{number}\n" for number in range(14))
+    done = succeeds("eval", runs / "pos", "--data", "-", stdin=strange)
+    assert done.stderr.count("\n") == 11
+    assert done.stderr.endswith("so do 4 more tags\n")
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda model: model.tag("abc"), ["the texts are a str", "tag([text])"]),
+        (lambda model: model.tag(None), ["the texts are a NoneType"]),
+        (lambda model: model.tag([None]), ["text 1 of 1 is a NoneType"]),
+        (lambda model: model.tag(["a", b"b"]), ["text 2 of 2 is a bytes"]),
+        (lambda model: model.tag([["a", 1]]), ["word 2 of text 1 is a int"]),
+        (lambda model: model.tag(["a", ["b", ""]]), ["word 2 of text 2 is empty"]),
+        (lambda model: model.tag([["a", " "]]), ["word 2 of text 1 is empty"]),
+        (lambda model: model.n_best(["a"], 0), ["the 0 likeliest", "1 or more"]),
+        (lambda model: model.tag(["a"], split="blank"), ["split 'blank' is not known", "word, space"]),
+    ],
+)
+def test_what_is_no_text(call, words, runs):
+    with pytest.raises(weft.WeftError) as caught:
+        call(weft.load(runs / "pos"))
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [("ab", "the texts are a str"), ([["a"]], "text 1 of 1 is a list"), ([None], "is a NoneType"), ([" "], "is empty")],
+)
+def test_what_is_no_text_to_segment(given, words, runs):
+    for call in (weft.load(runs / "seg").segment, lambda texts: weft.load(runs / "seg").segment_n_best(texts, 2)):
+        with pytest.raises(weft.WeftError, match=words):
+            call(given)
 
 
 def test_the_same_from_python(runs):
@@ -205,6 +351,13 @@ def test_a_sentence_of_100_000_words(runs, tmp_path):
         ([], "a B-X\nb E-X\n\nc B-X\nd O\n", ["standard input:4:", "as in BIO", "as in BIOES"]),
         (["--set", "data.broken=refuse"], "a O\nb I-X\n", ["standard input:2: I-X after O", "expected B-X"]),
         (["--dev", "DEV"], "a X\nb Y\n", ["dev.txt:1: the tag 'B-BEING'", "one of: X, Y", "unknown_tags=count"]),
+        (
+            [],
+            "a O\nb B-PER\n\nc X\n",
+            ["standard input:4: the tag X is no tag of a span", "standard input:2 has B-PER"],
+        ),
+        (["--segment", "--column", "2"], "a b\n", ["column 2 of the tags is given", "--segment, or --column"]),
+        (["--segment"], "a\tX\nb\tY\n", ["standard input:1 has tabs", "this is a table", "without --segment"]),
         (["--set", "data.scheme=iob"], "a X\n", ["data.scheme", "bio"]),
         (["--set", "model.embedding=0", "--set", "model.characters=0"], "a X\n", ["both 0"]),
     ],
@@ -224,6 +377,11 @@ def test_mistakes_of_training(arguments, stdin, words, files, tmp_path):
         (["tag", "POS", "a", "--columns"], ["--columns reads a table"]),
         (["tag", "POS", "a", "--file", "x"], ["one of the two"]),
         (["tag", "SEG", "--file", "WORDS", "--columns"], ["finds words"]),
+        (["tag", "POS", "a", "--column", "2"], ["--column without --columns"]),
+        (["tag", "POS", "--file", "PLAIN", "--columns", "--split", "space"], ["--split is for texts"]),
+        (["tag", "SEG", "ab", "--split", "space"], ["finds words itself", "no --split"]),
+        (["tag", "POS", "ab", "--split", "blank"], ["'blank' is not known"]),
+        (["eval", "POS", "--column", "2"], ["--column without --data"]),
         (["tag", "POS", "--file", "nowhere.txt"], ["nowhere.txt"]),
         (["generate", "POS"], ["'tag'", "weft train lm"]),
         (["eval", "POS", "--against", "SEG"], ["no --against"]),

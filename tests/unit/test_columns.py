@@ -12,11 +12,11 @@ import pytest
 
 from weft.config import TagDataConfig
 from weft.errors import WeftError
-from weft.text.columns import Sentence, open_segmented, open_sentences
+from weft.text.columns import Layout, Sentence, open_segmented, open_sentences
 from weft.text.corpus import Corpus
 from weft.text.lexicon import LONGEST_WORD, CharacterLexicon, WordLexicon, shape
 from weft.text.spans import SCHEMES
-from weft.text.tagged import all_tags, as_characters, cut_long, read_gold, read_tagged, unknown_tags
+from weft.text.tagged import all_tags, as_characters, cut_long, read_like, read_tagged, unknown_tags
 
 CONLLU = """\
 # sent_id = 1
@@ -64,6 +64,25 @@ class TestReading:
         text = "#yes\tO\nNew\tB-L\n\t\nYork\tI-L\n \t \n\n\nx\tO"
         expected = [(("#yes", "New"), ("O", "B-L")), (("York",), ("I-L",)), (("x",), ("O",))]
         assert read(written(tmp_path, text)) == expected
+
+    @pytest.mark.parametrize(
+        ("text", "words", "line"),
+        [
+            ("# id 1 domain=en\na _ _ O\nb _ _ B-X\n\n# id 2 domain=en\nc _ _ O\n", "a b|c", 6),
+            ("\n# one\n# two\na\tO\n\n# three\tfour\nb\tO\n", "a|b", 7),
+            ("# id\na X\n# X\n", "a #", 3),  # not before a sentence
+            ("# NN O\n1 CD O\n", "# 1", 2),  # # is a word
+            ("a\tO\n\n#\tO\n", "a|#", 3),
+        ],
+    )
+    def test_comments_of_other_tables(self, text, words, line, tmp_path):
+        found = open_sentences(written(tmp_path, text))
+        assert "|".join(" ".join(one.words) for one in found) == words
+        assert found[-1].lines[-1] == line
+
+    def test_a_line_between_documents_is_no_word_and_ends_a_sentence(self, tmp_path):
+        text = "-DOCSTART- O\na O\n-DOCSTART- O\n\nb O\n"
+        assert [words for words, _ in read(written(tmp_path, text))] == [("a",), ("b",)]
 
     def test_spaces_and_many_columns(self, tmp_path):
         text = "-DOCSTART- -X- -X- O\n\nEU  NNP B-NP B-ORG\nrejects VBZ B-VP O \n"
@@ -147,6 +166,24 @@ def test_mistakes_in_conllu(text, column, words, tmp_path):
     assert all(word in str(caught.value) for word in words), caught.value
 
 
+def test_a_table_is_no_segmented_text(tmp_path):
+    with pytest.raises(WeftError, match=r"data.conll:1 has tabs, as have 2 of 3 lines: this is a table"):
+        open_segmented(written(tmp_path, "a\tX\nb\tY\n\nc d\n"))
+    assert len(open_segmented(written(tmp_path, "a\tb c\nd e\nf g\n"))) == 3
+    with pytest.raises(WeftError, match="column 2 of the tags is given, and words are to be found"):
+        read_tagged("grammar", TagDataConfig(task="segments", column=2))
+
+
+def test_a_line_given_another_value_keeps_all_else():
+    layout = Layout((), False, 3, 1)
+    assert layout.put(" a  b\t c ", 1, "X") == " a  X\t c "
+    assert layout.put("a  b\t c ", 2, "X") == "a  b\t X "
+    assert layout.add("a  b\t c ", "X") == "a  b\t c X"
+    tabs = layout._replace(tabs=True)
+    assert tabs.put("a b\t\tc", 1, "X") == "a b\tX\tc"
+    assert tabs.add("a b\t", "X") == "a b\t\tX"
+
+
 def test_other_mistakes(tmp_path):
     with pytest.raises(WeftError, match="nothing but blank lines"):
         open_sentences(written(tmp_path, " \n\t\n"))
@@ -169,6 +206,20 @@ class TestSpans:
         with pytest.raises(WeftError, match=r":2: I-X after O; expected B-X, by the scheme bio.*data.broken=repair"):
             read_tagged(path, TagDataConfig(broken="refuse"))
 
+    def test_mixed_tags_are_named_by_line(self, tmp_path):
+        path = written(tmp_path, "a\tO\nb\tB-PER\n\nc\tX\n")
+        with pytest.raises(
+            WeftError, match=r"data.conll:4: the tag X is no tag of a span, but .*data.conll:2 has B-PER"
+        ):
+            read_tagged(path, TagDataConfig())
+
+    def test_what_is_measured_on_is_mended_as_what_is_held_out(self, tmp_path):
+        path = written(tmp_path, "a\tB-X\nb\tI-X\nc\tB-X\n")
+        found = read_like(path, TagDataConfig(), SCHEMES["bioes"])
+        assert found.sentences[0].tags == ("B-X", "E-X", "S-X")
+        assert found.notes == [f"{path}:2: I-X after B-X is read as E-X"]
+        assert read_like(path, TagDataConfig(), None).sentences[0].tags == ("B-X", "I-X", "B-X")
+
     def test_an_inside_that_begins_the_text(self, tmp_path):
         path = written(tmp_path, "c\tI-Y\nd\tI-Y\n")
         with pytest.raises(WeftError, match=r":1: I-Y after the beginning; expected B-Y"):
@@ -180,14 +231,14 @@ class TestSpans:
             read_tagged(path, TagDataConfig())
         assert read_tagged(path, TagDataConfig(scheme="bioes")).sentences[1].tags == ("B-X", "E-X", "O")
         assert read_tagged(path, TagDataConfig(scheme="none")).scheme is None
-        with pytest.raises(WeftError, match=r"data.conll: the tags begin with B, L, S"):
+        with pytest.raises(WeftError, match=r"data.conll:3: the tag S-X is of another scheme .*data.conll:2 has L-X"):
             read_tagged(written(tmp_path, "a\tB-X\nb\tL-X\nc\tS-X\n"), TagDataConfig())
 
     def test_a_tag_of_another_scheme(self, tmp_path):
         path = written(tmp_path, "a\tB-X\nb\tE-X\n")
         for call in (
             lambda: read_tagged(path, TagDataConfig(scheme="bio")),
-            lambda: read_gold(path, TagDataConfig(), SCHEMES["bio"]),
+            lambda: read_like(path, TagDataConfig(), SCHEMES["bio"]),
         ):
             with pytest.raises(WeftError, match=r":2: the tag is 'E-X'; .*the scheme is bio"):
                 call()
@@ -230,6 +281,26 @@ class TestLexicons:
         assert 0 not in rows[0] + rows[1]
         assert rows[0][4] != rows[0][2]
         assert lexicon.known(Sentence(("@new", "12", "1234"), (), "", (1, 2, 3))) == [1, 0, 0]
+
+    def test_how_often_words_were_seen(self):
+        words = ("U.S.", "u.s.", "@someone", "http://t.co/x1", "10", "<unk>")
+        lexicon = WordLexicon.build([Sentence(words, (), "", (1,) * 6)], TagDataConfig())
+        assert [lexicon.count(word) for word in ("U.s.", "@someone", "www.a.b", "27", "new", "<unk>")] == [
+            2,
+            0,
+            0,
+            1,
+            0,
+            0,
+        ]
+
+    def test_words_that_print_does_not_show(self):
+        def built(*words):
+            return WordLexicon.build([Sentence(words, (), "", (1,) * len(words))], TagDataConfig()).unspaced
+
+        assert built("看似", "簡單", "簡單", "，") == "簡單"
+        assert built("a", "北", "京") is None
+        assert built(*"abcdefghijklmnopqrstuvwxyz", "北京") is None, "one of them does no harm"
 
     def test_what_words_look_like(self):
         found = [shape(word) for word in ("Empire", "I", "NBA", "iPhone7", "@weft", "2,017", "北京", "ﬁ", "")]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -101,10 +103,36 @@ def test_schemes_are_found(tags, name):
     assert (scheme and scheme.name) == name
 
 
-@pytest.mark.parametrize(("tags", "word"), [("B-X E-X L-X", "several schemes"), ("B-X PERSON O", "B-X and PERSON")])
-def test_mixed_tags_are_refused(tags, word):
-    with pytest.raises(WeftError, match=word):
-        find_scheme(tags.split())
+@pytest.mark.parametrize(
+    ("tags", "words"),
+    [
+        ("B-X O E-X L-X E-X", "f:4: the tag L-X is of another scheme than others: f:3 has E-X"),
+        ("S-X M-X B-X I-X", "f:4: the tag I-X is of another scheme than others: f:2 has M-X"),
+        ("B-X O PERSON X", "f:3: the tag PERSON is no tag of a span, but f:1 has B-X"),
+        ("X B-X", "f:1: the tag X is no tag of a span, but f:2 has B-X"),
+    ],
+)
+def test_mixed_tags_are_refused(tags, words):
+    """The first that does not fit is named, and one that it does not fit to."""
+    where = {}
+    for line, tag in enumerate(tags.split(), start=1):
+        where.setdefault(tag, f"f:{line}")
+    with pytest.raises(WeftError) as caught:
+        find_scheme(tags.split(), where)
+    assert str(caught.value).startswith(words)
+
+
+def test_letters_of_no_scheme_have_two_that_no_scheme_has():
+    """So that the error can always name a tag that does not fit beside the other."""
+    letters = {letter for scheme in SCHEMES.values() for letter in scheme[1:]}
+    for size in range(1, len(letters) + 1):
+        for some in itertools.permutations(letters, size) if size < 4 else itertools.combinations(letters, size):
+            tags = [f"{letter}-X" for letter in some]
+            if any(set(some) <= set(scheme[1:]) for scheme in SCHEMES.values()):
+                assert find_scheme(tags) is not None
+            else:
+                with pytest.raises(WeftError, match="is of another scheme than others: there is"):
+                    find_scheme(tags)
 
 
 @given(st.lists(st.text("我们去图", min_size=1, max_size=5)))

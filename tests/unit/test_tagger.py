@@ -17,12 +17,13 @@ from weft.config import TagDataConfig, TagModelConfig
 from weft.errors import WeftError
 from weft.models.neighbours import Neighbours
 from weft.models.swap import Swaps
-from weft.models.tagger import Softmax, TaggedBatch, Tagger, allowed_tags
+from weft.models.tagger import OUTPUTS, Softmax, TaggedBatch, Tagger, allowed_tags, keep_apart
 from weft.models.words import Embedding, collate, make_reader
 from weft.service.tagged import SPREAD, Knowledge, balance
 from weft.text.columns import Sentence
 from weft.text.lexicon import LEXICONS
-from weft.text.spans import SCHEMES, read_spans
+from weft.text.spans import SCHEMES, join_words, read_spans, word_tags
+from weft.text.spans import WORDS as WORDS_SCHEME
 
 WORDS = [["The", "cat", "sleeps"], ["a"], ["the", "big", "cat", "sees", "a", "cat"], ["big", "a"]]
 SMALL = {"hidden": 5, "embedding": 4, "characters": 3, "shapes": 2, "character_hidden": 2, "pairs": 3}
@@ -126,6 +127,40 @@ def test_tags_and_chances_are_those_of_enumeration(output):
         for place, tag in itertools.product(range(3), range(3)):
             chance = sum(math.exp(weight[path] - total) for path in legal if path[place] == tag)
             assert float(shares[place, tag]) == pytest.approx(chance, abs=1e-5)
+
+
+@pytest.mark.parametrize("output", ["crf", "softmax"])
+@pytest.mark.parametrize("spaces", ["abcd", "ab cd", "a b c d", "abc d"])
+@torch.no_grad()
+def test_ways_to_cut_keep_to_spaces_and_are_those_of_enumeration(spaces, output):
+    """Every way there is, once, with its share of the ways that a space allows; so are the chances of single words."""
+    letters = ("B", "M", "E", "S")
+    torch.manual_seed(5)
+    crf, scores = OUTPUTS[output](4, allowed_tags(letters, WORDS_SCHEME)), torch.randn(1, 4, 4)
+    starts = [int(not at) for piece in spaces.split() for at in range(len(piece))]
+    apart = keep_apart(scores, torch.tensor([starts]), letters)
+    weight = {}
+    for cuts in itertools.product([False, True], repeat=3):
+        words = "".join(f" {one}" if cut else one for one, cut in zip("abcd", (False, *cuts), strict=True)).split()
+        if all(cut or not start for cut, start in zip(cuts, starts[1:], strict=True)):
+            tags = torch.tensor([[letters.index(tag) for tag in word_tags(words)]])
+            weight[tuple(words)] = math.exp(float(crf.score(scores, tags)))
+    total = sum(weight.values())
+    ways = crf.n_best(apart, 50)[0]
+    found = {tuple(join_words("abcd", [letters[tag] for tag in way.tags])): math.exp(way.log_prob) for way in ways}
+    assert len(ways) == len(found) == len(weight) == 2 ** (3 - spaces.count(" "))
+    assert found == pytest.approx({words: one / total for words, one in weight.items()}, abs=1e-6)
+    best = max(found, key=found.get)
+    ends = list(itertools.accumulate(map(len, best), initial=0))
+    stretches = list(itertools.pairwise(ends))
+    (chances,) = crf.stretches(apart, [(ways[0].tags, stretches)])
+    for (begin, end), chance in zip(stretches, chances, strict=True):
+        same = [one for words, one in weight.items() if (begin, end) in places(words)]
+        assert chance == pytest.approx(sum(same) / total, abs=1e-6)
+
+
+def places(words):
+    return list(itertools.pairwise(itertools.accumulate(map(len, words), initial=0)))
 
 
 def is_legal(path):

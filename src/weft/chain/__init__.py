@@ -2,7 +2,8 @@
 
 A sum or a maximum over all K^T paths in K^2 T steps: `partition` (the log of the sum), `posterior` (the chance of each
 state at each place), `cavity` (the same without the place's own evidence), `expect` (average counts, which are the
-gradient), `viterbi` and `n_best`. Compiled code where it could be built, the same recursions as plain torch elsewhere.
+gradient), `viterbi`, `n_best` and `stretches` (the chance of a part of a path). Compiled code where it could be built,
+the same recursions as plain torch elsewhere.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import torch
 from torch import Tensor
 
 from weft.chain import kernel, reference
-from weft.chain.problem import NO_STATE, Best, Chains, Expected, Partition
-from weft.chain.reference import n_best
+from weft.chain.problem import NO_STATE, Best, Chains, Expected, Partition, Stretch
+from weft.chain.reference import n_best, stretches
 
 __all__ = [
     "NO_STATE",
@@ -22,12 +23,14 @@ __all__ = [
     "Chains",
     "Expected",
     "Partition",
+    "Stretch",
     "cavity",
     "expect",
     "log_partition",
     "n_best",
     "partition",
     "posterior",
+    "stretches",
     "viterbi",
 ]
 

@@ -107,3 +107,4 @@ class Best(NamedTuple):
 
 
 NO_STATE = -1
+Stretch = tuple[int, int]  # places of a chain, counted from its first: from one to before another

@@ -8,10 +8,12 @@ so that pi_t knows all that stands before place t, rho_t all that stands after i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
-from weft.chain.problem import NO_STATE, Best, Chains, Expected, Partition
+from weft.chain.problem import NO_STATE, Best, Chains, Expected, Partition, Stretch
 
 NOTHING = -torch.inf
 
@@ -171,4 +173,23 @@ def _n_best_of(chains: Chains, row: int, count: int) -> list[tuple[float, list[i
             way = int(choice[way // K, way % K])
             path.append(way % K)
         found.append((score, path[::-1]))
+    return found
+
+
+def stretches(chains: Chains, paths: Sequence[tuple[Sequence[int], Sequence[Stretch]]]) -> list[list[float]]:
+    """The log of the chance that a chain goes through these places as its path does, whatever it does before and after.
+
+    For each chain a path and stretches of it; a stretch is from its first place to before its last.
+    """
+    recursions = Recursions(chains)
+    rho = recursions.backward()
+    found = []
+    for row, (path, wanted) in enumerate(paths):
+        states, places = torch.tensor(path), torch.arange(len(path))
+        own = recursions.scores[row, places, states].cumsum(0)
+        moves = torch.cat([own.new_zeros(1), chains.transition[states[:-1], states[1:]].cumsum(0)])
+        begins, lasts = torch.tensor(wanted).T[0], torch.tensor(wanted).T[1] - 1
+        inside = own[lasts] - own[begins] + moves[lasts] - moves[begins]  # all scores but the first place's own
+        first = recursions.pi[row, begins, states[begins]] + recursions.scores[row, begins, states[begins]]
+        found.append((first + inside + rho[row, lasts, states[lasts]] - recursions.log_z[row]).tolist())
     return found

@@ -26,6 +26,9 @@ def evaluate(
     against: Annotated[
         list[Path] | None, typer.Option(help="Another run on the same text to compare with; repeatable.")
     ] = None,
+    column: Annotated[
+        str | None, typer.Option(help="A tagger: the column of the tags in --data, if it is not the one of training.")
+    ] = None,
     beam: Annotated[int, typer.Option(min=1, help="A translator: translations looked for side by side.")] = 5,
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -40,6 +43,8 @@ def evaluate(
     from weft.service.language import Language
 
     model = load(run)
+    if column is not None and model.run.task != "tag":
+        raise WeftError(f"{run} is a run of the task {model.run.task!r}", expected="a tagger for --column")
     if not isinstance(model, Guesser):
         if against:
             raise WeftError(
@@ -49,7 +54,7 @@ def evaluate(
         if model.run.task == "classify":
             show_measure(model, data, json_output)
         elif model.run.task == "tag":
-            show_scores(model, data, json_output)
+            show_scores(model, data, column, json_output)
         else:
             print_scores(model, data, beam, json_output)
     elif isinstance(model, Language) and not against:

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from weft.cli.output import output
+from weft.cli.tagged import Written, segmented_lines, tagged_lines, tagged_table
 from weft.cli.texts import given_texts, lines_of
 from weft.cli.train import ConfigFile, Json, Out, Resume, Sets, ShowConfig, run_training, train
 from weft.errors import WeftError
 
 if TYPE_CHECKING:
-    from weft.service.tag import TaggedText, Tagging
     from weft.service.tagged import TagScores
-    from weft.text.columns import Block, Layout
+    from weft.service.tagging import Tagging
 
 Sentences = Annotated[
     str | None,
@@ -66,21 +65,39 @@ def tag(
     file: Annotated[
         str | None, typer.Option(help="A file with one sentence a line, or with --columns a table.")
     ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(
+            help="How texts are cut into words: word, as print has it; space, at spaces alone.  [default: word]"
+        ),
+    ] = None,
     columns: Annotated[
         bool, typer.Option("--columns", help="What is read is a table, a word a row: CoNLL-U or other columns.")
     ] = False,
+    column: Annotated[
+        str | None,
+        typer.Option(
+            help="--columns: put the tags there. Without it: where the run's were in CoNLL-U, else in a new one."
+        ),
+    ] = None,
     inline: Annotated[bool, typer.Option("--inline", help="Write word/TAG, a sentence a line.")] = False,
+    confidence: Annotated[
+        bool,
+        typer.Option(
+            "--confidence", help="Write how sure the model is of each tag, or of both ends of each word it found."
+        ),
+    ] = False,
     n_best: Annotated[int, typer.Option(min=1, help="How many ways to tag each sentence.")] = 1,
     out: Annotated[Path | None, typer.Option(help="Write there instead of to standard output.")] = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print a JSON line for each sentence.")] = False,
 ) -> None:
     """Tag the words of each sentence, or cut it into words if the model was trained to.
 
-    Tags are written as columns: word, tag. A table of CoNLL-U is given back with its column filled in, any other one
-    with a column added, as conlleval reads it.
+    Tags are written as columns: word, tag. A blank line stays one. A table of CoNLL-U is given back with its column
+    filled in, any other one with a column added, as conlleval reads it.
     """
     from weft.service import load_as
-    from weft.service.tag import Tagging
+    from weft.service.tagging import Tagging
 
     if (not texts) == (file is None):
         raise WeftError(
@@ -92,18 +109,28 @@ def tag(
         raise WeftError(
             "--columns reads a table, and texts are given", expected="--file TABLE, or - for standard input"
         )
+    if columns and split is not None:
+        raise WeftError("--columns reads a table, and --split is for texts", expected="one of the two")
+    if column is not None and not columns:
+        raise WeftError("there is a --column without --columns", expected="a table that has it")
     model = load_as(run, Tagging, "tag")
+    written = Written(inline, confidence, n_best, json_output)
     if columns:
-        lines = _table(model, file or "-", inline, n_best, json_output)
+        lines = tagged_table(model, file or "-", column, written)
     elif model.task == "segments":
-        lines = _segmented(model, _texts(texts or [], file), n_best, json_output)
+        if split is not None:
+            raise WeftError(f"{run} finds words itself", expected="no --split")
+        lines = segmented_lines(model, _texts(texts or [], file), written)
     else:
-        lines = _tagged(
-            model, [text for text in _texts(texts or [], file) if text.strip()], inline, n_best, json_output
-        )
+        if split != "space" and model.unspaced:
+            _say(
+                f"{run} was trained on words such as {model.unspaced}, and text is cut into single characters: "
+                "put spaces between words and give --split space"
+            )
+        lines = tagged_lines(model, _texts(texts or [], file), split or "word", written)
     with output(out) as stream:
         for line in lines:
-            stream.write(line + "\n")
+            stream.write(line)
 
 
 def _texts(given: list[str], file: str | None) -> list[str]:
@@ -115,97 +142,17 @@ def _texts(given: list[str], file: str | None) -> list[str]:
     return given_texts(given)
 
 
-def _tagged(model: Tagging, texts: Any, inline: bool, n_best: int, json_output: bool) -> Iterator[str]:
-    for ways in model.n_best(texts, n_best):
-        if json_output:
-            yield json.dumps(_record(ways), ensure_ascii=False)
-            continue
-        for number, way in enumerate(ways, start=1):
-            head = f"{number}\t{way.probability:.4f}" if n_best > 1 else ""
-            if inline:
-                text = " ".join(f"{word}/{tag}" for word, tag in zip(way.words, way.tags, strict=True))
-                yield f"{head}\t{text}" if head else text
-            else:
-                if head:
-                    yield f"# {head}"
-                yield from (f"{word}\t{tag}" for word, tag in zip(way.words, way.tags, strict=True))
-                yield ""
-
-
-def _record(ways: list[TaggedText]) -> dict[str, Any]:
-    found = [_way(way) for way in ways]
-    return {"words": ways[0].words, **found[0], **({"n_best": found} if len(found) > 1 else {})}
-
-
-def _way(way: TaggedText) -> dict[str, Any]:
-    record: dict[str, Any] = {"tags": way.tags, "confidence": [round(one, 6) for one in way.confidence]}
-    if way.spans is not None:
-        record["spans"] = [{**span._asdict(), "words": way.words[span.begin : span.end]} for span in way.spans]
-    return {**record, "probability": way.probability}
-
-
-def _segmented(model: Tagging, texts: list[str], n_best: int, json_output: bool) -> Iterator[str]:
-    found = iter(model.segment_n_best([text for text in texts if text.strip()], n_best))
-    for text in texts:
-        ways = next(found) if text.strip() else []  # a blank line stays one, so that lines still belong together
-        if json_output:
-            listed = [{"words": words, "probability": probability} for words, probability in ways]
-            if listed:
-                record = {"text": text, **listed[0], **({"n_best": listed} if n_best > 1 else {})}
-                yield json.dumps(record, ensure_ascii=False)
-        elif n_best > 1:
-            yield from (
-                f"{number}\t{chance:.4f}\t{' '.join(words)}" for number, (words, chance) in enumerate(ways, start=1)
-            )
-        else:
-            yield " ".join(ways[0][0]) if ways else ""
-
-
-def _table(model: Tagging, source: str, inline: bool, n_best: int, json_output: bool) -> Iterator[str]:
-    """A table given back with the tags in it; or its sentences as those of a text are."""
-    from weft.config import TagConfig, from_dict
-    from weft.text.columns import read_blocks
-    from weft.text.corpus import Corpus
-
-    if model.task == "segments":
-        raise WeftError(f"{model.run.path} finds words, and is to read a table of them", expected="text without spaces")
-    config = from_dict(TagConfig, model.run.config).data
-    for document in Corpus.open(source).documents():
-        layout, blocks = read_blocks(document)
-        at = layout.find(str(config.words) or ("form" if layout.conllu else "1"), document.place)
-        sentences = [[fields[at] for fields in block.rows.values()] for block in blocks]
-        if inline or json_output or n_best > 1:
-            yield from _tagged(model, sentences, inline, n_best, json_output)
-            continue
-        into = layout.find(str(config.column) or "upos", document.place) if layout.conllu else None
-        for block, found in zip(blocks, model.tag(sentences), strict=True):
-            yield from _filled(block, layout, into, found)
-            yield ""
-
-
-def _filled(block: Block, layout: Layout, into: int | None, found: TaggedText) -> Iterator[str]:
-    """The lines of a sentence, each word's with its tag: in the column `into`, or after the last one."""
-    tags = iter(found.tags)
-    for number, line in enumerate(block.lines):
-        if number not in block.rows:
-            yield line
-        elif into is None:
-            yield f"{line}{chr(9) if layout.tabs else ' '}{next(tags)}"
-        else:
-            fields = list(block.rows[number])
-            fields[into] = next(tags)
-            yield "\t".join(fields)
-
-
-def show_scores(model: Tagging, data: str | None, json_output: bool) -> None:
+def show_scores(model: Tagging, data: str | None, column: str | None, json_output: bool) -> None:
     """What `weft eval` prints for a tagger."""
     from weft.metrics.tagging import WordScores
 
     if data:
-        read = model.read(data)
+        read = model.read(data, column=column or "")
         for note in read.notes:
-            print(f"weft: {note}", file=sys.stderr, flush=True)
+            _say(note)
         found = model.score(read.sentences)
+    elif column is not None:
+        raise WeftError("there is a --column without --data", expected="the table that has it")
     else:
         found = model.measure_held_out()
     if json_output:
@@ -230,7 +177,9 @@ def _show_words(found: Any) -> None:
 
 
 def _show_tags(found: TagScores) -> None:
-    typer.echo(f"accuracy         {found.words.accuracy:.4f} of {found.words.all.count:,} words")
+    from weft.text.tagged import number
+
+    typer.echo(f"accuracy         {found.words.accuracy:.4f} of {number(found.words.all.count, 'word')}")
     for name, hits in (("known words", found.words.known), ("unknown words", found.words.unknown)):
         if hits.count:
             typer.echo(f"  {name:13}  {hits.share:.4f} of {hits.count:,}")
@@ -242,3 +191,7 @@ def _show_tags(found: TagScores) -> None:
     for kind, one in [*kinds, ("all", found.spans.all)]:
         numbers = f"{one.precision:9.4f}  {one.recall:6.4f}  {one.f1:6.4f}  {one.true:9,}  {one.found:6,}"
         typer.echo(f"{kind:{wide}}  {numbers}")
+
+
+def _say(message: str) -> None:
+    print(f"weft: {message}", file=sys.stderr, flush=True)

@@ -232,7 +232,7 @@ def walk(training: Training) -> Step | None:
     try:
         for number in previous:
             signal.signal(number, stop)
-        with Report(training.task.measure, training.task.unit) as report:
+        with Report(training.task.measure, training.unit) as report:
             for last in training.trainer.run():
                 report.step(last)
     finally:

@@ -12,7 +12,7 @@ from weft.service.chains import load_hmm, load_ngram
 from weft.service.classify import load_classify
 from weft.service.fill import load_fill
 from weft.service.language import load_language
-from weft.service.tag import load_tag
+from weft.service.tagging import load_tag
 from weft.service.translation import load_translate
 
 Kind = TypeVar("Kind")

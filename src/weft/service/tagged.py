@@ -16,10 +16,12 @@ from weft.crf import TagPath
 from weft.metrics.tagging import SpanScores, TokenScores, WordScores
 from weft.models.tagger import Tagger
 from weft.models.words import collate
+from weft.service.training import DATA
 from weft.text.columns import Sentence
 from weft.text.lexicon import LEXICONS, Lexicon
 from weft.text.spans import OUTSIDE, SCHEMES, Scheme, split_tag
 
+HELD_OUT = f"{DATA}/dev.npz"
 SPREAD = 1.0  # nats by which a kind's readiness is thought to be off, so that a few sentences do not move it far
 
 

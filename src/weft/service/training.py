@@ -49,11 +49,12 @@ Store = Callable[[Path], Mapping[str, Any]]
 
 class Prepared(NamedTuple):
     """A trainer that stands before its first step, a state of the kind that it carries between steps, and what is
-    trained on, in words."""
+    trained on, in words; what losses are counted in, where that is not the same for all runs of the task."""
 
     trainer: Trainer
     carried: State
     about: str
+    unit: str | None = None
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,7 @@ class Training:
     run: Run
     trainer: Trainer
     about: str
+    unit: str
 
     @property
     def model(self) -> nn.Module:
@@ -159,8 +161,8 @@ def _change_training(run: Run, config: TaskConfig) -> Run:
 def _training(task: Task[Config], run: Run) -> tuple[Training, State]:
     config = from_dict(task.config, run.config)
     torch.manual_seed(config.train.seed)
-    trainer, carried, about = task.prepare(run, config)
-    return Training(task, run, trainer, about), carried
+    trainer, carried, about, unit = task.prepare(run, config)
+    return Training(task, run, trainer, about, unit or task.unit), carried
 
 
 class Text(NamedTuple):

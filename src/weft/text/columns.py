@@ -1,15 +1,15 @@
 """Tagged sentences in files: a word a line with its columns, a blank line after each sentence; or words with spaces.
 
-CoNLL-U is known by its name or its ten columns: comments, ranges (3-4) and empty nodes (8.1) are left out there, and
-columns have names. Any other table has its columns by number, divided by tabs or else by spaces. Every mistake is
-named by file and line.
+CoNLL-U is known by its name or its ten columns: ranges (3-4) and empty nodes (8.1) are left out there, and columns
+have names. Any other table has its columns by number, divided by tabs or else by spaces. Comments stand before a
+sentence. Every mistake is named by file and line.
 """
 
 from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +26,7 @@ GRAMMAR_SENTENCES = 5000
 NOTHING = "_"  # what CoNLL-U writes where a column has nothing
 
 _ID = re.compile(r"\d+([-.]\d+)?")
+_COMMENT = "# "
 _DOCUMENT = "-DOCSTART-"  # CoNLL 2003's line between documents
 
 
@@ -56,63 +57,110 @@ class Layout(NamedTuple):
     def split(self, line: str) -> list[str]:
         return line.split("\t") if self.tabs else re.split(r"[ \t]+", line.strip(" \t"))
 
+    def put(self, line: str, at: int, value: str) -> str:
+        """A line with another value in one of its columns, and all else as it was."""
+        pieces = re.split("(\t)" if self.tabs else r"([ \t]+)", line)
+        first = int(not self.tabs and not pieces[0])  # white space before the first column leaves nothing before itself
+        pieces[2 * (at + first)] = value
+        return "".join(pieces)
+
+    def add(self, line: str, value: str) -> str:
+        """A line with one more column."""
+        return f"{line}\t{value}" if self.tabs else line.rstrip(" \t") + f" {value}"
+
     def find(self, column: str, place: str) -> int:
         """Where a column stands that is given by its name, by its number from 1, or from the end, as -1."""
         if re.fullmatch(r"-?\d+", column):
             number = int(column)
             if not 1 <= abs(number) <= self.width:
-                raise WeftError(f"{place} has no column {number}", expected=f"1 to {self.width}, or -1 for the last")
+                raise WeftError(
+                    f"{place} has no column {number}",
+                    expected=f"1 to {self.width}, or -1 for the last",
+                    hint="--column NUMBER",
+                )
             return number - 1 if number > 0 else self.width + number
         if not self.names:
             raise WeftError(
                 f"{place} has no column {column!r}: its {self.width} columns have no names",
                 expected=f"a number from 1 to {self.width}, or -1 for the last",
+                hint="--column NUMBER",
             )
         if column.lower() not in self.names:
             raise unknown_name(f"{place}: column", column, self.names)
         return self.names.index(column.lower())
 
 
-class Block(NamedTuple):
-    """A sentence as it stands in its file: all its lines, and the fields of those that are words."""
+class Table(NamedTuple):
+    """A table as it stands in its file."""
 
-    lines: list[str]
-    rows: dict[int, list[str]]  # by the number of the line within the block
-    first: int  # the line of the file that the block begins at
+    place: str
+    layout: Layout
+    lines: list[str]  # all of them, with their ends
+    sentences: list[dict[int, list[str]]]  # the fields of the words of each, by the number of their line, from 1
+    breaks: dict[int, list[str]]  # those of the lines between documents
 
 
-def read_blocks(document: Document) -> tuple[Layout, list[Block]]:
+def read_table(document: Document) -> Table:
     """A table as it stands in its file, every row as wide as the first."""
-    lines = [line.rstrip("\r\n") for line in document.lines()]
-    layout = find_layout(document, lines)
-    blocks: list[Block] = []
-    block = Block([], {}, 1)
-    for number, line in enumerate([*lines, ""], start=1):
-        if line.strip():
-            if not (layout.conllu and line.startswith("#")):
-                fields = layout.split(line)
-                if len(fields) != layout.width:
-                    raise _ragged(document.place, number, len(fields), layout)
-                if not layout.conllu or _is_word(fields[0], f"{document.place}:{number}"):
-                    block.rows[len(block.lines)] = fields
-            block.lines.append(line)
+    lines = list(document.own_lines())
+    bare = [line.rstrip("\r\n") for line in lines]
+    layout = find_layout(document, bare)
+    table = Table(document.place, layout, lines, [], {})
+    is_comment = _comments(layout, bare)
+    sentence: dict[int, list[str]] = {}
+
+    def end() -> None:
+        nonlocal sentence
+        if sentence:
+            table.sentences.append(sentence)
+        sentence = {}
+
+    for number, line in enumerate(bare, start=1):
+        if not line.strip():
+            end()
             continue
-        if block.rows and next(iter(block.rows.values()))[0] != _DOCUMENT:
-            blocks.append(block)
-        block = Block([], {}, number + 1)
-    return layout, blocks
+        if is_comment(line, first=not sentence):
+            continue
+        fields = layout.split(line)
+        if len(fields) != layout.width:
+            raise _ragged(document.place, number, len(fields), layout)
+        if fields[0] == _DOCUMENT:
+            end()
+            table.breaks[number] = fields
+        elif not layout.conllu or _is_word(fields[0], f"{document.place}:{number}"):
+            sentence[number] = fields
+    end()
+    return table
 
 
 def find_layout(document: Document, lines: Sequence[str]) -> Layout:
-    """How a table is laid out, by its first row. A line that begins with # is no row if CoNLL-U follows."""
+    """How a table is laid out, by its first row that is no comment."""
     rows = [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
-    first = next((row for row in rows if not row[1].startswith("#")), rows[0])
-    number, line = first
+    number, line = next((row for row in rows if not row[1].startswith("#")), rows[0])
     if is_conllu(document.name, line):
         return Layout(CONLLU, True, len(CONLLU), number)
-    number, line = rows[0]
+    number, line = next((row for row in rows if not row[1].startswith(_COMMENT)), rows[0])
     tabs = "\t" in line
     return Layout((), tabs, len(line.split("\t") if tabs else line.split()), number)
+
+
+def _comments(layout: Layout, lines: Sequence[str]) -> Callable[..., bool]:
+    """What tells whether a line is a comment, given that it comes before a sentence's `first` row, or not.
+
+    Outside of CoNLL-U # may be a word. It is none if its line is not as wide as the rows are, or ends as no row does.
+    """
+    if layout.conllu:
+        return lambda line, first: line.startswith("#")
+    rows = [line for line in lines if line.strip() and not line.startswith(_COMMENT)]
+    last = {layout.split(line)[-1] for line in rows} if len(rows) < len(lines) else set()
+
+    def is_comment(line: str, first: bool) -> bool:
+        if not (first and line.startswith(_COMMENT)):
+            return False
+        fields = layout.split(line)
+        return len(fields) != layout.width or fields[-1] not in last
+
+    return is_comment
 
 
 def is_conllu(name: str, line: str) -> bool:
@@ -135,29 +183,28 @@ def _ragged(place: str, number: int, found: int, layout: Layout) -> WeftError:
     return WeftError(f"{place}:{number}: the row has {columns}", expected=f"{layout.width} {what}, {how}")
 
 
-def table_sentences(document: Document, column: str = "", words: str = "", *, tagged: bool = True) -> list[Sentence]:
+def table_sentences(table: Table, column: str = "", words: str = "", *, tagged: bool = True) -> list[Sentence]:
     """The sentences of a table. Columns are names or numbers; "" is FORM and UPOS of CoNLL-U, else first and last."""
-    layout, blocks = read_blocks(document)
-    word_at = layout.find(words or ("form" if layout.conllu else "1"), document.place)
-    tag_at = layout.find(column or ("upos" if layout.conllu else "-1"), document.place) if tagged else 0
+    place, layout = table.place, table.layout
+    word_at = layout.find(words or ("form" if layout.conllu else "1"), place)
+    tag_at = layout.find(column or ("upos" if layout.conllu else "-1"), place) if tagged else 0
     if tagged and tag_at == word_at:
         raise WeftError(
-            f"{document.place}: column {word_at + 1} is to be both the words and the tags",
+            f"{place}: column {word_at + 1} is to be both the words and the tags",
             expected="two columns",
             hint="--column NUMBER" if layout.width > 1 else "a word and its tag in each row",
         )
     found = []
-    for block in blocks:
-        lines = tuple(block.first + line for line in block.rows)
-        for line, fields in zip(lines, block.rows.values(), strict=True):
+    for rows in table.sentences:
+        for line, fields in rows.items():
             for at, what in ((word_at, "word"), *(((tag_at, "tag"),) if tagged else ())):
                 if not fields[at].strip():
-                    raise WeftError(f"{document.place}:{line}: the {what} is empty", expected=f"a {what}")
-        tags = tuple(fields[tag_at] for fields in block.rows.values()) if tagged else ()
-        found.append(Sentence(tuple(fields[word_at] for fields in block.rows.values()), tags, document.place, lines))
+                    raise WeftError(f"{place}:{line}: the {what} is empty", expected=f"a {what}")
+        tags = tuple(fields[tag_at] for fields in rows.values()) if tagged else ()
+        found.append(Sentence(tuple(fields[word_at] for fields in rows.values()), tags, place, tuple(rows)))
     if found and tagged and layout.conllu and all(tag == NOTHING for sentence in found for tag in sentence.tags):
         raise WeftError(
-            f"{document.place}: column {CONLLU[tag_at]} has nothing but {NOTHING}",
+            f"{place}: column {CONLLU[tag_at]} has nothing but {NOTHING}",
             expected="a column with tags",
             hint="--column xpos" if CONLLU[tag_at] == "upos" else "--column upos",
         )
@@ -169,12 +216,21 @@ def segmented_sentences(document: Document) -> list[Sentence]:
     rows = ((number, line) for number, line in enumerate(document.lines(), start=1) if line.strip())
     ahead = next((line for _, line in rows if not line.startswith("#")), "")
     if is_conllu(document.name, ahead.rstrip("\r\n")):
-        sentences = table_sentences(document, tagged=False)
+        sentences = table_sentences(read_table(document), tagged=False)
         return [one._replace(words=tuple("".join(word.split()) for word in one.words)) for one in sentences]
     found = []
+    tabs: list[int] = []
     for number, line in enumerate(document.lines(), start=1):
         if words := tuple(line.split()):
             found.append(Sentence(words, (), document.place, (number,) * len(words)))
+            if "\t" in line.strip():
+                tabs.append(number)
+    if 2 * len(tabs) > len(found):
+        raise WeftError(
+            f"{document.place}:{tabs[0]} has tabs, as have {len(tabs):,} of {len(found):,} lines: this is a table",
+            expected="for segments, a sentence a line with spaces between its words, or CoNLL-U",
+            hint="tags of words are learned without --segment",
+        )
     return found
 
 
@@ -188,7 +244,7 @@ def open_sentences(source: Source, column: str = "", words: str = "") -> list[Se
         return _grammar(column or "upos")
     if isinstance(source, str | Path | Corpus):
         documents = _documents(source)
-        return _some([one for each in documents for one in table_sentences(each, column, words)], source)
+        return _some([one for each in documents for one in table_sentences(read_table(each), column, words)], source)
     found = []
     for number, pair in enumerate(source, start=1):
         place = f"sentence {number}"

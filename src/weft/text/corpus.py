@@ -38,17 +38,24 @@ class Document:
         Any convention of line ends is read. A line of more than a million characters comes in pieces, cut before
         a space, so that a book without line ends still streams; no tokenizer sees the difference.
         """
+        return self._lines(newline=None)
+
+    def own_lines(self) -> Iterator[str]:
+        """The lines with the ends that they have in the file, so that it can be given back as it was."""
+        return self._lines(newline="")
+
+    def _lines(self, newline: str | None) -> Iterator[str]:
         number = 1
         try:
             with (
                 sources.reading(self.place, self.open_bytes) as stream,
-                io.TextIOWrapper(stream, encoding="utf-8-sig") as text,
+                io.TextIOWrapper(stream, encoding="utf-8-sig", newline=newline) as text,
             ):
                 for line in _pieces(text):
                     if "\0" in line:
                         raise sources.binary_error(self.place, number)
                     yield line
-                    number += line.endswith("\n")
+                    number += line.endswith(("\n", "\r"))
         except UnicodeDecodeError:
             # The decoder works in blocks and knows no lines, so the place is searched for only now.
             raise sources.encoding_error(self.place, self.open_bytes) from None

@@ -17,14 +17,17 @@ from typing import Any, ClassVar
 from weft.config.tag import TagDataConfig
 from weft.text.columns import Sentence
 from weft.text.spans import join_words
-from weft.text.vocabulary import Vocabulary
+from weft.text.vocabulary import RESERVED, Vocabulary
+from weft.text.web import is_address, is_name
+from weft.text.words import HAN
 
 LONGEST_WORD = 40  # characters of a word that are read: of a longer one its beginning and its end
 EDGE = "\n"  # what stands before a sentence and after it, in pairs of characters
 
-_ADDRESS = re.compile(r"(https?:/|www\.)", re.IGNORECASE)
 _DIGIT = re.compile(r"\d")
 _RUN = re.compile(r"(.)\1\1+", re.DOTALL)
+_SEVERAL_HAN = re.compile(f"[{HAN}]{{2}}")
+UNSPACED = 0.05  # share of words of several characters without spaces from which on text is not to be cut by print
 
 # Rows of numbers by name. Rows of "words" are sentences; those of "spelling" are different words.
 Rows = dict[str, list[list[int]]]
@@ -40,9 +43,9 @@ def general(word: str) -> str:
     >>> [general(word) for word in ("1984", "https://example.org/a", "@weft", "@")]
     ['0000', '://', '@@', '@']
     """
-    if _ADDRESS.match(word):
+    if is_address(word):
         return "://"
-    if len(word) > 1 and word[0] == "@":
+    if is_name(word):
         return "@@"
     return _DIGIT.sub("0", word)
 
@@ -104,6 +107,21 @@ class WordLexicon:
         """Whether each word has a number of its own, as 0 or 1."""
         spelled = (normal(word, self.form) for word in sentence.words)
         return [int(_numbered(word, self.lower) in self.words) for word in spelled]
+
+    def count(self, word: str) -> int:
+        """How often a word was seen in training; 0 for addresses and @names, which are known by kind alone."""
+        if is_address(word) or is_name(word):
+            return 0
+        number = self.words.id(_numbered(normal(word, self.form), self.lower))
+        return self.words.counts[number] if number >= len(RESERVED) else 0
+
+    @cached_property
+    def unspaced(self) -> str | None:
+        """A word that print does not show, if there are many: Chinese and Japanese put no spaces between theirs."""
+        seen = list(zip(self.words.tokens, self.words.counts, strict=True))[len(RESERVED) :]
+        hidden = [(word, count) for word, count in seen if _SEVERAL_HAN.search(word)]
+        many = sum(count for _, count in hidden) > UNSPACED * sum(count for _, count in seen)
+        return hidden[0][0] if many else None
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -10,7 +10,7 @@ is broken if writing its spans gives other tags.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -67,13 +67,16 @@ def split_tag(tag: str) -> tuple[str, str] | None:
     return _MEANING[letter], kind
 
 
-def find_scheme(tags: Iterable[str]) -> Scheme | None:
+def find_scheme(tags: Iterable[str], where: Mapping[str, str] | None = None) -> Scheme | None:
     """The scheme that the tags are written in; None if they are not spans; an error if they are of several.
+
+    `where` tells of each tag where it stands first, for the error.
 
     >>> find_scheme(["O", "B-PER", "I-PER"]).name, find_scheme(["O", "S-PER"]).name, find_scheme(["DET", "NOUN"])
     ('bio', 'bioes', None)
     """
-    different = sorted(set(tags) - {OUTSIDE})
+    places = where or {}
+    different = [tag for tag in dict.fromkeys(tags) if tag != OUTSIDE]
     dashed = [tag for tag in different if "-" in tag and split_tag(tag)]
     bare = [tag for tag in different if tag not in dashed]
     if not dashed:
@@ -84,18 +87,33 @@ def find_scheme(tags: Iterable[str]) -> Scheme | None:
         if not any(tag[0] in "BI" for tag in dashed):
             return None  # a part of speech may look like S-X by chance
         raise WeftError(
-            f"the tags {dashed[0]} and {bare[0]} are of different kinds",
+            f"{_at(bare[0], places)} the tag {bare[0]} is no tag of a span, but {_has(dashed[0], places)}",
             expected="all of them O or a letter and a kind, as B-PER, or none of them",
             hint="--set data.scheme=none to take them as they are",
         )
-    letters = {tag[0] for tag in different}
-    for scheme in SCHEMES.values():
-        if letters <= set(scheme[1:]):
-            return scheme
-    raise WeftError(
-        f"the tags begin with {', '.join(sorted(letters))}, which are letters of several schemes",
-        expected="those of one: " + ", ".join("".join(dict.fromkeys(one[1:])) for one in SCHEMES.values()),
-    )
+    for number, tag in enumerate(different):
+        if not _schemes(different[: number + 1]):
+            other = next(one for one in different if not _schemes([one, tag]))
+            raise WeftError(
+                f"{_at(tag, places)} the tag {tag} is of another scheme than others: {_has(other, places)}",
+                expected="the letters of one: "
+                + ", ".join("".join(dict.fromkeys(one[1:])) for one in SCHEMES.values()),
+            )
+    return _schemes(different)[0]
+
+
+def _schemes(tags: Sequence[str]) -> list[Scheme]:
+    """The schemes that have the letters of all these tags."""
+    letters = {tag[0] for tag in tags}
+    return [scheme for scheme in SCHEMES.values() if letters <= set(scheme[1:])]
+
+
+def _at(tag: str, places: Mapping[str, str]) -> str:
+    return f"{places[tag]}:" if tag in places else "among the tags,"
+
+
+def _has(tag: str, places: Mapping[str, str]) -> str:
+    return f"{places[tag]} has {tag}" if tag in places else f"there is {tag}"
 
 
 def read_spans(tags: Sequence[str]) -> list[Span]:

@@ -5,7 +5,7 @@ What was changed on the way is told in notes, with the file and line of the firs
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from weft.config.tag import TagDataConfig
@@ -13,6 +13,8 @@ from weft.errors import WeftError
 from weft.text.columns import Sentence, Source, open_segmented, open_sentences
 from weft.text.corpus import Corpus
 from weft.text.spans import OUTSIDE, SCHEMES, WORDS, Scheme, find_scheme, mended, read_spans, split_tag, word_tags
+
+SHOWN = 10  # of many tags, in a message
 
 
 class Reading(NamedTuple):
@@ -23,26 +25,29 @@ class Reading(NamedTuple):
     notes: list[str]
 
 
-def read_tagged(source: Source, config: TagDataConfig, *, like: Scheme | None = None) -> Reading:
-    """Sentences to train on. Those that are held out are read `like` those trained on."""
+def read_tagged(source: Source, config: TagDataConfig) -> Reading:
+    """Sentences to train on, and the scheme of their tags."""
+    if config.task == "segments":
+        if str(config.column):
+            raise WeftError(
+                f"column {config.column} of the tags is given, and words are to be found, which have no tags",
+                expected="--segment, or --column",
+            )
+        return read_like(source, config, WORDS)
+    sentences = open_sentences(source, str(config.column), str(config.words))
+    return _reading(sentences, config, _scheme(sentences, config.scheme))
+
+
+def read_like(source: Source, config: TagDataConfig, scheme: Scheme | None) -> Reading:
+    """Sentences to measure on, with tags of the scheme that those trained on have, or of none."""
     if config.task == "segments":
         return Reading([as_characters(one) for one in _segmented(source)], WORDS, [])
-    sentences = open_sentences(source, str(config.column), str(config.words))
-    scheme = like or _scheme(sentences, config.scheme)
-    if scheme is None:
-        return Reading(sentences, None, [])
+    return _reading(open_sentences(source, str(config.column), str(config.words)), config, scheme)
+
+
+def _reading(sentences: list[Sentence], config: TagDataConfig, scheme: Scheme | None) -> Reading:
     notes: list[str] = []
-    return Reading(_checked(sentences, scheme, config, notes), scheme, notes)
-
-
-def read_gold(source: Source, config: TagDataConfig, scheme: Scheme | None) -> list[Sentence]:
-    """Sentences to measure on, with their tags as they are; every tag must be one of a span where spans are told."""
-    if config.task == "segments":
-        return [as_characters(one) for one in _segmented(source)]
-    sentences = open_sentences(source, str(config.column), str(config.words))
-    if scheme is not None:
-        _check_tags(sentences, scheme)
-    return sentences
+    return Reading(sentences if scheme is None else _checked(sentences, scheme, config, notes), scheme, notes)
 
 
 def _segmented(source: Source) -> list[Sentence]:
@@ -100,16 +105,28 @@ def unknown_tags(sentences: Iterable[Sentence], tags: Iterable[str]) -> dict[str
     return found
 
 
+def strange_notes(found: Mapping[str, str]) -> list[str]:
+    """What is said of tags that training lacks, given where each is first."""
+    notes = [f"{where}: the tag {tag!r}, which training lacks, counts as wrong" for tag, where in found.items()]
+    return [*notes[:SHOWN], *([f"so do {number(len(notes) - SHOWN, 'more tag')}"] if len(notes) > SHOWN else [])]
+
+
+def number(count: int, thing: str) -> str:
+    """So many of a thing.
+
+    >>> number(1, "tag"), number(1000, "sentence")
+    ('1 tag', '1,000 sentences')
+    """
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
 def _scheme(sentences: Sequence[Sentence], wanted: str) -> Scheme | None:
     if wanted == "none":
         return None
     if wanted != "auto":
         return SCHEMES[wanted]
-    place = sentences[0].place
-    try:
-        scheme = find_scheme(tag for sentence in sentences for tag in sentence.tags)
-    except WeftError as error:
-        raise WeftError(f"{place}: {error.given}", expected=error.expected, hint=error.hint) from error
+    where = unknown_tags(sentences, ())
+    scheme = find_scheme(where, where)
     if scheme is not None and scheme.closes:
         _one_scheme(sentences, scheme)
     return scheme

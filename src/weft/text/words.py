@@ -19,7 +19,7 @@ from typing import ClassVar
 from weft.errors import WeftError
 
 # Scripts written without spaces, a character at a time: Han, kana, bopomofo. (Korean puts spaces between words.)
-_HAN = (
+HAN = (
     "\u3005-\u3007\u3021-\u3029\u3038-\u303b\u3040-\u30ff\u3105-\u312f\u31a0-\u31bf\u31f0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9d\U00020000-\U0003ffff"
 )
@@ -42,22 +42,22 @@ def _marks() -> str:
     return "".join(f"{chr(first)}-{chr(last)}" for first, last in ranges)
 
 
-_MARK = f"[{_marks()}]"
-_LETTER = rf"[^\W\d_{_HAN}]"
-_IN_WORD = rf"[^\W{_HAN}]"
-_RUN = rf"{_IN_WORD}+(?:{_MARK}+{_IN_WORD}*)*"
+MARK = f"[{_marks()}]"
+_LETTER = rf"[^\W\d_{HAN}]"
+_IN_WORD = rf"[^\W{HAN}]"
+_RUN = rf"{_IN_WORD}+(?:{MARK}+{_IN_WORD}*)*"
 _TOKEN = re.compile(
     rf"""
     \n
-    | \d+(?:[.,:]\d+)*(?!{_IN_WORD}|{_MARK})      # 42   3.14   1,000   10:30
+    | \d+(?:[.,:]\d+)*(?!{_IN_WORD}|{MARK})      # 42   3.14   1,000   10:30
     | {_RUN}(?:['’](?={_LETTER}){_RUN})*          # word   3rd   don't   o'clock
-    | \S{_MARK}*                                  # one Chinese character, one mark of punctuation, one symbol
+    | \S{MARK}*                                  # one Chinese character, one mark of punctuation, one symbol
     """,
     re.VERBOSE,
 )
-_HAN_START = re.compile(f"(?!{_MARK})[{_HAN}]")
-_WORD_START = re.compile(f"(?!{_MARK}){_IN_WORD}")
-_MARK_START = re.compile(_MARK)
+_HAN_START = re.compile(f"(?!{MARK})[{HAN}]")
+_WORD_START = re.compile(f"(?!{MARK}){_IN_WORD}")
+_MARK_START = re.compile(MARK)
 
 
 class _Kind(Enum):
