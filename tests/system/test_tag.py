@@ -264,6 +264,8 @@ def test_eval_mends_what_is_broken_and_looks_where_it_is_told(runs, files, tmp_p
     message = fails("eval", runs / "pos", "--data", "-", stdin=table)
     assert "standard input:1: the tag is 'x', and like all others here it is none of those trained on" in message
     assert "--column" in message
+    assert "the tag is 'O', and like all" in fails("eval", runs / "pos", "--data", "-", stdin="the O\ncat O\n")
+    assert "of 2 words" in succeeds("eval", runs / "ner", "--data", "-", stdin="the O\ncat O\n").stdout
     strange = "the\tDET\n" + "".join(f"cat\tX{number}\n" for number in range(14))
     done = succeeds("eval", runs / "pos", "--data", "-", stdin=strange)
     assert done.stderr.count("\n") == 11
@@ -381,6 +383,7 @@ def test_mistakes_of_training(arguments, stdin, words, files, tmp_path):
         (["tag", "POS", "--file", "PLAIN", "--columns", "--split", "space"], ["--split is for texts"]),
         (["tag", "SEG", "ab", "--split", "space"], ["finds words itself", "no --split"]),
         (["tag", "POS", "ab", "--split", "blank"], ["'blank' is not known"]),
+        (["eval", "SEG", "--data", "WORDS", "--column", "2"], ["finds words", "no --column"]),
         (["eval", "POS", "--column", "2"], ["--column without --data"]),
         (["tag", "POS", "--file", "nowhere.txt"], ["nowhere.txt"]),
         (["generate", "POS"], ["'tag'", "weft train lm"]),

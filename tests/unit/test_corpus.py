@@ -43,6 +43,13 @@ class TestSources:
         assert list(document.lines()) == ["one\n", "二\n", "three\n", "\n", "last 行"]
         assert list(document.lines()) == list(document.lines())
 
+    def test_lines_with_their_own_ends(self, tmp_path: Path) -> None:
+        raw = "a\r\n\nb\rc\n\r\nd"
+        (tmp_path / "mixed.txt").write_bytes(raw.encode())
+        (document,) = Corpus.open(tmp_path / "mixed.txt").documents()
+        assert list(document.own_lines()) == ["a\r\n", "\n", "b\r", "c\n", "\r\n", "d"]
+        assert list(document.lines()) == ["a\n", "\n", "b\n", "c\n", "\n", "d"]
+
     def test_gzip(self, tmp_path: Path) -> None:
         path = tmp_path / "notes.txt.gz"
         path.write_bytes(gzip.compress("床前明月光\n".encode()))

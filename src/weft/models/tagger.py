@@ -139,11 +139,10 @@ def allowed_tags(tags: Sequence[str], scheme: Scheme | None) -> Allowed | None:
 
 
 def keep_apart(scores: Tensor, starts: Tensor, tags: Sequence[str]) -> Tensor:
-    """Scores (B, T, K) with which no span goes on over a place that is one of the `starts` (B, T)."""
-    letters = [canonical(tag)[0] for tag in tags]
-    from_before, to_after = (
-        torch.tensor([letter in goes_on for letter in letters], device=scores.device) for goes_on in ("IE", "BI")
-    )
+    """Scores (B, T, K) with which no span goes on over a place that is one of the `starts` (B, T).
+
+    What would have to go on there has no way to end, in a scheme that tells ends, so that it is ruled out as well.
+    """
+    goes_on = torch.tensor([canonical(tag)[0] in "IE" for tag in tags], device=scores.device)
     here = starts.to(device=scores.device, dtype=torch.bool)
-    ahead = torch.cat([here[:, 1:], here.new_zeros(len(here), 1)], 1)
-    return scores.masked_fill(here[:, :, None] & from_before | ahead[:, :, None] & to_after, -torch.inf)
+    return scores.masked_fill(here[:, :, None] & goes_on, -torch.inf)

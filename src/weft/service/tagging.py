@@ -192,11 +192,13 @@ class Tagging:
         The column of their tags is the one of training, or the one that is given.
         """
         config = from_dict(TagConfig, self.run.config).data
+        if column and self.task == "segments":
+            raise WeftError(f"{self.run.path} finds words, which have no column of tags", expected="no --column")
         config = replace(config, broken="repair", column=column or config.column)
         read = read_like(source, config, self.knowledge.scheme)
         strange = unknown_tags(read.sentences, self.tags)
-        there = {tag for sentence in read.sentences for tag in sentence.tags} - {OUTSIDE}
-        if there and there <= strange.keys():
+        there = {tag for sentence in read.sentences for tag in sentence.tags}
+        if there - {OUTSIDE} <= strange.keys() and strange:  # nothing but O is no mistake where O is a tag
             tag, where = next(iter(strange.items()))
             known = ", ".join(self.tags[:SHOWN]) + (", ..." if len(self.tags) > SHOWN else "")
             raise WeftError(

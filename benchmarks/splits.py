@@ -1,0 +1,40 @@
+"""How much of raw text is cut into the words that treebanks have: `python -m benchmarks.splits`.
+
+For each test set the share of its sentences whose words come through when they are joined by spaces and cut again, and,
+where the file has it, the share of raw sentences that are cut into exactly their words: by print alone, and as a tagger
+trained on the training set does it.
+"""
+
+from __future__ import annotations
+
+from benchmarks.rows import data
+from weft.config import TagDataConfig
+from weft.text.columns import read_table, table_sentences
+from weft.text.corpus import Corpus
+from weft.text.lexicon import WordLexicon
+from weft.text.splits import SPLITS
+from weft.text.words import WordTokenizer
+
+FILES = {
+    "en_ewt": ("en_ewt-ud-train.conllu.gz", "en_ewt-ud-test.conllu.gz"),
+    "wnut17": ("wnut17train.conll", "emerging.test.annotated"),
+}
+TEXT = "# text = "
+
+
+def main() -> None:
+    for folder, names in FILES.items():
+        train, test = (read_table(next(Corpus.open(data("tag", folder, name)).documents())) for name in names)
+        count = WordLexicon.build(table_sentences(train), TagDataConfig()).count
+        words = [list(one.words) for one in table_sentences(test)]
+        raw = [line.strip().removeprefix(TEXT) for line in test.lines if line.startswith(TEXT)]
+        for name, split in (("print", WordTokenizer().split), *((name, make(count)) for name, make in SPLITS.items())):
+            shares = [("joined by spaces", sum(split(" ".join(row)) == row for row in words))]
+            if raw:
+                shares.append(("raw", sum(split(text) == row for text, row in zip(raw, words, strict=True))))
+            found = ", ".join(f"{what} {right / len(words):.4f}" for what, right in shares)
+            print(f"{folder:8} {name:6} {found} of {len(words):,}")
+
+
+if __name__ == "__main__":
+    main()
