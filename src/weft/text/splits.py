@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Protocol
 
 from weft.errors import unknown_name
@@ -43,20 +44,20 @@ class PrintedWords:
     def __init__(self, count: Count) -> None:
         self.count = count
         self.print = WordTokenizer().split
+        self.words_of = lru_cache(maxsize=1 << 16)(self._words)  # most pieces come again and again
 
     def __call__(self, text: str) -> list[str]:
+        return [word for piece in text.split() for word in self.words_of(piece)]
+
+    def _words(self, piece: str) -> list[str]:
+        if self._whole(piece):
+            return [piece]
         words: list[str] = []
-        for piece in text.split():
-            if self._whole(piece):
-                words.append(piece)
-                continue
-            done = 0
-            for found in WHOLE.finditer(piece):
-                words += self._cut(piece[done : found.start()])
-                words.append(found[0])
-                done = found.end()
-            words += self._cut(piece[done:])
-        return words
+        done = 0
+        for found in WHOLE.finditer(piece):
+            words += [*self._cut(piece[done : found.start()]), found[0]]
+            done = found.end()
+        return words + self._cut(piece[done:])
 
     def _whole(self, piece: str) -> bool:
         """Whether a piece was a word in training, and not only by chance one that a full stop followed."""
