@@ -189,7 +189,7 @@ def test_other_mistakes(tmp_path):
         open_sentences(written(tmp_path, " \n\t\n"))
     with pytest.raises(WeftError, match="no sentences"):
         open_sentences(written(tmp_path, "# only = comments\n", "a.conllu"))
-    with pytest.raises(WeftError, match="sentence 2 has 1 words and 2 tags"):
+    with pytest.raises(WeftError, match="sentence 2 has 1 word and 2 tags"):
         open_sentences([("a", "X"), ("b", "XY")])
     with pytest.raises(WeftError, match="'pos' is not known"):
         open_sentences("grammar", "pos")

@@ -177,9 +177,9 @@ def _show_words(found: Any) -> None:
 
 
 def _show_tags(found: TagScores) -> None:
-    from weft.text.tagged import number
+    from weft.text.columns import so_many
 
-    typer.echo(f"accuracy         {found.words.accuracy:.4f} of {number(found.words.all.count, 'word')}")
+    typer.echo(f"accuracy         {found.words.accuracy:.4f} of {so_many(found.words.all.count, 'word')}")
     for name, hits in (("known words", found.words.known), ("unknown words", found.words.unknown)):
         if hits.count:
             typer.echo(f"  {name:13}  {hits.share:.4f} of {hits.count:,}")

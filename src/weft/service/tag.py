@@ -20,10 +20,10 @@ from weft.run import Run
 from weft.service.tagged import HELD_OUT, Knowledge, balance, measure
 from weft.service.tagging import Tagging, load_tag
 from weft.service.training import DATA, Prepared, Store, Task, Training, device, resume_training, start_training
-from weft.text.columns import Sentence, Source
+from weft.text.columns import Sentence, Source, so_many
 from weft.text.lexicon import LEXICONS
 from weft.text.spans import OUTSIDE
-from weft.text.tagged import Reading, all_tags, cut_long, number, read_like, read_tagged, strange_notes, unknown_tags
+from weft.text.tagged import Reading, all_tags, cut_long, read_like, read_tagged, strange_notes, unknown_tags
 from weft.train import Evaluation, Trainer
 
 TRAIN = f"{DATA}/train.npz"
@@ -82,7 +82,7 @@ def _open_dev(
         tag, where = next(iter(strange.items()))
         raise WeftError(
             f"{where}: the tag {tag!r} is not among those trained on"
-            + (f" (nor are {len(strange) - 1} more)" if len(strange) > 1 else ""),
+            + (f" (nor {so_many(len(strange) - 1, 'other')})" if len(strange) > 1 else ""),
             expected=f"one of: {', '.join(tags)}",
             hint="--set data.unknown_tags=count to count them as wrong",
         )
@@ -117,8 +117,8 @@ def _prepare(run: Run, config: TagConfig) -> Prepared:
     trainer = Trainer(model, data, objective, config.train, evaluate=None if dev is None else evaluate, run=run)
     unit = "word" if knowledge.lexicon.task == "tags" else "character"
     about = (
-        f"{number(len(lengths), 'sentence')} of {number(int(lengths.sum()), unit)} to train on, "
-        f"{number(0 if dev is None else len(dev['words']), 'sentence')} held out, {number(len(knowledge.tags), 'tag')}"
+        f"{so_many(len(lengths), 'sentence')} of {so_many(int(lengths.sum()), unit)} to train on, "
+        f"{so_many(0 if dev is None else len(dev['words']), 'sentence')} held out, {so_many(len(knowledge.tags), 'tag')}"
         f"{f' in {knowledge.scheme.name.upper()}' if knowledge.scheme else ''}, "
         f"vocabulary of {len(knowledge.lexicon.words):,}"
     )

@@ -30,6 +30,15 @@ _COMMENT = "# "
 _DOCUMENT = "-DOCSTART-"  # CoNLL 2003's line between documents
 
 
+def so_many(count: int, thing: str) -> str:
+    """So many of a thing.
+
+    >>> so_many(1, "tag"), so_many(1000, "sentence")
+    ('1 tag', '1,000 sentences')
+    """
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
 class Sentence(NamedTuple):
     """Words, their tags (none if none were read), and where they stand."""
 
@@ -176,11 +185,12 @@ def _is_word(identity: str, where: str) -> bool:
     return identity.isdigit()
 
 
-def _ragged(place: str, number: int, found: int, layout: Layout) -> WeftError:
+def _ragged(place: str, line: int, found: int, layout: Layout) -> WeftError:
     how = "divided by tabs" if layout.tabs else "divided by spaces"
     what = "of CoNLL-U" if layout.conllu else f"as in line {layout.line}"
-    columns = "1 column" if found == 1 else f"{found} columns"
-    return WeftError(f"{place}:{number}: the row has {columns}", expected=f"{layout.width} {what}, {how}")
+    return WeftError(
+        f"{place}:{line}: the row has {so_many(found, 'column')}", expected=f"{layout.width} {what}, {how}"
+    )
 
 
 def table_sentences(table: Table, column: str = "", words: str = "", *, tagged: bool = True) -> list[Sentence]:
@@ -246,11 +256,13 @@ def open_sentences(source: Source, column: str = "", words: str = "") -> list[Se
         documents = _documents(source)
         return _some([one for each in documents for one in table_sentences(read_table(each), column, words)], source)
     found = []
-    for number, pair in enumerate(source, start=1):
-        place = f"sentence {number}"
+    for at, pair in enumerate(source, start=1):
+        place = f"sentence {at}"
         one, tags = map(tuple, pair)
         if len(one) != len(tags):
-            raise WeftError(f"{place} has {len(one)} words and {len(tags)} tags", expected="as many of both")
+            raise WeftError(
+                f"{place} has {so_many(len(one), 'word')} and {so_many(len(tags), 'tag')}", expected="as many of both"
+            )
         if one:
             found.append(Sentence(one, tags, place, tuple(range(1, len(one) + 1))))
     return _some(found, "the list of sentences")

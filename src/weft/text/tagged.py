@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from weft.config.tag import TagDataConfig
 from weft.errors import WeftError
-from weft.text.columns import Sentence, Source, open_segmented, open_sentences
+from weft.text.columns import Sentence, Source, open_segmented, open_sentences, so_many
 from weft.text.corpus import Corpus
 from weft.text.spans import OUTSIDE, SCHEMES, WORDS, Scheme, find_scheme, mended, read_spans, split_tag, word_tags
 
@@ -108,16 +108,7 @@ def unknown_tags(sentences: Iterable[Sentence], tags: Iterable[str]) -> dict[str
 def strange_notes(found: Mapping[str, str]) -> list[str]:
     """What is said of tags that training lacks, given where each is first."""
     notes = [f"{where}: the tag {tag!r}, which training lacks, counts as wrong" for tag, where in found.items()]
-    return [*notes[:SHOWN], *([f"so do {number(len(notes) - SHOWN, 'more tag')}"] if len(notes) > SHOWN else [])]
-
-
-def number(count: int, thing: str) -> str:
-    """So many of a thing.
-
-    >>> number(1, "tag"), number(1000, "sentence")
-    ('1 tag', '1,000 sentences')
-    """
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+    return [*notes[:SHOWN], *([f"so do {so_many(len(notes) - SHOWN, 'more tag')}"] if len(notes) > SHOWN else [])]
 
 
 def _scheme(sentences: Sequence[Sentence], wanted: str) -> Scheme | None:
@@ -187,5 +178,5 @@ def _checked(sentences: list[Sentence], scheme: Scheme, config: TagDataConfig, n
             broken += 1
         found.append(sentence._replace(tags=tags))
     if broken > 1:
-        notes[-1] += f"; {broken - 1:,} more broken sentences mended"
+        notes[-1] += f"; {so_many(broken - 1, 'more broken sentence')} mended"
     return found
