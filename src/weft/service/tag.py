@@ -116,9 +116,10 @@ def _prepare(run: Run, config: TagConfig) -> Prepared:
     data = Buckets(lengths, config.batch.tokens, config.batch.rows, config.train.seed, batch)
     trainer = Trainer(model, data, objective, config.train, evaluate=None if dev is None else evaluate, run=run)
     unit = "word" if knowledge.lexicon.task == "tags" else "character"
+    held = so_many(0 if dev is None else len(dev["words"]), "sentence")
     about = (
         f"{so_many(len(lengths), 'sentence')} of {so_many(int(lengths.sum()), unit)} to train on, "
-        f"{so_many(0 if dev is None else len(dev['words']), 'sentence')} held out, {so_many(len(knowledge.tags), 'tag')}"
+        f"{held} held out, {so_many(len(knowledge.tags), 'tag')}"
         f"{f' in {knowledge.scheme.name.upper()}' if knowledge.scheme else ''}, "
         f"vocabulary of {len(knowledge.lexicon.words):,}"
     )
