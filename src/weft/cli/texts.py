@@ -14,5 +14,6 @@ def given_texts(given: list[str]) -> list[str]:
 def lines_of(source: str) -> list[str]:
     """The lines of a file, or of standard input for `-`; mistakes in it are named by line."""
     from weft.text.corpus import Corpus
+    from weft.text.tables import full_lines
 
-    return [line.rstrip("\r\n") for document in Corpus.open(source).documents() for line in document.lines()]
+    return [line for document in Corpus.open(source).documents() for _, line in full_lines(document)]

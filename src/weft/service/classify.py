@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,9 +19,10 @@ from weft.errors import WeftError
 from weft.metrics import Confusion
 from weft.models.classifier import Classifier, Labelled, Read
 from weft.run import Run
+from weft.service.given import checked_texts
 from weft.service.training import DATA, Prepared, Store, Task, Training, device, resume_training, start_training
 from weft.text.codec import Codec, make_codec
-from weft.text.labelled import Example, Layout, Source, ordered_labels, read_labelled
+from weft.text.labelled import Example, Examples, Layout, Source, ordered_labels, read_labelled
 from weft.text.vectors import Vectors, read_vectors
 from weft.text.vocabulary import RESERVED
 from weft.train import Evaluation, Trainer
@@ -257,14 +258,16 @@ class Classifying:
         counts = self.run.vocabulary["labels"]
         return {label: counts[label] / sum(counts.values()) for label in self.labels}
 
-    def classify(self, texts: Sequence[str]) -> list[Classified]:
+    @property
+    def layout(self) -> Layout:
+        """How the examples that the model was trained on were laid out."""
+        columns = self.run.vocabulary["columns"]
+        return Layout(columns["text"], columns["label"], self.labels)
+
+    def classify(self, texts: Iterable[str]) -> list[Classified]:
         """The label of every text, in the order of the texts. A text without tokens gets the prior."""
-        if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
-            raise WeftError(
-                f"the texts are a {type(texts).__name__}", expected="a list of texts", hint="classify([text])"
-            )
         most, prior = self.config.data.max_tokens, self.prior
-        tokens = [self.codec.tokenizer.split(self.codec.normalizer(text)) for text in texts]
+        tokens = [self.codec.tokenizer.split(self.codec.normalizer(text)) for text in checked_texts(texts)]
         read = [cut(row, most) for row in tokens]
         found = _read(self.model, Ragged.of([self.codec.vocabulary.encode(row) for row in read]))
         results = []
@@ -274,16 +277,22 @@ class Classifying:
             results.append(Classified(label, dict(known), tuple(row), tuple(weights), len(whole) - len(row)))
         return results
 
-    def measure(self, source: Source) -> Confusion:
-        """How well the model tells the labels of a source: a file, a folder, "grammar", or a list of (text, label)."""
-        columns = self.run.vocabulary["columns"]
-        layout = Layout(columns["text"], columns["label"], self.labels)
-        rows = read_labelled(source, self.config.data, layout).rows
-        _check_labels(rows, self.labels)
+    def read(self, source: Source) -> Examples:
+        """The examples of a source, found as those were that the model was trained on."""
+        examples = read_labelled(source, self.config.data, self.layout)
+        _check_labels(examples.rows, self.labels)
+        return examples
+
+    def score(self, rows: Sequence[Example]) -> Confusion:
+        """How well the model tells the labels of examples."""
         found = self.classify([row.text for row in rows])
         pairs = [(row.label, one.label) for row, one in zip(rows, found, strict=True)]
         chances = [one.probabilities[row.label] for row, one in zip(rows, found, strict=True)]
         return Confusion.of(self.labels, pairs, -float(np.log(np.maximum(chances, 1e-300)).sum()))
+
+    def measure(self, source: Source) -> Confusion:
+        """How well the model tells the labels of a source: a file, a folder, "grammar", or a list of (text, label)."""
+        return self.score(self.read(source).rows)
 
     def measure_held_out(self) -> Confusion:
         """The same for the part of its own examples that the model was not trained on."""

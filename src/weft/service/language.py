@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -16,6 +16,7 @@ from weft.errors import WeftError
 from weft.metrics import Guesses, Likelihood
 from weft.models.language import LanguageModel
 from weft.run import Run
+from weft.service.given import checked_text, checked_texts
 from weft.service.training import (
     Text,
     Training,
@@ -110,12 +111,13 @@ class Language:
 
     def generate(self, prompt: str = "", *, tokens: int = 200, choose: Choice = DEFAULT_CHOICE, seed: int = 0) -> str:
         """The prompt and what follows it."""
-        return self.generate_many([prompt], tokens=tokens, choose=choose, seed=seed)[0]
+        return self.generate_many([checked_text(prompt, "the prompt")], tokens=tokens, choose=choose, seed=seed)[0]
 
     def generate_many(
-        self, prompts: Sequence[str], *, tokens: int = 200, choose: Choice = DEFAULT_CHOICE, seed: int = 0
+        self, prompts: Iterable[str], *, tokens: int = 200, choose: Choice = DEFAULT_CHOICE, seed: int = 0
     ) -> list[str]:
         """Every prompt and what follows it, written in one batch."""
+        prompts = checked_texts(prompts)
         starts = [self.prompt_ids(prompt) for prompt in prompts]
         rows = [list(start) for start in starts]
         for new in self._new_tokens(starts, tokens, choose, seed):
@@ -129,10 +131,10 @@ class Language:
         ]
 
     def stream(
-        self, prompts: Sequence[str], *, tokens: int = 200, choose: Choice = DEFAULT_CHOICE, seed: int = 0
+        self, prompts: Iterable[str], *, tokens: int = 200, choose: Choice = DEFAULT_CHOICE, seed: int = 0
     ) -> Iterator[list[str]]:
         """What follows each prompt, piece by piece as it is written: a piece for every row and step, perhaps empty."""
-        starts = [self.prompt_ids(prompt) for prompt in prompts]
+        starts = [self.prompt_ids(prompt) for prompt in checked_texts(prompts)]
         writers = [Writer(self.codec, start) for start in starts]
         for new in self._new_tokens(starts, tokens, choose, seed):
             yield [writer.push(token) if token != NOTHING else "" for writer, token in zip(writers, new, strict=True)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from weft.errors import WeftError
 from weft.metrics import Likelihood, Translations
 from weft.models.translator import BEGIN, Sentences, Translator
 from weft.run import Run
+from weft.service.given import checked_texts
 from weft.text.codec import Codec
 from weft.text.parallel import PairCodec, Pairs, open_pairs
 from weft.text.subwords import SubwordTokenizer
@@ -96,7 +97,7 @@ class Translating:
 
     def translate(
         self,
-        texts: Sequence[str],
+        texts: Iterable[str],
         *,
         beam: int = 5,
         length_penalty: float = LENGTH_PENALTY,
@@ -108,7 +109,7 @@ class Translating:
 
     def n_best(
         self,
-        texts: Sequence[str],
+        texts: Iterable[str],
         n: int,
         *,
         beam: int = 5,
@@ -127,7 +128,7 @@ class Translating:
                 expected="a decoder with attention, which says where a word comes from",
                 hint="weft train translate --set model.decoder=attend_after",
             )
-        sources = [self._read(text) for text in texts]
+        sources = [self._read(text) for text in checked_texts(texts)]
         banned = [RESERVED.index(name) for name in RESERVED if name != EOS and not (copy_unknown and name == UNK)]
         options = _Options(n, beam, length_penalty, banned, aligned=attention or copy_unknown)
         lengths = np.array([len(source.ids) for source in sources])
