@@ -50,7 +50,7 @@ class SubwordTokenizer:
 
     @classmethod
     def train(cls, texts: Iterable[str], size: int) -> SubwordTokenizer:
-        """Learn so many different pieces that with the reserved tokens they are at most `size`. Same texts, same pieces."""
+        """Learn at most `size` pieces, the reserved tokens among them. Same texts, same pieces."""
         if size <= len(RESERVED):
             raise WeftError(f"subword size is {size}", expected=f"more than the {len(RESERVED)} reserved tokens take")
         library = _library()
