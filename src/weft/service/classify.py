@@ -19,9 +19,9 @@ from weft.errors import WeftError
 from weft.metrics import Confusion
 from weft.models.classifier import Classifier, Labelled, Read
 from weft.run import Run
-from weft.service.given import checked_texts
 from weft.service.training import DATA, Prepared, Store, Task, Training, device, resume_training, start_training
 from weft.text.codec import Codec, make_codec
+from weft.text.given import checked_texts
 from weft.text.labelled import Example, Examples, Layout, Source, ordered_labels, read_labelled
 from weft.text.vectors import Vectors, read_vectors
 from weft.text.vocabulary import RESERVED

@@ -18,7 +18,6 @@ from weft.models.filled import Filled
 from weft.models.filler import Filler
 from weft.models.hmm import HMM
 from weft.run import Run, open_run
-from weft.service.given import checked_text
 from weft.service.training import (
     Text,
     Training,
@@ -32,6 +31,7 @@ from weft.service.training import (
 from weft.text.blanks import Blanked
 from weft.text.codec import Codec
 from weft.text.corpus import Corpus
+from weft.text.given import checked_text
 from weft.text.vocabulary import RESERVED
 from weft.text.words import WordTokenizer
 from weft.train import Evaluation, Trainer

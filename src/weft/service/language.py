@@ -16,7 +16,6 @@ from weft.errors import WeftError
 from weft.metrics import Guesses, Likelihood
 from weft.models.language import LanguageModel
 from weft.run import Run
-from weft.service.given import checked_text, checked_texts
 from weft.service.training import (
     Text,
     Training,
@@ -29,6 +28,7 @@ from weft.service.training import (
 )
 from weft.text.codec import Codec, Writer
 from weft.text.corpus import Corpus
+from weft.text.given import checked_text, checked_texts
 from weft.text.vocabulary import RESERVED
 from weft.train import Evaluation, Trainer
 
@@ -111,7 +111,7 @@ class Language:
 
     def generate(self, prompt: str = "", *, tokens: int = 200, choose: Choice = DEFAULT_CHOICE, seed: int = 0) -> str:
         """The prompt and what follows it."""
-        return self.generate_many([checked_text(prompt, "the prompt")], tokens=tokens, choose=choose, seed=seed)[0]
+        return self.generate_many([prompt], tokens=tokens, choose=choose, seed=seed)[0]
 
     def generate_many(
         self, prompts: Iterable[str], *, tokens: int = 200, choose: Choice = DEFAULT_CHOICE, seed: int = 0
@@ -152,7 +152,7 @@ class Language:
     def prompt_ids(self, prompt: str) -> list[int]:
         """The prompt as the model reads it. An empty one starts a line, or a word where the text has no lines."""
         vocabulary = self.codec.vocabulary
-        if not prompt:
+        if not checked_text(prompt, "the prompt"):
             return [vocabulary.id(next((one for one in ("\n", " ") if one in vocabulary), vocabulary.tokens[-1]))]
         ids = self.codec.encode(prompt)
         if not ids:

@@ -17,8 +17,8 @@ from weft.errors import WeftError
 from weft.metrics import Likelihood, Translations
 from weft.models.translator import BEGIN, Sentences, Translator
 from weft.run import Run
-from weft.service.given import checked_texts
 from weft.text.codec import Codec
+from weft.text.given import checked_texts
 from weft.text.parallel import PairCodec, Pairs, open_pairs
 from weft.text.subwords import SubwordTokenizer
 from weft.text.vocabulary import EOS, RESERVED, UNK

@@ -289,7 +289,7 @@ def _no_object(document: Document, number: int, what: str, line: str) -> WeftErr
     array = number == 1 and line.lstrip().startswith("[")
     return WeftError(
         f"{document.place}:{number} {what}",
-        expected="JSON lines, a JSON object in every line" + (", and not one array of all" if array else ""),
+        expected="JSON lines, an object in every line" + (", and not one array of all" if array else ""),
         hint=f"jq -c '.[]' {document.place} > lines.jsonl" if array else "",
     )
 

@@ -10,7 +10,7 @@ from weft.errors import WeftError
 def checked_text(text: str, what: str = "the text") -> str:
     """The text itself, if it is one."""
     if not isinstance(text, str):
-        raise WeftError(f"{what} is {_shown(text)}", expected="a text, which is a str")
+        raise WeftError(f"{what} is {shown(text)}", expected="a text, which is a str")
     return text
 
 
@@ -21,12 +21,13 @@ def checked_texts(texts: Iterable[str]) -> list[str]:
     ['one', 'two']
     """
     if isinstance(texts, str):
-        raise WeftError(f"the texts are one text, {_shown(texts)}", expected="a list of texts", hint="[text]")
+        raise WeftError(f"the texts are one text, {shown(texts)}", expected="a list of texts", hint="[text]")
     if not isinstance(texts, Iterable):
-        raise WeftError(f"the texts are {_shown(texts)}", expected="a list of texts")
+        raise WeftError(f"the texts are {shown(texts)}", expected="a list of texts")
     return [checked_text(text, f"text {number}") for number, text in enumerate(texts, start=1)]
 
 
-def _shown(value: object) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 60 else f"{shown[:60]}..."
+def shown(value: object) -> str:
+    """What was given, as a message shows it."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."
