@@ -63,12 +63,19 @@ def test_a_pipe_is_written_into(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="there is no /dev/stdout")
-def test_a_device_is_written_into() -> None:
-    """Standard output by its name, which is a link to a pipe here."""
-    code = "import pathlib, weft.cli.output as o\nwith o.output(pathlib.Path('/dev/stdout')) as s: s.write('new')"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+def test_standard_output_by_its_name_is_written_into(tmp_path: Path) -> None:
+    """It is a link to a pipe, or to a file that may have no name any more. By a link, to put no real one at risk."""
+    (tmp_path / "link").symlink_to("/dev/stdout")
+    code = "import pathlib, weft.cli.output as o\nwith o.output(pathlib.Path('link')) as s: s.write('new')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert done.stdout == "new"
-    assert Path("/dev/stdout").is_symlink()
+    with (tmp_path / "nameless").open("w+") as file:
+        (tmp_path / "nameless").unlink()
+        subprocess.run([sys.executable, "-c", code], stdout=file, check=True, cwd=tmp_path)
+        file.seek(0)
+        assert file.read() == "new"
+    assert [path.name for path in tmp_path.iterdir()] == ["link"]
+    assert (tmp_path / "link").is_symlink()
 
 
 def test_what_cannot_be_written_is_refused_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

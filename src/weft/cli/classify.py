@@ -71,8 +71,9 @@ def classify(
 ) -> None:
     """Tell the label of each text: a line for each with label, probability and text, between tabs.
 
-    What --probabilities and --weights show stands before the text. In it white space is written as a space, in a token
-    as \\u0020.
+    What --probabilities and --weights show stands before the text. White space is written as one space in the text, and
+    as \\u0020 in a token.
+
     A text that is empty, and any of which nothing is left as the model reads text, gets the labels' shares in the
     training data.
     """

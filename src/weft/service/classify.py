@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,10 +13,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from weft.buckets import Buckets, Numbers, Ragged, hold_out, in_batches, load_columns, pad, save_columns, take
 from weft.config import ClassifyConfig, from_dict
-from weft.errors import WeftError
+from weft.errors import WeftError, unknown_name
 from weft.metrics import Confusion
 from weft.models.classifier import Classifier, Labelled, Read
 from weft.run import Run
@@ -156,9 +158,7 @@ def _prepare(run: Run, config: ClassifyConfig) -> Prepared:
         found = _begin_with(model, run)
         about += f", vectors for {found:,} of {len(codec.vocabulary) - len(RESERVED):,} tokens, the others at random"
     model.to(device(config.train.device))
-    weights = None
-    if config.train.class_weights == "balanced":
-        weights = torch.tensor([sum(counts.values()) / (len(counts) * count) for count in counts.values()])
+    weights = class_weights(config.train.class_weights, counts)
 
     def batch(rows: Numbers) -> Labelled:
         return Labelled(*take(train["text"], rows), torch.tensor(train["label"].values[rows]).long())
@@ -179,6 +179,35 @@ def _prepare(run: Run, config: ClassifyConfig) -> Prepared:
         run=run,
     )
     return Prepared(trainer, None, about)
+
+
+def class_weights(setting: str, counts: Mapping[str, int]) -> Tensor | None:
+    """How much an example of each label counts, as train.class_weights says, where they do not all count the same.
+
+    >>> class_weights("balanced", {"ham": 30, "spam": 10}), class_weights("spam=3", {"ham": 30, "spam": 10})
+    (tensor([0.6667, 2.0000]), tensor([1., 3.]))
+    """
+    if setting == "none":
+        return None
+    if setting == "balanced":
+        return torch.tensor([sum(counts.values()) / (len(counts) * count) for count in counts.values()])
+    weights = dict.fromkeys(counts, 1.0)
+    for part in setting.split(","):
+        label, equals, number = (piece.strip() for piece in part.rpartition("="))
+        if not equals:
+            raise WeftError(
+                f"train.class_weights is {setting!r}",
+                expected="none, balanced, or numbers by label, as spam=3, ham=0.5",
+            )
+        if label not in weights:
+            raise unknown_name("train.class_weights: label", label, weights)
+        try:
+            weights[label] = float(number)
+        except ValueError:
+            weights[label] = math.nan
+        if not 0 < weights[label] < math.inf:
+            raise WeftError(f"train.class_weights: {label!r} counts {number!r}", expected="a number above 0")
+    return torch.tensor(list(weights.values()))
 
 
 def _model(run: Run, config: ClassifyConfig) -> Classifier:
