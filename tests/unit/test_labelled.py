@@ -125,7 +125,8 @@ FEW = [("a good film", "good"), ("a bad film", "bad"), ("so very good", "good"),
         (("评论", "情感"), FEW, True),
         (("remark", "sentiment"), FEW[:1], True),  # a usual name
         (("id", "remark", "verdict"), [(str(number), *pair) for number, pair in enumerate(FEW)], True),
-        (("remark", "verdict"), FEW[:3], False),  # a label that does not recur: nothing tells them apart
+        (("remark", "verdict"), FEW[:2], True),
+        (("remark", "verdict"), FEW[:1], False),  # nothing tells them apart
         (("fine", "good"), FEW, False),  # a label that does
         (("it was so so then", "mixed"), FEW, False),  # a text is not a name
         (("so so", "mixed"), FEW, False),

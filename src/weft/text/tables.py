@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Set
 from itertools import islice
 from pathlib import PurePosixPath
@@ -107,13 +106,13 @@ def _is_header(first: list[str], rest: list[Row], names: Set[str], values: Set[s
     # A few values that recur all the time, and what stands above them is none of them.
     if len(rest) >= 10 and any(len(set(column)) <= len(rest) / 5 for column in labels):
         return True
-    # Of fewer rows more is asked: single words, every label recurs, and the texts are longer than what is above them.
-    longer = any(
+    # Of fewer rows more is asked: single words, and texts that are longer than what stands above them.
+    texts = any(
         sum(len(cell) > len(name) for cell in column) > len(rest) / 2
         for name, column in zip(cells, columns, strict=True)
     )
-    recur = any(len(set(column)) > 1 and min(Counter(column).values()) > 1 for column in labels)
-    return longer and recur and not any(" " in cell for cell in cells)
+    few = any(1 < len(set(column)) <= max(2, len(rest) / 2) for column in labels)
+    return texts and few and not any(" " in cell for cell in cells)
 
 
 def form_by_name(document: Document) -> str | None:
