@@ -203,7 +203,7 @@ def test_eval(run, command, tmp_path):
     (tmp_path / "test.tsv").write_text("remark\tverdict\nthe soup was really bad\tneg\n", encoding="utf-8")
     code, out, err = command("eval", run, "--data", tmp_path / "test.tsv")
     assert code == 0
-    assert "test.tsv: tab-separated, names of columns in its first row: text from column 'remark'" in err
+    assert "test.tsv: read as tab-separated, names of columns in its first row: text from column 'remark'" in err
     table = [line.split() for line in out.splitlines()]
     assert ["accuracy", "1.0000"] in table
     assert ["macro", "F1", "1.0000"] in table

@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import os
+import re
 import zipfile
 from pathlib import Path
 
@@ -71,11 +72,11 @@ def test_formats_headers_and_columns_are_guessed(name, content, tmp_path):
 
 
 SAID = ["pos it was good, I say", "neg it was bad, you say", "pos it was fine, they say", "neg it was dull, we say"]
-FORMS = {"lines of a label and a text": "lines", "CSV": "csv", "tab-separated": "tsv", "JSON lines": "jsonl"}
+FORMS = {"lines": "lines", "CSV": "csv", "tab-separated": "tsv", "JSON lines": "jsonl"}
 
 
 def form_of(found):
-    return FORMS[found.about.partition(",")[0].partition(":")[0]]
+    return FORMS[re.match(r"read as ([^,:]+)", found.about)[1]]
 
 
 @pytest.mark.parametrize("rows", [2, 3, 4])

@@ -181,7 +181,7 @@ def _from_document(document: Document, config: LabelledConfig, like: Layout) -> 
         place = place_of(table, row)
         found.append(Example(_cell(table, row, text).strip(), _label(name, place), place))
     layout = Layout(table.names[text], table.names[label]) if table.names else Layout()
-    about = f"{table.about}: text from {_called(table, text)}, label from {_called(table, label)}"
+    about = f"read as {table.about}: text from {_called(table, text)}, label from {_called(table, label)}"
     return Examples(found, layout, about)
 
 

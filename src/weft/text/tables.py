@@ -51,7 +51,12 @@ class Table(NamedTuple):
         return f"{_IN_WORDS[self.form]}, {'names of columns in its first row' if self.names else 'no row of names'}"
 
 
-_IN_WORDS = {"tsv": "tab-separated", "csv": "CSV", "jsonl": "JSON lines", "lines": "lines of a label and a text"}
+_IN_WORDS = {
+    "tsv": "tab-separated",
+    "csv": "CSV",
+    "jsonl": "JSON lines",
+    "lines": "lines, a label and its text in each",
+}
 
 
 def place_of(table: Table, row: Row) -> str:
