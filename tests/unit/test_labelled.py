@@ -96,8 +96,9 @@ def test_one_comma_in_every_line_does_not_make_a_table(rows, tmp_path):
         ("csv", ["good,so nice", "bad,so ugly"], "good bad"),
         ("csv", ["pos, it was nice", "neg, it was not"], "pos neg"),  # the first word has the comma
         ("csv", ["I like it,good", "I hate it,bad", "The end,mixed"] * 3, "good bad mixed"),  # fewer first words
-        ("csv", ["I like it, good", "We hate it, bad", "The end, good", "No, bad"], "good bad"),
-        ("csv", ['"nice, really","good"', '"bad, really","bad"'], "good bad"),
+        ("csv", ["I like it, good", "We hate it, bad", "The end, good", "No way, bad"], "good bad"),
+        ("csv", ['"it was nice, really","good"', '"it was bad, really","bad"'], "good bad"),
+        ("csv", ['"it was nice, really",good', "it was bad,bad"], "good bad"),
         ("csv", ['"it was nice","good"', '"it was bad","bad"'], "good bad"),
     ],
 )
