@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import statistics
 from pathlib import Path
 
 from benchmarks.rows import Result, Row, data
-from benchmarks.translate import NOTES, NOTES_SENTENCES, decoding_speed, notes_pairs
+from benchmarks.translate import NOTES, NOTES_SENTENCES, decoding_speed, notes_pairs, training_speed
 from weft.buckets import hold_out
 from weft.config import TranslateConfig, load_config
 from weft.metrics import notes_bleu
@@ -78,7 +79,9 @@ def notes(folder: Path, seed: int) -> Result:
         text: notes_bleu(NOTES_SENTENCES[text].split(" "), translation.split(" "))
         for text, translation in found.items()
     }
+    loop, ours = (statistics.median(speeds) for speeds in training_speed(rounds=11, epochs=10))
     facts = {f"{text} => {found[text]}": score for text, score in scores.items()}
+    facts |= {"tokens/s": ours, "the notes' loop": loop, "ratio": ours / loop}
     return Result(
         "mean BLEU of the notes' four sentences", sum(scores.values()) / 4, training.trainer.place.seconds, facts
     )

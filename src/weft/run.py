@@ -121,10 +121,11 @@ def create_run(
 
 def check_free(path: Path) -> None:
     """Refuse a path where something is already."""
+    if (path / CONFIG).exists():
+        hint = f"another --out, or --resume to go on with {path}"
+        raise WeftError(f"{path} is already there", expected="a new folder", hint=hint)
     if path.exists():
-        raise WeftError(
-            f"{path} is already there", expected="a new folder", hint=f"another --out, or --resume to go on with {path}"
-        )
+        raise WeftError(f"{path} is already there, and is no run", expected="a new folder", hint="another --out")
 
 
 def open_run(path: str | Path) -> Run:

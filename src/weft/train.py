@@ -152,7 +152,9 @@ class Trainer:
 
     def _step(self, batch: Any) -> Step:
         config, place = self.config, self.place
-        rate = config.rate * place.decay * SCHEDULES[config.schedule](place.step, self.total, config.warmup)
+        # A short training must not end before it has reached its full rate.
+        warmup = min(config.warmup, self.total // 4)
+        rate = config.rate * place.decay * SCHEDULES[config.schedule](place.step, self.total, warmup)
         if not self.model.training:
             self.model.train()
         loss = self.objective(batch, self.carried)

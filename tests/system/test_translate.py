@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 
 import pytest
 from safetensors.torch import load_file
@@ -90,6 +91,23 @@ def test_translations_come_a_line_for_a_line(runs):
     assert succeeds("translate", runs / "fr", "the red dog sees the cat.", "--beam", 1).stdout.strip() == lines[0]
 
 
+def test_a_file_in_and_a_file_out(runs, tmp_path):
+    """However long a line is, it stays one."""
+    sentence = "the red dog sees the cat."
+    file, out = tmp_path / "in.txt", tmp_path / "out.txt"
+    file.write_text(f"{sentence}\n\n{'the red dog ' * 100_000}\n{sentence}", encoding="utf-8")
+    done = succeeds("translate", runs / "fr", "--file", file, "--out", out)
+    assert done.stdout == ""
+    first, blank, long, last = out.read_text(encoding="utf-8").split("\n")[:-1]
+    assert first == last == "le chien rouge voit le chat."
+    assert blank == ""
+    assert long
+    assert "has 300000 tokens; only the first 100" in done.stderr
+    again = weft("translate", runs / "fr", sentence, "--file", file)
+    assert again.returncode == 2
+    assert "there are texts and a --file" in again.stderr
+
+
 def test_n_best_and_attention(runs):
     options = ["--n-best", 3, "--json", "--attention", "--length-penalty", 0.5]
     done = succeeds("translate", runs / "fr", "the red dog sees the zebra.", *options)
@@ -155,6 +173,10 @@ def test_too_long_sources(runs, pairs, tmp_path):
     """In training they are left out and counted; at translation they are cut, and it is said."""
     done = succeeds("translate", runs / "context", "the red dog sees the cat and the dog and the bird.")
     assert "has 13 tokens; only the first 8 are translated (text.max_tokens=8)" in done.stderr
+    asked = tmp_path / "asked.tsv"
+    asked.write_text("the red dog sees the cat and the dog and the bird.\tle chien\n")
+    done = succeeds("eval", runs / "context", "--data", asked)
+    assert "has 13 tokens; only the first 8 are translated (text.max_tokens=8)" in done.stderr
     longer = tmp_path / "longer.tsv"
     longer.write_text(pairs.read_text(encoding="utf-8") + "one two three four five six seven eight nine\tun deux\n")
     options = [*SMALL, "--set", "train.epochs=0", "--set", "text.max_tokens=8", "--set", "text.holdout=0"]
@@ -179,6 +201,9 @@ def test_too_long_sources(runs, pairs, tmp_path):
         ),
         (["train", "translate", "--data", "FULL", "--out", "NEW", "--set", "model.attention=dott"], ["scaled_dot"]),
         (["train", "translate", "--out", "NGRAM", "--resume"], ["'ngram'", "weft train translate"]),
+        (["train", "translate", "--out", "NEW"], ["--data is missing", "--data grammar-fr"]),
+        (["train", "translate", "--data", "FULL", "--out", "HALF"], ["already there, and is no run", "another --out"]),
+        (["train", "translate", "--data", "ZIP", "--out", "NEW"], ["has 2 texts", "pairs.zip:b.txt"]),
     ],
 )
 def test_mistakes(arguments, words, runs, tmp_path, monkeypatch, capsys):
@@ -189,7 +214,10 @@ def test_mistakes(arguments, words, runs, tmp_path, monkeypatch, capsys):
     (tmp_path / "full.tsv").write_text("one two three\tun deux trois\n" * 3, encoding="utf-8")
     places = {"FR": runs / "fr", "CONTEXT": runs / "context", "NGRAM": runs / "ngram", "NEW": tmp_path / "new"}
     places |= {"SHORT": f"{tmp_path / 'a.en'},{tmp_path / 'a.fr'}", "HALF": tmp_path / "half.tsv"}
-    places |= {"FULL": tmp_path / "full.tsv"}
+    with zipfile.ZipFile(tmp_path / "pairs.zip", "w") as archive:
+        archive.writestr("a.txt", "about these pairs\n")
+        archive.writestr("b.txt", "one\tun\n")
+    places |= {"FULL": tmp_path / "full.tsv", "ZIP": tmp_path / "pairs.zip"}
     given = [str(places.get(argument, argument)) for argument in arguments]
     if given[:2] == ["train", "translate"] and "--resume" not in given:
         given += ["--set", "text.level=word"]

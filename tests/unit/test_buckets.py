@@ -49,6 +49,16 @@ def test_rows_of_a_batch_are_alike_in_length() -> None:
     assert padded < 1.03 * lengths.sum()  # by chance it would be nearly twice as much
 
 
+def test_rows_of_a_batch_are_alike_in_all_columns() -> None:
+    """Sources of one length with translations of many: the second column is in order too."""
+    generator = np.random.default_rng(0)
+    lengths = np.stack([generator.integers(8, 11, 2000), generator.integers(1, 60, 2000)], 1)
+    data: Buckets[np.ndarray] = Buckets(lengths, 4096, 32, 1, lambda chosen: chosen)
+    for column in (0, 1):
+        padded = sum(int(lengths[batch, column].max()) * len(batch) for batch in data.epoch(0))
+        assert padded < 1.1 * lengths[:, column].sum()
+
+
 def test_no_examples_are_refused() -> None:
     with pytest.raises(WeftError, match="no examples"):
         buckets([])  # type: ignore[arg-type]

@@ -264,3 +264,9 @@ def test_the_real_pairs(monkeypatch):
         assert SpaceTokenizer().split(text.lower()) == [token for token in by_hand(text) if token]
     words = WordTokenizer.learn(pairs.targets)
     assert sum(words.join(words.split(text)) == text for text in some) > 0.98 * len(some)
+
+
+@pytest.mark.parametrize(("sources", "targets", "side"), [(["a", " "], ["b", "c"], "source"), (["a"], [""], "target")])
+def test_pairs_made_by_hand_have_both_sides(sources: list[str], targets: list[str], side: str) -> None:
+    with pytest.raises(WeftError, match=rf"mine: the {side} side of pair \d .*expected text on both sides"):
+        Pairs("mine", sources, targets)

@@ -217,6 +217,13 @@ def test_schedules():
     assert SCHEDULES["constant"](50, 100, 10) == 1.0
 
 
+def test_a_short_training_reaches_its_full_rate():
+    """20 steps: with a warm-up of 200 it would end at a tenth of the rate."""
+    rates = [step.rate for step in trainer(warmup=200, schedule="cosine", rate=0.01).run()]
+    assert rates.index(max(rates)) == 5
+    assert max(rates) == pytest.approx(0.01)
+
+
 def test_metrics_are_reported(tmp_path):
     subject = trainer(tmp_path / "run", scores=[3.0, 2.0, 1.0, 0.5])
     losses = [step.loss for step in subject.run()]

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
+import math
+import random
+
 import pytest
 import torch
 
+from weft import decode
 from weft.config import TranslateConfig, load_config
 from weft.errors import WeftError
 from weft.models.translator import Translator
 from weft.run import Run
-from weft.service.translate import start_translate
-from weft.service.translation import Translating, held_out_pairs, make_model, most_tokens, sentences, split_whole
+from weft.service.translate import start_translate, train_translate
+from weft.service.translation import END, Translating, held_out_pairs, make_model, most_tokens, sentences, split_whole
 from weft.text.parallel import Pairs, make_codecs
 from weft.text.vocabulary import UNK
 
@@ -60,11 +65,16 @@ def test_the_score_is_that_of_the_model():
 
 
 def test_unknown_words_are_copied_from_where_attention_looks():
-    found = translating("text.level=word")
-    with torch.no_grad():
-        found.model.bias[found.codec.target.vocabulary.unk_id] = 1e3  # it writes nothing else
     text = "the zebra sees the dog."
-    (best,) = found.n_best([text], 1, copy_unknown=True, attention=True)[0]
+    for seed in range(20):
+        found = translating("text.level=word", seed=seed)
+        with torch.no_grad():
+            found.model.bias[found.codec.target.vocabulary.unk_id] = 1e3  # it writes nothing else
+        (best,) = found.n_best([text], 1, copy_unknown=True, attention=True)[0]
+        if any(weights[-1] == max(weights) for weights in best.attention):  # the end is never copied
+            break
+    else:
+        pytest.fail("no model looks at the end most")
     assert best.source == ("the", "zebra", "sees", "the", "dog", ".", "<eos>")
     expected = [best.source[weights[:-1].index(max(weights[:-1]))] for weights in best.attention]
     assert list(best.tokens) == expected
@@ -88,6 +98,120 @@ def test_a_long_source_is_cut_and_says_so():
     assert long[0].text == found.translate(["the cat sees the"])[0]
 
 
+def test_what_is_cut_is_said_wherever_it_is_cut(capsys):
+    """Once for each text, from Python and while measuring."""
+    found = translating("text.level=word", "text.max_tokens=4")
+    long = ["the red dog sees the dog.", "a red dog sees a dog.", "a cat"]
+    said = "weft: 'the red dog sees'... has 7 tokens; only the first 4 are translated (text.max_tokens=4)"
+    found.measure(Pairs("long", long, ["le chien"] * 3))
+    assert capsys.readouterr().err == f"{said}; so for 1 more\n"
+    found.translate(long)
+    assert not capsys.readouterr().err
+    found.translate(long[1:])
+    assert "'a red dog sees'... has 7 tokens" in capsys.readouterr().err
+
+
+def test_a_translation_is_as_long_as_its_source_allows():
+    found = translating("text.level=word")
+    with torch.no_grad():
+        found.model.bias[END] = -1e3  # it never ends by itself
+    short, long = found.n_best(["the cat", "the cat sees the dog. the dog sees the cat."], 1)
+    assert (len(short[0].tokens), len(long[0].tokens)) == (2 * 3 + 10, 2 * 13 + 10)
+
+
+def test_defaults_of_the_search_and_of_the_decoder():
+    """alpha 0.75, width 5, attention after the step."""
+    found = translating("text.level=word")
+    assert found.config.model.decoder == "attend_after"
+    assert translating("text.level=word").config.model.attention == "dot"
+    best = found.n_best(PAIRS.sources, 3)
+    again = found.n_best(PAIRS.sources, 3, beam=5, length_penalty=0.75)
+    assert [[one.score for one in some] for some in best] == [[one.score for one in some] for some in again]
+    for some in best:
+        for one in some:
+            assert one.score == pytest.approx(one.log_prob / len(one.tokens) ** 0.75)
+    assert inspect.signature(decode.beam).parameters["alpha"].default == 0.75
+
+
+def test_a_file_is_translated_in_batches_of_similar_length(monkeypatch):
+    found = translating("text.level=word")
+    seen = []
+
+    def translate(self, sources, options):
+        seen.append([len(source.ids) for source in sources])
+        return [[source.ids] for source in sources]
+
+    monkeypatch.setattr(Translating, "_translate", translate)
+    generator = random.Random(1)
+    texts = ["cat " * generator.randint(1, 60) for _ in range(3000)]
+    given = found.n_best(texts, 1)
+    assert [len(ids) for (ids,) in given] == [len(text.split()) + 1 for text in texts]
+    assert len(seen) > 5
+    assert sum(max(some) * len(some) for some in seen) < 1.1 * sum(map(sum, seen))  # by chance nearly twice as much
+
+
+def test_settings_of_training_reach_the_loss_and_the_batches(tmp_path, monkeypatch):
+    given = []
+    loss = Translator.loss
+
+    def watched(self, batch, **how):
+        given.append((how["smoothing"], how["sampling"], batch.sources.ids.numel(), len(batch.targets.lengths)))
+        return loss(self, batch, **how)
+
+    monkeypatch.setattr(Translator, "loss", watched)
+    sets = ["text.level=word", "text.holdout=0", "model.hidden=4", "model.embedding=4", "train.epochs=5"]
+    sets += ["train.smoothing=0.2", "train.sampling=0.5", "batch.tokens=40", "batch.size=3"]
+    many = Pairs("many", PAIRS.sources * 4, PAIRS.targets * 4)
+    training = start_translate(many, tmp_path / "run", load_config(TranslateConfig, None, sets))
+    steps = list(training.trainer.run())
+    assert {smoothing for smoothing, *_ in given} == {0.2}
+    sampling = [share for _, share, *_ in given]
+    assert sampling == [pytest.approx(0.5 * number / len(steps)) for number in range(len(steps))]
+    assert all(tokens <= 40 and rows <= 3 for *_, tokens, rows in given)
+    assert max(tokens for *_, tokens, _ in given) > 20
+
+
+def test_a_trained_model_copies_names_that_it_does_not_know(tmp_path):
+    """Ten words, each with its translation, and one name a sentence that comes nowhere else."""
+    generator = random.Random(1)
+
+    def sentences(count):
+        rows = [[f"w{generator.randrange(10)}" for _ in range(generator.randint(3, 6))] for _ in range(count)]
+        for number, row in enumerate(rows):
+            row[generator.randrange(len(row))] = f"name{count}{number}"
+        return Pairs("names", [" ".join(row) for row in rows], [" ".join(row).replace("w", "W") for row in rows])
+
+    sets = ["text.level=space", "text.min_count=2", "text.holdout=0", "model.hidden=48", "model.embedding=16"]
+    sets += ["model.cell=gru", "model.dropout=0", "batch.tokens=300"]
+    sets += ["train.epochs=30", "train.rate=0.01", "train.warmup=5"]
+    model = train_translate(sentences(800), tmp_path / "run", load_config(TranslateConfig, None, sets))
+    asked = sentences(40)
+    right = [
+        sum(map(str.__eq__, model.translate(asked.sources, copy_unknown=copies), asked.targets))
+        for copies in (True, False)
+    ]
+    assert right[0] >= 32
+    assert right[1] == 0, "without it a translation never has an unknown word in it"
+
+
+def test_held_out_pairs_that_are_damaged(tmp_path):
+    sets = ["text.level=word", "text.holdout=0.3", "model.hidden=4", "model.embedding=4"]
+    run = start_translate(PAIRS, tmp_path / "run", load_config(TranslateConfig, None, sets)).run
+    for damage in ("{", "[]", '{"sources": ["a"]}'):
+        (run.path / "data" / "dev.json").write_text(damage)
+        with pytest.raises(WeftError, match=r"dev.json is damaged.*--data PATH"):
+            held_out_pairs(run)
+
+
+def test_pairs_of_which_nothing_is_left_are_left_out(tmp_path):
+    sets = ["text.level=word", "text.letters_only=true", "text.holdout=0", "model.hidden=4", "model.embedding=4"]
+    config = load_config(TranslateConfig, None, sets)
+    some = Pairs("some", [*PAIRS.sources, "123"], [*PAIRS.targets, "abc"])
+    assert "; 1 pairs of which nothing is left on a side" in start_translate(some, tmp_path / "a", config).about
+    with pytest.raises(WeftError, match="of every pair to train on, nothing is left"):
+        start_translate(Pairs("none", ["123", "x"], ["abc", "456"]), tmp_path / "b", config)
+
+
 def test_measures_are_of_every_pair():
     found = translating("text.level=word")
     doubled = Pairs("twice", PAIRS.sources * 2, PAIRS.targets + [text.upper() for text in PAIRS.targets])
@@ -105,7 +229,10 @@ def test_measures_are_of_every_pair():
 def test_empty_text_and_no_text():
     found = translating("text.level=word")
     assert found.translate([]) == []
-    assert isinstance(found.translate([""])[0], str)
+    alone = found.translate(["the cat"])[0]
+    assert found.translate(["", "the cat", " \n"]) == ["", alone, ""]
+    assert found.n_best([""], 3, beam=3) == [[]]
+    assert found.likelihood(Pairs("none", [], [])).count == 0
 
 
 def test_mistakes():
@@ -115,6 +242,9 @@ def test_mistakes():
             found.n_best(["the cat"], 1, **{option: True})
     with pytest.raises(WeftError, match=r"width 2 for the 3 best"):
         found.n_best(["the cat"], 3, beam=2)
+    for wrong in ({"beam": 0}, {"beam": 2.0}, {"length_penalty": math.nan}, {"length_penalty": -1}):
+        with pytest.raises(WeftError, match=rf"translate: {next(iter(wrong))} is .*expected a"):
+            found.translate(["the cat"], **wrong)
 
 
 def test_texts_of_any_kind_and_what_is_none():
@@ -141,9 +271,10 @@ def test_references_are_written_as_the_model_writes(monkeypatch):
 def test_sources_that_are_read_alike_are_held_out_together(tmp_path):
     """Go! and go! are one sentence to a model in lower case: it must not be asked on one what the other told it."""
     names = [f"word{number}" for number in range(60)]
-    pairs = Pairs("pairs", [*(f"{name} !" for name in names), *(f"{name.upper()} !" for name in names)], ["oui"] * 120)
+    forms = [form for name in names for form in (f"{name} !", f"{name.upper()} !", f"{name}\u00a0!", f"{name}!")]
+    pairs = Pairs("pairs", forms, ["oui"] * 240)
     sets = ["text.level=space", "text.lower=true", "text.holdout=0.3", "model.hidden=4", "model.embedding=4"]
     training = start_translate(pairs, tmp_path / "run", load_config(TranslateConfig, None, sets))
-    held = [source.lower() for source in held_out_pairs(training.run).sources]
-    assert len(held) == 36
-    assert all(held.count(source) == 2 for source in held)
+    held = ["".join(source.lower().split()) for source in held_out_pairs(training.run).sources]
+    assert len(held) == 4 * 18
+    assert all(held.count(source) == 4 for source in held)

@@ -1,7 +1,7 @@
 """The progress of a training: one live line on a terminal, plain lines elsewhere. All of it to standard error.
 
-The line has the mean loss of the latest steps, the last held-out score (* the best so far), the speed and the time
-left; where the score is a perplexity, that of the loss too.
+The line has the mean loss of the latest steps, the last held-out score (* the best model so far), the speed and the
+time left; where the score is a perplexity, that of the loss too.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ class Report:
         self.running += (1 - MEMORY) * (step.loss.nats_per_token - self.running)
         self.tokens += step.loss.count
         if step.evaluation:
-            self.held_out = f", held out {step.evaluation.facts[self.measure]:.3f}{'*' if step.best else ''}"
+            score = step.evaluation.facts[self.measure]
+            self.held_out = f", held-out {self.measure} {score:.3f}{'*' if step.best else ''}"
         done = step.number - self.first.number + 1
         left = int((now - self.began) / done * (step.total - step.number))
         perplexity = (

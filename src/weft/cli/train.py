@@ -145,11 +145,11 @@ def hmm(
         raise typer.Exit(128 + signal.SIGINT)
 
 
-def _required(out: Path | None, data: str | None) -> tuple[Path, str]:
+def _required(out: Path | None, data: str | None, sample: str = "grammar") -> tuple[Path, str]:
     if out is None:
         raise WeftError("--out is missing", expected="where the trained model shall be", hint="--out runs/first")
     if data is None:
-        raise WeftError("--data is missing", expected="text to train on", hint="--data grammar")
+        raise WeftError("--data is missing", expected="text to train on", hint=f"--data {sample}")
     return out, data
 
 
@@ -196,7 +196,7 @@ def run_training(
         training = resume_training(task, run, settings, source=data)
         _say(f"going on with {out} after step {training.trainer.place.step}")
     else:
-        out, data = _required(out, data)
+        out, data = _required(out, data, task.sample)
         settings = load_config(task.config, config, sets)
         if resume:
             _say(f"{out} is not there yet: starting it")

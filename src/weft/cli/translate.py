@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from weft.cli.texts import given_texts
+from weft.cli.output import output
+from weft.cli.texts import given_texts, lines_of
 from weft.cli.train import ConfigFile, Json, Out, Resume, Sets, ShowConfig, run_training, train
 from weft.errors import WeftError
 
@@ -52,6 +53,10 @@ def translate(
     texts: Annotated[
         list[str] | None, typer.Argument(help="Sentences to translate; - reads one a line from standard input.")
     ] = None,
+    file: Annotated[
+        str | None, typer.Option(help="Sentences to translate, one a line: a path, .gz, or - for standard input.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="A file for the translations, instead of standard output.")] = None,
     beam: Annotated[int, typer.Option(min=1, help="Translations looked for side by side; 1: greedy.")] = 5,
     length_penalty: Annotated[
         float, typer.Option(min=0, help="The score is log P / length to this power: more is kinder to long ones.")
@@ -69,44 +74,40 @@ def translate(
     from weft.service import load_as
     from weft.service.translation import Translating
 
-    if not texts:
-        raise WeftError("there is no text to translate", expected="a sentence", hint='weft translate RUN "I am home."')
-    model = load_as(run, Translating, "translate")
-    sentences = given_texts(texts)
-    found = iter(
-        model.n_best(
-            [text for text in sentences if text.strip()],
-            n_best,
-            beam=max(beam, n_best),
-            length_penalty=length_penalty,
-            copy_unknown=copy_unknown,
-            attention=attention,
+    if (not texts) == (file is None):
+        raise WeftError(
+            "there is no text to translate" if not texts else "there are texts and a --file",
+            expected="one of the two",
+            hint='weft translate RUN "I am home.", or weft translate RUN --file sentences.txt',
         )
+    model = load_as(run, Translating, "translate")
+    sentences = given_texts(texts or []) if file is None else lines_of(file)
+    found = model.n_best(
+        sentences,
+        n_best,
+        beam=max(beam, n_best),
+        length_penalty=length_penalty,
+        copy_unknown=copy_unknown,
+        attention=attention,
     )
-    for number, text in enumerate(sentences):
-        best = next(found) if text.strip() else []
-        _warn(model, text, best)
-        if json_output:
-            record = {"source": text, "translations": [asdict(one) for one in best], "unknown": model.unknown(text)}
-            typer.echo(json.dumps(record, ensure_ascii=False))
-        elif n_best == 1 and not attention:
-            typer.echo(best[0].text.replace("\n", " ") if best else "")
-        else:
-            typer.echo(("\n" if number else "") + "\n".join(_in_words(one, attention) for one in best))
+    with output(out) as stream:
+        for number, (text, best) in enumerate(zip(sentences, found, strict=True)):
+            _warn(model, text)
+            if json_output:
+                record = {"source": text, "translations": [asdict(one) for one in best], "unknown": model.unknown(text)}
+                line = json.dumps(record, ensure_ascii=False)
+            elif n_best == 1 and not attention:
+                line = best[0].text.replace("\n", " ") if best else ""
+            else:
+                line = ("\n" if number else "") + "\n".join(_in_words(one, attention) for one in best)
+            stream.write(line + "\n")
 
 
-def _warn(model: Translating, text: str, found: list[Translation]) -> None:
-    """Say what of a sentence was not read."""
+def _warn(model: Translating, text: str) -> None:
+    """Say what of a sentence is not known."""
     if unknown := model.unknown(text):
         names = ", ".join(map(repr, unknown))
         print(f"weft: the model does not know {names} in {text!r}, and reads <unk>", file=sys.stderr)
-    if found and found[0].cut:
-        most = model.config.text.max_tokens
-        print(
-            f"weft: {text[:40]!r}... has {most + found[0].cut} tokens; only the first {most} are translated "
-            f"(text.max_tokens={most})",
-            file=sys.stderr,
-        )
 
 
 def _in_words(found: Translation, attention: bool) -> str:

@@ -40,7 +40,7 @@ class TrainConfig:
     momentum: float = setting(0.0, "sgd: momentum", low=0, high=0.999)
     weight_decay: float = setting(0.01, "adamw: weight decay", low=0)
     schedule: str = setting("cosine", "course of the learning rate", choices=("constant", "cosine", "plateau"))
-    warmup: int = setting(50, "cosine: steps until the full rate", low=0)
+    warmup: int = setting(50, "cosine: steps until the full rate, at most a quarter of all", low=0)
     plateau_factor: float = setting(
         0.5, "plateau: the rate's factor when held-out loss stops falling", low=0.01, high=1
     )

@@ -50,7 +50,7 @@ class TranslateBatchConfig:
 class TranslateTrainConfig(TrainConfig):
     epochs: int = setting(4, "passes over the pairs", low=0)
     rate: float = setting(0.003, "learning rate", low=0)
-    warmup: int = setting(200, "cosine: steps until the full rate", low=0)
+    warmup: int = setting(200, "cosine: steps until the full rate, at most a quarter of all", low=0)
     average: float = setting(
         0.998, "weights are judged and kept as running means with so much memory, such as 0.999; 0: as they are",
         low=0, high=0.99999,

@@ -62,7 +62,7 @@ class Task(Generic[Config]):
 
     `open(source, dev, config)` reads the data, or makes sure that it can be read, before any run directory is made.
     `prepare(run, config)` gives the trainer from what `open`'s Store has put into the run. `measure` is the fact of an
-    evaluation by which people know the model, `unit` what its losses are counted in.
+    evaluation by which people know the model, `unit` what its losses are counted in, `sample` data for a first try.
     """
 
     name: str
@@ -71,6 +71,7 @@ class Task(Generic[Config]):
     prepare: Callable[[Run, Config], Prepared]
     measure: str
     unit: str = "tokens"
+    sample: str = "grammar"
 
 
 @dataclass(frozen=True)

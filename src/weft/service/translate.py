@@ -66,7 +66,9 @@ def _open(source: str | Pairs, dev: str | Pairs | None, config: TranslateConfig)
         train, held = pairs, opened(dev, config)
     else:
         read = Normalizer(config.text.normal_form, config.text.lower, config.text.letters_only)
-        rows, held_rows = hold_out([read(text) for text in pairs.sources], config.text.holdout, config.train.seed)
+        # With or without a space before a full stop, it is the same source.
+        keys = ["".join(read(text).split()) for text in pairs.sources]
+        rows, held_rows = hold_out(keys, config.text.holdout, config.train.seed)
         train, held = _rows(pairs, rows), _rows(pairs, held_rows)
 
     def store(data: Path) -> Mapping[str, Any]:
@@ -92,12 +94,19 @@ def _prepare(run: Run, config: TranslateConfig) -> Prepared:
     codec = PairCodec.from_json(run.vocabulary)
     columns = load_columns(run.path / TRAIN)
     lengths = np.stack([columns[name].lengths for name in ("source", "target")], 1)
-    short = np.flatnonzero(lengths.max(1) <= config.text.max_tokens)
+    full = lengths.min(1) > 0  # else of one side nothing is left as the model reads text
+    if not full.any():
+        raise WeftError(
+            "of every pair to train on, nothing is left on a side as the model reads text",
+            expected="letters that the settings of the text let through",
+            hint="--set text.letters_only=false",
+        )
+    short = np.flatnonzero(full & (lengths.max(1) <= config.text.max_tokens))
     if not len(short):
         raise WeftError(
-            f"every pair has more than {config.text.max_tokens} tokens on a side",
+            f"every pair to train on ({full.sum():,}) has more than {config.text.max_tokens} tokens on a side",
             expected="some that have fewer",
-            hint=f"--set text.max_tokens={int(lengths.max(1).min())}",
+            hint=f"--set text.max_tokens={int(lengths[full].max(1).min())}",
         )
 
     sources, targets = (columns[name].ended(END) for name in ("source", "target"))
@@ -122,15 +131,17 @@ def _prepare(run: Run, config: TranslateConfig) -> Prepared:
         return Evaluation(likelihood.nats_per_token, {"nats": likelihood.nats_per_token, **facts})
 
     trainer = Trainer(model, buckets, objective, config.train, evaluate=None if dev is None else evaluate, run=run)
-    sizes = dict.fromkeys([len(codec.source.vocabulary), len(codec.target.vocabulary)])
+    sizes = [len(codec.source.vocabulary), *([] if codec.joint else [len(codec.target.vocabulary)])]
     about = (
         f"{len(short):,} pairs to train on ({lengths[short, 0].sum():,} and {lengths[short, 1].sum():,} "
         f"{codec.source.tokenizer.level} tokens), {0 if dev is None else len(dev):,} held out, "
         f"{'joint vocabulary' if codec.joint else 'vocabularies'} of {' and '.join(f'{size:,}' for size in sizes)}"
     )
-    if left := len(lengths) - len(short):
+    if left := int(full.sum()) - len(short):
         about += f"; {left:,} pairs of more than {config.text.max_tokens} tokens left out"
+    if empty := int((~full).sum()):
+        about += f"; {empty:,} pairs of which nothing is left on a side left out"
     return Prepared(trainer, None, about)
 
 
-TRANSLATE = Task("translate", TranslateConfig, _open, _prepare, "bleu")
+TRANSLATE = Task("translate", TranslateConfig, _open, _prepare, "bleu", sample="grammar-fr")

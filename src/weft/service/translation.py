@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -41,8 +43,13 @@ def held_out_pairs(run: Run) -> Pairs:
     """The pairs of a run's own that its model was not trained on."""
     if not run.has(DEV):
         raise WeftError(f"{run.path} holds out no pairs", expected="pairs to measure on", hint="--data PATH")
-    text = json.loads((run.path / DEV).read_text(encoding="utf-8"))
-    return Pairs(f"held out of {run.path}", text["sources"], text["targets"])
+    try:
+        text = json.loads((run.path / DEV).read_text(encoding="utf-8"))
+        return Pairs(f"held out of {run.path}", text["sources"], text["targets"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise WeftError(
+            f"{run.path / DEV} is damaged: {error}", expected="the held-out pairs of the run", hint="--data PATH"
+        ) from error
 
 
 def make_model(codec: PairCodec, config: TranslateConfig) -> Translator:
@@ -78,6 +85,9 @@ class _Source(NamedTuple):
     cut: int
 
 
+_told: set[tuple[str, ...]] = set()  # texts of which it was said that they were cut
+
+
 class _Options(NamedTuple):
     n: int
     beam: int
@@ -103,9 +113,9 @@ class Translating:
         length_penalty: float = LENGTH_PENALTY,
         copy_unknown: bool = False,
     ) -> list[str]:
-        """The best translation of each text; a beam of 1 is greedy. See `n_best`."""
+        """The best translation of each text, "" of a blank one; a beam of 1 is greedy. See `n_best`."""
         found = self.n_best(texts, 1, beam=beam, length_penalty=length_penalty, copy_unknown=copy_unknown)
-        return [best[0].text for best in found]
+        return [best[0].text if best else "" for best in found]
 
     def n_best(
         self,
@@ -117,7 +127,7 @@ class Translating:
         copy_unknown: bool = False,
         attention: bool = False,
     ) -> list[list[Translation]]:
-        """Up to `n` translations of each text, best first, by log P / length^length_penalty.
+        """Up to `n` translations of each text, best first, by log P / length^length_penalty; none of a blank one.
 
         All texts are translated in batches of similar length. A translation never has <unk> in it, unless
         `copy_unknown` lets the model write one, and puts the source token in its place that it attends to most.
@@ -128,7 +138,14 @@ class Translating:
                 expected="a decoder with attention, which says where a word comes from",
                 hint="weft train translate --set model.decoder=attend_after",
             )
-        sources = [self._read(text) for text in checked_texts(texts)]
+        for name, number in (("n", n), ("beam", beam)):
+            if not isinstance(number, int) or number < 1:
+                raise WeftError(f"translate: {name} is {number!r}", expected="a whole number, 1 or more")
+        if not (math.isfinite(length_penalty) and length_penalty >= 0):
+            raise WeftError(f"translate: length_penalty is {length_penalty}", expected="a number, 0 or more")
+        texts = checked_texts(texts)
+        sources = [self._read(text) for text in texts if text.strip()]
+        self._tell_cut(sources)
         banned = [RESERVED.index(name) for name in RESERVED if name != EOS and not (copy_unknown and name == UNK)]
         options = _Options(n, beam, length_penalty, banned, aligned=attention or copy_unknown)
         lengths = np.array([len(source.ids) for source in sources])
@@ -136,7 +153,22 @@ class Translating:
         def run(rows: Numbers) -> list[list[Translation]]:
             return self._translate([sources[row] for row in rows], options)
 
-        return in_batches(lengths, run, tokens=TOKENS // beam, rows=max(1, ROWS // beam))
+        found = iter(in_batches(lengths, run, tokens=max(1, TOKENS // beam), rows=max(1, ROWS // beam)))
+        return [next(found) if text.strip() else [] for text in texts]
+
+    def _tell_cut(self, sources: Sequence[_Source]) -> None:
+        """Say once what of some texts is not read."""
+        long, most = [source for source in sources if source.cut], self.config.text.max_tokens
+        if not long or long[0].tokens in _told:
+            return
+        _told.add(long[0].tokens)
+        begin = self.codec.source.tokenizer.join(long[0].tokens[: min(most, 10)])[:40]
+        others = f"; so for {len(long) - 1:,} more" if len(long) > 1 else ""
+        print(
+            f"weft: {begin!r}... has {most + long[0].cut} tokens; only the first {most} are translated "
+            f"(text.max_tokens={most}){others}",
+            file=sys.stderr,
+        )
 
     @torch.no_grad()
     def _translate(self, sources: list[_Source], options: _Options) -> list[list[Translation]]:
@@ -202,7 +234,7 @@ class Translating:
             nats: list[float] = self.model.nats(batch).double().sum(1).tolist()
             return nats
 
-        return Likelihood(sum(in_batches(lengths, run)), int(lengths[:, 1].sum()))
+        return Likelihood(sum(in_batches(lengths, run)), int(lengths[:, 1].sum()) if len(pairs) else 0)
 
     def measure(self, source: str | Pairs, *, beam: int = 5, length_penalty: float = LENGTH_PENALTY) -> Translations:
         """Translate the sources of pairs, and hold the results against their targets: a path, a name, or Pairs."""

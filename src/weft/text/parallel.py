@@ -38,6 +38,13 @@ class Pairs:
                 f"{self.name} has {len(self.sources)} sources and {len(self.targets)} targets",
                 expected="one target for each source",
             )
+        for number, sides in enumerate(zip(self.sources, self.targets, strict=True), start=1):
+            if not (sides[0].strip() and sides[1].strip()):
+                side, other = ("target", sides[0]) if sides[0].strip() else ("source", sides[1])
+                raise WeftError(
+                    f"{self.name}: the {side} side of pair {number} ({other[:40]!r}) is empty",
+                    expected="text on both sides",
+                )
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -74,10 +81,11 @@ def _only_document(corpus: Corpus) -> Document:
     documents = list(corpus.documents())
     if len(documents) > 1:
         names = ", ".join(document.name for document in documents[:5])
+        likely = next((document for document in documents if "\t" in next(document.lines(), "")), documents[0])
         raise WeftError(
             f"{corpus.name} has {len(documents)} texts: {names}{', ...' if len(documents) > 5 else ''}",
             expected="one file of pairs",
-            hint=documents[0].place,
+            hint=likely.place,
         )
     return documents[0]
 
