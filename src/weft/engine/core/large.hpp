@@ -122,7 +122,7 @@ void multiply_block(const std::vector<const Large<T>*>& works, int64_t block) {
     T* packed = workspace.numbers<T>(kBlockRows * (kMostDepth + 16));
     // Depths dealt evenly: 521 in one go, not 512 and 9.
     const int64_t parts = std::max<int64_t>(1, (first.depth + kBlockDepth / 2 - 1) / kBlockDepth);
-    const int64_t share = (first.depth + parts - 1) / parts;
+    const int64_t share = std::max<int64_t>(1, (first.depth + parts - 1) / parts);
     for (int64_t k = 0; k == 0 || k < first.depth; k += share) {
         const int64_t depth = std::min(share, first.depth - k);
         pack_rows(first, row, rows, k, depth, packed);
