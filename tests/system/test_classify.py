@@ -214,6 +214,18 @@ def test_eval(run, command, tmp_path):
     assert held_out["labels"][0]["label"] == "neg"
 
 
+def test_a_dev_file_that_is_read_otherwise_is_told_of(train_file, tmp_path):
+    (tmp_path / "dev.txt").write_text("pos it was good, I say\nneg it was bad, you say\n", encoding="utf-8")
+    told = {}
+    for name in (train_file, tmp_path / "dev.txt"):
+        told[name] = weft.start_classify(
+            train_file, tmp_path / f"run {name.name}", config("train.epochs=0"), dev=name
+        ).about
+    first = "read as CSV, names of columns in its first row: text from column 'remark', label from column 'verdict'"
+    assert told[train_file].endswith(f"({first})")
+    assert f"({first}; held out: read as lines, a label and its text in each: " in told[tmp_path / "dev.txt"]
+
+
 def test_a_text_of_100000_tokens(run, command, tmp_path):
     """Its middle is left out, and that is said; the two ends are read."""
     long = "the soup was not really good " + "and so on " * 33_330

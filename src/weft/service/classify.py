@@ -66,15 +66,18 @@ def _open(source: Source, dev: Source | None, config: ClassifyConfig) -> Store:
     if len(labels) < 2:
         raise WeftError(f"all {len(rows):,} examples have the label {labels[0]!r}", expected="two labels or more")
     layout = examples.layout._replace(labels=labels)
+    about = examples.about
     if dev is None:
         train, held = _split(rows, config)
     else:
-        train, held = rows, read_labelled(dev, config.data, layout).rows
+        given = read_labelled(dev, config.data, layout)
+        train, held = rows, given.rows
         _check_labels(held, labels)
+        about += f"; held out: {given.about}" if given.about != about else ""
     codec = make_codec(config.text, [row.text for row in train])
     columns = {TRAIN: _encode(train, codec, labels), DEV: _encode(held, codec, labels)}
     long = sum(len(ids) > config.data.max_tokens for part in columns.values() for ids in part["text"])
-    about = f"{examples.about}; {long:,} texts cut to {config.data.max_tokens:,} tokens" if long else examples.about
+    about += f"; {long:,} texts cut to {config.data.max_tokens:,} tokens" if long else ""
     vectors = _vectors(codec, config)
 
     def store(data: Path) -> Mapping[str, Any]:
