@@ -60,7 +60,7 @@ def run(book, tmp_path_factory):
     result = json.loads(done.stdout)
     assert result["end"] == "finished"
     assert result["held_out_perplexity"] < 8
-    assert re.search(r"epoch 12 .*loss .*perplexity .*held out .*tokens/s .*left", done.stderr)
+    assert re.search(r"epoch 12 .*loss .*perplexity .*held-out perplexity .*tokens/s .*left", done.stderr)
     return out
 
 
