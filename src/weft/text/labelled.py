@@ -117,7 +117,7 @@ def grammar_examples(sentences: int, seed: int) -> list[Example]:
     """Sentences of the embedded grammar, labelled by the number of their first subject, whatever stands around it.
 
     >>> [one[:2] for one in grammar_examples(2, seed=8)]
-    [('a small cat sees those cats.', 'singular'), ('these cats remember the kings.', 'plural')]
+    [('the kings near a river sit in the bridge.', 'plural'), ('she finds some farmers in that river.', 'singular')]
     """
     rng = random.Random(seed)
     found = []
