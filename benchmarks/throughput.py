@@ -1,4 +1,5 @@
-"""How fast the tagger is: training beside torch.nn.LSTM with PackedSequence; a file in batches beside one by one.
+"""How fast the tagger trains beside torch.nn.LSTM with PackedSequence, and how fast it and the classifier read a file:
+in batches of similar length beside one sentence at a time.
 
 python -m benchmarks.throughput            both
 python -m benchmarks.throughput train
@@ -29,15 +30,18 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from weft.cells import Memory
-from weft.config import TagConfig, load_config
+from weft.config import ClassifyConfig, TagConfig, load_config
 from weft.engine import Embedded
 from weft.models.tagger import Tagger
 from weft.optimize import Adam, Optimizer
 from weft.recurrent import Both, Stack
+from weft.run import open_run
+from weft.service.classify import load_classify, start_classify
 from weft.service.tag import start_tag
 from weft.service.tagged import Knowledge
 from weft.service.tagging import Tagging
 from weft.text.columns import Sentence, open_sentences
+from weft.text.labelled import grammar_examples
 
 LIBRARY: Any = import_module("weft.engine.library")
 
@@ -193,26 +197,41 @@ def _torch_step(model: Tagger) -> Callable[[Any], None]:
     return step
 
 
-def infer(count: int) -> None:
+def infer_tags(count: int) -> None:
     rows, name = sentences(count)
-    words = [list(one.words) for one in rows]
     with tempfile.TemporaryDirectory() as folder:
         training = prepared(rows[:2000], folder)
         model = Tagging(training.run, training.model, Knowledge.from_json(training.run.vocabulary))
-        model.tag(words[:50])  # warm
-        began = time.perf_counter()
-        together = model.tag(words)
-        batched = time.perf_counter() - began
-        began = time.perf_counter()
-        alone = [model.tag([row])[0] for row in words]
-        single = time.perf_counter() - began
-    # Rounding may turn a tag where two are all but equally likely; no more than that.
-    differ = sum(one.tags != other.tags for one, other in zip(together, alone, strict=True))
-    assert differ <= count / 1000, f"{differ} of {count} sentences are tagged otherwise in a batch"
-    print(f"inference, {name}, {count:,} sentences, CRF with confidences, {torch.get_num_threads()} threads")
-    print(f"  in batches       {batched:6.2f} s  {count / batched:8,.0f} sentences/s")
-    print(f"  one at a time    {single:6.2f} s  {count / single:8,.0f} sentences/s")
-    print(f"  ratio {single / batched:.2f}")
+        words = [list(one.words) for one in rows]
+        infer(f"tags, {name}, CRF with confidences", words, model.tag, lambda found: found.tags)
+
+
+def infer_labels(count: int) -> None:
+    examples = grammar_examples(count, seed=0)
+    pairs = [(one.text, one.label) for one in examples]
+    with tempfile.TemporaryDirectory() as folder:
+        start_classify(pairs[:2000], Path(folder) / "run", load_config(ClassifyConfig))
+        model = load_classify(open_run(Path(folder) / "run"))
+        texts = [one.text for one in examples]
+        infer("labels, grammar, the default model", texts, model.classify, lambda found: found.label)
+
+
+def infer(title: str, rows: list[Any], run: Callable[[list[Any]], list[Any]], told: Callable[[Any], object]) -> None:
+    """A model, as it is before training, on all rows in batches of similar length, and on one at a time."""
+    run(rows[:50])  # warm
+    began = time.perf_counter()
+    together = run(rows)
+    batched = time.perf_counter() - began
+    began = time.perf_counter()
+    alone = [run([row])[0] for row in rows]
+    single = time.perf_counter() - began
+    # Rounding may turn a result where two are all but equally likely; no more than that.
+    differ = sum(told(one) != told(other) for one, other in zip(together, alone, strict=True))
+    assert differ <= len(rows) / 1000, f"{differ} of {len(rows)} sentences come out otherwise in a batch"
+    print(f"inference: {title}; {len(rows):,} sentences, {torch.get_num_threads()} threads")
+    print(f"  in batches       {batched:6.2f} s  {len(rows) / batched:8,.0f} sentences/s")
+    print(f"  one at a time    {single:6.2f} s  {len(rows) / single:8,.0f} sentences/s")
+    print(f"  ratio {single / batched:.2f}", flush=True)
 
 
 def main() -> None:
@@ -225,7 +244,8 @@ def main() -> None:
         for name in CASES:
             train(name, options.steps)
     if options.what != "train":
-        infer(options.sentences)
+        infer_tags(options.sentences)
+        infer_labels(options.sentences)
 
 
 if __name__ == "__main__":

@@ -24,11 +24,9 @@ class WeftError(Exception):
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> WeftError:
-    """The error for a name that is not among the known ones, with the nearest one as the suggestion."""
+    """The error for a name that is not among the known ones, with the nearest one as the suggestion, if one is near."""
     names = list(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return WeftError(
-        f"{kind} {name!r} is not known",
-        expected=f"one of: {', '.join(names)}",
-        hint=near[0] if near else names[0],
+        f"{kind} {name!r} is not known", expected=f"one of: {', '.join(names)}", hint=near[0] if near else ""
     )

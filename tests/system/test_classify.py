@@ -10,6 +10,7 @@ import os
 import random
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -111,8 +112,9 @@ def test_labels_with_probabilities(run, command):
     assert 0.5 < float(one[1]) <= 1
     assert one[2] == "the soup was to me good"
     code, out, _ = command("classify", run, "the soup was to me good", "--probabilities", "--weights")
-    label, _, chances, weights = out.strip().split("\t")
-    shares = dict(part.split("=") for part in chances.split())
+    label, _, *chances, weights, text = out.strip().split("\t")
+    assert text == "the soup was to me good"
+    shares = dict(part.split("=") for part in chances)
     assert list(shares) == ["neg", "pos"]
     assert sum(map(float, shares.values())) == pytest.approx(1, abs=1e-3)
     assert max(shares, key=lambda name: float(shares[name])) == label
@@ -155,10 +157,53 @@ def test_a_file_in_and_a_file_out(run, train_file, command, tmp_path):
     assert (code, "cannot be written" in err) == (2, True)
 
 
+def test_a_table_is_known_by_its_column_of_texts(run, train_file, command, tmp_path):
+    given = command("classify", run, "--file", train_file, "--column", "remark")
+    code, out, err = command("classify", run, "--file", train_file)
+    assert (code, out) == given[:2]
+    assert "train.csv: the texts are its column 'remark', as in the data trained on" in err
+    (tmp_path / "other.csv").write_text("id,review\n1,the soup was good\n", encoding="utf-8")
+    code, out, err = command("classify", run, "--file", tmp_path / "other.csv")
+    assert (code, len(out.splitlines())) == (0, 2)
+    assert "other.csv is read as one text a line: there is no column 'remark'" in err
+
+
+def test_results_that_cannot_be_written_are_one_message(run, tmp_path):
+    """A disk that is full is told of; a reader who has gone is not."""
+    (tmp_path / "many.txt").write_text("the soup was good\n" * 3000, encoding="utf-8")
+    for given in (["the soup was good"], ["--file", tmp_path / "many.txt"]):
+        arguments = [sys.executable, "-m", "weft", "classify", str(run), *map(str, given)]
+        if Path("/dev/full").exists():
+            with Path("/dev/full").open("w") as full:
+                done = subprocess.run(arguments, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+            assert (done.returncode, done.stderr) == (2, f"weft: the output cannot be written: {os.strerror(28)}\n")
+        read, write = os.pipe()
+        os.close(read)
+        done = subprocess.run(arguments, stdout=write, stderr=subprocess.PIPE, text=True, timeout=60)
+        os.close(write)
+        assert done.returncode != 0
+        assert done.stderr == ""
+
+
+def test_labels_and_tokens_with_spaces_can_be_read_back(command, tmp_path):
+    pairs = [(text, {"pos": "very good", "neg": "not good = bad"}[label]) for text, label in PAIRS]
+    model = weft.train_classify(pairs, tmp_path / "run", config("text.level=char", "train.epochs=0"))
+    text = "so = good\tas this"
+    (found,) = model.classify([text])
+    _, out, _ = command("classify", tmp_path / "run", text, "--probabilities", "--weights")
+    label, _, *chances, weights, shown = out.rstrip("\n").split("\t")
+    assert (label, shown) == (found.label, "so = good as this")
+    told = {name: float(value) for name, _, value in (part.rpartition("=") for part in chances)}
+    assert told == pytest.approx(found.probabilities, abs=1e-4)
+    tokens = [part.rpartition("=")[0] for part in weights.split(" ")]
+    assert tuple(token.encode().decode("unicode_escape") for token in tokens) == found.tokens
+
+
 def test_eval(run, command, tmp_path):
     (tmp_path / "test.tsv").write_text("remark\tverdict\nthe soup was really bad\tneg\n", encoding="utf-8")
-    code, out, _ = command("eval", run, "--data", tmp_path / "test.tsv")
+    code, out, err = command("eval", run, "--data", tmp_path / "test.tsv")
     assert code == 0
+    assert "test.tsv: read as tab-separated, names of columns in its first row: text from column 'remark'" in err
     table = [line.split() for line in out.splitlines()]
     assert ["accuracy", "1.0000"] in table
     assert ["macro", "F1", "1.0000"] in table
@@ -167,6 +212,18 @@ def test_eval(run, command, tmp_path):
     held_out = json.loads(command("eval", run, "--json")[1])
     assert held_out["texts"] == sum(map(sum, held_out["confusion"])) > 5
     assert held_out["labels"][0]["label"] == "neg"
+
+
+def test_a_dev_file_that_is_read_otherwise_is_told_of(train_file, tmp_path):
+    (tmp_path / "dev.txt").write_text("pos it was good, I say\nneg it was bad, you say\n", encoding="utf-8")
+    told = {}
+    for name in (train_file, tmp_path / "dev.txt"):
+        told[name] = weft.start_classify(
+            train_file, tmp_path / f"run {name.name}", config("train.epochs=0"), dev=name
+        ).about
+    first = "read as CSV, names of columns in its first row: text from column 'remark', label from column 'verdict'"
+    assert told[train_file].endswith(f"({first})")
+    assert f"({first}; held out: read as lines, a label and its text in each: " in told[tmp_path / "dev.txt"]
 
 
 def test_a_text_of_100000_tokens(run, command, tmp_path):
@@ -198,8 +255,13 @@ def test_the_same_from_python(tmp_path):
     assert sum(one.weights) == pytest.approx(1)
     assert model.measure(PAIRS).accuracy > 0.9
     assert model.classify([]) == []
-    with pytest.raises(weft.WeftError, match="a list of texts"):
-        model.classify("one text")
+    assert model.classify(text for text in ["the film was not often bad.", "the film was often bad."]) == [one, two]
+    for given in ("one text", 5, None, [None], [("one",)]):
+        with pytest.raises(weft.WeftError, match=r"expected a (list of )?text"):
+            model.classify(given)
+    for given in (5, None, [("the film was bad.",)], ["the film was bad."]):
+        with pytest.raises(weft.WeftError, match=r"expected a (path|pair)"):
+            model.measure(given)
     # results come in the order of the texts, and batches change none of them
     texts = [text * (1 + number % 5) for number, (text, _) in enumerate(PAIRS)]
     for text, together in zip(texts[:7], model.classify(texts), strict=False):
@@ -270,6 +332,16 @@ def test_class_weights_multiply_the_loss():
     assert weighted.item() == pytest.approx((0.75 * nats[0] + 0.75 * nats[1] + 1.5 * nats[2]).item())
 
 
+def test_class_weights_by_label(tmp_path):
+    """A label that counts fifty times as much is thought likelier; what is not named counts 1."""
+    told = {}
+    for number, setting in enumerate(["none", "pos=50", "neg=50"]):
+        sets = config(f"train.class_weights={setting}", "train.epochs=2", "text.min_count=80")
+        model = weft.train_classify(PAIRS, tmp_path / str(number), sets)
+        told[setting] = sum(one.probabilities["pos"] for one in model.classify(text for text, _ in PAIRS)) / len(PAIRS)
+    assert told["neg=50"] < told["none"] - 0.05 < told["none"] + 0.05 < told["pos=50"]
+
+
 ROWS = "".join(f"{label}\t{text}\n" for text, label in PAIRS[:20])
 
 
@@ -283,7 +355,12 @@ ROWS = "".join(f"{label}\t{text}\n" for text, label in PAIRS[:20])
         (ROWS, ["--set", "data.text=remark"], ["column 'remark' is not known"]),
         (ROWS, ["--set", "data.text=7"], ["data.text is 7", "2 columns"]),
         (ROWS, ["--dev", "DEV"], ["dev.tsv:2 has the label 'meh'", "'neg', 'pos'"]),
+        (ROWS, ["--set", "train.class_weights=balancd"], ["class_weights is 'balancd'", "none, balanced, or numbers"]),
+        (ROWS, ["--set", "train.class_weights=pso=2"], ["label 'pso' is not known", "neg, pos", "Try: pos"]),
+        (ROWS, ["--set", "train.class_weights=pos=two"], ["'pos' counts 'two'", "above 0"]),
+        (ROWS, ["--set", "train.class_weights=pos=2, neg=0"], ["'neg' counts '0'", "above 0"]),
         (ROWS, ["--set", "model.pooling=maxi"], ["model.pooling", "Try: max"]),
+        (ROWS + "a\x0bb\tas ever\n", [], ["train.tsv:21: the label 'a\\x0bb' has a tab or a line end"]),
         (ROWS, ["--set", "model.vectors=nowhere.txt"], ["nowhere.txt does not exist"]),
         (ROWS, ["--set", "text.min_count=99"], ["min_count"]),
     ],
@@ -322,6 +399,14 @@ def test_mistakes_in_use(arguments, words, run, command, tmp_path):
     assert (code, out) == (2, "")
     assert all(word in err for word in words), err
     assert not (tmp_path / "new").exists()
+
+
+def test_an_empty_file_of_a_folder_is_refused(tmp_path):
+    for number, (text, label) in enumerate([*PAIRS[:20], ("\n", "pos")]):
+        (tmp_path / "data" / label).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "data" / label / f"{number}.txt").write_text(text, encoding="utf-8")
+    with pytest.raises(weft.WeftError, match=r"20\.txt: the text is empty"):
+        weft.start_classify(tmp_path / "data", tmp_path / "run", config())
 
 
 def test_chinese_characters_are_words(tmp_path):

@@ -120,6 +120,20 @@ text = model.generate("It was", tokens=20, choose=weft.greedy)
 assert text.startswith("It was") and len(text) == 26, text
 assert "".join(piece for (piece,) in model.stream(["It was"], tokens=20, choose=weft.greedy)) == text[6:]
 many = model.generate_many(["It was", "the"], tokens=20, choose=weft.Sample(0.5, top_k=3), seed=2)
+again = model.generate_many((one for one in ["It was", "the"]), tokens=20, choose=weft.Sample(0.5, top_k=3), seed=2)
+assert again == many
+def refused(call, *given):
+    for one in given:
+        try:
+            call(one)
+        except weft.WeftError as error:
+            assert "expected a" in str(error), error
+        else:
+            raise AssertionError(one)
+refused(model.generate_many, "the", 5, None, ["the", None])
+refused(lambda given: list(model.stream(given)), "the", 5, None, ["the", None])
+refused(model.generate, 5, None, ["the"])
+refused(model.measure, 5, None, ["the"])
 assert many[0] == model.generate("It was", tokens=20, choose=weft.Sample(0.5, top_k=3), seed=2)
 assert model.measure(weft.Corpus.from_texts("mine", ["It was the best of times."])).count == 24
 assert len(model.generate(tokens=5)) == 5

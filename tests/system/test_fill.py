@@ -133,6 +133,17 @@ everything = model.fill("i ___ hungry ___", n=10**6)
 assert math.isclose(sum(one.probability for one in everything), 1, rel_tol=1e-6)
 assert model.measure_held_out().accuracy > 0.7
 assert model.measure(weft.Corpus.from_texts("mine", ["i am late ."])).likelihood.count == 3
+def refused(call, *given):
+    for one in given:
+        try:
+            call(one)
+        except weft.WeftError as error:
+            assert "expected a" in str(error), error
+        else:
+            raise AssertionError(one)
+refused(model.fill, 5, None, ["i ___ hungry ."])
+refused(model.unknown, 5, None, ["i ___ hungry ."])
+refused(model.measure, 5, None, ["i am late ."])
 """
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 

@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import os
+import re
 import zipfile
 from pathlib import Path
 
@@ -70,6 +71,89 @@ def test_formats_headers_and_columns_are_guessed(name, content, tmp_path):
     assert pairs_of(read_labelled(written(tmp_path, content, name), AUTO)) == PAIRS
 
 
+SAID = ["pos it was good, I say", "neg it was bad, you say", "pos it was fine, they say", "neg it was dull, we say"]
+FORMS = {"lines": "lines", "CSV": "csv", "tab-separated": "tsv", "JSON lines": "jsonl"}
+
+
+def form_of(found):
+    return FORMS[re.match(r"read as ([^,:]+)", found.about)[1]]
+
+
+@pytest.mark.parametrize("rows", [2, 3, 4])
+def test_one_comma_in_every_line_does_not_make_a_table(rows, tmp_path):
+    found = read_labelled(written(tmp_path, "\n".join(SAID[:rows])), AUTO)
+    assert pairs_of(found) == [(line[4:], line[:3]) for line in SAID[:rows]]
+    assert form_of(found) == "lines"
+
+
+@pytest.mark.parametrize(
+    ("form", "lines", "labels"),
+    [
+        ("lines", [*SAID, "pos a good one, I say", "neg a bad one, I say"], "pos neg"),  # an end of a text recurs
+        ("lines", [f"{a} one, {b}" for a in ("pos", "neg") for b in ("he said", "she said")], "pos neg"),
+        ("lines", ["pos good,nice", "neg bad,ugly", "pos fine,fair"], "pos neg"),  # no space, but no recurring end
+        ("csv", ["so good,pos", "so bad,neg"], "pos neg"),
+        ("csv", ["good,so nice", "bad,so ugly"], "good bad"),
+        ("csv", ["pos, it was nice", "neg, it was not"], "pos neg"),  # the first word has the comma
+        ("csv", ["I like it,good", "I hate it,bad", "The end,mixed"] * 3, "good bad mixed"),  # fewer first words
+        ("csv", ["I like it, good", "We hate it, bad", "The end, good", "No way, bad"], "good bad"),
+        ("csv", ['"it was nice, really","good"', '"it was bad, really","bad"'], "good bad"),
+        ("csv", ['"it was nice, really",good', "it was bad,bad"], "good bad"),
+        ("csv", ['"it was nice","good"', '"it was bad","bad"'], "good bad"),
+    ],
+)
+def test_lines_or_csv(form, lines, labels, tmp_path):
+    """By what recurs, by quotes, and by the space that follows a comma in a text."""
+    found = read_labelled(written(tmp_path, "\n".join(lines)), AUTO)
+    assert form_of(found) == form
+    assert {row.label for row in found.rows} == set(labels.split())
+    assert len(found.rows) == len(lines)
+
+
+def test_known_labels_say_how_a_later_file_is_written(tmp_path):
+    like = Layout("text", "label", ("good", "bad"))
+    for content in ("so nice,good\n", "so nice, good\nso ugly, bad\n", "good so nice, well\nbad so ugly, well\n"):
+        found = read_labelled(written(tmp_path, content), AUTO, like)
+        assert [row.text.split(",")[0] for row in found.rows] == ["so nice", "so ugly"][: len(found.rows)]
+
+
+FEW = [("a good film", "good"), ("a bad film", "bad"), ("so very good", "good"), ("so very bad", "bad")]
+
+
+@pytest.mark.parametrize(
+    ("head", "rows", "names"),
+    [
+        (("remark", "verdict"), FEW, True),
+        (("评论", "情感"), FEW, True),
+        (("remark", "sentiment"), FEW[:1], True),  # a usual name
+        (("id", "remark", "verdict"), [(str(number), *pair) for number, pair in enumerate(FEW)], True),
+        (("remark", "verdict"), FEW[:2], True),
+        (("remark", "verdict"), FEW[:1], False),  # nothing tells them apart
+        (("fine", "good"), FEW, False),  # a label that does
+        (("it was so so then", "mixed"), FEW, False),  # a text is not a name
+        (("so so", "mixed"), FEW, False),
+        (("dreadful", "mixed"), [(text[:6], label) for text, label in FEW], False),  # nor longer than the texts
+    ],
+)
+def test_names_over_few_rows(head, rows, names, tmp_path):
+    found = read_labelled(written(tmp_path, quoted(rows, head=head), "a.csv"), AUTO)
+    assert len(found.rows) == len(rows) + (not names)
+    assert ("names of columns in its first row" in found.about) == names
+    assert len({row.label for row in found.rows}) == len({row[-1] for row in rows}) + (not names and head[-1] != "good")
+
+
+def test_labels_are_of_one_line(tmp_path):
+    for label in ("a\tb", "a\nb", "a\u2028b"):
+        with pytest.raises(WeftError, match=r"a\.jsonl:2: the label '.*' has a tab or a line end"):
+            read_labelled(written(tmp_path, jsonl([("x", "pos"), ("y", label)]), "a.jsonl"), AUTO)
+        with pytest.raises(WeftError, match="example 2: the label"):
+            read_labelled([("x", "pos"), ("y", label)], AUTO)
+    (tmp_path / "folders" / "a\tb").mkdir(parents=True)
+    (tmp_path / "folders" / "a\tb" / "x.txt").write_text("x", encoding="utf-8")
+    with pytest.raises(WeftError, match=r"x\.txt: the label"):
+        read_labelled(tmp_path / "folders", AUTO)
+
+
 def test_archives_and_folders(tmp_path):
     with gzip.open(tmp_path / "a.tsv.gz", "wt", encoding="utf-8") as file:
         file.write(tsv())
@@ -84,6 +168,10 @@ def test_archives_and_folders(tmp_path):
     (tmp_path / "folders" / "stray.txt").write_text("stray", encoding="utf-8")
     with pytest.raises(WeftError, match="in no folder"):
         read_labelled(tmp_path / "folders", AUTO)
+    (tmp_path / "folders" / "stray.txt").unlink()
+    (tmp_path / "folders" / "good" / "empty.txt").write_text(" \n", encoding="utf-8")
+    rows = read_labelled(tmp_path / "folders", AUTO).rows
+    assert [row.place.endswith("empty.txt") for row in rows if not row.text] == [True]  # for training to refuse
 
 
 def test_columns_by_name_and_number(tmp_path):
@@ -125,6 +213,9 @@ def test_a_later_file_is_read_as_the_first_was(tmp_path):
         ("a.jsonl", '{"text": "a", "label": 1}\n[1, 2]\n', {}, ["a.jsonl:2", "list", "object"]),
         ("a.jsonl", '{"text": "a", \n', {}, ["a.jsonl:1", "object in every line"]),
         ("a.jsonl", '{"text": "a", "label": null}\n', {}, ["a.jsonl:1 has no column 'label'"]),
+        ("a.json", '[\n  {"text": "a", "label": 1}\n]\n', {}, ["a.json:1", "JSON lines", "not one array", "jq -c"]),
+        ("a.json", '[{"text": "a", "label": 1}]\n', {}, ["a.json:1 is a JSON list", "not one array", "jq -c"]),
+        ("a.json", '{\n  "text": "a"\n}\n', {}, ["a.json:1 is no JSON of its own", "an object in every line"]),
     ],
 )
 def test_mistakes_are_named_by_file_and_line(name, content, settings, words, tmp_path):
@@ -140,6 +231,9 @@ def test_mistakes_are_named_by_file_and_line(name, content, settings, words, tmp
         (["text"], ["example 1 is 'text'", "pair"]),
         ([("a", "b"), ("c",)], ["example 2"]),
         ([("a", None)], ["label None"]),
+        ([("a", " ")], ["label ' '"]),
+        (5, ["the examples are 5", "a path, or a list"]),
+        (None, ["the examples are None", "a path, or a list"]),
         ("timemachine", ["without labels", "grammar"]),
         ("no-such-file", ["neither named data"]),
     ],
@@ -172,11 +266,47 @@ def test_a_line_of_two_million_characters_is_one_text(tmp_path):
 
 
 def test_texts_without_labels(tmp_path):
-    assert read_texts(written(tmp_path, "one\n\n two \n"), None) == ["one", "", " two "]
+    assert read_texts(written(tmp_path, "one\n\n two \n"), None) == (["one", "", " two "], [])
     path = written(tmp_path, quoted([("1", "a, b"), ("2", "c")], head=["id", "text"]), "a.csv")
-    assert read_texts(path, "text") == read_texts(path, "2") == ["a, b", "c"]
+    assert read_texts(path, "text") == read_texts(path, "2") == (["a, b", "c"], [])
     with pytest.raises(WeftError, match="--column: column 'txt'"):
         read_texts(path, "txt")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "texts"),
+    [
+        ("a.csv", 'id,remark\n1,"a, b"\n2,c\n', ["a, b", "c"]),
+        ("a.csv", "remark\nc\n", ["c"]),
+        ("a.txt", 'id;remark\n1;"a; b"\n', ["a; b"]),
+        ("a.tsv", "remark\tid\nc\t1\n", ["c"]),
+        ("plain", "id\tremark\n1\tc\n", ["c"]),
+        ("a.jsonl", '{"remark": "c", "id": 1}\n', ["c"]),
+        ("plain", '{"id": 1, "remark": "c"}\n', ["c"]),
+    ],
+)
+def test_a_table_with_the_column_that_the_model_knows(name, content, texts, tmp_path):
+    found = read_texts(written(tmp_path, content, name), None, Layout("remark", "verdict"))
+    assert found.rows == texts
+    (note,) = found.notes
+    assert "column 'remark', as in the data trained on" in note
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "noted"),
+    [
+        ("a.csv", "id,review\n1,nice\n", True),
+        ("a.jsonl", '{"review": "nice"}\n', True),
+        ("a.txt", "1\tnice\n2\tso so\n", True),
+        ("a.txt", "remark\nthis is a remark, id\n", False),  # one cell is no table
+        ("a.txt", "a remark, and more\nthe end\n", False),
+    ],
+)
+def test_what_is_no_such_table_is_read_by_lines_and_that_is_said(name, content, noted, tmp_path):
+    for like in (Layout("remark", "verdict"), Layout(), None):
+        found = read_texts(written(tmp_path, content, name), None, like)
+        assert found.rows == content.splitlines()
+        assert ["one text a line" in note for note in found.notes] == [True] * noted
 
 
 def test_grammar_examples_have_the_number_of_the_first_subject():

@@ -131,6 +131,9 @@ def test_tied_weights_need_one_size():
 def test_unknown_cell():
     with pytest.raises(WeftError, match=r"'lstn' is not known.*Try: lstm"):
         LanguageModel(V, ModelConfig(cell="lstn"))
+    with pytest.raises(WeftError, match=r"'foo' is not known; expected one of: rnn, ") as caught:
+        LanguageModel(V, ModelConfig(cell="foo"))
+    assert "Try" not in str(caught.value)  # nothing is near
 
 
 @pytest.mark.parametrize("shape", ["one-hot", "embedding"])

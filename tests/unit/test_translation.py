@@ -247,6 +247,17 @@ def test_mistakes():
             found.translate(["the cat"], **wrong)
 
 
+def test_texts_of_any_kind_and_what_is_none():
+    found = translating("text.level=word")
+    assert found.translate(text for text in PAIRS.sources) == found.translate(PAIRS.sources)
+    for given in ("one text", 5, None, ["the cat", None], [["the cat"]]):
+        with pytest.raises(WeftError, match=r"expected a (list of )?text"):
+            found.translate(given)
+    for given in (5, None, ["the cat"]):
+        with pytest.raises(WeftError, match="expected a text"):
+            found.unknown(given)
+
+
 def test_references_are_written_as_the_model_writes(monkeypatch):
     """Tokens between spaces are the notes' form of text: what is right counts as right, whatever print looks like."""
     found = translating("text.level=space", "text.lower=true")

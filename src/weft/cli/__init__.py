@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -38,6 +39,10 @@ app.command()(tag)
 app.command()(translate)
 app.add_typer(data, name="data")
 
+# How a system refuses what is written to an open stream: a full disk, a full share of it, too large a file, a broken
+# disk, a stream that is not for writing.
+_REFUSED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+
 
 def _version(wanted: bool) -> None:
     if wanted:
@@ -62,13 +67,27 @@ def _root(
 def main() -> None:
     """The program `weft`: a user's mistake is one message and exit code 2, never a traceback."""
     try:
-        app()
+        try:
+            app()
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()  # now, while a disk that is full can still be told of
     except WeftError as error:
         print(f"weft: {error}", file=sys.stderr)
         sys.exit(2)
     except BrokenPipeError:
-        # Whoever read our output has gone. Python would complain once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _write_no_more()  # whoever read our output has gone
         sys.exit(128 + signal.SIGPIPE)
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
+    except OSError as error:
+        if error.filename is not None or error.errno not in _REFUSED:
+            raise
+        _write_no_more()
+        print(f"weft: the output cannot be written: {error.strerror}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _write_no_more() -> None:
+    """What is still in standard output's buffer goes nowhere; else Python complains once more as it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

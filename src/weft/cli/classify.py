@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from weft.cli.output import output
+from weft.cli.texts import given_texts
 from weft.cli.train import ConfigFile, Json, Out, Resume, Sets, ShowConfig, run_training, train
 from weft.errors import WeftError
 
@@ -51,16 +53,26 @@ def train_classify(
 def classify(
     run: Annotated[Path, typer.Argument(help="A run directory of `weft train classify`.")],
     texts: Annotated[list[str] | None, typer.Argument(help="Texts; - reads one text a line.")] = None,
-    file: Annotated[str | None, typer.Option(help="A file with one text a line, or with a --column of texts.")] = None,
+    file: Annotated[
+        str | None,
+        typer.Option(help="A file with one text a line, or a table with the text column of the data trained on."),
+    ] = None,
     column: Annotated[
         str | None, typer.Option(help="--file is TSV, CSV or JSON lines: the texts' column, by name or number from 1.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Write there instead of to standard output.")] = None,
-    probabilities: Annotated[bool, typer.Option(help="Show the probability of every label.")] = False,
-    weights: Annotated[bool, typer.Option(help="Show how much each token counted.")] = False,
+    probabilities: Annotated[
+        bool, typer.Option(help="Show every label with its probability, as label=0.1234, each in a column.")
+    ] = False,
+    weights: Annotated[
+        bool, typer.Option(help="Show how much each token counted, as token=0.123, all in a column.")
+    ] = False,
     json_output: Annotated[bool, typer.Option("--json", help="Print a JSON line for each text.")] = False,
 ) -> None:
     """Tell the label of each text: a line for each with label, probability and text, between tabs.
+
+    What --probabilities and --weights show stands before the text. White space is written as one space in the text, and
+    as \\u0020 in a token.
 
     A text that is empty, and any of which nothing is left as the model reads text, gets the labels' shares in the
     training data.
@@ -76,24 +88,24 @@ def classify(
         )
     if column is not None and file is None:
         raise WeftError("there is a --column without a --file", expected="the file that has it")
-    model = load_as(run, Classifying, "classify")
-    given = _texts(texts or [], file, column)
-    results = model.classify(given)
-    _say_what_is_odd(model, results)
-    with output(out) as stream:
+    with output(out) as stream:  # first, so that a place that cannot be written is told of at once
+        model = load_as(run, Classifying, "classify")
+        given = _texts(model, texts or [], file, column)
+        results = model.classify(given)
+        _say_what_is_odd(model, results)
         for text, result in zip(given, results, strict=True):
             stream.write((_as_json if json_output else _in_words)(text, result, probabilities, weights) + "\n")
 
 
-def _texts(given: list[str], file: str | None, column: str | None) -> list[str]:
+def _texts(model: Classifying, given: list[str], file: str | None, column: str | None) -> list[str]:
     from weft.text.labelled import read_texts
 
-    if file is not None:
-        return read_texts(file, column)
-    found: list[str] = []
-    for one in given:
-        found += read_texts("-", None) if one == "-" else [one]
-    return found
+    if file is None:
+        return given_texts(given)
+    found = read_texts(file, column, model.layout)
+    for note in found.notes:
+        _say(note)
+    return found.rows
 
 
 def _say_what_is_odd(model: Classifying, results: list[Classified]) -> None:
@@ -121,18 +133,27 @@ def _as_json(text: str, result: Classified, probabilities: bool, weights: bool) 
 def _in_words(text: str, result: Classified, probabilities: bool, weights: bool) -> str:
     cells = [result.label, f"{result.probability:.4f}"]
     if probabilities:
-        cells.append(" ".join(f"{label}={value:.4f}" for label, value in result.probabilities.items()))
+        cells += (f"{label}={value:.4f}" for label, value in result.probabilities.items())
     if weights:
         pairs = zip(result.tokens, result.weights, strict=True)
-        cells.append(" ".join(f"{token}={weight:.3f}".replace("\n", "\\n") for token, weight in pairs))
-    else:
-        cells.append(" ".join(text.split()))  # the text's own tabs and line ends would look like columns and rows
+        cells.append(" ".join(f"{_without_space(token)}={weight:.3f}" for token, weight in pairs))
+    cells.append(" ".join(text.split()))  # the text's own tabs and line ends would look like columns and rows
     return "\t".join(cells)
+
+
+def _without_space(token: str) -> str:
+    """A token that can stand in a list between spaces."""
+    return re.sub(r"\s", lambda space: f"\\u{ord(space[0]):04x}", token)
 
 
 def show_measure(model: Classifying, data: str | None, json_output: bool) -> None:
     """What `weft eval` prints for a classifier."""
-    found = model.measure(data) if data else model.measure_held_out()
+    if data:
+        examples = model.read(data)
+        _say(f"{data}: {examples.about}")
+        found = model.score(examples.rows)
+    else:
+        found = model.measure_held_out()
     if json_output:
         record = {
             "texts": found.count,

@@ -65,7 +65,7 @@ class ClassifyTrainConfig(TrainConfig):
         low=0, high=0.99999,
     )  # fmt: skip
     class_weights: str = setting(
-        "none", "balanced: rare labels count as much as frequent ones", choices=("none", "balanced")
+        "none", "balanced: rare labels count as much as frequent ones; or numbers, as spam=3, ham=0.5, others 1"
     )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,16 +13,18 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from weft.buckets import Buckets, Numbers, Ragged, hold_out, in_batches, load_columns, pad, save_columns, take
 from weft.config import ClassifyConfig, from_dict
-from weft.errors import WeftError
+from weft.errors import WeftError, unknown_name
 from weft.metrics import Confusion
 from weft.models.classifier import Classifier, Labelled, Read
 from weft.run import Run
 from weft.service.training import DATA, Prepared, Store, Task, Training, device, resume_training, start_training
 from weft.text.codec import Codec, make_codec
-from weft.text.labelled import Example, Layout, Source, ordered_labels, read_labelled
+from weft.text.given import checked_texts
+from weft.text.labelled import Example, Examples, Layout, Source, ordered_labels, read_labelled
 from weft.text.vectors import Vectors, read_vectors
 from weft.text.vocabulary import RESERVED
 from weft.train import Evaluation, Trainer
@@ -63,15 +66,18 @@ def _open(source: Source, dev: Source | None, config: ClassifyConfig) -> Store:
     if len(labels) < 2:
         raise WeftError(f"all {len(rows):,} examples have the label {labels[0]!r}", expected="two labels or more")
     layout = examples.layout._replace(labels=labels)
+    about = examples.about
     if dev is None:
         train, held = _split(rows, config)
     else:
-        train, held = rows, read_labelled(dev, config.data, layout).rows
+        given = read_labelled(dev, config.data, layout)
+        train, held = rows, given.rows
         _check_labels(held, labels)
+        about += f"; held out: {given.about}" if given.about != about else ""
     codec = make_codec(config.text, [row.text for row in train])
     columns = {TRAIN: _encode(train, codec, labels), DEV: _encode(held, codec, labels)}
     long = sum(len(ids) > config.data.max_tokens for part in columns.values() for ids in part["text"])
-    about = f"{examples.about}; {long:,} texts cut to {config.data.max_tokens:,} tokens" if long else examples.about
+    about += f"; {long:,} texts cut to {config.data.max_tokens:,} tokens" if long else ""
     vectors = _vectors(codec, config)
 
     def store(data: Path) -> Mapping[str, Any]:
@@ -155,9 +161,7 @@ def _prepare(run: Run, config: ClassifyConfig) -> Prepared:
         found = _begin_with(model, run)
         about += f", vectors for {found:,} of {len(codec.vocabulary) - len(RESERVED):,} tokens, the others at random"
     model.to(device(config.train.device))
-    weights = None
-    if config.train.class_weights == "balanced":
-        weights = torch.tensor([sum(counts.values()) / (len(counts) * count) for count in counts.values()])
+    weights = class_weights(config.train.class_weights, counts)
 
     def batch(rows: Numbers) -> Labelled:
         return Labelled(*take(train["text"], rows), torch.tensor(train["label"].values[rows]).long())
@@ -178,6 +182,35 @@ def _prepare(run: Run, config: ClassifyConfig) -> Prepared:
         run=run,
     )
     return Prepared(trainer, None, about)
+
+
+def class_weights(setting: str, counts: Mapping[str, int]) -> Tensor | None:
+    """How much an example of each label counts, as train.class_weights says, where they do not all count the same.
+
+    >>> class_weights("balanced", {"ham": 30, "spam": 10}), class_weights("spam=3", {"ham": 30, "spam": 10})
+    (tensor([0.6667, 2.0000]), tensor([1., 3.]))
+    """
+    if setting == "none":
+        return None
+    if setting == "balanced":
+        return torch.tensor([sum(counts.values()) / (len(counts) * count) for count in counts.values()])
+    weights = dict.fromkeys(counts, 1.0)
+    for part in setting.split(","):
+        label, equals, number = (piece.strip() for piece in part.rpartition("="))
+        if not equals:
+            raise WeftError(
+                f"train.class_weights is {setting!r}",
+                expected="none, balanced, or numbers by label, as spam=3, ham=0.5",
+            )
+        if label not in weights:
+            raise unknown_name("train.class_weights: label", label, weights)
+        try:
+            weights[label] = float(number)
+        except ValueError:
+            weights[label] = math.nan
+        if not 0 < weights[label] < math.inf:
+            raise WeftError(f"train.class_weights: {label!r} counts {number!r}", expected="a number above 0")
+    return torch.tensor(list(weights.values()))
 
 
 def _model(run: Run, config: ClassifyConfig) -> Classifier:
@@ -257,14 +290,16 @@ class Classifying:
         counts = self.run.vocabulary["labels"]
         return {label: counts[label] / sum(counts.values()) for label in self.labels}
 
-    def classify(self, texts: Sequence[str]) -> list[Classified]:
+    @property
+    def layout(self) -> Layout:
+        """How the examples that the model was trained on were laid out."""
+        columns = self.run.vocabulary["columns"]
+        return Layout(columns["text"], columns["label"], self.labels)
+
+    def classify(self, texts: Iterable[str]) -> list[Classified]:
         """The label of every text, in the order of the texts. A text without tokens gets the prior."""
-        if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
-            raise WeftError(
-                f"the texts are a {type(texts).__name__}", expected="a list of texts", hint="classify([text])"
-            )
         most, prior = self.config.data.max_tokens, self.prior
-        tokens = [self.codec.tokenizer.split(self.codec.normalizer(text)) for text in texts]
+        tokens = [self.codec.tokenizer.split(self.codec.normalizer(text)) for text in checked_texts(texts)]
         read = [cut(row, most) for row in tokens]
         found = _read(self.model, Ragged.of([self.codec.vocabulary.encode(row) for row in read]))
         results = []
@@ -274,16 +309,22 @@ class Classifying:
             results.append(Classified(label, dict(known), tuple(row), tuple(weights), len(whole) - len(row)))
         return results
 
-    def measure(self, source: Source) -> Confusion:
-        """How well the model tells the labels of a source: a file, a folder, "grammar", or a list of (text, label)."""
-        columns = self.run.vocabulary["columns"]
-        layout = Layout(columns["text"], columns["label"], self.labels)
-        rows = read_labelled(source, self.config.data, layout).rows
-        _check_labels(rows, self.labels)
+    def read(self, source: Source) -> Examples:
+        """The examples of a source, found as those were that the model was trained on."""
+        examples = read_labelled(source, self.config.data, self.layout)
+        _check_labels(examples.rows, self.labels)
+        return examples
+
+    def score(self, rows: Sequence[Example]) -> Confusion:
+        """How well the model tells the labels of examples."""
         found = self.classify([row.text for row in rows])
         pairs = [(row.label, one.label) for row, one in zip(rows, found, strict=True)]
         chances = [one.probabilities[row.label] for row, one in zip(rows, found, strict=True)]
         return Confusion.of(self.labels, pairs, -float(np.log(np.maximum(chances, 1e-300)).sum()))
+
+    def measure(self, source: Source) -> Confusion:
+        """How well the model tells the labels of a source: a file, a folder, "grammar", or a list of (text, label)."""
+        return self.score(self.read(source).rows)
 
     def measure_held_out(self) -> Confusion:
         """The same for the part of its own examples that the model was not trained on."""

@@ -31,6 +31,7 @@ from weft.service.training import (
 from weft.text.blanks import Blanked
 from weft.text.codec import Codec
 from weft.text.corpus import Corpus
+from weft.text.given import checked_text
 from weft.text.vocabulary import RESERVED
 from weft.text.words import WordTokenizer
 from weft.train import Evaluation, Trainer
@@ -127,7 +128,7 @@ class Filling:
         """
         if n < 1:
             raise WeftError(f"{n} answers are wanted", expected="1 or more")
-        blanked = Blanked.read(text)
+        blanked = Blanked.read(checked_text(text))
         ids = blanked.ids(self.codec, self.model.blank, tokens)
         answers = []
         for filled in self.model.best(ids, n, width=width, banned=self._no_answers()):
@@ -144,7 +145,7 @@ class Filling:
 
     def unknown(self, text: str) -> list[str]:
         """The tokens around the blanks that the model does not know and reads as <unk>."""
-        return Blanked.read(text).unknown(self.codec)
+        return Blanked.read(checked_text(text)).unknown(self.codec)
 
     def measure(self, source: str | Corpus) -> Guesses:
         """How well the model tells the tokens of a text, each from all the others: a path, a name, or a Corpus."""

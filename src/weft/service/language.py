@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -28,6 +28,7 @@ from weft.service.training import (
 )
 from weft.text.codec import Codec, Writer
 from weft.text.corpus import Corpus
+from weft.text.given import checked_text, checked_texts
 from weft.text.vocabulary import RESERVED
 from weft.train import Evaluation, Trainer
 
@@ -113,9 +114,10 @@ class Language:
         return self.generate_many([prompt], tokens=tokens, choose=choose, seed=seed)[0]
 
     def generate_many(
-        self, prompts: Sequence[str], *, tokens: int = 200, choose: Choice = DEFAULT_CHOICE, seed: int = 0
+        self, prompts: Iterable[str], *, tokens: int = 200, choose: Choice = DEFAULT_CHOICE, seed: int = 0
     ) -> list[str]:
         """Every prompt and what follows it, written in one batch."""
+        prompts = checked_texts(prompts)
         starts = [self.prompt_ids(prompt) for prompt in prompts]
         rows = [list(start) for start in starts]
         for new in self._new_tokens(starts, tokens, choose, seed):
@@ -129,10 +131,10 @@ class Language:
         ]
 
     def stream(
-        self, prompts: Sequence[str], *, tokens: int = 200, choose: Choice = DEFAULT_CHOICE, seed: int = 0
+        self, prompts: Iterable[str], *, tokens: int = 200, choose: Choice = DEFAULT_CHOICE, seed: int = 0
     ) -> Iterator[list[str]]:
         """What follows each prompt, piece by piece as it is written: a piece for every row and step, perhaps empty."""
-        starts = [self.prompt_ids(prompt) for prompt in prompts]
+        starts = [self.prompt_ids(prompt) for prompt in checked_texts(prompts)]
         writers = [Writer(self.codec, start) for start in starts]
         for new in self._new_tokens(starts, tokens, choose, seed):
             yield [writer.push(token) if token != NOTHING else "" for writer, token in zip(writers, new, strict=True)]
@@ -150,7 +152,7 @@ class Language:
     def prompt_ids(self, prompt: str) -> list[int]:
         """The prompt as the model reads it. An empty one starts a line, or a word where the text has no lines."""
         vocabulary = self.codec.vocabulary
-        if not prompt:
+        if not checked_text(prompt, "the prompt"):
             return [vocabulary.id(next((one for one in ("\n", " ") if one in vocabulary), vocabulary.tokens[-1]))]
         ids = self.codec.encode(prompt)
         if not ids:

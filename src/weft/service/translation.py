@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from weft.metrics import Likelihood, Translations
 from weft.models.translator import BEGIN, Sentences, Translator
 from weft.run import Run
 from weft.text.codec import Codec
+from weft.text.given import checked_texts
 from weft.text.parallel import PairCodec, Pairs, open_pairs
 from weft.text.subwords import SubwordTokenizer
 from weft.text.vocabulary import EOS, RESERVED, UNK
@@ -106,7 +107,7 @@ class Translating:
 
     def translate(
         self,
-        texts: Sequence[str],
+        texts: Iterable[str],
         *,
         beam: int = 5,
         length_penalty: float = LENGTH_PENALTY,
@@ -118,7 +119,7 @@ class Translating:
 
     def n_best(
         self,
-        texts: Sequence[str],
+        texts: Iterable[str],
         n: int,
         *,
         beam: int = 5,
@@ -142,6 +143,7 @@ class Translating:
                 raise WeftError(f"translate: {name} is {number!r}", expected="a whole number, 1 or more")
         if not (math.isfinite(length_penalty) and length_penalty >= 0):
             raise WeftError(f"translate: length_penalty is {length_penalty}", expected="a number, 0 or more")
+        texts = checked_texts(texts)
         sources = [self._read(text) for text in texts if text.strip()]
         self._tell_cut(sources)
         banned = [RESERVED.index(name) for name in RESERVED if name != EOS and not (copy_unknown and name == UNK)]

@@ -18,6 +18,7 @@ import numpy as np
 from weft.config import TextConfig
 from weft.errors import WeftError
 from weft.text.corpus import Corpus, count_tokens, encode_corpus, id_type, open_tokens
+from weft.text.given import checked_text
 from weft.text.subwords import SubwordTokenizer
 from weft.text.tokens import TOKENIZERS, Normalizer, Tokenizer, tokenizer_from_json
 from weft.text.vocabulary import RESERVED, UNK, Vocabulary
@@ -43,7 +44,7 @@ class Codec:
 
     def unknown(self, text: str) -> list[str]:
         """The different tokens of the text that have no number, or characters where sub-words meet a strange one."""
-        tokens = self.tokenizer.split(self.normalizer(text))
+        tokens = self.tokenizer.split(self.normalizer(checked_text(text)))
         if UNK in tokens:
             return [one for one in dict.fromkeys(self.normalizer(text)) if UNK in self.tokenizer.split(one)]
         return self.vocabulary.unknown(tokens)

@@ -17,6 +17,7 @@ import numpy as np
 
 from weft.errors import WeftError
 from weft.text import sources
+from weft.text.given import checked_texts
 from weft.text.tokens import Normalizer, Tokenizer
 from weft.text.vocabulary import EOS, Vocabulary
 
@@ -107,7 +108,7 @@ class Corpus:
     def from_texts(cls, name: str, texts: Iterable[str]) -> Corpus:
         """Texts that are already in memory, one document each."""
         documents = []
-        for number, text in enumerate(texts, start=1):
+        for number, text in enumerate(checked_texts(texts), start=1):
             label = f"{name} {number}"
             documents.append(Document(label, label, _bytes_of(text)))
         if not documents:

@@ -19,6 +19,7 @@ from weft.errors import WeftError, unknown_name
 from weft.text import grammar, python_docs, trilingual
 from weft.text.corpus import Corpus
 from weft.text.download import FetchError, Progress, fetch, on_terminal, sha256_of
+from weft.text.given import shown
 
 
 @dataclass(frozen=True)
@@ -151,18 +152,22 @@ def _verified(dataset: Dataset, path: Path) -> Path:
     )
 
 
-def open_data(source: str) -> Corpus:
+def open_data(source: str | Path) -> Corpus:
     """The text that a `--data` value stands for: `-`, a name in DATASETS, or a path.
 
     A name wins over a file or folder of the same name in the working directory; write `./name` for that one.
     """
-    if source in DATASETS:
+    if not isinstance(source, str | Path):
+        raise WeftError(
+            f"the data is {shown(source)}", expected="a name or a path", hint='Corpus.from_texts("mine", [text, ...])'
+        )
+    if isinstance(source, str) and source in DATASETS:
         return _open_named(DATASETS[source])
-    path = Path(source)
-    is_bare_word = path.name == source and ":" not in source and source != "-"
+    path, name = Path(source), str(source)
+    is_bare_word = path.name == name and ":" not in name and name != "-"
     if is_bare_word and not path.exists():
-        names = difflib.get_close_matches(source, DATASETS, n=1, cutoff=0.5)
-        files = difflib.get_close_matches(source, [entry.name for entry in Path().iterdir()], n=2, cutoff=0.5)
+        names = difflib.get_close_matches(name, DATASETS, n=1, cutoff=0.5)
+        files = difflib.get_close_matches(name, [entry.name for entry in Path().iterdir()], n=2, cutoff=0.5)
         raise WeftError(
             f"{source} is neither named data ({', '.join(DATASETS)}) nor a file or folder here",
             expected="a name or a path",

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 
 from weft.config.classify import LabelledConfig
 from weft.errors import WeftError, unknown_name
-from weft.text.corpus import Corpus, Document
+from weft.text.corpus import Document
 from weft.text.datasets import DATASETS, open_data
 from weft.text.grammar import ENGLISH, Node
-from weft.text.tables import LABEL_NAMES, TEXT_NAMES, Table, full_lines, place_of, read_table
+from weft.text.sources import entries
+from weft.text.tables import LABEL_NAMES, TEXT_NAMES, Table, form_with, full_lines, place_of, read_table, seems_a_table
 
 GRAMMAR_SENTENCES = 5000
 
@@ -43,10 +44,15 @@ class Layout(NamedTuple):
 class Examples(NamedTuple):
     rows: list[Example]
     layout: Layout
-    about: str  # where text and label were found
+    about: str  # how they were read, and where text and label were found
 
 
-Source = str | Path | Sequence[tuple[str, Any]]
+class Texts(NamedTuple):
+    rows: list[str]
+    notes: list[str]  # how they were read, where that was not said
+
+
+Source = str | Path | Iterable[tuple[str, Any]]
 
 
 def read_labelled(source: Source, config: LabelledConfig, like: Layout | None = None) -> Examples:
@@ -60,10 +66,9 @@ def read_labelled(source: Source, config: LabelledConfig, like: Layout | None = 
         return Examples(grammar_examples(GRAMMAR_SENTENCES, seed=0), Layout(), "sentences of the grammar")
     if str(source) in DATASETS:
         raise WeftError(f"{source} is a text without labels", expected="texts with labels", hint="--data grammar")
-    corpus = open_data(str(source))
     if Path(source).is_dir():
-        return Examples(_from_folders(corpus), Layout(), "a folder for each label")
-    documents = list(corpus.documents())
+        return Examples(_from_folders(str(source)), Layout(), "a folder for each label")
+    documents = list(open_data(str(source)).documents())
     parts = [_from_document(document, config, like or Layout()) for document in documents]
     rows = [row for part in parts for row in part.rows]
     if not rows:
@@ -71,17 +76,29 @@ def read_labelled(source: Source, config: LabelledConfig, like: Layout | None = 
     return Examples(rows, *parts[0][1:])
 
 
-def read_texts(source: str, column: int | str | None) -> list[str]:
-    """Texts without labels, to be labelled: the lines of a file or of `-`, or a column of its table."""
+def read_texts(source: str, column: int | str | None, like: Layout | None = None) -> Texts:
+    """Texts without labels, to be labelled: the lines of a file or of `-`, or a column of its table.
+
+    Where no column is given, and it is a table with a column of the name that `like` has for texts, that one is read.
+    """
     texts: list[str] = []
+    notes: list[str] = []
+    known = like.text if like else ""
     for document in open_data(source).documents():
-        if column is None:
-            texts += (line for _, line in full_lines(document))
+        form = "auto" if column is not None else form_with(document, known) if known else None
+        if form is not None:
+            wanted = known if column is None else column
+            table = read_table(document, form, "yes" if _is_name(wanted) else "auto", names=set())
+            place = _find(table, wanted, "--column")
+            texts += [_cell(table, row, place) for row in table.rows]
+            if column is None:
+                notes.append(f"{document.place}: the texts are its column {known!r}, as in the data trained on")
         else:
-            table = read_table(document, "auto", "yes" if _is_name(column) else "auto", names=set())
-            place = _find(table, column, "--column")
-            texts += (_cell(table, row, place) for row in table.rows)
-    return texts
+            texts += [line for _, line in full_lines(document)]
+            if seems_a_table(document):
+                why = f"there is no column {known!r}, as in the data trained on" if known else "no column is given"
+                notes.append(f"{document.place} is read as one text a line: {why}; --column reads a column")
+    return Texts(texts, notes)
 
 
 def ordered_labels(labels: Iterable[str]) -> tuple[str, ...]:
@@ -100,7 +117,7 @@ def grammar_examples(sentences: int, seed: int) -> list[Example]:
     """Sentences of the embedded grammar, labelled by the number of their first subject, whatever stands around it.
 
     >>> [one[:2] for one in grammar_examples(2, seed=8)]
-    [('a small cat sees those cats.', 'singular'), ('these cats remember the kings.', 'plural')]
+    [('the kings near a river sit in the bridge.', 'plural'), ('she finds some farmers in that river.', 'singular')]
     """
     rng = random.Random(seed)
     found = []
@@ -113,29 +130,39 @@ def grammar_examples(sentences: int, seed: int) -> list[Example]:
     return found
 
 
-def _from_pairs(pairs: Sequence[tuple[str, Any]]) -> list[Example]:
+def _from_pairs(pairs: Iterable[tuple[str, Any]]) -> list[Example]:
     found = []
+    if not isinstance(pairs, Iterable):
+        raise WeftError(f"the examples are {pairs!r}", expected="a path, or a list of pairs of a text and its label")
     for number, pair in enumerate(pairs, start=1):
         if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2 or not isinstance(pair[0], str):
             raise WeftError(f"example {number} is {pair!r}", expected="a pair of a text and its label")
-        if not isinstance(pair[1], str | int) or pair[1] == "":
+        if not isinstance(pair[1], str | int) or not str(pair[1]).strip():
             raise WeftError(f"example {number} has the label {pair[1]!r}", expected="a name or a whole number")
-        found.append(Example(pair[0], str(pair[1]), f"example {number}"))
+        found.append(Example(pair[0], _label(str(pair[1]), f"example {number}"), f"example {number}"))
     if not found:
         raise WeftError("there are no examples", expected="pairs of a text and its label")
     return found
 
 
-def _from_folders(corpus: Corpus) -> list[Example]:
+def _label(name: str, place: str) -> str:
+    """The label, which is to stand in a column and in a line of its own."""
+    if "\t" in name or name.splitlines() != [name]:
+        raise WeftError(f"{place}: the label {name!r} has a tab or a line end in it", expected="a label of one line")
+    return name
+
+
+def _from_folders(source: str) -> list[Example]:
     found = []
-    for document in corpus.documents():
+    for entry in entries(source):
+        document = Document(*entry)
         label = PurePosixPath(document.name).parent.name
         if not label:
             raise WeftError(
                 f"{document.place} is in no folder that could be its label",
                 expected="a folder for each label, with a file for each text, or one file with texts and labels",
             )
-        found.append(Example("".join(document.lines()), label, document.place))
+        found.append(Example("".join(document.lines()).strip(), _label(label, document.place), document.place))
     return found
 
 
@@ -151,9 +178,11 @@ def _from_document(document: Document, config: LabelledConfig, like: Layout) -> 
         name = _cell(table, row, label).strip()
         if not name:
             raise WeftError(f"{place_of(table, row)}: the label is empty", expected="a label for every text")
-        found.append(Example(_cell(table, row, text).strip(), name, place_of(table, row)))
+        place = place_of(table, row)
+        found.append(Example(_cell(table, row, text).strip(), _label(name, place), place))
     layout = Layout(table.names[text], table.names[label]) if table.names else Layout()
-    return Examples(found, layout, f"text from {_called(table, text)}, label from {_called(table, label)}")
+    about = f"read as {table.about}: text from {_called(table, text)}, label from {_called(table, label)}"
+    return Examples(found, layout, about)
 
 
 def _columns(table: Table, config: LabelledConfig, like: Layout) -> tuple[int, int]:

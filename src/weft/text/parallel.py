@@ -12,6 +12,7 @@ from weft.errors import WeftError
 from weft.text.codec import Codec, make_codec
 from weft.text.corpus import Corpus, Document
 from weft.text.datasets import DATASETS, open_data
+from weft.text.given import shown
 from weft.text.subwords import SubwordTokenizer
 
 
@@ -29,6 +30,9 @@ class Pairs:
     targets: list[str] = field(repr=False)
 
     def __post_init__(self) -> None:
+        for side, texts in (("sources", self.sources), ("targets", self.targets)):
+            if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
+                raise WeftError(f"the {side} of {self.name} are {shown(texts)}", expected="a list of texts")
         if len(self.sources) != len(self.targets):
             raise WeftError(
                 f"{self.name} has {len(self.sources)} sources and {len(self.targets)} targets",

@@ -35,12 +35,28 @@ Row = tuple[int, list[str | None]]  # the number of its first line, and its cell
 
 class Table(NamedTuple):
     place: str
+    form: str  # a name of FORMATS
     names: tuple[str, ...] | None  # of the columns
     rows: list[Row]
 
     @property
     def width(self) -> int:
         return len(self.names) if self.names else len(self.rows[0][1])
+
+    @property
+    def about(self) -> str:
+        """How it was read, in words."""
+        if self.form in ("jsonl", "lines"):  # their columns have names of themselves
+            return _IN_WORDS[self.form]
+        return f"{_IN_WORDS[self.form]}, {'names of columns in its first row' if self.names else 'no row of names'}"
+
+
+_IN_WORDS = {
+    "tsv": "tab-separated",
+    "csv": "CSV",
+    "jsonl": "JSON lines",
+    "lines": "lines, a label and its text in each",
+}
 
 
 def place_of(table: Table, row: Row) -> str:
@@ -76,7 +92,7 @@ def read_table(document: Document, form: str, header: str, *, names: Set[str], v
                 expected="different names",
                 hint="--set data.header=no, if these are no names",
             )
-        return Table(table.place, tuple(first), table.rows[1:])
+        return table._replace(names=tuple(first), rows=table.rows[1:])
     return table
 
 
@@ -85,22 +101,36 @@ def _is_header(first: list[str], rest: list[Row], names: Set[str], values: Set[s
     cells = [cell.strip() for cell in first]
     if any(cell in values for cell in cells):
         return False
-    columns = [{row[1][place] for row in rest} for place in range(len(cells))]
+    columns = [[row[1][place] or "" for row in rest] for place in range(len(cells))]
     usual = {*TEXT_NAMES, *LABEL_NAMES, *(name.lower() for name in names)}
     if any(cell.lower() in usual and first[place] not in columns[place] for place, cell in enumerate(cells)):
         return True
-    if len(rest) < 10 or values or not all(re.fullmatch(r"[^\W\d]\w*([ .-]\w+){0,2}", cell) for cell in cells):
+    if values or not rest or not all(re.fullmatch(r"[^\W\d]\w*([ .-]\w+){0,2}", cell) for cell in cells):
         return False
+    labels = [column for cell, column in zip(first, columns, strict=True) if cell not in column]
     # A few values that recur all the time, and what stands above them is none of them.
-    return any(len(column) <= len(rest) / 5 and first[place] not in column for place, column in enumerate(columns))
+    if len(rest) >= 10 and any(len(set(column)) <= len(rest) / 5 for column in labels):
+        return True
+    # Of fewer rows more is asked: single words, and texts that are longer than what stands above them.
+    texts = any(
+        sum(len(cell) > len(name) for cell in column) > len(rest) / 2
+        for name, column in zip(cells, columns, strict=True)
+    )
+    few = any(1 < len(set(column)) <= max(2, len(rest) / 2) for column in labels)
+    return texts and few and not any(" " in cell for cell in cells)
+
+
+def form_by_name(document: Document) -> str | None:
+    """The format that the end of a document's name tells, if it does."""
+    path = PurePosixPath(document.name.lower())
+    return SUFFIXES.get((path.with_suffix("") if path.suffix == ".gz" else path).suffix)
 
 
 def _form(document: Document, values: Set[str]) -> str:
     """The format of a document, by its name or else by its first lines."""
-    path = PurePosixPath(document.name.lower())
-    path = path.with_suffix("") if path.suffix == ".gz" else path
-    if path.suffix in SUFFIXES:
-        return SUFFIXES[path.suffix]
+    named = form_by_name(document)
+    if named is not None:
+        return named
     lines = _peek(document)
     if all(line.lstrip().startswith("{") for line in lines):
         return "jsonl"
@@ -109,7 +139,76 @@ def _form(document: Document, values: Set[str]) -> str:
     firsts = {line.split()[0] for line in lines}
     if firsts <= values or all(first.startswith(FASTTEXT) for first in firsts):
         return "lines"
-    return "csv" if any(_has_labels(_divided(lines, delimiter)) for delimiter in DELIMITERS) else "lines"
+    return "csv" if any(_is_csv(lines, delimiter, values) for delimiter in DELIMITERS) else "lines"
+
+
+def form_with(document: Document, name: str) -> str | None:
+    """The format in which a document is a table with a column of that name, if its first line says so."""
+    line, named = next(iter(_peek(document)), ""), form_by_name(document)
+    for form in (named,) if named else ("jsonl", "tsv", "csv"):
+        for cells in _first_cells(line, form):
+            if name in cells and (named or len(cells) > 1):
+                return form
+    return None
+
+
+def seems_a_table(document: Document) -> bool:
+    """Whether a document looks like more than lines of text: its name says so, or JSON or a tab in its first line."""
+    line = next(iter(_peek(document)), "")
+    return form_by_name(document) is not None or line.lstrip().startswith("{") or "\t" in line
+
+
+def _first_cells(line: str, form: str) -> list[list[str]]:
+    """The cells of a first line, in every way that the format may have cut it."""
+    if form == "jsonl":
+        try:
+            return [list(json.loads(line))]
+        except (ValueError, TypeError):
+            return []
+    return [
+        cells
+        for delimiter in ("\t" if form == "tsv" else DELIMITERS)
+        for cells in csv.reader([line], delimiter=delimiter)
+    ]
+
+
+def _is_csv(lines: list[str], delimiter: str, values: Set[str]) -> bool:
+    """Whether a delimiter cuts lines into cells, or only stands in texts behind a label.
+
+    It cuts all of them into equally many cells, and one of these holds: quotes are round the cells; the delimiter is in
+    a first word, which so is no label; one of the columns has nothing but known labels; or a few values recur in one of
+    them, and the delimiter has no space after it, as it has in texts, or these values are fewer than the first words.
+    """
+    rows = _divided(lines, delimiter)
+    if not rows:
+        return False
+    if _quoted(lines, delimiter) or any(delimiter in line.split()[0] for line in lines):
+        return True
+    columns = [[cell.strip() for cell in column] for column in zip(*rows, strict=True)]
+    if values and any(len(column) > 1 or column[0] in values for column in columns if set(column[1:]) <= values):
+        return True
+    candidates = [part for column in columns for part in (column, column[1:])]  # the first row may be names
+    few = [part for part in candidates if 1 < len(set(part)) <= max(2, len(rows) / 2)]
+    firsts = [line.split()[0] for line in lines]
+    if few and not any(f"{delimiter} " in line for line in lines):
+        return any(map(_recur, few)) or not _recur(firsts)
+    return any(len(set(part)) < len(set(firsts[1:])) for part in few)
+
+
+def _recur(values: list[str]) -> bool:
+    return 1 < len(set(values)) < len(values)
+
+
+def _quoted(lines: list[str], delimiter: str) -> bool:
+    """Whether quotes are round cells: they keep a delimiter from cutting, or there are some in every row."""
+    try:
+        rows = list(csv.reader((f"{line}\n" for line in lines), delimiter=delimiter, strict=True))
+    except csv.Error:
+        return False
+    begins = sum(f'{delimiter}"' in f"{delimiter}{line}" for line in lines)
+    return begins > 0 and (
+        begins >= len(rows) or sum(line.count(delimiter) for line in lines) > sum(len(row) - 1 for row in rows)
+    )
 
 
 def _peek(document: Document) -> list[str]:
@@ -125,15 +224,9 @@ def _divided(lines: list[str], delimiter: str) -> list[list[str]]:
     return rows if len(widths) == 1 and widths != {1} else []
 
 
-def _has_labels(rows: list[list[str]]) -> bool:
-    """Whether a few values recur in one of the columns; the first row may be names."""
-    different = [len(set(column[1:])) for column in zip(*rows, strict=True)]
-    return any(1 < count <= max(2, len(rows) / 2) for count in different)
-
-
 def _tsv(document: Document) -> Table:
     rows = ((number, line.split("\t")) for number, line in full_lines(document) if line.strip())
-    return Table(document.place, None, _even(document.place, rows, "a text must have no tab in it"))
+    return Table(document.place, "tsv", None, _even(document.place, rows, "a text must have no tab in it"))
 
 
 def _csv(document: Document) -> Table:
@@ -151,7 +244,7 @@ def _csv(document: Document) -> Table:
 
     try:
         return Table(
-            document.place, None, _even(document.place, rows(), "a comma inside a text needs quotes around it")
+            document.place, "csv", None, _even(document.place, rows(), "a comma inside a text needs quotes around it")
         )
     except csv.Error as error:
         raise WeftError(
@@ -183,15 +276,25 @@ def _jsonl(document: Document) -> Table:
         try:
             value = json.loads(line)
         except ValueError as error:
-            raise WeftError(f"{document.place}:{number}: {error}", expected="a JSON object in every line") from error
+            raise _no_object(document, number, f"is no JSON of its own ({error})", line) from error
         if not isinstance(value, dict):
-            raise WeftError(
-                f"{document.place}:{number} is a JSON {type(value).__name__}", expected="a JSON object in every line"
-            )
+            raise _no_object(document, number, f"is a JSON {type(value).__name__}", line)
         objects.append((number, value))
     names = tuple(dict.fromkeys(name for _, value in objects for name in value))
     return Table(
-        document.place, names, [(number, [_plain(value.get(name)) for name in names]) for number, value in objects]
+        document.place,
+        "jsonl",
+        names,
+        [(number, [_plain(value.get(name)) for name in names]) for number, value in objects],
+    )
+
+
+def _no_object(document: Document, number: int, what: str, line: str) -> WeftError:
+    array = number == 1 and line.lstrip().startswith("[")
+    return WeftError(
+        f"{document.place}:{number} {what}",
+        expected="JSON lines, an object in every line" + (", and not one array of all" if array else ""),
+        hint=f"jq -c '.[]' {document.place} > lines.jsonl" if array else "",
     )
 
 
@@ -208,7 +311,7 @@ def _lines(document: Document) -> Table:
         if line.strip():
             label, *text = line.strip().split(maxsplit=1)
             rows.append((number, [label.removeprefix(FASTTEXT), "".join(text)]))
-    return Table(document.place, ("label", "text"), rows)
+    return Table(document.place, "lines", ("label", "text"), rows)
 
 
 FORMATS: dict[str, Callable[[Document], Table]] = {"tsv": _tsv, "csv": _csv, "jsonl": _jsonl, "lines": _lines}

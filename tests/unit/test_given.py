@@ -1,0 +1,44 @@
+"""Texts as Python gives them: anything that can be walked through once, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.errors import WeftError
+from weft.text import Corpus, Pairs, open_data
+from weft.text.given import checked_text, checked_texts
+
+
+def test_texts_of_any_kind() -> None:
+    for texts in (["a", "b"], ("a", "b"), (one for one in "ab"), {"a": 1, "b": 2}.keys()):
+        assert checked_texts(texts) == ["a", "b"]
+    assert checked_texts(iter(())) == []
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        ("abc", "the texts are one text, 'abc'"),
+        (5, "the texts are 5"),
+        (None, "the texts are None"),
+        (["a", None], "text 2 is None"),
+        ([["a"]], r"text 1 is \['a'\]"),
+        (b"abc", "text 1 is 97"),
+        (["a", "x" * 100, list(range(100))], r"text 3 is \[0, 1.*\.\.\."),
+    ],
+)
+def test_what_is_no_list_of_texts(texts, words) -> None:  # type: ignore[no-untyped-def]
+    for take in (checked_texts, lambda texts: Corpus.from_texts("mine", texts)):
+        with pytest.raises(WeftError, match=words):
+            take(texts)
+    with pytest.raises(WeftError, match=r"the sources of mine are .*a list of texts"):
+        Pairs("mine", texts, ["a"])
+
+
+def test_one_text_and_one_name() -> None:
+    assert checked_text("a") == "a"
+    with pytest.raises(WeftError, match=r"the prompt is \['a'\]; expected a text"):
+        checked_text(["a"], "the prompt")  # type: ignore[arg-type]
+    for source in (5, None, ["a text"]):
+        with pytest.raises(WeftError, match=r"the data is .*a name or a path.*Corpus\.from_texts"):
+            open_data(source)  # type: ignore[arg-type]
