@@ -13,6 +13,7 @@ What does not depend on the query (W_k k, W k) is computed once for a source, in
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 import torch
@@ -35,15 +36,16 @@ def masked_softmax(scores: Tensor, lengths: Tensor) -> Tensor:
     return scores.masked_fill(outside, lowest).softmax(-1).masked_fill(outside, 0)
 
 
-class Score(nn.Module):
+class Score(nn.Module, ABC):
     """How well queries fit keys. The shapes of all: queries (B, T, Q), memory (B, S, M), scores (B, T, S)."""
 
     def keys(self, memory: Tensor) -> Tensor:
         """What the scores need of the memory: (B, S, M) to (B, S, K)."""
         return memory
 
+    @abstractmethod
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        raise NotImplementedError
+        """The scores."""
 
 
 class Additive(Score):

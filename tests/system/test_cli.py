@@ -15,6 +15,8 @@ import time
 import pytest
 from safetensors.torch import load_file
 
+from tests.scripts import REFUSED
+
 SMALL = ["--set", "model.hidden=16", "--set", "batch.size=4", "--set", "batch.steps=16", "--set", "model.dropout=0.2"]
 
 
@@ -115,6 +117,7 @@ def test_unknown_characters_in_a_prompt_are_reported(run):
 def test_the_same_from_python(run):
     script = f"""
 import weft
+{REFUSED}
 model = weft.load({str(run)!r})
 text = model.generate("It was", tokens=20, choose=weft.greedy)
 assert text.startswith("It was") and len(text) == 26, text
@@ -122,14 +125,6 @@ assert "".join(piece for (piece,) in model.stream(["It was"], tokens=20, choose=
 many = model.generate_many(["It was", "the"], tokens=20, choose=weft.Sample(0.5, top_k=3), seed=2)
 again = model.generate_many((one for one in ["It was", "the"]), tokens=20, choose=weft.Sample(0.5, top_k=3), seed=2)
 assert again == many
-def refused(call, *given):
-    for one in given:
-        try:
-            call(one)
-        except weft.WeftError as error:
-            assert "expected a" in str(error), error
-        else:
-            raise AssertionError(one)
 refused(model.generate_many, "the", 5, None, ["the", None])
 refused(lambda given: list(model.stream(given)), "the", 5, None, ["the", None])
 refused(model.generate, 5, None, ["the"])

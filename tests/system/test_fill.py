@@ -14,6 +14,7 @@ import time
 import pytest
 from safetensors.torch import load_file
 
+from tests.scripts import REFUSED
 from weft.service import load
 
 SMALL = [
@@ -126,6 +127,7 @@ def test_the_right_side_pays_in_one_table(runs):
 def test_the_same_from_python(runs):
     script = f"""
 import math, weft
+{REFUSED}
 model = weft.load({str(runs / "both")!r})
 best = model.fill("i ___ hungry .", n=3)
 assert len(best) == 3 and best[0].fills == ("am",) and best[0].text == "i am hungry .", best
@@ -133,14 +135,6 @@ everything = model.fill("i ___ hungry ___", n=10**6)
 assert math.isclose(sum(one.probability for one in everything), 1, rel_tol=1e-6)
 assert model.measure_held_out().accuracy > 0.7
 assert model.measure(weft.Corpus.from_texts("mine", ["i am late ."])).likelihood.count == 3
-def refused(call, *given):
-    for one in given:
-        try:
-            call(one)
-        except weft.WeftError as error:
-            assert "expected a" in str(error), error
-        else:
-            raise AssertionError(one)
 refused(model.fill, 5, None, ["i ___ hungry ."])
 refused(model.unknown, 5, None, ["i ___ hungry ."])
 refused(model.measure, 5, None, ["i am late ."])

@@ -80,17 +80,17 @@ def translate(
             expected="one of the two",
             hint='weft translate RUN "I am home.", or weft translate RUN --file sentences.txt',
         )
-    model = load_as(run, Translating, "translate")
-    sentences = given_texts(texts or []) if file is None else lines_of(file)
-    found = model.n_best(
-        sentences,
-        n_best,
-        beam=max(beam, n_best),
-        length_penalty=length_penalty,
-        copy_unknown=copy_unknown,
-        attention=attention,
-    )
-    with output(out) as stream:
+    with output(out) as stream:  # first, so that a place that cannot be written is told of at once
+        model = load_as(run, Translating, "translate")
+        sentences = given_texts(texts or []) if file is None else lines_of(file)
+        found = model.n_best(
+            sentences,
+            n_best,
+            beam=max(beam, n_best),
+            length_penalty=length_penalty,
+            copy_unknown=copy_unknown,
+            attention=attention,
+        )
         for number, (text, best) in enumerate(zip(sentences, found, strict=True)):
             _warn(model, text)
             if json_output:

@@ -13,6 +13,7 @@ does.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 import torch
@@ -40,7 +41,7 @@ class Decoded(NamedTuple):
     carried: Carried
 
 
-class Decoder(nn.Module):
+class Decoder(nn.Module, ABC):
     """What all have in common: a stack of layers in one direction, and the bridge into it."""
 
     attends = False
@@ -59,12 +60,13 @@ class Decoder(nn.Module):
         self.bridge = make_bridge(encoder.stack, self.stack)
         self.output_size = config.hidden
 
+    @abstractmethod
     def start(self, encoded: Encoded) -> Carried:
         """The state before the first token."""
-        raise NotImplementedError
 
+    @abstractmethod
     def forward(self, inputs: Embedded, carried: Carried, *, lengths: Tensor | None = None) -> Decoded:
-        raise NotImplementedError
+        """What it makes of the inputs, from a state on."""
 
 
 class StateDecoder(Decoder):

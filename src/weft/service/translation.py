@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -85,7 +86,7 @@ class _Source(NamedTuple):
     cut: int
 
 
-_told: set[tuple[str, ...]] = set()  # texts of which it was said that they were cut
+_told: deque[tuple[str, ...]] = deque(maxlen=64)  # the last texts of which it was said that they were cut
 
 
 class _Options(NamedTuple):
@@ -161,7 +162,7 @@ class Translating:
         long, most = [source for source in sources if source.cut], self.config.text.max_tokens
         if not long or long[0].tokens in _told:
             return
-        _told.add(long[0].tokens)
+        _told.append(long[0].tokens)
         begin = self.codec.source.tokenizer.join(long[0].tokens[: min(most, 10)])[:40]
         others = f"; so for {len(long) - 1:,} more" if len(long) > 1 else ""
         print(
