@@ -206,6 +206,39 @@ def test_nothing_is_kept_and_frozen_tables_get_no_gradient() -> None:
     assert table.grad is not None
 
 
+@pytest.mark.parametrize("lengths", [False, True])
+@pytest.mark.parametrize("width", [5, 300])  # of small weights and of large ones
+@pytest.mark.parametrize(("rows", "steps"), [(50, 1), (1, 60), (7, 9), (40, 30), (3, 2)])
+def test_a_row_that_is_read_often_is_projected_once_and_gives_the_same(
+    rows: int, steps: int, width: int, lengths: bool
+) -> None:
+    """Few ids and many, call after call, over tables of several sizes; in both directions, and upon other layers."""
+    torch.manual_seed(0)
+    stack = make_stack("gru", width, 24, layers=2, bidirectional=True)
+    given = torch.randint(0, steps + 1, (rows,)) if lengths else None
+    for size, few in ((9, 3), (1000, 1000), (500, 40), (9, 9)):
+        table, ids = torch.randn(size, width), torch.randint(0, few, (rows, steps)) * (size // few)
+        with torch.no_grad():
+            found, state = stack(Embedded.of(ids, table), lengths=given)
+            known, known_state = stack(F.embedding(ids, table), lengths=given)
+        assert torch.equal(found, known)
+        assert torch.equal(state[0].backward.h, known_state[0].backward.h)
+
+
+@needs_engine
+def test_ids_outside_the_table_are_refused_where_most_repeat() -> None:
+    stack = make_stack("rnn", 4, 5)
+    for wrong in (-1, 6):
+        ids = torch.ones(8, 9, dtype=torch.long)
+        ids[7, 8] = wrong
+        with torch.no_grad(), pytest.raises(WeftError, match="outside the vocabulary"):
+            stack(Embedded.of(ids, torch.randn(6, 4)))
+        ids[7, 8] = 0
+        with torch.no_grad():  # and nothing is left over from it
+            table = torch.randn(6, 4)
+            assert torch.equal(stack(Embedded.of(ids, table))[0], stack(F.embedding(ids, table))[0])
+
+
 @needs_engine
 def test_ids_changed_before_the_way_back_are_refused() -> None:
     layer, table = Recurrent(LSTM(2, 3)), torch.randn(4, 2, requires_grad=True)

@@ -41,7 +41,8 @@ struct Call {
     bool reverse, train;
     const int64_t *lengths, *offsets, *places, *order;  // as Rows has them; nullptr for lengths and places that are not there
     const int64_t* ids;      // (B, T), or nullptr and
-    const T* x;              // (B, T, inputs)
+    const T* x;              // (B, T, inputs); or both,
+    int64_t distinct = 0;    // and x has so many rows: ids say which of them is read where
     T* kept;                 // tokens x program->kept() from the way forward to the way back
     T* d_x;                  // (B, T, inputs), or nullptr: not wanted
     T* base[BUFFERS];
@@ -87,7 +88,7 @@ struct Task {
 
 template <typename T>
 bool ids_fit(const Call<T>& call) {
-    if (!call.ids) return true;
+    if (!call.ids || call.distinct) return true;
     for (int64_t b = 0; b < call.rows; ++b)
         for (int64_t t = 0; t < call.length(b); ++t) {
             const int64_t id = call.ids[b * call.steps + t];

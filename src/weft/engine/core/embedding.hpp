@@ -9,6 +9,7 @@
 namespace weft {
 
 constexpr int64_t kLittle = 16384;  // numbers that are not worth waking anybody for
+constexpr int64_t kFew = 32;        // places that are not worth looking through for what repeats
 
 template <typename T>
 struct Table {
@@ -54,6 +55,31 @@ struct Embedding {
         }
     }
 
+    // Of one table without noise, a row that is read at several places need be written only once. Then `numbers` has those
+    // that are read, one after the other, and `which` says for each place which of them; `which` comes with a zero for
+    // every place. Gives how many they are, or 0 where this cannot be, or gains nothing.
+    int64_t without_repeats(std::vector<int64_t>& which) {
+        if (tables.size() != 1 || !tables[0].ids || tables[0].chances || noise.keep || count < kFew || !ids_fit()) return 0;
+        static thread_local std::vector<int64_t> number;  // of each row of the table, -1 between calls
+        const int64_t* ids = tables[0].ids;
+        if (static_cast<int64_t>(number.size()) < tables[0].rows) number.resize(static_cast<size_t>(tables[0].rows), -1);
+        for (int64_t n = 0; n < count; ++n) {
+            int64_t& known = number[static_cast<size_t>(ids[place(n)])];
+            if (known < 0) {
+                known = static_cast<int64_t>(distinct_.size());
+                distinct_.push_back(ids[place(n)]);
+            }
+            which[static_cast<size_t>(place(n))] = known;
+        }
+        for (int64_t id : distinct_) number[static_cast<size_t>(id)] = -1;
+        const auto found = static_cast<int64_t>(distinct_.size());
+        if (4 * found > 3 * count) return 0;
+        tables[0].ids = distinct_.data();
+        count = found;
+        places = nullptr;
+        return found;
+    }
+
     int64_t place(int64_t n) const { return places ? places[n] : n; }
     bool is_wanted() const {
         return std::any_of(tables.begin(), tables.end(), [](const Table<T>& table) { return table.numbers != nullptr; });
@@ -76,6 +102,9 @@ struct Embedding {
             for (int64_t n = part * some; n < std::min(count, (part + 1) * some); ++n) work(n, place(n));
         });
     }
+
+  private:
+    std::vector<int64_t> distinct_;  // ids
 };
 
 template <typename T>

@@ -38,6 +38,7 @@ class Run {
         T *outputs = pointer(data[8]), *d_outputs = pointer(data[9]);
         const int64_t distance = data[10], places = rows.count * rows.steps;
         const bool train = data[11] != 0;
+        int64_t distinct = 0;
         data += 12;
         embedding.read(data);
         if (!embedding.tables.empty()) {
@@ -51,6 +52,11 @@ class Run {
                 d_memory += aligned(places * embedding.width);
             }
             embedding.numbers = back ? d_x : x;
+            if (!back && !train) {
+                which_.assign(static_cast<size_t>(places), 0);
+                distinct = embedding.without_repeats(which_);
+            }
+            if (distinct) ids = which_.data();
         }
         const auto count = static_cast<size_t>(*data++);
         for (size_t n = 0; n < count; ++n) {
@@ -60,6 +66,7 @@ class Run {
             for (Call<T>& call : layer.calls) {
                 begin(call, data);
                 call.ids = ids;
+                call.distinct = distinct;
                 call.x = x;
                 call.d_x = d_x;
                 call.train = train;
@@ -77,6 +84,7 @@ class Run {
                 place(layer, outputs, d_outputs, distance);
             }
             ids = nullptr;
+            distinct = 0;
             x = layer.outputs;
             d_x = layer.d_outputs;
         }
@@ -149,6 +157,7 @@ class Run {
         for (Pointer& place : to) place = pointer(*data++);
     }
 
+    std::vector<int64_t> which_;  // row of what is embedded is read at each place, where what repeats is written once
     std::vector<T> same_;  // where rows of the last d_outputs are all the same, one of them
 };
 

@@ -133,7 +133,8 @@ int forward_layer(std::vector<Call<T>>& calls, int64_t threads) {
     for (Call<T>& call : calls) {
         if (!ids_fit(call)) return 2;
         const int64_t width = call.program->width();
-        call.by_id = call.ids && call.inputs <= std::max<int64_t>(call.tokens, 1024);  // else only the rows that occur
+        const int64_t kinds = call.distinct ? call.distinct : call.inputs, read = call.distinct ? call.distinct : call.tokens;
+        call.by_id = call.ids && (call.distinct || kinds <= std::max<int64_t>(call.tokens, 1024));  // else what occurs
         call.near = is_near(call);
         arena.ask(call.bias, call.input_columns());
         arena.ask(call.base[VECTORS], vector_numbers(call));
@@ -143,9 +144,9 @@ int forward_layer(std::vector<Call<T>>& calls, int64_t threads) {
             continue;
         }
         call.put(INPUT, call.kept, width);
-        if (!call.kept || call.by_id) arena.ask(call.base[INPUT], (call.by_id ? call.inputs : call.tokens) * width);
-        if (!call.ids)
-            products.add({call.tokens, width, call.inputs, call.x, call.inputs, 1, call.parameters[0], 1, call.inputs, nullptr, width});
+        if (!call.kept || call.by_id) arena.ask(call.base[INPUT], (call.by_id ? kinds : call.tokens) * width);
+        if (!call.ids || call.distinct)
+            products.add({read, width, call.inputs, call.x, call.inputs, 1, call.parameters[0], 1, call.inputs, nullptr, width});
     }
     products.ask(arena);
     arena.settle(workspace);
@@ -162,11 +163,11 @@ int forward_layer(std::vector<Call<T>>& calls, int64_t threads) {
                 });
             continue;
         }
-        if (!call.ids) {
+        if (!call.ids || call.distinct) {
             Large<T>& work = products[number++];
             work.c = call.base[INPUT];
             work.start = call.bias;
-            work.a_index = call.places;
+            work.a_index = call.distinct ? nullptr : call.places;
             continue;
         }
         const int64_t rows = call.by_id ? call.inputs : call.tokens, some = 64;
