@@ -51,7 +51,7 @@ def all_pairs(folder: Path, seed: int) -> Result:
         "exact": beam.exact,
         "sentences/s, beam 5": speed.batched,
         "one at a time": speed.alone,
-        "ratio": speed.batched / speed.alone,
+        "ratio": speed.ratio,
         "signature": beam.signature(),
     }
     return Result("BLEU, greedy", greedy.bleu, seconds, facts)

@@ -141,25 +141,32 @@ def training_speed(rounds: int, epochs: int) -> tuple[list[float], list[float]]:
 
 
 class Decoding(NamedTuple):
-    """Sentences a second, and the share of those translated alone that came out the same."""
+    """Sentences a second, their ratio, and the share of those translated alone that came out the same."""
 
     batched: float
     alone: float
+    ratio: float
     same: float
 
 
-def decoding_speed(model: Translating, texts: list[str], *, beam: int = 5, single: int = 200) -> Decoding:
-    """All texts at once, and about `single` of them, evenly spread, one at a time."""
+def decoding_speed(
+    model: Translating, texts: list[str], *, beam: int = 5, single: int = 60, rounds: int = 5
+) -> Decoding:
+    """All texts at once, then about `single` of them, evenly spread, one at a time; in turn, medians of the rounds."""
     model.translate(texts[:50], beam=beam)
-    began = time.perf_counter()
-    together = model.translate(texts, beam=beam)
-    batched = len(texts) / (time.perf_counter() - began)
-    chosen = range(0, len(texts), max(1, len(texts) // single))
-    began = time.perf_counter()
-    alone = [model.translate([texts[row]], beam=beam)[0] for row in chosen]
-    seconds = time.perf_counter() - began
-    same = sum(together[row] == text for row, text in zip(chosen, alone, strict=True))
-    return Decoding(batched, len(alone) / seconds, same / len(alone))
+    step, same = max(1, len(texts) // single), []
+    batched, alone = [], []
+    for number in range(rounds):
+        began = time.perf_counter()
+        together = model.translate(texts, beam=beam)
+        batched.append(len(texts) / (time.perf_counter() - began))
+        chosen = range(number * step // rounds, len(texts), step)  # others each time
+        began = time.perf_counter()
+        found = [model.translate([texts[row]], beam=beam)[0] for row in chosen]
+        alone.append(len(found) / (time.perf_counter() - began))
+        same += [together[row] == text for row, text in zip(chosen, found, strict=True)]
+    ratio = statistics.median(one / other for one, other in zip(batched, alone, strict=True))
+    return Decoding(statistics.median(batched), statistics.median(alone), ratio, sum(same) / len(same))
 
 
 def main() -> None:
@@ -185,9 +192,9 @@ def main() -> None:
         model = load_as(options.run, Translating, "translate")
         texts = list(dict.fromkeys(opened(options.data, model.config).sources))
         found = decoding_speed(model, texts, beam=options.beam)
-        print(f"beam {options.beam}, {len(texts):,} sentences, {torch.get_num_threads()} threads")
+        print(f"beam {options.beam}, {len(texts):,} sentences, {torch.get_num_threads()} threads, 5 rounds in turn")
         print(f"in batches     {found.batched:8.1f} sentences/s\none at a time  {found.alone:8.1f} sentences/s")
-        print(f"ratio          {found.batched / found.alone:8.1f}  ({found.same:.1%} of the translations are the same)")
+        print(f"ratio          {found.ratio:8.1f}  ({found.same:.1%} of the translations are the same)")
 
 
 if __name__ == "__main__":
