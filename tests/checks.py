@@ -32,6 +32,7 @@ from weft.cells import (
     Stateless,
     TwoGates,
 )
+from weft.decode import Ranking
 from weft.recurrent import Bidirectional, Recurrent, Stack, map_state
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-9}
@@ -680,7 +681,8 @@ def check_cell(
 def check_stepper(
     stepper: Any, *, vocabulary: int, rows: int = 4, steps: int = 3, seed: int = 0, atol: float = 1e-5
 ) -> None:
-    """start, step and select: probabilities that sum to 1, rows that do not meet, and a select that only reorders.
+    """start, step and select: probabilities that sum to 1, rows that do not meet, and a select that only reorders;
+    where it ranks tokens itself, the likeliest are those of step.
 
     Rows are given different tokens first, so that a state that is mixed up gives other probabilities.
     """
@@ -728,6 +730,16 @@ def check_stepper(
         found, _ = stepper.step(next_ids[chosen], stepper.select(after, chosen))
         compare(f"step does not commute with select: {what}", found, next_log_probs[chosen])
         compare("select disturbed the state it was given", stepper.step(ids, state)[0], log_probs)
+    if isinstance(stepper, Ranking):
+        for many in (1, 2, vocabulary, vocabulary + 3):
+            before = copy.deepcopy(state)
+            best, choices, found_after = stepper.likeliest(ids, state, many)
+            identical("likeliest changed the state it was given", state, before)
+            compare("likeliest: not the best, best first", best, log_probs.topk(min(many, vocabulary)).values)
+            compare("likeliest: ids of other tokens", log_probs.gather(1, choices), best)
+            assert all(len(set(row)) == len(row) for row in choices.tolist()), "likeliest: a token twice"
+            found, _ = stepper.step(next_ids, found_after)
+            compare("likeliest: not the state that step gives", found, next_log_probs)
 
 
 # --- models -----------------------------------------------------------------------------------------------------

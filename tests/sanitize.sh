@@ -22,5 +22,6 @@ export ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0 UBSAN_OPTIONS=print_st
 export LD_PRELOAD="$(g++ -print-file-name=libasan.so):$(g++ -print-file-name=libubsan.so)"
 "$python" -m pytest -p no:cacheprovider -p no:xdist "$root/tests/unit/test_engine.py" "$root/tests/unit/test_engine_run.py" \
     "$root/tests/unit/test_engine_stream.py" \
-    "$root/tests/unit/test_engine_noise.py" "$root/tests/unit/test_engine_embedding.py" "$root/tests/unit/test_engine_readout.py" "$root/tests/unit/test_optimize.py" \
+    "$root/tests/unit/test_engine_noise.py" "$root/tests/unit/test_engine_embedding.py" "$root/tests/unit/test_engine_readout.py" \
+    "$root/tests/unit/test_engine_likeliest.py" "$root/tests/unit/test_optimize.py" \
     -k "not compiled and not workers and not variants"

@@ -516,7 +516,15 @@ class CountingStepper:
         return [state[row] for row in rows.tolist()]
 
 
-@pytest.mark.parametrize("stepper", [RecurrentStepper(), RecurrentStepper("gru-reset-before"), CountingStepper()])
+class RankingStepper(RecurrentStepper):
+    def likeliest(self, ids, state, many):
+        log_probs, state = self.step(ids, state)
+        return *log_probs.topk(min(many, VOCABULARY)), state
+
+
+@pytest.mark.parametrize(
+    "stepper", [RecurrentStepper(), RecurrentStepper("gru-reset-before"), CountingStepper(), RankingStepper()]
+)
 def test_steppers_pass(stepper):
     check_stepper(stepper, vocabulary=VOCABULARY)
 
@@ -593,9 +601,29 @@ class HiddenState(RecurrentStepper):
         return ()
 
 
+class RanksTheWorst(RankingStepper):
+    def likeliest(self, ids, state, many):
+        log_probs, state = self.step(ids, state)
+        return *log_probs.topk(min(many, VOCABULARY), largest=False), state
+
+
+class RanksAnotherRow(RankingStepper):
+    def likeliest(self, ids, state, many):
+        best, choices, state = super().likeliest(ids, state, many)
+        return best, choices.flip(0), state
+
+
+class RanksAndStands(RankingStepper):
+    def likeliest(self, ids, state, many):
+        return *super().likeliest(ids, state, many)[:2], state
+
+
 @pytest.mark.parametrize(
     ("mutant", "message"),
     [
+        (RanksTheWorst, "not the best"),
+        (RanksAnotherRow, "ids of other tokens"),
+        (RanksAndStands, "not the state that step gives"),
         (SelectIgnoresItsRows, "commute"),
         (SelectInPlace, "select changed the state"),
         (SelectForgetsTheMemory, "commute"),
@@ -618,7 +646,7 @@ def test_stepper_mutants_fail(mutant, message):
 PROMPTS = {"prompts": [[1], [4, 2], [5]], "tokens": [3, 2, 3], "end": 2, "banned": [3], "vocabulary": VOCABULARY}
 
 
-@pytest.mark.parametrize("stepper", [RecurrentStepper(), CountingStepper()])
+@pytest.mark.parametrize("stepper", [RecurrentStepper(), CountingStepper(), RankingStepper()])
 @pytest.mark.parametrize("end", [2, None])
 def test_beam_passes(stepper, end):
     check_beam(beam, stepper, **{**PROMPTS, "end": end})

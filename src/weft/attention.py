@@ -114,11 +114,22 @@ SCORES: dict[str, type[Score]] = {
 
 
 class Remembered(NamedTuple):
-    """A source, made ready to be attended to. Each part has a row for each source, so that rows can be picked."""
+    """Sources, made ready to be attended to. Rows that ask the same one share it."""
 
-    values: Tensor  # (B, S, M)
-    keys: Tensor  # (B, S, K)
-    lengths: Tensor  # (B,)
+    values: Tensor  # (N, S, M)
+    keys: Tensor  # (N, S, K)
+    lengths: Tensor  # (N,)
+    asked: Tensor | tuple[()] = ()  # (B,), the source that each row asks; empty: each its own
+
+    def pick(self, rows: Tensor) -> Remembered:
+        """For those rows, which may repeat: sources are not copied, but when most are asked no more, the others are."""
+        rows = rows.to(self.values.device)
+        asked = self.asked[rows] if isinstance(self.asked, Tensor) else rows
+        still = torch.unique(asked)
+        if len(still) > len(self.values) // 2:
+            return self._replace(asked=asked)
+        values, keys, lengths = (part.index_select(0, still) for part in self[:3])
+        return Remembered(values, keys, lengths, torch.searchsorted(still, asked))
 
 
 class Attention(nn.Module):
@@ -138,5 +149,21 @@ class Attention(nn.Module):
         return Remembered(memory, self.score.keys(memory), lengths)
 
     def forward(self, queries: Tensor, source: Remembered) -> tuple[Tensor, Tensor]:
+        if isinstance(source.asked, Tensor):
+            return self._shared(queries, source, source.asked)
         weights = masked_softmax(self.score(queries, source.keys), source.lengths)
         return weights @ source.values, weights
+
+    def _shared(self, queries: Tensor, source: Remembered, asked: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows that ask the same source become queries of that source, side by side."""
+        N, (B, T, Q) = len(source.values), queries.shape
+        rows = torch.bincount(asked, minlength=N)  # of each source
+        order = asked.argsort(stable=True)
+        width = int(rows.max()) if B else 0
+        place = torch.empty_like(asked)  # of each row
+        place[order] = (torch.arange(B, device=asked.device) - (rows.cumsum(0) - rows)[asked[order]]) + width * asked[
+            order
+        ]
+        together = queries.new_zeros(N * width, T, Q).index_copy(0, place, queries).view(N, width * T, Q)
+        context, weights = self(together, source._replace(asked=()))
+        return tuple(each.view(N * width, T, each.shape[-1]).index_select(0, place) for each in (context, weights))

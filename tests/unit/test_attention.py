@@ -98,6 +98,48 @@ def test_a_row_alone(name):
             torch.testing.assert_close(weights[b, :, :length], one_weights[0])
 
 
+@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize(
+    "picks",
+    [
+        [[0, 1, 2]],
+        [[2, 2, 0, 1, 0, 2]],
+        [[1, 1]],
+        [[0, 0, 1, 2, 2], [4, 0, 2, 3, 3]],
+        [[0, 1, 1, 2], [3, 3, 3], [0, 2]],
+        [[1, 0], []],
+    ],
+)
+def test_rows_that_share_a_source_are_as_if_each_had_its_own(name, picks):
+    """Picked once or several times over, in any order; what is no longer asked may be dropped on the way."""
+    attention, memory = attention_of(name)
+    source, rows = attention.remember(memory, LENGTHS), torch.arange(B)
+    for pick in picks:
+        pick = torch.tensor(pick, dtype=torch.long)
+        source, rows = source.pick(pick), rows[pick]
+    asked = torch.randn(len(rows), T, Q, dtype=torch.float64, requires_grad=True)
+    context, weights = attention(asked, source)
+    known, known_weights = attention(asked, attention.remember(memory[rows], LENGTHS[rows]))
+    torch.testing.assert_close(context, known)
+    torch.testing.assert_close(weights, known_weights)
+    weighting = torch.randn_like(context)
+    for one, other in zip(
+        torch.autograd.grad((context * weighting).sum(), [asked, *attention.parameters()]),
+        torch.autograd.grad((known * weighting).sum(), [asked, *attention.parameters()]),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other)
+
+
+def test_what_is_asked_by_several_rows_is_held_once():
+    """And what most rows no longer ask is given up."""
+    memory = torch.randn(8, S, Q)
+    source = Attention("dot", Q, Q).remember(memory, torch.full((8,), S))
+    wide = source.pick(torch.arange(8).repeat_interleave(5))
+    assert wide.values is source.values
+    assert len(wide.pick(torch.tensor([0, 1, 39])).values) == 2
+
+
 @settings(max_examples=50, deadline=None)
 @given(
     st.lists(st.lists(st.floats(-1e3, 1e3), min_size=4, max_size=4), min_size=1, max_size=4),

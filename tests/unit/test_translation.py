@@ -143,7 +143,7 @@ def test_a_file_is_translated_in_batches_of_similar_length(monkeypatch):
 
     monkeypatch.setattr(Translating, "_translate", translate)
     generator = random.Random(1)
-    texts = ["cat " * generator.randint(1, 60) for _ in range(3000)]
+    texts = ["cat " * generator.randint(1, 60) for _ in range(6000)]
     given = found.n_best(texts, 1)
     assert [len(ids) for (ids,) in given] == [len(text.split()) + 1 for text in texts]
     assert len(seen) > 5

@@ -1,6 +1,6 @@
 """Decoding: from a model that gives the next token's chances to text. Written once, over Stepper."""
 
-from weft.decode.beam import Hypothesis, beam
+from weft.decode.beam import Hypothesis, Ranking, beam
 from weft.decode.generate import NOTHING, Choice, Sample, Sampler, SelfSampling, generate, greedy
 from weft.decode.stepper import Stepper
 
@@ -8,6 +8,7 @@ __all__ = [
     "NOTHING",
     "Choice",
     "Hypothesis",
+    "Ranking",
     "Sample",
     "Sampler",
     "SelfSampling",

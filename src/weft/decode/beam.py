@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -11,6 +11,15 @@ from torch import Tensor
 from weft.decode.generate import NOTHING
 from weft.decode.stepper import Stepper
 from weft.errors import WeftError
+
+
+@runtime_checkable
+class Ranking(Protocol):
+    """A Stepper that may tell the likeliest tokens without working out the chances of all for others to read."""
+
+    def likeliest(self, ids: Tensor, state: Any, many: int) -> tuple[Tensor, Tensor, Any]:
+        """As `step`, but of the `many` likeliest alone: their log-probabilities and ids, (R, many), best first."""
+        ...
 
 
 class Hypothesis(NamedTuple):
@@ -89,8 +98,8 @@ class _Search:
         total = torch.zeros(len(ids), dtype=torch.float64)
         place = prompt  # of each row in the step before
         while len(prompt):
-            log_probs, state = stepper.step(ids, state)
-            parent, ids, total = self._grow(log_probs, prompt, total)
+            best, choices, state = self._likeliest(stepper, ids, state)
+            parent, ids, total = self._grow(best, choices, prompt, total)
             prompt = prompt[parent]
             self.history.append((ids, place[parent]))
             kept = self._settle(prompt, ids, total)
@@ -98,13 +107,21 @@ class _Search:
             prompt, ids, total, place = prompt[kept], ids[kept], total[kept], kept
         return self._read()
 
-    def _grow(self, log_probs: Tensor, prompt: Tensor, total: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The likeliest continuations of each prompt: their rows, tokens and log-probabilities, best first."""
-        prompts = len(self.tokens)
+    def _likeliest(self, stepper: Stepper, ids: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
+        """Read a token a row; log-probabilities and ids of all that may come next, (R, many), and the state."""
         # No row can give more than `width`, and what is banned may be among its best.
-        many = min(self.width + len(self.banned), log_probs.shape[-1])
-        best, choices = (part.cpu() for part in log_probs.topk(many))  # (R, many)
-        best = best.masked_fill(torch.isin(choices, self.banned), -torch.inf)
+        many = self.width + len(self.banned)
+        if isinstance(stepper, Ranking):
+            best, choices, state = stepper.likeliest(ids, state, many)
+        else:
+            log_probs, state = stepper.step(ids, state)
+            best, choices = log_probs.topk(min(many, log_probs.shape[-1]))
+        best, choices = best.cpu(), choices.cpu()
+        return best.masked_fill(torch.isin(choices, self.banned), -torch.inf), choices, state
+
+    def _grow(self, best: Tensor, choices: Tensor, prompt: Tensor, total: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The likeliest continuations of each prompt: their rows, tokens and log-probabilities, best first."""
+        prompts, many = len(self.tokens), best.shape[1]
         rows = torch.bincount(prompt, minlength=prompts)
         first = rows.cumsum(0) - rows  # each prompt's first row
         slot = torch.arange(len(prompt)) - first[prompt]

@@ -4,12 +4,14 @@ A cell's program (weft.program) runs over time in a small C++ core, forward and 
 `run_layers` runs it, or says that it cannot here: then the caller runs the same equations as torch.
 `Embedded` is what layers may read instead of a tensor: rows of tables, not yet written out.
 `Stream` takes single steps and samples; `dropout`, `drop_rows` and `embed` are torch's, without masks in memory;
-`readout_nats` is an output layer with its cross-entropy, `Updates` a step of an optimizer.
+`readout_nats` is an output layer with its cross-entropy, `Likeliest` one that tells its best ids, and `Updates` is a
+step of an optimizer.
 """
 
 from weft.engine.cells import Pass, check_lengths, run_layers, written
 from weft.engine.embedding import Embedded, Part, embed, forget
 from weft.engine.library import description, library
+from weft.engine.likeliest import Likeliest
 from weft.engine.noise import NOTHING, Drop, drop_rows, dropout
 from weft.engine.readout import readout_nats
 from weft.engine.stream import Stream, can_stream
@@ -19,6 +21,7 @@ __all__ = [
     "NOTHING",
     "Drop",
     "Embedded",
+    "Likeliest",
     "Moved",
     "Part",
     "Pass",

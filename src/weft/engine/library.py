@@ -113,6 +113,7 @@ def _declare(loaded: ctypes.CDLL) -> None:
     loaded.weft_drop.argtypes = [address, address, *[number] * 7]
     loaded.weft_read_out.argtypes = [address, ctypes.c_double, number, number]
     loaded.weft_read_back.argtypes = [address, address, number, number]
+    loaded.weft_pack_ids.argtypes, loaded.weft_likeliest.argtypes = [address, number, number], [address, number, number]
     loaded.weft_norm.argtypes, loaded.weft_norm.restype = [address, number, number, number], ctypes.c_double
     loaded.weft_update.argtypes, loaded.weft_update.restype = [address, address, number, number, number], None
     loaded.weft_peak.argtypes, loaded.weft_peak.restype = [number], ctypes.c_double

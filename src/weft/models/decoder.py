@@ -25,7 +25,7 @@ from weft.config import TranslateModelConfig
 from weft.engine import Embedded, dropout
 from weft.models.bridge import make_bridge
 from weft.models.encoder import Encoded, Encoder
-from weft.recurrent import make_stack
+from weft.recurrent import make_stack, map_state
 
 
 class Carried(NamedTuple):
@@ -33,6 +33,15 @@ class Carried(NamedTuple):
 
     layers: tuple[State, ...]
     source: Tensor | Remembered | tuple[()]
+
+    def pick(self, rows: Tensor) -> Carried:
+        """Those rows, in that order; they may repeat."""
+        source = self.source.pick(rows) if isinstance(self.source, Remembered) else _picked(self.source, rows)
+        return Carried(_picked(self.layers, rows), source)
+
+
+def _picked(state: State, rows: Tensor) -> State:
+    return map_state(lambda part: part.index_select(0, rows.to(part.device)), state)
 
 
 class Decoded(NamedTuple):

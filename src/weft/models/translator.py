@@ -11,12 +11,12 @@ from torch.nn import functional as F
 
 from weft.buckets import Padded
 from weft.config import TranslateModelConfig
-from weft.engine import Drop, Embedded, dropout, readout_nats
+from weft.engine import Drop, Embedded, Likeliest, dropout, readout_nats
 from weft.errors import WeftError
 from weft.models.base import Loss
 from weft.models.decoder import DECODERS, Carried, Decoded
 from weft.models.encoder import Encoded, Encoder, make_embedding
-from weft.recurrent import make_stack, map_state
+from weft.recurrent import make_stack
 from weft.text.vocabulary import BOS, RESERVED
 
 BEGIN = RESERVED.index(BOS)  # what the decoder reads first
@@ -147,7 +147,8 @@ class Translator(nn.Module):
     @torch.no_grad()
     def stepper(self, sources: Padded) -> TranslationStepper:
         """What decoding steps through: the translations of these sources."""
-        return TranslationStepper(self, self.decoder.start(self.encoder(sources)), len(sources.lengths))
+        begun = self.decoder.start(self.encoder(sources))
+        return TranslationStepper(self, begun, len(sources.lengths), Likeliest(self.output_weight, self.bias))
 
 
 def _shifted(targets: Tensor) -> Tensor:
@@ -162,6 +163,7 @@ class TranslationStepper:
     model: Translator
     begun: Carried
     sources: int
+    output: Likeliest
 
     def start(self, rows: int) -> Carried:
         assert rows == self.sources, f"{rows} rows of {self.sources} sources"
@@ -173,5 +175,14 @@ class TranslationStepper:
         decoded = self.model.decoder(self.model.embed(ids[:, None]), state)
         return F.log_softmax(self.model.readout(decoded.outputs[:, 0]), -1), decoded.carried
 
+    @torch.no_grad()
+    def likeliest(self, ids: Tensor, state: Carried, many: int) -> tuple[Tensor, Tensor, Carried]:
+        """The same of the likeliest alone, as many as there are: their log-probabilities and ids, (R, many)."""
+        decoded = self.model.decoder(self.model.embed(ids[:, None]), state)
+        outputs = decoded.outputs[:, 0]
+        if self.model.narrow is not None:
+            outputs = self.model.narrow(outputs)
+        return *self.output(outputs, min(many, self.output.size)), decoded.carried
+
     def select(self, state: Carried, rows: Tensor) -> Carried:
-        return map_state(lambda part: part.index_select(0, rows.to(part.device)), state)  # type: ignore[no-any-return]
+        return state.pick(rows)

@@ -29,7 +29,7 @@ from weft.text.vocabulary import EOS, RESERVED, UNK
 DEV = "data/dev.json"
 END = RESERVED.index(EOS)
 LENGTH_PENALTY = 0.75
-TOKENS, ROWS = 1 << 15, 1280  # source tokens and hypotheses that are held at a time while translating
+TOKENS, ROWS = 1 << 16, 2560  # source tokens and hypotheses that are held at a time while translating
 
 
 def opened(source: str | Pairs, config: TranslateConfig) -> Pairs:

@@ -2,6 +2,7 @@
 // the vocabulary, 3 a stream without ids or without an output layer cannot sample.
 #pragma once
 
+#include "likeliest.hpp"
 #include "peak.hpp"
 #include "readout.hpp"
 #include "run.hpp"
@@ -109,6 +110,15 @@ WEFT_EXPORT int weft_read_back(const int64_t* data, const int64_t* back, int64_t
     return weft::guarded([&] {
         return is_double ? weft::read_back<double>(data, back, threads) : weft::read_back<float>(data, back, threads);
     });
+}
+
+// data: as pack_ids and likeliest have it.
+WEFT_EXPORT int weft_pack_ids(const int64_t* data, int64_t threads, int64_t is_double) {
+    return weft::guarded([&] { return is_double ? weft::pack_ids<double>(data, threads) : weft::pack_ids<float>(data, threads); });
+}
+
+WEFT_EXPORT int weft_likeliest(const int64_t* data, int64_t threads, int64_t is_double) {
+    return weft::guarded([&] { return is_double ? weft::likeliest<double>(data, threads) : weft::likeliest<float>(data, threads); });
 }
 
 // data: for each of `count` tensors its size and, one after the other, what Update says.

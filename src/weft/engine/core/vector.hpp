@@ -9,6 +9,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
 #include <utility>
 
 namespace weft {
@@ -62,20 +65,48 @@ inline Ints<double> bits(Vec<double> x) { return (Ints<double>)x; }
 inline Vec<float> from_bits(Ints<float> x) { return (Vec<float>)x; }
 inline Vec<double> from_bits(Ints<double> x) { return (Vec<double>)x; }
 
-// The sum of all lanes, on each of them: at distance S lanes are added in pairs.
-template <typename T, int S, int... Lane>
-inline Vec<T> add_lanes(Vec<T> x, std::integer_sequence<int, Lane...> lanes) {
-#if defined(__clang__)
-    x += __builtin_shufflevector(x, x, (Lane ^ S)...);
+// Whether a comparison holds in any lane.
+template <typename V>
+inline bool any(V holds) {
+#if defined(__AVX512F__)
+    return _mm512_test_epi32_mask((__m512i)holds, (__m512i)holds) != 0;
+#elif defined(__AVX__)
+    return !_mm256_testz_si256((__m256i)holds, (__m256i)holds);
 #else
-    x += __builtin_shuffle(x, Ints<T>{(Lane ^ S)...});
+    int64_t parts[sizeof(V) / sizeof(int64_t)], found = 0;
+    std::memcpy(parts, &holds, sizeof holds);
+    for (int64_t part : parts) found |= part;
+    return found != 0;
 #endif
-    if constexpr (S > 1) x = add_lanes<T, S / 2>(x, lanes);
+}
+
+// The lanes of x in pairs at distance S: each gets the other's.
+template <typename T, int S, int... Lane>
+inline Vec<T> swap_lanes(Vec<T> x, std::integer_sequence<int, Lane...>) {
+#if defined(__clang__)
+    return __builtin_shufflevector(x, x, (Lane ^ S)...);
+#else
+    return __builtin_shuffle(x, Ints<T>{(Lane ^ S)...});
+#endif
+}
+// All lanes joined into one, which each of them then is.
+template <typename T, int S, typename Join>
+inline Vec<T> join_lanes(Vec<T> x, const Join& join) {
+    x = join(x, swap_lanes<T, S>(x, std::make_integer_sequence<int, kWidth<T>>{}));
+    if constexpr (S > 1) x = join_lanes<T, S / 2>(x, join);
     return x;
 }
 template <typename T>
 inline Vec<T> total(Vec<T> x) {
-    return add_lanes<T, kWidth<T> / 2>(x, std::make_integer_sequence<int, kWidth<T>>{});
+    return join_lanes<T, kWidth<T> / 2>(x, [](Vec<T> a, Vec<T> b) { return a + b; });
+}
+template <typename T>
+inline Vec<T> larger(Vec<T> a, Vec<T> b) {
+    return a > b ? a : b;
+}
+template <typename T>
+inline T largest(Vec<T> x) {
+    return join_lanes<T, kWidth<T> / 2>(x, larger<T>)[0];
 }
 
 // Horner's rule, highest coefficient first.
@@ -131,19 +162,25 @@ inline Vec<T> exp_vector(Vec<T> x) {
     return E::of_rest(rest) * scale1 * scale2;
 }
 
-// 1 / (1 + exp(-x)), where exp needs neither infinity nor subnormals: beyond the bound the answer is 0 or 1.
+// exp(x) of -bound <= x <= bound, which needs neither infinity nor subnormals.
+template <typename T>
+inline Vec<T> exp_within(Vec<T> x) {
+    using E = Exponent<T>;
+    const Vec<T> shifted = x * E::log2e + E::magic, whole = shifted - E::magic;
+    const Ints<T> power = (bits(shifted) << E::mantissa) + bits(all(T(1)));  // the low bits of `shifted` are the whole number
+    Vec<T> rest = x - whole * E::high;
+    rest = rest - whole * E::low;
+    return E::of_rest(rest) * from_bits(power);
+}
+
+// 1 / (1 + exp(-x)): beyond the bound it is 0 or 1.
 template <typename T>
 inline Vec<T> sigmoid_vector(Vec<T> x) {
     using E = Exponent<T>;
     const auto low = x < -E::bound;
     x = x > E::bound ? all(E::bound) : x;
     x = low ? Vec<T>{} : x;
-    Vec<T> shifted = x * -E::log2e + E::magic;
-    Ints<T> n = (bits(shifted) << E::mantissa) + bits(all(T(1)));  // the low bits of `shifted` are the whole number
-    Vec<T> whole = shifted - E::magic;
-    Vec<T> rest = -x - whole * E::high;
-    rest = rest - whole * E::low;
-    const Vec<T> value = T(1) / (T(1) + E::of_rest(rest) * from_bits(n));
+    const Vec<T> value = T(1) / (T(1) + exp_within<T>(-x));
     return low ? Vec<T>{} : value;
 }
 

@@ -1,0 +1,124 @@
+"""The likeliest ids of an output layer: what torch finds by a product, a log-softmax and a topk."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from weft import engine
+from weft.engine import Likeliest
+from weft.errors import WeftError
+
+needs_engine = pytest.mark.skipif(engine.library() is None, reason="the engine is not built here")
+
+
+def example(rows: int, inputs: int, size: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor, Tensor]:
+    random = torch.Generator().manual_seed(rows + size)
+    shapes = (rows, inputs), (size, inputs), (size,)
+    x, weight, bias = (torch.randn(shape, generator=random, dtype=torch.float64).to(dtype) for shape in shapes)
+    return x, weight * 2 / inputs**0.5, bias
+
+
+def check(x: Tensor, weight: Tensor, bias: Tensor | None, many: int) -> None:
+    values, ids = Likeliest(weight, bias)(x, many)
+    log_probs = F.log_softmax(F.linear(x, weight, bias), -1)
+    torch.testing.assert_close(values, log_probs.topk(many).values)
+    torch.testing.assert_close(log_probs.gather(1, ids), values)  # of equals, any may come first
+    assert all(len(set(row)) == many for row in ids.tolist())
+
+
+# One id and few; panels that are not full; several pieces of columns; more rows than pieces of rows are dealt for.
+@pytest.mark.parametrize(
+    ("rows", "inputs", "size"),
+    [(1, 1, 1), (3, 5, 7), (0, 4, 9), (65, 40, 33), (7, 800, 130), (64, 20, 2500), (1100, 8, 70), (1030, 9, 1300)],
+)
+@pytest.mark.parametrize("many", [1, 5, 8, 17, 33])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_it_is_what_torch_finds(rows: int, inputs: int, size: int, many: int, dtype: torch.dtype) -> None:
+    x, weight, bias = example(rows, inputs, size, dtype)
+    check(x, weight, bias, min(many, size))
+    check(x, weight, None, min(many, size))
+
+
+@needs_engine
+def test_without_the_engine_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, weight, bias = example(20, 30, 100)
+    found = Likeliest(weight, bias)(x, 5)
+    monkeypatch.setattr("weft.engine.likeliest.reads", lambda *tensors: False)
+    torch.testing.assert_close(Likeliest(weight, bias)(x, 5), found)
+
+
+def test_parameters_and_strides() -> None:
+    """What torch would differentiate is read as it is; rows need not lie one after the other."""
+    x, weight, bias = example(6, 8, 40)
+    values, ids = Likeliest(weight.T.contiguous().T.requires_grad_(), bias.requires_grad_())(x.T.contiguous().T, 4)
+    known = F.log_softmax(F.linear(x, weight, bias), -1).topk(4)
+    torch.testing.assert_close(values, known.values.detach())
+    assert torch.equal(ids, known.indices)
+    assert not values.requires_grad
+
+
+@needs_engine
+def test_of_equals_the_first_comes_first() -> None:
+    _, ids = Likeliest(torch.zeros(3000, 4))(torch.ones(2, 4), 20)
+    assert ids.tolist() == [list(range(20))] * 2
+
+
+@needs_engine
+def test_threads_change_nothing() -> None:
+    before = torch.get_num_threads()
+    for rows in (5, 200, 1100):
+        x, weight, bias = example(rows, 30, 2100)
+        found = []
+        try:
+            for threads in (1, 2, 2, 3):
+                torch.set_num_threads(threads)
+                found.append(Likeliest(weight, bias)(x, 7))
+        finally:
+            torch.set_num_threads(before)
+        for values, ids in found[1:]:
+            assert torch.equal(values, found[0][0])
+            assert torch.equal(ids, found[0][1])
+
+
+def test_logits_that_overflow_an_exponential() -> None:
+    x = torch.tensor([[1.0]])
+    for logits in ([200.0, -200.0, 199.0], [3e38, -3e38, 1e38], [-900.0, -901.0, -902.0]):
+        check(x, torch.tensor(logits)[:, None], None, 3)
+
+
+def test_what_has_no_chance_comes_last_and_what_is_no_number_is_not_found() -> None:
+    bias = torch.full((2600,), -torch.inf)
+    bias[[3, 1500]] = torch.tensor([1.0, 2.0])
+    values, ids = Likeliest(torch.zeros(2600, 2), bias)(torch.zeros(1, 2), 4)
+    torch.testing.assert_close(values[0, :2], torch.tensor([0.0, -1.0]).log_softmax(-1))
+    assert ids[0, :2].tolist() == [1500, 3]
+    assert torch.equal(values[0, 2:], torch.tensor([-torch.inf, -torch.inf]))
+    assert ((ids >= 0) & (ids < 2600)).all()
+    for wrong in (torch.nan, torch.inf):
+        values, ids = Likeliest(torch.ones(40, 2))(torch.tensor([[0.0, wrong], [0.0, 1.0]]), 3)
+        assert not values[0].isfinite().any()
+        torch.testing.assert_close(values[1], torch.full((3,), 1 / 40).log())
+        assert ((ids >= 0) & (ids < 40)).all()
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Likeliest(torch.zeros(3)), "a weight (3,), no bias"),
+        (lambda: Likeliest(torch.zeros(0, 3)), "a weight (0, 3)"),
+        (lambda: Likeliest(torch.zeros(3, 2), torch.zeros(2)), "a bias (2,)"),
+        (lambda: Likeliest(torch.zeros(3, 2))(torch.zeros(4, 3), 1), "x is (4, 3)"),
+        (lambda: Likeliest(torch.zeros(3, 2))(torch.zeros(2), 1), "x is (2,)"),
+        (lambda: Likeliest(torch.zeros(3, 2))(torch.zeros(4, 2), 4), "4 ids are wanted"),
+        (lambda: Likeliest(torch.zeros(3, 2))(torch.zeros(4, 2), 0), "0 ids are wanted"),
+    ],
+)
+def test_what_does_not_fit_is_said(make: Any, words: str) -> None:
+    with pytest.raises(WeftError) as error:
+        make()
+    assert words in str(error.value)
