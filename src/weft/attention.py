@@ -158,12 +158,11 @@ class Attention(nn.Module):
         """Rows that ask the same source become queries of that source, side by side."""
         N, (B, T, Q) = len(source.values), queries.shape
         rows = torch.bincount(asked, minlength=N)  # of each source
-        order = asked.argsort(stable=True)
         width = int(rows.max()) if B else 0
-        place = torch.empty_like(asked)  # of each row
-        place[order] = (torch.arange(B, device=asked.device) - (rows.cumsum(0) - rows)[asked[order]]) + width * asked[
-            order
-        ]
+        before = rows.cumsum(0) - rows  # rows of the sources before
+        order = asked.argsort(stable=True)
+        number = torch.empty_like(order).scatter_(0, order, torch.arange(B, device=order.device))
+        place = asked * width + number - before[asked]  # of each row
         together = queries.new_zeros(N * width, T, Q).index_copy(0, place, queries).view(N, width * T, Q)
         context, weights = self(together, source._replace(asked=()))
         return tuple(each.view(N * width, T, each.shape[-1]).index_select(0, place) for each in (context, weights))

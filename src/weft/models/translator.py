@@ -75,8 +75,11 @@ class Translator(nn.Module):
 
     def readout(self, outputs: Tensor) -> Tensor:
         """What the decoder gives (..., O) to logits (..., V)."""
-        outputs = dropout(outputs, self.dropout, self.training)
-        return F.linear(outputs if self.narrow is None else self.narrow(outputs), self.output_weight, self.bias)
+        return F.linear(self.narrowed(dropout(outputs, self.dropout, self.training)), self.output_weight, self.bias)
+
+    def narrowed(self, outputs: Tensor) -> Tensor:
+        """What the decoder gives (..., O), as wide as the output weights."""
+        return outputs if self.narrow is None else self.narrow(outputs)
 
     def decode(self, encoded: Encoded, targets: Padded) -> Decoded:
         """The decoder over whole translations, each token read after those before it (teacher forcing)."""
@@ -179,9 +182,7 @@ class TranslationStepper:
     def likeliest(self, ids: Tensor, state: Carried, many: int) -> tuple[Tensor, Tensor, Carried]:
         """The same of the likeliest alone, as many as there are: their log-probabilities and ids, (R, many)."""
         decoded = self.model.decoder(self.model.embed(ids[:, None]), state)
-        outputs = decoded.outputs[:, 0]
-        if self.model.narrow is not None:
-            outputs = self.model.narrow(outputs)
+        outputs = self.model.narrowed(decoded.outputs[:, 0])
         return *self.output(outputs, min(many, self.output.size)), decoded.carried
 
     def select(self, state: Carried, rows: Tensor) -> Carried:
