@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -117,3 +118,21 @@ def test_the_command_line_starts_without_heavy_imports():
     script = "import sys, weft.cli; print(*{'torch', 'numpy', 'tokenizers'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [({}, "1000 False"), ({"GOMP_SPINCOUNT": "7"}, "7 False"), ({"OMP_WAIT_POLICY": "active"}, "None False")],
+)
+def test_the_command_line_lets_idle_threads_sleep(given, expected):
+    """It is set before torch is loaded, which reads it once; not where the user has said how threads are to wait."""
+    script = (
+        "import os, sys, weft.cli\n"
+        "weft.cli.app = lambda: print(os.environ.get('GOMP_SPINCOUNT'), 'torch' in sys.modules)\n"
+        "weft.cli.main()"
+    )
+    kept = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60, env={**kept, **given}
+    )
+    assert done.stdout.strip() == expected

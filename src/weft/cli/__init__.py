@@ -66,6 +66,7 @@ def _root(
 
 def main() -> None:
     """The program `weft`: a user's mistake is one message and exit code 2, never a traceback."""
+    _share_the_cores()
     try:
         try:
             app()
@@ -86,6 +87,17 @@ def main() -> None:
         _write_no_more()
         print(f"weft: the output cannot be written: {error.strerror}", file=sys.stderr)
         sys.exit(2)
+
+
+def _share_the_cores() -> None:
+    """Threads that have nothing to do soon sleep.
+
+    Those of GNU's OpenMP, torch's and the engine's alike, would look out for work for milliseconds by default, and two
+    trainings on one machine would mostly wait for each other.
+    It is read once, when torch is loaded. What the user says stands.
+    """
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 
 def _write_no_more() -> None:
