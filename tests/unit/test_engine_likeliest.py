@@ -91,6 +91,16 @@ def test_logits_that_overflow_an_exponential() -> None:
         check(x, torch.tensor(logits)[:, None], None, 3)
 
 
+@pytest.mark.parametrize("place", [0, 5, 40, 1024, 2599])
+@pytest.mark.parametrize("many", [1, 6, 16])
+def test_one_logit_that_is_no_number_spoils_its_row(place: int, many: int) -> None:
+    x, weight, bias = example(3, 4, 2600)
+    bias[place] = torch.nan
+    values, ids = Likeliest(weight, bias)(x, many)
+    assert not values.isfinite().any()
+    assert ((ids >= 0) & (ids < 2600)).all()
+
+
 def test_what_has_no_chance_comes_last_and_what_is_no_number_is_not_found() -> None:
     bias = torch.full((2600,), -torch.inf)
     bias[[3, 1500]] = torch.tensor([1.0, 2.0])
@@ -99,6 +109,10 @@ def test_what_has_no_chance_comes_last_and_what_is_no_number_is_not_found() -> N
     assert ids[0, :2].tolist() == [1500, 3]
     assert torch.equal(values[0, 2:], torch.tensor([-torch.inf, -torch.inf]))
     assert ((ids >= 0) & (ids < 2600)).all()
+    bias = torch.full((2600,), -torch.inf).index_fill(0, torch.tensor([2500]), 1.0)  # far behind all that has none
+    values, ids = Likeliest(torch.zeros(2600, 2), bias)(torch.zeros(1, 2), 2)
+    assert values.tolist() == [[0.0, -torch.inf]]
+    assert ids[0, 0] == 2500
     for wrong in (torch.nan, torch.inf):
         values, ids = Likeliest(torch.ones(40, 2))(torch.tensor([[0.0, wrong], [0.0, 1.0]]), 3)
         assert not values[0].isfinite().any()

@@ -50,6 +50,7 @@ struct Seen {
         values[place] = value, ids[place] = id;
     }
     void add(T most, T sum) const {  // sum is that of exp(logit - most)
+        if (most == kNever<T>) return;  // of nothing that has any chance
         if (most > sums[0]) {
             sums[1] = sums[1] * std::exp(sums[0] - most) + sum;
             sums[0] = most;
@@ -66,7 +67,7 @@ struct Seen {
         Vec<T> tops = load(logits), sum{};
         for (int64_t j = W; j < count; j += W) tops = larger<T>(load(logits + j), tops);
         const T most = largest<T>(tops), known = values[many - 1], least = known == kNever<T> ? worth_taking(tops) : known;
-        if (most == kNever<T>) return;  // nothing here has any chance
+        if (most == kNever<T>) return;
         for (int64_t j = 0; j < count; j += W) {
             const Vec<T> x = load(logits + j), below = x - most, lowest = all(-Exponent<T>::bound);
             sum += exp_within<T>(below < lowest ? lowest : below);
@@ -79,7 +80,7 @@ struct Seen {
   private:
     // So many lanes have one that is as large, of which any smaller one cannot be among the likeliest.
     T worth_taking(Vec<T> tops) const {
-        if (many > kWidth<T>) return kNever<T>;
+        if (many > kWidth<T> || any(tops != tops)) return kNever<T>;
         T ordered[kWidth<T>];
         store(ordered, tops);
         std::nth_element(ordered, ordered + many - 1, ordered + kWidth<T>, std::greater<T>());
