@@ -62,7 +62,7 @@ def reading(place: str, open_bytes: Callable[[], BinaryIO]) -> Iterator[BinaryIO
             yield stream
     except (zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise WeftError(f"{place} is damaged or not what its name says: {error}") from error
-    except (RuntimeError, NotImplementedError) as error:  # zipfile's words for a password or an unknown method
+    except RuntimeError as error:  # zipfile's word for a password that is wanted, or a method that it does not know
         raise WeftError(f"{place} cannot be unpacked: {error}") from error
     except OSError as error:
         raise _system_error(place, error) from error
