@@ -71,6 +71,19 @@ class TestSources:
             ("c.md.gz", "packed"),
         ]
 
+    @pytest.mark.parametrize(
+        ("place", "number", "words"), [(6, 1, "password required"), (8, 99, "method is not supported")]
+    )
+    def test_a_zip_that_cannot_be_unpacked(self, place: int, number: int, words: str, tmp_path: Path) -> None:
+        """A member that is encrypted, or packed by a method that nobody knows, as both of its headers say."""
+        path = write_zip(tmp_path / "locked.zip", {"a.txt": "words\n"})
+        raw = bytearray(path.read_bytes())
+        for header, further in ((b"PK\x03\x04", 0), (b"PK\x01\x02", 2)):
+            raw[raw.index(header) + place + further] = number
+        path.write_bytes(bytes(raw))
+        with pytest.raises(WeftError, match=f"locked.zip.*cannot be unpacked.*{words}"):
+            contents(Corpus.open(path))
+
     def test_zip(self, tmp_path: Path) -> None:
         members = {"b/二.txt": "二\n", "a.md": "1\r\n", "c.csv": "3", "__MACOSX/a.txt": "x", "blank.txt": "\n"}
         path = write_zip(tmp_path / "all.ZIP", members)
