@@ -1,0 +1,141 @@
+"""The weights of every trained task after 20 steps, as hashes: a change of structure must not change a bit of them.
+
+The bits depend on the CPU, the engine's variant and torch, so the record names them, and elsewhere the tests are skipped.
+Where a change of what is computed is meant, `python -m tests.unit.test_weights` writes the record anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import platform
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import weft
+from weft.config import (
+    ClassifyConfig,
+    FillConfig,
+    HmmConfig,
+    LanguageConfig,
+    NgramConfig,
+    TagConfig,
+    TranslateConfig,
+    load_config,
+)
+from weft.engine import description
+from weft.run import BEST, load_tensors
+from weft.service.training import start_training
+from weft.text.corpus import Corpus
+
+RECORD = Path(__file__).parent.parent / "weights.json"
+STEPS = 20
+
+SMALL = ["text.limit=4000", "model.hidden=24", "model.embedding=12", "train.average=0.9"]
+CASES: dict[str, tuple[Any, list[str]]] = {
+    "lm": (LanguageConfig, [*SMALL, "batch.size=4", "batch.steps=9", "model.layers=2"]),
+    "lm gru": (LanguageConfig, [*SMALL, "batch.size=4", "batch.steps=9", "model.cell=gru", "bptt.method=truncated"]),
+    "fill": (FillConfig, ["text.limit=4000", "model.hidden=24", "model.embedding=24", "batch.size=4"]),
+    "classify": (
+        ClassifyConfig,
+        ["text.limit=400", "model.hidden=24", "model.embedding=12", "model.pooling=attention"],
+    ),
+    "tag": (TagConfig, ["model.hidden=24"]),
+    "segment": (TagConfig, ["model.hidden=24", "data.task=segments"]),
+    "translate": (TranslateConfig, ["text.limit=600", "model.hidden=24", "model.embedding=12"]),
+}
+SOURCES = {"translate": "grammar-fr"}
+
+
+def machine() -> str:
+    """What the bits depend on."""
+    names = [line.split(":")[1].strip() for line in _cpu() if line.startswith("model name")]
+    return f"{names[0] if names else platform.machine()}; torch {torch.__version__}; {description()}"
+
+
+def _cpu() -> list[str]:
+    file = Path("/proc/cpuinfo")
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def trained_hash(name: str, folder: Path) -> str:
+    kind, sets = CASES[name]
+    source = _tagged() if name == "tag" else _segmented() if name == "segment" else SOURCES.get(name, "grammar")
+    training = start_training(_task(name), source, folder / "run", load_config(kind, sets=[*sets, "train.epochs=60"]))
+    steps = sum(1 for _ in itertools.islice(training.trainer.run(), STEPS))
+    assert steps == STEPS
+    return _hash(training.model.state_dict())
+
+
+def counted_hash(name: str, folder: Path) -> str:
+    config: Any = load_config(NgramConfig, sets=["text.limit=4000"])
+    if name == "hmm":
+        config = load_config(HmmConfig, sets=["text.limit=4000", "train.iterations=20", "model.states=5"])
+    (weft.train_ngram if name == "ngram" else weft.train_hmm)("grammar", folder / "run", config)  # type: ignore[arg-type]
+    return _hash(load_tensors(folder / "run" / BEST).tensors)
+
+
+def _task(name: str) -> Any:
+    from weft.service.classify import CLASSIFY
+    from weft.service.fill import FILL
+    from weft.service.language import LANGUAGE
+    from weft.service.tag import TAG
+    from weft.service.translate import TRANSLATE
+
+    tasks = {"fill": FILL, "classify": CLASSIFY, "tag": TAG, "segment": TAG, "translate": TRANSLATE}
+    return tasks.get(name, LANGUAGE)
+
+
+def _tagged() -> list[tuple[list[str], list[str]]]:
+    """Sentences in which capitalised words are spans."""
+    words = "the Old man saw New York and a small Dog near Rome today".split()
+    rows = [[words[(row * 7 + place * 3) % len(words)] for place in range(3 + row % 6)] for row in range(60)]
+    return [(row, ["B-X" if word[0].isupper() else "O" for word in row]) for row in rows]
+
+
+def _segmented() -> Corpus:
+    words = ["我们", "在", "这里", "看", "电影院", "的", "书"]
+    rows = [[words[(row * 5 + place * 3) % len(words)] for place in range(2 + row % 5)] for row in range(60)]
+    return Corpus.from_texts("words", ["\n".join(" ".join(row) for row in rows)])
+
+
+def _hash(tensors: Any) -> str:
+    digest = hashlib.sha256()
+    for tensor in tensors.values():  # by their order, so that names may change
+        digest.update(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _found(name: str, folder: Path) -> str:
+    return counted_hash(name, folder) if name in ("ngram", "hmm") else trained_hash(name, folder)
+
+
+ALL = (*CASES, "ngram", "hmm")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_weights_stay_what_they_are(name: str, tmp_path: Path) -> None:
+    record = json.loads(RECORD.read_text(encoding="utf-8"))
+    if machine() not in record:
+        pytest.skip(f"no weights are recorded for this machine ({machine()})")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        assert _found(name, tmp_path) == record[machine()][name]
+    finally:
+        torch.set_num_threads(threads)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    found = {}
+    for one in ALL:
+        with tempfile.TemporaryDirectory() as folder:
+            found[one] = _found(one, Path(folder))
+    old = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
+    RECORD.write_text(json.dumps({**old, machine(): found}, indent=1) + "\n", encoding="utf-8")
