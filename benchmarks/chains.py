@@ -27,11 +27,11 @@ import torch
 import torchcrf
 from hmmlearn.hmm import CategoricalHMM
 
-from weft.crf import CRF
 from weft.engine import description
-from weft.models.hmm import HMM
-from weft.models.hmm_fit import improve, random_hmm
-from weft.models.ngram import modified_kneser_ney
+from weft.nn.crf import CRF
+from weft.tasks.hmm.baum_welch import improve, random_hmm
+from weft.tasks.hmm.model import HMM
+from weft.tasks.ngram.model import modified_kneser_ney
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks-chains.md"
 SEQUENCES, LENGTH = 1000, 100

@@ -27,9 +27,9 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from examples.own_cell import OWN_CELLS
 from weft import engine
 from weft.cells import CELLS, GRU, LSTM, RNN, Cell, GRUResetBefore
+from weft.compiler import program_of
 from weft.engine import Pass, Stream
-from weft.program import program_of
-from weft.recurrent import Bidirectional, Recurrent, make_stack, run_steps
+from weft.nn import Bidirectional, Recurrent, make_stack, run_steps
 
 B, T, V, H = 32, 35, 28, 256
 Work = Callable[[], Any]

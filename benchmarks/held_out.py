@@ -20,10 +20,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from weft.batch import IGNORED, SequentialStream, evaluation_windows
-from weft.config import LanguageConfig
+from weft.data.windows import IGNORED, SequentialStream, evaluation_windows
 from weft.metrics import Likelihood
-from weft.service.language import start_language
+from weft.tasks.lm.config import LanguageConfig
+from weft.tasks.lm.predictor import start_language
 from weft.text.codec import Codec
 from weft.text.corpus import open_tokens
 

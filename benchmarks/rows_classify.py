@@ -11,9 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.rows import Result, Row, data
-from weft.config import ClassifyConfig, LabelledConfig, load_config
-from weft.service.classify import Classifying, load_classify, start_classify
-from weft.text.labelled import read_labelled
+from weft.config import load_config
+from weft.tasks.classify.config import ClassifyConfig, LabelledConfig
+from weft.tasks.classify.data import read_labelled
+from weft.tasks.classify.predictor import Classifying, load_classify, start_classify
 
 
 def classify(*parts: str, train: str, dev: str, test: str, unseen: bool = False) -> Callable[[Path, int], Result]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.rows import Result, Row, data
-from weft.config import TagConfig, load_config
-from weft.service.tag import start_tag
-from weft.service.tagging import load_tag
+from weft.config import load_config
+from weft.tasks.tag.config import TagConfig
+from weft.tasks.tag.predictor import load_tag
+from weft.tasks.tag.task import start_tag
 
 
 def row(goal: float, metric: str, files: tuple[str, str, str, str], *sets: str) -> Row:

@@ -7,11 +7,12 @@ from pathlib import Path
 
 from benchmarks.rows import Result, Row, data
 from benchmarks.translate import NOTES, NOTES_SENTENCES, decoding_speed, notes_pairs, training_speed
-from weft.buckets import hold_out
-from weft.config import TranslateConfig, load_config
+from weft.config import load_config
+from weft.data.buckets import hold_out
 from weft.metrics import notes_bleu
-from weft.service.translate import start_translate
-from weft.service.translation import Translating, load_translate
+from weft.tasks.translate.config import TranslateConfig
+from weft.tasks.translate.predictor import Translating, load_translate
+from weft.tasks.translate.task import start_translate
 from weft.text.parallel import Pairs, open_pairs
 
 PAIRS = ("mt", "fra-eng", "fra-eng.zip")

@@ -8,12 +8,12 @@ trained on the training set does it.
 from __future__ import annotations
 
 from benchmarks.rows import data
-from weft.config import TagDataConfig
-from weft.text.columns import read_table, table_sentences
+from weft.tasks.tag.config import TagDataConfig
+from weft.tasks.tag.lexicon import WordLexicon
+from weft.tasks.tag.word_split import SPLITS
+from weft.text.conll import read_table, table_sentences
 from weft.text.corpus import Corpus
-from weft.text.lexicon import WordLexicon
-from weft.text.splits import SPLITS
-from weft.text.words import WordTokenizer
+from weft.text.word_tokenizer import WordTokenizer
 
 FILES = {
     "en_ewt": ("en_ewt-ud-train.conllu.gz", "en_ewt-ud-test.conllu.gz"),

@@ -30,18 +30,20 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from weft.cells import Memory
-from weft.config import ClassifyConfig, TagConfig, load_config
+from weft.config import load_config
 from weft.engine import Embedded
-from weft.models.tagger import Tagger
-from weft.optimize import Adam, Optimizer
-from weft.recurrent import Both, Stack
-from weft.run import open_run
-from weft.service.classify import load_classify, start_classify
-from weft.service.tag import start_tag
-from weft.service.tagged import Knowledge
-from weft.service.tagging import Tagging
-from weft.text.columns import Sentence, open_sentences
-from weft.text.labelled import grammar_examples
+from weft.nn import Both, Stack
+from weft.tasks.classify.config import ClassifyConfig
+from weft.tasks.classify.data import grammar_examples
+from weft.tasks.classify.predictor import load_classify, start_classify
+from weft.tasks.tag.config import TagConfig
+from weft.tasks.tag.knowledge import Knowledge
+from weft.tasks.tag.model import Tagger
+from weft.tasks.tag.predictor import Tagging
+from weft.tasks.tag.task import start_tag
+from weft.text.conll import Sentence, open_sentences
+from weft.training.optimizer import Adam, Optimizer
+from weft.training.run import open_run
 
 LIBRARY: Any = import_module("weft.engine.library")
 
@@ -174,7 +176,7 @@ def _own_step(model: Tagger) -> Callable[[Any], None]:
     optimizer = Optimizer([parameter for parameter in model.parameters() if parameter.requires_grad], Adam(0.01))
 
     def step(batch: Any) -> None:
-        loss = model.loss(batch)  # as weft.train.Trainer does it
+        loss = model.loss(batch)  # as weft.training.trainer.Trainer does it
         optimizer.zero_grad()
         loss.total.backward(loss.total.new_full((), 1 / loss.count))
         optimizer.step(1e-3, clip=1.0)

@@ -23,12 +23,15 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from weft.batch import SequentialStream
-from weft.config import BatchConfig, BpttConfig, LanguageConfig, ModelConfig, TextConfig, TrainConfig
+from weft.data.windows import SequentialStream
 from weft.metrics import Likelihood
-from weft.service.language import start_language
+from weft.tasks.config import ModelConfig
+from weft.tasks.lm.config import BatchConfig, BpttConfig, LanguageConfig
+from weft.tasks.lm.predictor import start_language
 from weft.text.codec import Codec
+from weft.text.config import TextConfig
 from weft.text.corpus import open_tokens
+from weft.training.config import TrainConfig
 
 TARGET = 1.1
 ROWS, STEPS, UNITS = 32, 35, 256

@@ -23,12 +23,13 @@ from torch import nn
 from torch.nn import functional as F
 
 from benchmarks.rows import data
-from weft.buckets import Padded, load_columns
-from weft.config import TranslateConfig, load_config
-from weft.models.translator import BEGIN
-from weft.service import load_as
-from weft.service.translate import TRAIN, start_translate
-from weft.service.translation import END, Translating, opened
+from weft.config import load_config
+from weft.data.buckets import Padded, load_columns
+from weft.tasks import load_as
+from weft.tasks.translate.config import TranslateConfig
+from weft.tasks.translate.model import BEGIN
+from weft.tasks.translate.predictor import END, Translating, opened
+from weft.tasks.translate.task import TRAIN, start_translate
 from weft.text.parallel import Pairs, open_pairs
 from weft.text.vocabulary import PAD, RESERVED
 

@@ -21,10 +21,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from weft.batch import RandomStream
-from weft.config import TextConfig
-from weft.recurrent import make_stack
+from weft.data.windows import RandomStream
+from weft.nn import make_stack
 from weft.text.codec import Codec, prepare
+from weft.text.config import TextConfig
 from weft.text.corpus import open_tokens
 from weft.text.datasets import open_data
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from weft.cells import Cell, Hidden, LSTMGates, Memory, SharedGate
-from weft.recurrent import Recurrent
+from weft.nn import Recurrent
 
 
 class PeepholeLSTM(Cell):

@@ -32,8 +32,8 @@ from weft.cells import (
     Stateless,
     TwoGates,
 )
-from weft.decode import Ranking
-from weft.recurrent import Bidirectional, Recurrent, Stack, map_state
+from weft.decoding import Ranking
+from weft.nn import Bidirectional, Recurrent, Stack, map_state
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-9}
 SIZES = [(3, 5, 4, 7), (19, 4, 6, 17), (1, 1, 1, 1)]  # B, T, I, H; 17 and 19 cross the width of a vector register

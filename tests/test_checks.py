@@ -30,9 +30,9 @@ from weft.cells import (
     Stateless,
     TwoGates,
 )
-from weft.decode import beam
+from weft.decoding import beam
 from weft.metrics import Likelihood
-from weft.recurrent import Bidirectional, Recurrent, Stack, make_stack, map_state
+from weft.nn import Bidirectional, Recurrent, Stack, make_stack, map_state
 
 
 @pytest.mark.parametrize("name", CELLS)

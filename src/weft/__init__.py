@@ -17,55 +17,55 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from weft.attention import Attention as Attention
     from weft.cells import CELLS as CELLS
     from weft.cells import Cell as Cell
-    from weft.config import ClassifyConfig as ClassifyConfig
-    from weft.config import FillConfig as FillConfig
-    from weft.config import HmmConfig as HmmConfig
-    from weft.config import LanguageConfig as LanguageConfig
-    from weft.config import NgramConfig as NgramConfig
-    from weft.config import TagConfig as TagConfig
-    from weft.config import TranslateConfig as TranslateConfig
     from weft.config import load_config as load_config
-    from weft.crf import CRF as CRF
-    from weft.crf import bio_constraints as bio_constraints
-    from weft.crf import bioes_constraints as bioes_constraints
-    from weft.decode import Sample as Sample
-    from weft.decode import beam as beam
-    from weft.decode import greedy as greedy
+    from weft.decoding import Sample as Sample
+    from weft.decoding import beam as beam
+    from weft.decoding import greedy as greedy
     from weft.errors import WeftError as WeftError
-    from weft.interop import from_torch as from_torch
-    from weft.interop import to_torch as to_torch
-    from weft.models.hmm import HMM as HMM
-    from weft.models.hmm import MISSING as MISSING
-    from weft.models.hmm_fit import count_hmm as count_hmm
-    from weft.models.hmm_fit import fit_hmm as fit_hmm
-    from weft.models.ngram import kneser_ney as kneser_ney
-    from weft.models.ngram import modified_kneser_ney as modified_kneser_ney
-    from weft.recurrent import Bidirectional as Bidirectional
-    from weft.recurrent import Recurrent as Recurrent
-    from weft.recurrent import Stack as Stack
-    from weft.recurrent import make_stack as make_stack
-    from weft.service import load as load
-    from weft.service.chains import start_hmm as start_hmm
-    from weft.service.chains import train_hmm as train_hmm
-    from weft.service.chains import train_ngram as train_ngram
-    from weft.service.classify import resume_classify as resume_classify
-    from weft.service.classify import start_classify as start_classify
-    from weft.service.classify import train_classify as train_classify
-    from weft.service.fill import resume_fill as resume_fill
-    from weft.service.fill import start_fill as start_fill
-    from weft.service.fill import train_fill as train_fill
-    from weft.service.language import resume_language as resume_language
-    from weft.service.language import start_language as start_language
-    from weft.service.language import train_language as train_language
-    from weft.service.tag import resume_tag as resume_tag
-    from weft.service.tag import start_tag as start_tag
-    from weft.service.tag import train_tag as train_tag
-    from weft.service.translate import resume_translate as resume_translate
-    from weft.service.translate import start_translate as start_translate
-    from weft.service.translate import train_translate as train_translate
+    from weft.nn import Bidirectional as Bidirectional
+    from weft.nn import Recurrent as Recurrent
+    from weft.nn import Stack as Stack
+    from weft.nn import make_stack as make_stack
+    from weft.nn.attention import Attention as Attention
+    from weft.nn.convert import from_torch as from_torch
+    from weft.nn.convert import to_torch as to_torch
+    from weft.nn.crf import CRF as CRF
+    from weft.nn.crf import bio_constraints as bio_constraints
+    from weft.nn.crf import bioes_constraints as bioes_constraints
+    from weft.tasks import load as load
+    from weft.tasks.chain_training import start_hmm as start_hmm
+    from weft.tasks.chain_training import train_hmm as train_hmm
+    from weft.tasks.chain_training import train_ngram as train_ngram
+    from weft.tasks.classify.config import ClassifyConfig as ClassifyConfig
+    from weft.tasks.classify.predictor import resume_classify as resume_classify
+    from weft.tasks.classify.predictor import start_classify as start_classify
+    from weft.tasks.classify.predictor import train_classify as train_classify
+    from weft.tasks.fill.config import FillConfig as FillConfig
+    from weft.tasks.fill.predictor import resume_fill as resume_fill
+    from weft.tasks.fill.predictor import start_fill as start_fill
+    from weft.tasks.fill.predictor import train_fill as train_fill
+    from weft.tasks.hmm.baum_welch import count_hmm as count_hmm
+    from weft.tasks.hmm.baum_welch import fit_hmm as fit_hmm
+    from weft.tasks.hmm.config import HmmConfig as HmmConfig
+    from weft.tasks.hmm.model import HMM as HMM
+    from weft.tasks.hmm.model import MISSING as MISSING
+    from weft.tasks.lm.config import LanguageConfig as LanguageConfig
+    from weft.tasks.lm.predictor import resume_language as resume_language
+    from weft.tasks.lm.predictor import start_language as start_language
+    from weft.tasks.lm.predictor import train_language as train_language
+    from weft.tasks.ngram.config import NgramConfig as NgramConfig
+    from weft.tasks.ngram.model import kneser_ney as kneser_ney
+    from weft.tasks.ngram.model import modified_kneser_ney as modified_kneser_ney
+    from weft.tasks.tag.config import TagConfig as TagConfig
+    from weft.tasks.tag.task import resume_tag as resume_tag
+    from weft.tasks.tag.task import start_tag as start_tag
+    from weft.tasks.tag.task import train_tag as train_tag
+    from weft.tasks.translate.config import TranslateConfig as TranslateConfig
+    from weft.tasks.translate.task import resume_translate as resume_translate
+    from weft.tasks.translate.task import start_translate as start_translate
+    from weft.tasks.translate.task import train_translate as train_translate
     from weft.text.corpus import Corpus as Corpus
     from weft.text.parallel import Pairs as Pairs
 
@@ -74,55 +74,55 @@ __version__ = "0.1.0"
 # Where each name of the package lives. It is imported when it is first asked for, so that `import weft` is quick
 # and a command that needs no torch does not load it.
 _HOMES = {
-    "Attention": "attention",
+    "Attention": "nn.attention",
     "CELLS": "cells",
     "Cell": "cells",
-    "ClassifyConfig": "config",
-    "FillConfig": "config",
-    "HmmConfig": "config",
-    "LanguageConfig": "config",
-    "NgramConfig": "config",
-    "TagConfig": "config",
-    "TranslateConfig": "config",
+    "ClassifyConfig": "tasks.classify.config",
+    "FillConfig": "tasks.fill.config",
+    "HmmConfig": "tasks.hmm.config",
+    "LanguageConfig": "tasks.lm.config",
+    "NgramConfig": "tasks.ngram.config",
+    "TagConfig": "tasks.tag.config",
+    "TranslateConfig": "tasks.translate.config",
     "load_config": "config",
-    "CRF": "crf",
-    "bio_constraints": "crf",
-    "bioes_constraints": "crf",
-    "Sample": "decode",
-    "beam": "decode",
-    "greedy": "decode",
+    "CRF": "nn.crf",
+    "bio_constraints": "nn.crf",
+    "bioes_constraints": "nn.crf",
+    "Sample": "decoding",
+    "beam": "decoding",
+    "greedy": "decoding",
     "WeftError": "errors",
-    "from_torch": "interop",
-    "to_torch": "interop",
-    "HMM": "models.hmm",
-    "MISSING": "models.hmm",
-    "count_hmm": "models.hmm_fit",
-    "fit_hmm": "models.hmm_fit",
-    "kneser_ney": "models.ngram",
-    "modified_kneser_ney": "models.ngram",
-    "Bidirectional": "recurrent",
-    "Recurrent": "recurrent",
-    "Stack": "recurrent",
-    "make_stack": "recurrent",
-    "load": "service",
-    "start_hmm": "service.chains",
-    "train_hmm": "service.chains",
-    "train_ngram": "service.chains",
-    "resume_classify": "service.classify",
-    "start_classify": "service.classify",
-    "train_classify": "service.classify",
-    "resume_fill": "service.fill",
-    "start_fill": "service.fill",
-    "train_fill": "service.fill",
-    "resume_language": "service.language",
-    "start_language": "service.language",
-    "train_language": "service.language",
-    "resume_tag": "service.tag",
-    "start_tag": "service.tag",
-    "train_tag": "service.tag",
-    "resume_translate": "service.translate",
-    "start_translate": "service.translate",
-    "train_translate": "service.translate",
+    "from_torch": "nn.convert",
+    "to_torch": "nn.convert",
+    "HMM": "tasks.hmm.model",
+    "MISSING": "tasks.hmm.model",
+    "count_hmm": "tasks.hmm.baum_welch",
+    "fit_hmm": "tasks.hmm.baum_welch",
+    "kneser_ney": "tasks.ngram.model",
+    "modified_kneser_ney": "tasks.ngram.model",
+    "Bidirectional": "nn",
+    "Recurrent": "nn",
+    "Stack": "nn",
+    "make_stack": "nn",
+    "load": "tasks",
+    "start_hmm": "tasks.chain_training",
+    "train_hmm": "tasks.chain_training",
+    "train_ngram": "tasks.chain_training",
+    "resume_classify": "tasks.classify.predictor",
+    "start_classify": "tasks.classify.predictor",
+    "train_classify": "tasks.classify.predictor",
+    "resume_fill": "tasks.fill.predictor",
+    "start_fill": "tasks.fill.predictor",
+    "train_fill": "tasks.fill.predictor",
+    "resume_language": "tasks.lm.predictor",
+    "start_language": "tasks.lm.predictor",
+    "train_language": "tasks.lm.predictor",
+    "resume_tag": "tasks.tag.task",
+    "start_tag": "tasks.tag.task",
+    "train_tag": "tasks.tag.task",
+    "resume_translate": "tasks.translate.task",
+    "start_translate": "tasks.translate.task",
+    "train_translate": "tasks.translate.task",
     "Corpus": "text.corpus",
     "Pairs": "text.parallel",
 }

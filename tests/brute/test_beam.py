@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from tests.checks import check_beam
-from weft.config import LanguageModelConfig
-from weft.decode import beam, generate, greedy
+from weft.decoding import beam, generate, greedy
 from weft.errors import WeftError
-from weft.models.hmm import HMM
-from weft.models.language import LanguageModel
-from weft.models.ngram import modified_kneser_ney
+from weft.tasks.hmm.model import HMM
+from weft.tasks.lm.config import LanguageModelConfig
+from weft.tasks.lm.model import LanguageModel
+from weft.tasks.ngram.model import modified_kneser_ney
 
 V = 5
 

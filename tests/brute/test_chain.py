@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.chain import NO_STATE, Chains, kernel, n_best, reference
+from weft.chains import NO_STATE, Chains, kernel, n_best, reference
 
 HOMES = [
     pytest.param(reference, id="plain"),

@@ -8,8 +8,8 @@ import math
 import pytest
 import torch
 
-from weft.crf import CRF, Allowed, bio_constraints, bioes_constraints
 from weft.errors import WeftError
+from weft.nn.crf import CRF, Allowed, bio_constraints, bioes_constraints
 
 B, T, K = 4, 4, 3
 LENGTHS = torch.tensor([3, 4, 1, 2])

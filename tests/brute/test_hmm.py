@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.checks import check_stepper
-from weft.chain import kernel
+from weft.chains import kernel
 from weft.errors import WeftError
-from weft.models.hmm import HMM, MISSING
-from weft.models.hmm_fit import baum_welch, count_hmm, fit_hmm, random_hmm
+from weft.tasks.hmm.baum_welch import baum_welch, count_hmm, fit_hmm, random_hmm
+from weft.tasks.hmm.model import HMM, MISSING
 
 K, V = 3, 4
 SEQUENCES = [[0, 1, 3, 2, 2], [MISSING], [1, MISSING, MISSING, 0], [3, 3], [], [2, MISSING, 1, 1, MISSING, 0]]
@@ -275,7 +275,7 @@ def test_ten_million_observations():
 
 
 def test_a_hundred_thousand_places_in_plain_torch():
-    from weft.chain import reference
+    from weft.chains import reference
 
     model = random_hmm(2, 3, seed=1)
     log_z, _ = reference.partition(model.chains([np.tile([0, 1, 2, 1], 5_000)]))

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from tests.checks import check_stepper
 from weft.errors import WeftError
-from weft.models import ngram
-from weft.models.ngram import NGram, kneser_ney, modified_discounts, modified_kneser_ney
+from weft.tasks.ngram import model as ngram
+from weft.tasks.ngram.model import NGram, kneser_ney, modified_discounts, modified_kneser_ney
 
 START = "start"
 

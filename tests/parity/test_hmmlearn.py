@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from weft.models.hmm import HMM
-from weft.models.hmm_fit import baum_welch, random_hmm
+from weft.tasks.hmm.baum_welch import baum_welch, random_hmm
+from weft.tasks.hmm.model import HMM
 
 hmm = pytest.importorskip("hmmlearn.hmm", reason="hmmlearn is not installed")
 

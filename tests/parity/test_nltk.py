@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from weft.models.ngram import kneser_ney
+from weft.tasks.ngram.model import kneser_ney
 
 lm = pytest.importorskip("nltk.lm", reason="nltk is not installed")
 

@@ -9,8 +9,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from weft.cells import GRU, LSTM, RNN, GRUResetBefore
 from weft.errors import WeftError
-from weft.interop import from_torch, to_torch
-from weft.recurrent import Bidirectional, Both, Recurrent, Stack, make_stack, map_state
+from weft.nn import Bidirectional, Both, Recurrent, Stack, make_stack, map_state
+from weft.nn.convert import from_torch, to_torch
 
 B, T, INPUT, HIDDEN = 4, 6, 3, 5
 MODULES = {

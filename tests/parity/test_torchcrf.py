@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from weft.crf import CRF
+from weft.nn.crf import CRF
 
 torchcrf = pytest.importorskip("torchcrf", reason="pytorch-crf is not installed")
 

@@ -17,11 +17,12 @@ import torch
 from safetensors.torch import load_file
 
 import weft
-from weft.buckets import load_columns
 from weft.cli import main
-from weft.config import ClassifyConfig, load_config
-from weft.models.classifier import Classifier, Labelled
-from weft.run import open_run
+from weft.config import load_config
+from weft.data.buckets import load_columns
+from weft.tasks.classify.config import ClassifyConfig
+from weft.tasks.classify.model import Classifier, Labelled
+from weft.training.run import open_run
 
 SETTINGS = [
     *("text.min_count=1", "model.hidden=12", "model.embedding=12", "model.word_dropout=0.05"),

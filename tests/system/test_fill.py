@@ -15,7 +15,7 @@ import pytest
 from safetensors.torch import load_file
 
 from tests.scripts import REFUSED
-from weft.service import load
+from weft.tasks import load
 
 SMALL = [
     *("--set", "model.hidden=24", "--set", "model.embedding=24", "--set", "model.dropout=0.1"),

@@ -16,14 +16,15 @@ from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 import weft
-import weft.run
+import weft.training.run
 from weft.cli import app
-from weft.config import TagConfig, load_config
+from weft.config import load_config
 from weft.errors import WeftError
-from weft.service.tag import resume_tag, start_tag
-from weft.service.tagging import SegmentedText
-from weft.text import grammar
-from weft.text.columns import open_sentences
+from weft.tasks.tag.config import TagConfig
+from weft.tasks.tag.predictor import SegmentedText
+from weft.tasks.tag.task import resume_tag, start_tag
+from weft.text.conll import open_sentences
+from weft.text.grammars import english as grammar
 
 SMALL = [
     *("--set", "model.hidden=24", "--set", "model.embedding=16", "--set", "model.characters=8"),
@@ -425,7 +426,7 @@ def test_a_stop_and_a_resume_end_in_the_same_weights(files, tmp_path):
             stopped.trainer.stop()
     assert step.end == "interrupted"
     assert step.number < step.total
-    for _ in resume_tag(weft.run.open_run(tmp_path / "stopped")).trainer.run():
+    for _ in resume_tag(weft.training.run.open_run(tmp_path / "stopped")).trainer.run():
         pass
     for name in ("weights.safetensors", "last.safetensors"):
         one, other = load_file(tmp_path / "straight" / name), load_file(tmp_path / "stopped" / name)

@@ -141,8 +141,9 @@ def test_measures(runs, pairs):
 
 def test_it_learns_the_grammar(tmp_path):
     """Gender, number and elision, on sentences that are not among those it was trained on."""
-    from weft.config import TranslateConfig, load_config
-    from weft.service.translate import train_translate
+    from weft.config import load_config
+    from weft.tasks.translate.config import TranslateConfig
+    from weft.tasks.translate.task import train_translate
 
     model = train_translate("grammar-fr", tmp_path / "run", load_config(TranslateConfig, None, GRAMMAR))
     found = model.measure_held_out()
@@ -154,7 +155,7 @@ def test_it_learns_the_grammar(tmp_path):
 def test_the_same_from_python(runs, tmp_path):
     script = f"""
 import weft
-from weft.service.translate import start_translate
+from weft.tasks.translate.task import start_translate
 model = weft.load({str(runs / "fr")!r})
 assert model.translate(["the red dog sees the cat."], beam=5) == ["le chien rouge voit le chat."]
 assert model.translate([]) == []

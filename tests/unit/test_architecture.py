@@ -15,25 +15,17 @@ import weft
 ORDER = [
     "errors",
     "config",
-    "text",
-    "batch",
-    "buckets",
     "cells",
-    "program",
+    "compiler",
     "engine",
-    "recurrent",
-    "interop",
-    "bptt",
-    "attention",
-    "chain",
-    "crf",
+    "chains",
+    "nn",
+    "text",
+    "data",
     "metrics",
-    "models",
-    "run",
-    "optimize",
-    "train",
-    "decode",
-    "service",
+    "training",
+    "decoding",
+    "tasks",
     "cli",
 ]
 PACKAGE = Path(weft.__file__).parent
@@ -78,20 +70,20 @@ def test_imports_point_to_earlier_parts(path):
 
 def test_the_check_sees_all_kinds_of_imports(tmp_path, monkeypatch):
     source = (
-        "import weft.train\n"
+        "import weft.training.trainer\n"
         "from weft import cells, nothing\n"
         "def f():\n"
-        "    from weft.models.language import LanguageModel\n"
+        "    from weft.tasks.lm.model import LanguageModel\n"
         "    from ..text import tokens\n"
     )
-    for name in ("train.py", "cells.py"):
+    for name in ("errors.py", "cells.py"):
         (tmp_path / name).touch()
-    for name in ("models", "text"):
+    for name in ("training", "tasks", "text"):
         (tmp_path / name).mkdir()
-    path = tmp_path / "models" / "example.py"
+    path = tmp_path / "tasks" / "example.py"
     path.write_text(source, encoding="utf-8")
     monkeypatch.setitem(globals(), "PACKAGE", tmp_path)
-    assert imported_parts(path) == {"train", "cells", "models", "text"}
+    assert imported_parts(path) == {"training", "cells", "tasks", "text"}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))

@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.attention import SCORES, Attention, masked_softmax
 from weft.errors import WeftError
+from weft.nn.attention import SCORES, Attention, masked_softmax
 
 B, T, S, Q, M = 3, 4, 5, 6, 7
 LENGTHS = torch.tensor([5, 2, 0])

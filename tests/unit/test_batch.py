@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.batch import IGNORED, RandomStream, SequentialStream, evaluation_passages, evaluation_windows
+from weft.data.windows import IGNORED, RandomStream, SequentialStream, evaluation_passages, evaluation_windows
 from weft.errors import WeftError
 
 SIZES = st.tuples(st.integers(1, 5), st.integers(1, 7), st.integers(0, 200), st.integers(0, 3))

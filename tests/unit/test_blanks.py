@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from weft.config import TextConfig
 from weft.errors import WeftError
-from weft.text.blanks import Blanked
+from weft.tasks.fill.blanks import Blanked
 from weft.text.codec import Codec, prepare
+from weft.text.config import TextConfig
 from weft.text.corpus import Corpus
 
 ENGLISH = "I am hungry, I could eat half a pig.\nHow hungry are you?\n" * 20

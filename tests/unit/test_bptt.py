@@ -10,9 +10,9 @@ import torch
 from torch.autograd.functional import jacobian
 
 from tests.checks import EQUATIONS
-from weft.bptt import BPTT, full, randomized, reweighted, truncated, unroll
 from weft.errors import WeftError
-from weft.recurrent import make_stack, map_state
+from weft.nn import make_stack, map_state
+from weft.nn.bptt import BPTT, full, randomized, reweighted, truncated, unroll
 
 B, T, INPUT, HIDDEN = 2, 5, 2, 3
 NEAR = {"atol": 1e-12, "rtol": 1e-10}

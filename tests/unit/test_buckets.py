@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.buckets import Buckets, Ragged, hold_out, in_batches, load_columns, pad, save_columns
+from weft.data.buckets import Buckets, Ragged, hold_out, in_batches, load_columns, pad, save_columns
 from weft.errors import WeftError
 
 sizes = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 40)), min_size=1, max_size=60)

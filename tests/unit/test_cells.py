@@ -20,7 +20,7 @@ from weft.cells import (
     TwoGates,
 )
 from weft.errors import WeftError
-from weft.recurrent import Recurrent
+from weft.nn import Recurrent
 
 B, T, INPUT, HIDDEN = 3, 6, 4, 5
 OPEN, SHUT = 1e3, -1e3  # a bias that makes a sigmoid exactly 1 or 0

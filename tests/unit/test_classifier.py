@@ -8,12 +8,12 @@ from torch import nn
 
 from tests.checks import check_model
 from weft.cells import CELLS
-from weft.config import ClassifyModelConfig
 from weft.errors import WeftError
-from weft.models.classifier import Classifier, Labelled
-from weft.models.noise import drop_words
-from weft.models.pooling import POOLINGS, Last, Max, Mean, Pooled, Pooling
-from weft.recurrent import Recurrent
+from weft.nn import Recurrent
+from weft.nn.pooling import POOLINGS, Last, Max, Mean, Pooled, Pooling
+from weft.nn.word_dropout import drop_words
+from weft.tasks.classify.config import ClassifyModelConfig
+from weft.tasks.classify.model import Classifier, Labelled
 
 V, LABELS = 11, 3
 LENGTHS = torch.tensor([6, 1, 4, 0, 7])

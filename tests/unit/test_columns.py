@@ -10,13 +10,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from weft.config import TagDataConfig
 from weft.errors import WeftError
-from weft.text.columns import Layout, Sentence, open_segmented, open_sentences
+from weft.tasks.tag.config import TagDataConfig
+from weft.tasks.tag.data import all_tags, as_characters, cut_long, read_like, read_tagged, unknown_tags
+from weft.tasks.tag.lexicon import LONGEST_WORD, CharacterLexicon, WordLexicon, shape
+from weft.text.conll import Layout, Sentence, open_segmented, open_sentences
 from weft.text.corpus import Corpus
-from weft.text.lexicon import LONGEST_WORD, CharacterLexicon, WordLexicon, shape
 from weft.text.spans import SCHEMES
-from weft.text.tagged import all_tags, as_characters, cut_long, read_like, read_tagged, unknown_tags
 
 CONLLU = """\
 # sent_id = 1

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from weft.config import LanguageConfig, changed, from_dict, load_config, to_dict, to_toml
+from weft.config import changed, from_dict, load_config, to_dict, to_toml
 from weft.errors import WeftError
+from weft.tasks.lm.config import LanguageConfig
 
 
 def test_defaults_survive_json_and_toml(tmp_path):

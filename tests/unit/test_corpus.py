@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from weft.errors import WeftError
 from weft.text import corpus as corpus_module
 from weft.text.corpus import Corpus, count_tokens, encode_corpus, open_tokens
-from weft.text.tokens import CharTokenizer, Normalizer, SubwordTokenizer, Tokenizer, WordTokenizer
+from weft.text.tokenizers import CharTokenizer, Normalizer, SubwordTokenizer, Tokenizer, WordTokenizer
 from weft.text.vocabulary import RESERVED, Vocabulary
 
 

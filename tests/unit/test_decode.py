@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.checks import check_stepper
-from weft.decode import NOTHING, Sample, generate, greedy
+from weft.decoding import NOTHING, Sample, generate, greedy
 from weft.errors import WeftError
 
 PROBS = torch.tensor([[0.1, 0.4, 0.2, 0.3]])

@@ -17,10 +17,10 @@ from torch import nn
 from examples.own_cell import OWN_CELLS
 from weft import engine
 from weft.cells import CELLS, GRU, LSTM, RNN, Cell, Hidden
+from weft.compiler import Noise
 from weft.engine import Pass
 from weft.errors import WeftError
-from weft.program import Noise
-from weft.recurrent import Bidirectional, Recurrent, make_stack, run_steps
+from weft.nn import Bidirectional, Recurrent, make_stack, run_steps
 
 pytestmark = pytest.mark.skipif(engine.library() is None, reason="the engine is not built")
 ALL = {**CELLS, **OWN_CELLS}
@@ -401,7 +401,7 @@ WORKERS = """
 import torch
 from torch.utils.data import DataLoader, Dataset
 from weft.cells import LSTM
-from weft.recurrent import Recurrent
+from weft.nn import Recurrent
 
 class Rows(Dataset):
     def __init__(self):
@@ -438,7 +438,7 @@ def test_workers_by_fork_and_spawn(tmp_path):
 @pytest.mark.parametrize("variant", ["off", "baseline", "avx2"])
 def test_variants_agree(variant, tmp_path):
     program = (
-        "import torch\nfrom weft import engine\nfrom weft.recurrent import make_stack\n"
+        "import torch\nfrom weft import engine\nfrom weft.nn import make_stack\n"
         "torch.manual_seed(0)\nstack = make_stack('gru', 5, 37, layers=2)\n"
         "outputs, _ = stack(torch.arange(20).view(4, 5) % 5)\noutputs.square().sum().backward()\n"
         "print(engine.description())\n"

@@ -13,13 +13,13 @@ from torch import nn
 
 from examples.own_cell import OWN_CELLS
 from weft import engine
-from weft.batch import IGNORED, Window
 from weft.cells import CELLS, GRU, LSTM, Cell, Hidden
-from weft.config import ModelConfig
+from weft.data.windows import IGNORED, Window
 from weft.engine import Embedded
 from weft.errors import WeftError
-from weft.models.language import LanguageModel
-from weft.recurrent import Bidirectional, Recurrent, make_stack
+from weft.nn import Bidirectional, Recurrent, make_stack
+from weft.tasks.config import ModelConfig
+from weft.tasks.lm.model import LanguageModel
 
 pytestmark = [
     pytest.mark.skipif(engine.library() is None, reason="the engine is not built"),
@@ -217,9 +217,9 @@ def test_what_the_engine_cannot_run_compiles_as_torch(capsys):
 
 OFF = """
 import torch
-from weft.batch import IGNORED, Window
+from weft.data.windows import IGNORED, Window
 from weft.cells import LSTM
-from weft.recurrent import Recurrent
+from weft.nn import Recurrent
 layer, x = Recurrent(LSTM(3, 4)), torch.randn(2, 3, 3)
 outputs, _ = torch.compile(layer, backend="aot_eager", fullgraph=True)(x)
 torch.testing.assert_close(outputs, layer(x)[0])
@@ -240,7 +240,7 @@ def test_without_the_engine():
 
 
 def test_weft_does_not_load_the_compiler():
-    code = "import sys, weft.recurrent, weft.models; print('torch._dynamo' in sys.modules)"
+    code = "import sys, weft.nn, weft.tasks.lm.model; print('torch._dynamo' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout == "False\n"
 

@@ -13,7 +13,7 @@ from weft import engine
 from weft.cells import LSTM
 from weft.engine import Drop, Embedded, Part, embed
 from weft.errors import WeftError
-from weft.recurrent import Bidirectional, Recurrent, make_stack
+from weft.nn import Bidirectional, Recurrent, make_stack
 
 LIBRARY = import_module("weft.engine.library")  # the package has a function of that name
 needs_engine = pytest.mark.skipif(engine.library() is None, reason="the engine is not built here")

@@ -10,7 +10,7 @@ import torch
 from weft import engine
 from weft.engine import noise
 from weft.errors import WeftError
-from weft.recurrent import Stack, make_stack
+from weft.nn import Stack, make_stack
 
 LIBRARY = import_module("weft.engine.library")  # the package has a function of that name
 needs_engine = pytest.mark.skipif(engine.library() is None, reason="the engine is not built here")

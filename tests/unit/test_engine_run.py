@@ -14,7 +14,7 @@ from torch.nn.utils import parametrize
 from weft import engine
 from weft.cells import GRU, LSTM, RNN
 from weft.errors import WeftError
-from weft.recurrent import Bidirectional, Recurrent, Stack, run_steps
+from weft.nn import Bidirectional, Recurrent, Stack, run_steps
 
 pytestmark = pytest.mark.skipif(engine.library() is None, reason="the engine is not built")
 

@@ -1,4 +1,4 @@
-"""Streams: one step at a time gives what the layers give at once, and samples as weft.decode does."""
+"""Streams: one step at a time gives what the layers give at once, and samples as weft.decoding does."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from torch import nn
 
 from weft import engine
 from weft.cells import CELLS, LSTM
-from weft.decode import Sample
+from weft.decoding import Sample
 from weft.engine import Stream
 from weft.errors import WeftError
-from weft.recurrent import make_stack
+from weft.nn import make_stack
 
 pytestmark = pytest.mark.skipif(engine.library() is None, reason="the engine is not built")
 VOCABULARY = 11

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from tests.checks import check_model
-from weft.batch import IGNORED, Passage
 from weft.cells import CELLS
-from weft.config import FillModelConfig
+from weft.data.windows import IGNORED, Passage
 from weft.errors import WeftError
-from weft.models.filler import Filler
+from weft.tasks.fill.config import FillModelConfig
+from weft.tasks.fill.model import Filler
 
 V = 11
 
@@ -85,7 +85,7 @@ def test_no_gradient_from_the_answer_to_its_prediction(layers, monkeypatch):
     model = model_of(config(layers=layers))
     ids = rows(1, 6)
     embedded = model.embedding(ids).detach().requires_grad_()
-    monkeypatch.setattr("weft.models.filler.embed", lambda *_: embedded)
+    monkeypatch.setattr("weft.tasks.fill.model.embed", lambda *_: embedded)
     logits = model(ids)
     flow = torch.stack(
         [
@@ -99,7 +99,7 @@ def test_no_gradient_from_the_answer_to_its_prediction(layers, monkeypatch):
 
 def test_a_stack_of_bidirectional_layers_would_leak():
     """Why the directions are kept apart: shifting the outputs of such a stack hides nothing from two layers on."""
-    from weft.recurrent import make_stack
+    from weft.nn import make_stack
 
     def changes(layers):
         torch.manual_seed(0)
@@ -179,7 +179,7 @@ def test_one_blank_is_exact_however_narrow_the_search():
 def test_long_texts_are_read_in_parts(monkeypatch):
     model, ids = model_of("deep"), [4, V, 2, V, 7]
     whole = model.best(ids, n=20, width=20)
-    monkeypatch.setattr("weft.models.filler.LONGEST", 12)  # two rows at a time
+    monkeypatch.setattr("weft.tasks.fill.model.LONGEST", 12)  # two rows at a time
     parts = model.best(ids, n=20, width=20)
     assert [way.ids for way in parts] == [way.ids for way in whole]
     assert [way.log_prob for way in parts] == pytest.approx([way.log_prob for way in whole])
@@ -188,7 +188,7 @@ def test_long_texts_are_read_in_parts(monkeypatch):
 def test_without_the_shift_it_would_leak(monkeypatch):
     """The leak test is not blind: a model that looks at the place itself fails it."""
     model, ids = model_of("deep"), rows()
-    monkeypatch.setattr("weft.models.filler.F.pad", lambda shifted, _: torch.cat([shifted, shifted[:, -1:]], 1))
+    monkeypatch.setattr("weft.tasks.fill.model.F.pad", lambda shifted, _: torch.cat([shifted, shifted[:, -1:]], 1))
     other = ids.clone()
     other[:, 3] = (other[:, 3] + 1) % V
     assert not torch.equal(log_probs(model, ids)[:, 3], log_probs(model, other)[:, 3])

@@ -6,7 +6,7 @@ import pytest
 
 from weft.errors import WeftError
 from weft.text import Corpus, Pairs, open_data
-from weft.text.given import checked_text, checked_texts
+from weft.text.arguments import checked_text, checked_texts
 
 
 def test_texts_of_any_kind() -> None:

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from weft.errors import WeftError
-from weft.text.grammar import ENGLISH, PHRASES, WORDS, Grammar, Leaf
-from weft.text.tokens import WordTokenizer
+from weft.text.grammars.english import ENGLISH, PHRASES, WORDS, Grammar, Leaf
+from weft.text.tokenizers import WordTokenizer
 
 FINITE = Grammar.from_weights(
     "S",

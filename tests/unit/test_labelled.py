@@ -15,9 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.config import ClassifyConfig, LabelledConfig, load_config, to_toml
+from weft.config import load_config, to_toml
 from weft.errors import WeftError
-from weft.text.labelled import Layout, grammar_examples, ordered_labels, read_labelled, read_texts
+from weft.tasks.classify.config import ClassifyConfig, LabelledConfig
+from weft.tasks.classify.data import Layout, grammar_examples, ordered_labels, read_labelled, read_texts
 from weft.text.tables import read_table
 
 PAIRS = [(f"text number {number}, so to say", ("good", "bad", "mixed")[number % 3]) for number in range(30)]

@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from tests.checks import check_model, check_stepper
-from weft.batch import IGNORED, Window
-from weft.bptt import unroll
 from weft.cells import CELLS
-from weft.config import ModelConfig
-from weft.decode import Sample, generate, greedy
+from weft.data.windows import IGNORED, Window
+from weft.decoding import Sample, generate, greedy
 from weft.errors import WeftError
-from weft.models.language import LanguageModel
+from weft.nn.bptt import unroll
+from weft.tasks.config import ModelConfig
+from weft.tasks.lm.model import LanguageModel
 
 V = 11
 SHAPES = {

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from tests.checks import check_metric
 from weft.metrics import Guesses, Likelihood
-from weft.models.base import count_guesses
+from weft.training.loss import count_guesses
 
 
 def measured(log_probs, targets):

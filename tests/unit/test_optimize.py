@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 from weft import engine
-from weft.config import TrainConfig
 from weft.engine import Updates
-from weft.optimize import OPTIMIZERS, Adam, Descent, Optimizer
+from weft.training.config import TrainConfig
+from weft.training.optimizer import OPTIMIZERS, Adam, Descent, Optimizer
 
 PEERS: dict[str, tuple[TrainConfig, Any]] = {
     "sgd": (TrainConfig(optimizer="sgd"), lambda p: torch.optim.SGD(p, 0.1)),
@@ -193,7 +193,7 @@ def test_training_does_not_load_what_only_compilers_need() -> None:
     """torch.optim would load torch._dynamo, which takes a second."""
     program = (
         "import sys, torch\n"
-        "from weft.optimize import Adam, Optimizer\n"
+        "from weft.training.optimizer import Adam, Optimizer\n"
         "weight = torch.nn.Parameter(torch.ones(3)); (weight * 2).sum().backward()\n"
         "Optimizer([weight], Adam()).step(0.1, clip=1.0)\n"
         "assert 'torch._dynamo' not in sys.modules"

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.config import PairTextConfig
 from weft.errors import WeftError
+from weft.text.config import PairTextConfig
 from weft.text.parallel import PairCodec, Pairs, make_codecs, open_pairs
-from weft.text.tokens import SpaceTokenizer, WordTokenizer
+from weft.text.tokenizers import SpaceTokenizer, WordTokenizer
 
 TABLE = "Go.\tVa !\tCC-BY 2.0\nI'm home.\tJe suis chez moi.\tCC-BY 2.0\n"
 SOURCES, TARGETS = ["Go.", "I'm home."], ["Va !", "Je suis chez moi."]

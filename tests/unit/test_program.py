@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from examples.own_cell import OWN_CELLS
 from weft.cells import CELLS, GRU, LSTM, Candidate, Cell, Hidden
-from weft.program import Untraceable, evaluate, program_of, trace
+from weft.compiler import Untraceable, evaluate, program_of, trace
 
 ALL = {**CELLS, **OWN_CELLS}
 

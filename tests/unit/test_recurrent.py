@@ -7,7 +7,7 @@ import torch
 
 from weft.cells import CELLS, GRU, LSTM, RNN, Additive, Hidden, Memory
 from weft.errors import WeftError
-from weft.recurrent import Bidirectional, Both, Recurrent, Stack, Trace, make_stack, map_state
+from weft.nn import Bidirectional, Both, Recurrent, Stack, Trace, make_stack, map_state
 
 INPUT, HIDDEN = 4, 5
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from weft.errors import WeftError
-from weft.run import CONFIG, FORMAT, LAST, VOCABULARY, check_file, create_run, file_hash, open_run
+from weft.training.run import CONFIG, FORMAT, LAST, VOCABULARY, check_file, create_run, file_hash, open_run
 
 TENSORS = {
     "a": torch.arange(6.0).reshape(2, 3),

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.errors import WeftError
-from weft.text.splits import PrintedWords, make_split
-from weft.text.words import WordTokenizer
+from weft.tasks.tag.word_split import PrintedWords, make_split
+from weft.text.word_tokenizer import WordTokenizer
 
 
 def split(text, *seen):

@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.checks import check_model
-from weft.buckets import Ragged, pad, take
-from weft.config import TagDataConfig, TagModelConfig
+from weft.data.buckets import Ragged, pad, take
 from weft.errors import WeftError
-from weft.models.neighbours import Neighbours
-from weft.models.swap import Swaps
-from weft.models.tagger import OUTPUTS, Softmax, TaggedBatch, Tagger, allowed_tags, keep_apart
-from weft.models.words import Embedding, collate, make_reader
-from weft.service.tagged import SPREAD, Knowledge, balance
-from weft.text.columns import Sentence
-from weft.text.lexicon import LEXICONS
+from weft.tasks.tag.augmentation import Swaps
+from weft.tasks.tag.config import TagDataConfig, TagModelConfig
+from weft.tasks.tag.encoder import Embedding, collate, make_reader
+from weft.tasks.tag.knowledge import SPREAD, Knowledge, balance
+from weft.tasks.tag.lexicon import LEXICONS
+from weft.tasks.tag.model import OUTPUTS, Softmax, TaggedBatch, Tagger, allowed_tags, keep_apart
+from weft.tasks.tag.neighbours import Neighbours
+from weft.text.conll import Sentence
 from weft.text.spans import SCHEMES, join_words, read_spans, word_tags
 from weft.text.spans import WORDS as WORDS_SCHEME
 

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from weft.errors import WeftError
-from weft.text.tokens import (
+from weft.text.tokenizers import (
     TOKENIZERS,
     CharTokenizer,
     Normalizer,

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import nn
 
-from weft.config import TrainConfig
 from weft.errors import WeftError
-from weft.models.base import Loss
-from weft.run import BEST, LAST, create_run
-from weft.train import SCHEDULES, Evaluation, Trainer
+from weft.training.config import TrainConfig
+from weft.training.loss import Loss
+from weft.training.run import BEST, LAST, create_run
+from weft.training.trainer import SCHEDULES, Evaluation, Trainer
 
 
 class Noisy(nn.Module):
@@ -42,7 +42,7 @@ def trainer(path=None, scores=None, **settings):
     model = Noisy()
     run = create_run(path, task="lm", config={}, fill=lambda folder: {}) if path and not path.exists() else None
     if path and run is None:
-        from weft.run import open_run
+        from weft.training.run import open_run
 
         run = open_run(path)
     left = iter(scores) if scores is not None else None

@@ -9,15 +9,24 @@ import random
 import pytest
 import torch
 
-from weft import decode
-from weft.config import TranslateConfig, load_config
+from weft import decoding as decode
+from weft.config import load_config
 from weft.errors import WeftError
-from weft.models.translator import Translator
-from weft.run import Run
-from weft.service.translate import start_translate, train_translate
-from weft.service.translation import END, Translating, held_out_pairs, make_model, most_tokens, sentences, split_whole
+from weft.tasks.translate.config import TranslateConfig
+from weft.tasks.translate.model import Translator
+from weft.tasks.translate.predictor import (
+    END,
+    Translating,
+    held_out_pairs,
+    make_model,
+    most_tokens,
+    sentences,
+    split_whole,
+)
+from weft.tasks.translate.task import start_translate, train_translate
 from weft.text.parallel import Pairs, make_codecs
 from weft.text.vocabulary import UNK
+from weft.training.run import Run
 
 PAIRS = Pairs(
     "few",

@@ -9,15 +9,15 @@ import pytest
 import torch
 
 from tests.checks import check_beam, check_model, check_stepper, flat
-from weft.attention import SCORES
-from weft.buckets import Padded, pad
-from weft.config import TranslateModelConfig
-from weft.decode import beam
+from weft.data.buckets import Padded, pad
+from weft.decoding import beam
 from weft.engine import readout_nats
 from weft.errors import WeftError
-from weft.models.bridge import Bridge, Straight
-from weft.models.decoder import DECODERS, Carried, ContextDecoder, Decoded
-from weft.models.translator import BEGIN, Sentences, Translator
+from weft.nn.attention import SCORES
+from weft.tasks.translate.bridge import Bridge, Straight
+from weft.tasks.translate.config import TranslateModelConfig
+from weft.tasks.translate.decoder import DECODERS, Carried, ContextDecoder, Decoded
+from weft.tasks.translate.model import BEGIN, Sentences, Translator
 
 V, W = 11, 9  # source and target vocabulary
 

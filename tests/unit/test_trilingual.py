@@ -10,8 +10,8 @@ from collections import Counter
 import pytest
 
 from weft.errors import WeftError
+from weft.text.grammars.trilingual import LONGEST, english_grammar, text, triples
 from weft.text.parallel import open_pairs
-from weft.text.trilingual import LONGEST, english_grammar, text, triples
 
 TRIPLES = triples(4000, seed=7)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from weft.errors import WeftError
-from weft.text.vectors import read_vectors
 from weft.text.vocabulary import Vocabulary
+from weft.text.word_vectors import read_vectors
 
 VOCABULARY = Vocabulary.build({"cat": 3, "dog": 2, "new york": 1, "axolotl": 1})
 GLOVE = "the 1 2 3\ncat 0.5 -1 1e-3\nnew york 4 5 6\n<unk> 9 9 9\ncat 7 7 7\ndog 1 1 1 \n"

@@ -18,20 +18,18 @@ import pytest
 import torch
 
 import weft
-from weft.config import (
-    ClassifyConfig,
-    FillConfig,
-    HmmConfig,
-    LanguageConfig,
-    NgramConfig,
-    TagConfig,
-    TranslateConfig,
-    load_config,
-)
+from weft.config import load_config
 from weft.engine import description
-from weft.run import BEST, load_tensors
-from weft.service.training import start_training
+from weft.tasks.classify.config import ClassifyConfig
+from weft.tasks.fill.config import FillConfig
+from weft.tasks.hmm.config import HmmConfig
+from weft.tasks.lm.config import LanguageConfig
+from weft.tasks.ngram.config import NgramConfig
+from weft.tasks.tag.config import TagConfig
+from weft.tasks.task import start_training
+from weft.tasks.translate.config import TranslateConfig
 from weft.text.corpus import Corpus
+from weft.training.run import BEST, load_tensors
 
 RECORD = Path(__file__).parent.parent / "weights.json"
 STEPS = 20
@@ -81,11 +79,11 @@ def counted_hash(name: str, folder: Path) -> str:
 
 
 def _task(name: str) -> Any:
-    from weft.service.classify import CLASSIFY
-    from weft.service.fill import FILL
-    from weft.service.language import LANGUAGE
-    from weft.service.tag import TAG
-    from weft.service.translate import TRANSLATE
+    from weft.tasks.classify.predictor import CLASSIFY
+    from weft.tasks.fill.predictor import FILL
+    from weft.tasks.lm.predictor import LANGUAGE
+    from weft.tasks.tag.task import TAG
+    from weft.tasks.translate.task import TRANSLATE
 
     tasks = {"fill": FILL, "classify": CLASSIFY, "tag": TAG, "segment": TAG, "translate": TRANSLATE}
     return tasks.get(name, LANGUAGE)

@@ -1,4 +1,4 @@
-"""The command line: each command parses here and works in weft.service. Heavy imports wait until one runs."""
+"""The command line: each command parses here and works in weft.tasks. Heavy imports wait until one runs."""
 
 from __future__ import annotations
 

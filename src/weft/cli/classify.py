@@ -17,7 +17,7 @@ from weft.errors import WeftError
 
 if TYPE_CHECKING:
     from weft.metrics import Confusion
-    from weft.service.classify import Classified, Classifying
+    from weft.tasks.classify.predictor import Classified, Classifying
 
 Examples = Annotated[
     str | None,
@@ -45,7 +45,7 @@ def train_classify(
     Which columns hold text and label is guessed; --set data.text=NAME and data.label=NAME say it (or numbers, from 1).
     With --resume the same command can be given again and again: it goes on where it stopped.
     """
-    from weft.service.classify import CLASSIFY
+    from weft.tasks.classify.predictor import CLASSIFY
 
     run_training(CLASSIFY, out, data, dev, config, sets or [], resume, json_output, show_config)
 
@@ -77,8 +77,8 @@ def classify(
     A text that is empty, and any of which nothing is left as the model reads text, gets the labels' shares in the
     training data.
     """
-    from weft.service import load_as
-    from weft.service.classify import Classifying
+    from weft.tasks import load_as
+    from weft.tasks.classify.predictor import Classifying
 
     if (not texts) == (file is None):
         raise WeftError(
@@ -98,7 +98,7 @@ def classify(
 
 
 def _texts(model: Classifying, given: list[str], file: str | None, column: str | None) -> list[str]:
-    from weft.text.labelled import read_texts
+    from weft.tasks.classify.data import read_texts
 
     if file is None:
         return given_texts(given)

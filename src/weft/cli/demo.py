@@ -11,8 +11,8 @@ import typer
 from weft.errors import WeftError
 
 if TYPE_CHECKING:
-    from weft.config import LanguageConfig
-    from weft.service.language import Language
+    from weft.tasks.lm.config import LanguageConfig
+    from weft.tasks.lm.predictor import Language
 
 MARK = "made-by-weft-demo"  # a file that tells the demo's own folder, which it may replace, from anybody else's
 PROMPT = "The value of"
@@ -60,8 +60,8 @@ def _grammar(out: Path) -> None:
 
 def _beside(language: Language, what: str) -> None:
     """How good it is on its held-out text, beside what it has to beat and what nobody can."""
-    from weft.service.baselines import Baseline, baselines
-    from weft.service.training import held_out
+    from weft.tasks.lm.baselines import Baseline, baselines
+    from weft.tasks.task import held_out
 
     tokens = held_out(language.run, language.codec)
     rows = [Baseline("this model", language.measure_tokens(tokens)), *baselines(language, tokens)]
@@ -71,7 +71,8 @@ def _beside(language: Language, what: str) -> None:
 
 
 def _config(epochs: int) -> LanguageConfig:
-    from weft.config import LanguageConfig, load_config
+    from weft.config import load_config
+    from weft.tasks.lm.config import LanguageConfig
 
     # Fewer passes than the default has, so with less against overfitting.
     quick = ["model.cell=gru", "model.dropout=0.1", "batch.steps=32", "train.rate=0.005"]
@@ -80,7 +81,7 @@ def _config(epochs: int) -> LanguageConfig:
 
 def _train(name: str, out: Path, config: LanguageConfig) -> Language:
     from weft.cli.train import describe, walk
-    from weft.service.language import load_language, start_language
+    from weft.tasks.lm.predictor import load_language, start_language
 
     training = start_language(name, out, config)
     typer.echo(f"   {describe(training)}", err=True)
@@ -89,7 +90,7 @@ def _train(name: str, out: Path, config: LanguageConfig) -> Language:
 
 
 def _written(language: Language, temperature: float) -> str:
-    from weft.decode import Sample
+    from weft.decoding import Sample
 
     text = language.generate(PROMPT, tokens=220, choose=Sample(temperature), seed=3)
     return " ".join(text.split())

@@ -14,8 +14,8 @@ from weft.cli.translate import print_scores
 from weft.errors import WeftError
 
 if TYPE_CHECKING:
-    from weft.service.compare import Guesser
-    from weft.service.language import Language
+    from weft.tasks.compare import Guesser
+    from weft.tasks.lm.predictor import Language
 
 
 def evaluate(
@@ -38,9 +38,9 @@ def evaluate(
     which. A tagger: accuracy, and F1 of spans or of words. A translator: BLEU, chrF and exact matches. A model that
     fills blanks, or any model --against others: how well each tells a hidden token, in one table.
     """
-    from weft.service import load
-    from weft.service.compare import Guesser
-    from weft.service.language import Language
+    from weft.tasks import load
+    from weft.tasks.compare import Guesser
+    from weft.tasks.lm.predictor import Language
 
     model = load(run)
     if column is not None and model.run.task != "tag":
@@ -64,8 +64,8 @@ def evaluate(
 
 
 def _likelihood(language: Language, data: str | None, json_output: bool) -> None:
-    from weft.service.baselines import baselines
-    from weft.service.training import encoded, held_out
+    from weft.tasks.lm.baselines import baselines
+    from weft.tasks.task import encoded, held_out
 
     if data:
         with encoded(data, language.codec) as tokens:
@@ -99,8 +99,8 @@ def _likelihood(language: Language, data: str | None, json_output: bool) -> None
 
 
 def _comparison(model: Guesser, others: list[Guesser], data: str | None, json_output: bool) -> None:
-    from weft.service.compare import compare
-    from weft.service.training import encoded, held_out
+    from weft.tasks.compare import compare
+    from weft.tasks.task import encoded, held_out
 
     if data:
         with encoded(data, model.codec) as tokens:

@@ -14,7 +14,7 @@ from weft.cli.texts import given_texts
 from weft.errors import WeftError
 
 if TYPE_CHECKING:
-    from weft.service.fill import Answer
+    from weft.tasks.fill.predictor import Answer
 
 
 def fill(
@@ -30,7 +30,7 @@ def fill(
     json_output: Annotated[bool, typer.Option("--json", help="Print a JSON line for each text.")] = False,
 ) -> None:
     """Fill the blanks of a text: the likeliest answers, each with its probability."""
-    from weft.service.fill import open_filling
+    from weft.tasks.fill.predictor import open_filling
 
     if not texts:
         raise WeftError("there is no text to fill", expected="text with a blank", hint='weft fill RUN "i ___ hungry"')

@@ -26,10 +26,10 @@ def generate(
     json_output: Annotated[bool, typer.Option("--json", help="Print a JSON line for each prompt.")] = False,
 ) -> None:
     """Write on from a prompt. One prompt appears as it is written; several are written in one batch."""
-    from weft.decode import Sample
-    from weft.decode import greedy as likeliest
-    from weft.service import load_as
-    from weft.service.language import Language
+    from weft.decoding import Sample
+    from weft.decoding import greedy as likeliest
+    from weft.tasks import load_as
+    from weft.tasks.lm.predictor import Language
 
     choose = likeliest if greedy else Sample(temperature, top_k, top_p)
     language = load_as(run, Language, "lm")

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Column
 
 from weft.metrics import Likelihood
-from weft.train import Step
+from weft.training.trainer import Step
 
 PLAIN_SECONDS = 10.0  # between plain lines without an evaluation
 MEMORY = 0.98  # of the running loss, by step

@@ -16,8 +16,8 @@ from weft.cli.train import ConfigFile, Json, Out, Resume, Sets, ShowConfig, run_
 from weft.errors import WeftError
 
 if TYPE_CHECKING:
-    from weft.service.tagged import TagScores
-    from weft.service.tagging import Tagging
+    from weft.tasks.tag.knowledge import TagScores
+    from weft.tasks.tag.predictor import Tagging
 
 Sentences = Annotated[
     str | None,
@@ -49,7 +49,7 @@ def train_tag(
     Tags may be parts of speech or whatever else a word has; spans as BIO or BIOES are known by their letters.
     With --resume the same command can be given again and again: it goes on where it stopped.
     """
-    from weft.service.tag import TAG
+    from weft.tasks.tag.task import TAG
 
     given = [*(sets or [])]
     if column is not None:
@@ -96,8 +96,8 @@ def tag(
     Tags are written as columns: word, tag. A blank line stays one. A table of CoNLL-U is given back with its column
     filled in, any other one with a column added, as conlleval reads it.
     """
-    from weft.service import load_as
-    from weft.service.tagging import Tagging
+    from weft.tasks import load_as
+    from weft.tasks.tag.predictor import Tagging
 
     if (not texts) == (file is None):
         raise WeftError(
@@ -177,7 +177,7 @@ def _show_words(found: Any) -> None:
 
 
 def _show_tags(found: TagScores) -> None:
-    from weft.text.columns import so_many
+    from weft.text.conll import so_many
 
     typer.echo(f"accuracy         {found.words.accuracy:.4f} of {so_many(found.words.all.count, 'word')}")
     for name, hits in (("known words", found.words.known), ("unknown words", found.words.unknown)):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weft.errors import WeftError
 
 if TYPE_CHECKING:
-    from weft.service.tagging import SegmentedText, TaggedText, Tagging
-    from weft.text.columns import Layout, Table
+    from weft.tasks.tag.predictor import SegmentedText, TaggedText, Tagging
+    from weft.text.conll import Layout, Table
 
 
 class Written(NamedTuple):
@@ -95,8 +95,9 @@ def _words(text: str, ways: list[SegmentedText], written: Written) -> Iterator[s
 
 def tagged_table(model: Tagging, source: str, column: str | None, written: Written) -> Iterator[str]:
     """A table given back with the tags in it; or its sentences as those of a text are."""
-    from weft.config import TagConfig, from_dict
-    from weft.text.columns import read_table, table_sentences
+    from weft.config import from_dict
+    from weft.tasks.tag.config import TagConfig
+    from weft.text.conll import read_table, table_sentences
     from weft.text.corpus import Corpus
 
     if model.task == "segments":
@@ -120,7 +121,7 @@ def tagged_table(model: Tagging, source: str, column: str | None, written: Writt
 
 def _filled(table: Table, into: int | None, found: list[TaggedText], spans: bool, confidence: bool) -> Iterator[str]:
     """The lines of a table, each word's with its tag: in the column `into`, or after the last one."""
-    from weft.text.columns import NOTHING
+    from weft.text.conll import NOTHING
 
     cells: dict[int, tuple[str, str]] = {}
     for rows, one in zip(table.sentences, found, strict=True):
@@ -145,7 +146,7 @@ def _with_confidence(layout: Layout, row: str, chance: str) -> str:
     """CoNLL-U has a column for whatever it has no column for."""
     if not layout.conllu:
         return layout.add(row, chance)
-    from weft.text.columns import CONLLU, NOTHING
+    from weft.text.conll import CONLLU, NOTHING
 
     at = CONLLU.index("misc")
     others = [one for one in layout.split(row)[at].split("|") if one != NOTHING and not re.match("Confidence=", one)]

@@ -14,9 +14,9 @@ import typer
 from weft.errors import WeftError
 
 if TYPE_CHECKING:
-    from weft.service.language import Language
-    from weft.service.training import Task, Training
-    from weft.train import Step
+    from weft.tasks.lm.predictor import Language
+    from weft.tasks.task import Task, Training
+    from weft.training.trainer import Step
 
 train = typer.Typer(help="Train a model on your text.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -47,7 +47,7 @@ def lm(
 
     With --resume the same command can be given again and again: it goes on where it stopped.
     """
-    from weft.service.language import LANGUAGE
+    from weft.tasks.lm.predictor import LANGUAGE
 
     run_training(LANGUAGE, out, data, dev, config, sets or [], resume, json_output, show_config)
 
@@ -67,7 +67,7 @@ def fill(
 
     With --resume the same command can be given again and again: it goes on where it stopped.
     """
-    from weft.service.fill import FILL
+    from weft.tasks.fill.predictor import FILL
 
     run_training(FILL, out, data, dev, config, sets or [], resume, json_output, show_config)
 
@@ -83,9 +83,10 @@ def ngram(
     show_config: ShowConfig = False,
 ) -> None:
     """Count n-grams: a language model that remembers the last few tokens, and what others have to beat."""
-    from weft.config import NgramConfig, load_config, to_toml
-    from weft.models.ngram import NGram
-    from weft.service.chains import train_ngram
+    from weft.config import load_config, to_toml
+    from weft.tasks.chain_training import train_ngram
+    from weft.tasks.ngram.config import NgramConfig
+    from weft.tasks.ngram.model import NGram
 
     settings = load_config(NgramConfig, config, sets or [])
     if show_config:
@@ -109,8 +110,9 @@ def hmm(
     show_config: ShowConfig = False,
 ) -> None:
     """Train a hidden Markov model by Baum-Welch: it tells a token from those before it, or from both sides."""
-    from weft.config import HmmConfig, load_config, to_toml
-    from weft.service.chains import load_hmm, start_hmm
+    from weft.config import load_config, to_toml
+    from weft.tasks.chain_training import load_hmm, start_hmm
+    from weft.tasks.hmm.config import HmmConfig
 
     settings = load_config(HmmConfig, config, sets or [])
     if show_config:
@@ -155,7 +157,7 @@ def _required(out: Path | None, data: str | None, sample: str = "grammar") -> tu
 
 def _result(language: Language, facts: dict[str, Any], began: float, json_output: bool) -> None:
     """Print how good a model is that needs no trainer."""
-    from weft.service.training import DEV
+    from weft.tasks.task import DEV
 
     seconds = round(time.perf_counter() - began, 2)
     held_out = language.measure_held_out() if language.run.has(DEV) else None
@@ -182,8 +184,8 @@ def run_training(
     show_config: bool,
 ) -> None:
     from weft.config import load_config, to_toml
-    from weft.run import open_run
-    from weft.service.training import resume_training, start_training
+    from weft.tasks.task import resume_training, start_training
+    from weft.training.run import open_run
 
     if show_config:
         typer.echo(to_toml(load_config(task.config, config, sets)))

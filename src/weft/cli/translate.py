@@ -16,7 +16,7 @@ from weft.cli.train import ConfigFile, Json, Out, Resume, Sets, ShowConfig, run_
 from weft.errors import WeftError
 
 if TYPE_CHECKING:
-    from weft.service.translation import Translating, Translation
+    from weft.tasks.translate.predictor import Translating, Translation
 
 PairData = Annotated[
     str | None,
@@ -43,7 +43,7 @@ def train_translate(
 
     With --resume the same command can be given again and again: it goes on where it stopped.
     """
-    from weft.service.translate import TRANSLATE
+    from weft.tasks.translate.task import TRANSLATE
 
     run_training(TRANSLATE, out, data, dev, config, sets or [], resume, json_output, show_config)
 
@@ -71,8 +71,8 @@ def translate(
     json_output: Annotated[bool, typer.Option("--json", help="Print a JSON line for each sentence.")] = False,
 ) -> None:
     """Translate sentences: a line for each, in their order."""
-    from weft.service import load_as
-    from weft.service.translation import Translating
+    from weft.tasks import load_as
+    from weft.tasks.translate.predictor import Translating
 
     if (not texts) == (file is None):
         raise WeftError(

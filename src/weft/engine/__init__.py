@@ -1,6 +1,6 @@
 """The engine: any cell over time, in C++.
 
-A cell's program (weft.program) runs over time in a small C++ core, forward and back, on all cores torch may use.
+A cell's program (weft.compiler) runs over time in a small C++ core, forward and back, on all cores torch may use.
 `run_layers` runs it, or says that it cannot here: then the caller runs the same equations as torch.
 `Embedded` is what layers may read instead of a tensor: rows of tables, not yet written out.
 `Stream` takes single steps and samples; `dropout`, `drop_rows` and `embed` are torch's, without masks in memory;

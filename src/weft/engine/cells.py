@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from weft.cells import Cell, State
+from weft.compiler import Noise, Untraceable, program_of
 from weft.engine.embedding import Embedded
 from weft.engine.graph import whole
 from weft.engine.library import known_type, say_once_if_missing, usable
 from weft.engine.plan import Plan
 from weft.engine.run import Direction, Layers, run
 from weft.errors import WeftError
-from weft.program import Noise, Untraceable, program_of
 
 _plans: weakref.WeakKeyDictionary[Cell, dict[tuple[bool, Noise], Plan | None]] = weakref.WeakKeyDictionary()
 _refused: set[str] = set()

@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 
 from weft.cells import Cell, State
+from weft.compiler import Noise
 from weft.engine.cells import Pass, another_kind, check_lengths, first_of_another_kind, plan_of, readable
 from weft.engine.library import say_once_if_missing, usable
 from weft.engine.plan import Plan, reach
 from weft.engine.run import Direction, Layers, back, forward
 from weft.errors import WeftError
-from weft.program import Noise
 
 _plans: dict[int, Plan] = {}  # by number; a few kilobytes for each program that was ever compiled
 

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from weft.cells import Cell
+from weft.compiler import Program
+from weft.compiler.graph import Weight
+from weft.compiler.lower import Place
 from weft.engine.library import loaded_library
 from weft.errors import WeftError
-from weft.program import Program
-from weft.program.graph import Weight
-from weft.program.lower import Place
 
 
 class WeightRun(NamedTuple):

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from weft.batch import IGNORED
 from weft.engine.cells import check_lengths
 from weft.engine.graph import address, applied, once, whole
 from weft.engine.library import check, loaded_library, reads
@@ -89,6 +88,9 @@ def _plain(
     logits = F.linear(x[asked], weight, bias)
     nats = F.cross_entropy(logits, wanted[asked], reduction="none", label_smoothing=smoothing)
     return torch.zeros_like(wanted, dtype=nats.dtype).masked_scatter(asked, nats)
+
+
+IGNORED = -100  # a target that is not counted, as in torch's cross_entropy
 
 
 class _Nats(torch.autograd.Function):

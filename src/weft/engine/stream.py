@@ -113,7 +113,7 @@ class Stream:
         """Read `ids` (rows,), then choose and read a token for each column of `uniforms` (rows, N), numbers in [0, 1).
 
         Gives the tokens (rows, N), -1 from a row's `end` on, and the state. The last token chosen is not read yet. The
-        choice is weft.decode's: temperature, then the top_k likeliest, then the fewest that reach top_p, then where
+        choice is weft.decoding's: temperature, then the top_k likeliest, then the fewest that reach top_p, then where
         the number falls on the cumulated chances in the vocabulary's order.
         """
         ids, count = self._as_input(ids).clone(), uniforms.shape[1]

@@ -1,13 +1,13 @@
 """Text: from files to numbered tokens, without torch.
 
 A `Corpus` streams lines, a `Normalizer` says what is kept of them, a `Tokenizer` cuts them, a `Vocabulary` numbers
-the pieces. `open_data` finds named data; `weft.text.grammar` makes sentences whose entropy is known exactly.
+the pieces. `open_data` finds named data; `weft.text.grammars.english` makes sentences whose entropy is known exactly.
 """
 
 from weft.text.corpus import Corpus, Document, count_tokens, encode_corpus, open_tokens
 from weft.text.datasets import DATASETS, Dataset, locate, open_data
 from weft.text.parallel import PairCodec, Pairs, make_codecs, open_pairs
-from weft.text.tokens import (
+from weft.text.tokenizers import (
     TOKENIZERS,
     CharTokenizer,
     Normalizer,

@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from weft.config import TextConfig
 from weft.errors import WeftError
+from weft.text.arguments import checked_text
+from weft.text.config import TextConfig
 from weft.text.corpus import Corpus, count_tokens, encode_corpus, id_type, open_tokens
-from weft.text.given import checked_text
-from weft.text.subwords import SubwordTokenizer
-from weft.text.tokens import TOKENIZERS, Normalizer, Tokenizer, tokenizer_from_json
+from weft.text.subword_tokenizer import SubwordTokenizer
+from weft.text.tokenizers import TOKENIZERS, Normalizer, Tokenizer, tokenizer_from_json
 from weft.text.vocabulary import RESERVED, UNK, Vocabulary
-from weft.text.words import WordTokenizer
+from weft.text.word_tokenizer import WordTokenizer
 
 SUBWORD_SIZE = 2000  # when no max_size is set
 _CHUNK = 1 << 22  # tokens handled at a time, so that a corpus larger than memory passes through

@@ -17,8 +17,8 @@ import numpy as np
 
 from weft.errors import WeftError
 from weft.text import sources
-from weft.text.given import checked_texts
-from weft.text.tokens import Normalizer, Tokenizer
+from weft.text.arguments import checked_texts
+from weft.text.tokenizers import Normalizer, Tokenizer
 from weft.text.vocabulary import EOS, Vocabulary
 
 _LONGEST_LINE = 1 << 20

@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from weft.errors import WeftError, unknown_name
-from weft.text import grammar, python_docs, trilingual
+from weft.text import python_docs
+from weft.text.arguments import shown
 from weft.text.corpus import Corpus
 from weft.text.download import FetchError, Progress, fetch, on_terminal, sha256_of
-from weft.text.given import shown
+from weft.text.grammars import english as grammar
+from weft.text.grammars import trilingual
 
 
 @dataclass(frozen=True)

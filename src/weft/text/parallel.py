@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from weft.config import PairTextConfig
 from weft.errors import WeftError
+from weft.text.arguments import shown
 from weft.text.codec import Codec, make_codec
+from weft.text.config import PairTextConfig
 from weft.text.corpus import Corpus, Document
 from weft.text.datasets import DATASETS, open_data
-from weft.text.given import shown
-from weft.text.subwords import SubwordTokenizer
+from weft.text.subword_tokenizer import SubwordTokenizer
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from weft.text.words import HAN
+from weft.text.word_tokenizer import HAN
 
 _BEGINS = r"(?:https?:/|www\.)"
 _ADDRESS = re.compile(_BEGINS, re.IGNORECASE)

@@ -1,4 +1,4 @@
-// The next token by chance, as weft.decode chooses it.
+// The next token by chance, as weft.decoding chooses it.
 #pragma once
 
 #include <algorithm>

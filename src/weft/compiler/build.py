@@ -1,0 +1,285 @@
+"""Equations to a program: forward code with and without what the way back needs, backward code, and the map that
+says where each gradient is found."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from weft.cells import Cell
+from weft.compiler import lower as places
+from weft.compiler.derive import (
+    Derivative,
+    derive,
+    join_sums,
+    with_expected_zoneout,
+    with_recurrent_dropout,
+    with_zoneout,
+)
+from weft.compiler.graph import Equations, Vector, Weight
+from weft.compiler.lower import Code, Place, lower
+from weft.compiler.trace import trace
+
+
+class Forward(NamedTuple):
+    """A block of a product as the engine needs it: the rows of the weight, and what it is added to (-1: nothing)."""
+
+    weight: Weight
+    block: int
+    vector: int  # row of the table of vectors
+
+
+class ProductPlan(NamedTuple):
+    """One product, forward and back."""
+
+    blocks: list[Forward]
+    state: int  # the state that is its operand as it stands, or -1
+    operand: Place  # where the way back finds the operand of all steps
+    gradients: list[Place]  # where it finds the gradient of each block of all steps
+
+
+class Program(NamedTuple):
+    """Everything the engine needs to run a cell, and Python to hand it the right memory."""
+
+    hidden_size: int
+    blocks: int
+    states: int
+    vectors: list[Vector]
+    vector_sums: list[tuple[int, ...]]  # further rows of the table of vectors: sums of some of the first
+    input_vectors: list[tuple[int, int]]  # (block, vector): biases that go to the input projection
+    products: list[ProductPlan]
+    extra: int  # blocks a step keeps beside the input's own
+    input_sums: list[int]  # for each input block, the sum that is its bias's gradient (-1: zero)
+    vector_gradients: list[list[int]]  # for each vector, the sums that make up its gradient
+    sums: int
+    d_products: int  # blocks of the gradients of products that are not gradients of the input as well
+    operands: int  # blocks of the operands computed again
+    back_order: list[int]  # products, in the order the way back meets them
+    run: Code
+    train: Code
+    back: Code
+    equations: Equations
+
+    def encode(self) -> list[int]:
+        out = [self.hidden_size, self.blocks, self.states, len(self.products)]
+        for product in self.products:
+            out += [len(product.blocks), product.state]
+            for block in product.blocks:
+                out += [block.block, block.vector]
+        out += [len(self.back_order), *self.back_order]
+        return [*out, *self.run.encode(), *self.train.encode(), *self.back.encode()]
+
+
+class Noise(NamedTuple):
+    """What is added to a cell's equations: masks on h before its products, masks that hold units back, or, after
+    training, their average."""
+
+    recurrent_dropout: bool = False
+    zoneout: bool = False
+    expected_zoneout: float = 0.0
+
+
+_NONE = Noise()
+
+
+def program_of(cell: Cell, noise: Noise = _NONE) -> Program:
+    """The program of a cell as it stands. Raises Untraceable."""
+    equations = trace(cell)
+    if noise.recurrent_dropout:
+        equations = with_recurrent_dropout(equations)
+    if noise.zoneout:
+        equations = with_zoneout(equations)
+    if noise.expected_zoneout:
+        equations = with_expected_zoneout(equations, noise.expected_zoneout)
+    return compile_equations(equations)
+
+
+def compile_equations(equations: Equations) -> Program:
+    equations = join_sums(equations)
+    derivative = derive(equations)
+    kept = _keep(equations, derivative)
+    vector_sums, products, input_vectors = _products(equations, derivative, kept)
+    sums, input_sums, vector_gradients = _sums(derivative)
+    back, d_products, operands = _back(equations, derivative, kept, products, sums)
+    return Program(
+        hidden_size=equations.hidden_size,
+        blocks=equations.blocks,
+        states=len(equations.outputs),
+        vectors=equations.vectors,
+        vector_sums=vector_sums,
+        input_vectors=input_vectors,
+        products=products,
+        extra=sum(place.buffer == places.EXTRA for place in kept),
+        input_sums=input_sums,
+        vector_gradients=vector_gradients,
+        sums=len(sums),
+        d_products=d_products,
+        operands=operands,
+        back_order=derivative.order,
+        run=_forward(equations, {}),
+        train=_forward(equations, dict(zip(derivative.kept, kept, strict=True))),
+        back=back,
+        equations=equations,
+    )
+
+
+_LEAVES = {
+    "x": places.INPUT,
+    "state": places.STATE,
+    "vector": places.VECTORS,
+    "step_mask": places.STEP_MASK,
+    "d_state": places.D_STATE,
+}
+
+
+def _leaf_place(op: str, key: tuple[float, ...]) -> Place:
+    if op == "product":
+        return Place(places.PRODUCT, int(key[0]), int(key[1]))
+    if op == "d_operand":
+        return Place(places.D_OPERAND, int(key[0]), 0)
+    if op in ("row_mask", "d_output"):
+        return Place(places.ROW_MASK if op == "row_mask" else places.D_OUTPUT, 0, 0)
+    return Place(_LEAVES[op], 0, int(key[0]))
+
+
+def _forward_segment(op: str, key: tuple[float, ...]) -> int:
+    return int(key[0]) + 1 if op == "product" else 0
+
+
+def _forward(equations: Equations, kept: dict[int, Place]) -> Code:
+    targets: dict[int, list[Place]] = {}
+    for k, product in enumerate(equations.products):
+        if equations.graph.nodes[product.operand].op != "state":
+            targets.setdefault(product.operand, []).append(Place(places.OPERAND, k, 0))
+    for i, output in enumerate(equations.outputs):
+        targets.setdefault(output, []).append(Place(places.NEW_STATE, 0, i))
+    for number, place in kept.items():
+        targets.setdefault(number, []).append(place)
+    targets[equations.outputs[0]].append(Place(places.OUTPUT, 0, 0))
+    return lower(equations.graph, _leaf_place, _forward_segment, len(equations.products) + 1, targets, [])
+
+
+def _keep(equations: Equations, derivative: Derivative) -> list[Place]:
+    """A place for every kept value: the memory of an input block that nothing reads any more, or memory of its own."""
+    graph = equations.graph
+    uses = graph.uses([*equations.outputs, *(p.operand for p in equations.products)])
+    segment: dict[int, int] = {}
+    last_read = dict.fromkeys(range(equations.blocks), (-1, -1))
+    for number, node in enumerate(graph.nodes):
+        if uses[number]:
+            segment[number] = max([_forward_segment(node.op, node.key), *(segment[a] for a in node.args)])
+    for number in segment:
+        for arg in graph.nodes[number].args:
+            if graph.nodes[arg].op == "x":
+                g = int(graph.nodes[arg].key[0])
+                # A multiplication may be carried out as late as the addition it belongs to.
+                later = [n for n in segment if number in graph.nodes[n].args] if graph.nodes[number].op == "mul" else []
+                last_read[g] = max([last_read[g], *((segment[n], n) for n in [number, *later])])
+    for k, product in enumerate(equations.products):
+        for origin in product.origins:
+            if origin.block >= 0:
+                last_read[origin.block] = max(last_read[origin.block], (k, len(graph.nodes)))
+    chosen: list[Place | None] = [None] * len(derivative.kept)
+    free = set(range(equations.blocks))
+    for n, number in enumerate(derivative.kept):
+        node = graph.nodes[number]
+        if node.op == "x":
+            chosen[n] = Place(places.GATES, 0, int(node.key[0]))
+            free.discard(int(node.key[0]))
+    extra = 0
+    for n, number in enumerate(derivative.kept):
+        if chosen[n] is None:
+            written = (segment[number], number if graph.nodes[number].args else -1)
+            fits = [g for g in sorted(free) if last_read[g] <= written and graph.nodes[number].op != "state"]
+            if fits:
+                free.discard(fits[0])
+                chosen[n] = Place(places.GATES, 0, fits[0])
+            else:
+                chosen[n] = Place(places.EXTRA, 0, extra)
+                extra += 1
+    return [place for place in chosen if place is not None]
+
+
+def _products(
+    equations: Equations, derivative: Derivative, kept: list[Place]
+) -> tuple[list[tuple[int, ...]], list[ProductPlan], list[tuple[int, int]]]:
+    sums: list[tuple[int, ...]] = []
+    input_vectors: list[tuple[int, int]] = []
+    plans = []
+    d_products: dict[int, int] = {}
+    operands: dict[int, int] = {}
+    for k, product in enumerate(equations.products):
+        blocks, gradients = [], []
+        for j, (weight, origin) in enumerate(zip(product.weights, product.origins, strict=True)):
+            vector = -1
+            if origin.block >= 0:
+                input_vectors += [(origin.block, v) for v in origin.vectors]
+            elif len(origin.vectors) == 1:
+                vector = origin.vectors[0]
+            elif origin.vectors:
+                vector = len(equations.vectors) + len(sums)
+                sums.append(origin.vectors)
+            blocks.append(Forward(weight, origin.block, vector))
+            gradient = derivative.products[k][j]
+            if gradient in derivative.inputs:
+                gradients.append(Place(places.D_INPUT, 0, derivative.inputs.index(gradient)))
+            else:
+                gradients.append(Place(places.D_PRODUCTS, 0, d_products.setdefault(gradient, len(d_products))))
+        node = equations.graph.nodes[product.operand]
+        if product.operand in derivative.kept:
+            operand = kept[derivative.kept.index(product.operand)]
+        else:
+            operand = Place(places.OPERANDS, 0, operands.setdefault(derivative.operands[k], len(operands)))
+        plans.append(ProductPlan(blocks, int(node.key[0]) if node.op == "state" else -1, operand, gradients))
+    return sums, plans, sorted(input_vectors)
+
+
+def _sums(derivative: Derivative) -> tuple[list[int], list[int], list[list[int]]]:
+    """The nodes to add up over all rows and steps, and which of them each bias and each vector is."""
+    sums: list[int] = []
+
+    def position(number: int) -> int:
+        if derivative.graph.value_of(number) == 0:
+            return -1
+        if number not in sums:
+            sums.append(number)
+        return sums.index(number)
+
+    input_sums = [position(number) for number in derivative.inputs]
+    vectors = [[p for number in numbers if (p := position(number)) >= 0] for numbers in derivative.vectors]
+    return sums, input_sums, vectors
+
+
+def _back(
+    equations: Equations, derivative: Derivative, kept: list[Place], plans: list[ProductPlan], sums: list[int]
+) -> tuple[Code, int, int]:
+    targets: dict[int, list[Place]] = {}
+
+    def send(number: int, place: Place) -> None:
+        if place not in targets.setdefault(number, []):
+            targets[number].append(place)
+
+    for k, plan in enumerate(plans):
+        for j, place in enumerate(plan.gradients):
+            send(derivative.products[k][j], Place(places.D_PRODUCT, k, j))
+            if place.buffer == places.D_PRODUCTS:
+                send(derivative.products[k][j], place)
+        if plan.operand.buffer == places.OPERANDS:
+            send(derivative.operands[k], plan.operand)
+    for g, number in enumerate(derivative.inputs):
+        send(number, Place(places.D_INPUT, 0, g))
+    for i, number in enumerate(derivative.states):
+        send(number, Place(places.D_NEW_STATE, 0, i))
+
+    def place_of(op: str, key: tuple[float, ...]) -> Place:
+        return kept[int(key[0])] if op == "kept" else _leaf_place(op, key)
+
+    def segment_of(op: str, key: tuple[float, ...]) -> int:
+        return derivative.order.index(int(key[0])) + 1 if op == "d_operand" else 0
+
+    code = lower(derivative.graph, place_of, segment_of, len(plans) + 1, targets, sums)
+    used = [place for plan in plans for place in [*plan.gradients, plan.operand]]
+
+    def count(buffer: int) -> int:
+        return len({place for place in used if place.buffer == buffer})
+
+    return code, count(places.D_PRODUCTS), count(places.OPERANDS)

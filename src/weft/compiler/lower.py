@@ -1,0 +1,222 @@
+"""From equations to code for the engine: where every value lives, and in which order it is computed.
+
+Code is cut into segments; between segment k and k+1 stands one product. A value lives in the place it must be
+written to anyway (a new state, a kept value, the operand of a product), in a register of the tile if it has none, or
+in scratch memory if a later segment needs it. Places are (buffer, part, block): the engine knows where they are.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from weft.compiler.graph import Graph
+
+# The numbers are the engine's too (core/code.hpp).
+INPUT, GATES, EXTRA, VECTORS, OUTPUT, ROW_MASK, STEP_MASK, STATE, NEW_STATE, PRODUCT, OPERAND, SCRATCH = range(12)
+D_OUTPUT, D_STATE, D_NEW_STATE, D_PRODUCT, D_OPERAND, D_INPUT, D_PRODUCTS, OPERANDS = range(12, 20)
+_OPS = (
+    "copy", "add", "sub", "mul", "div", "maximum", "minimum", "lt", "le", "eq", "neg", "abs", "sqrt", "rsqrt", "exp",
+    "log", "tanh", "sigmoid", "relu", "mean", "select", "multiply_add", "d_tanh", "d_sigmoid", "accumulate",
+    "mean_product",
+)  # fmt: skip
+_WITH_PRODUCT = {"add": "multiply_add", "mean": "mean_product"}  # what an operation on a product becomes
+OPCODES = {name: number for number, name in enumerate(_OPS)} | {"stop": _OPS.index("copy")}
+
+
+class Place(NamedTuple):
+    buffer: int
+    part: int  # which product, for the buffers that have one part a product
+    block: int
+
+
+class Instruction(NamedTuple):
+    op: str
+    target: int
+    args: tuple[int, ...]
+    uniform: bool = False  # the same on all lanes of a row
+
+
+@dataclass
+class Segment:
+    instructions: list[Instruction] = field(default_factory=list)
+    loads: list[int] = field(default_factory=list)
+    stores: list[int] = field(default_factory=list)
+
+
+@dataclass
+class Code:
+    """Instructions name entries of one table: places, then constants, then sums over rows, then registers."""
+
+    places: list[Place]
+    constants: list[float]
+    sums: int
+    registers: int
+    segments: list[Segment]
+
+    def encode(self) -> list[int]:
+        whole_rows = any(i.op in ("mean", "mean_product") for s in self.segments for i in s.instructions)
+        out = [len(self.places), len(self.constants), self.sums, self.registers, len(self.segments), int(whole_rows)]
+        for place in self.places:
+            out += place
+        out += struct.unpack(f"<{len(self.constants)}q", struct.pack(f"<{len(self.constants)}d", *self.constants))
+        for segment in self.segments:
+            for some in (segment.loads, segment.stores):
+                out += [len(some), *some]
+            out.append(len(segment.instructions))
+            for op, target, args, uniform in segment.instructions:
+                out += [OPCODES[op], int(uniform), target, *args, *[0] * (3 - len(args))]
+        return out
+
+
+def lower(
+    graph: Graph,
+    place_of_leaf: Callable[[str, tuple[float, ...]], Place],
+    segment_of_leaf: Callable[[str, tuple[float, ...]], int],
+    segments: int,
+    targets: dict[int, list[Place]],
+    sums: list[int],
+) -> Code:
+    """Code that brings every node of `targets` to its places and adds the nodes of `sums` up over the rows."""
+    return _Lowering(graph, place_of_leaf, segment_of_leaf, segments, targets, sums).code()
+
+
+class _Lowering:
+    def __init__(
+        self,
+        graph: Graph,
+        place_of_leaf: Callable[[str, tuple[float, ...]], Place],
+        segment_of_leaf: Callable[[str, tuple[float, ...]], int],
+        segments: int,
+        targets: dict[int, list[Place]],
+        sums: list[int],
+    ) -> None:
+        self.graph, self.sums, self.count = graph, sums, segments
+        self.place_of_leaf = place_of_leaf
+        self.targets = {number: list(places) for number, places in targets.items()}
+        results = [*targets, *sums]
+        self.uses = graph.uses(results)
+        self.segment: dict[int, int] = {}
+        for number, node in enumerate(graph.nodes):
+            if self.uses[number]:
+                first = 0 if node.op == "constant" else segment_of_leaf(node.op, node.key) if not node.args else 0
+                self.segment[number] = max([first, *(self.segment[a] for a in node.args)])
+        self.fused = self._fuse()
+        self._keep_across_segments()
+        self.places: list[Place] = []
+        self.constants: list[float] = []
+
+    def _fuse(self) -> dict[int, tuple[int, ...]]:
+        """add(mul(a, b), c) and mean(mul(a, b)) as one instruction where the product has no other use."""
+        fused: dict[int, tuple[int, ...]] = {}
+        inner: set[int] = set()
+        for number, node in enumerate(self.graph.nodes):
+            if node.op not in _WITH_PRODUCT or number not in self.segment:
+                continue
+            for i, arg in enumerate(node.args):
+                inside = self.graph.nodes[arg]
+                alone = self.uses[arg] == 1 and arg not in self.targets and self.segment[arg] == self.segment[number]
+                if inside.op == "mul" and alone and arg not in fused:
+                    fused[number] = (*inside.args, *node.args[:i], *node.args[i + 1 :])
+                    inner.add(arg)
+                    break
+        self.inner = inner
+        return fused
+
+    def args(self, number: int) -> tuple[int, ...]:
+        return self.fused.get(number, self.graph.nodes[number].args)
+
+    def _keep_across_segments(self) -> None:
+        scratch = 0
+        for number in sorted(self.segment):
+            if number in self.inner:
+                continue
+            for arg in self.args(number):
+                node = self.graph.nodes[arg]
+                if node.args and self.segment[arg] < self.segment[number] and not self.targets.get(arg):
+                    self.targets[arg] = [Place(SCRATCH, 0, scratch)]
+                    scratch += 1
+
+    def code(self) -> Code:
+        # Entries: places are 0.., constants 10^6.., sums 2*10^6.., registers 3*10^6.. until all counts are known.
+        segments, most = [], 0
+        for s in range(self.count):
+            segment, registers = self._segment(s)
+            segments.append(segment)
+            most = max(most, registers)
+        bases = [0, len(self.places), len(self.places) + len(self.constants)]
+        bases.append(bases[-1] + len(self.sums))
+
+        def entry(number: int) -> int:
+            return bases[number // 10**6] + number % 10**6
+
+        for segment in segments:
+            segment.instructions = [
+                i._replace(target=entry(i.target), args=tuple(map(entry, i.args))) for i in segment.instructions
+            ]
+        return Code(self.places, self.constants, len(self.sums), most, segments)
+
+    def _place(self, place: Place) -> int:
+        if place not in self.places:
+            self.places.append(place)
+        return self.places.index(place)
+
+    def _segment(self, s: int) -> tuple[Segment, int]:
+        mine = [n for n in sorted(self.segment) if self.segment[n] == s and n not in self.inner]
+        out, located = Segment(), dict[int, int]()
+        steps = [n for n in mine if self.graph.nodes[n].args]
+        last_use = {arg: i for i, n in enumerate(steps) for arg in self.args(n)}
+        summed = [n for n in self.sums if self.segment[n] == s]
+        last_use |= dict.fromkeys(summed, len(steps))
+        free: list[int] = []
+        registers = 0
+
+        def locate(number: int) -> int:
+            """The table entry a value is read from."""
+            node = self.graph.nodes[number]
+            if number in located:
+                return located[number]
+            if node.op == "constant":
+                if node.key[0] not in self.constants:
+                    self.constants.append(node.key[0])
+                return 10**6 + self.constants.index(node.key[0])
+            place = self.targets[number][0] if node.args else self.place_of_leaf(node.op, node.key)
+            located[number] = self._place(place)
+            if located[number] not in out.loads:
+                out.loads.append(located[number])
+            return located[number]
+
+        def write(number: int, places: list[Place]) -> None:
+            for place in places:
+                entry = self._place(place)
+                out.stores.append(entry)
+                out.instructions.append(Instruction("copy", entry, (locate(number),)))
+
+        for number in mine:  # leaves that go somewhere as they are, before anything is overwritten
+            if not self.graph.nodes[number].args:
+                write(number, self.targets.get(number, []))
+        for i, number in enumerate(steps):
+            sources = tuple(locate(arg) for arg in self.args(number))
+            for arg in set(self.args(number)):
+                if last_use[arg] == i and located.get(arg, 0) >= 3 * 10**6:
+                    free.append(located[arg])
+            places = self.targets.get(number, [])
+            if places:
+                target = self._place(places[0])
+                out.stores.append(target)
+            elif free:
+                target = free.pop()
+            else:
+                target = 3 * 10**6 + registers
+                registers += 1
+            located[number] = target
+            op = self.graph.nodes[number].op
+            op = _WITH_PRODUCT[op] if number in self.fused else op
+            out.instructions.append(Instruction(op, target, sources, number in self.graph.uniform))
+            write(number, places[1:])
+        for i, number in enumerate(self.sums):
+            if number in summed:
+                out.instructions.append(Instruction("accumulate", 2 * 10**6 + i, (locate(number),)))
+        return out, registers

@@ -1,1 +1,0 @@
-"""Models: each gives a loss to train on and, where it generates, is a Stepper to decode from."""

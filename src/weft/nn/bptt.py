@@ -1,0 +1,152 @@
+"""Back-propagation through time: three ways to choose what gradient flows back through a window of steps.
+
+All three give the outputs of the stack and its last state; only their gradients differ. With f_t the step and w
+its weights, the gradient of a state is the sum
+
+    dh_t/dw = df_t/dw + sum over i < t of (product over j = i+1..t of df_j/dh_{j-1}) df_i/dw
+
+`full` keeps all of it, `truncated` its k most recent terms i = t-k+1..t, and `randomized` each link
+df_j/dh_{j-1} with probability p, weighted by 1/p, so that its mean is the full sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from weft.cells import State
+from weft.errors import WeftError, unknown_name
+from weft.nn import Stack, map_state
+
+Unroll = Callable[[Stack, Tensor, State], tuple[Tensor, State]]
+
+
+def full(stack: Stack, x: Tensor, state: State = None) -> tuple[Tensor, State]:
+    """The stack itself: x (B, T, I) or ids (B, T) to outputs (B, T, H) and the last state, every gradient whole."""
+    result: tuple[Tensor, State] = stack(x, state)
+    return result
+
+
+def truncated(stack: Stack, x: Tensor, state: State = None, *, steps: int) -> tuple[Tensor, State]:
+    """The gradient of every output flows back through exactly `steps` steps, its own included.
+
+    The first `steps` outputs are those of the whole run. Each later one is run anew over its own window, from the
+    state before it, which carries no gradient; all windows are rows of one batch. That is `steps` times the work
+    of the full gradient: cutting a run into chunks is cheaper, and truncates at a different depth for every
+    output. With dropout each window draws its own: an output and its gradient belong to the same draw.
+    """
+    _check_steps(steps)
+    _check_causal("truncated", stack)
+    B, T = x.shape[:2]
+    if steps >= T:
+        return full(stack, x, state)
+    head, _ = full(stack, x[:, :steps], state)
+    with torch.no_grad():
+        # The state before window t is the one after step t - steps: (B, T - steps, H) of every layer.
+        before = tuple(trace.states for trace in stack.trace(x[:, : T - steps], state))  # type: ignore[union-attr]
+    windows = x[:, 1:].unfold(1, steps, 1)  # (B, T - steps, I, steps) or (B, T - steps, steps)
+    if x.is_floating_point():
+        windows = windows.transpose(2, 3)
+    outputs, last = full(stack, windows.flatten(0, 1), map_state(lambda part: part.flatten(0, 1), before))
+    tail = outputs[:, -1].reshape(B, T - steps, stack.output_size)
+    last = map_state(lambda part: part.reshape(B, T - steps, part.shape[-1])[:, -1], last)
+    return torch.cat([head, tail], 1), last
+
+
+def randomized(
+    stack: Stack, x: Tensor, state: State = None, *, keep: float, generator: torch.Generator | None = None
+) -> tuple[Tensor, State]:
+    """Before each step of each row the gradient is cut with probability 1 - keep, else divided by `keep`.
+
+    Tallec and Ollivier 2017, "Unbiasing truncated backpropagation through time". The smaller `keep`, the shorter
+    the memory that one draw sees and the larger the variance. Draws come from `generator` or torch's own.
+    """
+    _check_keep(keep)
+    _check_causal("randomized", stack)
+    kept = torch.rand(x.shape[:2], generator=generator) < keep  # drawn on the CPU: the same on every device
+    return reweighted(stack, x, state, xi=kept.to(next(stack.parameters())) / keep)
+
+
+def reweighted(stack: Stack, x: Tensor, state: State = None, *, xi: Tensor) -> tuple[Tensor, State]:
+    """The stack with the gradient of the state before step t of row b multiplied by xi[b, t]; xi is (B, T)."""
+    if x.shape[1] == 0:
+        return full(stack, x, state)
+    state = stack.start(x.shape[0]) if state is None else state
+    outputs = []
+    for t in range(x.shape[1]):
+        state = map_state(partial(_scale_gradient, factor=xi[:, t, None]), state)
+        output, state = full(stack, x[:, t : t + 1], state)
+        outputs.append(output)
+    return torch.cat(outputs, 1), state
+
+
+class _ScaledGradient(torch.autograd.Function):
+    """The identity, whose gradient is multiplied by a factor."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, factor: Tensor) -> Tensor:
+        ctx.save_for_backward(factor)
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        (factor,) = ctx.saved_tensors
+        # Where it is cut, nothing passes: an infinite gradient times zero would be a NaN.
+        return torch.where(factor == 0, 0.0, gradients[0] * factor), None
+
+
+def _scale_gradient(value: Tensor, factor: Tensor) -> Tensor:
+    scaled: Tensor = _ScaledGradient.apply(value, factor)  # type: ignore[no-untyped-call]
+    return scaled
+
+
+def _check_steps(steps: int) -> None:
+    if steps < 1:
+        raise WeftError(f"truncated: steps is {steps}", expected="1 or more, the step itself included")
+
+
+def _check_keep(keep: float) -> None:
+    if not 0 < keep <= 1:
+        raise WeftError(f"randomized: keep is {keep}", expected="a probability above 0 and at most 1")
+
+
+def _check_causal(name: str, stack: Stack) -> None:
+    if not stack.causal:
+        raise WeftError(
+            f"{name}: the stack also reads from the end",
+            expected="layers that read forward only, because a cut needs one direction of time",
+            hint='the method "full"',
+        )
+
+
+def _truncated(steps: int, keep: float) -> Unroll:
+    _check_steps(steps)
+    return partial(truncated, steps=steps)
+
+
+def _randomized(steps: int, keep: float) -> Unroll:
+    _check_keep(keep)
+    return partial(randomized, keep=keep)
+
+
+# name -> (steps, keep) -> the way to run; each reads only what concerns it
+BPTT: dict[str, Callable[[int, float], Unroll]] = {
+    "full": lambda steps, keep: full,
+    "truncated": _truncated,
+    "randomized": _randomized,
+}
+
+
+def unroll(method: str, *, steps: int = 0, keep: float = 0.5) -> Unroll:
+    """The named way with its settings, as a function (stack, x, state) -> (outputs, last state).
+
+    >>> unroll("truncated", steps=5).keywords
+    {'steps': 5}
+    """
+    if method not in BPTT:
+        raise unknown_name("bptt method", method, BPTT)
+    return BPTT[method](steps, keep)

@@ -1,0 +1,106 @@
+"""Weights to and from torch.nn: the recurrent layers that torch has too, number for number.
+
+Parameters have the same names, shapes and block order on both sides, so that crossing is copying.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from weft.cells import GRU, LSTM, RNN, Cell, ReluRNN
+from weft.errors import WeftError
+from weft.nn import Bidirectional, Recurrent, Stack
+
+_MODES: dict[str, type[Cell]] = {"RNN_TANH": RNN, "RNN_RELU": ReluRNN, "GRU": GRU, "LSTM": LSTM}  # torch's names
+
+
+def from_torch(module: nn.RNN | nn.GRU | nn.LSTM) -> Stack:
+    """A stack with the weights, type, device and mode of a torch module. Where that has no biases, they are zero."""
+    if not isinstance(module, nn.RNNBase) or module.mode not in _MODES:
+        raise WeftError(f"from_torch: {type(module).__name__}", expected="torch.nn.RNN, GRU or LSTM")
+    if module.proj_size:
+        raise WeftError(
+            f"from_torch: {type(module).__name__} with proj_size={module.proj_size}",
+            expected="none: a projected state is no equation of ours",
+        )
+    layers: list[Recurrent | Bidirectional] = []
+    for number in range(module.num_layers):
+        if module.bidirectional:
+            layers.append(Bidirectional(_cell(module, f"l{number}"), _cell(module, f"l{number}_reverse")))
+        else:
+            layers.append(Recurrent(_cell(module, f"l{number}")))
+    return Stack(layers, dropout=module.dropout).train(module.training)
+
+
+def _cell(module: nn.RNNBase, suffix: str) -> Cell:
+    """One cell with the weights that end in the suffix."""
+    weight = module.get_parameter(f"weight_ih_{suffix}")
+    cell = _MODES[module.mode](weight.shape[1], module.hidden_size).to(weight)
+    with torch.no_grad():
+        for name, parameter in cell.named_parameters():
+            if module.bias or not name.startswith("bias"):
+                parameter.copy_(module.get_parameter(f"{name}_{suffix}"))
+            else:
+                parameter.zero_()
+    return cell
+
+
+def to_torch(stack: Stack) -> nn.RNN | nn.GRU | nn.LSTM:
+    """The torch module (batch first) that computes what the stack does, with its weights, type, device and mode.
+
+    torch has one cell, one size and one choice of directions a module; a stack that mixes them is refused.
+    """
+    if stack.residual:
+        raise WeftError("to_torch: the stack has residual connections", expected="none: torch.nn has no such layer")
+    cells = [_cells_of(layer) for layer in stack.layers]
+    first = cells[0][0]
+    kind = type(first)
+    for cell in (cell for layer in cells for cell in layer):
+        if type(cell) not in _MODES.values():
+            known = ", ".join(each.__name__ for each in _MODES.values())
+            raise WeftError(f"to_torch: torch.nn has no {type(cell).__name__}", expected=f"one of: {known}")
+        if type(cell) is not kind:
+            raise WeftError(
+                f"to_torch: the stack has {kind.__name__} and {type(cell).__name__}", expected="one cell throughout"
+            )
+        if cell.hidden_size != first.hidden_size:
+            raise WeftError(
+                f"to_torch: the stack has hidden sizes {first.hidden_size} and {cell.hidden_size}",
+                expected="one size in all layers and directions",
+            )
+    if len({len(layer) for layer in cells}) > 1:
+        raise WeftError("to_torch: some layers read in one direction and some in two", expected="all alike")
+
+    made = _new_module(kind, first, layers=len(cells), bidirectional=len(cells[0]) == 2, dropout=stack.dropout)
+    with torch.no_grad():
+        for number, layer in enumerate(cells):
+            for direction, cell in zip(("", "_reverse"), layer, strict=False):
+                for name, parameter in cell.named_parameters():
+                    made.get_parameter(f"{name}_l{number}{direction}").copy_(parameter)
+    return made.train(stack.training)
+
+
+def _cells_of(layer: nn.Module) -> list[Cell]:
+    """The cells of a layer, forward first."""
+    if isinstance(layer, Bidirectional):
+        return [layer.ahead.cell, layer.back.cell]
+    assert isinstance(layer, Recurrent)
+    if layer.reverse:
+        raise WeftError("to_torch: a layer reads backward only", expected="forward or both: torch.nn has nothing else")
+    return [layer.cell]
+
+
+def _new_module(
+    kind: type[Cell], first: Cell, *, layers: int, bidirectional: bool, dropout: float
+) -> nn.RNN | nn.GRU | nn.LSTM:
+    sizes = first.input_size, first.hidden_size, layers
+    dropout = dropout if layers > 1 else 0.0  # it falls between layers; torch warns where there is no between
+    if kind is GRU:
+        made: nn.RNN | nn.GRU | nn.LSTM = nn.GRU(*sizes, batch_first=True, dropout=dropout, bidirectional=bidirectional)
+    elif kind is LSTM:
+        made = nn.LSTM(*sizes, batch_first=True, dropout=dropout, bidirectional=bidirectional)
+    else:
+        nonlinearity = "tanh" if kind is RNN else "relu"
+        made = nn.RNN(*sizes, nonlinearity=nonlinearity, batch_first=True, dropout=dropout, bidirectional=bidirectional)
+    return made.to(first.weight_ih)

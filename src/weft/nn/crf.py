@@ -1,0 +1,197 @@
+"""The linear-chain conditional random field: tags of a sequence, scored together.
+
+    score(y | x) = start[y_1] + sum_t scores[t, y_t] + sum_t transition[y_(t-1), y_t] + end[y_T]
+    P(y | x) = exp(score(y | x)) / sum of the same over all K^T sequences of tags
+
+The scores of the places come from a model (a recurrent layer, say), start, transition and end are the layer's own.
+Lafferty, McCallum and Pereira 2001.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from weft import chains as chain
+from weft.chains import Chains, Stretch
+from weft.errors import WeftError
+
+
+class Allowed(NamedTuple):
+    """What a sequence of tags may do: begin with, go from one to another, end with. All of it as booleans."""
+
+    start: Tensor  # (K,)
+    transition: Tensor  # (K, K): from, to
+    end: Tensor  # (K,)
+
+
+class TagPath(NamedTuple):
+    """A sequence of tags, and its log-probability."""
+
+    tags: list[int]
+    log_prob: float
+
+
+class CRF(nn.Module):
+    """Tags for B sequences with scores (B, T, K) and lengths (B,). What is not allowed has no probability at all."""
+
+    start: Tensor
+    transition: Tensor
+    end: Tensor
+
+    def __init__(self, tags: int, allowed: Allowed | None = None) -> None:
+        super().__init__()
+        if tags < 1:
+            raise WeftError(f"CRF: tags={tags}", expected="1 or more")
+        self.tags = tags
+        self.start = nn.Parameter(torch.zeros(tags))
+        self.transition = nn.Parameter(torch.zeros(tags, tags))
+        self.end = nn.Parameter(torch.zeros(tags))
+        if allowed is None:
+            yes = torch.ones((), dtype=torch.bool)
+            allowed = Allowed(yes.expand(tags), yes.expand(tags, tags), yes.expand(tags))
+        for name, shape in (("start", (tags,)), ("transition", (tags, tags)), ("end", (tags,))):
+            mask = getattr(allowed, name)
+            if tuple(mask.shape) != shape or mask.dtype != torch.bool:
+                raise WeftError(
+                    f"CRF: allowed.{name} is {mask.dtype} of shape {tuple(mask.shape)}", expected=f"booleans of {shape}"
+                )
+            self.register_buffer(f"{name}_allowed", mask.clone())
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for parameter in self.parameters():
+            nn.init.uniform_(parameter, -0.1, 0.1)
+
+    def masked(self) -> tuple[Tensor, Tensor, Tensor]:
+        """start, transition and end with -inf where something is not allowed."""
+        start, transition, end = (
+            torch.where(getattr(self, f"{name}_allowed"), getattr(self, name), -torch.inf)
+            for name in ("start", "transition", "end")
+        )
+        return start, transition, end
+
+    def log_partition(self, scores: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """log of the sum over all sequences of tags, (B,)."""
+        log_z = chain.log_partition(*self.masked(), scores, lengths)
+        self._possible(log_z, scores, lengths)
+        return log_z
+
+    def score(self, scores: Tensor, tags: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """The score of given tags (B, T), (B,); -inf where they do what is not allowed."""
+        rows, steps = scores.shape[:2]
+        if tags.shape != (rows, steps):
+            raise WeftError(f"CRF: tags are {tuple(tags.shape)}", expected=f"({rows}, {steps}) as the scores are")
+        if lengths is None:
+            lengths = torch.full((rows,), steps)
+        tags, lengths = tags.to(scores.device), lengths.to(scores.device)
+        inside = torch.arange(steps, device=scores.device) < lengths[:, None]  # (B, T)
+        tags = torch.where(inside, tags, 0)
+        if tags.numel() and not 0 <= int(tags.min()) <= int(tags.max()) < self.tags:
+            raise WeftError(f"CRF: a tag is {int(tags.max())}", expected=f"0 to {self.tags - 1}")
+        start, transition, end = self.masked()
+        if not steps:
+            return scores.new_zeros(rows)
+        places = torch.where(inside, scores.gather(2, tags[:, :, None])[:, :, 0], 0).sum(1)
+        moves = torch.where(inside[:, 1:], transition[tags[:, :-1], tags[:, 1:]], 0).sum(1)
+        last = tags.gather(1, (lengths - 1).clamp(min=0)[:, None])[:, 0]
+        return torch.where(lengths > 0, start[tags[:, 0]] + places + moves + end[last], 0)
+
+    def log_likelihood(self, scores: Tensor, tags: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """log P(tags | scores) of each row, (B,). Its negative sum is the loss."""
+        found = self.score(scores, tags, lengths)
+        if found.isneginf().any() and not scores.isneginf().any():
+            row = int(found.isneginf().nonzero()[0, 0])
+            size = int(lengths[row]) if lengths is not None else scores.shape[1]
+            raise WeftError(
+                f"CRF: the tags of row {row}, {tags[row, :size].tolist()}, do what is not allowed",
+                expected="tags that keep to the constraints",
+            )
+        return found - self.log_partition(scores, lengths)
+
+    def marginals(self, scores: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """P(y_t = k | scores), (B, T, K); zeros past a row's length."""
+        found, shares = chain.posterior(self._chains(scores, lengths))
+        self._possible(found.log_z, scores, lengths)
+        return shares.view(scores.shape).to(scores)
+
+    def decode(self, scores: Tensor, lengths: Tensor | None = None) -> list[TagPath]:
+        """The likeliest tags of each row (Viterbi)."""
+        chains = self._chains(scores, lengths)
+        states, best = chain.viterbi(chains)
+        log_z = chain.partition(chains).log_z
+        self._possible(log_z, scores, lengths)
+        rows = states.view(scores.shape[:2]).tolist()
+        found = zip(rows, chains.lengths.tolist(), (best - log_z).tolist(), strict=True)
+        return [TagPath(row[:length], log_prob) for row, length, log_prob in found]
+
+    def n_best(self, scores: Tensor, count: int, lengths: Tensor | None = None) -> list[list[TagPath]]:
+        """The `count` likeliest sequences of tags of each row, best first; fewer where fewer are allowed."""
+        if count < 1:
+            raise WeftError(f"CRF: count is {count}", expected="1 or more")
+        chains = self._chains(scores, lengths)
+        log_z = chain.partition(chains).log_z.tolist()
+        found = zip(chain.n_best(chains, count), log_z, strict=True)
+        return [[TagPath(path, score - total) for score, path in row] for row, total in found]
+
+    def stretches(
+        self, scores: Tensor, paths: Sequence[tuple[Sequence[int], Sequence[Stretch]]], lengths: Tensor | None = None
+    ) -> list[list[float]]:
+        """P(y_b ... y_(e-1) | scores) of stretches (b, e) of a row's tags: that they are right, whatever is around."""
+        found = chain.stretches(self._chains(scores, lengths), paths)
+        return [[min(1.0, math.exp(one)) for one in row] for row in found]
+
+    def _chains(self, scores: Tensor, lengths: Tensor | None) -> Chains:
+        return Chains.padded(*self.masked(), scores, lengths)
+
+    def _possible(self, log_z: Tensor, scores: Tensor, lengths: Tensor | None) -> None:
+        if log_z.isneginf().any():
+            row = int(log_z.isneginf().nonzero()[0, 0])
+            size = int(lengths[row]) if lengths is not None else scores.shape[1]
+            raise WeftError(
+                f"CRF: no sequence of {size} tags is allowed in row {row}", expected="constraints that leave one"
+            )
+
+    def extra_repr(self) -> str:
+        return f"{self.tags}"
+
+
+def bio_constraints(tags: Sequence[str]) -> Allowed:
+    """B-X begins a span of kind X, I-X goes on with it, O is outside: I-X follows B-X or I-X of the same X alone."""
+    parts = [_split(tag, "BI") for tag in tags]
+
+    def follows(before: tuple[str, str] | None, after: tuple[str, str]) -> bool:
+        return after[0] != "I" or (before is not None and before[0] in "BI" and before[1] == after[1])
+
+    return Allowed(
+        torch.tensor([follows(None, after) for after in parts]),
+        torch.tensor([[follows(before, after) for after in parts] for before in parts]),
+        torch.ones(len(parts), dtype=torch.bool),
+    )
+
+
+def bioes_constraints(tags: Sequence[str]) -> Allowed:
+    """B-X I-X ... E-X is a span of two or more, S-X a span of one, O is outside: what is begun must be ended."""
+    parts = [_split(tag, "BIES") for tag in tags]
+
+    def follows(before: tuple[str, str] | None, after: tuple[str, str] | None) -> bool:
+        begun = before[1] if before is not None and before[0] in "BI" else None
+        going_on = after[1] if after is not None and after[0] in "IE" else None
+        return begun == going_on
+
+    return Allowed(
+        torch.tensor([follows(None, after) for after in parts]),
+        torch.tensor([[follows(before, after) for after in parts] for before in parts]),
+        torch.tensor([follows(before, None) for before in parts]),
+    )
+
+
+def _split(tag: str, letters: str) -> tuple[str, str]:
+    letter, dash, kind = tag.partition("-")
+    if tag == "O" or (len(letter) == 1 and letter in letters and dash and kind):
+        return letter, kind
+    raise WeftError(f"the tag is {tag!r}", expected=f"O, or one of {', '.join(letters)} with -KIND after it")

@@ -1,0 +1,108 @@
+"""A cell over time as plain torch: where the engine cannot run it, and for traces, which keep every gate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from weft.cells import GRU, LSTM, RNN, Cell, Gates, ReluRNN, State
+from weft.compiler import evaluate, trace, with_recurrent_dropout
+from weft.engine import Pass
+from weft.nn.states import map_state
+
+
+def run_steps(run: Pass, x: Tensor, state: State, lengths: Tensor | None) -> tuple[State, Gates, State]:
+    """The equations step by step: all states and gates as (B, T, H), and the last state."""
+    cell, T = run.cell, x.shape[1]
+    active = None
+    if lengths is not None:
+        active = torch.arange(T, device=x.device) < lengths.to(x.device)[:, None]  # (B, T)
+        # Zeroed before the first product: a NaN times a zero gradient would still be a NaN.
+        x = x.masked_fill(~active.unsqueeze(-1) if x.is_floating_point() else ~active, 0)
+    projected = cell.project(x)  # (B, T, G*H)
+    step = _with_dropout(run) if run.noise.recurrent_dropout else cell.step
+    kept: list[tuple[State, Gates]] = []
+    for t in reversed(range(T)) if run.reverse else range(T):
+        new, gates = step(projected[:, t], state)
+        new = _held_back(run, t, new, state)
+        if active is not None:
+            now = active[:, t, None]
+            state = type(new)(*(torch.where(now, a, b) for a, b in zip(new, state, strict=True)))
+            new, gates = map_state(partial(_only, now), new), map_state(partial(_only, now), gates)
+        else:
+            state = new
+        kept.append((new, gates))
+    if not kept:  # no step at all: one made-up step tells the shapes
+        new, gates = cell.step(projected.new_zeros(x.shape[0], projected.shape[-1]), state)
+        return (
+            map_state(lambda a: a[:, None][:, :0], new),
+            map_state(lambda a: a[:, None][:, :0], gates),
+            state,
+        )
+    if run.reverse:
+        kept.reverse()
+    return _stack([new for new, _ in kept]), _stack([gates for _, gates in kept]), state
+
+
+def _with_dropout(run: Pass) -> Callable[[Tensor, State], tuple[State, Gates]]:
+    """The cell's step with h masked where it enters a product, by its traced equations; it gives no gates."""
+    equations = with_recurrent_dropout(trace(run.cell))
+    parameters = dict(run.cell.named_parameters())
+
+    def step(x_proj: Tensor, state: State) -> tuple[State, Gates]:
+        return type(state)(*evaluate(equations, parameters.__getitem__, x_proj, state, run.row_mask)), state
+
+    return step
+
+
+def _held_back(run: Pass, t: int, new: State, old: State) -> State:
+    """The new state after zoneout."""
+    if run.step_mask is not None:
+        masks = run.step_mask[:, t].chunk(len(new), -1)
+        return type(new)(*(torch.where(m != 0, a, b) for m, a, b in zip(masks, old, new, strict=True)))
+    if rate := run.noise.expected_zoneout:
+        return type(new)(*(rate * a + (1 - rate) * b for a, b in zip(old, new, strict=True)))
+    return new
+
+
+def _only(active: Tensor, values: Tensor) -> Tensor:
+    return torch.where(active, values, 0.0)
+
+
+def _stack(steps: Sequence[Any]) -> Any:
+    """T tuples of (B, H) to one tuple of (B, T, H)."""
+    return type(steps[0])(*(torch.stack(parts, 1) for parts in zip(*steps, strict=True)))
+
+
+# torch's own layers where a cell is exactly theirs. (x, state, weights, ...) -> (outputs, *last state)
+FUSED: dict[type[Cell], Callable[..., tuple[Tensor, ...]]] = {
+    RNN: torch.rnn_tanh,
+    ReluRNN: torch.rnn_relu,
+    GRU: torch.gru,
+    LSTM: torch.lstm,
+}
+
+
+def run_fused(cell: Cell, x: Tensor, state: State, reverse: bool) -> tuple[Tensor, State]:
+    """The same equations by torch's layer. Token ids become one-hot rows: its layer takes nothing else."""
+    if not x.is_floating_point():
+        x = F.one_hot(x.long(), cell.input_size).to(cell.weight_ih.dtype)
+    parts = [part.unsqueeze(0) for part in state]
+    weights = [cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh]
+    outputs, *last = FUSED[type(cell)](
+        x.flip(1) if reverse else x,
+        parts if len(parts) > 1 else parts[0],
+        weights,
+        True,  # has biases
+        1,  # layers
+        0.0,  # dropout
+        torch.is_grad_enabled(),
+        False,  # bidirectional
+        True,  # batch first
+    )
+    return outputs.flip(1) if reverse else outputs, type(state)(*(part[0] for part in last))

@@ -1,0 +1,265 @@
+"""Texts with labels, from whatever file they stand in: TSV, CSV, JSON lines, "label text" lines, a folder for a label.
+
+What the settings leave open is guessed: the format from the file's name and its first lines, a header from its names,
+the label from its few different values. Mistakes are named by file and line.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+from weft.errors import WeftError, unknown_name
+from weft.tasks.classify.config import LabelledConfig
+from weft.text.corpus import Document
+from weft.text.datasets import DATASETS, open_data
+from weft.text.grammars.english import ENGLISH, Node
+from weft.text.sources import entries
+from weft.text.tables import LABEL_NAMES, TEXT_NAMES, Table, form_with, full_lines, place_of, read_table, seems_a_table
+
+GRAMMAR_SENTENCES = 5000
+
+
+class Example(NamedTuple):
+    text: str
+    label: str
+    place: str  # what a message calls it: a file and a line
+
+
+class Layout(NamedTuple):
+    """How the examples that a model was trained on were found, so that later files are read as those were."""
+
+    text: str = ""  # names of columns, where they had names
+    label: str = ""
+    labels: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> set[str]:
+        return {name for name in (self.text, self.label) if name}
+
+
+class Examples(NamedTuple):
+    rows: list[Example]
+    layout: Layout
+    about: str  # how they were read, and where text and label were found
+
+
+class Texts(NamedTuple):
+    rows: list[str]
+    notes: list[str]  # how they were read, where that was not said
+
+
+Source = str | Path | Iterable[tuple[str, Any]]
+
+
+def read_labelled(source: Source, config: LabelledConfig, like: Layout | None = None) -> Examples:
+    """The examples of a source: a file, a folder of folders, `-`, "grammar", or pairs of text and label.
+
+    `like` tells how the examples that these are to be used with were laid out, and which labels they had.
+    """
+    if not isinstance(source, str | Path):
+        return Examples(_from_pairs(source), Layout(), "pairs")
+    if str(source) == "grammar":
+        return Examples(grammar_examples(GRAMMAR_SENTENCES, seed=0), Layout(), "sentences of the grammar")
+    if str(source) in DATASETS:
+        raise WeftError(f"{source} is a text without labels", expected="texts with labels", hint="--data grammar")
+    if Path(source).is_dir():
+        return Examples(_from_folders(str(source)), Layout(), "a folder for each label")
+    documents = list(open_data(str(source)).documents())
+    parts = [_from_document(document, config, like or Layout()) for document in documents]
+    rows = [row for part in parts for row in part.rows]
+    if not rows:
+        raise WeftError(f"{source} has no examples", expected="texts with labels")
+    return Examples(rows, *parts[0][1:])
+
+
+def read_texts(source: str, column: int | str | None, like: Layout | None = None) -> Texts:
+    """Texts without labels, to be labelled: the lines of a file or of `-`, or a column of its table.
+
+    Where no column is given, and it is a table with a column of the name that `like` has for texts, that one is read.
+    """
+    texts: list[str] = []
+    notes: list[str] = []
+    known = like.text if like else ""
+    for document in open_data(source).documents():
+        form = "auto" if column is not None else form_with(document, known) if known else None
+        if form is not None:
+            wanted = known if column is None else column
+            table = read_table(document, form, "yes" if _is_name(wanted) else "auto", names=set())
+            place = _find(table, wanted, "--column")
+            texts += [_cell(table, row, place) for row in table.rows]
+            if column is None:
+                notes.append(f"{document.place}: the texts are its column {known!r}, as in the data trained on")
+        else:
+            texts += [line for _, line in full_lines(document)]
+            if seems_a_table(document):
+                why = f"there is no column {known!r}, as in the data trained on" if known else "no column is given"
+                notes.append(f"{document.place} is read as one text a line: {why}; --column reads a column")
+    return Texts(texts, notes)
+
+
+def ordered_labels(labels: Iterable[str]) -> tuple[str, ...]:
+    """The different labels, numbers by size, names by the alphabet.
+
+    >>> ordered_labels(["10", "9", "9"]), ordered_labels(["pos", "neg"])
+    (('9', '10'), ('neg', 'pos'))
+    """
+    different = set(labels)
+    if all(re.fullmatch(r"-?\d+", label) for label in different):
+        return tuple(sorted(different, key=lambda label: (int(label), label)))
+    return tuple(sorted(different))
+
+
+def grammar_examples(sentences: int, seed: int) -> list[Example]:
+    """Sentences of the embedded grammar, labelled by the number of their first subject, whatever stands around it.
+
+    >>> [one[:2] for one in grammar_examples(2, seed=8)]
+    [('the kings near a river sit in the bridge.', 'plural'), ('she finds some farmers in that river.', 'singular')]
+    """
+    rng = random.Random(seed)
+    found = []
+    for number in range(sentences):
+        sentence = ENGLISH.sample(rng)
+        clause = sentence.tree.children[0]
+        assert isinstance(clause, Node)
+        label = {"subject.sg": "singular", "subject.pl": "plural"}[clause.children[0].symbol]
+        found.append(Example(sentence.text, label, f"grammar:{number + 1}"))
+    return found
+
+
+def _from_pairs(pairs: Iterable[tuple[str, Any]]) -> list[Example]:
+    found = []
+    if not isinstance(pairs, Iterable):
+        raise WeftError(f"the examples are {pairs!r}", expected="a path, or a list of pairs of a text and its label")
+    for number, pair in enumerate(pairs, start=1):
+        if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2 or not isinstance(pair[0], str):
+            raise WeftError(f"example {number} is {pair!r}", expected="a pair of a text and its label")
+        if not isinstance(pair[1], str | int) or not str(pair[1]).strip():
+            raise WeftError(f"example {number} has the label {pair[1]!r}", expected="a name or a whole number")
+        found.append(Example(pair[0], _label(str(pair[1]), f"example {number}"), f"example {number}"))
+    if not found:
+        raise WeftError("there are no examples", expected="pairs of a text and its label")
+    return found
+
+
+def _label(name: str, place: str) -> str:
+    """The label, which is to stand in a column and in a line of its own."""
+    if "\t" in name or name.splitlines() != [name]:
+        raise WeftError(f"{place}: the label {name!r} has a tab or a line end in it", expected="a label of one line")
+    return name
+
+
+def _from_folders(source: str) -> list[Example]:
+    found = []
+    for entry in entries(source):
+        document = Document(*entry)
+        label = PurePosixPath(document.name).parent.name
+        if not label:
+            raise WeftError(
+                f"{document.place} is in no folder that could be its label",
+                expected="a folder for each label, with a file for each text, or one file with texts and labels",
+            )
+        found.append(Example("".join(document.lines()).strip(), _label(label, document.place), document.place))
+    return found
+
+
+def _from_document(document: Document, config: LabelledConfig, like: Layout) -> Examples:
+    named = _is_name(config.text) or _is_name(config.label)
+    header = "yes" if named and config.header == "auto" else config.header
+    table = read_table(document, config.format, header, names=like.names, values=set(like.labels))
+    if not table.rows:
+        raise WeftError(f"{document.place} has no examples", expected="texts with labels")
+    text, label = _columns(table, config, like)
+    found = []
+    for row in table.rows:
+        name = _cell(table, row, label).strip()
+        if not name:
+            raise WeftError(f"{place_of(table, row)}: the label is empty", expected="a label for every text")
+        place = place_of(table, row)
+        found.append(Example(_cell(table, row, text).strip(), _label(name, place), place))
+    layout = Layout(table.names[text], table.names[label]) if table.names else Layout()
+    about = f"read as {table.about}: text from {_called(table, text)}, label from {_called(table, label)}"
+    return Examples(found, layout, about)
+
+
+def _columns(table: Table, config: LabelledConfig, like: Layout) -> tuple[int, int]:
+    """Which columns hold text and label: as set, as named in the data trained on, by a usual name, by their values."""
+    width = table.width
+    if width < 2:
+        raise WeftError(
+            f"{table.place} has one column",
+            expected="a text and its label in every row",
+            hint="--set data.format=lines",
+        )
+    text = _find(table, config.text, "data.text") if config.text != "" else None
+    label = _find(table, config.label, "data.label") if config.label != "" else None
+    if text is not None and text == label:
+        raise WeftError(f"text and label are both {_called(table, text)} of {table.place}", expected="two columns")
+    text = _named(table, [like.text, *TEXT_NAMES], but=label) if text is None else text
+    label = _named(table, [like.label, *LABEL_NAMES], but=text) if label is None else label
+    free = [column for column in range(width) if column not in (text, label)]
+    columns = {column: [str(cells[column]) for _, cells in table.rows] for column in free}
+    if label is None:
+        label = min(free, key=lambda column: _unlike_labels(columns[column], like.labels))
+        different = len(set(columns[label]))
+        if len(table.rows) >= 20 and different > len(table.rows) / 2 and not like.labels:
+            raise WeftError(
+                f"no column of {table.place} looks like labels: {_called(table, label)} has the fewest values, "
+                f"{different:,} in {len(table.rows):,} rows",
+                expected="a column of few values that recur",
+                hint="--set data.label=NAME, if it is there, or --set data.format=tsv, csv, jsonl or lines",
+            )
+        free.remove(label)
+    if text is None:
+        text = max(free, key=lambda column: sum(map(len, columns[column])))
+    return text, label
+
+
+def _unlike_labels(values: list[str], labels: Sequence[str]) -> tuple[float, int, int]:
+    """How little a column looks like one of labels: values that are none, many different ones, long ones."""
+    known = set(labels)
+    strange = sum(value.strip() not in known for value in values) if known else 0
+    return strange, len(set(values)), sum(map(len, values))
+
+
+def _named(table: Table, names: Sequence[str], *, but: int | None) -> int | None:
+    lowered = [name.strip().lower() for name in table.names or ()]
+    wanted = [name.lower() for name in names if name.lower() in lowered]
+    return next((lowered.index(name) for name in wanted if lowered.index(name) != but), None)
+
+
+def _find(table: Table, column: int | str, setting: str) -> int:
+    """The place of a column given by its name, or by its number from 1."""
+    if not _is_name(column):
+        if not 1 <= int(column) <= table.width:
+            raise WeftError(
+                f"{setting} is {column}, and {table.place} has {table.width} columns", expected="one of them"
+            )
+        return int(column) - 1
+    if table.names is None:
+        raise WeftError(
+            f"{setting} is {column!r}, and the columns of {table.place} have no names", expected="a number from 1"
+        )
+    if column not in table.names:
+        raise unknown_name(f"{table.place}: {setting}: column", str(column), table.names)
+    return table.names.index(str(column))
+
+
+def _is_name(column: int | str) -> bool:
+    return isinstance(column, str) and column != "" and not column.isdecimal()
+
+
+def _cell(table: Table, row: tuple[int, list[str | None]], column: int) -> str:
+    value = row[1][column]
+    if value is None:
+        raise WeftError(
+            f"{place_of(table, row)} has no {_called(table, column)}", expected="a text and its label in every row"
+        )
+    return value
+
+
+def _called(table: Table, column: int) -> str:
+    return f"column {table.names[column]!r}" if table.names else f"column {column + 1}"

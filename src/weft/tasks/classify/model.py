@@ -1,0 +1,82 @@
+"""A recurrent classifier: it reads a text, pools the states of its tokens into one vector, and tells the label."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from weft.engine import Embedded, dropout
+from weft.errors import unknown_name
+from weft.nn import make_stack
+from weft.nn.pooling import POOLINGS
+from weft.nn.word_dropout import drop_words
+from weft.tasks.classify.config import ClassifyModelConfig
+from weft.training.loss import Loss
+
+
+class Labelled(NamedTuple):
+    """Texts side by side with their labels."""
+
+    ids: Tensor  # (B, T)
+    lengths: Tensor  # (B,)
+    labels: Tensor  # (B,)
+
+
+class Read(NamedTuple):
+    """What the model makes of each text: the score of every label, and how much each token counted."""
+
+    logits: Tensor  # (B, labels)
+    weights: Tensor  # (B, T)
+
+
+class Classifier(nn.Module):
+    """Ids (B, T) -> embedding -> stack (B, T, H) -> pooling (B, P) -> logits (B, labels).
+
+    `unknown` is the id that dropped words are read as.
+    """
+
+    def __init__(self, vocabulary_size: int, labels: int, config: ClassifyModelConfig, *, unknown: int = 0) -> None:
+        super().__init__()
+        if config.pooling not in POOLINGS:
+            raise unknown_name("pooling", config.pooling, POOLINGS)
+        self.config, self.unknown = config, unknown
+        self.embedding = nn.Embedding(vocabulary_size, config.embedding) if config.embedding else None
+        if self.embedding is not None:
+            nn.init.normal_(self.embedding.weight, std=config.embedding**-0.5)
+        self.stack = make_stack(
+            config.cell,
+            config.embedding or vocabulary_size,
+            config.hidden,
+            layers=config.layers,
+            bidirectional=config.bidirectional,
+            dropout=config.dropout,
+            recurrent_dropout=config.recurrent_dropout,
+            residual=config.residual,
+        )
+        self.pooling = POOLINGS[config.pooling](config.hidden, config.hidden if config.bidirectional else 0)
+        self.output = nn.Linear(self.pooling.output_size, labels)
+
+    def forward(self, ids: Tensor, lengths: Tensor) -> Read:
+        config, device = self.config, self.output.bias.device
+        ids = ids.to(device)
+        inside = torch.arange(ids.shape[1], device=device) < lengths.to(device)[:, None]  # (B, T)
+        if self.training:
+            ids = drop_words(ids, config.word_dropout, self.unknown)
+        x: Tensor | Embedded = ids
+        if self.embedding is not None:
+            x = Embedded.of(ids, self.embedding.weight, config.embedding_dropout, self.training)
+        outputs, _ = self.stack(x, lengths=lengths)
+        pooled = self.pooling(outputs, inside)
+        return Read(self.output(dropout(pooled.vector, config.dropout, self.training)), pooled.weights)
+
+    def loss(self, batch: Labelled, class_weights: Tensor | None = None) -> Loss:
+        """The nats of the true labels, each times the weight of its label where there are any."""
+        logits = self(batch.ids, batch.lengths).logits
+        labels = batch.labels.to(logits.device)
+        nats = F.cross_entropy(logits, labels, reduction="none")
+        if class_weights is not None:
+            nats = nats * class_weights.to(logits.device)[labels]
+        return Loss(nats.sum(), len(labels))

@@ -1,0 +1,1 @@
+"""Sequence tagging and word segmentation."""

@@ -1,0 +1,182 @@
+"""Tagged sentences made ready for a tagger: spans checked and mended, words cut into characters where those have tags.
+
+What was changed on the way is told in notes, with the file and line of the first case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from weft.errors import WeftError
+from weft.tasks.tag.config import TagDataConfig
+from weft.text.conll import Sentence, Source, open_segmented, open_sentences, so_many
+from weft.text.corpus import Corpus
+from weft.text.spans import OUTSIDE, SCHEMES, WORDS, Scheme, find_scheme, mended, read_spans, split_tag, word_tags
+
+SHOWN = 10  # of many tags, in a message
+
+
+class Reading(NamedTuple):
+    """Sentences whose tags keep to the scheme, if there is one, and what was done to make them so."""
+
+    sentences: list[Sentence]
+    scheme: Scheme | None
+    notes: list[str]
+
+
+def read_tagged(source: Source, config: TagDataConfig) -> Reading:
+    """Sentences to train on, and the scheme of their tags."""
+    if config.task == "segments":
+        if str(config.column):
+            raise WeftError(
+                f"column {config.column} of the tags is given, and words are to be found, which have no tags",
+                expected="--segment, or --column",
+            )
+        return read_like(source, config, WORDS)
+    sentences = open_sentences(source, str(config.column), str(config.words))
+    return _reading(sentences, config, _scheme(sentences, config.scheme))
+
+
+def read_like(source: Source, config: TagDataConfig, scheme: Scheme | None) -> Reading:
+    """Sentences to measure on, with tags of the scheme that those trained on have, or of none."""
+    if config.task == "segments":
+        return Reading([as_characters(one) for one in _segmented(source)], WORDS, [])
+    return _reading(open_sentences(source, str(config.column), str(config.words)), config, scheme)
+
+
+def _reading(sentences: list[Sentence], config: TagDataConfig, scheme: Scheme | None) -> Reading:
+    notes: list[str] = []
+    return Reading(sentences if scheme is None else _checked(sentences, scheme, config, notes), scheme, notes)
+
+
+def _segmented(source: Source) -> list[Sentence]:
+    if not isinstance(source, str | Corpus) and not hasattr(source, "__fspath__"):
+        raise WeftError("the data is a list of sentences", expected="for segments, a path, a name or a Corpus")
+    return open_segmented(source)  # type: ignore[arg-type]
+
+
+def as_characters(sentence: Sentence) -> Sentence:
+    """A sentence whose words are known as a sentence of characters, each with a tag that tells the words."""
+    lines = tuple(line for word, line in zip(sentence.words, sentence.lines, strict=True) for _ in word)
+    return Sentence(tuple("".join(sentence.words)), tuple(word_tags(sentence.words)), sentence.place, lines)
+
+
+def all_tags(sentences: Iterable[Sentence], scheme: Scheme | None) -> tuple[str, ...]:
+    """The tags of the sentences; where they are spans, every letter of the scheme for every kind."""
+    tags = dict.fromkeys(tag for sentence in sentences for tag in sentence.tags)
+    if scheme is None:
+        return tuple(sorted(tags))
+    letters = dict.fromkeys(scheme[1:])
+    kinds = sorted({parts[1] for parts in map(split_tag, tags) if parts and parts[0] != OUTSIDE})
+    written = [f"{letter}-{kind}" if kind else letter for kind in kinds for letter in letters]
+    return (*(() if OUTSIDE not in tags and scheme == WORDS else (OUTSIDE,)), *written)
+
+
+def cut_long(sentences: Sequence[Sentence], longest: int, scheme: Scheme | None, notes: list[str]) -> list[Sentence]:
+    """Sentences of at most `longest` words; a span that is cut in two becomes two."""
+    found: list[Sentence] = []
+    cut = 0
+    for sentence in sentences:
+        words, tags, place, lines = sentence
+        if len(words) > longest:
+            cut += 1
+            if cut == 1:
+                notes.append(
+                    f"{sentence.where(0)}: a sentence of {len(words):,} words is cut into parts of {longest:,}"
+                )
+        for begin in range(0, len(words), longest):
+            part = slice(begin, begin + longest)
+            own = tags[part] if scheme is None or len(words) <= longest else tuple(mended(tags[part], scheme))
+            found.append(Sentence(words[part], own, place, lines[part]))
+    if cut > 1:
+        notes[-1] += f" (and {cut - 1:,} more)"
+    return found
+
+
+def unknown_tags(sentences: Iterable[Sentence], tags: Iterable[str]) -> dict[str, str]:
+    """The tags that are not among the known ones, and where each is first."""
+    known = set(tags)
+    found: dict[str, str] = {}
+    for sentence in sentences:
+        for place, tag in enumerate(sentence.tags):
+            if tag not in known:
+                found.setdefault(tag, sentence.where(place))
+    return found
+
+
+def strange_notes(found: Mapping[str, str]) -> list[str]:
+    """What is said of tags that training lacks, given where each is first."""
+    notes = [f"{where}: the tag {tag!r}, which training lacks, counts as wrong" for tag, where in found.items()]
+    return [*notes[:SHOWN], *([f"so do {so_many(len(notes) - SHOWN, 'more tag')}"] if len(notes) > SHOWN else [])]
+
+
+def _scheme(sentences: Sequence[Sentence], wanted: str) -> Scheme | None:
+    if wanted == "none":
+        return None
+    if wanted != "auto":
+        return SCHEMES[wanted]
+    where = unknown_tags(sentences, ())
+    scheme = find_scheme(where, where)
+    if scheme is not None and scheme.closes:
+        _one_scheme(sentences, scheme)
+    return scheme
+
+
+def _one_scheme(sentences: Sequence[Sentence], scheme: Scheme) -> None:
+    """Refuse a text that is BIO in one sentence and says where spans end in another: mending it would be guessing."""
+    bio = SCHEMES["bio"]
+    closing = next(
+        sentence.where(place) + f" has {tag}"
+        for sentence in sentences
+        for place, tag in enumerate(sentence.tags)
+        if tag[0] in (scheme.end, scheme.single) and tag != OUTSIDE
+    )
+    for sentence in sentences:
+        tags = list(sentence.tags)
+        if mended(tags, scheme) != tags and mended(tags, bio) == tags:
+            span = next(one for one in read_spans(tags) if mended(tags, scheme)[one.end - 1] != tags[one.end - 1])
+            raise WeftError(
+                f"{sentence.where(span.end - 1)}: {tags[span.end - 1]} ends a span, as in BIO, but {closing}, "
+                f"as in {scheme.name.upper()}",
+                expected="one scheme in all sentences",
+                hint=f"--set data.scheme={scheme.name} to take this for a mistake and mend it",
+            )
+
+
+def _check_tags(sentences: Sequence[Sentence], scheme: Scheme) -> None:
+    letters = {OUTSIDE, *scheme[1:]}
+    for sentence in sentences:
+        for place, tag in enumerate(sentence.tags):
+            if split_tag(tag) is None or tag[0] not in letters:
+                raise WeftError(
+                    f"{sentence.where(place)}: the tag is {tag!r}",
+                    expected=f"O, or one of {', '.join(dict.fromkeys(scheme[1:]))} and a kind, as in B-PER "
+                    f"(the scheme is {scheme.name})",
+                )
+
+
+def _checked(sentences: list[Sentence], scheme: Scheme, config: TagDataConfig, notes: list[str]) -> list[Sentence]:
+    """The sentences with broken spans mended and told of, or refused."""
+    _check_tags(sentences, scheme)
+    found: list[Sentence] = []
+    broken = 0
+    for sentence in sentences:
+        tags = tuple(mended(sentence.tags, scheme))
+        if tags != sentence.tags:
+            place = next(at for at, (one, other) in enumerate(zip(tags, sentence.tags, strict=True)) if one != other)
+            before = sentence.tags[place - 1] if place else "the beginning"
+            what = f"{sentence.where(place)}: {sentence.tags[place]} after {before}"
+            if config.broken == "refuse":
+                raise WeftError(
+                    what,
+                    expected=f"{tags[place]}, by the scheme {scheme.name}",
+                    hint="--set data.broken=repair to mend such spans",
+                )
+            if not broken:
+                notes.append(f"{what} is read as {tags[place]}")
+            broken += 1
+        found.append(sentence._replace(tags=tags))
+    if broken > 1:
+        notes[-1] += f"; {so_many(broken - 1, 'more broken sentence')} mended"
+    return found

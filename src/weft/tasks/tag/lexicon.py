@@ -1,0 +1,216 @@
+"""What a tagger knows of its words: their numbers, those of their characters, or of the characters of a text.
+
+It is stored with the model, so that later text is read exactly as the first was.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, ClassVar
+
+from weft.tasks.tag.config import TagDataConfig
+from weft.text.conll import Sentence
+from weft.text.spans import join_words
+from weft.text.vocabulary import RESERVED, Vocabulary
+from weft.text.web import is_address, is_name
+from weft.text.word_tokenizer import HAN
+
+LONGEST_WORD = 40  # characters of a word that are read: of a longer one its beginning and its end
+EDGE = "\n"  # what stands before a sentence and after it, in pairs of characters
+
+_DIGIT = re.compile(r"\d")
+_RUN = re.compile(r"(.)\1\1+", re.DOTALL)
+_SEVERAL_HAN = re.compile(f"[{HAN}]{{2}}")
+UNSPACED = 0.05  # share of words of several characters without spaces from which on text is not to be cut by print
+
+# Rows of numbers by name. Rows of "words" are sentences; those of "spelling" are different words.
+Rows = dict[str, list[list[int]]]
+
+
+def normal(text: str, form: str) -> str:
+    return text if form == "none" else unicodedata.normalize(form, text)  # type: ignore[arg-type]
+
+
+def general(word: str) -> str:
+    """A word as it has its number: what can be made up at will, digits, addresses and @names, is told by kind.
+
+    >>> [general(word) for word in ("1984", "https://example.org/a", "@weft", "@")]
+    ['0000', '://', '@@', '@']
+    """
+    if is_address(word):
+        return "://"
+    if is_name(word):
+        return "@@"
+    return _DIGIT.sub("0", word)
+
+
+def shape(word: str) -> str:
+    """What a word looks like: which of its characters are upper case, lower case, digits, letters without case.
+
+    What comes more than twice in a row is written twice.
+
+    >>> [shape(word) for word in ("Empire", "I", "NBA", "iPhone7", "@weft", "2,017", "北京")]
+    ['Xxx', 'X', 'XX', 'xXxxd', '@@', 'd,dd', 'cc']
+    """
+    word = general(word)
+    kinds = "".join(
+        "X" if one.isupper() else "x" if one.islower() else "d" if one.isdigit() else "c" if one.isalpha() else one
+        for one in word
+    )
+    return _RUN.sub(r"\1\1", kinds)
+
+
+@dataclass(frozen=True)
+class WordLexicon:
+    """Words, what they look like, and the characters that they are spelled with."""
+
+    form: str
+    lower: bool
+    words: Vocabulary
+    shapes: Vocabulary
+    characters: Vocabulary
+    task: ClassVar[str] = "tags"
+
+    @classmethod
+    def build(cls, sentences: Sequence[Sentence], config: TagDataConfig) -> WordLexicon:
+        """Everything that the sentences have in them."""
+        counts = Counter(normal(word, config.normal_form) for sentence in sentences for word in sentence.words)
+        words: Counter[str] = Counter()
+        shapes: Counter[str] = Counter()
+        characters: Counter[str] = Counter()
+        for word, count in counts.items():
+            words[_numbered(word, config.lower)] += count
+            shapes[shape(word)] += count
+            for character in word:
+                characters[character] += count
+        vocabulary = Vocabulary.build(words, min_count=config.min_count)
+        return cls(config.normal_form, config.lower, vocabulary, Vocabulary.build(shapes), Vocabulary.build(characters))
+
+    def encode(self, sentences: Sequence[Sequence[str]]) -> Rows:
+        """ "words": the number of each word; "shapes": of what it looks like; "forms": which "spelling" it has."""
+        numbers: dict[str, int] = {}
+        forms = [[numbers.setdefault(word, len(numbers)) for word in words] for words in sentences]
+        spelled = [normal(word, self.form) for word in numbers]
+        ids = self.words.encode(_numbered(word, self.lower) for word in spelled)
+        looks = self.shapes.encode(map(shape, map(_cut, spelled)))
+        words, shapes = ([[one[form] for form in row] for row in forms] for one in (ids, looks))
+        spelling = [self.characters.encode(_cut(word)) for word in spelled]
+        return {"words": words, "shapes": shapes, "forms": forms, "spelling": spelling}
+
+    def known(self, sentence: Sentence) -> list[int]:
+        """Whether each word has a number of its own, as 0 or 1."""
+        spelled = (normal(word, self.form) for word in sentence.words)
+        return [int(_numbered(word, self.lower) in self.words) for word in spelled]
+
+    def count(self, word: str) -> int:
+        """How often a word was seen in training; 0 for addresses and @names, which are known by kind alone."""
+        if is_address(word) or is_name(word):
+            return 0
+        number = self.words.id(_numbered(normal(word, self.form), self.lower))
+        return self.words.counts[number] if number >= len(RESERVED) else 0
+
+    @cached_property
+    def unspaced(self) -> str | None:
+        """A word that print does not show, if there are many: Chinese and Japanese put no spaces between theirs."""
+        seen = list(zip(self.words.tokens, self.words.counts, strict=True))[len(RESERVED) :]
+        hidden = [(word, count) for word, count in seen if _SEVERAL_HAN.search(word)]
+        many = sum(count for _, count in hidden) > UNSPACED * sum(count for _, count in seen)
+        return hidden[0][0] if many else None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "form": self.form,
+            "lower": self.lower,
+            "words": self.words.to_json(),
+            "shapes": self.shapes.to_json(),
+            "characters": self.characters.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> WordLexicon:
+        words, shapes, characters = (Vocabulary.from_json(data[name]) for name in ("words", "shapes", "characters"))
+        return cls(data["form"], data["lower"], words, shapes, characters)
+
+
+def _numbered(word: str, lower: bool) -> str:
+    return general(word.lower() if lower else word)
+
+
+def _cut(word: str) -> str:
+    return word if len(word) <= LONGEST_WORD else word[: LONGEST_WORD // 2] + word[-LONGEST_WORD // 2 :]
+
+
+@dataclass(frozen=True)
+class CharacterLexicon:
+    """Characters, pairs of them, and the words that a text without spaces was made of."""
+
+    form: str
+    lower: bool
+    words: Vocabulary  # of characters, which are what has a tag here
+    pairs: Vocabulary
+    seen: tuple[str, ...]  # the words of the text that was trained on
+    task: ClassVar[str] = "segments"
+
+    @classmethod
+    def build(cls, sentences: Sequence[Sentence], config: TagDataConfig) -> CharacterLexicon:
+        """Everything that the sentences, which are of characters, have in them."""
+        empty = Vocabulary.build({})
+        bare = cls(config.normal_form, config.lower, empty, empty, ())
+        characters: Counter[str] = Counter()
+        pairs: Counter[str] = Counter()
+        seen: dict[str, None] = {}
+        for sentence in sentences:
+            row = bare.read(sentence.words)
+            characters.update(row)
+            pairs.update(map("".join, pairwise([EDGE, *row, EDGE])))
+            seen.update(dict.fromkeys(join_words(sentence.words, sentence.tags)))
+        vocabulary = Vocabulary.build(characters, min_count=config.min_count)
+        pair_vocabulary = Vocabulary.build(pairs, min_count=config.pair_count)
+        return cls(config.normal_form, config.lower, vocabulary, pair_vocabulary, tuple(seen))
+
+    def read(self, characters: Sequence[str]) -> list[str]:
+        """Each character as it is looked up. What becomes several is left as it is: places must not move."""
+        found = [normal(one, self.form) for one in characters]
+        found = [one.lower() if self.lower else one for one in found]
+        return [one if len(one) == 1 else old for one, old in zip(found, characters, strict=True)]
+
+    def encode(self, sentences: Sequence[Sequence[str]]) -> Rows:
+        """ "words": the number of each character; "pairs": of each pair, from the one that ends in the first."""
+        rows = [self.read(characters) for characters in sentences]
+        pairs = [self.pairs.encode(map("".join, pairwise([EDGE, *row, EDGE]))) for row in rows]
+        return {"words": [self.words.encode(row) for row in rows], "pairs": pairs}
+
+    @cached_property
+    def _seen(self) -> frozenset[str]:
+        return frozenset(self.seen)
+
+    def known(self, sentence: Sentence) -> list[int]:
+        """Whether each word that the sentence's tags tell was seen in training, as 0 or 1."""
+        return [int(word in self._seen) for word in join_words(sentence.words, sentence.tags)]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "form": self.form,
+            "lower": self.lower,
+            "words": self.words.to_json(),
+            "pairs": self.pairs.to_json(),
+            "seen": list(self.seen),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> CharacterLexicon:
+        words, pairs = (Vocabulary.from_json(data[name]) for name in ("words", "pairs"))
+        return cls(data["form"], data["lower"], words, pairs, tuple(data["seen"]))
+
+
+Lexicon = WordLexicon | CharacterLexicon
+LEXICONS: dict[str, type[WordLexicon] | type[CharacterLexicon]] = {
+    "tags": WordLexicon,
+    "segments": CharacterLexicon,
+}

@@ -1,0 +1,285 @@
+"""A trained translator in use: translations with their scores and their attention, and how good they are."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from weft.config import from_dict
+from weft.data.buckets import Numbers, Padded, in_batches, pad
+from weft.decoding import Hypothesis, beam
+from weft.errors import WeftError
+from weft.metrics import Likelihood, Translations
+from weft.tasks.translate.config import TranslateConfig
+from weft.tasks.translate.model import BEGIN, Sentences, Translator
+from weft.text.arguments import checked_texts
+from weft.text.codec import Codec
+from weft.text.parallel import PairCodec, Pairs, open_pairs
+from weft.text.subword_tokenizer import SubwordTokenizer
+from weft.text.vocabulary import EOS, RESERVED, UNK
+from weft.training.run import Run
+
+DEV = "data/dev.json"
+END = RESERVED.index(EOS)
+LENGTH_PENALTY = 0.75
+TOKENS, ROWS = 1 << 16, 2560  # source tokens and hypotheses that are held at a time while translating
+
+
+def opened(source: str | Pairs, config: TranslateConfig) -> Pairs:
+    """The pairs themselves, or those that a path or a name stands for."""
+    text = config.text
+    if isinstance(source, Pairs):
+        return source
+    return open_pairs(source, source_column=text.source_column, target_column=text.target_column)
+
+
+def held_out_pairs(run: Run) -> Pairs:
+    """The pairs of a run's own that its model was not trained on."""
+    if not run.has(DEV):
+        raise WeftError(f"{run.path} holds out no pairs", expected="pairs to measure on", hint="--data PATH")
+    try:
+        text = json.loads((run.path / DEV).read_text(encoding="utf-8"))
+        return Pairs(f"held out of {run.path}", text["sources"], text["targets"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise WeftError(
+            f"{run.path / DEV} is damaged: {error}", expected="the held-out pairs of the run", hint="--data PATH"
+        ) from error
+
+
+def make_model(codec: PairCodec, config: TranslateConfig) -> Translator:
+    return Translator(len(codec.source.vocabulary), len(codec.target.vocabulary), config.model)
+
+
+def sentences(sources: Sequence[Sequence[int] | Numbers], targets: Sequence[Sequence[int] | Numbers]) -> Sentences:
+    """Encoded pairs as a batch: both sides end with <eos>."""
+    return Sentences(pad([[*row, END] for row in sources]), pad([[*row, END] for row in targets]))
+
+
+Weights = tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One way to translate a sentence."""
+
+    text: str
+    score: float  # log_prob / length^alpha
+    log_prob: float
+    tokens: tuple[str, ...]  # of the translation, the end included
+    source: tuple[str, ...]  # tokens of the source as the model read it, the end included
+    attention: Weights = ()  # of each token, over the source's, where it was asked for
+    cut: int = 0  # tokens of the source that were beyond the limit, and not read
+
+
+class _Source(NamedTuple):
+    """A sentence as the model reads it, its end included."""
+
+    ids: list[int]
+    tokens: tuple[str, ...]
+    cut: int
+
+
+_told: deque[tuple[str, ...]] = deque(maxlen=64)  # the last texts of which it was said that they were cut
+
+
+class _Options(NamedTuple):
+    n: int
+    beam: int
+    length_penalty: float
+    banned: list[int]
+    aligned: bool
+
+
+@dataclass(frozen=True)
+class Translating:
+    """A trained translator, ready for use."""
+
+    run: Run
+    model: Translator
+    codec: PairCodec
+    config: TranslateConfig
+
+    def translate(
+        self,
+        texts: Iterable[str],
+        *,
+        beam: int = 5,
+        length_penalty: float = LENGTH_PENALTY,
+        copy_unknown: bool = False,
+    ) -> list[str]:
+        """The best translation of each text, "" of a blank one; a beam of 1 is greedy. See `n_best`."""
+        found = self.n_best(texts, 1, beam=beam, length_penalty=length_penalty, copy_unknown=copy_unknown)
+        return [best[0].text if best else "" for best in found]
+
+    def n_best(
+        self,
+        texts: Iterable[str],
+        n: int,
+        *,
+        beam: int = 5,
+        length_penalty: float = LENGTH_PENALTY,
+        copy_unknown: bool = False,
+        attention: bool = False,
+    ) -> list[list[Translation]]:
+        """Up to `n` translations of each text, best first, by log P / length^length_penalty; none of a blank one.
+
+        All texts are translated in batches of similar length. A translation never has <unk> in it, unless
+        `copy_unknown` lets the model write one, and puts the source token in its place that it attends to most.
+        """
+        if (copy_unknown or attention) and not self.model.attends:
+            raise WeftError(
+                f"{self.run.path} was trained with model.decoder={self.config.model.decoder}",
+                expected="a decoder with attention, which says where a word comes from",
+                hint="weft train translate --set model.decoder=attend_after",
+            )
+        for name, number in (("n", n), ("beam", beam)):
+            if not isinstance(number, int) or number < 1:
+                raise WeftError(f"translate: {name} is {number!r}", expected="a whole number, 1 or more")
+        if not (math.isfinite(length_penalty) and length_penalty >= 0):
+            raise WeftError(f"translate: length_penalty is {length_penalty}", expected="a number, 0 or more")
+        texts = checked_texts(texts)
+        sources = [self._read(text) for text in texts if text.strip()]
+        self._tell_cut(sources)
+        banned = [RESERVED.index(name) for name in RESERVED if name != EOS and not (copy_unknown and name == UNK)]
+        options = _Options(n, beam, length_penalty, banned, aligned=attention or copy_unknown)
+        lengths = np.array([len(source.ids) for source in sources])
+
+        def run(rows: Numbers) -> list[list[Translation]]:
+            return self._translate([sources[row] for row in rows], options)
+
+        found = iter(in_batches(lengths, run, tokens=max(1, TOKENS // beam), rows=max(1, ROWS // beam)))
+        return [next(found) if text.strip() else [] for text in texts]
+
+    def _tell_cut(self, sources: Sequence[_Source]) -> None:
+        """Say once what of some texts is not read."""
+        long, most = [source for source in sources if source.cut], self.config.text.max_tokens
+        if not long or long[0].tokens in _told:
+            return
+        _told.append(long[0].tokens)
+        begin = self.codec.source.tokenizer.join(long[0].tokens[: min(most, 10)])[:40]
+        others = f"; so for {len(long) - 1:,} more" if len(long) > 1 else ""
+        print(
+            f"weft: {begin!r}... has {most + long[0].cut} tokens; only the first {most} are translated "
+            f"(text.max_tokens={most}){others}",
+            file=sys.stderr,
+        )
+
+    @torch.no_grad()
+    def _translate(self, sources: list[_Source], options: _Options) -> list[list[Translation]]:
+        self.model.eval()
+        rows = pad([source.ids for source in sources])
+        found = beam(
+            self.model.stepper(rows),
+            [[BEGIN]] * len(sources),
+            width=options.beam,
+            tokens=[most_tokens(len(source.ids)) for source in sources],
+            end=END,
+            alpha=options.length_penalty,
+            n_best=options.n,
+            banned=options.banned,
+        )
+        weights = self._weights(rows, found) if options.aligned else None
+        return [
+            [self._written(source, hypothesis, () if weights is None else next(weights)) for hypothesis in hypotheses]
+            for source, hypotheses in zip(sources, found, strict=True)
+        ]
+
+    def _weights(self, rows: Padded, found: Sequence[Sequence[Hypothesis]]) -> Iterator[Weights]:
+        """The attention of all translations, each over its own source, by reading them once more, all at once."""
+        owners = torch.tensor([row for row, hypotheses in enumerate(found) for _ in hypotheses])
+        targets = pad([[*one.ids, END] if one.ended else one.ids for hypotheses in found for one in hypotheses])
+        weights = self.model.align(Sentences(Padded(rows.ids[owners], rows.lengths[owners]), targets))
+        for row, owner, length in zip(weights, owners, targets.lengths, strict=True):
+            yield tuple(map(tuple, row[:length, : rows.lengths[owner]].tolist()))
+
+    def _written(self, source: _Source, found: Hypothesis, weights: Weights) -> Translation:
+        codec = self.codec.target
+        tokens = codec.vocabulary.decode(found.ids)
+        for place, token in enumerate(tokens):
+            if token == UNK and weights and len(source.tokens) > 1:
+                attended = weights[place][:-1]  # not the end
+                tokens[place] = source.tokens[attended.index(max(attended))]
+        text = codec.tokenizer.join(tokens)
+        ends = (EOS,) if found.ended else ()
+        return Translation(
+            text.strip(), found.score, found.log_prob, (*tokens, *ends), source.tokens, weights, source.cut
+        )
+
+    def _read(self, text: str) -> _Source:
+        codec, most = self.codec.source, self.config.text.max_tokens
+        tokens = split_whole(codec, text)
+        ids = codec.vocabulary.encode(tokens[:most])
+        return _Source([*ids, END], (*tokens[:most], EOS), max(0, len(tokens) - most))
+
+    def unknown(self, text: str) -> list[str]:
+        """The tokens of a text that the model does not know and reads as <unk>."""
+        return self.codec.source.unknown(text)
+
+    @torch.no_grad()
+    def likelihood(self, pairs: Pairs) -> Likelihood:
+        """How well the model foretells the tokens of given translations, ends included."""
+        self.model.eval()
+        sources = [self._read(source).ids[:-1] for source in pairs.sources]
+        targets = [self.codec.target.encode(target) for target in pairs.targets]
+        lengths = np.array([[len(source), len(target)] for source, target in zip(sources, targets, strict=True)]) + 1
+
+        def run(rows: Numbers) -> list[float]:
+            batch = sentences([sources[row] for row in rows], [targets[row] for row in rows])
+            nats: list[float] = self.model.nats(batch).double().sum(1).tolist()
+            return nats
+
+        return Likelihood(sum(in_batches(lengths, run)), int(lengths[:, 1].sum()) if len(pairs) else 0)
+
+    def measure(self, source: str | Pairs, *, beam: int = 5, length_penalty: float = LENGTH_PENALTY) -> Translations:
+        """Translate the sources of pairs, and hold the results against their targets: a path, a name, or Pairs."""
+        pairs = opened(source, self.config)
+        # Pairs of the same source need its translation once.
+        different = list(dict.fromkeys(pairs.sources))
+        texts = self.translate(different, beam=beam, length_penalty=length_penalty)
+        found = dict(zip(different, texts, strict=True))
+        return Translations.of([found[source] for source in pairs.sources], map(self._as_written, pairs.targets))
+
+    def _as_written(self, text: str) -> str:
+        """What is held against a translation: in its case, and where tokens lie between spaces, with its spaces."""
+        target = self.codec.target
+        text = target.normalizer(text)
+        return target.tokenizer.join(target.tokenizer.split(text)) if target.tokenizer.level == "space" else text
+
+    def measure_held_out(self, *, beam: int = 5, length_penalty: float = LENGTH_PENALTY) -> Translations:
+        """The same for the pairs of its own that the model was not trained on."""
+        return self.measure(held_out_pairs(self.run), beam=beam, length_penalty=length_penalty)
+
+
+def load_translate(run: Run) -> Translating:
+    """The model of a run, with its best weights (or its newest, while there are no best ones)."""
+    codec, config = PairCodec.from_json(run.vocabulary), from_dict(TranslateConfig, run.config)
+    model = make_model(codec, config)
+    model.load_state_dict(run.weights())
+    return Translating(run, model.eval(), codec, config)
+
+
+def most_tokens(source: int) -> int:
+    """The longest translation that is looked for, the end included, of so many source tokens."""
+    return 2 * source + 10
+
+
+def split_whole(codec: Codec, text: str) -> list[str]:
+    """The tokens of a text, those without a number too: where sub-words say <unk>, the character that stands there."""
+    text = codec.normalizer(text)
+    tokens = codec.tokenizer.split(text)
+    if codec.tokenizer.level != SubwordTokenizer.level or UNK not in tokens:
+        return tokens
+    place = 0
+    for number, token in enumerate(tokens):
+        if token == UNK:
+            tokens[number] = text[place]
+        place += len(tokens[number])
+    return tokens

@@ -1,0 +1,1 @@
+"""Grammars whose entropy is known."""

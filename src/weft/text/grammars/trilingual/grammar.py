@@ -1,0 +1,212 @@
+"""The English side: the grammar that draws sentences, and how they are written."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from weft.text.grammars.pcfg import Grammar, Node
+from weft.text.grammars.trilingual.lexicon import (
+    ADJECTIVE_CLASSES,
+    ADVERBS,
+    NOUN_CLASSES,
+    NOUNS,
+    NUMBERS,
+    VERB_CLASSES,
+    VERBS,
+)
+
+Rules = dict[str, list[tuple[float, str]]]
+
+
+# # is a number: sg or pl. @ is who acts: sg, pl, i or we, and % the form of the verb that goes with it: sg, or base
+# for all others. Kinds of noun: see NOUN_CLASSES.
+_PHRASES: Rules = {
+    "sentence": [(76, "clause stop"), (14, "clause comma conjunction clause stop"), (10, "clause because clause stop")],
+    "clause": [(74, "event"), (14, "description"), (12, "scene")],
+    "event": [
+        (42, "subject.sg action.sg"), (32, "subject.pl action.pl"), (15, "self.i action.i"), (11, "self.we action.we"),
+    ],
+    "subject.sg": [(68, "being.sg"), (17, "name"), (15, "pronoun")],
+    "subject.pl": [(1, "being.pl")],
+    # Beings and things as they are spoken of in full, with a place or a relative clause behind them but never both.
+    "being.#": [
+        (30, "np.determiner.person.#"), (28, "np.determiner.animal.#"), (10, "np.owner.animal.#"),
+        (5, "np.determiner.person.# place"), (5, "np.determiner.animal.# place"),
+        (8, "np.determiner.person.# relative.#"), (6, "np.determiner.animal.# relative.#"),
+    ],
+    "thing.#": [
+        (55, "np.determiner.thing.#"), (20, "np.owner.thing.#"),
+        (8, "np.determiner.thing.# place"), (12, "np.determiner.thing.# made"),
+    ],
+    "light.sg": [(40, "np.determiner.person.sg"), (30, "np.determiner.animal.sg"), (15, "name"), (15, "pronoun")],
+    "light.pl": [(55, "np.determiner.person.pl"), (45, "np.determiner.animal.pl")],
+    "relative.#": [(55, "that action.#"), *((w, f"that {who} act.being.{form}") for w, who, form in (
+        (20, "light.sg", "sg"), (13, "light.pl", "base"), (7, "self.i", "base"), (5, "self.we", "base")))],
+    "made": [(w, f"that {who} act.thing.{form}") for w, who, form in (
+        (45, "light.sg", "sg"), (30, "light.pl", "base"), (15, "self.i", "base"), (10, "self.we", "base"))],
+    # What somebody does.
+    "action.@": [(30, "doing.@"), (28, "meeting.@"), (24, "dealing.@"), (7, "dwelling.%"), (11, "moving.%")],
+    "doing.@": [
+        (30, "be.@ gerund"), (30, "be.@ gerund place"), (10, "be.@ not gerund"), (8, "be.@ not gerund place"),
+        (14, "often idle.%"), (8, "never idle.%"),
+    ],
+    "meeting.@": [
+        (34, "habit.being.% object.@"), (18, "state.being.% object.@"), (16, "often habit.being.% object.@"),
+        (12, "do.% not habit.being.base target.@"), (12, "do.% not state.being.base target.@"),
+        (8, "never habit.being.% target.@"),
+    ],
+    "dealing.@": [
+        (26, "habit.thing.% thing.sg"), (18, "habit.thing.% thing.pl"), (12, "state.thing.% thing.sg"),
+        (8, "state.thing.% thing.pl"), (8, "need.% thing.sg"), (6, "need.% thing.pl"),
+        (10, "often habit.thing.% thing.sg"),
+        (5, "do.% not habit.thing.base goods"), (4, "do.% not state.thing.base goods"), (3, "do.% not need.base goods"),
+        (5, "never habit.thing.% goods"),
+    ],
+    "dwelling.%": [(80, "live.% place"), (20, "do.% not live.base place")],
+    "moving.%": [
+        (55, "motion.% goal"), (20, "often motion.% goal"),
+        (13, "do.% not motion.base known"), (12, "never motion.% known"),
+    ],
+    # Whom: nobody acts on himself, so "me" and "us" are for others to see.
+    **{f"object.{who}": [(35, "being.sg"), (25, "being.pl"), (15, "name"), (25, pronoun)]
+       for who, pronoun in (("sg", "him.3"), ("pl", "him.3"), ("i", "him.1"), ("we", "him.1"))},
+    # After a negation there is no "a" and no "some": either the thing is known, or it is "any".
+    **{f"target.{who}": [
+        (20, "np.definite.person.sg"), (15, "np.definite.animal.sg"), (10, "np.definite.person.pl"),
+        (12, "np.definite.animal.pl"), (8, "np.any.person.pl"), (8, "np.any.animal.pl"), (10, "name"), (17, pronoun),
+    ] for who, pronoun in (("sg", "him.3"), ("pl", "him.3"), ("i", "him.1"), ("we", "him.1"))},
+    "goods": [
+        (35, "np.definite.thing.sg"), (25, "np.definite.thing.pl"), (25, "np.any.thing.pl"), (15, "np.owner.thing.sg"),
+    ],
+    # Where.
+    "place": [(36, "in spot.in"), (12, "on spot.on"), (10, "under spot.under"), (42, "beside spot.near")],
+    "spot.in": [(58, "np.determiner.in.sg"), (18, "np.determiner.in.pl"), (24, "np.owner.in.sg")],
+    "spot.on": [(80, "np.determiner.on.sg"), (20, "np.determiner.on.pl")],
+    "spot.under": [(80, "np.determiner.under.sg"), (20, "np.determiner.under.pl")],
+    "spot.near": [(75, "np.determiner.near.sg"), (25, "np.determiner.near.pl")],
+    "goal": [(70, "np.determiner.goal.sg"), (30, "np.determiner.goal.pl")],
+    "known": [(70, "np.definite.goal.sg"), (30, "np.definite.goal.pl")],
+    # What there is, and how things are.
+    "scene": [
+        (30, "there be.sg np.article.animal.sg place"), (20, "there be.sg np.article.thing.sg place"),
+        (20, "there be.pl np.amount.animal.pl place"), (20, "there be.pl np.amount.thing.pl place"),
+        (5, "there be.pl np.no.animal.pl place"), (5, "there be.pl np.no.thing.pl place"),
+    ],
+    "description": [
+        *((w, f"np.{known}.{kind}.{n}.plain be.{n} {no}quality.{kind}")
+          for known, w1 in (("definite", 3), ("owner", 1)) for kind in ("person", "animal", "thing", "near")
+          for n in ("sg", "pl") for no, w2 in (("", 4), ("not ", 1))
+          if (w := w1 * w2) and (known, kind) not in (("owner", "person"), ("owner", "near"))),
+        (10, "name be.sg quality.person"), (3, "name be.sg not quality.person"), (6, "pronoun be.sg quality.person"),
+    ],
+    "owner": [(50, "possessive"), (32, "the possessor"), (18, "named")],
+}  # fmt: skip
+
+_WORDS = {
+    "stop": ".",
+    "comma": ",",
+    "conjunction": "and but",
+    "because": "because",
+    "that": "that",
+    "there": "there",
+    "not": "not",
+    "never": "never",
+    "often": " ".join(ADVERBS),
+    "do.sg": "does",
+    "do.base": "do",
+    "be.sg": "is",
+    "be.pl": "are",
+    "be.i": "am",
+    "be.we": "are",
+    "self.i": "I",
+    "self.we": "we",
+    "pronoun": "he she",
+    "him.3": "me him her us them",
+    "him.1": "him her them",
+    "name": "Anna Paul Oscar",
+    "named": "Anna's Paul's Oscar's",
+    "the": "the",
+    "possessive": "my our",
+    "possessor": "king's queen's actress's engineer's",
+    "determiner.sg": "the a this",
+    "determiner.pl": f"the some these {' '.join(NUMBERS)}",
+    "definite.sg": "the this",
+    "definite.pl": "the these",
+    "article.sg": "a",
+    "amount.pl": f"some {' '.join(NUMBERS)}",
+    "any.pl": "any",
+    "no.pl": "no",
+    "in": "in",
+    "on": "on",
+    "under": "under",
+}
+# Several words that are drawn as one.
+_BESIDE = ("near", "behind", "in front of", "next to")
+_MOTION = {"sg": ("goes to", "comes from"), "base": ("go to", "come from")}
+
+
+def _expanded() -> Rules:
+    """The rules with their marks filled in, and those of noun phrases, which are all alike."""
+    rules: Rules = {}
+    for name, rows in _PHRASES.items():
+        for who, form in (("sg", "sg"), ("pl", "base"), ("i", "base"), ("we", "base")):
+
+            def fill(text: str, who: str = who, form: str = form) -> str:
+                return text.replace("@", who).replace("%", form).replace("#", who)
+
+            if "#" not in name or who in ("sg", "pl"):
+                rules[fill(name)] = [(weight, fill(right)) for weight, right in rows]
+    used = {part for rows in rules.values() for _, right in rows for part in right.split() if part.startswith("np.")}
+    for phrase in sorted(used):
+        _, first, kind, number, *plain = phrase.split(".")
+        first = first if first == "owner" else f"{first}.{number}"
+        noun, size, trait = f"noun.{kind}.{number}", f"size.{_spoken_of(kind)}", f"trait.{_spoken_of(kind)}"
+        rules[phrase] = [(52, f"{first} {noun}")]
+        if not plain:  # or "the red hat is red"
+            rules[phrase] += [(20, f"{first} {size} {noun}")]
+        if not plain and kind not in ("on", "under"):  # no tired tables
+            rules[phrase] += [(17, f"{first} {trait} {noun}"), (11, f"{first} {size} {trait} {noun}")]
+    return rules
+
+
+def _spoken_of(kind: str) -> str:
+    """Whose adjectives a class of nouns takes: what stands after a preposition is a place."""
+    return kind if kind in ADJECTIVE_CLASSES else "place"
+
+
+def _word_classes() -> dict[str, list[str]]:
+    classes = {name: words.split() for name, words in _WORDS.items()}
+    classes["beside"] = list(_BESIDE)
+    for kind, listed in NOUN_CLASSES.items():
+        classes[f"noun.{kind}.sg"] = listed.split()
+        classes[f"noun.{kind}.pl"] = [NOUNS[noun].plural for noun in listed.split()]
+    for kind, (size, trait) in ADJECTIVE_CLASSES.items():
+        classes[f"size.{kind}"], classes[f"trait.{kind}"] = size.split(), trait.split()
+    for kind in ("person", "animal", "thing", "near"):
+        said = " ".join(ADJECTIVE_CLASSES[_spoken_of(kind)]).split()
+        classes[f"quality.{kind}"] = [word for word in said if word != "new"]  # which is neuf in French, as a predicate
+    for kind, listed in VERB_CLASSES.items():
+        classes[f"{kind}.base"] = listed.split()
+        classes[f"{kind}.sg"] = [VERBS[verb].singular for verb in listed.split()]
+    for kind in ("being", "thing"):
+        for form in ("sg", "base"):
+            classes[f"act.{kind}.{form}"] = classes[f"habit.{kind}.{form}"] + classes[f"state.{kind}.{form}"]
+    classes["gerund"] = [VERBS[verb].gerund for verb in VERB_CLASSES["idle"].split()]
+    return classes | {f"motion.{form}": list(words) for form, words in _MOTION.items()}
+
+
+@cache
+def english_grammar() -> Grammar:
+    """The grammar of the English side. It is built when first asked for."""
+    classes = {name: (name.split(".")[0], dict.fromkeys(words, 1.0)) for name, words in _word_classes().items()}
+    return Grammar.from_weights("sentence", _expanded(), classes)
+
+
+def english(tree: Node) -> str:
+    words = " ".join(leaf.word for leaf in tree.leaves()).replace(" .", ".").replace(" ,", ",").split(" ")
+    spoken = [
+        "an" if word == "a" and following[0] in "aeiou" else word
+        for word, following in zip(words, [*words[1:], "."], strict=True)
+    ]
+    text = " ".join(spoken)
+    return text[0].upper() + text[1:]

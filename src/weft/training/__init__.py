@@ -1,0 +1,1 @@
+"""Training: the trainer, the optimizers, and the run directory."""
