@@ -26,7 +26,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from examples.own_cell import OWN_CELLS
 from weft import engine
-from weft.cells import CELLS, GRU, LSTM, RNN, Cell, GRUResetBefore
+from weft.cells import CELLS, Cell, GRUCell, GRUResetBeforeCell, LSTMCell, RNNCell
 from weft.compiler import program_of
 from weft.engine import Pass, Stream
 from weft.nn import Bidirectional, Recurrent, make_stack, run_steps
@@ -112,13 +112,13 @@ class Bench:
         ours = trains(layer, lambda: layer(ids)[0])
         work = operations(layer.cell, B * T)
         self.add(f"{name}, train", torch_name, at_least, ours, trains(theirs, lambda: theirs(rows)[0]), work)
-        if cell is LSTM:
+        if cell is LSTMCell:
             with torch.no_grad():
                 self.add(f"{name}, inference", torch_name, 1.5, lambda: layer(ids), lambda: theirs(rows), work // 3)
 
     def against_loops(self) -> None:
         ids = torch.randint(0, V, (B, T))
-        cell = GRUResetBefore(V, H)
+        cell = GRUResetBeforeCell(V, H)
         layer, rows = Recurrent(cell), F.one_hot(ids.t(), V).float().contiguous()
         agree("notes", layer(ids)[0], notes_gru(cell, rows).transpose(0, 1))
         self.add(
@@ -132,7 +132,7 @@ class Bench:
             layer, run = Recurrent(cell), Pass(cell, False)
 
             def loop(run: Pass = run, cell: Cell = cell) -> Tensor:
-                return run_steps(run, ids, cell.start(B), None)[0].h
+                return run_steps(run, ids, cell.initial_state(B), None)[0].h
 
             agree(name, layer(ids)[0], loop())
             ours = trains(layer, lambda layer=layer: layer(ids)[0])
@@ -141,7 +141,7 @@ class Bench:
 
     def wide(self) -> None:
         theirs, x = nn.LSTM(512, 512), torch.randn(B, T, 512)
-        layer, across = Recurrent(like(LSTM(512, 512), theirs)), x.transpose(0, 1).contiguous()
+        layer, across = Recurrent(like(LSTMCell(512, 512), theirs)), x.transpose(0, 1).contiguous()
         agree("I512 H512", layer(x)[0], theirs(across)[0].transpose(0, 1))
         ours = trains(layer, lambda: layer(x)[0])
         peer, work = trains(theirs, lambda: theirs(across)[0]), operations(layer.cell, B * T, ids=False)
@@ -161,7 +161,7 @@ class Bench:
     def lengths(self) -> None:
         theirs, lengths = nn.LSTM(100, 128, bidirectional=True, batch_first=True), torch.randint(4, 61, (B,))
         lengths[0] = 60
-        layer, x = Bidirectional(LSTM(100, 128), LSTM(100, 128)), torch.randn(B, 60, 100)
+        layer, x = Bidirectional(LSTMCell(100, 128), LSTMCell(100, 128)), torch.randn(B, 60, 100)
         across = x.transpose(0, 1).contiguous()
         padded = nn.LSTM(100, 128, bidirectional=True)
 
@@ -178,7 +178,7 @@ class Bench:
     def small(self) -> None:
         x = torch.randn(64, 10, 32)
         across = x.transpose(0, 1).contiguous()
-        for cell, peer in ((LSTM, nn.LSTM), (GRU, nn.GRU)):
+        for cell, peer in ((LSTMCell, nn.LSTM), (GRUCell, nn.GRU)):
             theirs = peer(32, 32)
             layer = Recurrent(like(cell(32, 32), theirs))
             agree("small", layer(x)[0], theirs(across)[0].transpose(0, 1))
@@ -190,7 +190,7 @@ class Bench:
 
     def stream(self) -> None:
         theirs = nn.LSTM(V, H)
-        stream = Stream([like(LSTM(V, H), theirs)])
+        stream = Stream([like(LSTMCell(V, H), theirs)])
         ids, state, x = torch.tensor([3]), stream.start(), F.one_hot(torch.tensor([[3]]), V).float()
         agree("stream", stream.step(ids, state)[0], theirs(x)[0][0])
         _, their_state = theirs(x)
@@ -330,10 +330,10 @@ def main() -> None:
     torch.set_num_threads(min(2, torch.get_num_threads()))
     bench = Bench(0.3 if quick else 3.0)
     gflops = roof(bench.seconds)
-    bench.against_torch(LSTM, nn.LSTM, 1.8)
+    bench.against_torch(LSTMCell, nn.LSTM, 1.8)
     train = bench.rows[0].ours
-    bench.against_torch(GRU, nn.GRU, 4)
-    bench.against_torch(RNN, nn.RNN, 3)
+    bench.against_torch(GRUCell, nn.GRU, 4)
+    bench.against_torch(RNNCell, nn.RNN, 3)
     bench.against_loops()
     bench.wide()
     bench.deep()
@@ -341,7 +341,7 @@ def main() -> None:
     bench.small()
     bench.stream()
     share = 3 * 2 * B * T * H * 4 * H / train / 1e9 / gflops  # three products of 4H x H for each token
-    layer, theirs, x = Recurrent(LSTM(H, H)), nn.LSTM(H, H), torch.randn(B, T, H)
+    layer, theirs, x = Recurrent(LSTMCell(H, H)), nn.LSTM(H, H), torch.randn(B, T, H)
     memory = kept_bytes(layer, lambda: layer(x)[0]), kept_bytes(theirs, lambda: theirs(x)[0])
     text = report(bench, gflops, share, memory)
     print(text)

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from weft.cells import Memory
+from weft.cells import LSTMState
 from weft.config import load_config
 from weft.engine import Embedded
 from weft.nn import Both, Stack
@@ -68,7 +68,7 @@ class Packed(nn.Module):
         packed = pack_padded_sequence(x.tensor(), lengths, batch_first=True, enforce_sorted=False)
         outputs, (h, c) = self.lstm(packed)
         padded, _ = pad_packed_sequence(outputs, batch_first=True, total_length=x.shape[1])
-        last = [Memory(*state) for state in zip(h, c, strict=True)]
+        last = [LSTMState(*state) for state in zip(h, c, strict=True)]
         return padded, tuple(Both(*last[at : at + 2]) for at in range(0, len(last), 2))
 
 

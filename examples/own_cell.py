@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from weft.cells import Cell, Hidden, LSTMGates, Memory, SharedGate
+from weft.cells import Cell, CoupledGates, HiddenState, LSTMGates, LSTMState
 from weft.nn import Recurrent
 
 
@@ -19,20 +19,20 @@ class PeepholeLSTM(Cell):
     The gates see the memory cell through one weight a unit. Gers and Schmidhuber 2000. Blocks: i, f, g, o.
     """
 
-    blocks, state_type = 4, Memory
+    blocks, state_type = 4, LSTMState
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__(input_size, hidden_size)
         self.peephole = nn.Parameter(torch.randn(3, hidden_size) / hidden_size**0.5)
 
-    def step(self, x_proj: Tensor, state: Memory) -> tuple[Memory, LSTMGates]:
+    def step(self, x_proj: Tensor, state: LSTMState) -> tuple[LSTMState, LSTMGates]:
         i, f, g, o = (x_proj + self.recur(state.h)).chunk(4, -1)
         i = torch.sigmoid(i + self.peephole[0] * state.c)
         f = torch.sigmoid(f + self.peephole[1] * state.c)
         g = torch.tanh(g)
         c = f * state.c + i * g
         o = torch.sigmoid(o + self.peephole[2] * c)
-        return Memory(o * torch.tanh(c), c), LSTMGates(i, f, g, o)
+        return LSTMState(o * torch.tanh(c), c), LSTMGates(i, f, g, o)
 
 
 class MinimalGatedUnit(Cell):
@@ -40,29 +40,29 @@ class MinimalGatedUnit(Cell):
 
     blocks = 2
 
-    def step(self, x_proj: Tensor, state: Hidden) -> tuple[Hidden, SharedGate]:
+    def step(self, x_proj: Tensor, state: HiddenState) -> tuple[HiddenState, CoupledGates]:
         (x_f, x_u), (h_f, h_u) = x_proj.chunk(2, -1), self.recur(state.h).chunk(2, -1)
         f = torch.sigmoid(x_f + h_f)
         u = torch.tanh(x_u + f * h_u)
-        return Hidden(state.h + f * (u - state.h)), SharedGate(f, u)
+        return HiddenState(state.h + f * (u - state.h)), CoupledGates(f, u)
 
 
 class LayerNormLSTM(Cell):
     """An LSTM whose gate blocks and memory cell are normalised over the units. Ba et al. 2016. Blocks: i, f, g, o."""
 
-    blocks, state_type = 4, Memory
+    blocks, state_type = 4, LSTMState
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__(input_size, hidden_size)
         self.norm = nn.LayerNorm(hidden_size)
 
-    def step(self, x_proj: Tensor, state: Memory) -> tuple[Memory, LSTMGates]:
+    def step(self, x_proj: Tensor, state: LSTMState) -> tuple[LSTMState, LSTMGates]:
         H = self.hidden_size
         gates = (x_proj + self.recur(state.h)).view(-1, 4, H)
         i, f, g, o = F.layer_norm(gates, (H,)).unbind(1)
         i, f, g, o = torch.sigmoid(i), torch.sigmoid(f), torch.tanh(g), torch.sigmoid(o)
         c = f * state.c + i * g
-        return Memory(o * torch.tanh(self.norm(c)), c), LSTMGates(i, f, g, o)
+        return LSTMState(o * torch.tanh(self.norm(c)), c), LSTMGates(i, f, g, o)
 
 
 OWN_CELLS = {"peephole-lstm": PeepholeLSTM, "minimal-gated-unit": MinimalGatedUnit, "layer-norm-lstm": LayerNormLSTM}

@@ -21,16 +21,16 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from weft.cells import (
-    GRU,
-    LSTM,
-    RNN,
-    Additive,
+    AdditiveCell,
     Cell,
-    CoupledGate,
-    GRUResetBefore,
-    ReluRNN,
-    Stateless,
-    TwoGates,
+    CoupledGateCell,
+    GRUCell,
+    GRUResetBeforeCell,
+    LSTMCell,
+    ReLURNNCell,
+    RNNCell,
+    StatelessCell,
+    TwoGateCell,
 )
 from weft.decoding import Ranking
 from weft.nn import Bidirectional, Recurrent, Stack, map_state
@@ -106,22 +106,22 @@ def gru_reset_before(W, U, x, h):
 
 
 EQUATIONS: dict[type[Cell], Equations] = {
-    RNN: rnn,
-    ReluRNN: relu_rnn,
-    Stateless: stateless,
-    Additive: additive,
-    CoupledGate: coupled_gate,
-    TwoGates: two_gates,
-    LSTM: lstm,
-    GRU: gru,
-    GRUResetBefore: gru_reset_before,
+    RNNCell: rnn,
+    ReLURNNCell: relu_rnn,
+    StatelessCell: stateless,
+    AdditiveCell: additive,
+    CoupledGateCell: coupled_gate,
+    TwoGateCell: two_gates,
+    LSTMCell: lstm,
+    GRUCell: gru,
+    GRUResetBeforeCell: gru_reset_before,
 }
 
 TORCH: dict[type[Cell], Callable[..., nn.RNNBase]] = {
-    RNN: nn.RNN,
-    ReluRNN: functools.partial(nn.RNN, nonlinearity="relu"),
-    GRU: nn.GRU,
-    LSTM: nn.LSTM,
+    RNNCell: nn.RNN,
+    ReLURNNCell: functools.partial(nn.RNN, nonlinearity="relu"),
+    GRUCell: nn.GRU,
+    LSTMCell: nn.LSTM,
 }
 
 # --- comparing ------------------------------------------------------------------------------------------------
@@ -205,7 +205,9 @@ class Bench:
         return cell
 
     def state(self, layer: Any, rows: int) -> Any:
-        return map_state(lambda part: (self.normal(*part.shape) * 0.5).detach().requires_grad_(), layer.start(rows))
+        return map_state(
+            lambda part: (self.normal(*part.shape) * 0.5).detach().requires_grad_(), layer.initial_state(rows)
+        )
 
     def lengths(self, rows: int, steps: int) -> Tensor:
         """Some, all, none, one, and then every length there is."""
@@ -291,7 +293,7 @@ def check_parameters(bench: Bench) -> None:
 
 def check_start(bench: Bench) -> None:
     cell = bench.cell(4, 7)
-    start = cell.start(3)
+    start = cell.initial_state(3)
     assert type(start) is cell.state_type, f"start: a {type(start).__name__}, not a {cell.state_type.__name__}"
     assert start._fields[0] == "h", f"start: h must stand first in {start._fields}"
     for part in start:
@@ -389,7 +391,7 @@ def check_no_state(bench: Bench) -> None:
     for reverse in (False, True):
         layer = bench.layer(cell, reverse=reverse)
         for lengths in (None, bench.lengths(3, 5)):
-            zeros = layer.start(3)
+            zeros = layer.initial_state(3)
             identical("state None is not zeros", layer(x, lengths=lengths), layer(x, zeros, lengths=lengths))
             identical(
                 "state None is not zeros in trace",
@@ -592,7 +594,9 @@ def _compare_stack(
     top = stack.trace(x, state, lengths=lengths)[-1]
     sides = [top] if hasattr(top, "states") else list(top)
     bench.close(f"{what}: trace", torch.cat([side.states.h for side in sides], -1), outputs)
-    identical(f"{what}: None is not zeros", stack(x, lengths=lengths), stack(x, stack.start(len(x)), lengths=lengths))
+    identical(
+        f"{what}: None is not zeros", stack(x, lengths=lengths), stack(x, stack.initial_state(len(x)), lengths=lengths)
+    )
 
 
 def check_differences(bench: Bench) -> None:
@@ -694,7 +698,7 @@ def check_stepper(
     def compare(what: str, actual: Tensor, expected: Tensor) -> None:
         close(what, actual.exp(), expected.exp(), atol=atol, rtol=0)
 
-    state = stepper.start(rows)
+    state = stepper.initial_state(rows)
     for _ in range(steps):
         ids = tokens(rows)
         before, ids_before = copy.deepcopy(state), ids.clone()
@@ -829,7 +833,7 @@ def enumerate_all(
         if len(way) == tokens or (way and way[-1] == end):
             found[way] = total
             return
-        state = stepper.start(1)
+        state = stepper.initial_state(1)
         for token in (*prompt, *way):
             log_probs, state = stepper.step(torch.tensor([token]), state)
         for token in range(vocabulary):
@@ -889,7 +893,7 @@ def check_beam(
             assert [one.ids for one in together[row]] == ids, f"beam: width {width}, row {row}: rows meet"
     for row, prompt in enumerate(prompts):
         (greedy,) = search(single(row), [prompt], width=1, tokens=[tokens[row]], **options)
-        now, state, written = list(prompt), single(row).start(1), []
+        now, state, written = list(prompt), single(row).initial_state(1), []
         while len(written) < tokens[row] and (not written or written[-1] != end):
             for token in now:
                 log_probs, state = single(row).step(torch.tensor([token]), state)

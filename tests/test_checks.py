@@ -12,23 +12,23 @@ from torch.nn import functional as F
 from tests.checks import check_beam, check_cell, check_metric, check_model, check_stepper
 from weft.cells import (
     CELLS,
-    GRU,
-    LSTM,
-    RNN,
-    Additive,
+    AdditiveCell,
     Candidate,
     Cell,
-    CoupledGate,
-    ForgetInput,
+    CoupledGateCell,
+    CoupledGates,
+    GRUCell,
     GRUGates,
-    GRUResetBefore,
-    Hidden,
+    GRUResetBeforeCell,
+    HiddenState,
+    InputForgetGates,
+    LSTMCell,
     LSTMGates,
-    Memory,
-    ReluRNN,
-    SharedGate,
-    Stateless,
-    TwoGates,
+    LSTMState,
+    ReLURNNCell,
+    RNNCell,
+    StatelessCell,
+    TwoGateCell,
 )
 from weft.decoding import beam
 from weft.metrics import Likelihood
@@ -49,7 +49,7 @@ class MinimalGatedUnit(Cell):
         (x_f, x_u), (h_f, h_u) = x_proj.chunk(2, -1), self.recur(state.h).chunk(2, -1)
         f = torch.sigmoid(x_f + h_f)
         u = torch.tanh(x_u + f * h_u)
-        return Hidden(state.h + f * (u - state.h)), SharedGate(f, u)
+        return HiddenState(state.h + f * (u - state.h)), CoupledGates(f, u)
 
 
 def minimal_gated_unit(W, U, x, h):
@@ -79,17 +79,17 @@ def gru_parts(cell, x_proj, state):
 
 
 def mix(z, n, state):
-    return Hidden(z * state.h + (1 - z) * n)
+    return HiddenState(z * state.h + (1 - z) * n)
 
 
-class GRUWithoutHiddenBias(GRU):
+class GRUWithoutHiddenBias(GRUCell):
     def step(self, x_proj, state):
         r, z, x_n, h_n = gru_parts(self, x_proj, state)
         n = torch.tanh(x_n + r * (h_n - self.bias_hh[2 * self.hidden_size :]))
         return mix(z, n, state), GRUGates(r, z, n)
 
 
-class GRUBiasOutsideReset(GRU):
+class GRUBiasOutsideReset(GRUCell):
     def step(self, x_proj, state):
         r, z, x_n, h_n = gru_parts(self, x_proj, state)
         bias = self.bias_hh[2 * self.hidden_size :]
@@ -97,126 +97,126 @@ class GRUBiasOutsideReset(GRU):
         return mix(z, n, state), GRUGates(r, z, n)
 
 
-class GRUInvertedUpdate(GRU):
+class GRUInvertedUpdate(GRUCell):
     def step(self, x_proj, state):
         r, z, x_n, h_n = gru_parts(self, x_proj, state)
         n = torch.tanh(x_n + r * h_n)
         return mix(1 - z, n, state), GRUGates(r, z, n)
 
 
-class GRUSwappedGates(GRU):
+class GRUSwappedGates(GRUCell):
     def step(self, x_proj, state):
         z, r, x_n, h_n = gru_parts(self, x_proj, state)
         n = torch.tanh(x_n + r * h_n)
         return mix(z, n, state), GRUGates(r, z, n)
 
 
-class GRUGatesInWrongOrder(GRU):
+class GRUGatesInWrongOrder(GRUCell):
     def step(self, x_proj, state):
         new, gates = super().step(x_proj, state)
         return new, GRUGates(gates.z, gates.r, gates.n)
 
 
-class GRUResetOnTheWrongSide(GRU):
-    step = GRUResetBefore.step
+class GRUResetOnTheWrongSide(GRUCell):
+    step = GRUResetBeforeCell.step
 
 
-class GRUResetBeforeOnTheWrongSide(GRUResetBefore):
-    step = GRU.step
+class GRUResetBeforeOnTheWrongSide(GRUResetBeforeCell):
+    step = GRUCell.step
 
 
 def lstm_step(i, f, g, o, state):
     i, f, g, o = torch.sigmoid(i), torch.sigmoid(f), torch.tanh(g), torch.sigmoid(o)
     c = f * state.c + i * g
-    return Memory(o * torch.tanh(c), c), LSTMGates(i, f, g, o)
+    return LSTMState(o * torch.tanh(c), c), LSTMGates(i, f, g, o)
 
 
-class LSTMInputForgetSwapped(LSTM):
+class LSTMInputForgetSwapped(LSTMCell):
     def step(self, x_proj, state):
         f, i, g, o = (x_proj + self.recur(state.h)).chunk(4, -1)
         return lstm_step(i, f, g, o, state)
 
 
-class LSTMCandidateOutputSwapped(LSTM):
+class LSTMCandidateOutputSwapped(LSTMCell):
     def step(self, x_proj, state):
         i, f, o, g = (x_proj + self.recur(state.h)).chunk(4, -1)
         return lstm_step(i, f, g, o, state)
 
 
-class LSTMWithoutTanhOnOutput(LSTM):
+class LSTMWithoutTanhOnOutput(LSTMCell):
     def step(self, x_proj, state):
         new, gates = super().step(x_proj, state)
-        return Memory(gates.o * new.c, new.c), gates
+        return LSTMState(gates.o * new.c, new.c), gates
 
 
-class LSTMWithOldMemoryInOutput(LSTM):
+class LSTMWithOldMemoryInOutput(LSTMCell):
     def step(self, x_proj, state):
         new, gates = super().step(x_proj, state)
-        return Memory(gates.o * torch.tanh(state.c), new.c), gates
+        return LSTMState(gates.o * torch.tanh(state.c), new.c), gates
 
 
-class LSTMMemoryFirst(LSTM):
+class LSTMMemoryFirst(LSTMCell):
     def step(self, x_proj, state):
         new, gates = super().step(x_proj, state)
-        return Memory(new.c, new.h), gates
+        return LSTMState(new.c, new.h), gates
 
 
-class LSTMMemoryWithoutGradient(LSTM):
+class LSTMMemoryWithoutGradient(LSTMCell):
     def step(self, x_proj, state):
-        return super().step(x_proj, Memory(state.h, state.c.detach()))
+        return super().step(x_proj, LSTMState(state.h, state.c.detach()))
 
 
-class CoupledGateInverted(CoupledGate):
+class CoupledGateInverted(CoupledGateCell):
     def step(self, x_proj, state):
         _, (f, u) = super().step(x_proj, state)
-        return Hidden(f * u + (1 - f) * state.h), SharedGate(f, u)
+        return HiddenState(f * u + (1 - f) * state.h), CoupledGates(f, u)
 
 
-class TwoGatesSwapped(TwoGates):
+class TwoGatesSwapped(TwoGateCell):
     def step(self, x_proj, state):
         _, (i, f, u) = super().step(x_proj, state)
-        return Hidden(i * state.h + f * u), ForgetInput(i, f, u)
+        return HiddenState(i * state.h + f * u), InputForgetGates(i, f, u)
 
 
-class AdditiveWithoutTheOld(Additive):
-    step = RNN.step
+class AdditiveWithoutTheOld(AdditiveCell):
+    step = RNNCell.step
 
 
-class StatelessWithState(Stateless):
+class StatelessWithState(StatelessCell):
     def step(self, x_proj, state):
         new, gates = super().step(x_proj, state)
-        return Hidden(new.h + 0.01 * state.h), gates
+        return HiddenState(new.h + 0.01 * state.h), gates
 
 
-class RNNWithoutHiddenBias(RNN):
+class RNNWithoutHiddenBias(RNNCell):
     def step(self, x_proj, state):
         return super().step(x_proj - self.bias_hh, state)
 
 
-class ReluRNNThatLeaks(ReluRNN):
+class ReluRNNThatLeaks(ReLURNNCell):
     def step(self, x_proj, state):
         h = F.leaky_relu(x_proj + self.recur(state.h), 0.01)
-        return Hidden(h), Candidate(h)
+        return HiddenState(h), Candidate(h)
 
 
-class RNNImprecise(RNN):
+class RNNImprecise(RNNCell):
     def step(self, x_proj, state):
         return super().step(x_proj * (1 + 1e-6), state)
 
 
-class RNNThatWritesIntoItsState(RNN):
+class RNNThatWritesIntoItsState(RNNCell):
     def step(self, x_proj, state):
         result = super().step(x_proj, state)
         state.h.data.zero_()
         return result
 
 
-class RNNThatStartsAtOne(RNN):
-    def start(self, rows):
-        return map_state(torch.ones_like, super().start(rows))
+class RNNThatStartsAtOne(RNNCell):
+    def initial_state(self, rows):
+        return map_state(torch.ones_like, super().initial_state(rows))
 
 
-class RNNWithParametersInAnotherOrder(RNN):
+class RNNWithParametersInAnotherOrder(RNNCell):
     def __init__(self, input_size, hidden_size):
         super().__init__(input_size, hidden_size)
         weight = self.weight_ih
@@ -227,7 +227,7 @@ class RNNWithParametersInAnotherOrder(RNN):
 class GateOutOfRange(MinimalGatedUnit):
     def step(self, x_proj, state):
         new, gates = super().step(x_proj, state)
-        return new, SharedGate(2 * gates.f, gates.u)
+        return new, CoupledGates(2 * gates.f, gates.u)
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ class Honest(Recurrent):
     """A layer over time with a seam for each thing that can go wrong."""
 
     def begin(self, rows):
-        return self.cell.start(rows)
+        return self.cell.initial_state(rows)
 
     def project(self, x, active):
         x = x.masked_fill(~active[..., None] if x.is_floating_point() else ~active, 0)
@@ -300,7 +300,7 @@ class Honest(Recurrent):
         return torch.cat(nothing + [outputs[t][:, None] for t in range(T)], 1), state
 
 
-@pytest.mark.parametrize("cell", [GRU, LSTM])
+@pytest.mark.parametrize("cell", [GRUCell, LSTMCell])
 def test_an_honest_layer_passes(cell):
     check_cell(cell, layer=Honest, dtypes=[torch.float64])
 
@@ -355,7 +355,7 @@ class EmptyRowsTakeAStep(Honest):
 
 class NoStateIsOnes(Honest):
     def begin(self, rows):
-        return map_state(torch.ones_like, self.cell.start(rows))
+        return map_state(torch.ones_like, self.cell.initial_state(rows))
 
 
 class StateIsIgnored(Honest):
@@ -427,7 +427,7 @@ class BackwardOutputsNotTurnedBack(Honest):
 )
 def test_layer_mutants_fail(mutant, message):
     with pytest.raises(AssertionError, match=message):
-        check_cell(LSTM, layer=mutant)
+        check_cell(LSTMCell, layer=mutant)
 
 
 class DirectionsSwapped(Bidirectional):
@@ -471,7 +471,7 @@ class StackThatForgetsLengths(Stack):
 )
 def test_stack_mutants_fail(seam, mutant):
     with pytest.raises(AssertionError, match="deep"):
-        check_cell(CoupledGate, **{seam: mutant})
+        check_cell(CoupledGateCell, **{seam: mutant})
 
 
 # --- steppers ---------------------------------------------------------------------------------------------------
@@ -488,8 +488,8 @@ class RecurrentStepper:
             for parameter in (*self.stack.parameters(), *self.out.parameters()):
                 parameter.mul_(3)
 
-    def start(self, rows):
-        return self.stack.start(rows)
+    def initial_state(self, rows):
+        return self.stack.initial_state(rows)
 
     def step(self, ids, state):
         outputs, state = self.stack(ids[:, None], state)
@@ -502,7 +502,7 @@ class RecurrentStepper:
 class CountingStepper:
     """A table of the last two tokens, whose state is plain Python and which finds some tokens impossible."""
 
-    def start(self, rows):
+    def initial_state(self, rows):
         return [(0, 0)] * rows
 
     def step(self, ids, state):
@@ -544,7 +544,7 @@ class SelectInPlace(RecurrentStepper):
 
 class SelectForgetsTheMemory(RecurrentStepper):
     def select(self, state, rows):
-        return tuple(Memory(h[rows], c[: len(rows)] if len(rows) <= len(c) else c[rows]) for h, c in state)
+        return tuple(LSTMState(h[rows], c[: len(rows)] if len(rows) <= len(c) else c[rows]) for h, c in state)
 
 
 class SelectForgetsALayer(RecurrentStepper):
@@ -586,11 +586,11 @@ class RowsOfAStepMeet(RecurrentStepper):
         return (log_probs + log_probs.mean(0)).log_softmax(-1), state
 
 
-class HiddenState(RecurrentStepper):
+class StateInside(RecurrentStepper):
     """Keeps the state inside and hands out nothing."""
 
-    def start(self, rows):
-        self.hidden = super().start(rows)
+    def initial_state(self, rows):
+        self.hidden = super().initial_state(rows)
         return ()
 
     def step(self, ids, state):
@@ -633,7 +633,7 @@ class RanksAndStands(RankingStepper):
         (StepInPlace, "step changed the state"),
         (ScoresInsteadOfLogProbabilities, "sum to 1"),
         (RowsOfAStepMeet, "commute"),
-        (HiddenState, "same step twice"),
+        (StateInside, "same step twice"),
     ],
 )
 def test_stepper_mutants_fail(mutant, message):

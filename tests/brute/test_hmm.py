@@ -153,7 +153,7 @@ def test_impossible_observations_are_named():
     with pytest.raises(WeftError, match="sequence 0, place 1: the observation is 3; expected 0 to 2"):
         model.log_likelihood([[0, 3]])
     with pytest.raises(WeftError, match="id 2 for impossible"):
-        model.step(torch.tensor([0, 2]), model.start(2))
+        model.step(torch.tensor([0, 2]), model.initial_state(2))
     assert model.measure(np.array([0, 2])).nats == math.inf
     assert not model.log_pi([0, 2, 1]).isnan().any()
 
@@ -256,7 +256,7 @@ def test_it_is_a_stepper():
 @given(st.lists(st.integers(0, V - 1), min_size=2, max_size=30), st.integers(0, 99))
 def test_step_by_step_is_the_whole_at_once(tokens, seed):
     model = random_hmm(K, V, seed=seed)
-    state, nats = model.start(1), 0.0
+    state, nats = model.initial_state(1), 0.0
     for before, token in itertools.pairwise(tokens):
         log_probs, state = model.step(torch.tensor([before]), state)
         nats -= float(log_probs[0, token])

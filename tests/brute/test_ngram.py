@@ -71,7 +71,7 @@ def random_text(seed, size=6, length=120):
 
 
 def table(model: NGram, context):
-    state = model.start(1)
+    state = model.initial_state(1)
     for token in context:
         log_probs, state = model.step(torch.tensor([token]), state)
     return log_probs[0].exp().numpy()
@@ -144,7 +144,7 @@ def test_chances_sum_to_one_and_every_token_has_one(tokens, order, context):
 def test_a_whole_text_at_once_is_step_by_step(seed, order):
     model = modified_kneser_ney(random_text(seed), 6, order)
     text = random_text(seed + 1, length=40)
-    state, nats = model.start(1), 0.0
+    state, nats = model.initial_state(1), 0.0
     for before, token in itertools.pairwise(text):
         log_probs, state = model.step(torch.tensor([before]), state)
         nats -= float(log_probs[0, token])

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from weft.cells import GRU, LSTM, RNN, GRUResetBefore
+from weft.cells import GRUCell, GRUResetBeforeCell, LSTMCell, RNNCell
 from weft.errors import WeftError
 from weft.nn import Bidirectional, Both, Recurrent, Stack, make_stack, map_state
 from weft.nn.convert import from_torch, to_torch
@@ -65,7 +65,7 @@ def test_values_and_gradients(way, cell, layers, bidirectional, lengths, dtype):
     if way == "to torch":
         module = to_torch(stack)
     x = torch.randn(B, T, INPUT, dtype=dtype, requires_grad=True)
-    state = map_state(lambda part: torch.randn_like(part).requires_grad_(), stack.start(B))
+    state = map_state(lambda part: torch.randn_like(part).requires_grad_(), stack.initial_state(B))
     outputs, last = stack(x, state, lengths=None if lengths is None else torch.tensor(lengths))
     their_state = theirs(state, stack)
     if lengths is None:
@@ -155,15 +155,15 @@ def test_what_does_not_come_from_torch(module, message):
 @pytest.mark.parametrize(
     ("stack", "message"),
     [
-        (make_stack("gru-reset-before", INPUT, HIDDEN), "torch.nn has no GRUResetBefore"),
-        (make_stack("additive", INPUT, HIDDEN, bidirectional=True), "torch.nn has no Additive"),
+        (make_stack("gru-reset-before", INPUT, HIDDEN), "torch.nn has no GRUResetBeforeCell"),
+        (make_stack("additive", INPUT, HIDDEN, bidirectional=True), "torch.nn has no AdditiveCell"),
         (make_stack("gru", HIDDEN, HIDDEN, layers=2, residual=True), "residual"),
-        (Stack([Bidirectional(GRU(3, 5), GRU(3, 4))]), "hidden sizes 5 and 4"),
-        (Stack([Recurrent(GRU(3, 5)), Recurrent(GRU(5, 4))]), "hidden sizes 5 and 4"),
-        (Stack([Recurrent(GRU(3, 5)), Recurrent(RNN(5, 5))]), "GRU and RNN"),
-        (Stack([Recurrent(LSTM(3, 5)), Recurrent(GRUResetBefore(5, 5))]), "no GRUResetBefore"),
-        (Stack([Recurrent(GRU(3, 5), reverse=True)]), "backward only"),
-        (Stack([Recurrent(GRU(3, 5)), Bidirectional(GRU(5, 5), GRU(5, 5))]), "some in two"),
+        (Stack([Bidirectional(GRUCell(3, 5), GRUCell(3, 4))]), "hidden sizes 5 and 4"),
+        (Stack([Recurrent(GRUCell(3, 5)), Recurrent(GRUCell(5, 4))]), "hidden sizes 5 and 4"),
+        (Stack([Recurrent(GRUCell(3, 5)), Recurrent(RNNCell(5, 5))]), "GRUCell and RNNCell"),
+        (Stack([Recurrent(LSTMCell(3, 5)), Recurrent(GRUResetBeforeCell(5, 5))]), "no GRUResetBeforeCell"),
+        (Stack([Recurrent(GRUCell(3, 5), reverse=True)]), "backward only"),
+        (Stack([Recurrent(GRUCell(3, 5)), Bidirectional(GRUCell(5, 5), GRUCell(5, 5))]), "some in two"),
     ],
 )
 def test_what_does_not_go_to_torch(stack, message):

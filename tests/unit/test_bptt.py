@@ -25,7 +25,7 @@ def make_case(cell, layers=1, *, rows=B, steps=T):
         for parameter in stack.parameters():
             parameter.uniform_(-0.9, 0.9)
     x = torch.randn(rows, steps, INPUT, dtype=torch.float64, requires_grad=True)
-    state = map_state(lambda part: torch.randn_like(part).requires_grad_(), stack.start(rows))
+    state = map_state(lambda part: torch.randn_like(part).requires_grad_(), stack.initial_state(rows))
     return stack, x, state
 
 

@@ -21,7 +21,7 @@ class Chain:
     def __init__(self, table):
         self.table = torch.tensor(table).log()
 
-    def start(self, rows):
+    def initial_state(self, rows):
         return (torch.zeros(rows, dtype=torch.long), torch.zeros(rows))
 
     def step(self, ids, state):

@@ -16,7 +16,7 @@ from torch import nn
 
 from examples.own_cell import OWN_CELLS
 from weft import engine
-from weft.cells import CELLS, GRU, LSTM, RNN, Cell, Hidden
+from weft.cells import CELLS, Cell, GRUCell, HiddenState, LSTMCell, RNNCell
 from weft.compiler import Noise
 from weft.engine import Pass
 from weft.errors import WeftError
@@ -36,7 +36,7 @@ def randomised(cell: Cell, dtype=torch.float64, bound=0.5) -> Cell:
 
 
 def random_state(cell: Cell, rows: int):
-    parts = (torch.randn(rows, cell.hidden_size, dtype=cell.weight_ih.dtype) for _ in cell.start(1))
+    parts = (torch.randn(rows, cell.hidden_size, dtype=cell.weight_ih.dtype) for _ in cell.initial_state(1))
     return cell.state_type(*(part.requires_grad_() for part in parts))
 
 
@@ -89,7 +89,7 @@ def test_every_cell(name, reverse, ids):
 
 
 def test_frozen_parameters_get_no_gradient_and_change_no_other():
-    cell, x = randomised(LSTM(4, 5)), torch.randn(3, 6, 4, dtype=torch.float64)
+    cell, x = randomised(LSTMCell(4, 5)), torch.randn(3, 6, 4, dtype=torch.float64)
     expected = torch.autograd.grad(Recurrent(cell)(x)[0].sum(), [cell.weight_ih, cell.bias_hh])
     cell.weight_hh.requires_grad_(False)
     cell.bias_ih.requires_grad_(False)
@@ -101,13 +101,13 @@ def test_frozen_parameters_get_no_gradient_and_change_no_other():
 
 def test_a_large_vocabulary():
     torch.manual_seed(0)
-    compare(randomised(LSTM(3000, 5)), make_x(3, 7, 3000, True), lengths=torch.tensor([7, 0, 4]))
-    compare(randomised(GRU(3000, 5)), make_x(3, 7, 3000, True))
+    compare(randomised(LSTMCell(3000, 5)), make_x(3, 7, 3000, True), lengths=torch.tensor([7, 0, 4]))
+    compare(randomised(GRUCell(3000, 5)), make_x(3, 7, 3000, True))
 
 
 @pytest.mark.parametrize("gradient", ["sum", "one number", "transposed", "some rows"])
 def test_gradients_of_any_layout(gradient):
-    cell, x = randomised(GRU(4, 32)), torch.randn(3, 6, 4, dtype=torch.float64)
+    cell, x = randomised(GRUCell(4, 32)), torch.randn(3, 6, 4, dtype=torch.float64)
 
     def loss(outputs):
         if gradient == "sum":
@@ -119,7 +119,7 @@ def test_gradients_of_any_layout(gradient):
         return outputs[::2, 1:].sum()
 
     ours = torch.autograd.grad(loss(Recurrent(cell)(x)[0]), list(cell.parameters()))
-    plain = run_steps(Pass(cell, False), x, cell.start(3), None)[0].h
+    plain = run_steps(Pass(cell, False), x, cell.initial_state(3), None)[0].h
     torch.testing.assert_close(list(ours), list(torch.autograd.grad(loss(plain), list(cell.parameters()))))
 
 
@@ -140,7 +140,7 @@ class Means(Cell):
         size = torch.sqrt((h * h).mean(-1, keepdim=True) + 0.3)
         shift = (-(a * size) * overlap).mean(-1, keepdim=True) + overlap.expand_as(a).mean(-1, keepdim=True)
         h = torch.tanh(a / size - shift)
-        return Hidden(h), Hidden(h)
+        return HiddenState(h), HiddenState(h)
 
 
 @pytest.mark.parametrize("dtype", NEAR)
@@ -178,7 +178,7 @@ def test_gradcheck(name):
 
 
 def test_both_directions_at_once():
-    ahead, back = randomised(LSTM(4, 6)), randomised(GRU(4, 9))
+    ahead, back = randomised(LSTMCell(4, 6)), randomised(GRUCell(4, 9))
     both, x, lengths = (
         Bidirectional(ahead, back),
         torch.randn(5, 7, 4, dtype=torch.float64),
@@ -195,7 +195,7 @@ def test_both_directions_at_once():
 
 
 def test_nothing_in_the_padding_reaches_anything():
-    cell = randomised(LSTM(3, 5))
+    cell = randomised(LSTMCell(3, 5))
     x, lengths = torch.randn(3, 4, 3, dtype=torch.float64), torch.tensor([2, 0, 4])
     dirty = x.clone()
     dirty[0, 2:], dirty[1] = math.nan, math.inf
@@ -214,19 +214,19 @@ def test_nothing_in_the_padding_reaches_anything():
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e30, -1e4])
 def test_strange_numbers_go_where_torch_sends_them(value):
-    for make in (RNN, LSTM, GRU):
+    for make in (RNNCell, LSTMCell, GRUCell):
         for dtype in (torch.float32, torch.float64):
             cell = randomised(make(3, 20), dtype)
             x = torch.zeros(2, 3, 3, dtype=dtype)
             x[0, 1, 0] = value
             ours = Recurrent(cell)(x)[0]
-            theirs = run_steps(Pass(cell, False), x, cell.start(2), None)[0].h
+            theirs = run_steps(Pass(cell, False), x, cell.initial_state(2), None)[0].h
             torch.testing.assert_close(ours, theirs, equal_nan=True, rtol=1e-5, atol=1e-6)
             assert ours[1].isfinite().all(), "one row's trouble stays its own"
 
 
 def test_views_of_any_layout():
-    cell = randomised(LSTM(4, 6))
+    cell = randomised(LSTMCell(4, 6))
     x = torch.randn(7, 5, 4, dtype=torch.float64).transpose(0, 1)[:, ::2].requires_grad_()
     wide = torch.randn(5, 12, dtype=torch.float64)
     state = cell.state_type(
@@ -242,7 +242,7 @@ def test_views_of_any_layout():
 
 
 def test_the_same_layer_twice_in_one_graph_and_a_graph_used_twice():
-    layer, x = Recurrent(randomised(GRU(3, 5))), torch.randn(2, 4, 3, dtype=torch.float64, requires_grad=True)
+    layer, x = Recurrent(randomised(GRUCell(3, 5))), torch.randn(2, 4, 3, dtype=torch.float64, requires_grad=True)
     once, _ = layer(x)
     loss = once.sum() + layer(x * 2)[0].square().sum()
     loss.backward(retain_graph=True)
@@ -254,7 +254,7 @@ def test_the_same_layer_twice_in_one_graph_and_a_graph_used_twice():
 
 @pytest.mark.parametrize("guard", [torch.no_grad, torch.inference_mode])
 def test_without_gradients(guard):
-    layer, x = Recurrent(randomised(LSTM(3, 5))), torch.randn(2, 4, 3, dtype=torch.float64)
+    layer, x = Recurrent(randomised(LSTMCell(3, 5))), torch.randn(2, 4, 3, dtype=torch.float64)
     expected = layer(x)[0]
     with guard():
         outputs, _ = layer(x)
@@ -263,7 +263,7 @@ def test_without_gradients(guard):
 
 
 def test_copies_are_independent():
-    layer, x = Recurrent(randomised(LSTM(3, 5))), torch.randn(2, 4, 3, dtype=torch.float64)
+    layer, x = Recurrent(randomised(LSTMCell(3, 5))), torch.randn(2, 4, 3, dtype=torch.float64)
     expected = layer(x)[0].detach()
     other = copy.deepcopy(layer)
     with torch.no_grad():
@@ -299,12 +299,12 @@ def test_threads_change_nothing_but_rounding():
 
 
 def test_one_row_gives_what_it_gives_in_a_batch():
-    layer, x = Recurrent(randomised(LSTM(6, 40))), torch.randn(15, 5, 6, dtype=torch.float64)
+    layer, x = Recurrent(randomised(LSTMCell(6, 40))), torch.randn(15, 5, 6, dtype=torch.float64)
     torch.testing.assert_close(layer(x)[0][7:8], layer(x[7:8])[0])
 
 
 def test_empty_batches_and_no_steps():
-    layer = Recurrent(randomised(LSTM(3, 5)))
+    layer = Recurrent(randomised(LSTMCell(3, 5)))
     for B, T in [(0, 4), (2, 0), (0, 0)]:
         outputs, last = layer(torch.randn(B, T, 3, dtype=torch.float64, requires_grad=True))
         assert outputs.shape == (B, T, 5)
@@ -313,7 +313,7 @@ def test_empty_batches_and_no_steps():
 
 
 def test_long_sequences():
-    layer = Recurrent(randomised(RNN(2, 3)))
+    layer = Recurrent(randomised(RNNCell(2, 3)))
     outputs, last = layer(torch.randint(0, 2, (1, 20_000)))
     torch.testing.assert_close(outputs[:, -1], last.h)
 
@@ -324,16 +324,16 @@ def test_long_sequences():
         (torch.randn(2, 4, 3), None, "x is torch.float32.*expected torch.float64"),
         (torch.full((2, 4), 3), None, "token id is outside the vocabulary"),
         (torch.full((2, 4), -1), None, "token id is outside the vocabulary"),
-        (torch.zeros(2, 4, dtype=torch.long), Hidden(torch.zeros(2, 5)), "h is torch.float32"),
+        (torch.zeros(2, 4, dtype=torch.long), HiddenState(torch.zeros(2, 5)), "h is torch.float32"),
     ],
 )
 def test_mistakes_are_named(x, state, message):
     with pytest.raises(WeftError, match=message):
-        Recurrent(randomised(GRU(3, 5)))(x, state)
+        Recurrent(randomised(GRUCell(3, 5)))(x, state)
 
 
 def test_ids_in_the_padding_may_be_anything():
-    layer = Recurrent(randomised(GRU(3, 5)))
+    layer = Recurrent(randomised(GRUCell(3, 5)))
     outputs, _ = layer(torch.tensor([[1, 2, -100]]), lengths=torch.tensor([2]))
     torch.testing.assert_close(outputs[:, :2], layer(torch.tensor([[1, 2]]))[0])
 
@@ -345,7 +345,7 @@ class Branching(Cell):
 
     def step(self, x_proj, state):
         u = torch.tanh(x_proj + self.recur(state.h)) if x_proj.sum() > 0 else torch.tanh(x_proj)
-        return Hidden(u), Hidden(u)
+        return HiddenState(u), HiddenState(u)
 
 
 def test_a_cell_that_cannot_be_traced_runs_as_torch_and_says_so_once(capsys):
@@ -384,7 +384,7 @@ class HalfBlind(Cell):
 
     def step(self, x_proj, state):
         u = torch.tanh(x_proj + self.recur(state.h.detach())) * state.h.detach()
-        return Hidden(u), Hidden(u)
+        return HiddenState(u), HiddenState(u)
 
 
 def test_detach_in_a_step_is_respected():
@@ -392,21 +392,21 @@ def test_detach_in_a_step_is_respected():
 
 
 def test_no_noise_leaves_no_trace():
-    assert Recurrent(LSTM(3, 4))._passes(torch.zeros(1, 1, 3))[0].noise == Noise()
+    assert Recurrent(LSTMCell(3, 4))._passes(torch.zeros(1, 1, 3))[0].noise == Noise()
     with pytest.raises(WeftError, match="zoneout is 1"):
-        Recurrent(LSTM(3, 4), zoneout=1.0)
+        Recurrent(LSTMCell(3, 4), zoneout=1.0)
 
 
 WORKERS = """
 import torch
 from torch.utils.data import DataLoader, Dataset
-from weft.cells import LSTM
+from weft.cells import LSTMCell
 from weft.nn import Recurrent
 
 class Rows(Dataset):
     def __init__(self):
         torch.manual_seed(0)
-        self.layer = Recurrent(LSTM(3, 70))
+        self.layer = Recurrent(LSTMCell(3, 70))
         self.x = torch.randn(8, 5, 3)
     def __len__(self):
         return 8

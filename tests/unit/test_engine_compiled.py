@@ -13,7 +13,7 @@ from torch import nn
 
 from examples.own_cell import OWN_CELLS
 from weft import engine
-from weft.cells import CELLS, GRU, LSTM, Cell, Hidden
+from weft.cells import CELLS, Cell, GRUCell, HiddenState, LSTMCell
 from weft.data.windows import IGNORED, Window
 from weft.engine import Embedded
 from weft.errors import WeftError
@@ -78,16 +78,16 @@ def agree(model, *given, dynamic=None, leaves=(), **named):
 
 
 def test_it_is_one_operator_in_one_graph():
-    layer, x = Recurrent(LSTM(V, H)), torch.randn(B, T, V)
+    layer, x = Recurrent(LSTMCell(V, H)), torch.randn(B, T, V)
     assert OPERATOR in graph_of(layer, x)
-    assert OPERATOR in graph_of(Bidirectional(LSTM(V, H), GRU(V, H)), x, lengths=LENGTHS)
+    assert OPERATOR in graph_of(Bidirectional(LSTMCell(V, H), GRUCell(V, H)), x, lengths=LENGTHS)
 
 
 @pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["full", "lengths"])
 @pytest.mark.parametrize("ids", [False, True], ids=["numbers", "ids"])
 def test_a_layer_with_a_state(ids, lengths):
     x = torch.randint(0, V, (B, T)) if ids else torch.randn(B, T, V, requires_grad=True)
-    layer = Recurrent(LSTM(V, H), reverse=ids)
+    layer = Recurrent(LSTMCell(V, H), reverse=ids)
     state = layer.cell.state_type(torch.randn(B, H, requires_grad=True), torch.randn(B, H, requires_grad=True))
     agree(layer, x, state, lengths=lengths, leaves=[*state, *([] if ids else [x])])
 
@@ -98,13 +98,13 @@ def test_other_cells_in_double(name):
 
 
 def test_noise():
-    agree(Recurrent(GRU(V, H), recurrent_dropout=0.3, zoneout=0.2), torch.randn(B, T, V), lengths=LENGTHS)
+    agree(Recurrent(GRUCell(V, H), recurrent_dropout=0.3, zoneout=0.2), torch.randn(B, T, V), lengths=LENGTHS)
 
 
 def test_a_stack_in_both_directions():
     stack = make_stack("lstm", V, H, layers=2, bidirectional=True, residual=True)
     agree(stack, torch.randint(0, V, (B, T)), lengths=LENGTHS)
-    agree(stack, torch.randn(B, T, V), stack.start(B))
+    agree(stack, torch.randn(B, T, V), stack.initial_state(B))
 
 
 def test_dropout_between_layers():
@@ -130,7 +130,7 @@ def test_a_language_model():
 
 
 def test_one_graph_for_all_shapes():
-    layer = Recurrent(GRU(V, H))
+    layer = Recurrent(GRUCell(V, H))
     counter = []
 
     def backend(graph, inputs):
@@ -146,7 +146,7 @@ def test_one_graph_for_all_shapes():
 
 
 def test_torchs_own_code_around_it():
-    model, x = nn.Sequential(nn.Linear(3, V), Recurrent(LSTM(V, H))), torch.randn(B, T, 3)
+    model, x = nn.Sequential(nn.Linear(3, V), Recurrent(LSTMCell(V, H))), torch.randn(B, T, 3)
     ours, theirs = torch.compile(model, fullgraph=True)(x)[0], model(x)[0]
     torch.testing.assert_close(ours, theirs)
     gradients = [torch.autograd.grad(each.square().sum(), list(model.parameters())) for each in (ours, theirs)]
@@ -169,7 +169,7 @@ def test_the_operators_keep_torchs_rules():
 
         return run
 
-    layers = [Recurrent(LSTM(V, H)), Bidirectional(LSTM(V, H), LSTM(V, 3), recurrent_dropout=0.5)]
+    layers = [Recurrent(LSTMCell(V, H)), Bidirectional(LSTMCell(V, H), LSTMCell(V, 3), recurrent_dropout=0.5)]
     for layer in layers:
         torch.compile(layer, backend=backend, fullgraph=True)(torch.randn(B, T, V), lengths=LENGTHS)
     for args in found:
@@ -180,14 +180,14 @@ def test_the_operators_keep_torchs_rules():
 def test_programs_are_known_by_what_is_in_them():
     from weft.engine.cells import plan_of
 
-    number = plan_of(LSTM(V, H)).number
-    assert number == plan_of(LSTM(V, H)).number < 2**63
-    others = [GRU(V, H), LSTM(V, H + 1), LSTM(V + 1, H), CELLS["gru-reset-before"](V, H)]
+    number = plan_of(LSTMCell(V, H)).number
+    assert number == plan_of(LSTMCell(V, H)).number < 2**63
+    others = [GRUCell(V, H), LSTMCell(V, H + 1), LSTMCell(V + 1, H), CELLS["gru-reset-before"](V, H)]
     assert len({number, *(plan_of(cell).number for cell in others)}) == 5
 
 
 def test_mistakes_are_named():
-    layer, x = Recurrent(LSTM(V, H)), torch.randn(B, T, V)
+    layer, x = Recurrent(LSTMCell(V, H)), torch.randn(B, T, V)
     compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
     with pytest.raises(WeftError, match="lengths run from 1 to 7"):
         compiled(x, lengths=torch.tensor([7, 1, 1]))
@@ -206,7 +206,7 @@ class Summed(Cell):
 
     def step(self, x_proj, state):
         h = torch.tanh(torch.cumsum(x_proj + self.recur(state.h), -1))
-        return Hidden(h), Hidden(h)
+        return HiddenState(h), HiddenState(h)
 
 
 def test_what_the_engine_cannot_run_compiles_as_torch(capsys):
@@ -218,9 +218,9 @@ def test_what_the_engine_cannot_run_compiles_as_torch(capsys):
 OFF = """
 import torch
 from weft.data.windows import IGNORED, Window
-from weft.cells import LSTM
+from weft.cells import LSTMCell
 from weft.nn import Recurrent
-layer, x = Recurrent(LSTM(3, 4)), torch.randn(2, 3, 3)
+layer, x = Recurrent(LSTMCell(3, 4)), torch.randn(2, 3, 3)
 outputs, _ = torch.compile(layer, backend="aot_eager", fullgraph=True)(x)
 torch.testing.assert_close(outputs, layer(x)[0])
 outputs.sum().backward()

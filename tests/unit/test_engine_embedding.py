@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from weft import engine
-from weft.cells import LSTM
+from weft.cells import LSTMCell
 from weft.engine import Drop, Embedded, Part, embed
 from weft.errors import WeftError
 from weft.nn import Bidirectional, Recurrent, make_stack
@@ -170,7 +170,11 @@ def test_every_layer_reads_it(built: bool, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(LIBRARY, "usable", lambda: False)
     torch.manual_seed(0)
     ids, table, lengths = torch.randint(0, 9, (3, 4)), torch.randn(9, 5), torch.tensor([4, 0, 2])
-    for layer in (Recurrent(LSTM(5, 6)), Bidirectional(LSTM(5, 6), LSTM(5, 6)), make_stack("rnn", 5, 5, residual=True)):
+    for layer in (
+        Recurrent(LSTMCell(5, 6)),
+        Bidirectional(LSTMCell(5, 6), LSTMCell(5, 6)),
+        make_stack("rnn", 5, 5, residual=True),
+    ):
         ours, theirs = (layer(x, lengths=lengths)[0] for x in (Embedded.of(ids, table), F.embedding(ids, table)))
         torch.testing.assert_close(ours, theirs)
         with pytest.raises(WeftError, match=r"x is \(3, 4, 4\).*\(B, T, 5\)"):
@@ -180,7 +184,7 @@ def test_every_layer_reads_it(built: bool, monkeypatch: pytest.MonkeyPatch) -> N
 @needs_engine
 def test_ids_past_a_rows_end_are_not_looked_at() -> None:
     """And within it they are checked."""
-    layer, table = Recurrent(LSTM(2, 3)), torch.randn(4, 2, requires_grad=True)
+    layer, table = Recurrent(LSTMCell(2, 3)), torch.randn(4, 2, requires_grad=True)
     ids = torch.tensor([[1, 2, 99], [3, -7, 1 << 40]])
     outputs, _ = layer(Embedded.of(ids, table), lengths=torch.tensor([2, 1]))
     outputs.sum().backward()
@@ -193,7 +197,7 @@ def test_ids_past_a_rows_end_are_not_looked_at() -> None:
 
 @needs_engine
 def test_nothing_is_kept_and_frozen_tables_get_no_gradient() -> None:
-    layer, table = Recurrent(LSTM(2, 3)), torch.randn(4, 2)
+    layer, table = Recurrent(LSTMCell(2, 3)), torch.randn(4, 2)
     x = Embedded.of(torch.randint(0, 4, (3, 2)), table)
     layer(x)[0].sum().backward()
     assert table.grad is None
@@ -241,7 +245,7 @@ def test_ids_outside_the_table_are_refused_where_most_repeat() -> None:
 
 @needs_engine
 def test_ids_changed_before_the_way_back_are_refused() -> None:
-    layer, table = Recurrent(LSTM(2, 3)), torch.randn(4, 2, requires_grad=True)
+    layer, table = Recurrent(LSTMCell(2, 3)), torch.randn(4, 2, requires_grad=True)
     for run in (layer, lambda x: (x.tensor(), None)):
         ids = torch.zeros(3, 2, dtype=torch.long)
         outputs, _ = run(Embedded.of(ids, table))
@@ -260,4 +264,4 @@ def test_what_is_joined_must_fit() -> None:
 @needs_engine
 def test_tables_of_another_type_than_the_cell_are_refused() -> None:
     with pytest.raises(WeftError, match=r"x is torch\.float64"):
-        Recurrent(LSTM(2, 3))(Embedded.of(torch.zeros(3, 2, dtype=torch.long), torch.randn(4, 2).double()))
+        Recurrent(LSTMCell(2, 3))(Embedded.of(torch.zeros(3, 2, dtype=torch.long), torch.randn(4, 2).double()))

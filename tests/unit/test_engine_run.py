@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from weft import engine
-from weft.cells import GRU, LSTM, RNN
+from weft.cells import GRUCell, LSTMCell, RNNCell
 from weft.errors import WeftError
 from weft.nn import Bidirectional, Recurrent, Stack, run_steps
 
@@ -20,15 +20,15 @@ pytestmark = pytest.mark.skipif(engine.library() is None, reason="the engine is 
 
 
 def plain(layer: Recurrent, x: torch.Tensor) -> torch.Tensor:
-    return run_steps(engine.Pass(layer.cell, False), x, layer.cell.start(x.shape[0]), None)[0].h
+    return run_steps(engine.Pass(layer.cell, False), x, layer.cell.initial_state(x.shape[0]), None)[0].h
 
 
 def odd_stack(dtype=torch.float64) -> Stack:
     """Layers of different cells and of widths that fill no vector."""
     layers = [
-        Bidirectional(LSTM(3, 5), GRU(3, 2)),
-        Recurrent(RNN(7, 11)),
-        Bidirectional(GRU(11, 1), LSTM(11, 4)),
+        Bidirectional(LSTMCell(3, 5), GRUCell(3, 2)),
+        Recurrent(RNNCell(7, 11)),
+        Bidirectional(GRUCell(11, 1), LSTMCell(11, 4)),
     ]
     return Stack(layers).to(dtype)
 
@@ -52,7 +52,7 @@ def test_all_layers_at_once_are_one_after_the_other(dtype, with_lengths, wanted)
     torch.manual_seed(0)
     stack, x = odd_stack(dtype), torch.randn(6, 5, 3, dtype=dtype, requires_grad=True)
     lengths = torch.tensor([5, 0, 2, 5, 1, 3]) if with_lengths else None
-    start = stack.start(6)
+    start = stack.initial_state(6)
     for part in tensors(start):
         part.normal_().requires_grad_()
 
@@ -78,14 +78,14 @@ def test_all_layers_at_once_are_one_after_the_other(dtype, with_lengths, wanted)
 
 
 def test_parameters_are_those_of_the_call():
-    layer, x = Recurrent(GRU(3, 5)).double(), torch.randn(2, 4, 3, dtype=torch.float64)
+    layer, x = Recurrent(GRUCell(3, 5)).double(), torch.randn(2, 4, 3, dtype=torch.float64)
     layer(x)
     layer.cell.weight_hh = nn.Parameter(torch.randn(15, 5, dtype=torch.float64))
     torch.testing.assert_close(layer(x)[0], plain(layer, x))
     with torch.no_grad():
         layer.cell.bias_ih += 1
     torch.testing.assert_close(layer(x)[0], plain(layer, x))
-    layer.cell = LSTM(3, 2).double()
+    layer.cell = LSTMCell(3, 2).double()
     torch.testing.assert_close(layer(x)[0], plain(layer, x))
     layer.float()
     torch.testing.assert_close(layer(x.float())[0], plain(layer, x.float()))
@@ -94,7 +94,7 @@ def test_parameters_are_those_of_the_call():
 
 
 def test_a_type_that_the_core_cannot_read_and_back():
-    layer, x = Recurrent(GRU(3, 5)), torch.randn(2, 4, 3)
+    layer, x = Recurrent(GRUCell(3, 5)), torch.randn(2, 4, 3)
     expected = layer(x)[0]
     assert layer.bfloat16()(x.bfloat16())[0].dtype == torch.bfloat16
     torch.testing.assert_close(layer.float()(x)[0], expected, rtol=0.1, atol=0.1)
@@ -119,7 +119,7 @@ class Doubled(nn.Module):
 
 @pytest.mark.parametrize("name", ["weight_ih", "weight_hh", "bias_hh"])
 def test_parametrized_weights(name):
-    layer, x = Recurrent(LSTM(3, 5)).double(), torch.randn(2, 4, 3, dtype=torch.float64)
+    layer, x = Recurrent(LSTMCell(3, 5)).double(), torch.randn(2, 4, 3, dtype=torch.float64)
     layer(x)
     parametrize.register_parametrization(layer.cell, name, Doubled())
     ours, theirs = layer(x)[0], plain(layer, x)
@@ -156,7 +156,7 @@ def test_gradients_are_ordinary_tensors():
     ],
 )
 def test_a_parameter_of_another_size_is_refused(change, message):
-    layer, x = Recurrent(GRU(3, 5)), torch.randn(2, 4, 3)
+    layer, x = Recurrent(GRUCell(3, 5)), torch.randn(2, 4, 3)
     layer(x)
     change(layer.cell)
     with pytest.raises(WeftError, match=message):
@@ -164,14 +164,14 @@ def test_a_parameter_of_another_size_is_refused(change, message):
 
 
 def test_a_cell_of_another_size_is_refused():
-    stack, x = Stack([Recurrent(GRU(3, 5)), Recurrent(GRU(5, 4))]), torch.randn(2, 4, 3)
-    stack.layers[0].cell = GRU(3, 6)
+    stack, x = Stack([Recurrent(GRUCell(3, 5)), Recurrent(GRUCell(5, 4))]), torch.randn(2, 4, 3)
+    stack.layers[0].cell = GRUCell(3, 6)
     with pytest.raises(WeftError, match="GRU: x has 6 numbers"):
         stack(x)
 
 
 def test_a_larger_vocabulary_may_come_later():
-    layer = Recurrent(GRU(3, 5)).double()
+    layer = Recurrent(GRUCell(3, 5)).double()
     layer(torch.tensor([[0, 2]]))
     layer.cell.weight_ih = nn.Parameter(torch.randn(15, 9, dtype=torch.float64))
     layer.cell.input_size = layer.input_size = 9
@@ -182,7 +182,7 @@ def test_a_larger_vocabulary_may_come_later():
 def test_dropout_between_layers_is_the_layers_own():
     """The same seed drops the same numbers at once and one after the other, forward and back."""
     torch.manual_seed(3)
-    stack = Stack([Recurrent(GRU(3, 40)), Recurrent(LSTM(40, 6))], dropout=0.4).double()
+    stack = Stack([Recurrent(GRUCell(3, 40)), Recurrent(LSTMCell(40, 6))], dropout=0.4).double()
     x = torch.randn(5, 9, 3, dtype=torch.float64, requires_grad=True)
     torch.manual_seed(7)
     ours = stack(x)[0]

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from weft import engine
-from weft.cells import CELLS, LSTM
+from weft.cells import CELLS, LSTMCell
 from weft.decoding import Sample
 from weft.engine import Stream
 from weft.errors import WeftError
@@ -47,7 +47,7 @@ def test_numbers_in_and_no_output_layer(name):
     cell = CELLS[name](4, 9).double()
     stream, x = Stream([cell], rows=2, ids=False), torch.randn(2, 4, dtype=torch.float64)
     outputs, (state,) = stream.step(x, stream.start())
-    expected = cell.step(cell.project(x), cell.start(2))[0]
+    expected = cell.step(cell.project(x), cell.initial_state(2))[0]
     for ours, theirs in zip((outputs, *state), (expected.h, *expected), strict=True):
         torch.testing.assert_close(ours, theirs)
 
@@ -74,13 +74,13 @@ def test_sampling_is_that_of_decode(model, how):
 @pytest.mark.parametrize("how", [{}, {"top_k": 1}, {"top_k": 700}, {"top_p": 0.9}, {"top_k": 900, "top_p": 0.5}])
 def test_a_large_vocabulary(how):
     torch.manual_seed(0)
-    cell, output = LSTM(2000, 8), nn.Linear(8, 2000)
+    cell, output = LSTMCell(2000, 8), nn.Linear(8, 2000)
     nn.init.normal_(output.weight)
     output.weight.data[5] = output.weight.data[900]  # of equals the first comes first
     output.bias.data[[5, 900]] = 4.0
     stream, uniforms = Stream([cell], output.weight, output.bias), torch.rand(1, 30, dtype=torch.float64)
     chosen, _ = stream.sample(torch.tensor([1]), stream.start(), uniforms, **how)
-    ids, state = torch.tensor([1]), cell.start(1)
+    ids, state = torch.tensor([1]), cell.initial_state(1)
     for n in range(30):
         state, _ = cell.step(cell.project(ids), state)
         ids = Sample(**how)(torch.log_softmax(output(state.h), -1).detach(), uniforms[:, n])
@@ -88,7 +88,7 @@ def test_a_large_vocabulary(how):
 
 
 def test_what_is_no_number_has_no_chance():
-    stream = Stream([LSTM(70, 8)], torch.full((70, 8), torch.nan))
+    stream = Stream([LSTMCell(70, 8)], torch.full((70, 8), torch.nan))
     for how in ({}, {"top_k": 3}, {"top_p": 0.5}):
         assert (stream.sample(torch.tensor([1]), stream.start(), torch.rand(1, 9), **how)[0] == 0).all()
 
@@ -121,8 +121,8 @@ def test_threads_change_nothing(name, rows, threads):
 
 def test_one_stream_in_many_threads():
     torch.manual_seed(0)
-    stream = Stream([LSTM(9, 64)], torch.randn(9, 64))
-    starts = [(LSTM(9, 64).state_type(torch.randn(1, 64), torch.randn(1, 64)),) for _ in range(4)]
+    stream = Stream([LSTMCell(9, 64)], torch.randn(9, 64))
+    starts = [(LSTMCell(9, 64).state_type(torch.randn(1, 64), torch.randn(1, 64)),) for _ in range(4)]
 
     def run(state):
         found = []
@@ -138,7 +138,7 @@ def test_one_stream_in_many_threads():
 
 
 def test_results_of_earlier_steps_stay():
-    stream, state, kept = Stream([LSTM(5, 6)]), None, []
+    stream, state, kept = Stream([LSTMCell(5, 6)]), None, []
     for n in range(6):
         h, state = stream.step(torch.tensor([n % 5]), state or stream.start())
         assert h is state[0].h
@@ -165,32 +165,32 @@ def test_a_row_ends_where_it_ends(model):
 
 
 def test_mistakes_are_named():
-    stream = Stream([LSTM(5, 6)], torch.randn(5, 6))
+    stream = Stream([LSTMCell(5, 6)], torch.randn(5, 6))
     with pytest.raises(WeftError, match="outside the vocabulary"):
         stream.step(torch.tensor([5]), stream.start())
     with pytest.raises(WeftError, match="whole numbers"):
         stream.step(torch.tensor([1.0]), stream.start())
     with pytest.raises(WeftError, match="a state is"):
-        stream.step(torch.tensor([1]), (LSTM(5, 6).start(2),))
+        stream.step(torch.tensor([1]), (LSTMCell(5, 6).initial_state(2),))
     with pytest.raises(WeftError, match="a state is"):
-        stream.step(torch.tensor([1]), (LSTM(5, 6).to("meta").start(1),))
+        stream.step(torch.tensor([1]), (LSTMCell(5, 6).to("meta").initial_state(1),))
     with pytest.raises(WeftError, match="2 states of 4 parts"):
         stream.step(torch.tensor([1]), stream.start() * 2)
     with pytest.raises(WeftError, match="0 states of 0 parts"):
         stream.step(torch.tensor([1]), ())
     with pytest.raises(WeftError, match="float64"):
-        Stream([LSTM(5, 6)], ids=False).step(torch.zeros(1, 5, dtype=torch.float64), stream.start())
+        Stream([LSTMCell(5, 6)], ids=False).step(torch.zeros(1, 5, dtype=torch.float64), stream.start())
     with pytest.raises(WeftError, match="needs token ids and an output layer"):
-        Stream([LSTM(5, 6)]).sample(torch.tensor([1]), stream.start(), torch.rand(1, 3))
+        Stream([LSTMCell(5, 6)]).sample(torch.tensor([1]), stream.start(), torch.rand(1, 3))
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Stream([LSTM(5, 8), LSTM(9, 8)]), "a cell reads 9 numbers and the one below gives 8"),
-        (lambda: Stream([LSTM(5, 8), LSTM(8, 8).double()]), "float64"),
-        (lambda: Stream([LSTM(5, 8)], torch.zeros(10, 6)), r"weight is \(10, 6\)"),
-        (lambda: Stream([LSTM(5, 8)], torch.zeros(10, 8), torch.zeros(3)), r"bias is \(3,\)"),
+        (lambda: Stream([LSTMCell(5, 8), LSTMCell(9, 8)]), "a cell reads 9 numbers and the one below gives 8"),
+        (lambda: Stream([LSTMCell(5, 8), LSTMCell(8, 8).double()]), "float64"),
+        (lambda: Stream([LSTMCell(5, 8)], torch.zeros(10, 6)), r"weight is \(10, 6\)"),
+        (lambda: Stream([LSTMCell(5, 8)], torch.zeros(10, 8), torch.zeros(3)), r"bias is \(3,\)"),
         (lambda: Stream([]), "cannot run these cells"),
     ],
 )

@@ -51,7 +51,7 @@ def test_steps_say_what_the_whole_says(cell):
     model = LanguageModel(V, ModelConfig(cell=cell, hidden=6, layers=2)).eval()
     batch = window()
     logits, _ = model(batch.inputs)
-    state = model.start(5)
+    state = model.initial_state(5)
     for t in range(4):
         log_probs, state = model.step(batch.inputs[:, t], state)
         torch.testing.assert_close(log_probs, logits[:, t].log_softmax(-1))

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from examples.own_cell import OWN_CELLS
-from weft.cells import CELLS, GRU, LSTM, Candidate, Cell, Hidden
+from weft.cells import CELLS, Candidate, Cell, GRUCell, HiddenState, LSTMCell
 from weft.compiler import Untraceable, evaluate, program_of, trace
 
 ALL = {**CELLS, **OWN_CELLS}
@@ -19,7 +19,7 @@ ALL = {**CELLS, **OWN_CELLS}
 @pytest.mark.parametrize("name", ALL)
 def test_traced_equations_give_what_the_step_gives(name, hidden):
     cell = ALL[name](3, hidden).double()
-    state = cell.state_type(*(torch.randn(4, hidden, dtype=torch.float64) for _ in cell.start(1)))
+    state = cell.state_type(*(torch.randn(4, hidden, dtype=torch.float64) for _ in cell.initial_state(1)))
     x_proj = torch.randn(4, cell.blocks * hidden, dtype=torch.float64)
     found = evaluate(trace(cell), dict(cell.named_parameters()).__getitem__, x_proj, state)
     for ours, theirs in zip(found, cell.step(x_proj, state)[0], strict=True):
@@ -27,7 +27,7 @@ def test_traced_equations_give_what_the_step_gives(name, hidden):
 
 
 def test_an_lstm_is_one_product_and_one_segment():
-    program = program_of(LSTM(3, 4))
+    program = program_of(LSTMCell(3, 4))
     assert [len(product.blocks) for product in program.products] == [4]
     assert [(block.block, block.vector) for block in program.products[0].blocks] == [(g, -1) for g in range(4)]
     assert program.extra == 2, "beside the four gates only h and c are kept; tanh(c) is computed again"
@@ -35,13 +35,13 @@ def test_an_lstm_is_one_product_and_one_segment():
 
 
 def test_a_gru_keeps_its_candidate_product_apart():
-    program = program_of(GRU(3, 4))
+    program = program_of(GRUCell(3, 4))
     assert [block.block for block in program.products[0].blocks] == [0, 1, -1]
     assert program.d_products == 1
 
 
 def test_tracing_leaves_the_random_state_alone():
-    cell = LSTM(3, 4)
+    cell = LSTMCell(3, 4)
     before = torch.get_rng_state()
     program_of(cell)
     assert torch.equal(torch.get_rng_state(), before)
@@ -62,7 +62,7 @@ class Own(Cell):
 
     def step(self, x_proj, state):
         u = self.update(self, x_proj + self.recur(state.h), state.h)
-        return Hidden(u), Candidate(u)
+        return HiddenState(u), Candidate(u)
 
 
 UPDATES = {
@@ -88,7 +88,7 @@ UPDATES = {
 @pytest.mark.parametrize("name", UPDATES)
 def test_the_vocabulary_of_operations(name):
     cell = Own(UPDATES[name]).double()
-    state, x_proj = Hidden(torch.randn(4, 5, dtype=torch.float64)), torch.randn(4, 5, dtype=torch.float64)
+    state, x_proj = HiddenState(torch.randn(4, 5, dtype=torch.float64)), torch.randn(4, 5, dtype=torch.float64)
     named = {**dict(cell.named_parameters()), **dict(cell.named_buffers())}
     (found,) = evaluate(trace(cell), named.__getitem__, x_proj, state)
     torch.testing.assert_close(found, cell.step(x_proj, state)[0].h, rtol=1e-12, atol=1e-12)

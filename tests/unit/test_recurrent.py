@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from weft.cells import CELLS, GRU, LSTM, RNN, Additive, Hidden, Memory
+from weft.cells import CELLS, AdditiveCell, GRUCell, HiddenState, LSTMCell, LSTMState, RNNCell
 from weft.errors import WeftError
 from weft.nn import Bidirectional, Both, Recurrent, Stack, Trace, make_stack, map_state
 
@@ -37,7 +37,7 @@ def tensors(state):
 def test_few_rows_and_few_steps(name, rows, steps, with_lengths):
     lengths = torch.full((rows,), steps) if with_lengths else None
     for layer in layers_of(CELLS[name]):
-        state = map_state(torch.ones_like, layer.start(rows))
+        state = map_state(torch.ones_like, layer.initial_state(rows))
         for x in (torch.randn(rows, steps, INPUT), torch.zeros(rows, steps, dtype=torch.long)):
             outputs, last = layer(x, state, lengths=lengths)
             assert outputs.shape == (rows, steps, layer.output_size)
@@ -51,23 +51,23 @@ def test_few_rows_and_few_steps(name, rows, steps, with_lengths):
 @pytest.mark.parametrize("name", CELLS)
 def test_gradients_flow_through_a_run_without_steps(name):
     layer = Recurrent(CELLS[name](INPUT, HIDDEN))
-    state = map_state(lambda part: part.requires_grad_(), layer.start(2))
+    state = map_state(lambda part: part.requires_grad_(), layer.initial_state(2))
     _, last = layer(torch.randn(2, 0, INPUT), state)
     (found,) = torch.autograd.grad(last.h.sum(), state.h)
     assert torch.equal(found, torch.ones(2, HIDDEN))
 
 
 def test_only_empty_rows():
-    for layer in layers_of(GRU):
-        state = map_state(torch.randn_like, layer.start(3))
+    for layer in layers_of(GRUCell):
+        state = map_state(torch.randn_like, layer.initial_state(3))
         outputs, last = layer(torch.full((3, 4, INPUT), torch.nan), state, lengths=torch.zeros(3, dtype=torch.long))
         assert not outputs.any()
         assert all(torch.equal(a, b) for a, b in zip(tensors(last), tensors(state), strict=True))
 
 
 def test_what_looks_ahead_is_not_causal():
-    assert [layer.causal for layer in layers_of(RNN)] == [True, False, False, True, False]
-    assert not Stack([Recurrent(GRU(INPUT, HIDDEN)), Recurrent(GRU(HIDDEN, 3), reverse=True)]).causal
+    assert [layer.causal for layer in layers_of(RNNCell)] == [True, False, False, True, False]
+    assert not Stack([Recurrent(GRUCell(INPUT, HIDDEN)), Recurrent(GRUCell(HIDDEN, 3), reverse=True)]).causal
 
 
 def test_a_causal_output_does_not_see_what_follows():
@@ -79,7 +79,7 @@ def test_a_causal_output_does_not_see_what_follows():
 
 
 def test_traces_are_named_by_layer_and_direction():
-    stack = Stack([Bidirectional(LSTM(INPUT, HIDDEN), LSTM(INPUT, 3)), Recurrent(GRU(8, 2))])
+    stack = Stack([Bidirectional(LSTMCell(INPUT, HIDDEN), LSTMCell(INPUT, 3)), Recurrent(GRUCell(8, 2))])
     below, above = stack.trace(torch.randn(2, 6, INPUT))
     assert isinstance(below, Both)
     assert isinstance(above, Trace)
@@ -89,10 +89,10 @@ def test_traces_are_named_by_layer_and_direction():
 
 
 def test_map_state_keeps_the_nest():
-    state = (Hidden(torch.zeros(2)), Both(Memory(torch.zeros(2), torch.zeros(3)), Hidden(torch.zeros(1))))
+    state = (HiddenState(torch.zeros(2)), Both(LSTMState(torch.zeros(2), torch.zeros(3)), HiddenState(torch.zeros(1))))
     found = map_state(lambda part: part + 1, state)
     assert isinstance(found[1], Both)
-    assert isinstance(found[1].forward, Memory)
+    assert isinstance(found[1].forward, LSTMState)
     assert torch.equal(found[1].forward.c, torch.ones(3))
     assert not state[1].forward.c.any()
 
@@ -103,7 +103,7 @@ def test_map_state_keeps_the_nest():
 @pytest.mark.parametrize("lengths", [None, torch.tensor([5, 2, 0])])
 def test_residual_adds_where_widths_agree(lengths):
     torch.manual_seed(0)
-    layers = [Recurrent(GRU(HIDDEN, HIDDEN)), Recurrent(GRU(HIDDEN, 3)), Recurrent(GRU(3, 3))]
+    layers = [Recurrent(GRUCell(HIDDEN, HIDDEN)), Recurrent(GRUCell(HIDDEN, 3)), Recurrent(GRUCell(3, 3))]
     stack = Stack(layers, residual=True)
     x = torch.randn(3, 5, HIDDEN)
     if lengths is not None:
@@ -155,12 +155,12 @@ def test_dropout_falls_between_layers_while_training():
 
 def test_dropout_keeps_the_mean():
     torch.manual_seed(0)
-    top = Recurrent(Additive(HIDDEN, HIDDEN))
+    top = Recurrent(AdditiveCell(HIDDEN, HIDDEN))
     with torch.no_grad():
         for parameter in top.parameters():
             parameter.zero_()
         top.cell.weight_ih.copy_(torch.eye(HIDDEN) * 1e-3)  # tanh is straight here: what goes in comes out
-    stack = Stack([Recurrent(GRU(INPUT, HIDDEN)), top], dropout=0.25)
+    stack = Stack([Recurrent(GRUCell(INPUT, HIDDEN)), top], dropout=0.25)
     x = torch.randn(1, 1, INPUT).expand(20_000, 1, INPUT)
     expected = stack.layers[0](x[:1])[0][0, 0]
     torch.testing.assert_close(stack(x)[0].mean(0)[0] * 1e3, expected, atol=0.01, rtol=0)
@@ -183,7 +183,9 @@ def test_dropout_keeps_the_mean():
     ],
 )
 def test_inputs_are_checked(x, lengths, message):
-    for layer, name in zip(layers_of(GRU), ["Recurrent", "Recurrent", "Bidirectional", "Stack", "Stack"], strict=True):
+    for layer, name in zip(
+        layers_of(GRUCell), ["Recurrent", "Recurrent", "Bidirectional", "Stack", "Stack"], strict=True
+    ):
         with pytest.raises(WeftError, match=f"{name}: {message}"):
             layer(x, lengths=lengths)
         with pytest.raises(WeftError, match=message):
@@ -209,8 +211,8 @@ def test_states_of_other_shapes_are_refused(name, shape, with_lengths):
 @pytest.mark.parametrize(
     ("name", "state"),
     [
-        ("lstm", Hidden(torch.zeros(3, HIDDEN))),
-        ("gru", Memory(torch.zeros(3, HIDDEN), torch.zeros(3, HIDDEN))),
+        ("lstm", HiddenState(torch.zeros(3, HIDDEN))),
+        ("gru", LSTMState(torch.zeros(3, HIDDEN), torch.zeros(3, HIDDEN))),
         ("gru", torch.zeros(3, HIDDEN)),
         ("lstm", (torch.zeros(3, HIDDEN), torch.zeros(3, HIDDEN))),
     ],
@@ -225,20 +227,23 @@ def test_states_of_another_kind_are_refused(name, state):
 def test_a_stack_wants_one_state_for_each_layer():
     stack = make_stack("gru", INPUT, HIDDEN, layers=2)
     with pytest.raises(WeftError, match="Stack: state has 1 parts; expected 2, one for each layer"):
-        stack(torch.zeros(3, 7, INPUT), stack.start(3)[:1])
+        stack(torch.zeros(3, 7, INPUT), stack.initial_state(3)[:1])
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Bidirectional(GRU(3, 5), GRU(4, 5)), "inputs of 3 and 4; expected the same input_size"),
+        (lambda: Bidirectional(GRUCell(3, 5), GRUCell(4, 5)), "inputs of 3 and 4; expected the same input_size"),
         (lambda: Stack([]), "no layers; expected at least one"),
-        (lambda: Stack([Recurrent(GRU(3, 5)), Recurrent(GRU(4, 5))]), "reads 4 numbers and the one below gives 5"),
-        (lambda: Stack([Recurrent(GRU(3, 5))], dropout=1.0), "dropout is 1.0"),
-        (lambda: Stack([Recurrent(GRU(3, 5))], dropout=-0.1), "dropout is -0.1"),
+        (
+            lambda: Stack([Recurrent(GRUCell(3, 5)), Recurrent(GRUCell(4, 5))]),
+            "reads 4 numbers and the one below gives 5",
+        ),
+        (lambda: Stack([Recurrent(GRUCell(3, 5))], dropout=1.0), "dropout is 1.0"),
+        (lambda: Stack([Recurrent(GRUCell(3, 5))], dropout=-0.1), "dropout is -0.1"),
         (lambda: make_stack("grue", 3, 5), "cell 'grue' is not known; expected one of: rnn, .* Try: gru"),
         (lambda: make_stack("gru", 3, 5, layers=0), "layers is 0; expected 1 or more"),
-        (lambda: make_stack("gru", 3, 0), "GRU: input_size=3, hidden_size=0"),
+        (lambda: make_stack("gru", 3, 0), "GRUCell: input_size=3, hidden_size=0"),
     ],
 )
 def test_construction_is_checked(make, message):
@@ -250,7 +255,7 @@ def test_make_stack():
     stack = make_stack("lstm", 3, 5, layers=2, bidirectional=True, dropout=0.1, residual=True)
     assert (stack.input_size, stack.output_size, stack.dropout, stack.residual) == (3, 10, 0.1, True)
     assert [layer.input_size for layer in stack.layers] == [3, 10]
-    assert all(isinstance(layer.back.cell, LSTM) and layer.back.reverse for layer in stack.layers)
+    assert all(isinstance(layer.back.cell, LSTMCell) and layer.back.reverse for layer in stack.layers)
 
 
 def test_hooks_on_a_layer_of_a_stack_are_called():

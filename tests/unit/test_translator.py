@@ -81,7 +81,7 @@ def test_it_is_a_stepper(shape):
 def stepwise(model, batch):
     """Log-probabilities of all targets, one token at a time, as a decoder meets them."""
     stepper = model.stepper(batch.sources)
-    state, found = stepper.start(len(batch.sources.lengths)), []
+    state, found = stepper.initial_state(len(batch.sources.lengths)), []
     ids = torch.full((len(batch.targets.lengths),), BEGIN)
     for time in range(batch.targets.ids.shape[1]):
         log_probs, state = stepper.step(ids, state)
@@ -106,7 +106,7 @@ def test_step_by_step_is_the_whole(shape):
 class Drifting(ContextDecoder):
     """The study notes' decoder: its context is its own state, which in prediction is no longer the encoder's."""
 
-    def start(self, encoded):
+    def initial_state(self, encoded):
         return Carried(self.bridge(encoded.state), ())
 
     def forward(self, inputs, carried, *, lengths=None):
@@ -127,7 +127,7 @@ def test_the_source_is_the_same_at_every_step(shape):
     """What a step carries of the source is what the encoder gave, to the last bit."""
     model, batch = model_of(shape), batch_of()
     stepper = model.stepper(batch.sources)
-    state = begun = stepper.start(4)
+    state = begun = stepper.initial_state(4)
     for _ in range(3):
         _, state = stepper.step(torch.tensor([4, 5, 6, 7]), state)
     for now, then in zip(flat(state.source), flat(begun.source), strict=True):
@@ -207,7 +207,7 @@ def test_scheduled_sampling(shape):
     torch.testing.assert_close(none.outputs[inside], taught.outputs[inside])
     guessed = model.decode_sampled(encoded, batch.targets, 1.0)
     stepper = model.stepper(batch.sources)
-    ids, state = torch.full((4,), BEGIN), stepper.start(4)
+    ids, state = torch.full((4,), BEGIN), stepper.initial_state(4)
     for time in range(5):
         log_probs, state = stepper.step(ids, state)
         now = inside[:, time]
@@ -272,7 +272,7 @@ def test_bridges():
         assert type(model.decoder.bridge) is kind
         encoded = model.encoder(batch_of().sources)
         begun = model.decoder.bridge(encoded.state)
-        wanted = model.decoder.stack.start(4)
+        wanted = model.decoder.stack.initial_state(4)
         assert [type(layer) for layer in begun] == [type(layer) for layer in wanted]
         assert [part.shape for part in flat(begun)] == [part.shape for part in flat(wanted)]
         if kind is Straight:

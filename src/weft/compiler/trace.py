@@ -44,7 +44,7 @@ def trace(cell: Cell) -> Equations:
     H, G = cell.hidden_size, cell.blocks
     with torch.enable_grad():
         x = _made_up(cell, G * H)
-        state = [_made_up(cell, H) for _ in cell.start(1)]
+        state = [_made_up(cell, H) for _ in cell.initial_state(1)]
         recorder.track(x, [recorder.graph.leaf("x", g) for g in range(G)])
         for i, part in enumerate(state):
             recorder.track(part, [recorder.graph.leaf("state", i)])

@@ -63,7 +63,7 @@ def beam(
     if not all(prompts):
         raise WeftError("a prompt has no token", expected="at least one token to start from in every row")
     found: list[list[Hypothesis]] = [[] for _ in prompts]
-    begun = stepper.start(len(prompts))
+    begun = stepper.initial_state(len(prompts))
     # Prompts of equal length are read together, all but the last token, which the first step of the search reads.
     for length in sorted({len(prompt) for prompt in prompts}):
         rows = torch.tensor([row for row, prompt in enumerate(prompts) if len(prompt) == length])

@@ -134,7 +134,7 @@ def generate(
         np.logical_or(ended, written >= tokens, out=ended)
         return [int(token) for token in new]
 
-    state = stepper.start(rows)
+    state = stepper.initial_state(rows)
     ids = torch.tensor([prompt[0] for prompt in prompts])
     time = 0
     while not ended.all():

@@ -10,7 +10,7 @@ from torch import Tensor
 class Stepper(Protocol):
     """Anything that tells the next token's chances from those before: a recurrent model, an n-gram, an HMM."""
 
-    def start(self, rows: int) -> Any:
+    def initial_state(self, rows: int) -> Any:
         """The state before any token."""
         ...
 

@@ -80,7 +80,7 @@ class Stream:
         self._step, self._call = core.weft_stream_step, struct.Struct(f"{4 + 2 * self._parts}q").pack
 
     def start(self) -> tuple[State, ...]:
-        return tuple(cell.start(self.rows) for cell in self.cells)
+        return tuple(cell.initial_state(self.rows) for cell in self.cells)
 
     def step(self, x: Tensor, state: tuple[State, ...]) -> tuple[Tensor, tuple[State, ...]]:
         """One step: logits (rows, V), or without an output layer the last state's h itself, and the state after."""

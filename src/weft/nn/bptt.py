@@ -75,7 +75,7 @@ def reweighted(stack: Stack, x: Tensor, state: State = None, *, xi: Tensor) -> t
     """The stack with the gradient of the state before step t of row b multiplied by xi[b, t]; xi is (B, T)."""
     if x.shape[1] == 0:
         return full(stack, x, state)
-    state = stack.start(x.shape[0]) if state is None else state
+    state = stack.initial_state(x.shape[0]) if state is None else state
     outputs = []
     for t in range(x.shape[1]):
         state = map_state(partial(_scale_gradient, factor=xi[:, t, None]), state)

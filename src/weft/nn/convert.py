@@ -8,11 +8,16 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from weft.cells import GRU, LSTM, RNN, Cell, ReluRNN
+from weft.cells import Cell, GRUCell, LSTMCell, ReLURNNCell, RNNCell
 from weft.errors import WeftError
 from weft.nn import Bidirectional, Recurrent, Stack
 
-_MODES: dict[str, type[Cell]] = {"RNN_TANH": RNN, "RNN_RELU": ReluRNN, "GRU": GRU, "LSTM": LSTM}  # torch's names
+_MODES: dict[str, type[Cell]] = {
+    "RNN_TANH": RNNCell,
+    "RNN_RELU": ReLURNNCell,
+    "GRU": GRUCell,
+    "LSTM": LSTMCell,
+}  # torch's names
 
 
 def from_torch(module: nn.RNN | nn.GRU | nn.LSTM) -> Stack:
@@ -96,11 +101,11 @@ def _new_module(
 ) -> nn.RNN | nn.GRU | nn.LSTM:
     sizes = first.input_size, first.hidden_size, layers
     dropout = dropout if layers > 1 else 0.0  # it falls between layers; torch warns where there is no between
-    if kind is GRU:
+    if kind is GRUCell:
         made: nn.RNN | nn.GRU | nn.LSTM = nn.GRU(*sizes, batch_first=True, dropout=dropout, bidirectional=bidirectional)
-    elif kind is LSTM:
+    elif kind is LSTMCell:
         made = nn.LSTM(*sizes, batch_first=True, dropout=dropout, bidirectional=bidirectional)
     else:
-        nonlinearity = "tanh" if kind is RNN else "relu"
+        nonlinearity = "tanh" if kind is RNNCell else "relu"
         made = nn.RNN(*sizes, nonlinearity=nonlinearity, batch_first=True, dropout=dropout, bidirectional=bidirectional)
     return made.to(first.weight_ih)

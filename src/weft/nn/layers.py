@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from weft import engine
-from weft.cells import CELLS, Cell, Gates, State
+from weft.cells import CELLS, Cell, Gates, State, check_cell, check_instance, check_state
 from weft.compiler import Noise
 from weft.engine import Embedded, Pass, written
 from weft.errors import WeftError, unknown_name
-from weft.nn.states import check_input, check_state
+from weft.nn.states import check_input
 from weft.nn.steps import FUSED, run_fused, run_steps
 
 
@@ -44,6 +44,7 @@ class Recurrent(nn.Module):
         self, cell: Cell, *, reverse: bool = False, recurrent_dropout: float = 0.0, zoneout: float = 0.0
     ) -> None:
         super().__init__()
+        check_instance("Recurrent", cell)
         for name, rate in (("recurrent_dropout", recurrent_dropout), ("zoneout", zoneout)):
             if not 0 <= rate < 1:
                 raise WeftError(f"Recurrent: {name} is {rate}", expected="0 or more and below 1")
@@ -52,8 +53,8 @@ class Recurrent(nn.Module):
         self.input_size, self.output_size = cell.input_size, cell.hidden_size
         self.causal = not reverse
 
-    def start(self, rows: int) -> State:
-        return self.cell.start(rows)
+    def initial_state(self, rows: int) -> State:
+        return self.cell.initial_state(rows)
 
     def forward(
         self, x: Tensor | Embedded, state: State = None, *, lengths: Tensor | None = None
@@ -65,7 +66,7 @@ class Recurrent(nn.Module):
             outputs, ((last,),) = done
             return outputs, last
         (run,), x = passes, written(x)
-        state = self.start(x.shape[0]) if state is None else state
+        state = self.initial_state(x.shape[0]) if state is None else state
         fits = lengths is None and 0 not in x.shape and run.noise == Noise()
         if type(self.cell) in FUSED and fits and not torch.compiler.is_compiling():  # which cannot compile its own
             return run_fused(self.cell, x, state, self.reverse)
@@ -78,11 +79,12 @@ class Recurrent(nn.Module):
         self._given(state, x.shape[0])
         (run,) = self._passes(x)
         run = run._replace(noise=run.noise._replace(recurrent_dropout=False))
-        states, gates, _ = run_steps(run, x, self.start(x.shape[0]) if state is None else state, lengths)
+        states, gates, _ = run_steps(run, x, self.initial_state(x.shape[0]) if state is None else state, lengths)
         return Trace(states, gates)
 
     def _given(self, state: State, rows: int) -> list[State]:
-        """The state of each pass, checked."""
+        """The state of each pass; the cell and the state are checked."""
+        check_cell("Recurrent", self.cell)
         if state is not None:
             check_state(self.cell, state, rows)
         return [state]
@@ -112,6 +114,8 @@ class Bidirectional(nn.Module):
 
     def __init__(self, forward: Cell, backward: Cell, *, recurrent_dropout: float = 0.0) -> None:
         super().__init__()
+        for cell in (forward, backward):
+            check_instance("Bidirectional", cell)
         if forward.input_size != backward.input_size:
             raise WeftError(
                 f"Bidirectional: the cells read inputs of {forward.input_size} and {backward.input_size}",
@@ -122,8 +126,8 @@ class Bidirectional(nn.Module):
         self.input_size = forward.input_size
         self.output_size = forward.hidden_size + backward.hidden_size
 
-    def start(self, rows: int) -> Both:
-        return Both(self.ahead.start(rows), self.back.start(rows))
+    def initial_state(self, rows: int) -> Both:
+        return Both(self.ahead.initial_state(rows), self.back.initial_state(rows))
 
     def forward(
         self, x: Tensor | Embedded, state: Both | None = None, *, lengths: Tensor | None = None
@@ -176,8 +180,8 @@ class Stack(nn.Module):
         self.input_size, self.output_size = layers[0].input_size, layers[-1].output_size
         self.causal = all(layer.causal for layer in layers)
 
-    def start(self, rows: int) -> tuple[State, ...]:
-        return tuple(layer.start(rows) for layer in self.layers)  # type: ignore[operator]
+    def initial_state(self, rows: int) -> tuple[State, ...]:
+        return tuple(layer.initial_state(rows) for layer in self.layers)  # type: ignore[operator]
 
     def forward(
         self, x: Tensor | Embedded, state: tuple[State, ...] | None = None, *, lengths: Tensor | None = None
@@ -236,8 +240,23 @@ def _unobserved(layer: nn.Module) -> bool:
     return not hooks and type(layer).forward in (Recurrent.forward, Bidirectional.forward)
 
 
+def _cell_class(cell: str | type[Cell]) -> type[Cell]:
+    if isinstance(cell, type) and issubclass(cell, Cell):
+        return cell
+    if isinstance(cell, Cell):
+        name = type(cell).__name__
+        raise WeftError(
+            f"make_stack: cell is an instance of {name}",
+            expected="the class, because every layer has a cell of its own",
+            hint=f"make_stack({name}, input_size, hidden_size)",
+        )
+    if cell not in CELLS:
+        raise unknown_name("cell", str(cell), CELLS)
+    return CELLS[cell]
+
+
 def make_stack(
-    cell: str,
+    cell: str | type[Cell],
     input_size: int,
     hidden_size: int,
     *,
@@ -248,15 +267,26 @@ def make_stack(
     recurrent_dropout: float = 0.0,
     residual: bool = False,
 ) -> Stack:
-    """A stack of equal layers of the named cell; each direction of a bidirectional one has `hidden_size` units.
+    """Builds a stack of equal layers.
 
-    With `reverse` all layers run from the last step to the first.
+    Args:
+        cell: a name of `weft.cells.CELLS`, or a cell class.
+        input_size: I, the number of input features (or token ids) of the first layer.
+        hidden_size: H, the number of hidden units of each layer; of each direction if bidirectional.
+        layers: L, the number of layers.
+        bidirectional: every layer reads in both directions.
+        reverse: every layer reads from the last step to the first.
+        dropout: dropout rate between layers.
+        recurrent_dropout: dropout rate of h where it enters the recurrent products.
+        residual: add a layer's input to its output where the sizes agree.
+
+    Raises:
+        WeftError: an unknown cell name, `layers` below 1, or both `bidirectional` and `reverse`.
 
     >>> make_stack("gru", 5, 7, layers=2, bidirectional=True).output_size
     14
     """
-    if cell not in CELLS:
-        raise unknown_name("cell", cell, CELLS)
+    kind = _cell_class(cell)
     if layers < 1:
         raise WeftError(f"layers is {layers}", expected="1 or more")
     if bidirectional and reverse:
@@ -264,9 +294,9 @@ def make_stack(
     made: list[Recurrent | Bidirectional] = []
     for _ in range(layers):
         size = made[-1].output_size if made else input_size
-        one = CELLS[cell](size, hidden_size)
+        one = kind(size, hidden_size)
         if bidirectional:
-            other = CELLS[cell](size, hidden_size)
+            other = kind(size, hidden_size)
             made.append(Bidirectional(one, other, recurrent_dropout=recurrent_dropout))
         else:
             made.append(Recurrent(one, reverse=reverse, recurrent_dropout=recurrent_dropout))

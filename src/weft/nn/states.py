@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from weft.cells import Cell, State
+from weft.cells import State
 from weft.engine import Embedded, check_lengths
 from weft.errors import WeftError
 
@@ -38,14 +38,3 @@ def check_input(name: str, x: Tensor | Embedded, input_size: int, lengths: Tenso
     if torch.compiler.is_compiling():
         return  # no one knows yet what is in it; the engine's operator looks when it runs
     check_lengths(name, lengths, shape[1])
-
-
-def check_state(cell: Cell, state: State, rows: int) -> None:
-    """Refuse a state of another kind or shape: torch would broadcast it, or write past its end."""
-    shape = (rows, cell.hidden_size)
-    shapes = [tuple(getattr(part, "shape", ())) for part in (state if isinstance(state, tuple) else (state,))]
-    if type(state) is not cell.state_type or any(each != shape for each in shapes):
-        raise WeftError(
-            f"{type(cell).__name__}: state is {type(state).__name__} of {', '.join(map(str, shapes))}",
-            expected=f"{cell.state_type.__name__} of {shape}, or None for zeros",
-        )

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from weft.cells import GRU, LSTM, RNN, Cell, Gates, ReluRNN, State
+from weft.cells import Cell, Gates, GRUCell, LSTMCell, ReLURNNCell, RNNCell, State
 from weft.compiler import evaluate, trace, with_recurrent_dropout
 from weft.engine import Pass
 from weft.nn.states import map_state
@@ -81,10 +81,10 @@ def _stack(steps: Sequence[Any]) -> Any:
 
 # torch's own layers where a cell is exactly theirs. (x, state, weights, ...) -> (outputs, *last state)
 FUSED: dict[type[Cell], Callable[..., tuple[Tensor, ...]]] = {
-    RNN: torch.rnn_tanh,
-    ReluRNN: torch.rnn_relu,
-    GRU: torch.gru,
-    LSTM: torch.lstm,
+    RNNCell: torch.rnn_tanh,
+    ReLURNNCell: torch.rnn_relu,
+    GRUCell: torch.gru,
+    LSTMCell: torch.lstm,
 }
 
 

@@ -188,7 +188,7 @@ class HMM:
 
     # The next token
 
-    def start(self, rows: int) -> Tensor:
+    def initial_state(self, rows: int) -> Tensor:
         return self.initial.expand(rows, -1).clone()
 
     def step(self, ids: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:

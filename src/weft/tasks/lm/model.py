@@ -88,8 +88,8 @@ class LanguageModel(nn.Module):
         count = int((window.targets != IGNORED).sum())
         return Loss(total, count, map_state(Tensor.detach, state))
 
-    def start(self, rows: int) -> State:
-        return self.stack.start(rows)
+    def initial_state(self, rows: int) -> State:
+        return self.stack.initial_state(rows)
 
     @torch.no_grad()
     def step(self, ids: Tensor, state: State) -> tuple[Tensor, State]:

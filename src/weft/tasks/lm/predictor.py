@@ -79,7 +79,7 @@ def _prepare(run: Run, config: LanguageConfig, text: Text) -> tuple[Trainer, Sta
         evaluate=evaluate if dev is not None else None,
         run=run,
     )
-    return trainer, model.start(config.batch.size)
+    return trainer, model.initial_state(config.batch.size)
 
 
 LANGUAGE = text_task("lm", LanguageConfig, _prepare)

@@ -66,7 +66,7 @@ class NGram:
 
     # Probabilities
 
-    def start(self, rows: int) -> Tensor:
+    def initial_state(self, rows: int) -> Tensor:
         """The state before any token: no context of any length is known."""
         return torch.full((rows, self.order - 1), NOWHERE)
 

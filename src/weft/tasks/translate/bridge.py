@@ -25,8 +25,8 @@ class Bridge(nn.Module):
 
     def __init__(self, encoder: Stack, decoder: Stack) -> None:
         super().__init__()
-        sizes = [sum(part.shape[-1] for part in _parts(layer)) for layer in encoder.start(1)]
-        wanted = decoder.start(1)
+        sizes = [sum(part.shape[-1] for part in _parts(layer)) for layer in encoder.initial_state(1)]
+        wanted = decoder.initial_state(1)
         self.kinds = [type(layer) for layer in wanted]
         self.sizes = [[part.shape[-1] for part in _parts(layer)] for layer in wanted]
         self.lines = nn.ModuleList(
@@ -45,7 +45,7 @@ def make_bridge(encoder: Stack, decoder: Stack) -> Straight | Bridge:
     """The way from one to the other: straight wherever that is possible."""
 
     def shape(stack: Stack) -> list[object]:
-        return [(type(layer), [part.shape for part in _parts(layer)]) for layer in stack.start(1)]
+        return [(type(layer), [part.shape for part in _parts(layer)]) for layer in stack.initial_state(1)]
 
     return Straight() if shape(encoder) == shape(decoder) else Bridge(encoder, decoder)
 

@@ -70,7 +70,7 @@ class Decoder(nn.Module, ABC):
         self.output_size = config.hidden
 
     @abstractmethod
-    def start(self, encoded: Encoded) -> Carried:
+    def initial_state(self, encoded: Encoded) -> Carried:
         """The state before the first token."""
 
     @abstractmethod
@@ -81,7 +81,7 @@ class Decoder(nn.Module, ABC):
 class StateDecoder(Decoder):
     """The source is known by the state alone."""
 
-    def start(self, encoded: Encoded) -> Carried:
+    def initial_state(self, encoded: Encoded) -> Carried:
         return Carried(self.bridge(encoded.state), ())
 
     def forward(self, inputs: Embedded, carried: Carried, *, lengths: Tensor | None = None) -> Decoded:
@@ -95,7 +95,7 @@ class ContextDecoder(Decoder):
     def __init__(self, encoder: Encoder, config: TranslateModelConfig) -> None:
         super().__init__(encoder, config, joined=encoder.output_size)
 
-    def start(self, encoded: Encoded) -> Carried:
+    def initial_state(self, encoded: Encoded) -> Carried:
         return Carried(self.bridge(encoded.state), encoded.context)
 
     def forward(self, inputs: Embedded, carried: Carried, *, lengths: Tensor | None = None) -> Decoded:
@@ -114,7 +114,7 @@ class AttendBefore(Decoder):
         super().__init__(encoder, config, joined=encoder.output_size)
         self.attention = Attention(config.attention, config.hidden, encoder.output_size)
 
-    def start(self, encoded: Encoded) -> Carried:
+    def initial_state(self, encoded: Encoded) -> Carried:
         return Carried(self.bridge(encoded.state), self.attention.remember(encoded.outputs, encoded.lengths))
 
     def forward(self, inputs: Embedded, carried: Carried, *, lengths: Tensor | None = None) -> Decoded:
@@ -142,7 +142,7 @@ class AttendAfter(Decoder):
         self.join = nn.Linear(config.hidden + encoder.output_size, self.output_size)
         self.dropout = config.dropout
 
-    def start(self, encoded: Encoded) -> Carried:
+    def initial_state(self, encoded: Encoded) -> Carried:
         return Carried(self.bridge(encoded.state), self.attention.remember(encoded.outputs, encoded.lengths))
 
     def forward(self, inputs: Embedded, carried: Carried, *, lengths: Tensor | None = None) -> Decoded:

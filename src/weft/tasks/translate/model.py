@@ -83,7 +83,7 @@ class Translator(nn.Module):
 
     def decode(self, encoded: Encoded, targets: Padded) -> Decoded:
         """The decoder over whole translations, each token read after those before it (teacher forcing)."""
-        carried = self.decoder.start(encoded)
+        carried = self.decoder.initial_state(encoded)
         return self.decoder(self.embed(_shifted(targets.ids)), carried, lengths=targets.lengths)  # type: ignore[no-any-return]
 
     def decode_sampled(self, encoded: Encoded, targets: Padded, share: float) -> Decoded:
@@ -91,7 +91,7 @@ class Translator(nn.Module):
 
         That is scheduled sampling (Bengio et al. 2015). A guess waits for the step before it, so steps run one by one.
         """
-        carried = self.decoder.start(encoded)
+        carried = self.decoder.initial_state(encoded)
         inputs = _shifted(targets.ids).to(self.bias.device)
         guessed = torch.rand(inputs.shape).to(inputs.device) < share
         outputs, weights, ids = [], [], inputs[:, :1]
@@ -150,7 +150,7 @@ class Translator(nn.Module):
     @torch.no_grad()
     def stepper(self, sources: Padded) -> TranslationStepper:
         """What decoding steps through: the translations of these sources."""
-        begun = self.decoder.start(self.encoder(sources))
+        begun = self.decoder.initial_state(self.encoder(sources))
         return TranslationStepper(self, begun, len(sources.lengths), Likeliest(self.output_weight, self.bias))
 
 
@@ -168,7 +168,7 @@ class TranslationStepper:
     sources: int
     output: Likeliest
 
-    def start(self, rows: int) -> Carried:
+    def initial_state(self, rows: int) -> Carried:
         assert rows == self.sources, f"{rows} rows of {self.sources} sources"
         return self.begun
 

@@ -1,0 +1,247 @@
+"""The cell contract: parameters, input projection, states, and the checks of custom cells."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from weft.errors import WeftError
+
+
+class HiddenState(NamedTuple):
+    """The state of a cell that has a hidden state only."""
+
+    h: Tensor  # (B, H)
+
+
+class LSTMState(NamedTuple):
+    """The state of a cell that has a hidden state and a memory cell."""
+
+    h: Tensor  # (B, H)
+    c: Tensor  # (B, H)
+
+
+class Candidate(NamedTuple):
+    """The gates of a cell that has none: its candidate value alone."""
+
+    u: Tensor  # (B, H)
+
+
+State = Any  # a NamedTuple of (B, H) tensors, h first: HiddenState, LSTMState, or a custom one
+Gates = Any  # a NamedTuple of (B, H) tensors
+
+
+class Cell(nn.Module, ABC):
+    """Base class of all cells.
+
+    A subclass defines `blocks` and `step`, and `state_type` if its state is more than `h`.
+
+    Args:
+        input_size: I, the number of input features.
+        hidden_size: H, the number of hidden units.
+
+    Attributes:
+        blocks: G, the number of gate blocks of H rows in each projection.
+        state_type: the NamedTuple type of the state; its first field is `h`, the output.
+    """
+
+    blocks: ClassVar[int]
+    state_type: ClassVar[type] = HiddenState
+
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        super().__init__()
+        name = type(self).__name__
+        if input_size < 1 or hidden_size < 1:
+            raise WeftError(
+                f"{name}: input_size={input_size}, hidden_size={hidden_size}", expected="both to be 1 or more"
+            )
+        if not isinstance(getattr(self, "blocks", None), int) or self.blocks < 1:
+            raise WeftError(
+                f"{name}: the class attribute `blocks` is {getattr(self, 'blocks', 'missing')}",
+                expected="G, the number of gate blocks of the cell, 1 or more",
+                hint=f"class {name}(Cell): blocks = 2",
+            )
+        self.input_size, self.hidden_size = input_size, hidden_size
+        rows = self.blocks * hidden_size
+        self.weight_ih = nn.Parameter(torch.empty(rows, input_size))
+        self.weight_hh = nn.Parameter(torch.empty(rows, hidden_size))
+        self.bias_ih = nn.Parameter(torch.empty(rows))
+        self.bias_hh = nn.Parameter(torch.empty(rows))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws all parameters from U(-1/sqrt(H), 1/sqrt(H)), as torch.nn does."""
+        bound = 1 / math.sqrt(self.hidden_size)
+        for parameter in self.parameters():
+            nn.init.uniform_(parameter, -bound, bound)
+
+    def project(self, x: Tensor) -> Tensor:
+        """Computes the input projection of every gate block.
+
+        Args:
+            x: (..., I) features, or (...) token ids. A token id stands for its one-hot vector.
+
+        Returns:
+            (..., G*H).
+        """
+        if x.is_floating_point():
+            return F.linear(x, self.weight_ih, self.bias_ih)
+        return F.embedding(x, self.weight_ih.t()) + self.bias_ih
+
+    def recur(self, h: Tensor) -> Tensor:
+        """Computes the recurrent projection of every gate block: (B, H) to (B, G*H)."""
+        return F.linear(h, self.weight_hh, self.bias_hh)
+
+    def initial_state(self, rows: int) -> State:
+        """Returns the zero state for a batch of `rows`."""
+        size = len(self.state_type._fields)  # type: ignore[attr-defined]
+        return self.state_type(*(self.weight_ih.new_zeros(rows, self.hidden_size) for _ in range(size)))
+
+    @abstractmethod
+    def step(self, x_proj: Tensor, state: State) -> tuple[State, Gates]:
+        """Computes one step for all rows.
+
+        Args:
+            x_proj: (B, G*H), the input projection.
+            state: the state before the step, a `state_type` of (B, H) tensors.
+
+        Returns:
+            The state after the step and the gates, two NamedTuples of (B, H) tensors.
+        """
+
+    def forward(self, x: Tensor, state: State | Tensor | None = None) -> Tensor | State:
+        """Takes one step, as torch.nn's cells do.
+
+        Args:
+            x: (B, I) features or (B,) token ids; (I,) for a single row.
+            state: `h`, a tuple of all parts of the state, or None for zeros; (B, H) each, or (H,) for a single row.
+
+        Returns:
+            `h'` if the state is `h` alone, otherwise the new state (`h', c'` for the LSTM).
+        """
+        check_cell(type(self).__name__, self)
+        ids = not x.is_floating_point()
+        single = x.dim() == 1 and not ids
+        if x.dim() != (1 if ids or single else 2) or not (ids or x.shape[-1] == self.input_size):
+            raise WeftError(
+                f"{type(self).__name__}: x is {tuple(x.shape)}",
+                expected=f"(B, {self.input_size}) because input_size={self.input_size}, or (B,) token ids",
+                hint=f"weft.nn.Recurrent(cell) for sequences (B, T, {self.input_size})" if x.dim() == 3 else "",
+            )
+        x = x[None] if single else x
+        if state is None:
+            state = self.initial_state(x.shape[0])
+        else:
+            parts = (state,) if isinstance(state, Tensor) else tuple(state)
+            if len(parts) == len(self.state_type._fields):  # type: ignore[attr-defined]
+                state = self.state_type(*(part[None] if single else part for part in parts))
+            check_state(self, state, x.shape[0])
+        new, _ = self.step(self.project(x), state)
+        new = type(new)(*(part[0] for part in new)) if single else new
+        return new if len(new) > 1 else new[0]
+
+    def extra_repr(self) -> str:
+        return f"{self.input_size}, {self.hidden_size}"
+
+
+def check_state(cell: Cell, state: State, rows: int) -> None:
+    """Refuses a state of another type or shape, which torch would broadcast or read past its end.
+
+    Raises:
+        WeftError: `state` is not a `cell.state_type` of (rows, H) tensors.
+    """
+    shape = (rows, cell.hidden_size)
+    shapes = [tuple(getattr(part, "shape", ())) for part in (state if isinstance(state, tuple) else (state,))]
+    if type(state) is not cell.state_type or any(each != shape for each in shapes):
+        names = ", ".join(cell.state_type._fields)  # type: ignore[attr-defined]
+        raise WeftError(
+            f"{type(cell).__name__}: state is {type(state).__name__} of {', '.join(map(str, shapes))}",
+            expected=f"{cell.state_type.__name__} of {shape}, or None for zeros",
+            hint="" if type(state) is cell.state_type else f"{cell.state_type.__name__}({names})",
+        )
+
+
+_checked: set[type] = set()  # classes whose step keeps the contract
+
+
+def check_cell(owner: str, cell: Any) -> None:
+    """Checks, once for each cell class, that `cell` is a cell and that its `step` keeps the contract.
+
+    The layers call it before the first step, so a custom cell fails with the same message with and without the engine.
+
+    Args:
+        owner: the name of the caller, for the message.
+        cell: what was passed as the cell.
+
+    Raises:
+        WeftError: `cell` is not an instance of `Cell`, or `step` does not return a state and gates.
+    """
+    kind = type(cell)
+    if kind in _checked:
+        return
+    check_instance(owner, cell)
+    if torch.compiler.is_compiling():
+        return
+    devices = [cell.weight_ih.device] if cell.weight_ih.is_cuda else []
+    with torch.no_grad(), torch.random.fork_rng(devices):  # a step may draw random numbers
+        state = cell.initial_state(2)
+        result = cell.step(state.h.new_zeros(2, cell.blocks * cell.hidden_size), state)
+    name, state_name = kind.__name__, cell.state_type.__name__
+    hint = f"return {state_name}({', '.join(cell.state_type._fields)}), gates"
+    if not isinstance(result, tuple) or hasattr(result, "_fields") or len(result) != 2:
+        raise WeftError(f"{name}.step returns {_describe(result)}", expected="a pair: state, gates", hint=hint)
+    new, gates = result
+    if type(new) is not cell.state_type:
+        raise WeftError(
+            f"{name}.step returns {_describe(new)} as the state",
+            expected=f"{state_name}, the cell's state_type",
+            hint=hint,
+        )
+    if not (isinstance(gates, tuple) and hasattr(gates, "_fields") and all(isinstance(g, Tensor) for g in gates)):
+        raise WeftError(
+            f"{name}.step returns {_describe(gates)} as the gates",
+            expected="a NamedTuple of tensors (B, H), such as weft.cells.Candidate(u)",
+            hint=hint,
+        )
+    shape = (2, cell.hidden_size)
+    for part, value in zip(new._fields, new, strict=True):
+        if not isinstance(value, Tensor) or tuple(value.shape) != shape:
+            raise WeftError(
+                f"{name}.step returns {_describe(value)} as `{part}` of the state for a batch of 2",
+                expected=f"a tensor of {shape}, (B, H) as in the state it received",
+            )
+    _checked.add(kind)
+
+
+def check_instance(owner: str, cell: Any) -> None:
+    """Refuses anything but an instance of `Cell`.
+
+    Raises:
+        WeftError: `cell` is a class, a name, or something else.
+    """
+    if isinstance(cell, Cell):
+        return
+    if isinstance(cell, type) and issubclass(cell, Cell):
+        raise WeftError(
+            f"{owner}: cell is the class {cell.__name__}",
+            expected="an instance of it",
+            hint=f"{cell.__name__}(input_size, hidden_size)",
+        )
+    raise WeftError(
+        f"{owner}: cell is {_describe(cell)}",
+        expected="an instance of a weft.cells.Cell",
+        hint='weft.nn.make_stack("lstm", input_size, hidden_size) builds layers by the name of a cell',
+    )
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"a tensor of {tuple(value.shape)}"
+    if value is None or isinstance(value, (str, int, float)):
+        return repr(value)
+    return f"a {type(value).__name__} of {len(value)}" if isinstance(value, tuple) else f"a {type(value).__name__}"
