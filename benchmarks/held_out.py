@@ -22,7 +22,7 @@ from torch.nn import functional as F
 
 from weft.data.windows import IGNORED, SequentialStream, evaluation_windows
 from weft.metrics import Likelihood
-from weft.tasks.lm.config import LanguageConfig
+from weft.tasks.lm.config import LmConfig
 from weft.tasks.lm.predictor import start_language
 from weft.text.codec import Codec
 from weft.text.corpus import open_tokens
@@ -83,7 +83,7 @@ def main() -> None:
     torch.set_num_threads(2)
     for seed in options.seeds:
         with tempfile.TemporaryDirectory() as folder:
-            config = LanguageConfig()
+            config = LmConfig()
             config = replace(config, train=replace(config.train, seed=seed))
             training = start_language("timemachine", Path(folder) / "run", config)
             began = time.perf_counter()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.rows import Result, Row, data
 from weft.config import load_config
-from weft.tasks.classify.config import ClassifyConfig, LabelledConfig
+from weft.tasks.classify.config import ClassifyConfig, ClassifyDataConfig
 from weft.tasks.classify.data import read_labelled
 from weft.tasks.classify.predictor import Classifying, load_classify, start_classify
 
@@ -33,9 +33,9 @@ def classify(*parts: str, train: str, dev: str, test: str, unseen: bool = False)
         facts = {"texts": found.count, "macro_f1": round(found.macro_f1, 4), "train_texts": _count(train_file)}
         if not unseen:
             return Result("test accuracy", found.accuracy, seconds, facts)
-        seen = {row.text for row in read_labelled(train_file, LabelledConfig()).rows}
+        seen = {row.text for row in read_labelled(train_file, ClassifyDataConfig()).rows}
         rows = [
-            (row.text, row.label) for row in read_labelled(test_file, LabelledConfig()).rows if row.text not in seen
+            (row.text, row.label) for row in read_labelled(test_file, ClassifyDataConfig()).rows if row.text not in seen
         ]
         new = model.measure(rows)
         facts |= {"all_rows": round(found.accuracy, 4), "texts": new.count, "macro_f1": round(new.macro_f1, 4)}
@@ -45,7 +45,7 @@ def classify(*parts: str, train: str, dev: str, test: str, unseen: bool = False)
 
 
 def _count(file: str) -> int:
-    return len(read_labelled(file, LabelledConfig()).rows)
+    return len(read_labelled(file, ClassifyDataConfig()).rows)
 
 
 ROWS = {

@@ -34,7 +34,7 @@ ROWS = {
         0.935,
         "test accuracy",
         ("en_ewt", *(f"en_ewt-ud-{part}.conllu.gz" for part in ("train", "dev", "test"))),
-        "data.column=upos",
+        "data.tag_column=upos",
     ),
     "tag/wnut17": row(
         0.25, "test span F1", ("wnut17", "wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated")

@@ -17,7 +17,7 @@ from weft.text.parallel import Pairs, open_pairs
 
 PAIRS = ("mt", "fra-eng", "fra-eng.zip")
 # Equal time, not equal steps: the rate stays as it is, and the mean of the weights takes the place of its fall.
-FOUR_MINUTES = ["train.minutes=4", "train.epochs=100", "train.schedule=constant", "train.rate=0.002"]
+FOUR_MINUTES = ["train.minutes=4", "train.epochs=100", "train.schedule=constant", "train.learning_rate=0.002"]
 
 
 def split() -> tuple[Pairs, Pairs]:

@@ -26,7 +26,7 @@ from torch.nn import functional as F
 from weft.data.windows import SequentialStream
 from weft.metrics import Likelihood
 from weft.tasks.config import ModelConfig
-from weft.tasks.lm.config import BatchConfig, BpttConfig, LanguageConfig
+from weft.tasks.lm.config import BpttConfig, LmBatchConfig, LmConfig
 from weft.tasks.lm.predictor import start_language
 from weft.text.codec import Codec
 from weft.text.config import TextConfig
@@ -36,12 +36,12 @@ from weft.training.config import TrainConfig
 TARGET = 1.1
 ROWS, STEPS, UNITS = 32, 35, 256
 
-OURS = LanguageConfig(
+OURS = LmConfig(
     text=TextConfig(lower=True, letters_only=True, limit=10_000, holdout=0.0),
-    model=ModelConfig(cell="gru", hidden=UNITS, dropout=0.0),
-    batch=BatchConfig(size=ROWS, steps=STEPS),
+    model=ModelConfig(cell="gru", hidden_size=UNITS, dropout=0.0),
+    batch=LmBatchConfig(size=ROWS, seq_length=STEPS),
     bptt=BpttConfig(),
-    train=TrainConfig(epochs=400, optimizer="adam", rate=0.01, schedule="constant", save_seconds=1e9),
+    train=TrainConfig(epochs=400, optimizer="adam", learning_rate=0.01, schedule="constant", save_seconds=1e9),
 )
 
 

@@ -35,11 +35,17 @@ from weft.text.vocabulary import PAD, RESERVED
 
 STEPS = 10
 NOTES = [
-    *("text.level=space", "text.lower=true", "text.joint=false", "text.min_count=2", "text.max_size=0"),
-    *("text.holdout=0", f"text.max_tokens={STEPS - 1}", "model.cell=gru", "model.layers=2", "model.hidden=32"),
-    *("model.embedding=32", "model.tied=false", "model.bidirectional=false", "model.decoder=context"),
-    *("model.dropout=0.1", "batch.size=64", "train.epochs=300", "train.optimizer=adam", "train.rate=0.005"),
-    *("train.schedule=constant", "train.smoothing=0", "train.average=0", "train.clip=1", "train.save_seconds=3600"),
+    *("text.tokenizer=space", "text.lower=true", "text.joint=false", "text.min_count=2", "text.max_vocab_size=0"),
+    *("text.holdout=0", f"text.max_tokens={STEPS - 1}", "model.cell=gru", "model.num_layers=2", "model.hidden_size=32"),
+    *("model.embedding_dim=32", "model.tied=false", "model.bidirectional=false", "model.decoder=context"),
+    *("model.dropout=0.1", "batch.size=64", "train.epochs=300", "train.optimizer=adam", "train.learning_rate=0.005"),
+    *(
+        "train.schedule=constant",
+        "train.label_smoothing=0",
+        "train.ema_decay=0",
+        "train.clip_norm=1",
+        "train.save_seconds=3600",
+    ),
 ]
 NOTES_SENTENCES = {
     "go .": "va !",

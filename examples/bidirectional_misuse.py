@@ -160,7 +160,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small models, few steps, embedded text")
     options = parser.parse_args()
     data, hidden, steps = ("python-docs", 48, 120) if options.quick else (options.data, 128, 400)
-    text = TextConfig(level="char", lower=True, letters_only=True, limit=100_000)
+    text = TextConfig(tokenizer="char", lower=True, letters_only=True, limit=100_000)
     with tempfile.TemporaryDirectory() as folder:
         codec = prepare(text, open_data(data), None, Path(folder))
         size = len(codec.vocabulary)

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from weft.tasks.hmm.config import HmmConfig as HmmConfig
     from weft.tasks.hmm.model import HMM as HMM
     from weft.tasks.hmm.model import MISSING as MISSING
-    from weft.tasks.lm.config import LanguageConfig as LanguageConfig
+    from weft.tasks.lm.config import LmConfig as LmConfig
     from weft.tasks.lm.predictor import resume_language as resume_language
     from weft.tasks.lm.predictor import start_language as start_language
     from weft.tasks.lm.predictor import train_language as train_language
@@ -80,7 +80,7 @@ _HOMES = {
     "ClassifyConfig": "tasks.classify.config",
     "FillConfig": "tasks.fill.config",
     "HmmConfig": "tasks.hmm.config",
-    "LanguageConfig": "tasks.lm.config",
+    "LmConfig": "tasks.lm.config",
     "NgramConfig": "tasks.ngram.config",
     "TagConfig": "tasks.tag.config",
     "TranslateConfig": "tasks.translate.config",

@@ -1,7 +1,7 @@
-"""Settings: frozen dataclasses, read strictly from a TOML file and from `--set section.key=value`.
+"""Typed settings: frozen dataclasses, read strictly from TOML files, `--set section.key=value` and Python values.
 
-Every setting has a default, a type, a line of help and, where it matters, a range or a list of choices. An
-unknown key, a wrong type or a value out of range is an error that names the key and the nearest right one.
+Each setting has a default, a type, one line of help and, where it applies, a range or a list of choices. An unknown
+key, a wrong type or a value out of range raises a `WeftError` that names the key and suggests the closest valid one.
 """
 
 from __future__ import annotations
@@ -24,6 +24,69 @@ else:
 Config = TypeVar("Config")
 Value = TypeVar("Value", bool, int, float, str)
 
+# Settings by their names of earlier versions. Used only to suggest the new name.
+RENAMED_SETTINGS = {
+    "batch.blanks": "batch.mask_rate",
+    "batch.rows": "batch.size",
+    "batch.steps": "batch.seq_length",
+    "batch.swap": "batch.mention_replacement",
+    "batch.tokens": "batch.max_tokens",
+    "bptt.keep": "bptt.keep_probability",
+    "data.broken": "data.invalid_spans",
+    "data.column": "data.tag_column",
+    "data.label": "data.label_column",
+    "data.longest": "data.max_length",
+    "data.normal_form": "data.normalization",
+    "data.pair_count": "data.min_bigram_count",
+    "data.text": "data.text_column",
+    "data.words": "data.word_column",
+    "model.balance": "model.span_calibration",
+    "model.character_hidden": "model.char_hidden_size",
+    "model.characters": "model.char_dim",
+    "model.embedding": "model.embedding_dim",
+    "model.encoder_hidden": "model.encoder_hidden_size",
+    "model.encoder_layers": "model.encoder_num_layers",
+    "model.forget": "model.word_dropout_alpha",
+    "model.hidden": "model.hidden_size",
+    "model.layers": "model.num_layers",
+    "model.neighbours": "model.neighbour_loss_weight",
+    "model.pairs": "model.bigram_dim",
+    "model.shapes": "model.shape_dim",
+    "model.states": "model.num_states",
+    "model.vectors": "model.word_vectors",
+    "text.level": "text.tokenizer",
+    "text.max_size": "text.max_vocab_size",
+    "text.normal_form": "text.normalization",
+    "train.average": "train.ema_decay",
+    "train.clip": "train.clip_norm",
+    "train.length": "train.seq_length",
+    "train.rate": "train.learning_rate",
+    "train.sampling": "train.scheduled_sampling",
+    "train.smoothing": "train.label_smoothing",
+    "train.warmup": "train.warmup_steps",
+}
+
+
+class Settings:
+    """Base of a section of settings. A subclass changes a default by assigning it; help and range are inherited.
+
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class Train(Settings):
+    ...     epochs: int = setting(20, "passes over the data", low=0)
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class Short(Train):
+    ...     epochs: int = 2
+    >>> Short(), dataclasses.fields(Short)[0].metadata["help"]
+    (Short(epochs=2), 'passes over the data')
+    """
+
+    def __init_subclass__(cls) -> None:
+        inherited = getattr(cls, "__dataclass_fields__", {})
+        for name in vars(cls).keys() & inherited.keys():
+            value = vars(cls)[name]
+            if not isinstance(value, dataclasses.Field):
+                setattr(cls, name, field(default=value, metadata=inherited[name].metadata))
+
 
 def setting(
     default: Value,
@@ -33,36 +96,61 @@ def setting(
     low: float | None = None,
     high: float | None = None,
 ) -> Value:
-    """A dataclass field with its help and the values it takes (`low` and `high` included)."""
+    """A dataclass field for one setting.
+
+    Args:
+        default: the value when nothing is set.
+        help: one line for `--show-config`.
+        choices: the allowed values; empty: any.
+        low: the smallest allowed value.
+        high: the largest allowed value.
+    """
     metadata = {"help": help, "choices": tuple(choices), "low": low, "high": high}
     return field(default=default, metadata=metadata)
 
 
 def load_config(
-    kind: type[Config], file: Path | None = None, sets: Iterable[str] = (), *, base: Mapping[str, Any] | None = None
+    kind: type[Config],
+    file: str | Path | None = None,
+    sets: Iterable[str] | Mapping[str, Any] = (),
+    *,
+    base: Mapping[str, Any] | None = None,
+    **sections: Mapping[str, Any],
 ) -> Config:
-    """Defaults, then `base`, then the TOML file, then each `section.key=value` in turn."""
+    """Build a configuration from, in order of increasing priority: defaults, `base`, `file`, `sections`, `sets`.
+
+    Args:
+        kind: the configuration dataclass, such as `LmConfig`.
+        file: a TOML file.
+        sets: assignments such as `"train.epochs=3"`, or a mapping of dotted keys such as `{"train.epochs": 3}`.
+        base: nested values, as `to_dict` returns them.
+        sections: settings by section, such as `train={"epochs": 3}`.
+
+    Raises:
+        WeftError: for an unreadable file, an unknown key, a wrong type or a value out of range.
+    """
     values: dict[str, Any] = copy.deepcopy(dict(base or {}))
-    for section, part in ({} if file is None else _read_toml(file)).items():
-        values[section] = {**values.get(section, {}), **part} if isinstance(part, dict) else part
-    for assignment in sets:
-        key, equals, text = assignment.partition("=")
-        if not equals or not key.strip():
-            raise WeftError(
-                f"--set {assignment!r} has no key and value", expected="section.key=value", hint="--set train.rate=0.01"
-            )
-        _put(values, key.strip().split("."), _parse_value(text.strip()), assignment)
+    for source in ({} if file is None else _read_toml(Path(file)), sections):
+        for section, part in source.items():
+            values[section] = {**values.get(section, {}), **part} if isinstance(part, Mapping) else part
+    assignments = sets.items() if isinstance(sets, Mapping) else map(_parse_assignment, sets)
+    for key, value in assignments:
+        _put(values, key.split("."), value)
     return from_dict(kind, values)
 
 
 def from_dict(kind: type[Config], values: Mapping[str, Any], prefix: str = "") -> Config:
-    """The nested mapping as the dataclass, strictly: no unknown key, no wrong type, nothing out of range."""
+    """Convert a nested mapping to the dataclass `kind`; the inverse of `to_dict`.
+
+    Raises:
+        WeftError: for an unknown key, a wrong type or a value out of range.
+    """
     types = get_type_hints(kind)
     fields = {entry.name: entry for entry in dataclasses.fields(kind)}  # type: ignore[arg-type]
     made: dict[str, Any] = {}
     for name, value in values.items():
         if name not in fields:
-            raise unknown_name("setting", prefix + name, [prefix + known for known in fields])
+            raise _unknown_setting(prefix + name, [prefix + known for known in fields])
         if dataclasses.is_dataclass(types[name]):
             if not isinstance(value, Mapping):
                 raise WeftError(f"{prefix}{name} is {value!r}", expected=f"a section, such as [{prefix}{name}]")
@@ -73,12 +161,12 @@ def from_dict(kind: type[Config], values: Mapping[str, Any], prefix: str = "") -
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """The configuration as nested plain values, for JSON."""
+    """Convert a configuration to nested plain values, ready for JSON."""
     return dataclasses.asdict(config)
 
 
 def to_toml(config: Any) -> str:
-    """The configuration as a commented TOML file, ready to be edited and given to `--config`."""
+    """Format a configuration as a commented TOML file for `--config`."""
     lines = []
     for section in dataclasses.fields(config):
         lines.append(f"[{section.name}]")
@@ -93,7 +181,7 @@ def to_toml(config: Any) -> str:
 
 
 def changed(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> dict[str, tuple[Any, Any]]:
-    """The keys whose values differ, as {"section.key": (old, new)}."""
+    """Compare two nested configurations: `{"section.key": (old value, new value)}` for every difference."""
     found: dict[str, tuple[Any, Any]] = {}
     for name in {**old, **new}:
         before, after = old.get(name), new.get(name)
@@ -114,28 +202,46 @@ def _read_toml(file: Path) -> dict[str, Any]:
         raise WeftError(f"configuration file {file}: {error}", expected="TOML") from error
 
 
+def _parse_assignment(assignment: str) -> tuple[str, Any]:
+    key, equals, text = (part.strip() for part in assignment.partition("="))
+    if not equals or not key:
+        raise WeftError(
+            f"--set {assignment!r} has no key and value",
+            expected="section.key=value",
+            hint="--set train.learning_rate=0.01",
+        )
+    return key, _parse_value(text)
+
+
 def _parse_value(text: str) -> Any:
-    """The text as a TOML value where it is one (3, 0.1, true, "x"), else as it stands (lstm)."""
+    """Parse a TOML value (3, 0.1, true, "x"); anything else is taken as a string (lstm)."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
 
 
-def _put(values: dict[str, Any], path: Sequence[str], value: Any, assignment: str) -> None:
+def _put(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
     for name in path[:-1]:
         values = values.setdefault(name, {})
         if not isinstance(values, dict):
-            raise WeftError(f"--set {assignment!r} goes below {name!r}, which is a value", expected="section.key=value")
+            raise WeftError(f"{'.'.join(path)}: {name!r} is a value, not a section", expected="section.key=value")
     values[path[-1]] = value
+
+
+def _unknown_setting(key: str, known: Sequence[str]) -> WeftError:
+    renamed = RENAMED_SETTINGS.get(key, "")
+    if renamed in known:
+        return WeftError(f"setting {key!r} was renamed", expected=renamed, hint=f"--set {renamed}=VALUE")
+    return unknown_name("setting", key, known)
 
 
 _TYPES: dict[Any, tuple[tuple[type, ...], str]] = {
     bool: ((bool,), "true or false"),
-    int: ((int,), "a whole number"),
+    int: ((int,), "an integer"),
     float: ((int, float), "a number"),
-    str: ((str,), "text"),
-    int | str: ((int, str), "a name or a whole number"),  # such as a column
+    str: ((str,), "a string"),
+    int | str: ((int, str), "a name or an integer"),  # such as a column
 }
 
 

@@ -10,7 +10,7 @@ from tests.checks import check_beam
 from weft.decoding import beam, generate, greedy
 from weft.errors import WeftError
 from weft.tasks.hmm.model import HMM
-from weft.tasks.lm.config import LanguageModelConfig
+from weft.tasks.lm.config import LmModelConfig
 from weft.tasks.lm.model import LanguageModel
 from weft.tasks.ngram.model import modified_kneser_ney
 
@@ -19,7 +19,7 @@ V = 5
 
 def language_model():
     torch.manual_seed(0)
-    model = LanguageModel(V, LanguageModelConfig(hidden=6, embedding=4, layers=2)).eval()
+    model = LanguageModel(V, LmModelConfig(hidden_size=6, embedding_dim=4, num_layers=2)).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_()

@@ -29,7 +29,9 @@ def runs(book, tmp_path_factory):
         "ngram": succeeds(
             "train", "ngram", "--data", book, "--out", folder / "ngram", "--set", "model.order=4", "--json"
         ),
-        "hmm": succeeds("train", "hmm", "--data", book, "--out", folder / "hmm", "--set", "model.states=20", "--json"),
+        "hmm": succeeds(
+            "train", "hmm", "--data", book, "--out", folder / "hmm", "--set", "model.num_states=20", "--json"
+        ),
     }
     return {name: (folder / name, json.loads(done.stdout)) for name, done in trained.items()}
 
@@ -62,7 +64,16 @@ def test_eval_in_words(runs, book):
 
 
 def test_a_recurrent_model_beside_an_ngram(book, tmp_path):
-    small = ["--set", "model.hidden=8", "--set", "batch.size=4", "--set", "batch.steps=16", "--set", "train.epochs=1"]
+    small = [
+        "--set",
+        "model.hidden_size=8",
+        "--set",
+        "batch.size=4",
+        "--set",
+        "batch.seq_length=16",
+        "--set",
+        "train.epochs=1",
+    ]
     succeeds("train", "lm", "--data", book, "--out", tmp_path / "lm", *small)
     names = [one["name"] for one in json.loads(succeeds("eval", tmp_path / "lm", "--json").stdout)["beside"]]
     assert names == ["5-gram of the same text", "guessing blindly"]
@@ -73,7 +84,7 @@ def test_a_recurrent_model_beside_an_ngram(book, tmp_path):
 
 
 def test_the_grammar_itself_is_the_best_there_is(tmp_path):
-    settings = ["--set", "text.level=word", "--set", "text.limit=30000"]
+    settings = ["--set", "text.tokenizer=word", "--set", "text.limit=30000"]
     succeeds("train", "ngram", "--data", "grammar", "--out", tmp_path / "g", *settings)
     measured = json.loads(succeeds("eval", tmp_path / "g", "--json").stdout)
     best, blind = measured["beside"]
@@ -105,7 +116,7 @@ text = {str(book)!r}
 ngram = weft.train_ngram(text, "ngram", weft.load_config(weft.NgramConfig, None, ["model.order=3"]))
 assert ngram.model.order == 3
 assert weft.load("ngram").measure(text) == ngram.measure(text)
-hmm = weft.train_hmm(text, "hmm", weft.load_config(weft.HmmConfig, None, ["model.states=3", "train.iterations=3"]))
+hmm = weft.train_hmm(text, "hmm", weft.load_config(weft.HmmConfig, None, ["model.num_states=3", "train.iterations=3"]))
 assert weft.load("hmm").measure_held_out() == hmm.measure_held_out()
 for model in (ngram, hmm):
     texts = [model.generate("It", tokens=20, choose=weft.Sample(0.8), seed=seed) for seed in (1, 1, 2)]
@@ -122,7 +133,7 @@ for model in (ngram, hmm):
         (["train", "hmm", "--out", "NEW"], ["--data is missing"]),
         (["train", "ngram", "--data", "BOOK", "--out", "NGRAM"], ["already there"]),
         (["train", "ngram", "--data", "BOOK", "--out", "NEW", "--set", "model.order=0"], ["model.order is 0"]),
-        (["train", "hmm", "--data", "BOOK", "--out", "NEW", "--set", "model.state=3"], ["Try: model.states"]),
+        (["train", "hmm", "--data", "BOOK", "--out", "NEW", "--set", "model.num_state=3"], ["Try: model.num_states"]),
         (["train", "lm", "--resume", "--data", "BOOK", "--out", "NGRAM"], ["task 'ngram'"]),
     ],
 )
@@ -149,4 +160,4 @@ def test_ctrl_c_keeps_the_best_hmm_so_far(book, tmp_path):
 
 def test_show_config():
     assert "order = 5" in succeeds("train", "ngram", "--show-config").stdout
-    assert "states = 7" in succeeds("train", "hmm", "--show-config", "--set", "model.states=7").stdout
+    assert "states = 7" in succeeds("train", "hmm", "--show-config", "--set", "model.num_states=7").stdout

@@ -25,14 +25,14 @@ from weft.tasks.classify.model import Classifier, Labelled
 from weft.training.run import open_run
 
 SETTINGS = [
-    *("text.min_count=1", "model.hidden=12", "model.embedding=12", "model.word_dropout=0.05"),
+    *("text.min_count=1", "model.hidden_size=12", "model.embedding_dim=12", "model.word_dropout=0.05"),
     *(
         "model.embedding_dropout=0.1",
         "model.dropout=0.1",
-        "batch.rows=8",
-        "train.rate=0.02",
+        "batch.size=8",
+        "train.learning_rate=0.02",
         "train.epochs=12",
-        "train.warmup=5",
+        "train.warmup_steps=5",
     ),
 ]
 SMALL = list(itertools.chain.from_iterable(("--set", one) for one in SETTINGS))
@@ -188,7 +188,7 @@ def test_results_that_cannot_be_written_are_one_message(run, tmp_path):
 
 def test_labels_and_tokens_with_spaces_can_be_read_back(command, tmp_path):
     pairs = [(text, {"pos": "very good", "neg": "not good = bad"}[label]) for text, label in PAIRS]
-    model = weft.train_classify(pairs, tmp_path / "run", config("text.level=char", "train.epochs=0"))
+    model = weft.train_classify(pairs, tmp_path / "run", config("text.tokenizer=char", "train.epochs=0"))
     text = "so = good\tas this"
     (found,) = model.classify([text])
     _, out, _ = command("classify", tmp_path / "run", text, "--probabilities", "--weights")
@@ -287,7 +287,7 @@ def test_word_vectors_to_begin_with(tmp_path):
         f"{word} {' '.join(str(number + place) for place in range(12))}\n"
         for number, word in enumerate(["good", "bad", "zebra"])
     ), encoding="utf-8")  # fmt: skip
-    settings = config(f"model.vectors={tmp_path / 'vectors.txt'}")
+    settings = config(f"model.word_vectors={tmp_path / 'vectors.txt'}")
     training = weft.start_classify(PAIRS, tmp_path / "run", settings)
     assert "vectors for 2 of " in training.about
     vocabulary = weft.load(tmp_path / "run").codec.vocabulary
@@ -295,18 +295,22 @@ def test_word_vectors_to_begin_with(tmp_path):
     assert weight[vocabulary.id("bad")].tolist() == [1 + place for place in range(12)]
     assert weight[vocabulary.id("film")].std() > 0
     with pytest.raises(weft.WeftError, match=r"have 12 numbers, and model\.embedding is 8.*model\.embedding=12"):
-        weft.start_classify(PAIRS, tmp_path / "two", config(*settings_of(settings), "model.embedding=8"))
+        weft.start_classify(PAIRS, tmp_path / "two", config(*settings_of(settings), "model.embedding_dim=8"))
     assert not (tmp_path / "two").exists()
 
 
 def settings_of(settings):
-    return [f"model.vectors={settings.model.vectors}"]
+    return [f"model.word_vectors={settings.model.vectors}"]
 
 
 def test_a_break_and_a_resume_end_in_the_same_weights(tmp_path):
     """All noise is on: what is dropped after the break is what would have been dropped."""
     settings = config(
-        "model.recurrent_dropout=0.2", "model.layers=2", "train.average=0.9", "train.save_seconds=0", "train.epochs=3"
+        "model.recurrent_dropout=0.2",
+        "model.num_layers=2",
+        "train.ema_decay=0.9",
+        "train.save_seconds=0",
+        "train.epochs=3",
     )
     for _ in weft.start_classify(PAIRS, tmp_path / "straight", settings).trainer.run():
         pass
@@ -353,8 +357,8 @@ ROWS = "".join(f"{label}\t{text}\n" for text, label in PAIRS[:20])
         (ROWS + "pos\t\n", [], ["train.tsv:21: the text is empty"]),
         (ROWS + "pos\t!!\n", ["--set", "text.letters_only=true"], ["train.tsv:21: nothing is left of the text '!!'"]),
         ("pos\tgood\npos\tfine\n", [], ["all 2 examples have the label 'pos'", "two labels"]),
-        (ROWS, ["--set", "data.text=remark"], ["column 'remark' is not known"]),
-        (ROWS, ["--set", "data.text=7"], ["data.text is 7", "2 columns"]),
+        (ROWS, ["--set", "data.text_column=remark"], ["column 'remark' is not known"]),
+        (ROWS, ["--set", "data.text_column=7"], ["data.text is 7", "2 columns"]),
         (ROWS, ["--dev", "DEV"], ["dev.tsv:2 has the label 'meh'", "'neg', 'pos'"]),
         (ROWS, ["--set", "train.class_weights=balancd"], ["class_weights is 'balancd'", "none, balanced, or numbers"]),
         (ROWS, ["--set", "train.class_weights=pso=2"], ["label 'pso' is not known", "neg, pos", "Try: pos"]),
@@ -362,7 +366,7 @@ ROWS = "".join(f"{label}\t{text}\n" for text, label in PAIRS[:20])
         (ROWS, ["--set", "train.class_weights=pos=2, neg=0"], ["'neg' counts '0'", "above 0"]),
         (ROWS, ["--set", "model.pooling=maxi"], ["model.pooling", "Try: max"]),
         (ROWS + "a\x0bb\tas ever\n", [], ["train.tsv:21: the label 'a\\x0bb' has a tab or a line end"]),
-        (ROWS, ["--set", "model.vectors=nowhere.txt"], ["nowhere.txt does not exist"]),
+        (ROWS, ["--set", "model.word_vectors=nowhere.txt"], ["nowhere.txt does not exist"]),
         (ROWS, ["--set", "text.min_count=99"], ["min_count"]),
     ],
 )
@@ -424,7 +428,7 @@ def test_chinese_characters_are_words(tmp_path):
 def test_other_tokens(level, tmp_path):
     if level == "subword":
         pytest.importorskip("tokenizers")
-    sets = [f"text.level={level}", "train.epochs=1", *(["text.max_size=300"] if level == "subword" else [])]
+    sets = [f"text.tokenizer={level}", "train.epochs=1", *(["text.max_vocab_size=300"] if level == "subword" else [])]
     model = weft.train_classify(PAIRS, tmp_path / "run", config(*sets))
     (one,) = model.classify(["the film was bad."])
     assert "".join(one.tokens).replace("▁", " ").strip() == "the film was bad."

@@ -17,7 +17,16 @@ from safetensors.torch import load_file
 
 from tests.scripts import REFUSED
 
-SMALL = ["--set", "model.hidden=16", "--set", "batch.size=4", "--set", "batch.steps=16", "--set", "model.dropout=0.2"]
+SMALL = [
+    "--set",
+    "model.hidden_size=16",
+    "--set",
+    "batch.size=4",
+    "--set",
+    "batch.seq_length=16",
+    "--set",
+    "model.dropout=0.2",
+]
 
 
 def weft(*arguments, stdin=None, cwd=None, **environment):
@@ -144,7 +153,7 @@ def test_standard_input_words_chinese_and_gz(tmp_path):
     assert set(written.strip()) <= set(text)
     with gzip.open(tmp_path / "words.txt.gz", "wt", encoding="utf-8") as file:
         file.write("the cat sat on the mat, and the dog didn't.\n" * 40)
-    words = [*SMALL, "--set", "text.level=word", "--set", "train.epochs=1", "--set", "model.embedding=8"]
+    words = [*SMALL, "--set", "text.tokenizer=word", "--set", "train.epochs=1", "--set", "model.embedding_dim=8"]
     succeeds("train", "lm", "--data", tmp_path / "words.txt.gz", "--out", tmp_path / "w", *words)
     assert json.loads(succeeds("eval", tmp_path / "w", "--json").stdout)["level"] == "word"
 
@@ -179,11 +188,18 @@ def test_version_and_help():
         (["train", "lm", "--out", "NEW"], ["--data is missing"]),
         (["train", "lm", "--data", "nowhere.txt", "--out", "NEW"], ["nowhere.txt"]),
         (["train", "lm", "--data", "BOOK", "--out", "RUN"], ["already there", "--resume"]),
-        (["train", "lm", "--data", "BOOK", "--out", "NEW", "--set", "train.ratee=1"], ["train.ratee", "train.rate"]),
+        (["train", "lm", "--data", "BOOK", "--out", "NEW", "--set", "train.minutse=1"], ["minutse", "train.minutes"]),
+        (["train", "lm", "--data", "BOOK", "--out", "NEW", "--set", "train.rate=1"], ["renamed", "learning_rate"]),
         (["train", "lm", "--data", "BOOK", "--out", "NEW", "--set", "model.cell=lstn"], ["lstn", "Try: lstm"]),
         (["train", "lm", "--data", "BOOK", "--out", "NEW", "--set", "model.bidirectional=true"], ["fill"]),
-        (["train", "lm", "--data", "BOOK", "--out", "NEW", "--set", "batch.steps=9999"], ["tokens", "batch.steps="]),
-        (["train", "lm", "--data", "BOOK", "--out", "RUN", "--resume", "--set", "model.hidden=9"], ["model.hidden=16"]),
+        (
+            ["train", "lm", "--data", "BOOK", "--out", "NEW", "--set", "batch.seq_length=9999"],
+            ["tokens", "seq_length="],
+        ),
+        (
+            ["train", "lm", "--data", "BOOK", "--out", "RUN", "--resume", "--set", "model.hidden_size=9"],
+            ["hidden_size=16"],
+        ),
         (["train", "lm", "--data", "other.txt", "--out", "RUN", "--resume"], ["other.txt", "same data"]),
         (["train", "lm", "--data", "BOOK", "--out", "NEW", "--set", "train.device=warp"], ["'warp'", "Try: cpu"]),
         (["train", "lm", "--data", "EMPTY", "--out", "NEW"], ["empty.txt", "empty"]),

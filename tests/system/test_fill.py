@@ -18,8 +18,8 @@ from tests.scripts import REFUSED
 from weft.tasks import load
 
 SMALL = [
-    *("--set", "model.hidden=24", "--set", "model.embedding=24", "--set", "model.dropout=0.1"),
-    *("--set", "batch.size=8", "--set", "batch.steps=12", "--set", "train.rate=0.02"),
+    *("--set", "model.hidden_size=24", "--set", "model.embedding_dim=24", "--set", "model.dropout=0.1"),
+    *("--set", "batch.size=8", "--set", "batch.seq_length=12", "--set", "train.learning_rate=0.02"),
 ]
 
 
@@ -67,7 +67,7 @@ def runs(book, tmp_path_factory):
     assert result["end"] == "finished"
     assert result["held_out_perplexity"] < 2
     succeeds("train", "fill", "--out", folder / "before", *train, "--set", "model.bidirectional=false")
-    words = ["--set", "text.level=word", "--set", "text.lower=true", "--set", "text.min_count=2"]
+    words = ["--set", "text.tokenizer=word", "--set", "text.lower=true", "--set", "text.min_count=2"]
     succeeds("train", "lm", "--out", folder / "lm", *train, *words)
     return folder
 
@@ -144,7 +144,7 @@ refused(model.measure, 5, None, ["i am late ."])
 
 def test_chinese_characters(tmp_path):
     text = "我很饿，我可以吃半头猪。你不饿，你可以走。\n" * 60
-    level = ["--set", "text.level=char", *SMALL, "--set", "train.epochs=8"]
+    level = ["--set", "text.tokenizer=char", *SMALL, "--set", "train.epochs=8"]
     succeeds("train", "fill", "--data", "-", "--out", tmp_path / "zh", *level, stdin=text)
     found = succeeds("fill", tmp_path / "zh", "我___饿，", "你_ _ _饿，", "--json", "--n-best", 1).stdout
     one, two = (json.loads(line)["answers"][0]["text"] for line in found.splitlines())
@@ -159,8 +159,11 @@ def test_chinese_characters(tmp_path):
         (["fill", "LM", "i ___ hungry"], ["lm", "weft train fill"]),
         (["generate", "BOTH"], ["fill", "weft train lm"]),
         (["train", "fill", "--out", "LM", "--resume"], ["'lm'", "weft train fill"]),
-        (["train", "fill", "--data", "BOOK", "--out", "NEW", "--set", "model.hidden=7"], ["model.tied", "hidden=7"]),
-        (["eval", "BOTH", "--against", "CHARS"], ["other tokens", "--set text.level=word"]),
+        (
+            ["train", "fill", "--data", "BOOK", "--out", "NEW", "--set", "model.hidden_size=7"],
+            ["model.tied", "_size=7"],
+        ),
+        (["eval", "BOTH", "--against", "CHARS"], ["other tokens", "--set text.tokenizer=word"]),
     ],
 )
 def test_mistakes(arguments, words, runs, book, tmp_path):

@@ -27,10 +27,10 @@ from weft.text.conll import open_sentences
 from weft.text.grammars import english as grammar
 
 SMALL = [
-    *("--set", "model.hidden=24", "--set", "model.embedding=16", "--set", "model.characters=8"),
-    *("--set", "model.character_hidden=12", "--set", "model.pairs=16", "--set", "train.rate=0.02"),
-    *("--set", "batch.tokens=300", "--set", "train.average=0.9", "--set", "train.warmup=5"),
-    *("--set", "model.dropout=0.1", "--set", "model.embedding_dropout=0.1", "--set", "model.forget=0.2"),
+    *("--set", "model.hidden_size=24", "--set", "model.embedding_dim=16", "--set", "model.char_dim=8"),
+    *("--set", "model.char_hidden_size=12", "--set", "model.bigram_dim=16", "--set", "train.learning_rate=0.02"),
+    *("--set", "batch.max_tokens=300", "--set", "train.ema_decay=0.9", "--set", "train.warmup_steps=5"),
+    *("--set", "model.dropout=0.1", "--set", "model.embedding_dropout=0.1", "--set", "model.word_dropout_alpha=0.2"),
 ]
 
 
@@ -86,7 +86,7 @@ def runs(files, tmp_path_factory):
     assert result["end"] == "finished"
     assert result["held_out_score"] == result["held_out_accuracy"] > 0.9
     assert re.search(r"360 sentences of [\d,]+ words to train on, 40 sentences held out, 10 tags", done.stderr)
-    spans = ["--data", files / "chunks.txt", "--dev", files / "dev.txt", "--set", "data.broken=refuse"]
+    spans = ["--data", files / "chunks.txt", "--dev", files / "dev.txt", "--set", "data.invalid_spans=refuse"]
     done = succeeds("train", "tag", *spans, "--out", folder / "ner", *train)
     assert "7 tags in BIO" in done.stderr
     assert re.search(r"held-out score 0\.\d+ at step", done.stdout)
@@ -352,7 +352,7 @@ def test_a_sentence_of_100_000_words(runs, tmp_path):
         ([], "a X\nb\n", ["standard input:2:", "1 column", "2 as in line 1"]),
         ([], "\n \n", ["standard input", "blank"]),
         ([], "a B-X\nb E-X\n\nc B-X\nd O\n", ["standard input:4:", "as in BIO", "as in BIOES"]),
-        (["--set", "data.broken=refuse"], "a O\nb I-X\n", ["standard input:2: I-X after O", "expected B-X"]),
+        (["--set", "data.invalid_spans=refuse"], "a O\nb I-X\n", ["standard input:2: I-X after O", "expected B-X"]),
         (["--dev", "DEV"], "a X\nb Y\n", ["dev.txt:1: the tag 'B-BEING'", "one of: X, Y", "unknown_tags=count"]),
         (
             [],
@@ -362,7 +362,7 @@ def test_a_sentence_of_100_000_words(runs, tmp_path):
         (["--segment", "--column", "2"], "a b\n", ["column 2 of the tags is given", "--segment, or --column"]),
         (["--segment"], "a\tX\nb\tY\n", ["standard input:1 has tabs", "this is a table", "without --segment"]),
         (["--set", "data.scheme=iob"], "a X\n", ["data.scheme", "bio"]),
-        (["--set", "model.embedding=0", "--set", "model.characters=0"], "a X\n", ["both 0"]),
+        (["--set", "model.embedding_dim=0", "--set", "model.char_dim=0"], "a X\n", ["both 0"]),
     ],
 )
 def test_mistakes_of_training(arguments, stdin, words, files, tmp_path):
@@ -415,7 +415,7 @@ def test_as_a_program(runs, files):
 
 def test_a_stop_and_a_resume_end_in_the_same_weights(files, tmp_path):
     """Words are forgotten at random and weights averaged; a resumed run does both as it would have."""
-    config = load_config(TagConfig, sets=[*SMALL[1::2], "train.epochs=2", "model.layers=2"])
+    config = load_config(TagConfig, sets=[*SMALL[1::2], "train.epochs=2", "model.num_layers=2"])
     source = str(files / "chunks.txt")
     straight = start_tag(source, tmp_path / "straight", config)
     for _ in straight.trainer.run():

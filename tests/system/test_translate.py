@@ -19,16 +19,31 @@ from weft.cli import main
 
 FRENCH = {"cat": "chat", "dog": "chien", "bird": "merle", "red": "rouge", "big": "vaste", "sees": "voit", "has": "a"}
 SMALL = [
-    *("--set", "text.level=word", "--set", "model.hidden=32", "--set", "model.embedding=32"),
-    *("--set", "model.cell=gru", "--set", "train.rate=0.01", "--set", "train.warmup=20", "--set", "batch.tokens=150"),
-    *("--set", "text.holdout=0.15", "--set", "train.average=0.9"),
+    *("--set", "text.tokenizer=word", "--set", "model.hidden_size=32", "--set", "model.embedding_dim=32"),
+    *(
+        "--set",
+        "model.cell=gru",
+        "--set",
+        "train.learning_rate=0.01",
+        "--set",
+        "train.warmup_steps=20",
+        "--set",
+        "batch.max_tokens=150",
+    ),
+    *("--set", "text.holdout=0.15", "--set", "train.ema_decay=0.9"),
 ]
 
 
 GRAMMAR = [
-    *("text.level=word", "text.holdout=0.02", "model.cell=lstm", "model.hidden=128", "model.embedding=64"),
-    *("model.dropout=0.05", "batch.tokens=800", "train.epochs=4", "train.rate=0.008", "train.warmup=30"),
-    *("train.average=0.98", "train.evaluate_every=100000"),
+    *("text.tokenizer=word", "text.holdout=0.02", "model.cell=lstm", "model.hidden_size=128", "model.embedding_dim=64"),
+    *(
+        "model.dropout=0.05",
+        "batch.max_tokens=800",
+        "train.epochs=4",
+        "train.learning_rate=0.008",
+        "train.warmup_steps=30",
+    ),
+    *("train.warmup_steps=30", "train.ema_decay=0.98", "train.evaluate_every=100000"),
 ]
 
 
@@ -161,7 +176,9 @@ assert model.translate(["the red dog sees the cat."], beam=5) == ["le chien roug
 assert model.translate([]) == []
 assert model.measure_held_out().exact >= 0.8
 pairs = weft.Pairs("mine", ["a b", "b a", "a a"], ["x y", "y x", "x x"])
-config = weft.load_config(weft.TranslateConfig, None, ["text.level=word", "model.hidden=8", "model.embedding=8"])
+config = weft.load_config(
+    weft.TranslateConfig, None, {{"text.tokenizer": "word", "model.hidden_size": 8, "model.embedding_dim": 8}}
+)
 other = weft.train_translate(pairs, {str(tmp_path / "mine")!r}, config, dev=pairs)
 assert len(other.measure_held_out()) == 3
 found = other.n_best(["a b c"], 2, copy_unknown=True, attention=True)
@@ -221,7 +238,7 @@ def test_mistakes(arguments, words, runs, tmp_path, monkeypatch, capsys):
     places |= {"FULL": tmp_path / "full.tsv", "ZIP": tmp_path / "pairs.zip"}
     given = [str(places.get(argument, argument)) for argument in arguments]
     if given[:2] == ["train", "translate"] and "--resume" not in given:
-        given += ["--set", "text.level=word"]
+        given += ["--set", "text.tokenizer=word"]
     monkeypatch.setattr(sys, "argv", ["weft", *given])
     with pytest.raises(SystemExit) as end:
         main()
@@ -235,7 +252,15 @@ def test_mistakes(arguments, words, runs, tmp_path, monkeypatch, capsys):
 @pytest.mark.skipif(os.name == "nt", reason="signals of another kind")
 def test_a_kill_and_a_resume_end_in_the_same_weights(pairs, tmp_path):
     """Dropout, guesses and batches are drawn at random, and a resumed run draws the same ones."""
-    settings = [*SMALL, "--set", "train.epochs=12", "--set", "train.save_seconds=0.05", "--set", "train.sampling=0.5"]
+    settings = [
+        *SMALL,
+        "--set",
+        "train.epochs=12",
+        "--set",
+        "train.save_seconds=0.05",
+        "--set",
+        "train.scheduled_sampling=0.5",
+    ]
     straight, killed = tmp_path / "straight", tmp_path / "killed"
     succeeds("train", "translate", "--data", pairs, *settings, "--out", straight)
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}

@@ -20,7 +20,7 @@ LENGTHS = torch.tensor([6, 1, 4, 0, 7])
 
 
 def config(**settings):
-    return ClassifyModelConfig(**{"hidden": 5, "embedding": 4, "pooling": "max", **settings})
+    return ClassifyModelConfig(**{"hidden_size": 5, "embedding_dim": 4, "pooling": "max", **settings})
 
 
 def model_of(seed=0, **settings):
@@ -37,8 +37,8 @@ def rows(count=5, steps=7, seed=0):
 
 
 SHAPES = {
-    "deep": {"layers": 3, "cell": "lstm", "residual": True},
-    "one-hot": {"embedding": 0, "cell": "gru"},
+    "deep": {"num_layers": 3, "cell": "lstm", "residual": True},
+    "one-hot": {"embedding_dim": 0, "cell": "gru"},
     "one way": {"bidirectional": False, "cell": "rnn"},
     "noisy": {"recurrent_dropout": 0.4, "word_dropout": 0.3, "embedding_dropout": 0.3, "dropout": 0.3},
 }
@@ -157,7 +157,7 @@ def _as(wrong):
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("layers", [1, 2])
 def test_last_is_the_last_state_of_both_directions(cell, layers):
-    model = model_of(pooling="last", cell=cell, layers=layers)
+    model = model_of(pooling="last", cell=cell, num_layers=layers)
     ids = rows()
     outputs, states = model.stack(model.embedding(ids), lengths=LENGTHS)
     both = states[-1]
@@ -206,6 +206,6 @@ def test_a_pooling_that_is_not_there():
 
 @pytest.mark.parametrize("bidirectional", [False, True])
 def test_recurrent_dropout_reaches_every_layer_and_direction(bidirectional):
-    model = model_of(recurrent_dropout=0.4, layers=2, bidirectional=bidirectional, pooling="mean")
+    model = model_of(recurrent_dropout=0.4, num_layers=2, bidirectional=bidirectional, pooling="mean")
     layers = [module for module in model.modules() if isinstance(module, Recurrent)]
     assert [layer.recurrent_dropout for layer in layers] == [0.4] * (4 if bidirectional else 2)

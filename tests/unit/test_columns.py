@@ -114,7 +114,7 @@ class TestReading:
         (words, tags), *_ = read("grammar")
         assert len(words) == len(tags)
         assert {"NOUN", "VERB", "PUNCT"} <= {tag for _, row in read("grammar") for tag in row}
-        chunks = read_tagged("grammar", TagDataConfig(column="chunk", broken="refuse"))
+        chunks = read_tagged("grammar", TagDataConfig(tag_column="chunk", invalid_spans="refuse"))
         assert chunks.scheme == SCHEMES["bio"]
         assert all_tags(chunks.sentences, chunks.scheme)[:3] == ("O", "B-BEING", "I-BEING")
 
@@ -171,7 +171,7 @@ def test_a_table_is_no_segmented_text(tmp_path):
         open_segmented(written(tmp_path, "a\tX\nb\tY\n\nc d\n"))
     assert len(open_segmented(written(tmp_path, "a\tb c\nd e\nf g\n"))) == 3
     with pytest.raises(WeftError, match="column 2 of the tags is given, and words are to be found"):
-        read_tagged("grammar", TagDataConfig(task="segments", column=2))
+        read_tagged("grammar", TagDataConfig(task="segments", tag_column=2))
 
 
 def test_a_line_given_another_value_keeps_all_else():
@@ -203,8 +203,8 @@ class TestSpans:
         (note,) = found.notes
         assert note.startswith(f"{path}:2: I-X after O is read as B-X")
         assert "1 more" in note
-        with pytest.raises(WeftError, match=r":2: I-X after O; expected B-X, by the scheme bio.*data.broken=repair"):
-            read_tagged(path, TagDataConfig(broken="refuse"))
+        with pytest.raises(WeftError, match=r":2: I-X after O; expected B-X, by the scheme bio.*invalid_spans=repair"):
+            read_tagged(path, TagDataConfig(invalid_spans="refuse"))
 
     def test_mixed_tags_are_named_by_line(self, tmp_path):
         path = written(tmp_path, "a\tO\nb\tB-PER\n\nc\tX\n")
@@ -223,7 +223,7 @@ class TestSpans:
     def test_an_inside_that_begins_the_text(self, tmp_path):
         path = written(tmp_path, "c\tI-Y\nd\tI-Y\n")
         with pytest.raises(WeftError, match=r":1: I-Y after the beginning; expected B-Y"):
-            read_tagged(path, TagDataConfig(broken="refuse"))
+            read_tagged(path, TagDataConfig(invalid_spans="refuse"))
 
     def test_mixed_schemes_are_refused(self, tmp_path):
         path = written(tmp_path, "a\tB-X\nb\tE-X\n\nc\tB-X\nd\tI-X\ne\tO\n")
@@ -318,7 +318,7 @@ class TestLexicons:
 
     def test_pairs_reach_over_the_edges(self):
         sentence = as_characters(Sentence(("我们", "去"), (), "", (1, 1)))
-        lexicon = CharacterLexicon.build([sentence], TagDataConfig(pair_count=1))
+        lexicon = CharacterLexicon.build([sentence], TagDataConfig(min_bigram_count=1))
         (pairs,) = lexicon.encode(["我们去"])["pairs"]
         assert lexicon.pairs.decode(pairs) == ["\n我", "我们", "们去", "去\n"]
         assert lexicon.known(as_characters(Sentence(("我", "们去"), (), "", (1, 1)))) == [0, 0]

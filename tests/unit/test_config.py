@@ -2,75 +2,132 @@
 
 from __future__ import annotations
 
+import dataclasses
+from functools import reduce
+
 import pytest
 
-from weft.config import changed, from_dict, load_config, to_dict, to_toml
+from weft.config import RENAMED_SETTINGS, changed, from_dict, load_config, to_dict, to_toml
 from weft.errors import WeftError
-from weft.tasks.lm.config import LanguageConfig
+from weft.tasks.classify.config import ClassifyConfig
+from weft.tasks.fill.config import FillConfig
+from weft.tasks.hmm.config import HmmConfig
+from weft.tasks.lm.config import LmConfig
+from weft.tasks.ngram.config import NgramConfig
+from weft.tasks.tag.config import TagConfig
+from weft.tasks.translate.config import TranslateConfig
+
+CONFIGS = [ClassifyConfig, FillConfig, HmmConfig, LmConfig, NgramConfig, TagConfig, TranslateConfig]
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_every_setting_has_one_line_of_help(kind):
+    sections = [getattr(kind(), section.name) for section in dataclasses.fields(kind)]
+    for entry in (entry for section in sections for entry in dataclasses.fields(section)):
+        assert entry.metadata["help"].strip(), entry.name
+        assert "\n" not in entry.metadata["help"], entry.name
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_every_default_is_valid(kind):
+    assert from_dict(kind, to_dict(kind())) == kind()
+
+
+def test_a_changed_default_keeps_its_range():
+    with pytest.raises(WeftError, match=r"train\.ema_decay is 2.0; expected 0 to 0.99999"):
+        load_config(TagConfig, sets={"train.ema_decay": 2.0})
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED_SETTINGS.items())
+def test_an_old_name_is_refused_with_the_new_one(old, new):
+    known = [kind for kind in CONFIGS if has_setting(kind, new) and not has_setting(kind, old)]
+    assert known, new
+    for kind in known:
+        with pytest.raises(WeftError, match=rf"'{old}' was renamed; expected {new}"):
+            load_config(kind, sets=[f"{old}=1"])
+
+
+def has_setting(kind, key):
+    return reduce(lambda part, name: part and part.get(name), key.split("."), to_dict(kind())) is not None
+
+
+def test_sets_as_a_mapping_and_as_sections(tmp_path):
+    file = tmp_path / "some.toml"
+    file.write_text("[train]\nepochs = 1\nseed = 5\n", encoding="utf-8")
+    config = load_config(
+        LmConfig, str(file), {"train.epochs": 3}, train={"epochs": 2, "minutes": 1}, text={"lower": True}
+    )
+    assert (config.train.epochs, config.train.minutes, config.train.seed, config.text.lower) == (3, 1.0, 5, True)
+    with pytest.raises(WeftError, match="'trian' is not known"):
+        load_config(LmConfig, trian={"epochs": 2})
+    with pytest.raises(WeftError, match=r"train\.epochs is '3'"):
+        load_config(LmConfig, sets={"train.epochs": "3"})
 
 
 def test_defaults_survive_json_and_toml(tmp_path):
-    config = LanguageConfig()
-    assert from_dict(LanguageConfig, to_dict(config)) == config
+    config = LmConfig()
+    assert from_dict(LmConfig, to_dict(config)) == config
     file = tmp_path / "all.toml"
     file.write_text(to_toml(config), encoding="utf-8")
-    assert load_config(LanguageConfig, file) == config
+    assert load_config(LmConfig, file) == config
 
 
 def test_file_then_sets_in_turn(tmp_path):
     file = tmp_path / "some.toml"
-    file.write_text('[model]\ncell = "gru"\nhidden = 12\n', encoding="utf-8")
-    config = load_config(LanguageConfig, file, ["model.hidden=7", "model.hidden=9", "text.lower=true", "train.rate=1"])
-    assert (config.model.cell, config.model.hidden, config.text.lower) == ("gru", 9, True)
-    assert config.train.rate == 1.0
-    assert isinstance(config.train.rate, float)
+    file.write_text('[model]\ncell = "gru"\nhidden_size = 12\n', encoding="utf-8")
+    config = load_config(
+        LmConfig, file, ["model.hidden_size=7", "model.hidden_size=9", "text.lower=true", "train.learning_rate=1"]
+    )
+    assert (config.model.cell, config.model.hidden_size, config.text.lower) == ("gru", 9, True)
+    assert config.train.learning_rate == 1.0
+    assert isinstance(config.train.learning_rate, float)
 
 
 def test_base_stays_below_file_and_sets_and_is_not_changed():
-    base = to_dict(load_config(LanguageConfig, None, ["model.hidden=5", "train.epochs=3"]))
-    config = load_config(LanguageConfig, None, ["train.epochs=4"], base=base)
-    assert (config.model.hidden, config.train.epochs, base["train"]["epochs"]) == (5, 4, 3)
+    base = to_dict(load_config(LmConfig, None, ["model.hidden_size=5", "train.epochs=3"]))
+    config = load_config(LmConfig, None, ["train.epochs=4"], base=base)
+    assert (config.model.hidden_size, config.train.epochs, base["train"]["epochs"]) == (5, 4, 3)
 
 
 @pytest.mark.parametrize(
     ("assignment", "words"),
     [
-        ("train.ratee=1", ["train.ratee", "Try: train.rate"]),
-        ("trian.rate=1", ["trian", "Try: train"]),
-        ("train.epochs=1.5", ["train.epochs is 1.5", "a whole number"]),
-        ("train.epochs=true", ["train.epochs is True", "a whole number"]),
+        ("train.learning_ratee=1", ["train.learning_ratee", "Try: train.learning_rate"]),
+        ("trian.learning_rate=1", ["trian", "Try: train"]),
+        ("train.epochs=1.5", ["train.epochs is 1.5", "an integer"]),
+        ("train.epochs=true", ["train.epochs is True", "an integer"]),
         ("text.lower=1", ["text.lower is 1", "true or false"]),
-        ("model.cell=3", ["model.cell is 3", "text"]),
-        ("model.hidden=0", ["model.hidden is 0", "1 or more"]),
+        ("model.cell=3", ["model.cell is 3", "a string"]),
+        ("model.hidden_size=0", ["model.hidden_size is 0", "1 or more"]),
         ("model.dropout=2", ["model.dropout is 2", "0 to 0.95"]),
         ("model.dropout=nan", ["model.dropout is nan"]),
-        ("train.rate=inf", ["train.rate is inf"]),
+        ("train.learning_rate=inf", ["train.learning_rate is inf"]),
         ("batch.sampling=sequental", ["batch.sampling", "Try: sequential"]),
         ("train=3", ["train is 3", "a section"]),
-        ("train.rate", ["section.key=value"]),
+        ("train.learning_rate", ["section.key=value"]),
         ("=3", ["section.key=value"]),
-        ("train.rate.x=3", ["train.rate"]),
+        ("train.learning_rate.x=3", ["train.learning_rate"]),
     ],
 )
 def test_errors_name_the_key_and_what_is_expected(assignment, words):
     with pytest.raises(WeftError) as caught:
-        load_config(LanguageConfig, None, ["train.rate=0.1", assignment])
+        load_config(LmConfig, None, ["train.learning_rate=0.1", assignment])
     assert all(word in str(caught.value) for word in words), str(caught.value)
 
 
 def test_broken_or_missing_file(tmp_path):
     with pytest.raises(WeftError, match=r"none\.toml"):
-        load_config(LanguageConfig, tmp_path / "none.toml")
+        load_config(LmConfig, tmp_path / "none.toml")
     broken = tmp_path / "broken.toml"
     broken.write_text("[model\n", encoding="utf-8")
     with pytest.raises(WeftError, match=r"broken\.toml.*line 1"):
-        load_config(LanguageConfig, broken)
+        load_config(LmConfig, broken)
 
 
 def test_changed_lists_exactly_the_differences():
-    old = LanguageConfig()
-    new = load_config(LanguageConfig, None, ["train.rate=9", "model.cell=rnn"])
+    old = LmConfig()
+    new = load_config(LmConfig, None, ["train.learning_rate=9", "model.cell=rnn"])
     assert changed(to_dict(old), to_dict(new)) == {
-        "train.rate": (old.train.rate, 9.0),
+        "train.learning_rate": (old.train.learning_rate, 9.0),
         "model.cell": (old.model.cell, "rnn"),
     }

@@ -126,7 +126,7 @@ def test_a_stack_that_reads_tables():
 
 
 def test_a_language_model():
-    agree(LanguageModel(7, ModelConfig(hidden=H, embedding=3, dropout=0.0)), torch.randint(0, 7, (B, T)))
+    agree(LanguageModel(7, ModelConfig(hidden_size=H, embedding_dim=3, dropout=0.0)), torch.randint(0, 7, (B, T)))
 
 
 def test_one_graph_for_all_shapes():
@@ -247,7 +247,7 @@ def test_weft_does_not_load_the_compiler():
 
 def test_the_loss_of_a_language_model():
     """Embeddings, output layer and cost are torch's own where they are compiled."""
-    model = LanguageModel(7, ModelConfig(hidden=H, embedding=3, dropout=0.0))
+    model = LanguageModel(7, ModelConfig(hidden_size=H, embedding_dim=3, dropout=0.0))
     ids = torch.randint(0, 7, (B, T + 1))
     window = Window(ids[:, :-1], ids[:, 1:].clone(), True)
     window.targets[0, -1] = IGNORED

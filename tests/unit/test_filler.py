@@ -19,14 +19,14 @@ V = 11
 
 
 def config(**settings):
-    return FillModelConfig(**{"hidden": 6, "embedding": 5, "tied": False, "dropout": 0.3, **settings})
+    return FillModelConfig(**{"hidden_size": 6, "embedding_dim": 5, "tied": False, "dropout": 0.3, **settings})
 
 
 SHAPES = {
-    "one-hot": config(cell="gru", embedding=0),
-    "deep": config(cell="lstm", layers=3),
-    "tied": config(cell="rnn", embedding=6, tied=True, residual=True, layers=2),
-    "before only": config(cell="lstm", layers=2, bidirectional=False),
+    "one-hot": config(cell="gru", embedding_dim=0),
+    "deep": config(cell="lstm", num_layers=3),
+    "tied": config(cell="rnn", embedding_dim=6, tied=True, residual=True, num_layers=2),
+    "before only": config(cell="lstm", num_layers=2, bidirectional=False),
 }
 
 
@@ -64,7 +64,7 @@ def test_battery(shape):
 @pytest.mark.parametrize("layers", [1, 3])
 def test_the_answer_does_not_leak(cell, layers):
     """Whatever stands at a place, its own prediction stays the same to the last bit; others' predictions change."""
-    model = model_of(config(cell=cell, layers=layers, residual=True))
+    model = model_of(config(cell=cell, num_layers=layers, residual=True))
     ids = rows()
     before = log_probs(model, ids)
     for place in range(ids.shape[1]):
@@ -82,7 +82,7 @@ def test_the_answer_does_not_leak(cell, layers):
 @pytest.mark.parametrize("layers", [1, 2, 4])
 def test_no_gradient_from_the_answer_to_its_prediction(layers, monkeypatch):
     """Row t, column s: how the prediction at t depends on the token at s. The diagonal is exactly zero."""
-    model = model_of(config(layers=layers))
+    model = model_of(config(num_layers=layers))
     ids = rows(1, 6)
     embedded = model.embedding(ids).detach().requires_grad_()
     monkeypatch.setattr("weft.tasks.fill.model.embed", lambda *_: embedded)
@@ -219,7 +219,7 @@ def test_it_learns_what_only_the_right_side_tells():
     """In rows a b a b ..., shifted at random, with noise before: the left side says nothing of the first token."""
     torch.manual_seed(0)
     both, before = (
-        Filler(4, config(cell="gru", hidden=8, dropout=0.0, bidirectional=sides)) for sides in (True, False)
+        Filler(4, config(cell="gru", hidden_size=8, dropout=0.0, bidirectional=sides)) for sides in (True, False)
     )
     ids = torch.randint(4, (64, 2)).repeat_interleave(2, 1)  # each token twice: x x y y
     nats = {}
@@ -236,7 +236,7 @@ def test_it_learns_what_only_the_right_side_tells():
 
 
 def test_mistakes():
-    with pytest.raises(WeftError, match=r"model.embedding=5 and model.hidden=6.*model.tied=false"):
+    with pytest.raises(WeftError, match=r"model.embedding_dim=5, model.hidden_size=6.*model.tied=false"):
         Filler(V, config(tied=True))
     with pytest.raises(WeftError, match=r"'lstn' is not known.*Try: lstm"):
         Filler(V, config(cell="lstn"))

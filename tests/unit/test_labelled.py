@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 from weft.config import load_config, to_toml
 from weft.errors import WeftError
-from weft.tasks.classify.config import ClassifyConfig, LabelledConfig
+from weft.tasks.classify.config import ClassifyConfig, ClassifyDataConfig
 from weft.tasks.classify.data import Layout, grammar_examples, ordered_labels, read_labelled, read_texts
 from weft.text.tables import read_table
 
 PAIRS = [(f"text number {number}, so to say", ("good", "bad", "mixed")[number % 3]) for number in range(30)]
-AUTO = LabelledConfig()
+AUTO = ClassifyDataConfig()
 
 
 def tsv(pairs=PAIRS, head=""):
@@ -179,10 +179,10 @@ def test_columns_by_name_and_number(tmp_path):
     rows = [("good", "a title", "the text itself", "7"), ("bad", "another", "other text", "8")] * 10
     path = written(tmp_path, quoted(rows, head=["class", "title", "text", "size"]), "a.csv")
     assert pairs_of(read_labelled(path, AUTO))[0] == ("the text itself", "good")
-    named = LabelledConfig(text="title", label="size")
+    named = ClassifyDataConfig(text_column="title", label_column="size")
     assert pairs_of(read_labelled(path, named))[0] == ("a title", "7")
-    assert pairs_of(read_labelled(path, LabelledConfig(text=2, label="4")))[0] == ("a title", "7")
-    assert len(read_labelled(path, LabelledConfig(text=2, label=4, header="no")).rows) == 21
+    assert pairs_of(read_labelled(path, ClassifyDataConfig(text_column=2, label_column="4")))[0] == ("a title", "7")
+    assert len(read_labelled(path, ClassifyDataConfig(text_column=2, label_column=4, header="no")).rows) == 21
     assert "column 'title'" in read_labelled(path, named).about
 
 
@@ -201,10 +201,10 @@ def test_a_later_file_is_read_as_the_first_was(tmp_path):
         ("a.tsv", "good\tone\nbad\ttwo\tthree\n", {}, ["a.tsv:2 has 3 columns", "2, as in line 1", "tab"]),
         ("a.csv", 'x,"one\ntwo"\n\ny,b,c\n', {}, ["a.csv:4 has 3 columns", "quotes"]),
         ("a.csv", 'x,"one\ny,two\n', {}, ["a.csv:2", "unexpected end"]),
-        ("a.tsv", tsv(head="label\ttext\n"), {"text": "txet"}, ["column 'txet'", "Try: text"]),
-        ("a.tsv", tsv(), {"label": 3}, ["data.label is 3", "2 columns"]),
-        ("a.tsv", tsv(), {"text": "review", "header": "no"}, ["no names", "number from 1"]),
-        ("a.tsv", tsv(), {"text": 1, "label": 1}, ["both column 1", "two columns"]),
+        ("a.tsv", tsv(head="label\ttext\n"), {"text_column": "txet"}, ["column 'txet'", "Try: text"]),
+        ("a.tsv", tsv(), {"label_column": 3}, ["data.label_column is 3", "2 columns"]),
+        ("a.tsv", tsv(), {"text_column": "review", "header": "no"}, ["no names", "number from 1"]),
+        ("a.tsv", tsv(), {"text_column": 1, "label_column": 1}, ["both column 1", "two columns"]),
         ("a.tsv", "one\ntwo\n", {}, ["one column"]),
         ("a.tsv", "good\tone\n\ttwo\n", {}, ["a.tsv:2", "label is empty"]),
         ("a.tsv", "text\ttext\nnice\tgood\n", {"header": "yes"}, ["a.tsv:1", "'text'"]),
@@ -221,7 +221,7 @@ def test_a_later_file_is_read_as_the_first_was(tmp_path):
 )
 def test_mistakes_are_named_by_file_and_line(name, content, settings, words, tmp_path):
     with pytest.raises(WeftError) as caught:
-        read_labelled(written(tmp_path, content, name), LabelledConfig(**settings))
+        read_labelled(written(tmp_path, content, name), ClassifyDataConfig(**settings))
     assert all(word in str(caught.value) for word in words), caught.value
 
 
@@ -253,7 +253,7 @@ def test_csv_and_json_keep_every_text(tmp_path_factory, pairs):
     """Whatever stands in a text, quotes and line ends and tabs too, it comes back, but for white space at its ends."""
     folder = tmp_path_factory.mktemp("csv")
     expected = [(text.strip(), label) for text, label in pairs]
-    given_columns = LabelledConfig(text=1, label=2, header="no")
+    given_columns = ClassifyDataConfig(text_column=1, label_column=2, header="no")
     stream = io.StringIO()
     csv.writer(stream, quoting=csv.QUOTE_ALL).writerows(pairs)
     assert pairs_of(read_labelled(written(folder, stream.getvalue(), "a.csv"), given_columns)) == expected
@@ -338,13 +338,13 @@ def test_a_document_may_end_without_a_line_end(tmp_path):
 
 
 def test_columns_are_set_by_name_or_number(tmp_path):
-    config = load_config(ClassifyConfig, sets=["data.text=2", "data.label=stars"])
-    assert (config.data.text, config.data.label) == (2, "stars")
+    config = load_config(ClassifyConfig, sets=["data.text_column=2", "data.label_column=stars"])
+    assert (config.data.text_column, config.data.label_column) == (2, "stars")
     file = tmp_path / "config.toml"
     file.write_text(to_toml(config), encoding="utf-8")
     assert load_config(ClassifyConfig, file) == config
-    with pytest.raises(WeftError, match=r"data\.text is 1\.5; expected a name or a whole number"):
-        load_config(ClassifyConfig, sets=["data.text=1.5"])
+    with pytest.raises(WeftError, match=r"data\.text_column is 1\.5; expected a name or an integer"):
+        load_config(ClassifyConfig, sets=["data.text_column=1.5"])
 
 
 FOLDER = Path(os.environ.get("WEFT_DATA") or Path(__file__).parents[3] / "shared" / "data") / "cls"

@@ -20,9 +20,9 @@ from weft.tasks.lm.model import LanguageModel
 
 V = 11
 SHAPES = {
-    "one-hot": ModelConfig(cell="gru", hidden=6),
-    "embedding": ModelConfig(cell="lstm", hidden=6, layers=2, embedding=5),
-    "tied": ModelConfig(cell="rnn", hidden=7, embedding=7, tied=True, residual=True, layers=2),
+    "one-hot": ModelConfig(cell="gru", hidden_size=6),
+    "embedding": ModelConfig(cell="lstm", hidden_size=6, num_layers=2, embedding_dim=5),
+    "tied": ModelConfig(cell="rnn", hidden_size=7, embedding_dim=7, tied=True, residual=True, num_layers=2),
 }
 
 
@@ -48,7 +48,7 @@ def test_battery(shape):
 @pytest.mark.parametrize("cell", CELLS)
 def test_steps_say_what_the_whole_says(cell):
     torch.manual_seed(0)
-    model = LanguageModel(V, ModelConfig(cell=cell, hidden=6, layers=2)).eval()
+    model = LanguageModel(V, ModelConfig(cell=cell, hidden_size=6, num_layers=2)).eval()
     batch = window()
     logits, _ = model(batch.inputs)
     state = model.initial_state(5)
@@ -60,7 +60,7 @@ def test_steps_say_what_the_whole_says(cell):
 def test_loss_is_the_sum_over_sequences_it_is_trained_on():
     """The probabilities of all continuations sum to one, and the loss is minus the log of the true one's."""
     torch.manual_seed(0)
-    model = LanguageModel(3, ModelConfig(cell="gru", hidden=4)).eval().double()
+    model = LanguageModel(3, ModelConfig(cell="gru", hidden_size=4)).eval().double()
     start = torch.zeros(27, 1, dtype=torch.long)
     ids = torch.cat([start, torch.tensor(list(itertools.product(range(3), repeat=3)))], 1)
     nats = torch.stack([model.loss(Window(row[None, :-1], row[None, 1:], True)).total for row in ids])
@@ -112,7 +112,7 @@ def test_a_fresh_model_is_about_as_good_as_guessing():
 
 def test_dropout_only_while_training():
     torch.manual_seed(0)
-    model = LanguageModel(V, ModelConfig(hidden=20, dropout=0.5))
+    model = LanguageModel(V, ModelConfig(hidden_size=20, dropout=0.5))
     assert not torch.equal(model(window().inputs)[0], model(window().inputs)[0])
     model.eval()
     assert torch.equal(model(window().inputs)[0], model(window().inputs)[0])
@@ -124,7 +124,7 @@ def test_bidirectional_is_refused_with_the_reason_and_the_way_out():
 
 
 def test_tied_weights_need_one_size():
-    with pytest.raises(WeftError, match=r"embedding=0 and model.hidden=256.*model.embedding=256"):
+    with pytest.raises(WeftError, match=r"embedding_dim=0, model.hidden_size=256.*model.embedding_dim=256"):
         LanguageModel(V, ModelConfig(tied=True))
 
 

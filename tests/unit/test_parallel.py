@@ -163,7 +163,7 @@ class TestCodecs:
     @pytest.mark.parametrize("level", ["char", "word", "space", "subword"])
     @pytest.mark.parametrize("joint", [True, False])
     def test_text_survives_and_so_does_the_codec(self, level, joint):
-        codecs = make_codecs(PairTextConfig(level=level, joint=joint, max_size=120), self.PAIRS)
+        codecs = make_codecs(PairTextConfig(tokenizer=level, joint=joint, max_vocab_size=120), self.PAIRS)
         again = PairCodec.from_json(json.loads(json.dumps(codecs.to_json())))
         assert again == codecs
         assert again.joint is codecs.joint is (joint and level == "subword")
@@ -177,12 +177,12 @@ class TestCodecs:
                     assert codec.decode(ids) == text
 
     def test_words_belong_to_their_language(self):
-        codecs = make_codecs(PairTextConfig(level="word"), self.PAIRS)
+        codecs = make_codecs(PairTextConfig(tokenizer="word"), self.PAIRS)
         assert "water" in codecs.source.vocabulary
         assert "water" not in codecs.target.vocabulary
 
     def test_joint_pieces_are_learned_from_both_sides(self):
-        codec = make_codecs(PairTextConfig(level="subword", max_size=150), self.PAIRS).source
+        codec = make_codecs(PairTextConfig(tokenizer="subword", max_vocab_size=150), self.PAIRS).source
         assert not codec.unknown("water pluie")
 
 

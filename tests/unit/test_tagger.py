@@ -26,7 +26,7 @@ from weft.text.spans import SCHEMES, join_words, read_spans, word_tags
 from weft.text.spans import WORDS as WORDS_SCHEME
 
 WORDS = [["The", "cat", "sleeps"], ["a"], ["the", "big", "cat", "sees", "a", "cat"], ["big", "a"]]
-SMALL = {"hidden": 5, "embedding": 4, "characters": 3, "shapes": 2, "character_hidden": 2, "pairs": 3}
+SMALL = {"hidden_size": 5, "embedding_dim": 4, "char_dim": 3, "shape_dim": 2, "char_hidden_size": 2, "bigram_dim": 3}
 TAGS = ("O", "B-X", "I-X")
 KINDS = ("O", "B-X", "I-X", "B-Y", "I-Y")
 SPANS = [[1, 2, 0], [3], [0, 3, 4, 0, 1, 1], [1, 0]]  # tags of WORDS
@@ -37,7 +37,7 @@ def made(task="tags", tags=TAGS, scheme=SCHEMES["bio"], **settings):
     torch.manual_seed(3)
     sentences = [list("".join(words)) if task == "segments" else words for words in WORDS]
     tagged = [Sentence(tuple(words), ("S",) * len(words), "", (1,) * len(words)) for words in sentences]
-    lexicon = LEXICONS[task].build(tagged, TagDataConfig(pair_count=1))
+    lexicon = LEXICONS[task].build(tagged, TagDataConfig(min_bigram_count=1))
     model = Tagger(lexicon, tags, scheme, TagModelConfig(**(SMALL | settings)))
     with torch.no_grad():
         for parameter in model.parameters():
@@ -56,7 +56,7 @@ def batch(columns, rows):
 @pytest.mark.parametrize("output", ["crf", "softmax"])
 @pytest.mark.parametrize("task", ["tags", "segments"])
 def test_the_battery(task, output):
-    model, columns = made(task, output=output, layers=2)
+    model, columns = made(task, output=output, num_layers=2)
     model.double()
     check_model(model, batch(columns, [0, 1, 2, 3]), [batch(columns, rows) for rows in ([2], [0, 3], [1])])
 
@@ -90,7 +90,7 @@ def test_words_are_told_apart_by_their_spelling():
     inputs = collate(columns, np.array([0]))
     assert inputs.ids.tolist() == [[0, 0]]
     one, other = model.eval().reader(inputs).tensor()[0]
-    alike = SMALL["embedding"] + SMALL["shapes"]
+    alike = SMALL["embedding_dim"] + SMALL["shape_dim"]
     assert one[:alike].equal(other[:alike])
     assert not one.allclose(other)
 
@@ -196,9 +196,9 @@ def test_rare_words_are_forgotten_now_and_then():
 
 @pytest.mark.parametrize("task", ["tags", "segments"])
 def test_something_must_be_read(task):
-    with pytest.raises(WeftError, match=r"model.embedding and model\.\w+ are both 0"):
-        made(task, embedding=0, characters=0, pairs=0)
-    for nothing in ({"embedding": 0}, {"characters": 0, "pairs": 0}, {"shapes": 0}):
+    with pytest.raises(WeftError, match=r"model.embedding_dim and model\.\w+ are both 0"):
+        made(task, embedding_dim=0, char_dim=0, bigram_dim=0)
+    for nothing in ({"embedding_dim": 0}, {"char_dim": 0, "bigram_dim": 0}, {"shape_dim": 0}):
         model, columns = made(task, **nothing)
         assert model.loss(batch(columns, [0, 2])).count > 0
 
@@ -287,7 +287,7 @@ def test_words_beside_are_told_from_each_side():
 @pytest.mark.parametrize("layers", [1, 2])
 @torch.no_grad()
 def test_what_tells_a_word_has_not_seen_it(layers):
-    model, columns = made(layers=layers)
+    model, columns = made(num_layers=layers)
     model.eval()
     seen = []
     model.neighbours.register_forward_hook(lambda module, inputs, output: seen.append(inputs[0][0]))
@@ -298,7 +298,7 @@ def test_what_tells_a_word_has_not_seen_it(layers):
         if place is not None:
             rows.inputs.ids[0, place] = 0
         model.loss(rows)
-        return seen[-1].split(SMALL["hidden"], -1)
+        return seen[-1].split(SMALL["hidden_size"], -1)
 
     ahead, back = outputs()
     (last, _), (_, first) = outputs(2), outputs(0)
@@ -310,10 +310,10 @@ def test_what_tells_a_word_has_not_seen_it(layers):
 
 def test_words_beside_are_told_only_where_tags_are_spans_of_words():
     assert made()[0].neighbours is not None
-    assert made(neighbours=0.0)[0].neighbours is None
+    assert made(neighbour_loss_weight=0.0)[0].neighbours is None
     assert made(scheme=None)[0].neighbours is None
     assert made("segments")[0].neighbours is None
-    (with_them, columns), (without, _) = made(neighbours=0.5), made(neighbours=0.0)
+    (with_them, columns), (without, _) = made(neighbour_loss_weight=0.5), made(neighbour_loss_weight=0.0)
     for model in (with_them, without):
         model.eval()
     without.load_state_dict({name: t for name, t in with_them.state_dict().items() if "neighbours" not in name})

@@ -47,7 +47,7 @@ def trainer(path=None, scores=None, **settings):
         run = open_run(path)
     left = iter(scores) if scores is not None else None
     evaluate = None if left is None else lambda: Evaluation(score := next(left), {"perplexity": score})
-    config = TrainConfig(**{"epochs": 4, "warmup": 3, "save_seconds": 0, **settings})
+    config = TrainConfig(**{"epochs": 4, "warmup_steps": 3, "save_seconds": 0, **settings})
     return Trainer(model, Numbers(), model.loss, config, evaluate=evaluate, run=run)
 
 
@@ -59,7 +59,7 @@ def weights(model):
 @pytest.mark.parametrize("stop_after", [1, 5, 7, 19])
 @pytest.mark.parametrize("average", [0, 0.9])
 def test_resuming_is_bit_for_bit(tmp_path, optimizer, stop_after, average):
-    settings = {"optimizer": optimizer, "momentum": 0.9, "schedule": "cosine", "average": average}
+    settings = {"optimizer": optimizer, "momentum": 0.9, "schedule": "cosine", "ema_decay": average}
     straight = trainer(**settings)
     losses = [step.loss.nats for step in straight.run()]
     first = trainer(tmp_path / "run", **settings)
@@ -83,11 +83,11 @@ def test_resuming_is_bit_for_bit(tmp_path, optimizer, stop_after, average):
 
 def test_state_survives_a_save_between_evaluations(tmp_path):
     scores = [5.0, 4.0, 6.0, 6.0]
-    straight = trainer(scores=scores, schedule="plateau", plateau_patience=0, rate=0.1)
+    straight = trainer(scores=scores, schedule="plateau", plateau_patience=0, learning_rate=0.1)
     rates = [step.rate for step in straight.run()]
-    first = trainer(tmp_path / "run", scores=scores, schedule="plateau", plateau_patience=0, rate=0.1)
+    first = trainer(tmp_path / "run", scores=scores, schedule="plateau", plateau_patience=0, learning_rate=0.1)
     seen = [step.rate for step in islice(first.run(), 17)]
-    second = trainer(tmp_path / "run", scores=scores[3:], schedule="plateau", plateau_patience=0, rate=0.1)
+    second = trainer(tmp_path / "run", scores=scores[3:], schedule="plateau", plateau_patience=0, learning_rate=0.1)
     saved = second.run_directory.load(LAST)
     second.restore(saved.tensors, saved.facts, carried=((torch.zeros(3),),))
     assert seen + [step.rate for step in second.run()] == rates
@@ -112,7 +112,7 @@ def test_averaged_weights_are_judged_and_kept(tmp_path):
     """The running mean, by its definition: the first steps weigh little, later ones by the set memory."""
     plain = trainer()
     seen = [weights(plain.model).clone() for _ in plain.run()]
-    subject = trainer(tmp_path / "run", average=0.5)
+    subject = trainer(tmp_path / "run", ema_decay=0.5)
     judged = []
 
     def evaluate():
@@ -134,7 +134,7 @@ def test_averaged_weights_are_judged_and_kept(tmp_path):
 
 
 def test_without_evaluations_the_mean_weights_are_the_ones_to_use(tmp_path):
-    subject = trainer(tmp_path / "run", average=0.9)
+    subject = trainer(tmp_path / "run", ema_decay=0.9)
     for _ in subject.run():
         pass
     found = subject.run_directory.weights()
@@ -145,7 +145,7 @@ def test_without_evaluations_the_mean_weights_are_the_ones_to_use(tmp_path):
 def test_averaging_can_begin_with_a_resumed_run(tmp_path):
     first = trainer(tmp_path / "run")
     list(islice(first.run(), 7))
-    second = trainer(tmp_path / "run", average=0.9)
+    second = trainer(tmp_path / "run", ema_decay=0.9)
     saved = second.run_directory.load(LAST)
     second.restore(saved.tensors, saved.facts, carried=((torch.zeros(3),),))
     assert torch.equal(second.average["layer.bias"], second.model.layer.bias)
@@ -179,7 +179,9 @@ def test_stop_finishes_the_step_and_saves(tmp_path):
 
 
 def test_clipping_bounds_the_step():
-    wild, tame = (trainer(optimizer="sgd", rate=1.0, clip=clip, schedule="constant") for clip in (0.0, 0.01))
+    wild, tame = (
+        trainer(optimizer="sgd", learning_rate=1.0, clip_norm=clip, schedule="constant") for clip in (0.0, 0.01)
+    )
     norms = {}
     for subject in (wild, tame):
         before = weights(subject.model).clone()
@@ -199,7 +201,7 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_state(tmp_path)
         return loss._replace(total=loss.total * math.nan) if subject.place.step == 6 else loss
 
     subject.objective = spoiled
-    with pytest.raises(WeftError, match=r"step 7: the loss is nan.*train\.rate=.*--resume"):
+    with pytest.raises(WeftError, match=r"step 7: the loss is nan.*train\.learning_rate=.*--resume"):
         list(subject.run())
     saved = subject.run_directory.load(LAST)
     assert saved.facts["place"]["step"] == 6
@@ -219,7 +221,7 @@ def test_schedules():
 
 def test_a_short_training_reaches_its_full_rate():
     """20 steps: with a warm-up of 200 it would end at a tenth of the rate."""
-    rates = [step.rate for step in trainer(warmup=200, schedule="cosine", rate=0.01).run()]
+    rates = [step.rate for step in trainer(warmup_steps=200, schedule="cosine", learning_rate=0.01).run()]
     assert rates.index(max(rates)) == 5
     assert max(rates) == pytest.approx(0.01)
 

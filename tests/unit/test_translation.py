@@ -36,7 +36,7 @@ PAIRS = Pairs(
 
 
 def translating(*sets, seed=0, spread=1.0):
-    config = load_config(TranslateConfig, None, ["model.hidden=12", "model.embedding=8", *sets])
+    config = load_config(TranslateConfig, None, ["model.hidden_size=12", "model.embedding_dim=8", *sets])
     codec = make_codecs(config.text, PAIRS)
     torch.manual_seed(seed)
     model: Translator = make_model(codec, config).eval()
@@ -48,7 +48,7 @@ def translating(*sets, seed=0, spread=1.0):
 
 @pytest.mark.parametrize("level", ["word", "char", "subword"])
 def test_a_batch_gives_what_sentences_give_alone(level):
-    found = translating(f"text.level={level}", "text.max_size=60")
+    found = translating(f"text.tokenizer={level}", "text.max_vocab_size=60")
     texts = [*PAIRS.sources, "a cat!", "the", "the dog sees a dog."]
     together = found.n_best(texts, 3, beam=4, attention=True)
     for text, best in zip(texts, together, strict=True):
@@ -62,7 +62,7 @@ def test_a_batch_gives_what_sentences_give_alone(level):
 
 
 def test_the_score_is_that_of_the_model():
-    found = translating("text.level=word")
+    found = translating("text.tokenizer=word")
     (best,) = found.n_best(PAIRS.sources[:1], 5, beam=5, length_penalty=0.6)
     for one in best:
         ids = found.codec.target.vocabulary.encode(one.tokens)
@@ -76,7 +76,7 @@ def test_the_score_is_that_of_the_model():
 def test_unknown_words_are_copied_from_where_attention_looks():
     text = "the zebra sees the dog."
     for seed in range(20):
-        found = translating("text.level=word", seed=seed)
+        found = translating("text.tokenizer=word", seed=seed)
         with torch.no_grad():
             found.model.bias[found.codec.target.vocabulary.unk_id] = 1e3  # it writes nothing else
         (best,) = found.n_best([text], 1, copy_unknown=True, attention=True)[0]
@@ -92,7 +92,7 @@ def test_unknown_words_are_copied_from_where_attention_looks():
 
 
 def test_strange_characters_of_subwords_are_themselves():
-    codec = translating("text.max_size=60").codec.source
+    codec = translating("text.max_vocab_size=60").codec.source
     for text in ("the ξat sees.", "ξξ the", "日本 cat ☃", "the cat", "", "<unk> cat ξ"):
         tokens = split_whole(codec, text)
         assert "".join(tokens) == text
@@ -100,7 +100,7 @@ def test_strange_characters_of_subwords_are_themselves():
 
 
 def test_a_long_source_is_cut_and_says_so():
-    found = translating("text.level=word", "text.max_tokens=4")
+    found = translating("text.tokenizer=word", "text.max_tokens=4")
     long, short = found.n_best(["the cat sees the dog.", "a cat sees it"], 1)
     assert (long[0].cut, short[0].cut) == (2, 0)
     assert long[0].source == ("the", "cat", "sees", "the", "<eos>")
@@ -109,7 +109,7 @@ def test_a_long_source_is_cut_and_says_so():
 
 def test_what_is_cut_is_said_wherever_it_is_cut(capsys):
     """Once for each text, from Python and while measuring."""
-    found = translating("text.level=word", "text.max_tokens=4")
+    found = translating("text.tokenizer=word", "text.max_tokens=4")
     long = ["the red dog sees the dog.", "a red dog sees a dog.", "a cat"]
     said = "weft: 'the red dog sees'... has 7 tokens; only the first 4 are translated (text.max_tokens=4)"
     found.measure(Pairs("long", long, ["le chien"] * 3))
@@ -121,7 +121,7 @@ def test_what_is_cut_is_said_wherever_it_is_cut(capsys):
 
 
 def test_a_translation_is_as_long_as_its_source_allows():
-    found = translating("text.level=word")
+    found = translating("text.tokenizer=word")
     with torch.no_grad():
         found.model.bias[END] = -1e3  # it never ends by itself
     short, long = found.n_best(["the cat", "the cat sees the dog. the dog sees the cat."], 1)
@@ -130,9 +130,9 @@ def test_a_translation_is_as_long_as_its_source_allows():
 
 def test_defaults_of_the_search_and_of_the_decoder():
     """alpha 0.75, width 5, attention after the step."""
-    found = translating("text.level=word")
+    found = translating("text.tokenizer=word")
     assert found.config.model.decoder == "attend_after"
-    assert translating("text.level=word").config.model.attention == "dot"
+    assert translating("text.tokenizer=word").config.model.attention == "dot"
     best = found.n_best(PAIRS.sources, 3)
     again = found.n_best(PAIRS.sources, 3, beam=5, length_penalty=0.75)
     assert [[one.score for one in some] for some in best] == [[one.score for one in some] for some in again]
@@ -143,7 +143,7 @@ def test_defaults_of_the_search_and_of_the_decoder():
 
 
 def test_a_file_is_translated_in_batches_of_similar_length(monkeypatch):
-    found = translating("text.level=word")
+    found = translating("text.tokenizer=word")
     seen = []
 
     def translate(self, sources, options):
@@ -168,8 +168,8 @@ def test_settings_of_training_reach_the_loss_and_the_batches(tmp_path, monkeypat
         return loss(self, batch, **how)
 
     monkeypatch.setattr(Translator, "loss", watched)
-    sets = ["text.level=word", "text.holdout=0", "model.hidden=4", "model.embedding=4", "train.epochs=5"]
-    sets += ["train.smoothing=0.2", "train.sampling=0.5", "batch.tokens=40", "batch.size=3"]
+    sets = ["text.tokenizer=word", "text.holdout=0", "model.hidden_size=4", "model.embedding_dim=4", "train.epochs=5"]
+    sets += ["train.label_smoothing=0.2", "train.scheduled_sampling=0.5", "batch.max_tokens=40", "batch.size=3"]
     many = Pairs("many", PAIRS.sources * 4, PAIRS.targets * 4)
     training = start_translate(many, tmp_path / "run", load_config(TranslateConfig, None, sets))
     steps = list(training.trainer.run())
@@ -190,9 +190,15 @@ def test_a_trained_model_copies_names_that_it_does_not_know(tmp_path):
             row[generator.randrange(len(row))] = f"name{count}{number}"
         return Pairs("names", [" ".join(row) for row in rows], [" ".join(row).replace("w", "W") for row in rows])
 
-    sets = ["text.level=space", "text.min_count=2", "text.holdout=0", "model.hidden=48", "model.embedding=16"]
-    sets += ["model.cell=gru", "model.dropout=0", "batch.tokens=300"]
-    sets += ["train.epochs=30", "train.rate=0.01", "train.warmup=5"]
+    sets = [
+        "text.tokenizer=space",
+        "text.min_count=2",
+        "text.holdout=0",
+        "model.hidden_size=48",
+        "model.embedding_dim=16",
+    ]
+    sets += ["model.cell=gru", "model.embedding_dim=16", "model.dropout=0", "batch.max_tokens=300"]
+    sets += ["train.epochs=30", "train.learning_rate=0.01", "train.warmup_steps=5"]
     model = train_translate(sentences(800), tmp_path / "run", load_config(TranslateConfig, None, sets))
     asked = sentences(40)
     right = [
@@ -204,7 +210,8 @@ def test_a_trained_model_copies_names_that_it_does_not_know(tmp_path):
 
 
 def test_held_out_pairs_that_are_damaged(tmp_path):
-    sets = ["text.level=word", "text.holdout=0.3", "model.hidden=4", "model.embedding=4"]
+    sets = ["text.tokenizer=word", "text.holdout=0.3"]
+    sets += ["model.hidden_size=4", "model.embedding_dim=4"]
     run = start_translate(PAIRS, tmp_path / "run", load_config(TranslateConfig, None, sets)).run
     for damage in ("{", "[]", '{"sources": ["a"]}'):
         (run.path / "data" / "dev.json").write_text(damage)
@@ -213,7 +220,13 @@ def test_held_out_pairs_that_are_damaged(tmp_path):
 
 
 def test_pairs_of_which_nothing_is_left_are_left_out(tmp_path):
-    sets = ["text.level=word", "text.letters_only=true", "text.holdout=0", "model.hidden=4", "model.embedding=4"]
+    sets = [
+        "text.tokenizer=word",
+        "text.letters_only=true",
+        "text.holdout=0",
+        "model.hidden_size=4",
+        "model.embedding_dim=4",
+    ]
     config = load_config(TranslateConfig, None, sets)
     some = Pairs("some", [*PAIRS.sources, "123"], [*PAIRS.targets, "abc"])
     assert "; 1 pairs of which nothing is left on a side" in start_translate(some, tmp_path / "a", config).about
@@ -222,7 +235,7 @@ def test_pairs_of_which_nothing_is_left_are_left_out(tmp_path):
 
 
 def test_measures_are_of_every_pair():
-    found = translating("text.level=word")
+    found = translating("text.tokenizer=word")
     doubled = Pairs("twice", PAIRS.sources * 2, PAIRS.targets + [text.upper() for text in PAIRS.targets])
     scores = found.measure(doubled)
     assert len(scores) == 8
@@ -236,7 +249,7 @@ def test_measures_are_of_every_pair():
 
 
 def test_empty_text_and_no_text():
-    found = translating("text.level=word")
+    found = translating("text.tokenizer=word")
     assert found.translate([]) == []
     alone = found.translate(["the cat"])[0]
     assert found.translate(["", "the cat", " \n"]) == ["", alone, ""]
@@ -245,7 +258,7 @@ def test_empty_text_and_no_text():
 
 
 def test_mistakes():
-    found = translating("text.level=word", "model.decoder=state")
+    found = translating("text.tokenizer=word", "model.decoder=state")
     for option in ("attention", "copy_unknown"):
         with pytest.raises(WeftError, match=r"model.decoder=state.*attend_after"):
             found.n_best(["the cat"], 1, **{option: True})
@@ -257,7 +270,7 @@ def test_mistakes():
 
 
 def test_texts_of_any_kind_and_what_is_none():
-    found = translating("text.level=word")
+    found = translating("text.tokenizer=word")
     assert found.translate(text for text in PAIRS.sources) == found.translate(PAIRS.sources)
     for given in ("one text", 5, None, ["the cat", None], [["the cat"]]):
         with pytest.raises(WeftError, match=r"expected a (list of )?text"):
@@ -269,11 +282,11 @@ def test_texts_of_any_kind_and_what_is_none():
 
 def test_references_are_written_as_the_model_writes(monkeypatch):
     """Tokens between spaces are the notes' form of text: what is right counts as right, whatever print looks like."""
-    found = translating("text.level=space", "text.lower=true")
+    found = translating("text.tokenizer=space", "text.lower=true")
     pairs = Pairs("one", ["Go."], ["Va\u202f!"])
     monkeypatch.setattr(Translating, "translate", lambda self, texts, **how: ["va !"] * len(texts))
     assert found.measure(pairs).exact == 1
-    printed = translating("text.level=word")
+    printed = translating("text.tokenizer=word")
     assert printed.measure(pairs).exact == 0  # print is held against print
 
 
@@ -282,7 +295,13 @@ def test_sources_that_are_read_alike_are_held_out_together(tmp_path):
     names = [f"word{number}" for number in range(60)]
     forms = [form for name in names for form in (f"{name} !", f"{name.upper()} !", f"{name}\u00a0!", f"{name}!")]
     pairs = Pairs("pairs", forms, ["oui"] * 240)
-    sets = ["text.level=space", "text.lower=true", "text.holdout=0.3", "model.hidden=4", "model.embedding=4"]
+    sets = [
+        "text.tokenizer=space",
+        "text.lower=true",
+        "text.holdout=0.3",
+        "model.hidden_size=4",
+        "model.embedding_dim=4",
+    ]
     training = start_translate(pairs, tmp_path / "run", load_config(TranslateConfig, None, sets))
     held = ["".join(source.lower().split()) for source in held_out_pairs(training.run).sources]
     assert len(held) == 4 * 18

@@ -23,19 +23,19 @@ V, W = 11, 9  # source and target vocabulary
 
 
 def config(**settings):
-    small = {"hidden": 6, "embedding": 5, "tied": False, "dropout": 0.3, "cell": "gru"}
+    small = {"hidden_size": 6, "embedding_dim": 5, "tied": False, "dropout": 0.3, "cell": "gru"}
     return TranslateModelConfig(**{**small, **settings})
 
 
 SHAPES = {
     **{decoder: config(decoder=decoder) for decoder in DECODERS},
-    **{f"{name} before": config(decoder="attend_before", attention=name, layers=2) for name in SCORES},
+    **{f"{name} before": config(decoder="attend_before", attention=name, num_layers=2) for name in SCORES},
     **{f"{name} after": config(decoder="attend_after", attention=name) for name in SCORES},
-    "straight": config(decoder="context", bidirectional=False, layers=2),
-    "lstm, deep": config(cell="lstm", layers=3, residual=True),
+    "straight": config(decoder="context", bidirectional=False, num_layers=2),
+    "lstm, deep": config(cell="lstm", num_layers=3, residual=True),
     "other cell": config(cell="lstm", encoder_cell="rnn", decoder="state"),
-    "flat encoder": config(cell="lstm", layers=3, encoder_layers=1, encoder_hidden=4, decoder="context"),
-    "tied": config(tied=True, hidden=8),
+    "flat encoder": config(cell="lstm", num_layers=3, encoder_num_layers=1, encoder_hidden_size=4, decoder="context"),
+    "tied": config(tied=True, hidden_size=8),
     "tied, of another width": config(tied=True, decoder="context"),
 }
 
@@ -261,10 +261,10 @@ def test_bridges():
         model = model_of(
             config(
                 cell=cell,
-                layers=2,
+                num_layers=2,
                 encoder_cell=encoder_cell,
-                encoder_hidden=encoder_hidden,
-                encoder_layers=encoder_layers,
+                encoder_hidden_size=encoder_hidden,
+                encoder_num_layers=encoder_layers,
                 bidirectional=bidirectional,
                 decoder="state",
             )
@@ -292,7 +292,7 @@ def test_the_source_matters():
 def test_attention_learns_to_reverse():
     """Rows to be read backwards: attention finds the place, and its weights say so."""
     torch.manual_seed(0)
-    model = Translator(12, 12, config(hidden=24, embedding=16, cell="gru", dropout=0.0))
+    model = Translator(12, 12, config(hidden_size=24, embedding_dim=16, cell="gru", dropout=0.0))
     rows = torch.randint(4, 12, (256, 5))
     ends = torch.full((256, 1), 3)
     full = torch.full((256,), 6)
@@ -312,10 +312,10 @@ def test_attention_learns_to_reverse():
 
 
 def test_mistakes():
-    with pytest.raises(WeftError, match=r"model.hidden=7 cannot be shared.*model.encoder_hidden"):
-        Translator(V, W, config(hidden=7))
+    with pytest.raises(WeftError, match=r"model.hidden_size=7 cannot be shared.*model.encoder_hidden_size"):
+        Translator(V, W, config(hidden_size=7))
     with pytest.raises(WeftError, match=r"queries of 6 numbers with keys of 8"):
-        Translator(V, W, config(attention="dot", encoder_hidden=4))
+        Translator(V, W, config(attention="dot", encoder_hidden_size=4))
     with pytest.raises(WeftError, match=r"'lstn' is not known.*Try: lstm"):
         Translator(V, W, config(encoder_cell="lstn"))
 

@@ -23,7 +23,7 @@ from weft.engine import description
 from weft.tasks.classify.config import ClassifyConfig
 from weft.tasks.fill.config import FillConfig
 from weft.tasks.hmm.config import HmmConfig
-from weft.tasks.lm.config import LanguageConfig
+from weft.tasks.lm.config import LmConfig
 from weft.tasks.ngram.config import NgramConfig
 from weft.tasks.tag.config import TagConfig
 from weft.tasks.task import start_training
@@ -34,18 +34,18 @@ from weft.training.run import BEST, load_tensors
 RECORD = Path(__file__).parent.parent / "weights.json"
 STEPS = 20
 
-SMALL = ["text.limit=4000", "model.hidden=24", "model.embedding=12", "train.average=0.9"]
+SMALL = ["text.limit=4000", "model.hidden_size=24", "model.embedding_dim=12", "train.ema_decay=0.9"]
 CASES: dict[str, tuple[Any, list[str]]] = {
-    "lm": (LanguageConfig, [*SMALL, "batch.size=4", "batch.steps=9", "model.layers=2"]),
-    "lm gru": (LanguageConfig, [*SMALL, "batch.size=4", "batch.steps=9", "model.cell=gru", "bptt.method=truncated"]),
-    "fill": (FillConfig, ["text.limit=4000", "model.hidden=24", "model.embedding=24", "batch.size=4"]),
+    "lm": (LmConfig, [*SMALL, "batch.size=4", "batch.seq_length=9", "model.num_layers=2"]),
+    "lm gru": (LmConfig, [*SMALL, "batch.size=4", "batch.seq_length=9", "model.cell=gru", "bptt.method=truncated"]),
+    "fill": (FillConfig, ["text.limit=4000", "model.hidden_size=24", "model.embedding_dim=24", "batch.size=4"]),
     "classify": (
         ClassifyConfig,
-        ["text.limit=400", "model.hidden=24", "model.embedding=12", "model.pooling=attention"],
+        ["text.limit=400", "model.hidden_size=24", "model.embedding_dim=12", "model.pooling=attention"],
     ),
-    "tag": (TagConfig, ["model.hidden=24"]),
-    "segment": (TagConfig, ["model.hidden=24", "data.task=segments"]),
-    "translate": (TranslateConfig, ["text.limit=600", "model.hidden=24", "model.embedding=12"]),
+    "tag": (TagConfig, ["model.hidden_size=24"]),
+    "segment": (TagConfig, ["model.hidden_size=24", "data.task=segments"]),
+    "translate": (TranslateConfig, ["text.limit=600", "model.hidden_size=24", "model.embedding_dim=12"]),
 }
 SOURCES = {"translate": "grammar-fr"}
 
@@ -73,7 +73,7 @@ def trained_hash(name: str, folder: Path) -> str:
 def counted_hash(name: str, folder: Path) -> str:
     config: Any = load_config(NgramConfig, sets=["text.limit=4000"])
     if name == "hmm":
-        config = load_config(HmmConfig, sets=["text.limit=4000", "train.iterations=20", "model.states=5"])
+        config = load_config(HmmConfig, sets=["text.limit=4000", "train.iterations=20", "model.num_states=5"])
     (weft.train_ngram if name == "ngram" else weft.train_hmm)("grammar", folder / "run", config)  # type: ignore[arg-type]
     return _hash(load_tensors(folder / "run" / BEST).tensors)
 

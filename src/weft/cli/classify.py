@@ -42,7 +42,8 @@ def train_classify(
 ) -> None:
     """Train a classifier: it learns to tell the label of a text.
 
-    Which columns hold text and label is guessed; --set data.text=NAME and data.label=NAME say it (or numbers, from 1).
+    The columns of text and label are inferred from the data, or set by --set data.text_column=NAME and
+    data.label_column=NAME (or numbers, from 1).
     With --resume the same command can be given again and again: it goes on where it stopped.
     """
     from weft.tasks.classify.predictor import CLASSIFY

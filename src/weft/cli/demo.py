@@ -11,7 +11,7 @@ import typer
 from weft.errors import WeftError
 
 if TYPE_CHECKING:
-    from weft.tasks.lm.config import LanguageConfig
+    from weft.tasks.lm.config import LmConfig
     from weft.tasks.lm.predictor import Language
 
 MARK = "made-by-weft-demo"  # a file that tells the demo's own folder, which it may replace, from anybody else's
@@ -70,16 +70,16 @@ def _beside(language: Language, what: str) -> None:
         typer.echo(f"   {name:26} {likelihood.perplexity:7.3f}")
 
 
-def _config(epochs: int) -> LanguageConfig:
+def _config(epochs: int) -> LmConfig:
     from weft.config import load_config
-    from weft.tasks.lm.config import LanguageConfig
+    from weft.tasks.lm.config import LmConfig
 
     # Fewer passes than the default has, so with less against overfitting.
-    quick = ["model.cell=gru", "model.dropout=0.1", "batch.steps=32", "train.rate=0.005"]
-    return load_config(LanguageConfig, None, [*quick, f"train.epochs={epochs}", "train.minutes=0.7"])
+    quick = ["model.cell=gru", "model.dropout=0.1", "batch.seq_length=32", "train.learning_rate=0.005"]
+    return load_config(LmConfig, None, [*quick, f"train.epochs={epochs}", "train.minutes=0.7"])
 
 
-def _train(name: str, out: Path, config: LanguageConfig) -> Language:
+def _train(name: str, out: Path, config: LmConfig) -> Language:
     from weft.cli.train import describe, walk
     from weft.tasks.lm.predictor import load_language, start_language
 

@@ -53,7 +53,7 @@ def train_tag(
 
     given = [*(sets or [])]
     if column is not None:
-        given.append(f"data.column={json.dumps(column)}")
+        given.append(f"data.tag_column={json.dumps(column)}")
     if segment:
         given.append("data.task=segments")
     run_training(TAG, out, data, dev, config, given, resume, json_output, show_config)

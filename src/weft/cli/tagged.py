@@ -106,12 +106,12 @@ def tagged_table(model: Tagging, source: str, column: str | None, written: Writt
     last = "\n"
     for document in Corpus.open(source).documents():
         table = read_table(document)
-        sentences = [one.words for one in table_sentences(table, words=str(config.words), tagged=False)]
+        sentences = [one.words for one in table_sentences(table, words=str(config.word_column), tagged=False)]
         if written.inline or written.json_output or written.n_best > 1:
             for words, ways in zip(sentences, model.n_best(sentences, written.n_best), strict=True):
                 yield from _sentence(" ".join(words), ways, model.knowledge.scheme is not None, written)
             continue
-        wanted = column or (str(config.column) or "upos" if table.layout.conllu else "")
+        wanted = column or (str(config.tag_column) or "upos" if table.layout.conllu else "")
         into = table.layout.find(wanted, document.place) if wanted else None
         if last.strip():  # one sentence does not go on from file to file
             yield "\n" if last.endswith(("\n", "\r")) else "\n\n"

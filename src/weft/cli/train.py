@@ -26,7 +26,7 @@ Data = Annotated[
 ]
 Dev = Annotated[str | None, typer.Option(help="Held-out text; without it the end of --data is held out.")]
 ConfigFile = Annotated[Path | None, typer.Option(help="A TOML file of settings.")]
-Sets = Annotated[list[str] | None, typer.Option("--set", help="One setting, as train.rate=0.01; repeatable.")]
+Sets = Annotated[list[str] | None, typer.Option("--set", help="One setting, as train.learning_rate=0.01; repeatable.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run in --out, if it is there.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 ShowConfig = Annotated[bool, typer.Option("--show-config", help="Print all settings as TOML and exit.")]

@@ -163,5 +163,5 @@ def _check_size(tokens: Tokens, rows: int, steps: int) -> None:
         raise WeftError(
             f"the text has {len(tokens):,} tokens",
             expected=f"at least {needed:,} for one batch of {rows} rows of {steps} steps",
-            hint=f"more text, or --set batch.steps={min(fits, steps)} or --set batch.size=1",
+            hint=f"more text, or --set batch.seq_length={min(fits, steps)} or --set batch.size=1",
         )

@@ -61,14 +61,14 @@ class HmmTraining:
         config = from_dict(HmmConfig, self.run.config)
         size, train = len(self.codec.vocabulary), config.train
         tokens = open_tokens(self.run.path / TRAIN, size)
-        sequences = [tokens[begin : begin + train.length] for begin in range(0, len(tokens), train.length)]
+        sequences = [tokens[begin : begin + train.seq_length] for begin in range(0, len(tokens), train.seq_length)]
         best, saved, began = None, None, time.perf_counter()
         last_save = began
         try:
             for number, (step, best) in enumerate(
                 fit_steps(
                     sequences,
-                    config.model.states,
+                    config.model.num_states,
                     size,
                     iterations=train.iterations,
                     tolerance=train.tolerance,

@@ -1,19 +1,48 @@
-"""Settings of a recurrent model that several tasks share."""
+"""Settings of recurrent models and their batches, shared by several tasks."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from weft.config import setting
+from weft.config import Settings, setting
 
 
 @dataclass(frozen=True)
-class ModelConfig:
-    cell: str = setting("lstm", "the recurrent cell, a name of weft.cells.CELLS")
-    hidden: int = setting(256, "hidden units of each layer", low=1)
-    layers: int = setting(1, "layers", low=1)
-    embedding: int = setting(0, "numbers that stand for a token; 0: its one-hot vector", low=0)
-    tied: bool = setting(False, "use the embedding as the output weights too (needs embedding = hidden)")
-    dropout: float = setting(0.3, "share of a layer's outputs dropped while training", low=0, high=0.95)
-    residual: bool = setting(False, "add a layer's input to its output")
-    bidirectional: bool = setting(False, "read from both ends (refused where it would see the answer)")
+class StackConfig(Settings):
+    """A stack of recurrent layers."""
+
+    cell: str = setting("lstm", "recurrent cell, a name in weft.cells.CELLS")
+    hidden_size: int = setting(256, "hidden units per layer", low=1)
+    num_layers: int = setting(1, "number of layers", low=1)
+    residual: bool = setting(False, "add a residual connection around each layer")
+    dropout: float = setting(0.3, "dropout rate of layer outputs", low=0, high=0.95)
+
+
+@dataclass(frozen=True)
+class ModelConfig(StackConfig):
+    """The `model` section of a model that predicts tokens."""
+
+    embedding_dim: int = setting(0, "embedding dimension; 0: one-hot", low=0)
+    tied: bool = setting(False, "share the embedding with the output layer (needs embedding_dim = hidden_size)")
+    bidirectional: bool = setting(False, "read in both directions (refused where the model would see its target)")
+
+
+@dataclass(frozen=True)
+class EncoderConfig(StackConfig):
+    """The `model` section of a model that reads a whole text: a classifier or a tagger."""
+
+    hidden_size: int = setting(128, "hidden units per layer and direction", low=1)
+    embedding_dim: int = setting(256, "embedding dimension; 0: one-hot", low=0)
+    embedding_dropout: float = setting(0.5, "dropout rate of the embedding", low=0, high=0.95)
+    recurrent_dropout: float = setting(
+        0.0, "dropout rate of the recurrent state, one mask for all steps", low=0, high=0.95
+    )
+    dropout: float = setting(0.5, "dropout rate between layers and before the output layer", low=0, high=0.95)
+
+
+@dataclass(frozen=True)
+class LengthBatchConfig(Settings):
+    """The `batch` section of tasks whose batches hold examples of similar length."""
+
+    max_tokens: int = setting(16384, "maximum number of tokens per batch, padding included", low=1)
+    size: int = setting(64, "maximum number of examples per batch", low=1)

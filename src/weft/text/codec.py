@@ -24,7 +24,7 @@ from weft.text.tokenizers import TOKENIZERS, Normalizer, Tokenizer, tokenizer_fr
 from weft.text.vocabulary import RESERVED, UNK, Vocabulary
 from weft.text.word_tokenizer import WordTokenizer
 
-SUBWORD_SIZE = 2000  # when no max_size is set
+SUBWORD_SIZE = 2000  # when no max_vocab_size is set
 _CHUNK = 1 << 22  # tokens handled at a time, so that a corpus larger than memory passes through
 
 
@@ -105,7 +105,7 @@ def prepare(config: TextConfig, train: Corpus, dev: Corpus | None, folder: Path)
 
     Held out is `dev`, or the last part of the corpus. The vocabulary is made from what is trained on alone.
     """
-    normalizer = Normalizer(config.normal_form, config.lower, config.letters_only)
+    normalizer = Normalizer(config.normalization, config.lower, config.letters_only)
     tokenizer = _tokenizer(config, normalizer, (line for one in train.documents() for line in one.lines()))
     everything = Vocabulary.build(count_tokens(train, normalizer, tokenizer))
     whole = folder / "whole.bin"
@@ -127,7 +127,7 @@ def prepare(config: TextConfig, train: Corpus, dev: Corpus | None, folder: Path)
 
 def make_codec(config: TextConfig, texts: Sequence[str]) -> Codec:
     """The codec for many short texts, each an example of its own; the vocabulary is made from them."""
-    normalizer = Normalizer(config.normal_form, config.lower, config.letters_only)
+    normalizer = Normalizer(config.normalization, config.lower, config.letters_only)
     tokenizer = _tokenizer(config, normalizer, texts)
     counts: Counter[str] = Counter()
     for text in texts:
@@ -137,11 +137,11 @@ def make_codec(config: TextConfig, texts: Sequence[str]) -> Codec:
 
 def _tokenizer(config: TextConfig, normalizer: Normalizer, lines: Iterable[str]) -> Tokenizer:
     """The tokenizer of the wanted level; sub-words, and the print of words, are learned from the lines."""
-    if config.level == SubwordTokenizer.level:
-        return SubwordTokenizer.train(normalizer.lines(lines), config.max_size or SUBWORD_SIZE)
-    if config.level == WordTokenizer.level:
+    if config.tokenizer == SubwordTokenizer.level:
+        return SubwordTokenizer.train(normalizer.lines(lines), config.max_vocab_size or SUBWORD_SIZE)
+    if config.tokenizer == WordTokenizer.level:
         return WordTokenizer.learn(normalizer.lines(lines))
-    return TOKENIZERS[config.level].from_json({"level": config.level})
+    return TOKENIZERS[config.tokenizer].from_json({"level": config.tokenizer})
 
 
 def _vocabulary(config: TextConfig, tokenizer: Tokenizer, counts: Mapping[str, int]) -> Vocabulary:
@@ -151,7 +151,7 @@ def _vocabulary(config: TextConfig, tokenizer: Tokenizer, counts: Mapping[str, i
         pieces.sort(key=lambda piece: (-counts.get(piece, 0), piece))
         names = (*RESERVED, *pieces)
         return Vocabulary(names, tuple(counts.get(name, 0) for name in names))
-    vocabulary = Vocabulary.build(counts, min_count=config.min_count, max_size=config.max_size or None)
+    vocabulary = Vocabulary.build(counts, min_count=config.min_count, max_size=config.max_vocab_size or None)
     if len(vocabulary) == len(RESERVED):
         raise WeftError(
             f"no token of the text occurs {config.min_count} times", expected="some that do", hint="a lower min_count"

@@ -1,27 +1,37 @@
-"""The settings of text: how it is normalised and cut into tokens, and how much of it is held out."""
+"""Settings of text: normalization, tokenizer, vocabulary and held-out part."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from weft.config import setting
+from weft.config import Settings, setting
+
+NORMALIZATIONS = ("NFC", "NFKC", "none")
 
 
 @dataclass(frozen=True)
-class TextConfig:
-    level: str = setting("char", "what a token is", choices=("char", "word", "space", "subword"))
-    normal_form: str = setting("NFC", "Unicode normalisation", choices=("NFC", "NFKC", "none"))
-    lower: bool = setting(False, "turn text to lower case")
-    letters_only: bool = setting(False, "turn every run of other characters than a-z, A-Z into one space")
-    min_count: int = setting(1, "tokens seen less often become <unk>", low=1)
-    max_size: int = setting(0, "largest vocabulary, reserved symbols included; 0: no limit (subword: 2000)", low=0)
-    limit: int = setting(0, "read only so many tokens; 0: all", low=0)
-    holdout: float = setting(0.1, "share of the text's end held out when no --dev is given", low=0, high=0.9)
+class TextConfig(Settings):
+    """The `text` section of the tasks that read one text."""
+
+    tokenizer: str = setting("char", "unit of a token", choices=("char", "word", "space", "subword"))
+    normalization: str = setting("NFC", "Unicode normalization form", choices=NORMALIZATIONS)
+    lower: bool = setting(False, "convert text to lower case")
+    letters_only: bool = setting(False, "replace every run of characters other than a-z, A-Z by one space")
+    min_count: int = setting(1, "replace tokens with a lower count by <unk>", low=1)
+    max_vocab_size: int = setting(
+        0, "maximum vocabulary size, reserved tokens included; 0: no limit (subword: 2000)", low=0
+    )
+    limit: int = setting(0, "number of tokens to read; 0: all", low=0)
+    holdout: float = setting(
+        0.1, "fraction of the text, at its end, held out for evaluation without --dev", low=0, high=0.9
+    )
 
 
 @dataclass(frozen=True)
 class PairTextConfig(TextConfig):
-    level: str = setting("subword", "what a token is", choices=("char", "word", "space", "subword"))
-    joint: bool = setting(True, "subword: both sides share their pieces (other tokens are never shared)")
-    source_column: int = setting(1, "tab-separated data: the column to translate from", low=1)
-    target_column: int = setting(2, "tab-separated data: the column to translate to", low=1)
+    """The `text` section of tasks that read parallel text."""
+
+    tokenizer: str = "subword"
+    joint: bool = setting(True, "subword: share one vocabulary between source and target")
+    source_column: int = setting(1, "column of the source sentence in tab-separated data", low=1)
+    target_column: int = setting(2, "column of the target sentence in tab-separated data", low=1)

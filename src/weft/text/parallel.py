@@ -178,7 +178,7 @@ class PairCodec:
 
 def make_codecs(config: PairTextConfig, pairs: Pairs) -> PairCodec:
     """The codecs of both sides, made from the pairs: sub-words may be joint, other tokens belong to their language."""
-    if config.joint and config.level == SubwordTokenizer.level:
+    if config.joint and config.tokenizer == SubwordTokenizer.level:
         codec = make_codec(config, pairs.sources + pairs.targets)
         return PairCodec(codec, codec)
     return PairCodec(make_codec(config, pairs.sources), make_codec(config, pairs.targets))

@@ -51,6 +51,6 @@ def read_vectors(source: str, vocabulary: Vocabulary) -> Vectors:
         raise WeftError(
             f"{source} has none of the {len(vocabulary) - len(RESERVED):,} tokens of the data",
             expected="vectors of such tokens",
-            hint="text.level=word and text.lower as the file has it",
+            hint="text.tokenizer=word and text.lower as the file has it",
         )
     return Vectors(np.array(list(found)), np.stack(list(found.values())))

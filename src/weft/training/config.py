@@ -1,33 +1,35 @@
-"""The settings of training that every trained task has."""
+"""Settings of the trainer, shared by all tasks that train a neural model."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from weft.config import setting
+from weft.config import Settings, setting
 
 
 @dataclass(frozen=True)
-class TrainConfig:
-    epochs: int = setting(20, "passes over the text", low=0)
-    minutes: float = setting(0.0, "stop after so many minutes of training; 0: no limit", low=0)
-    optimizer: str = setting("adamw", "the optimizer", choices=("sgd", "adam", "adamw"))
-    rate: float = setting(0.004, "learning rate", low=0)
+class TrainConfig(Settings):
+    """The `train` section."""
+
+    epochs: int = setting(20, "passes over the training data", low=0)
+    minutes: float = setting(0.0, "maximum training time in minutes; 0: no limit", low=0)
+    optimizer: str = setting("adamw", "optimizer", choices=("sgd", "adam", "adamw"))
+    learning_rate: float = setting(0.004, "peak learning rate", low=0)
     momentum: float = setting(0.0, "sgd: momentum", low=0, high=0.999)
     weight_decay: float = setting(0.01, "adamw: weight decay", low=0)
-    schedule: str = setting("cosine", "course of the learning rate", choices=("constant", "cosine", "plateau"))
-    warmup: int = setting(50, "cosine: steps until the full rate, at most a quarter of all", low=0)
+    schedule: str = setting("cosine", "learning rate schedule", choices=("constant", "cosine", "plateau"))
+    warmup_steps: int = setting(50, "cosine: steps of linear warmup, at most a quarter of all steps", low=0)
     plateau_factor: float = setting(
-        0.5, "plateau: the rate's factor when held-out loss stops falling", low=0.01, high=1
+        0.5, "plateau: factor of the learning rate when the held-out loss stops improving", low=0.01, high=1
     )
-    plateau_patience: int = setting(1, "plateau: evaluations without a better one before it falls", low=0)
-    clip: float = setting(1.0, "largest global norm of the gradient; 0: not clipped", low=0)
-    average: float = setting(
-        0.0, "weights are judged and kept as running means with so much memory, such as 0.999; 0: as they are",
+    plateau_patience: int = setting(1, "plateau: evaluations without improvement before the rate is reduced", low=0)
+    clip_norm: float = setting(1.0, "maximum global norm of the gradient; 0: no clipping", low=0)
+    ema_decay: float = setting(
+        0.0, "decay of the exponential moving average of the weights that is evaluated and saved; 0: no averaging",
         low=0, high=0.99999,
     )  # fmt: skip
-    patience: int = setting(0, "stop after so many evaluations without a better one; 0: never", low=0)
-    evaluate_every: int = setting(0, "steps between evaluations; 0: after each epoch", low=0)
-    save_seconds: float = setting(20.0, "seconds between saves of everything a resumed run needs", low=0)
-    seed: int = setting(1, "seed of all randomness", low=0)
-    device: str = setting("cpu", "where to train: cpu, cuda, cuda:1, mps, ...")
+    patience: int = setting(0, "stop after this many evaluations without improvement; 0: never", low=0)
+    evaluate_every: int = setting(0, "steps between evaluations; 0: once per epoch", low=0)
+    save_seconds: float = setting(20.0, "seconds between checkpoints for resuming", low=0)
+    seed: int = setting(1, "random seed", low=0)
+    device: str = setting("cpu", "device to train on: cpu, cuda, cuda:1, mps, ...")

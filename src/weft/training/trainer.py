@@ -117,7 +117,7 @@ class Trainer:
         self.optimizer = Optimizer(self.parameters, OPTIMIZERS[config.optimizer](config))
         self.place = Place()
         self.carried: State = None
-        self.average = self._copies() if config.average else None  # running means of the weights
+        self.average = self._copies() if config.ema_decay else None  # running means of the weights
         self.stop_wanted = False
 
     @property
@@ -153,8 +153,8 @@ class Trainer:
     def _step(self, batch: Any) -> Step:
         config, place = self.config, self.place
         # A short training must not end before it has reached its full rate.
-        warmup = min(config.warmup, self.total // 4)
-        rate = config.rate * place.decay * SCHEDULES[config.schedule](place.step, self.total, warmup)
+        warmup = min(config.warmup_steps, self.total // 4)
+        rate = config.learning_rate * place.decay * SCHEDULES[config.schedule](place.step, self.total, warmup)
         if not self.model.training:
             self.model.train()
         loss = self.objective(batch, self.carried)
@@ -173,11 +173,11 @@ class Trainer:
 
     def _move(self, rate: float) -> float:
         """A step of the weights and of their means; the gradient's norm. Nothing moves if that is not finite."""
-        clip, place = self.config.clip, self.place
+        clip, place = self.config.clip_norm, self.place
         if self.average is None:
             return self.optimizer.step(rate, clip=clip)
         # The first weights are far from where training goes: a short memory at first, so that they are forgotten.
-        stays = min(self.config.average, place.step / (place.step + 10))
+        stays = min(self.config.ema_decay, place.step / (place.step + 10))
         return self.optimizer.step(rate, clip=clip, averages=list(self.average.values()), stays=stays)
 
     def _evaluation_due(self) -> bool:
@@ -269,7 +269,7 @@ class Trainer:
         raise WeftError(
             f"step {self.place.step + 1}: the loss is {nats} and the gradient's norm {norm} at a rate of {rate:.3g}",
             expected="finite numbers",
-            hint=f"a lower rate (--set train.rate={self.config.rate / 3:.2g}) or clipping (--set train.clip=1){where}",
+            hint=f"--set train.learning_rate={self.config.learning_rate / 3:.2g} or --set train.clip_norm=1{where}",
         )
 
     def save(self) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from weft.errors import WeftError, unknown_name
-from weft.tasks.classify.config import LabelledConfig
+from weft.tasks.classify.config import ClassifyDataConfig
 from weft.text.corpus import Document
 from weft.text.datasets import DATASETS, open_data
 from weft.text.grammars.english import ENGLISH, Node
@@ -55,7 +55,7 @@ class Texts(NamedTuple):
 Source = str | Path | Iterable[tuple[str, Any]]
 
 
-def read_labelled(source: Source, config: LabelledConfig, like: Layout | None = None) -> Examples:
+def read_labelled(source: Source, config: ClassifyDataConfig, like: Layout | None = None) -> Examples:
     """The examples of a source: a file, a folder of folders, `-`, "grammar", or pairs of text and label.
 
     `like` tells how the examples that these are to be used with were laid out, and which labels they had.
@@ -166,8 +166,8 @@ def _from_folders(source: str) -> list[Example]:
     return found
 
 
-def _from_document(document: Document, config: LabelledConfig, like: Layout) -> Examples:
-    named = _is_name(config.text) or _is_name(config.label)
+def _from_document(document: Document, config: ClassifyDataConfig, like: Layout) -> Examples:
+    named = _is_name(config.text_column) or _is_name(config.label_column)
     header = "yes" if named and config.header == "auto" else config.header
     table = read_table(document, config.format, header, names=like.names, values=set(like.labels))
     if not table.rows:
@@ -185,7 +185,7 @@ def _from_document(document: Document, config: LabelledConfig, like: Layout) -> 
     return Examples(found, layout, about)
 
 
-def _columns(table: Table, config: LabelledConfig, like: Layout) -> tuple[int, int]:
+def _columns(table: Table, config: ClassifyDataConfig, like: Layout) -> tuple[int, int]:
     """Which columns hold text and label: as set, as named in the data trained on, by a usual name, by their values."""
     width = table.width
     if width < 2:
@@ -194,8 +194,8 @@ def _columns(table: Table, config: LabelledConfig, like: Layout) -> tuple[int, i
             expected="a text and its label in every row",
             hint="--set data.format=lines",
         )
-    text = _find(table, config.text, "data.text") if config.text != "" else None
-    label = _find(table, config.label, "data.label") if config.label != "" else None
+    text = _find(table, config.text_column, "data.text_column") if config.text_column != "" else None
+    label = _find(table, config.label_column, "data.label_column") if config.label_column != "" else None
     if text is not None and text == label:
         raise WeftError(f"text and label are both {_called(table, text)} of {table.place}", expected="two columns")
     text = _named(table, [like.text, *TEXT_NAMES], but=label) if text is None else text
@@ -210,7 +210,7 @@ def _columns(table: Table, config: LabelledConfig, like: Layout) -> tuple[int, i
                 f"no column of {table.place} looks like labels: {_called(table, label)} has the fewest values, "
                 f"{different:,} in {len(table.rows):,} rows",
                 expected="a column of few values that recur",
-                hint="--set data.label=NAME, if it is there, or --set data.format=tsv, csv, jsonl or lines",
+                hint="--set data.label_column=NAME, if it is there, or --set data.format=tsv, csv, jsonl or lines",
             )
         free.remove(label)
     if text is None:

@@ -43,20 +43,20 @@ class Classifier(nn.Module):
         if config.pooling not in POOLINGS:
             raise unknown_name("pooling", config.pooling, POOLINGS)
         self.config, self.unknown = config, unknown
-        self.embedding = nn.Embedding(vocabulary_size, config.embedding) if config.embedding else None
+        self.embedding = nn.Embedding(vocabulary_size, config.embedding_dim) if config.embedding_dim else None
         if self.embedding is not None:
-            nn.init.normal_(self.embedding.weight, std=config.embedding**-0.5)
+            nn.init.normal_(self.embedding.weight, std=config.embedding_dim**-0.5)
         self.stack = make_stack(
             config.cell,
-            config.embedding or vocabulary_size,
-            config.hidden,
-            layers=config.layers,
+            config.embedding_dim or vocabulary_size,
+            config.hidden_size,
+            layers=config.num_layers,
             bidirectional=config.bidirectional,
             dropout=config.dropout,
             recurrent_dropout=config.recurrent_dropout,
             residual=config.residual,
         )
-        self.pooling = POOLINGS[config.pooling](config.hidden, config.hidden if config.bidirectional else 0)
+        self.pooling = POOLINGS[config.pooling](config.hidden_size, config.hidden_size if config.bidirectional else 0)
         self.output = nn.Linear(self.pooling.output_size, labels)
 
     def forward(self, ids: Tensor, lengths: Tensor) -> Read:

@@ -135,15 +135,15 @@ def cut(tokens: Tokens, most: int) -> Tokens:
 
 
 def _vectors(codec: Codec, config: ClassifyConfig) -> Vectors | None:
-    if not config.model.vectors:
+    if not config.model.word_vectors:
         return None
-    found = read_vectors(config.model.vectors, codec.vocabulary)
-    if found.values.shape[1] != config.model.embedding:
+    found = read_vectors(config.model.word_vectors, codec.vocabulary)
+    if found.values.shape[1] != config.model.embedding_dim:
         raise WeftError(
-            f"the vectors of {config.model.vectors} have {found.values.shape[1]} numbers, and model.embedding is "
-            f"{config.model.embedding}",
+            f"model.embedding_dim is {config.model.embedding_dim}, and the vectors of {config.model.word_vectors} have "
+            f"{found.values.shape[1]} dimensions",
             expected="the two to be equal",
-            hint=f"--set model.embedding={found.values.shape[1]}",
+            hint=f"--set model.embedding_dim={found.values.shape[1]}",
         )
     return found
 
@@ -176,7 +176,7 @@ def _prepare(run: Run, config: ClassifyConfig) -> Prepared:
 
     trainer = Trainer(
         model,
-        Buckets(train["text"].lengths, config.batch.tokens, config.batch.rows, config.train.seed, batch),
+        Buckets(train["text"].lengths, config.batch.max_tokens, config.batch.size, config.train.seed, batch),
         lambda labelled, carried: model.loss(labelled, weights),
         config.train,
         evaluate=None if dev is None else evaluate,

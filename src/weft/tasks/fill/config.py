@@ -1,10 +1,10 @@
-"""The settings of `weft train fill`."""
+"""Settings of fill-in-the-blank models (`weft train fill`)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from weft.config import setting
+from weft.config import Settings, setting
 from weft.tasks.config import ModelConfig
 from weft.text.config import TextConfig
 from weft.training.config import TrainConfig
@@ -12,31 +12,35 @@ from weft.training.config import TrainConfig
 
 @dataclass(frozen=True)
 class FillTextConfig(TextConfig):
-    level: str = setting("word", "what a token is, and so a blank", choices=("char", "word", "subword"))
-    lower: bool = setting(True, "turn text to lower case")
-    min_count: int = setting(2, "tokens seen less often become <unk>", low=1)
+    """The `text` section."""
+
+    tokenizer: str = setting("word", "unit of a token and of a blank", choices=("char", "word", "subword"))
+    lower: bool = True
+    min_count: int = 2
 
 
 @dataclass(frozen=True)
 class FillModelConfig(ModelConfig):
-    hidden: int = setting(128, "hidden units of each layer, in each direction", low=1)
-    embedding: int = setting(128, "numbers that stand for a token; 0: its one-hot vector", low=0)
-    tied: bool = setting(True, "use the embedding as the output weights too (needs embedding = hidden)")
-    bidirectional: bool = setting(True, "read what stands after a blank too; false: only what stands before it")
+    """The `model` section."""
+
+    hidden_size: int = setting(128, "hidden units per layer and direction", low=1)
+    embedding_dim: int = 128
+    tied: bool = True
+    bidirectional: bool = setting(True, "use the context on both sides of a blank; false: only the left context")
 
 
 @dataclass(frozen=True)
-class FillBatchConfig:
-    size: int = setting(16, "rows of a batch", low=1)
-    steps: int = setting(32, "tokens of a row", low=2)
-    blanks: float = setting(
-        0.2, "share of a row's tokens shown as blanks, so that a text with several is nothing new", low=0, high=0.5
-    )
+class FillBatchConfig(Settings):
+    """The `batch` section."""
+
+    size: int = setting(16, "rows per batch", low=1)
+    seq_length: int = setting(32, "tokens per row", low=2)
+    mask_rate: float = setting(0.2, "fraction of a row's tokens that are masked", low=0, high=0.5)
 
 
 @dataclass(frozen=True)
 class FillConfig:
-    """The settings of `weft train fill`."""
+    """All settings of `weft train fill`."""
 
     text: FillTextConfig = field(default_factory=FillTextConfig)
     model: FillModelConfig = field(default_factory=FillModelConfig)

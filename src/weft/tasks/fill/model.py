@@ -37,23 +37,23 @@ class Filler(nn.Module):
 
     def __init__(self, vocabulary_size: int, config: ModelConfig) -> None:
         super().__init__()
-        if config.tied and config.embedding != config.hidden:
+        if config.tied and config.embedding_dim != config.hidden_size:
             raise WeftError(
-                f"model.tied with model.embedding={config.embedding} and model.hidden={config.hidden}",
+                f"model.tied with model.embedding_dim={config.embedding_dim}, model.hidden_size={config.hidden_size}",
                 expected="the two to be equal, as one matrix serves both ends",
-                hint=f"--set model.embedding={config.hidden}, or --set model.tied=false",
+                hint=f"--set model.embedding_dim={config.hidden_size}, or --set model.tied=false",
             )
         self.vocabulary_size, self.dropout, self.blank = vocabulary_size, config.dropout, vocabulary_size
-        self.embedding = nn.Embedding(vocabulary_size + 1, config.embedding) if config.embedding else None
+        self.embedding = nn.Embedding(vocabulary_size + 1, config.embedding_dim) if config.embedding_dim else None
         if self.embedding is not None:
-            nn.init.normal_(self.embedding.weight, std=config.embedding**-0.5)
+            nn.init.normal_(self.embedding.weight, std=config.embedding_dim**-0.5)
 
         def stack(*, reverse: bool) -> Stack:
             return make_stack(
                 config.cell,
-                config.embedding or vocabulary_size + 1,
-                config.hidden,
-                layers=config.layers,
+                config.embedding_dim or vocabulary_size + 1,
+                config.hidden_size,
+                layers=config.num_layers,
                 reverse=reverse,
                 dropout=config.dropout,
                 residual=config.residual,
@@ -62,10 +62,10 @@ class Filler(nn.Module):
         self.ahead = stack(reverse=False)
         self.back = stack(reverse=True) if config.bidirectional else None
         # Without this layer the two sides could only vote, each for its own words; with it they are heard together.
-        self.join = nn.Linear(config.hidden * (2 if config.bidirectional else 1), config.hidden)
-        self.weight = None if config.tied else nn.Parameter(torch.empty(vocabulary_size, config.hidden))
+        self.join = nn.Linear(config.hidden_size * (2 if config.bidirectional else 1), config.hidden_size)
+        self.weight = None if config.tied else nn.Parameter(torch.empty(vocabulary_size, config.hidden_size))
         if self.weight is not None:
-            nn.init.normal_(self.weight, std=config.hidden**-0.5)
+            nn.init.normal_(self.weight, std=config.hidden_size**-0.5)
         self.bias = nn.Parameter(torch.zeros(vocabulary_size))
 
     def surroundings(self, ids: Tensor, lengths: Tensor | None = None) -> Tensor:

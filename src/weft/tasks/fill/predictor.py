@@ -61,13 +61,13 @@ def resume_fill(run: Run, config: FillConfig | None = None, *, source: str | Non
 
 
 def _prepare(run: Run, config: FillConfig, text: Text) -> tuple[Trainer, State]:
-    stream = RandomStream(text.train, config.batch.size, config.batch.steps, config.train.seed)
+    stream = RandomStream(text.train, config.batch.size, config.batch.seq_length, config.train.seed)
     model = Filler(len(text.codec.vocabulary), config.model).to(device(config.train.device))
     dev = text.dev
 
     def objective(window: Window, carried: State) -> Loss:
         """Every token of every row at once; what the row shows of its tokens has blanks in it."""
-        return model.loss(Passage(model.hide(window.inputs, config.batch.blanks), window.inputs))
+        return model.loss(Passage(model.hide(window.inputs, config.batch.mask_rate), window.inputs))
 
     def evaluate() -> Evaluation:
         assert dev is not None

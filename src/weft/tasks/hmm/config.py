@@ -1,31 +1,35 @@
-"""The settings of `weft train hmm`."""
+"""Settings of hidden Markov models (`weft train hmm`)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from weft.config import setting
+from weft.config import Settings, setting
 from weft.text.config import TextConfig
 
 
 @dataclass(frozen=True)
-class HmmModelConfig:
-    states: int = setting(32, "hidden states", low=1)
+class HmmModelConfig(Settings):
+    """The `model` section."""
+
+    num_states: int = setting(32, "number of hidden states", low=1)
 
 
 @dataclass(frozen=True)
-class HmmTrainConfig:
-    iterations: int = setting(50, "most steps of Baum-Welch in a run", low=0)
-    tolerance: float = setting(1e-4, "a run ends when a step gains fewer nats a token", low=0)
-    smoothing: float = setting(0.01, "added to every count, so that nothing is impossible", low=0)
-    restarts: int = setting(1, "runs from different random models, of which the best is kept", low=1)
-    length: int = setting(500, "tokens of the sequences that the text is cut into", low=2)
-    seed: int = setting(1, "seed of all randomness", low=0)
+class HmmTrainConfig(Settings):
+    """The `train` section: Baum-Welch."""
+
+    iterations: int = setting(50, "maximum number of Baum-Welch iterations", low=0)
+    tolerance: float = setting(1e-4, "stop when an iteration gains less than this, in nats per token", low=0)
+    smoothing: float = setting(0.01, "additive smoothing: pseudocount added to every expected count", low=0)
+    restarts: int = setting(1, "random initializations, of which the best result is kept", low=1)
+    seq_length: int = setting(500, "length in tokens of the sequences that the text is split into", low=2)
+    seed: int = setting(1, "random seed", low=0)
 
 
 @dataclass(frozen=True)
 class HmmConfig:
-    """The settings of `weft train hmm`."""
+    """All settings of `weft train hmm`."""
 
     text: TextConfig = field(default_factory=TextConfig)
     model: HmmModelConfig = field(default_factory=HmmModelConfig)

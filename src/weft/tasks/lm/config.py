@@ -1,53 +1,63 @@
-"""The settings of `weft train lm`."""
+"""Settings of recurrent language models (`weft train lm`)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from weft.config import setting
+from weft.config import Settings, setting
 from weft.tasks.config import ModelConfig
 from weft.text.config import TextConfig
 from weft.training.config import TrainConfig
 
 
 @dataclass(frozen=True)
-class BatchConfig:
-    size: int = setting(32, "rows of a batch", low=1)
-    steps: int = setting(35, "steps of a row", low=1)
+class LmModelConfig(ModelConfig):
+    """The `model` section."""
+
+    embedding_dim: int = 128
+
+
+@dataclass(frozen=True)
+class LmBatchConfig(Settings):
+    """The `batch` section."""
+
+    size: int = setting(32, "rows per batch", low=1)
+    seq_length: int = setting(35, "steps per row", low=1)
     sampling: str = setting(
         "sequential",
-        "sequential: adjacent batches continue each other, state carried; random: windows anywhere, fresh state",
+        "sequential: consecutive batches continue each other and carry the state; random: independent windows",
         choices=("sequential", "random"),
     )
 
 
 @dataclass(frozen=True)
-class BpttConfig:
+class BpttConfig(Settings):
+    """The `bptt` section: backpropagation through time."""
+
     method: str = setting(
         "full",
-        "how far gradients flow: full window; each prediction exactly `steps` back; cut at random, unbiased",
+        "how far gradients flow: through the window; exactly `steps` steps; truncated at random, unbiased",
         choices=("full", "truncated", "randomized"),
     )
-    steps: int = setting(16, "truncated: steps a gradient flows back", low=1)
-    keep: float = setting(0.9, "randomized: chance that a gradient goes on to the step before", low=0.01, high=1)
+    steps: int = setting(16, "truncated: number of steps a gradient flows back", low=1)
+    keep_probability: float = setting(
+        0.9, "randomized: probability that a gradient flows on to the previous step", low=0.01, high=1
+    )
 
 
 @dataclass(frozen=True)
-class LanguageModelConfig(ModelConfig):
-    embedding: int = setting(128, "numbers that stand for a token; 0: its one-hot vector", low=0)
+class LmTrainConfig(TrainConfig):
+    """The `train` section."""
+
+    epochs: int = 26
 
 
 @dataclass(frozen=True)
-class LanguageTrainConfig(TrainConfig):
-    epochs: int = setting(26, "passes over the text", low=0)
-
-
-@dataclass(frozen=True)
-class LanguageConfig:
-    """The settings of `weft train lm`."""
+class LmConfig:
+    """All settings of `weft train lm`."""
 
     text: TextConfig = field(default_factory=TextConfig)
-    model: LanguageModelConfig = field(default_factory=LanguageModelConfig)
-    batch: BatchConfig = field(default_factory=BatchConfig)
+    model: LmModelConfig = field(default_factory=LmModelConfig)
+    batch: LmBatchConfig = field(default_factory=LmBatchConfig)
     bptt: BpttConfig = field(default_factory=BpttConfig)
-    train: LanguageTrainConfig = field(default_factory=LanguageTrainConfig)
+    train: LmTrainConfig = field(default_factory=LmTrainConfig)

@@ -36,19 +36,19 @@ class LanguageModel(nn.Module):
                 expected="model.bidirectional=false",
                 hint="`fill` for predicting a token from both sides",
             )
-        if config.tied and config.embedding != config.hidden:
+        if config.tied and config.embedding_dim != config.hidden_size:
             raise WeftError(
-                f"model.tied with model.embedding={config.embedding} and model.hidden={config.hidden}",
+                f"model.tied with model.embedding_dim={config.embedding_dim}, model.hidden_size={config.hidden_size}",
                 expected="the two to be equal, as one matrix serves both ends",
-                hint=f"--set model.embedding={config.hidden}",
+                hint=f"--set model.embedding_dim={config.hidden_size}",
             )
         self.vocabulary_size, self.dropout = vocabulary_size, config.dropout
-        self.embedding = nn.Embedding(vocabulary_size, config.embedding) if config.embedding else None
+        self.embedding = nn.Embedding(vocabulary_size, config.embedding_dim) if config.embedding_dim else None
         self.stack = make_stack(
             config.cell,
-            config.embedding or vocabulary_size,
-            config.hidden,
-            layers=config.layers,
+            config.embedding_dim or vocabulary_size,
+            config.hidden_size,
+            layers=config.num_layers,
             dropout=config.dropout,
             residual=config.residual,
         )
@@ -56,12 +56,12 @@ class LanguageModel(nn.Module):
         if self.embedding is None:
             nn.init.normal_(self.stack.layers[0].cell.weight_ih, std=3**-0.5)  # type: ignore[union-attr,arg-type]
         elif config.tied:
-            nn.init.normal_(self.embedding.weight, std=config.embedding**-0.5)  # as output weights they must be small
+            nn.init.normal_(self.embedding.weight, std=config.embedding_dim**-0.5)  # small, as output weights
         # Tied weights are the embedding's, so there is no matrix of the output's own.
-        self.weight = None if config.tied else nn.Parameter(torch.empty(vocabulary_size, config.hidden))
+        self.weight = None if config.tied else nn.Parameter(torch.empty(vocabulary_size, config.hidden_size))
         self.bias = nn.Parameter(torch.zeros(vocabulary_size))
         if self.weight is not None:
-            nn.init.normal_(self.weight, std=config.hidden**-0.5)
+            nn.init.normal_(self.weight, std=config.hidden_size**-0.5)
 
     def forward(self, ids: Tensor, state: State = None, *, unroll: Unroll = full) -> tuple[Tensor, State]:
         """Ids (B, T) to logits (B, T, V) of each next token, and the state after the last."""

@@ -14,7 +14,7 @@ from weft.decoding import NOTHING, Choice, Sample, Stepper, generate
 from weft.errors import WeftError
 from weft.metrics import Guesses, Likelihood
 from weft.nn.bptt import unroll
-from weft.tasks.lm.config import LanguageConfig
+from weft.tasks.lm.config import LmConfig
 from weft.tasks.lm.model import LanguageModel
 from weft.tasks.task import (
     Text,
@@ -36,32 +36,30 @@ from weft.training.trainer import Evaluation, Trainer
 DEFAULT_CHOICE = Sample(temperature=0.8)
 
 
-def start_language(
-    source: str | Corpus, out: str | Path, config: LanguageConfig, *, dev: str | None = None
-) -> Training:
+def start_language(source: str | Corpus, out: str | Path, config: LmConfig, *, dev: str | None = None) -> Training:
     """Prepare the text, make the run directory with all that resuming needs, and stand before the first step."""
     return start_training(LANGUAGE, source, out, config, dev=dev)
 
 
 def train_language(
-    source: str | Corpus, out: str | Path, config: LanguageConfig | None = None, *, dev: str | None = None
+    source: str | Corpus, out: str | Path, config: LmConfig | None = None, *, dev: str | None = None
 ) -> Language:
     """Train a language model to the end, in silence, and load it. `start_language` lets you watch."""
-    training = start_language(source, out, config or LanguageConfig(), dev=dev)
+    training = start_language(source, out, config or LmConfig(), dev=dev)
     for _ in training.trainer.run():
         pass
     return load_language(training.run)
 
 
-def resume_language(run: Run, config: LanguageConfig | None = None, *, source: str | None = None) -> Training:
+def resume_language(run: Run, config: LmConfig | None = None, *, source: str | None = None) -> Training:
     """Stand where the run's last save stood; see `resume_training`."""
     return resume_training(LANGUAGE, run, config, source=source)
 
 
-def _prepare(run: Run, config: LanguageConfig, text: Text) -> tuple[Trainer, State]:
-    stream = STREAMS[config.batch.sampling](text.train, config.batch.size, config.batch.steps, config.train.seed)
+def _prepare(run: Run, config: LmConfig, text: Text) -> tuple[Trainer, State]:
+    stream = STREAMS[config.batch.sampling](text.train, config.batch.size, config.batch.seq_length, config.train.seed)
     model = LanguageModel(len(text.codec.vocabulary), config.model).to(device(config.train.device))
-    way = unroll(config.bptt.method, steps=config.bptt.steps, keep=config.bptt.keep)
+    way = unroll(config.bptt.method, steps=config.bptt.steps, keep=config.bptt.keep_probability)
     dev = text.dev
 
     def evaluate() -> Evaluation:
@@ -82,7 +80,7 @@ def _prepare(run: Run, config: LanguageConfig, text: Text) -> tuple[Trainer, Sta
     return trainer, model.initial_state(config.batch.size)
 
 
-LANGUAGE = text_task("lm", LanguageConfig, _prepare)
+LANGUAGE = text_task("lm", LmConfig, _prepare)
 
 
 class TokenModel(Stepper, Protocol):
@@ -190,6 +188,6 @@ class Language:
 def load_language(run: Run) -> Language:
     """The model of a run, with its best weights (or its newest, while there are no best ones)."""
     codec = Codec.from_json(run.vocabulary)
-    model = LanguageModel(len(codec.vocabulary), from_dict(LanguageConfig, run.config).model)
+    model = LanguageModel(len(codec.vocabulary), from_dict(LmConfig, run.config).model)
     model.load_state_dict(run.weights())
     return Language(run, model.eval(), codec)

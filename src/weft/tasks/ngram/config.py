@@ -1,21 +1,23 @@
-"""The settings of `weft train ngram`."""
+"""Settings of n-gram language models (`weft train ngram`)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from weft.config import setting
+from weft.config import Settings, setting
 from weft.text.config import TextConfig
 
 
 @dataclass(frozen=True)
-class NgramModelConfig:
-    order: int = setting(5, "tokens of the longest n-gram: one is told from the order - 1 before it", low=1, high=50)
+class NgramModelConfig(Settings):
+    """The `model` section."""
+
+    order: int = setting(5, "order n: a token is predicted from the n - 1 tokens before it", low=1, high=50)
 
 
 @dataclass(frozen=True)
 class NgramConfig:
-    """The settings of `weft train ngram`."""
+    """All settings of `weft train ngram`."""
 
     text: TextConfig = field(default_factory=TextConfig)
     model: NgramModelConfig = field(default_factory=NgramModelConfig)

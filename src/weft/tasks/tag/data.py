@@ -28,13 +28,13 @@ class Reading(NamedTuple):
 def read_tagged(source: Source, config: TagDataConfig) -> Reading:
     """Sentences to train on, and the scheme of their tags."""
     if config.task == "segments":
-        if str(config.column):
+        if str(config.tag_column):
             raise WeftError(
-                f"column {config.column} of the tags is given, and words are to be found, which have no tags",
+                f"column {config.tag_column} of the tags is given, and words are to be found, which have no tags",
                 expected="--segment, or --column",
             )
         return read_like(source, config, WORDS)
-    sentences = open_sentences(source, str(config.column), str(config.words))
+    sentences = open_sentences(source, str(config.tag_column), str(config.word_column))
     return _reading(sentences, config, _scheme(sentences, config.scheme))
 
 
@@ -42,7 +42,7 @@ def read_like(source: Source, config: TagDataConfig, scheme: Scheme | None) -> R
     """Sentences to measure on, with tags of the scheme that those trained on have, or of none."""
     if config.task == "segments":
         return Reading([as_characters(one) for one in _segmented(source)], WORDS, [])
-    return _reading(open_sentences(source, str(config.column), str(config.words)), config, scheme)
+    return _reading(open_sentences(source, str(config.tag_column), str(config.word_column)), config, scheme)
 
 
 def _reading(sentences: list[Sentence], config: TagDataConfig, scheme: Scheme | None) -> Reading:
@@ -167,11 +167,11 @@ def _checked(sentences: list[Sentence], scheme: Scheme, config: TagDataConfig, n
             place = next(at for at, (one, other) in enumerate(zip(tags, sentence.tags, strict=True)) if one != other)
             before = sentence.tags[place - 1] if place else "the beginning"
             what = f"{sentence.where(place)}: {sentence.tags[place]} after {before}"
-            if config.broken == "refuse":
+            if config.invalid_spans == "refuse":
                 raise WeftError(
                     what,
                     expected=f"{tags[place]}, by the scheme {scheme.name}",
-                    hint="--set data.broken=repair to mend such spans",
+                    hint="--set data.invalid_spans=repair to mend such spans",
                 )
             if not broken:
                 notes.append(f"{what} is read as {tags[place]}")

@@ -62,15 +62,16 @@ class WordReader(nn.Module):
 
     def __init__(self, lexicon: WordLexicon, config: TagModelConfig) -> None:
         super().__init__()
-        if not config.embedding and not config.characters:
-            raise WeftError("model.embedding and model.characters are both 0", expected="one of them above 0")
-        self.words = Embedding(lexicon.words.counts, config.embedding, config.forget) if config.embedding else None
-        self.shapes = Embedding(lexicon.shapes.counts, config.shapes, config.forget) if config.shapes else None
+        if not config.embedding_dim and not config.char_dim:
+            raise WeftError("model.embedding_dim and model.char_dim are both 0", expected="one of them above 0")
+        alpha = config.word_dropout_alpha
+        self.words = Embedding(lexicon.words.counts, config.embedding_dim, alpha) if config.embedding_dim else None
+        self.shapes = Embedding(lexicon.shapes.counts, config.shape_dim, alpha) if config.shape_dim else None
         self.characters = self.spell = None
-        self.output_size = config.embedding + config.shapes
-        if config.characters:
-            self.characters = Embedding(lexicon.characters.counts, config.characters, config.forget)
-            self.spell = make_stack(config.cell, config.characters, config.character_hidden, bidirectional=True)
+        self.output_size = config.embedding_dim + config.shape_dim
+        if config.char_dim:
+            self.characters = Embedding(lexicon.characters.counts, config.char_dim, alpha)
+            self.spell = make_stack(config.cell, config.char_dim, config.char_hidden_size, bidirectional=True)
             self.output_size += self.spell.output_size
 
     def forward(self, inputs: Words, drop: Drop = NOTHING) -> Embedded:
@@ -89,11 +90,12 @@ class CharacterReader(nn.Module):
     def __init__(self, lexicon: Lexicon, config: TagModelConfig) -> None:
         super().__init__()
         assert not isinstance(lexicon, WordLexicon)
-        if not config.embedding and not config.pairs:
-            raise WeftError("model.embedding and model.pairs are both 0", expected="one of them above 0")
-        self.words = Embedding(lexicon.words.counts, config.embedding, config.forget) if config.embedding else None
-        self.pairs = Embedding(lexicon.pairs.counts, config.pairs, config.forget) if config.pairs else None
-        self.output_size = config.embedding + 2 * config.pairs
+        if not config.embedding_dim and not config.bigram_dim:
+            raise WeftError("model.embedding_dim and model.bigram_dim are both 0", expected="one of them above 0")
+        alpha = config.word_dropout_alpha
+        self.words = Embedding(lexicon.words.counts, config.embedding_dim, alpha) if config.embedding_dim else None
+        self.pairs = Embedding(lexicon.pairs.counts, config.bigram_dim, alpha) if config.bigram_dim else None
+        self.output_size = config.embedding_dim + 2 * config.bigram_dim
 
     def forward(self, inputs: Characters, drop: Drop = NOTHING) -> Embedded:
         parts = [] if self.words is None else [self.words.part(inputs.ids)]

@@ -80,7 +80,7 @@ class WordLexicon:
     @classmethod
     def build(cls, sentences: Sequence[Sentence], config: TagDataConfig) -> WordLexicon:
         """Everything that the sentences have in them."""
-        counts = Counter(normal(word, config.normal_form) for sentence in sentences for word in sentence.words)
+        counts = Counter(normal(word, config.normalization) for sentence in sentences for word in sentence.words)
         words: Counter[str] = Counter()
         shapes: Counter[str] = Counter()
         characters: Counter[str] = Counter()
@@ -90,7 +90,9 @@ class WordLexicon:
             for character in word:
                 characters[character] += count
         vocabulary = Vocabulary.build(words, min_count=config.min_count)
-        return cls(config.normal_form, config.lower, vocabulary, Vocabulary.build(shapes), Vocabulary.build(characters))
+        return cls(
+            config.normalization, config.lower, vocabulary, Vocabulary.build(shapes), Vocabulary.build(characters)
+        )
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> Rows:
         """ "words": the number of each word; "shapes": of what it looks like; "forms": which "spelling" it has."""
@@ -161,7 +163,7 @@ class CharacterLexicon:
     def build(cls, sentences: Sequence[Sentence], config: TagDataConfig) -> CharacterLexicon:
         """Everything that the sentences, which are of characters, have in them."""
         empty = Vocabulary.build({})
-        bare = cls(config.normal_form, config.lower, empty, empty, ())
+        bare = cls(config.normalization, config.lower, empty, empty, ())
         characters: Counter[str] = Counter()
         pairs: Counter[str] = Counter()
         seen: dict[str, None] = {}
@@ -171,8 +173,8 @@ class CharacterLexicon:
             pairs.update(map("".join, pairwise([EDGE, *row, EDGE])))
             seen.update(dict.fromkeys(join_words(sentence.words, sentence.tags)))
         vocabulary = Vocabulary.build(characters, min_count=config.min_count)
-        pair_vocabulary = Vocabulary.build(pairs, min_count=config.pair_count)
-        return cls(config.normal_form, config.lower, vocabulary, pair_vocabulary, tuple(seen))
+        pair_vocabulary = Vocabulary.build(pairs, min_count=config.min_bigram_count)
+        return cls(config.normalization, config.lower, vocabulary, pair_vocabulary, tuple(seen))
 
     def read(self, characters: Sequence[str]) -> list[str]:
         """Each character as it is looked up. What becomes several is left as it is: places must not move."""

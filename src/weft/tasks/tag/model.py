@@ -90,8 +90,8 @@ class Tagger(nn.Module):
         self.stack = make_stack(
             config.cell,
             self.reader.output_size,
-            config.hidden,
-            layers=config.layers,
+            config.hidden_size,
+            layers=config.num_layers,
             bidirectional=True,
             dropout=config.dropout,
             recurrent_dropout=config.recurrent_dropout,
@@ -100,9 +100,9 @@ class Tagger(nn.Module):
         self.scores = nn.Linear(self.stack.output_size, len(tags))
         self.output = OUTPUTS[config.output](len(tags), allowed_tags(tags, scheme))
         # Where every word has a tag of its own there is enough to learn from.
-        beside = config.neighbours > 0 and scheme is not None and isinstance(lexicon, WordLexicon)
-        self.neighbours = Neighbours(config.hidden, len(lexicon.words)) if beside else None
-        self.weight = config.neighbours
+        beside = config.neighbour_loss_weight > 0 and scheme is not None and isinstance(lexicon, WordLexicon)
+        self.neighbours = Neighbours(config.hidden_size, len(lexicon.words)) if beside else None
+        self.weight = config.neighbour_loss_weight
         self.register_buffer("lean", torch.zeros(len(tags)))
 
     def forward(self, inputs: Inputs) -> Tensor:

@@ -194,7 +194,7 @@ class Tagging:
         config = from_dict(TagConfig, self.run.config).data
         if column and self.task == "segments":
             raise WeftError(f"{self.run.path} finds words, which have no column of tags", expected="no --column")
-        config = replace(config, broken="repair", column=column or config.column)
+        config = replace(config, invalid_spans="repair", tag_column=column or config.tag_column)
         read = read_like(source, config, self.knowledge.scheme)
         strange = unknown_tags(read.sentences, self.tags)
         there = {tag for sentence in read.sentences for tag in sentence.tags}

@@ -60,7 +60,7 @@ def _open(source: Source, dev: Source | None, config: TagConfig) -> Store:
         strange = {}
         rows, held_rows = hold_out([one.words for one in train], data.holdout, config.train.seed)
         train, held = [read.sentences[row] for row in rows], [read.sentences[row] for row in held_rows]
-    train = cut_long(train, data.longest, read.scheme, notes)
+    train = cut_long(train, data.max_length, read.scheme, notes)
     lexicon = LEXICONS[data.task].build(train, data)
     knowledge = Knowledge(lexicon, tags, read.scheme, tuple(strange), tuple(notes))
 
@@ -96,7 +96,11 @@ def _prepare(run: Run, config: TagConfig) -> Prepared:
     dev = load_columns(run.path / HELD_OUT) if run.has(HELD_OUT) else None
     model = Tagger(knowledge.lexicon, knowledge.tags, knowledge.scheme, config.model).to(device(config.train.device))
     spans_of_words = knowledge.scheme is not None and knowledge.lexicon.task == "tags"
-    swaps = Swaps(columns, knowledge.tags, config.batch.swap) if config.batch.swap and spans_of_words else None
+    swaps = (
+        Swaps(columns, knowledge.tags, config.batch.mention_replacement)
+        if config.batch.mention_replacement and spans_of_words
+        else None
+    )
 
     def batch(rows: Numbers) -> TaggedBatch:
         drawn, chosen = (swaps.draw(rows), np.arange(len(rows))) if swaps else (columns, rows)
@@ -107,13 +111,13 @@ def _prepare(run: Run, config: TagConfig) -> Prepared:
 
     def evaluate() -> Evaluation:
         assert dev is not None
-        if config.model.balance and knowledge.scheme and OUTSIDE in knowledge.tags:
+        if config.model.span_calibration and knowledge.scheme and OUTSIDE in knowledge.tags:
             balance(model, knowledge, dev)
         scores = measure(model, knowledge, dev)
         return Evaluation(-scores.score(), {"score": scores.score(), **scores.facts()})
 
     lengths = columns["words"].lengths
-    data = Buckets(lengths, config.batch.tokens, config.batch.rows, config.train.seed, batch)
+    data = Buckets(lengths, config.batch.max_tokens, config.batch.size, config.train.seed, batch)
     trainer = Trainer(model, data, objective, config.train, evaluate=None if dev is None else evaluate, run=run)
     unit = "word" if knowledge.lexicon.task == "tags" else "character"
     held = so_many(0 if dev is None else len(dev["words"]), "sentence")

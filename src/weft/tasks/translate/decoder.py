@@ -60,14 +60,14 @@ class Decoder(nn.Module, ABC):
         super().__init__()
         self.stack = make_stack(
             config.cell,
-            config.embedding + joined,
-            config.hidden,
-            layers=config.layers,
+            config.embedding_dim + joined,
+            config.hidden_size,
+            layers=config.num_layers,
             dropout=config.dropout,
             residual=config.residual,
         )
         self.bridge = make_bridge(encoder.stack, self.stack)
-        self.output_size = config.hidden
+        self.output_size = config.hidden_size
 
     @abstractmethod
     def initial_state(self, encoded: Encoded) -> Carried:
@@ -112,7 +112,7 @@ class AttendBefore(Decoder):
 
     def __init__(self, encoder: Encoder, config: TranslateModelConfig) -> None:
         super().__init__(encoder, config, joined=encoder.output_size)
-        self.attention = Attention(config.attention, config.hidden, encoder.output_size)
+        self.attention = Attention(config.attention, config.hidden_size, encoder.output_size)
 
     def initial_state(self, encoded: Encoded) -> Carried:
         return Carried(self.bridge(encoded.state), self.attention.remember(encoded.outputs, encoded.lengths))
@@ -136,10 +136,10 @@ class AttendAfter(Decoder):
 
     def __init__(self, encoder: Encoder, config: TranslateModelConfig) -> None:
         super().__init__(encoder, config)
-        self.attention = Attention(config.attention, config.hidden, encoder.output_size)
+        self.attention = Attention(config.attention, config.hidden_size, encoder.output_size)
         # As wide as an embedding, so that tied output weights fit whatever the number of hidden units.
-        self.output_size = config.embedding
-        self.join = nn.Linear(config.hidden + encoder.output_size, self.output_size)
+        self.output_size = config.embedding_dim
+        self.join = nn.Linear(config.hidden_size + encoder.output_size, self.output_size)
         self.dropout = config.dropout
 
     def initial_state(self, encoded: Encoded) -> Carried:

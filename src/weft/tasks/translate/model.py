@@ -35,26 +35,26 @@ class Translator(nn.Module):
     def __init__(self, source_size: int, target_size: int, config: TranslateModelConfig) -> None:
         super().__init__()
         sides = 2 if config.bidirectional else 1
-        if config.bidirectional and not config.encoder_hidden and config.hidden % 2:
+        if config.bidirectional and not config.encoder_hidden_size and config.hidden_size % 2:
             raise WeftError(
-                f"model.hidden={config.hidden} cannot be shared by the encoder's two directions",
+                f"model.hidden_size={config.hidden_size} cannot be shared by the encoder's two directions",
                 expected="an even number",
-                hint="--set model.encoder_hidden=N, or --set model.bidirectional=false",
+                hint="--set model.encoder_hidden_size=N, or --set model.bidirectional=false",
             )
         stack = make_stack(
             config.encoder_cell or config.cell,
-            config.embedding,
-            config.encoder_hidden or config.hidden // sides,
-            layers=config.encoder_layers or config.layers,
+            config.embedding_dim,
+            config.encoder_hidden_size or config.hidden_size // sides,
+            layers=config.encoder_num_layers or config.num_layers,
             bidirectional=config.bidirectional,
             dropout=config.dropout,
             residual=config.residual,
         )
         self.dropout = config.dropout
         self.encoder = Encoder(source_size, stack)
-        self.embedding = make_embedding(target_size, config.embedding)
+        self.embedding = make_embedding(target_size, config.embedding_dim)
         self.decoder = DECODERS[config.decoder](self.encoder, config)
-        given, wanted = self.decoder.output_size, config.embedding if config.tied else self.decoder.output_size
+        given, wanted = self.decoder.output_size, config.embedding_dim if config.tied else self.decoder.output_size
         # Tied output weights are as wide as an embedding, which a decoder's outputs need not be.
         self.narrow = nn.Linear(given, wanted, bias=False) if given != wanted else None
         self.weight = None if config.tied else nn.Parameter(torch.empty(target_size, wanted))

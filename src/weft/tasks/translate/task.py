@@ -65,7 +65,7 @@ def _open(source: str | Pairs, dev: str | Pairs | None, config: TranslateConfig)
     if dev is not None:
         train, held = pairs, opened(dev, config)
     else:
-        read = Normalizer(config.text.normal_form, config.text.lower, config.text.letters_only)
+        read = Normalizer(config.text.normalization, config.text.lower, config.text.letters_only)
         # With or without a space before a full stop, it is the same source.
         keys = ["".join(read(text).split()) for text in pairs.sources]
         rows, held_rows = hold_out(keys, config.text.holdout, config.train.seed)
@@ -115,14 +115,16 @@ def _prepare(run: Run, config: TranslateConfig) -> Prepared:
         rows = short[numbers]
         return Sentences(take(sources, rows), take(targets, rows))
 
-    buckets = Buckets(lengths[short] + 1, config.batch.tokens, config.batch.size, config.train.seed, collate)
+    buckets = Buckets(lengths[short] + 1, config.batch.max_tokens, config.batch.size, config.train.seed, collate)
     model = make_model(codec, config).to(device(config.train.device))
     dev = held_out_pairs(run) if run.has(DEV) else None
     translating = Translating(run, model, codec, config)
 
     def objective(batch: Sentences, carried: State) -> Loss:
         done = trainer.place.step / max(1, trainer.total)
-        return model.loss(batch, smoothing=config.train.smoothing, sampling=config.train.sampling * done)
+        return model.loss(
+            batch, smoothing=config.train.label_smoothing, sampling=config.train.scheduled_sampling * done
+        )
 
     def evaluate() -> Evaluation:
         assert dev is not None
