@@ -153,7 +153,7 @@ class Bench:
         ours = trains(stack, lambda: stack(x)[0])
         peer = trains(theirs, lambda: theirs(across)[0])
         work = 2 * sum(
-            operations(layer.ahead.cell, B * T, ids=False, wants_x=number > 0)
+            operations(layer.forward_layer.cell, B * T, ids=False, wants_x=number > 0)
             for number, layer in enumerate(stack.layers)
         )
         self.add(f"2-layer bidirectional LSTM H{H}, train", "torch.nn.LSTM", 2, ours, peer, work)
@@ -171,7 +171,7 @@ class Bench:
 
         ours = trains(layer, lambda: layer(x, lengths=lengths)[0])
         name = "bidirectional LSTM I100 H128, lengths 4-60, train"
-        work = 2 * operations(layer.ahead.cell, int(lengths.sum()), ids=False)
+        work = 2 * operations(layer.forward_layer.cell, int(lengths.sum()), ids=False)
         self.add(name, "torch.nn.LSTM, PackedSequence", 6, ours, trains(theirs, packed), work)
         self.add(name, "torch.nn.LSTM, padded (wrong)", 1.5, ours, trains(padded, lambda: padded(across)[0]), work)
 

@@ -32,7 +32,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from weft.cells import LSTMState
 from weft.config import load_config
 from weft.engine import Embedded
-from weft.nn import Both, Stack
+from weft.nn import BothDirections, Stack
 from weft.tasks.classify.config import ClassifyConfig
 from weft.tasks.classify.data import grammar_examples
 from weft.tasks.classify.predictor import load_classify, start_classify
@@ -53,23 +53,23 @@ class Packed(nn.Module):
 
     def __init__(self, stack: Stack, dropout: float) -> None:
         super().__init__()
-        cell = stack.layers[0].ahead.cell
+        cell = stack.layers[0].forward_layer.cell
         self.output_size = stack.output_size
         self.lstm = nn.LSTM(
             cell.input_size, cell.hidden_size, len(stack.layers), bidirectional=True, batch_first=True, dropout=dropout
         )
         with torch.no_grad():
             for number, layer in enumerate(stack.layers):
-                for run, suffix in ((layer.ahead, ""), (layer.back, "_reverse")):
+                for run, suffix in ((layer.forward_layer, ""), (layer.backward_layer, "_reverse")):
                     for name, parameter in run.cell.named_parameters():
                         getattr(self.lstm, f"{name}_l{number}{suffix}").copy_(parameter)
 
-    def forward(self, x: Embedded, *, lengths: Tensor) -> tuple[Tensor, tuple[Both, ...]]:
+    def forward(self, x: Embedded, *, lengths: Tensor) -> tuple[Tensor, tuple[BothDirections, ...]]:
         packed = pack_padded_sequence(x.tensor(), lengths, batch_first=True, enforce_sorted=False)
         outputs, (h, c) = self.lstm(packed)
         padded, _ = pad_packed_sequence(outputs, batch_first=True, total_length=x.shape[1])
         last = [LSTMState(*state) for state in zip(h, c, strict=True)]
-        return padded, tuple(Both(*last[at : at + 2]) for at in range(0, len(last), 2))
+        return padded, tuple(BothDirections(*last[at : at + 2]) for at in range(0, len(last), 2))
 
 
 def on_torch(run: Callable[[Any], None]) -> Callable[[Any], None]:

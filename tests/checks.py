@@ -355,10 +355,10 @@ def check_equations(bench: Bench) -> None:
                         gradients(results, sources),
                         gradients(results_twin, sources_twin),
                     )
-                trace = layer.trace(x, state, lengths=lengths)
-                bench.all_close(f"{what}: states of the trace", trace.states, states)
-                for name, gate in trace.gates._asdict().items():
-                    bench.close(f"{what}: gate {name} of the trace", gate, gates[name])
+                recording = layer.record(x, state, lengths=lengths)
+                bench.all_close(f"{what}: states of the recording", recording.states, states)
+                for name, gate in recording.gates._asdict().items():
+                    bench.close(f"{what}: gate {name} of the recording", gate, gates[name])
 
 
 def check_torch(bench: Bench) -> None:
@@ -394,9 +394,9 @@ def check_no_state(bench: Bench) -> None:
             zeros = layer.initial_state(3)
             identical("state None is not zeros", layer(x, lengths=lengths), layer(x, zeros, lengths=lengths))
             identical(
-                "state None is not zeros in trace",
-                layer.trace(x, lengths=lengths),
-                layer.trace(x, zeros, lengths=lengths),
+                "state None is not zeros in recording",
+                layer.record(x, lengths=lengths),
+                layer.record(x, zeros, lengths=lengths),
             )
 
 
@@ -460,9 +460,9 @@ def check_padding(bench: Bench) -> None:
             result = layer(bad, state, lengths=lengths.int())
             identical(f"padding: {poison} reaches the outputs or the last state", result, (outputs, last))
             identical(
-                f"padding: {poison} reaches the trace",
-                layer.trace(bad, state, lengths=lengths),
-                layer.trace(x, state, lengths=lengths),
+                f"padding: {poison} reaches the recording",
+                layer.record(bad, state, lengths=lengths),
+                layer.record(x, state, lengths=lengths),
             )
             found = gradients([result[0], *result[1]], [bad, *state, *cell.parameters()])
             bench.all_close(f"padding: {poison} reaches the gradients", found, expected)
@@ -591,9 +591,9 @@ def _compare_stack(
         gradients([outputs, *flat(last)], [x, *flat(state), *stack.parameters()]),
         gradients([expected, *last_expected], sources_expected),
     )
-    top = stack.trace(x, state, lengths=lengths)[-1]
+    top = stack.record(x, state, lengths=lengths)[-1]
     sides = [top] if hasattr(top, "states") else list(top)
-    bench.close(f"{what}: trace", torch.cat([side.states.h for side in sides], -1), outputs)
+    bench.close(f"{what}: recording", torch.cat([side.states.h for side in sides], -1), outputs)
     identical(
         f"{what}: None is not zeros", stack(x, lengths=lengths), stack(x, stack.initial_state(len(x)), lengths=lengths)
     )

@@ -433,13 +433,13 @@ def test_layer_mutants_fail(mutant, message):
 class DirectionsSwapped(Bidirectional):
     def forward(self, x, state=None, *, lengths=None):
         outputs, last = super().forward(x, state, lengths=lengths)
-        return outputs.roll(self.back.output_size, -1), last
+        return outputs.roll(self.backward_layer.output_size, -1), last
 
 
 class BackwardRunsForward(Bidirectional):
     def __init__(self, forward, backward):
         super().__init__(forward, backward)
-        self.back.reverse = False
+        self.backward_layer.reverse = False
 
 
 class StackThatCutsGradients(Stack):

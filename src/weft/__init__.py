@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from weft.nn import Stack as Stack
     from weft.nn import make_stack as make_stack
     from weft.nn.attention import Attention as Attention
-    from weft.nn.convert import from_torch as from_torch
-    from weft.nn.convert import to_torch as to_torch
+    from weft.nn.conversion import from_torch as from_torch
+    from weft.nn.conversion import to_torch as to_torch
     from weft.nn.crf import CRF as CRF
     from weft.nn.crf import bio_constraints as bio_constraints
     from weft.nn.crf import bioes_constraints as bioes_constraints
@@ -92,8 +92,8 @@ _HOMES = {
     "beam": "decoding",
     "greedy": "decoding",
     "WeftError": "errors",
-    "from_torch": "nn.convert",
-    "to_torch": "nn.convert",
+    "from_torch": "nn.conversion",
+    "to_torch": "nn.conversion",
     "HMM": "tasks.hmm.model",
     "MISSING": "tasks.hmm.model",
     "count_hmm": "tasks.hmm.baum_welch",

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from weft.errors import WeftError
-from weft.nn.crf import CRF, Allowed, bio_constraints, bioes_constraints
+from weft.nn.crf import CRF, TagConstraints, bio_constraints, bioes_constraints
 
 B, T, K = 4, 4, 3
 LENGTHS = torch.tensor([3, 4, 1, 2])
@@ -45,7 +45,7 @@ def paths(crf, numbers, length):
             yield path, total + sum(crf.transition[a, b] for a, b in moves)
 
 
-NOT_TWICE = Allowed(
+NOT_TWICE = TagConstraints(
     torch.tensor([True, True, False]), ~torch.eye(3, dtype=torch.bool), torch.tensor([True, False, True])
 )
 
@@ -212,12 +212,14 @@ def test_mistakes():
         crf.log_partition(torch.zeros(1, 2, 3), torch.tensor([3]))
     with pytest.raises(WeftError, match="no sequence of 1 tags"):
         layer(
-            Allowed(torch.tensor([True, False, False]), torch.ones(3, 3).bool(), torch.tensor([False, True, True]))
+            TagConstraints(
+                torch.tensor([True, False, False]), torch.ones(3, 3).bool(), torch.tensor([False, True, True])
+            )
         ).decode(torch.zeros(1, 1, 3))
     with pytest.raises(WeftError, match="'Q-X'"):
         bio_constraints(["O", "Q-X"])
     with pytest.raises(WeftError, match="booleans"):
-        CRF(3, Allowed(torch.ones(3), torch.ones(3, 3).bool(), torch.ones(3).bool()))
+        CRF(3, TagConstraints(torch.ones(3), torch.ones(3, 3).bool(), torch.ones(3).bool()))
 
 
 # --- mutants --------------------------------------------------------------------------------------------------------

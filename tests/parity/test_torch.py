@@ -9,8 +9,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from weft.cells import GRUCell, GRUResetBeforeCell, LSTMCell, RNNCell
 from weft.errors import WeftError
-from weft.nn import Bidirectional, Both, Recurrent, Stack, make_stack, map_state
-from weft.nn.convert import from_torch, to_torch
+from weft.nn import Bidirectional, BothDirections, Recurrent, Stack, make_stack, map_state
+from weft.nn.conversion import from_torch, to_torch
 
 B, T, INPUT, HIDDEN = 4, 6, 3, 5
 MODULES = {
@@ -33,7 +33,7 @@ def make_module(cell, layers, bidirectional, dtype=torch.float64, **options):
 
 def theirs(state, stack):
     """Our nested state as torch's: (layers * directions, B, H), or a pair of them."""
-    cells = [cell for layer in state for cell in (layer if isinstance(layer, Both) else (layer,))]
+    cells = [cell for layer in state for cell in (layer if isinstance(layer, BothDirections) else (layer,))]
     parts = [torch.stack(part) for part in zip(*cells, strict=True)]
     return tuple(parts) if len(parts) > 1 else parts[0]
 
@@ -120,8 +120,8 @@ def test_without_biases(cell):
     stack = from_torch(module)
     x = torch.randn(B, T, INPUT, dtype=torch.float64)
     torch.testing.assert_close(stack(x)[0], module(x)[0])
-    assert not stack.layers[0].ahead.cell.bias_ih.any()
-    assert not stack.layers[1].back.cell.bias_hh.any()
+    assert not stack.layers[0].forward_layer.cell.bias_ih.any()
+    assert not stack.layers[1].backward_layer.cell.bias_hh.any()
 
 
 def test_mode_and_type_are_kept():

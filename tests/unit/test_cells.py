@@ -131,8 +131,8 @@ def test_stateless_sees_the_present_alone(x, h):
 
 def test_additive_is_the_sum_of_all_that_came(x, h):
     cell = make(AdditiveCell)
-    trace = Recurrent(cell).trace(x, HiddenState(h))
-    torch.testing.assert_close(trace.states.h, h[:, None] + trace.gates.u.cumsum(1), **NEAR)
+    recording = Recurrent(cell).record(x, HiddenState(h))
+    torch.testing.assert_close(recording.states.h, h[:, None] + recording.gates.u.cumsum(1), **NEAR)
 
 
 def test_additive_has_a_straight_way_through():
@@ -213,9 +213,9 @@ def test_lstm_memory_is_two_gates_behind_an_output_gate(x):
         cell.weight_hh.zero_()
     for block in range(3):
         copy_block(cell, block, rung, block)
-    trace = Recurrent(cell).trace(x)
-    torch.testing.assert_close(trace.states.c, run(rung, x), **NEAR)
-    torch.testing.assert_close(trace.states.h, trace.gates.o * torch.tanh(trace.states.c), **NEAR)
+    recording = Recurrent(cell).record(x)
+    torch.testing.assert_close(recording.states.c, run(rung, x), **NEAR)
+    torch.testing.assert_close(recording.states.h, recording.gates.o * torch.tanh(recording.states.c), **NEAR)
 
 
 def test_lstm_memory_kept_and_hidden_closed(x, h):
@@ -398,7 +398,7 @@ def backend(request, monkeypatch):
 def test_a_custom_cell_is_checked_at_its_first_use(kind, message, backend):
     x = torch.zeros(3, 6, INPUT)
     cell = kind(INPUT, HIDDEN)
-    for use in (Recurrent(cell), Recurrent(cell).trace, make_stack(kind, INPUT, HIDDEN, layers=2, bidirectional=True)):
+    for use in (Recurrent(cell), Recurrent(cell).record, make_stack(kind, INPUT, HIDDEN, layers=2, bidirectional=True)):
         with pytest.raises(WeftError, match=message):
             use(x)
     with pytest.raises(WeftError, match=message):

@@ -10,8 +10,8 @@ from tests.checks import check_model
 from weft.cells import CELLS
 from weft.errors import WeftError
 from weft.nn import Recurrent
-from weft.nn.pooling import POOLINGS, Last, Max, Mean, Pooled, Pooling
-from weft.nn.word_dropout import drop_words
+from weft.nn.dropout import word_dropout
+from weft.nn.pooling import POOLINGS, LastPooling, MaxPooling, MeanPooling, Pooled, Pooling
 from weft.tasks.classify.config import ClassifyModelConfig
 from weft.tasks.classify.model import Classifier, Labelled
 
@@ -62,14 +62,14 @@ def by_hand(pooling, states, ahead):
     T, H = states.shape
     if T == 0:
         return torch.zeros(H, dtype=states.dtype), torch.zeros(0, dtype=states.dtype)
-    if pooling.__class__ is Last:
+    if pooling.__class__ is LastPooling:
         weights = torch.zeros(T, dtype=states.dtype)
         weights[-1] += ahead / H
         weights[0] += 1 - ahead / H
         return torch.cat([states[-1, :ahead], states[0, ahead:]]), weights
-    if pooling.__class__ is Mean:
+    if pooling.__class__ is MeanPooling:
         return states.mean(0), torch.full((T,), 1 / T, dtype=states.dtype)
-    if pooling.__class__ is Max:
+    if pooling.__class__ is MaxPooling:
         winners = [max(range(T), key=lambda t, h=h: states[t, h].item()) for h in range(H)]
         return states.max(0).values, torch.tensor([winners.count(t) / H for t in range(T)], dtype=states.dtype)
     scores = torch.stack([pooling.query @ torch.tanh(pooling.key.weight @ s + pooling.key.bias) for s in states])
@@ -98,14 +98,14 @@ def test_poolings_are_what_they_say(name, sizes):
     check_pooling(POOLINGS[name], *sizes)
 
 
-class LastStep(Last):
+class LastStep(LastPooling):
     """The mistake in many a notebook: the output at the last step, for both directions."""
 
     def forward(self, outputs, inside):
         return Pooled(outputs[:, -1], super().forward(outputs, inside).weights)
 
 
-class OneDirection(Last):
+class OneDirection(LastPooling):
     """The other one: the backward direction's output at the last token, where it has read one token only."""
 
     def forward(self, outputs, inside):
@@ -113,12 +113,12 @@ class OneDirection(Last):
         return Pooled(outputs[torch.arange(len(outputs)), last], super().forward(outputs, inside).weights)
 
 
-class PaddedMean(Mean):
+class PaddedMean(MeanPooling):
     def forward(self, outputs, inside):
         return Pooled(outputs.mean(1), super().forward(outputs, inside).weights)
 
 
-class PaddedMax(Max):
+class PaddedMax(MaxPooling):
     """Zeros in the padding win where all states are below zero."""
 
     def forward(self, outputs, inside):
@@ -144,7 +144,7 @@ def test_wrong_poolings_are_noticed(wrong, monkeypatch):
 
 def _as(wrong):
     """`by_hand` for the pooling that `wrong` wants to be."""
-    right = next((base for base in (Last, Mean, Max) if issubclass(wrong, base)), None)
+    right = next((base for base in (LastPooling, MeanPooling, MaxPooling) if issubclass(wrong, base)), None)
 
     def judge(pooling, states, ahead, real=by_hand):
         if right is not None:
@@ -189,10 +189,10 @@ def test_padding_never_changes_a_result(pooling, shape):
 def test_word_dropout_takes_its_share_and_only_while_training():
     torch.manual_seed(0)
     ids = torch.full((200, 50), 5)
-    dropped = drop_words(ids, 0.3, 0)
+    dropped = word_dropout(ids, 0.3, 0)
     assert set(dropped.unique().tolist()) == {0, 5}
     assert (dropped == 0).float().mean().item() == pytest.approx(0.3, abs=0.02)
-    assert torch.equal(drop_words(ids, 0.0, 0), ids)
+    assert torch.equal(word_dropout(ids, 0.0, 0), ids)
     model = model_of(word_dropout=0.5, embedding_dropout=0.0, dropout=0.0)
     one, two = (model.train()(rows(), LENGTHS).logits for _ in range(2))
     assert not torch.equal(one, two)

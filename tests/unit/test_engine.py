@@ -17,7 +17,7 @@ from torch import nn
 from examples.own_cell import OWN_CELLS
 from weft import engine
 from weft.cells import CELLS, Cell, GRUCell, HiddenState, LSTMCell, RNNCell
-from weft.compiler import Noise
+from weft.compiler import StepMasks
 from weft.engine import Pass
 from weft.errors import WeftError
 from weft.nn import Bidirectional, Recurrent, make_stack, run_steps
@@ -392,7 +392,7 @@ def test_detach_in_a_step_is_respected():
 
 
 def test_no_noise_leaves_no_trace():
-    assert Recurrent(LSTMCell(3, 4))._passes(torch.zeros(1, 1, 3))[0].noise == Noise()
+    assert Recurrent(LSTMCell(3, 4))._passes(torch.zeros(1, 1, 3))[0].noise == StepMasks()
     with pytest.raises(WeftError, match="zoneout is 1"):
         Recurrent(LSTMCell(3, 4), zoneout=1.0)
 

@@ -7,7 +7,7 @@ import torch
 
 from weft.cells import CELLS, AdditiveCell, GRUCell, HiddenState, LSTMCell, LSTMState, RNNCell
 from weft.errors import WeftError
-from weft.nn import Bidirectional, Both, Recurrent, Stack, Trace, make_stack, map_state
+from weft.nn import Bidirectional, BothDirections, Recording, Recurrent, Stack, make_stack, map_state
 
 INPUT, HIDDEN = 4, 5
 
@@ -44,7 +44,7 @@ def test_few_rows_and_few_steps(name, rows, steps, with_lengths):
             assert [part.shape for part in tensors(last)] == [part.shape for part in tensors(state)]
             if not steps:
                 assert all(torch.equal(a, b) for a, b in zip(tensors(last), tensors(state), strict=True))
-            for part in tensors(layer.trace(x, state, lengths=lengths)):
+            for part in tensors(layer.record(x, state, lengths=lengths)):
                 assert part.shape[:2] == (rows, steps)
 
 
@@ -80,18 +80,21 @@ def test_a_causal_output_does_not_see_what_follows():
 
 def test_traces_are_named_by_layer_and_direction():
     stack = Stack([Bidirectional(LSTMCell(INPUT, HIDDEN), LSTMCell(INPUT, 3)), Recurrent(GRUCell(8, 2))])
-    below, above = stack.trace(torch.randn(2, 6, INPUT))
-    assert isinstance(below, Both)
-    assert isinstance(above, Trace)
+    below, above = stack.record(torch.randn(2, 6, INPUT))
+    assert isinstance(below, BothDirections)
+    assert isinstance(above, Recording)
     assert below.forward.gates._fields == ("i", "f", "g", "o")
     assert below.backward.states.c.shape == (2, 6, 3)
     assert above.gates._fields == ("r", "z", "n")
 
 
 def test_map_state_keeps_the_nest():
-    state = (HiddenState(torch.zeros(2)), Both(LSTMState(torch.zeros(2), torch.zeros(3)), HiddenState(torch.zeros(1))))
+    state = (
+        HiddenState(torch.zeros(2)),
+        BothDirections(LSTMState(torch.zeros(2), torch.zeros(3)), HiddenState(torch.zeros(1))),
+    )
     found = map_state(lambda part: part + 1, state)
-    assert isinstance(found[1], Both)
+    assert isinstance(found[1], BothDirections)
     assert isinstance(found[1].forward, LSTMState)
     assert torch.equal(found[1].forward.c, torch.ones(3))
     assert not state[1].forward.c.any()
@@ -112,7 +115,7 @@ def test_residual_adds_where_widths_agree(lengths):
     second = layers[1](first, lengths=lengths)[0]
     third = layers[2](second, lengths=lengths)[0] + second
     torch.testing.assert_close(stack(x, lengths=lengths)[0], third)
-    torch.testing.assert_close(stack.trace(x, lengths=lengths)[2].states.h + second, third)
+    torch.testing.assert_close(stack.record(x, lengths=lengths)[2].states.h + second, third)
 
 
 def test_residual_adds_nothing_to_token_ids():
@@ -189,7 +192,7 @@ def test_inputs_are_checked(x, lengths, message):
         with pytest.raises(WeftError, match=f"{name}: {message}"):
             layer(x, lengths=lengths)
         with pytest.raises(WeftError, match=message):
-            layer.trace(x, lengths=lengths)
+            layer.record(x, lengths=lengths)
 
 
 @pytest.mark.parametrize("with_lengths", [False, True])
@@ -205,7 +208,7 @@ def test_states_of_other_shapes_are_refused(name, shape, with_lengths):
         with pytest.raises(WeftError, match="state"):
             layer(torch.zeros(3, 7, INPUT).double(), state, lengths=lengths)
         with pytest.raises(WeftError, match="state"):
-            layer.trace(torch.zeros(3, 7, INPUT).double(), state, lengths=lengths)
+            layer.record(torch.zeros(3, 7, INPUT).double(), state, lengths=lengths)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +258,9 @@ def test_make_stack():
     stack = make_stack("lstm", 3, 5, layers=2, bidirectional=True, dropout=0.1, residual=True)
     assert (stack.input_size, stack.output_size, stack.dropout, stack.residual) == (3, 10, 0.1, True)
     assert [layer.input_size for layer in stack.layers] == [3, 10]
-    assert all(isinstance(layer.back.cell, LSTMCell) and layer.back.reverse for layer in stack.layers)
+    assert all(
+        isinstance(layer.backward_layer.cell, LSTMCell) and layer.backward_layer.reverse for layer in stack.layers
+    )
 
 
 def test_hooks_on_a_layer_of_a_stack_are_called():

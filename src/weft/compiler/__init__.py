@@ -4,14 +4,14 @@
 code for the engine. It raises `Untraceable` where a step cannot be written as one.
 """
 
-from weft.compiler.build import Noise, Program, compile_equations, program_of
+from weft.compiler.build import Program, StepMasks, compile_equations, program_of
 from weft.compiler.derive import with_recurrent_dropout
 from weft.compiler.evaluate import evaluate
 from weft.compiler.trace import Untraceable, trace
 
 __all__ = [
-    "Noise",
     "Program",
+    "StepMasks",
     "Untraceable",
     "compile_equations",
     "evaluate",

@@ -69,7 +69,7 @@ class Program(NamedTuple):
         return [*out, *self.run.encode(), *self.train.encode(), *self.back.encode()]
 
 
-class Noise(NamedTuple):
+class StepMasks(NamedTuple):
     """What is added to a cell's equations: masks on h before its products, masks that hold units back, or, after
     training, their average."""
 
@@ -78,10 +78,10 @@ class Noise(NamedTuple):
     expected_zoneout: float = 0.0
 
 
-_NONE = Noise()
+_NONE = StepMasks()
 
 
-def program_of(cell: Cell, noise: Noise = _NONE) -> Program:
+def program_of(cell: Cell, noise: StepMasks = _NONE) -> Program:
     """The program of a cell as it stands. Raises Untraceable."""
     equations = trace(cell)
     if noise.recurrent_dropout:

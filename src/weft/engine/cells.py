@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from weft.cells import Cell, State
-from weft.compiler import Noise, Untraceable, program_of
+from weft.compiler import StepMasks, Untraceable, program_of
 from weft.engine.embedding import Embedded
 from weft.engine.graph import whole
 from weft.engine.library import known_type, say_once_if_missing, usable
@@ -20,9 +20,9 @@ from weft.engine.plan import Plan
 from weft.engine.run import Direction, Layers, run
 from weft.errors import WeftError
 
-_plans: weakref.WeakKeyDictionary[Cell, dict[tuple[bool, Noise], Plan | None]] = weakref.WeakKeyDictionary()
+_plans: weakref.WeakKeyDictionary[Cell, dict[tuple[bool, StepMasks], Plan | None]] = weakref.WeakKeyDictionary()
 _refused: set[str] = set()
-_PLAIN = Noise()
+_PLAIN = StepMasks()
 
 
 class Pass(NamedTuple):
@@ -30,12 +30,12 @@ class Pass(NamedTuple):
 
     cell: Cell
     reverse: bool
-    noise: Noise = _PLAIN
+    noise: StepMasks = _PLAIN
     row_mask: Tensor | None = None  # (B, H)
     step_mask: Tensor | None = None  # (B, T, states * H)
 
 
-def plan_of(cell: Cell, noise: Noise = _PLAIN) -> Plan | None:
+def plan_of(cell: Cell, noise: StepMasks = _PLAIN) -> Plan | None:
     """The cell's plan, made at its first use; None, with one line to stderr, where its step cannot be traced, and
     without one while the core cannot read its weights.
 

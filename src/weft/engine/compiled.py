@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from weft.cells import Cell, State
-from weft.compiler import Noise
+from weft.compiler import StepMasks
 from weft.engine.cells import Pass, another_kind, check_lengths, first_of_another_kind, plan_of, readable
 from weft.engine.library import say_once_if_missing, usable
 from weft.engine.plan import Plan, reach
@@ -36,7 +36,7 @@ def _described(cell: Cell, training: bool, recurrent_dropout: bool, zoneout: boo
     if not usable() or not readable(cell):
         say_once_if_missing()
         return ""
-    plan = plan_of(cell, Noise(recurrent_dropout, zoneout, float.fromhex(expected_zoneout)))
+    plan = plan_of(cell, StepMasks(recurrent_dropout, zoneout, float.fromhex(expected_zoneout)))
     if plan is None:
         return ""
     _plans[plan.number] = plan

@@ -1,17 +1,92 @@
-"""Layers: a cell over time, in two directions, and stacked.
+"""Layers for sequence models: what a torch user imports.
 
-All three take `x` as (B, T, I) numbers, as (B, T) token ids or as rows of tables that are not written out yet
-(weft.engine.Embedded), a state (None is zeros) and each row's length, and give every step's output and the last
-state. Three promises hold for each of them:
+    layers.py        Recurrent (a cell over time), Bidirectional, Stack, make_stack
+    attention.py     Attention with additive, bilinear, dot and scaled dot scores
+    pooling.py       LastPooling, MeanPooling, MaxPooling, AttentionPooling
+    crf.py           CRF, the linear-chain conditional random field, with BIO and BIOES constraints
+    bptt.py          full, truncated and randomized backpropagation through time
+    conversion.py    from_torch, to_torch: weights to and from torch.nn.RNN, GRU and LSTM
+    dropout.py       word dropout
+    steps.py         the plain-torch loop over time, where the engine cannot run a cell
+    states.py        states as nested tuples, and the checks of inputs
 
-- Outputs past a row's length are exactly zero, the last state is each row's own, the backward direction starts
-  at each row's own end, and what stands in the padding (NaN too) reaches nothing, gradients included.
-- A row alone gives what it gives in a batch.
-- A causal run split in two with the state carried gives what the whole gives.
+The cells of `weft.cells` are exported here too.
+
+Recurrent, Bidirectional and Stack take `x` as (B, T, I) features, (B, T) token ids, or embedding lookups that are not
+yet materialised (`weft.engine.Embedded`); a state (None means zeros); and the length of each row. They return the
+outputs of every step and the final state. Three guarantees hold for each of them:
+
+- Outputs past a row's length are exactly zero, the final state is each row's own, the backward direction starts at each
+  row's own end, and the contents of the padding (NaN included) reach neither results nor gradients.
+- A row gives the same result alone and in a batch.
+- A causal layer run in two parts, with the state carried over, gives the same result as one run.
 """
 
-from weft.nn.layers import Bidirectional, Both, Recurrent, Stack, Trace, make_stack
+from weft.cells import (
+    CELLS,
+    AdditiveCell,
+    Cell,
+    CoupledGateCell,
+    GRUCell,
+    GRUResetBeforeCell,
+    HiddenState,
+    LSTMCell,
+    LSTMState,
+    ReLURNNCell,
+    RNNCell,
+    StatelessCell,
+    TwoGateCell,
+)
+from weft.nn.attention import Attention, AttentionMemory, masked_softmax
+from weft.nn.bptt import BPTT, unroll
+from weft.nn.conversion import from_torch, to_torch
+from weft.nn.crf import CRF, TagConstraints, TagPath, bio_constraints, bioes_constraints
+from weft.nn.dropout import word_dropout
+from weft.nn.layers import Bidirectional, BothDirections, Recording, Recurrent, Stack, make_stack
+from weft.nn.pooling import POOLINGS, AttentionPooling, LastPooling, MaxPooling, MeanPooling, Pooled, Pooling
 from weft.nn.states import map_state
 from weft.nn.steps import run_steps
 
-__all__ = ["Bidirectional", "Both", "Recurrent", "Stack", "Trace", "make_stack", "map_state", "run_steps"]
+__all__ = [
+    "BPTT",
+    "CELLS",
+    "CRF",
+    "POOLINGS",
+    "AdditiveCell",
+    "Attention",
+    "AttentionMemory",
+    "AttentionPooling",
+    "Bidirectional",
+    "BothDirections",
+    "Cell",
+    "CoupledGateCell",
+    "GRUCell",
+    "GRUResetBeforeCell",
+    "HiddenState",
+    "LSTMCell",
+    "LSTMState",
+    "LastPooling",
+    "MaxPooling",
+    "MeanPooling",
+    "Pooled",
+    "Pooling",
+    "RNNCell",
+    "ReLURNNCell",
+    "Recording",
+    "Recurrent",
+    "Stack",
+    "StatelessCell",
+    "TagConstraints",
+    "TagPath",
+    "TwoGateCell",
+    "bio_constraints",
+    "bioes_constraints",
+    "from_torch",
+    "make_stack",
+    "map_state",
+    "masked_softmax",
+    "run_steps",
+    "to_torch",
+    "unroll",
+    "word_dropout",
+]

@@ -48,7 +48,7 @@ class Score(nn.Module, ABC):
         """The scores."""
 
 
-class Additive(Score):
+class AdditiveScore(Score):
     """w' tanh(W_q q + W_k k), with as many hidden units as the query has numbers."""
 
     def __init__(self, query_size: int, memory_size: int) -> None:
@@ -67,7 +67,7 @@ class Additive(Score):
         return scores.squeeze(-1)
 
 
-class Bilinear(Score):
+class BilinearScore(Score):
     """q' W k."""
 
     def __init__(self, query_size: int, memory_size: int) -> None:
@@ -82,7 +82,7 @@ class Bilinear(Score):
         return queries @ keys.transpose(1, 2)
 
 
-class Dot(Score):
+class DotScore(Score):
     """q' k, so both must be equally wide."""
 
     def __init__(self, query_size: int, memory_size: int) -> None:
@@ -98,7 +98,7 @@ class Dot(Score):
         return queries @ keys.transpose(1, 2)
 
 
-class ScaledDot(Dot):
+class ScaledDotScore(DotScore):
     """q' k / sqrt(d): the scores keep their spread however wide the vectors are."""
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
@@ -106,14 +106,14 @@ class ScaledDot(Dot):
 
 
 SCORES: dict[str, type[Score]] = {
-    "additive": Additive,
-    "bilinear": Bilinear,
-    "dot": Dot,
-    "scaled_dot": ScaledDot,
+    "additive": AdditiveScore,
+    "bilinear": BilinearScore,
+    "dot": DotScore,
+    "scaled_dot": ScaledDotScore,
 }
 
 
-class Remembered(NamedTuple):
+class AttentionMemory(NamedTuple):
     """Sources, made ready to be attended to. Rows that ask the same one share it."""
 
     values: Tensor  # (N, S, M)
@@ -121,7 +121,7 @@ class Remembered(NamedTuple):
     lengths: Tensor  # (N,)
     asked: Tensor | tuple[()] = ()  # (B,), the source that each row asks; empty: each its own
 
-    def pick(self, rows: Tensor) -> Remembered:
+    def pick(self, rows: Tensor) -> AttentionMemory:
         """For those rows, which may repeat: sources are not copied, but when most are asked no more, the others are."""
         rows = rows.to(self.values.device)
         asked = self.asked[rows] if isinstance(self.asked, Tensor) else rows
@@ -129,7 +129,7 @@ class Remembered(NamedTuple):
         if len(still) > len(self.values) // 2:
             return self._replace(asked=asked)
         values, keys, lengths = (part.index_select(0, still) for part in self[:3])
-        return Remembered(values, keys, lengths, torch.searchsorted(still, asked))
+        return AttentionMemory(values, keys, lengths, torch.searchsorted(still, asked))
 
 
 class Attention(nn.Module):
@@ -141,20 +141,20 @@ class Attention(nn.Module):
             raise unknown_name("attention", name, SCORES)
         self.score: Score = SCORES[name](query_size, memory_size)
 
-    def remember(self, memory: Tensor, lengths: Tensor) -> Remembered:
+    def remember(self, memory: Tensor, lengths: Tensor) -> AttentionMemory:
         """What all queries of a source share. Its padding is emptied, as a NaN times a weight of 0 is still a NaN."""
         lengths = lengths.to(memory.device)
         outside = torch.arange(memory.shape[1], device=memory.device) >= lengths[:, None]
         memory = memory.masked_fill(outside.unsqueeze(-1), 0)
-        return Remembered(memory, self.score.keys(memory), lengths)
+        return AttentionMemory(memory, self.score.keys(memory), lengths)
 
-    def forward(self, queries: Tensor, source: Remembered) -> tuple[Tensor, Tensor]:
+    def forward(self, queries: Tensor, source: AttentionMemory) -> tuple[Tensor, Tensor]:
         if isinstance(source.asked, Tensor):
             return self._shared(queries, source, source.asked)
         weights = masked_softmax(self.score(queries, source.keys), source.lengths)
         return weights @ source.values, weights
 
-    def _shared(self, queries: Tensor, source: Remembered, asked: Tensor) -> tuple[Tensor, Tensor]:
+    def _shared(self, queries: Tensor, source: AttentionMemory, asked: Tensor) -> tuple[Tensor, Tensor]:
         """Rows that ask the same source become queries of that source, side by side."""
         N, (B, T, Q) = len(source.values), queries.shape
         rows = torch.bincount(asked, minlength=N)  # of each source

@@ -20,7 +20,8 @@ from torch import Tensor
 
 from weft.cells import State
 from weft.errors import WeftError, unknown_name
-from weft.nn import Stack, map_state
+from weft.nn.layers import Stack
+from weft.nn.states import map_state
 
 Unroll = Callable[[Stack, Tensor, State], tuple[Tensor, State]]
 
@@ -47,7 +48,7 @@ def truncated(stack: Stack, x: Tensor, state: State = None, *, steps: int) -> tu
     head, _ = full(stack, x[:, :steps], state)
     with torch.no_grad():
         # The state before window t is the one after step t - steps: (B, T - steps, H) of every layer.
-        before = tuple(trace.states for trace in stack.trace(x[:, : T - steps], state))  # type: ignore[union-attr]
+        before = tuple(recording.states for recording in stack.record(x[:, : T - steps], state))  # type: ignore[union-attr]
     windows = x[:, 1:].unfold(1, steps, 1)  # (B, T - steps, I, steps) or (B, T - steps, steps)
     if x.is_floating_point():
         windows = windows.transpose(2, 3)

@@ -21,7 +21,7 @@ from weft.chains import Chains, Stretch
 from weft.errors import WeftError
 
 
-class Allowed(NamedTuple):
+class TagConstraints(NamedTuple):
     """What a sequence of tags may do: begin with, go from one to another, end with. All of it as booleans."""
 
     start: Tensor  # (K,)
@@ -43,7 +43,7 @@ class CRF(nn.Module):
     transition: Tensor
     end: Tensor
 
-    def __init__(self, tags: int, allowed: Allowed | None = None) -> None:
+    def __init__(self, tags: int, allowed: TagConstraints | None = None) -> None:
         super().__init__()
         if tags < 1:
             raise WeftError(f"CRF: tags={tags}", expected="1 or more")
@@ -53,7 +53,7 @@ class CRF(nn.Module):
         self.end = nn.Parameter(torch.zeros(tags))
         if allowed is None:
             yes = torch.ones((), dtype=torch.bool)
-            allowed = Allowed(yes.expand(tags), yes.expand(tags, tags), yes.expand(tags))
+            allowed = TagConstraints(yes.expand(tags), yes.expand(tags, tags), yes.expand(tags))
         for name, shape in (("start", (tags,)), ("transition", (tags, tags)), ("end", (tags,))):
             mask = getattr(allowed, name)
             if tuple(mask.shape) != shape or mask.dtype != torch.bool:
@@ -160,21 +160,21 @@ class CRF(nn.Module):
         return f"{self.tags}"
 
 
-def bio_constraints(tags: Sequence[str]) -> Allowed:
+def bio_constraints(tags: Sequence[str]) -> TagConstraints:
     """B-X begins a span of kind X, I-X goes on with it, O is outside: I-X follows B-X or I-X of the same X alone."""
     parts = [_split(tag, "BI") for tag in tags]
 
     def follows(before: tuple[str, str] | None, after: tuple[str, str]) -> bool:
         return after[0] != "I" or (before is not None and before[0] in "BI" and before[1] == after[1])
 
-    return Allowed(
+    return TagConstraints(
         torch.tensor([follows(None, after) for after in parts]),
         torch.tensor([[follows(before, after) for after in parts] for before in parts]),
         torch.ones(len(parts), dtype=torch.bool),
     )
 
 
-def bioes_constraints(tags: Sequence[str]) -> Allowed:
+def bioes_constraints(tags: Sequence[str]) -> TagConstraints:
     """B-X I-X ... E-X is a span of two or more, S-X a span of one, O is outside: what is begun must be ended."""
     parts = [_split(tag, "BIES") for tag in tags]
 
@@ -183,7 +183,7 @@ def bioes_constraints(tags: Sequence[str]) -> Allowed:
         going_on = after[1] if after is not None and after[0] in "IE" else None
         return begun == going_on
 
-    return Allowed(
+    return TagConstraints(
         torch.tensor([follows(None, after) for after in parts]),
         torch.tensor([[follows(before, after) for after in parts] for before in parts]),
         torch.tensor([follows(before, None) for before in parts]),

@@ -11,22 +11,22 @@ from torch import Tensor, nn
 
 from weft import engine
 from weft.cells import CELLS, Cell, Gates, State, check_cell, check_instance, check_state
-from weft.compiler import Noise
+from weft.compiler import StepMasks
 from weft.engine import Embedded, Pass, written
 from weft.errors import WeftError, unknown_name
 from weft.nn.states import check_input
 from weft.nn.steps import FUSED, run_fused, run_steps
 
 
-class Trace(NamedTuple):
+class Recording(NamedTuple):
     """Everything a run computed: every state and every gate of every step, zero past a row's length."""
 
     states: State  # of (B, T, H)
     gates: Gates  # of (B, T, H)
 
 
-class Both(NamedTuple):
-    """One thing for each direction: states of a Bidirectional, or its traces."""
+class BothDirections(NamedTuple):
+    """One thing for each direction: states of a Bidirectional, or its recordings."""
 
     forward: Any
     backward: Any
@@ -67,20 +67,20 @@ class Recurrent(nn.Module):
             return outputs, last
         (run,), x = passes, written(x)
         state = self.initial_state(x.shape[0]) if state is None else state
-        fits = lengths is None and 0 not in x.shape and run.noise == Noise()
+        fits = lengths is None and 0 not in x.shape and run.noise == StepMasks()
         if type(self.cell) in FUSED and fits and not torch.compiler.is_compiling():  # which cannot compile its own
             return run_fused(self.cell, x, state, self.reverse)
         states, _, last = run_steps(run, x, state, lengths)
         return states.h, last
 
-    def trace(self, x: Tensor, state: State = None, *, lengths: Tensor | None = None) -> Trace:
+    def record(self, x: Tensor, state: State = None, *, lengths: Tensor | None = None) -> Recording:
         """The same run, keeping every gate of every step; what dropout would drop is not dropped."""
         check_input("Recurrent", x, self.input_size, lengths)
         self._given(state, x.shape[0])
         (run,) = self._passes(x)
         run = run._replace(noise=run.noise._replace(recurrent_dropout=False))
         states, gates, _ = run_steps(run, x, self.initial_state(x.shape[0]) if state is None else state, lengths)
-        return Trace(states, gates)
+        return Recording(states, gates)
 
     def _given(self, state: State, rows: int) -> list[State]:
         """The state of each pass; the cell and the state are checked."""
@@ -94,7 +94,7 @@ class Recurrent(nn.Module):
         if not self.recurrent_dropout and not self.zoneout:
             return [Pass(self.cell, self.reverse)]
         if not self.training:
-            return [Pass(self.cell, self.reverse, Noise(expected_zoneout=self.zoneout))]
+            return [Pass(self.cell, self.reverse, StepMasks(expected_zoneout=self.zoneout))]
         weight, H = self.cell.weight_ih, self.cell.hidden_size
         row_mask = step_mask = None
         if self.recurrent_dropout:
@@ -103,7 +103,7 @@ class Recurrent(nn.Module):
         if self.zoneout:
             states = len(self.cell.state_type._fields)  # type: ignore[attr-defined]
             step_mask = torch.bernoulli(weight.new_full((*x.shape[:2], states * H), self.zoneout))
-        noise = Noise(row_mask is not None, step_mask is not None)
+        noise = StepMasks(row_mask is not None, step_mask is not None)
         return [Pass(self.cell, self.reverse, noise, row_mask, step_mask)]
 
 
@@ -121,37 +121,41 @@ class Bidirectional(nn.Module):
                 f"Bidirectional: the cells read inputs of {forward.input_size} and {backward.input_size}",
                 expected="the same input_size in both directions (hidden sizes may differ)",
             )
-        self.ahead = Recurrent(forward, recurrent_dropout=recurrent_dropout)
-        self.back = Recurrent(backward, reverse=True, recurrent_dropout=recurrent_dropout)
+        self.forward_layer = Recurrent(forward, recurrent_dropout=recurrent_dropout)
+        self.backward_layer = Recurrent(backward, reverse=True, recurrent_dropout=recurrent_dropout)
         self.input_size = forward.input_size
         self.output_size = forward.hidden_size + backward.hidden_size
 
-    def initial_state(self, rows: int) -> Both:
-        return Both(self.ahead.initial_state(rows), self.back.initial_state(rows))
+    def initial_state(self, rows: int) -> BothDirections:
+        return BothDirections(self.forward_layer.initial_state(rows), self.backward_layer.initial_state(rows))
 
     def forward(
-        self, x: Tensor | Embedded, state: Both | None = None, *, lengths: Tensor | None = None
-    ) -> tuple[Tensor, Both]:
+        self, x: Tensor | Embedded, state: BothDirections | None = None, *, lengths: Tensor | None = None
+    ) -> tuple[Tensor, BothDirections]:
         check_input("Bidirectional", x, self.input_size, lengths)
         states = self._given(state, x.shape[0])
         if done := engine.run_layers([self._passes(x)], x, [states], lengths):
             outputs, (last,) = done
-            return outputs, Both(*last)
+            return outputs, BothDirections(*last)
         x, (ahead, back) = written(x), states
-        outputs_ahead, ahead = self.ahead(x, ahead, lengths=lengths)
-        outputs_back, back = self.back(x, back, lengths=lengths)
-        return torch.cat([outputs_ahead, outputs_back], -1), Both(ahead, back)
+        outputs_ahead, ahead = self.forward_layer(x, ahead, lengths=lengths)
+        outputs_back, back = self.backward_layer(x, back, lengths=lengths)
+        return torch.cat([outputs_ahead, outputs_back], -1), BothDirections(ahead, back)
 
-    def _given(self, state: Both | None, rows: int) -> list[State]:
+    def _given(self, state: BothDirections | None, rows: int) -> list[State]:
         ahead, back = state or (None, None)
-        return self.ahead._given(ahead, rows) + self.back._given(back, rows)
+        return self.forward_layer._given(ahead, rows) + self.backward_layer._given(back, rows)
 
     def _passes(self, x: Tensor | Embedded) -> list[Pass]:
-        return self.ahead._passes(x) + self.back._passes(x)
+        return self.forward_layer._passes(x) + self.backward_layer._passes(x)
 
-    def trace(self, x: Tensor, state: Both | None = None, *, lengths: Tensor | None = None) -> Both:
+    def record(
+        self, x: Tensor, state: BothDirections | None = None, *, lengths: Tensor | None = None
+    ) -> BothDirections:
         ahead, back = state or (None, None)
-        return Both(self.ahead.trace(x, ahead, lengths=lengths), self.back.trace(x, back, lengths=lengths))
+        return BothDirections(
+            self.forward_layer.record(x, ahead, lengths=lengths), self.backward_layer.record(x, back, lengths=lengths)
+        )
 
 
 class Stack(nn.Module):
@@ -193,7 +197,7 @@ class Stack(nn.Module):
             passes = [layer._passes(x) for layer in layers]  # type: ignore[operator]
             given = [layer._given(before, x.shape[0]) for layer, before in zip(layers, states, strict=True)]  # type: ignore[operator]
             if done := engine.run_layers(passes, x, given, lengths, self.dropout if self.training else 0.0):
-                return done[0], tuple([parts[0] if len(parts) == 1 else Both(*parts) for parts in done[1]])
+                return done[0], tuple([parts[0] if len(parts) == 1 else BothDirections(*parts) for parts in done[1]])
         x = written(x)
         last: list[State] = []
         for number, (layer, before) in enumerate(zip(layers, states, strict=True)):
@@ -203,20 +207,20 @@ class Stack(nn.Module):
             last.append(after)
         return x, tuple(last)
 
-    def trace(
+    def record(
         self, x: Tensor, state: tuple[State, ...] | None = None, *, lengths: Tensor | None = None
-    ) -> tuple[Trace | Both, ...]:
+    ) -> tuple[Recording | BothDirections, ...]:
         """The trace of every layer, lowest first. What one layer reads is computed as in `forward`, but that
         recurrent dropout drops nothing."""
         check_input("Stack", x, self.input_size, lengths)
-        traces = []
+        recordings = []
         for number, (layer, before) in enumerate(zip(self.layers, self._states(state), strict=True)):
             inputs = engine.dropout(x, self.dropout, self.training) if number else x
-            trace = layer.trace(inputs, before, lengths=lengths)  # type: ignore[operator]
-            parts = trace if isinstance(trace, Both) else (trace,)
+            recording = layer.record(inputs, before, lengths=lengths)  # type: ignore[operator]
+            parts = recording if isinstance(recording, BothDirections) else (recording,)
             x = self._join(x, torch.cat([part.states.h for part in parts], -1), lengths)
-            traces.append(trace)
-        return tuple(traces)
+            recordings.append(recording)
+        return tuple(recordings)
 
     def _states(self, state: tuple[State, ...] | None) -> tuple[State, ...]:
         if state is None:

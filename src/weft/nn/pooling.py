@@ -25,7 +25,7 @@ class Pooling(nn.Module):
         self.ahead, self.output_size = ahead, ahead + back
 
 
-class Last(Pooling):
+class LastPooling(Pooling):
     """Where each direction ends: the forward state at a row's last token, the backward state at its first.
 
     The weights are shared by these two tokens.
@@ -42,7 +42,7 @@ class Last(Pooling):
         return Pooled(vector, weights * inside)
 
 
-class Mean(Pooling):
+class MeanPooling(Pooling):
     """The mean of all states; every token counts the same."""
 
     def forward(self, outputs: Tensor, inside: Tensor) -> Pooled:
@@ -50,7 +50,7 @@ class Mean(Pooling):
         return Pooled(_weighted(weights, outputs), weights)
 
 
-class Max(Pooling):
+class MaxPooling(Pooling):
     """The largest value of each unit; a token counts by the share of units that are largest there."""
 
     def forward(self, outputs: Tensor, inside: Tensor) -> Pooled:
@@ -60,7 +60,7 @@ class Max(Pooling):
         return Pooled(vector, weights * inside)
 
 
-class Attention(Pooling):
+class AttentionPooling(Pooling):
     """A mean with learned weights: softmax over the tokens of v tanh(W h + b) (Yang et al. 2016)."""
 
     def __init__(self, ahead: int, back: int) -> None:
@@ -76,10 +76,10 @@ class Attention(Pooling):
 
 
 POOLINGS: dict[str, type[Pooling]] = {
-    "last": Last,
-    "mean": Mean,
-    "max": Max,
-    "attention": Attention,
+    "last": LastPooling,
+    "mean": MeanPooling,
+    "max": MaxPooling,
+    "attention": AttentionPooling,
 }
 
 

@@ -11,8 +11,8 @@ from torch.nn import functional as F
 from weft.engine import Embedded, dropout
 from weft.errors import unknown_name
 from weft.nn import make_stack
+from weft.nn.dropout import word_dropout
 from weft.nn.pooling import POOLINGS
-from weft.nn.word_dropout import drop_words
 from weft.tasks.classify.config import ClassifyModelConfig
 from weft.training.loss import Loss
 
@@ -64,7 +64,7 @@ class Classifier(nn.Module):
         ids = ids.to(device)
         inside = torch.arange(ids.shape[1], device=device) < lengths.to(device)[:, None]  # (B, T)
         if self.training:
-            ids = drop_words(ids, config.word_dropout, self.unknown)
+            ids = word_dropout(ids, config.word_dropout, self.unknown)
         x: Tensor | Embedded = ids
         if self.embedding is not None:
             x = Embedded.of(ids, self.embedding.weight, config.embedding_dropout, self.training)

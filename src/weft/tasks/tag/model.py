@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from weft.engine import NOTHING, Drop, Embedded, readout_nats
 from weft.nn import make_stack
-from weft.nn.crf import CRF, Allowed, bio_constraints, bioes_constraints
+from weft.nn.crf import CRF, TagConstraints, bio_constraints, bioes_constraints
 from weft.tasks.tag.config import TagModelConfig
 from weft.tasks.tag.encoder import Inputs, make_reader
 from weft.tasks.tag.lexicon import Lexicon, WordLexicon
@@ -52,7 +52,7 @@ class Softmax(CRF):
     Only when a sentence is tagged must they keep to what is allowed: the likeliest sequence that does is taken.
     """
 
-    def __init__(self, tags: int, allowed: Allowed | None = None) -> None:
+    def __init__(self, tags: int, allowed: TagConstraints | None = None) -> None:
         super().__init__(tags, allowed)
         for parameter in self.parameters():
             nn.init.zeros_(parameter.requires_grad_(False))
@@ -72,7 +72,7 @@ class Softmax(CRF):
         return scores.softmax(-1)
 
 
-OUTPUTS: dict[str, Callable[[int, Allowed | None], Together | Softmax]] = {"crf": Together, "softmax": Softmax}
+OUTPUTS: dict[str, Callable[[int, TagConstraints | None], Together | Softmax]] = {"crf": Together, "softmax": Softmax}
 
 
 class Tagger(nn.Module):
@@ -131,7 +131,7 @@ class Tagger(nn.Module):
         return Drop(share, units=True) if self.training else NOTHING
 
 
-def allowed_tags(tags: Sequence[str], scheme: Scheme | None) -> Allowed | None:
+def allowed_tags(tags: Sequence[str], scheme: Scheme | None) -> TagConstraints | None:
     """What tags may follow each other, by their scheme."""
     if scheme is None:
         return None

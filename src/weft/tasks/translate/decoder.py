@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from weft.cells import State
 from weft.engine import Embedded, dropout
 from weft.nn import make_stack, map_state
-from weft.nn.attention import Attention, Remembered
+from weft.nn.attention import Attention, AttentionMemory
 from weft.tasks.translate.bridge import make_bridge
 from weft.tasks.translate.config import TranslateModelConfig
 from weft.tasks.translate.encoder import Encoded, Encoder
@@ -32,11 +32,11 @@ class Carried(NamedTuple):
     """What a decoder carries from step to step: the state of its layers, and the source, which stays as it is."""
 
     layers: tuple[State, ...]
-    source: Tensor | Remembered | tuple[()]
+    source: Tensor | AttentionMemory | tuple[()]
 
     def pick(self, rows: Tensor) -> Carried:
         """Those rows, in that order; they may repeat."""
-        source = self.source.pick(rows) if isinstance(self.source, Remembered) else _picked(self.source, rows)
+        source = self.source.pick(rows) if isinstance(self.source, AttentionMemory) else _picked(self.source, rows)
         return Carried(_picked(self.layers, rows), source)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from weft.cells import State
 from weft.data.buckets import Padded
 from weft.engine import Embedded
-from weft.nn import Both, Stack
+from weft.nn import BothDirections, Stack
 
 
 class Encoded(NamedTuple):
@@ -24,7 +24,7 @@ class Encoded(NamedTuple):
     def context(self) -> Tensor:
         """The whole source as one vector (B, M): what the top layer ends with, both directions side by side."""
         top = self.state[-1]
-        context: Tensor = torch.cat([side.h for side in top], -1) if isinstance(top, Both) else top.h
+        context: Tensor = torch.cat([side.h for side in top], -1) if isinstance(top, BothDirections) else top.h
         return context
 
 

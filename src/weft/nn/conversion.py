@@ -10,7 +10,7 @@ from torch import nn
 
 from weft.cells import Cell, GRUCell, LSTMCell, ReLURNNCell, RNNCell
 from weft.errors import WeftError
-from weft.nn import Bidirectional, Recurrent, Stack
+from weft.nn.layers import Bidirectional, Recurrent, Stack
 
 _MODES: dict[str, type[Cell]] = {
     "RNN_TANH": RNNCell,
@@ -89,7 +89,7 @@ def to_torch(stack: Stack) -> nn.RNN | nn.GRU | nn.LSTM:
 def _cells_of(layer: nn.Module) -> list[Cell]:
     """The cells of a layer, forward first."""
     if isinstance(layer, Bidirectional):
-        return [layer.ahead.cell, layer.back.cell]
+        return [layer.forward_layer.cell, layer.backward_layer.cell]
     assert isinstance(layer, Recurrent)
     if layer.reverse:
         raise WeftError("to_torch: a layer reads backward only", expected="forward or both: torch.nn has nothing else")
