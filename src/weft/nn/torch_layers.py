@@ -1,0 +1,301 @@
+"""Drop-in replacements for torch.nn's recurrent layers: `LSTM`, `GRU` and `RNN`, run by the engine.
+
+Constructor, parameters, initialisation, `state_dict`, error messages and results are torch's; only the loop over time
+is ours. Where the engine cannot run (another device or dtype, autocast, `proj_size`, torch.func transforms), torch's
+own layer does.
+
+For these classes torch's conventions win over weft's: time-first by default, PackedSequence in and out. They derive
+from torch.nn.RNNBase and not from torch.nn.LSTM, GRU or RNN, which torch.compile refuses to put into a graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+from torch.nn import functional as F
+from torch.nn.utils.rnn import PackedSequence
+
+from weft import engine
+from weft.cells import CELLS, Cell
+
+_CELLS: dict[str, type[Cell]] = {
+    "RNN_TANH": CELLS["rnn"],
+    "RNN_RELU": CELLS["rnn-relu"],
+    "GRU": CELLS["gru"],
+    "LSTM": CELLS["lstm"],
+}
+_DTYPES = (torch.float32, torch.float64)
+
+
+class _Packing:
+    """The layout of a PackedSequence, and the way between packed rows and padded (B, T, ...) tensors."""
+
+    def __init__(self, packed: PackedSequence) -> None:
+        self.packed, self.batch_sizes = packed, packed.batch_sizes
+        rows = int(self.batch_sizes[0])
+        # Row r, in the packed order, has a value at every step whose batch is larger than r.
+        self.lengths = (self.batch_sizes[None] > torch.arange(rows)[:, None]).sum(1)  # (B,)
+
+    def pad(self, data: Tensor) -> Tensor:
+        """Packed rows (sum of lengths, F) to (B, T, F)."""
+        padded, _ = torch._VF._pad_packed_sequence(data, self.batch_sizes, True, 0.0, len(self.batch_sizes))
+        return padded
+
+    def pack(self, padded: Tensor) -> Tensor:
+        """(B, T, F) to packed rows (sum of lengths, F)."""
+        data, _ = torch._VF._pack_padded_sequence(padded, self.lengths, True)
+        return data
+
+    def sequence(self, padded: Tensor) -> PackedSequence:
+        _, batch_sizes, sorted_indices, unsorted_indices = self.packed
+        return PackedSequence(self.pack(padded), batch_sizes, sorted_indices, unsorted_indices)
+
+
+class EngineForward(nn.RNNBase):
+    """The forward pass of torch's recurrent layers, on the engine wherever it can run, else by `torch_layer`."""
+
+    torch_layer: ClassVar[type[nn.RNNBase]]
+
+    def forward(self, input: Any, hx: Any = None) -> Any:
+        self._update_flat_weights()
+        packed = isinstance(input, PackedSequence)
+        if not self._can_run(input.data if packed else input, hx):
+            return self._run_torch(input, hx)
+        if packed:
+            return self._run_packed(input, hx)
+        return self._run_tensor(input, hx)
+
+    def _run_torch(self, input: Any, hx: Any) -> Any:
+        return self.torch_layer.forward(self, input, hx)
+
+    def _can_run(self, x: Tensor, hx: Any) -> bool:
+        """Whether the engine computes this call; torch's own layer does otherwise."""
+        if (
+            torch.compiler.is_compiling()
+            or torch._C._get_tracing_state() is not None
+            or forward_ad._current_level >= 0
+            or torch.is_autocast_enabled("cpu")
+            or self.proj_size
+        ):
+            return False
+        tensors = [x, *self._flat_weights]
+        if hx is not None:
+            tensors += hx if isinstance(hx, tuple | list) else [hx]
+        # Anything unexpected (another type, dtype or device, a mistake) is torch's to run or to refuse.
+        if not all(isinstance(t, Tensor) and t.dtype is x.dtype and t.is_cpu for t in tensors):
+            return False
+        plain = type(x) in (Tensor, nn.Parameter) and x.layout is torch.strided
+        return plain and x.dtype in _DTYPES and x.numel() > 0 and engine.library() is not None and _no_transforms()
+
+    def _run_tensor(self, x: Tensor, hx: Any) -> Any:
+        if x.dim() not in (2, 3):
+            return self._run_torch(x, hx)  # torch's message
+        batched, batch_dim = x.dim() == 3, 0 if self.batch_first else 1
+        if not batched:
+            x = x.unsqueeze(batch_dim)
+        if hx is not None:
+            parts = _parts(hx)
+            if any(part.dim() != (3 if batched else 2) for part in parts):
+                return self._run_torch(x if batched else x.squeeze(batch_dim), hx)  # torch's message
+            hx = _like(hx, parts if batched else [part.unsqueeze(1) for part in parts])
+            self.check_forward_args(x, hx, None)
+        else:
+            self.check_input(x, None)
+        rows = x if self.batch_first else x.transpose(0, 1)
+        outputs, last = self._run(rows, hx, None)
+        if not self.batch_first:
+            outputs = outputs.transpose(0, 1).contiguous()  # as torch gives it: users call .view on it
+        if not batched:
+            outputs, last = outputs.squeeze(batch_dim), [part.squeeze(1) for part in last]
+        return outputs, self._hidden(last)
+
+    def _run_packed(self, packed: PackedSequence, hx: Any) -> Any:
+        packing = _Packing(packed)
+        self.check_input(packed.data, packed.batch_sizes)
+        if hx is not None:
+            hx = self.permute_hidden(hx, packed.sorted_indices)
+            self.check_forward_args(packed.data, hx, packed.batch_sizes)
+        outputs, last = self._run(packing.pad(packed.data), hx, packing)
+        return packing.sequence(outputs), self.permute_hidden(self._hidden(last), packed.unsorted_indices)
+
+    def _run(self, x: Tensor, hx: Any, packing: _Packing | None) -> tuple[Tensor, list[Tensor]]:
+        """x (B, T, I) to outputs (B, T, D*H) and the parts of the last state, (L*D, B, H) each."""
+        cells, states = self._bound_cells(), self._states(hx)
+        lengths = None if packing is None else packing.lengths
+        if not (self.dropout and self.training):
+            done = engine.run_layers(cells, x, states, lengths)
+            assert done is not None, "the engine refused a cell of torch's"
+            outputs, last = done
+        else:
+            outputs, last = x, []
+            for number, (layer, given) in enumerate(zip(cells, states, strict=True)):
+                inputs = self._drop(outputs, packing) if number else outputs
+                done = engine.run_layers([layer], inputs, [given], lengths)
+                assert done is not None, "the engine refused a cell of torch's"
+                outputs, (after,) = done
+                last.append(after)
+        flat = [state for layer in last for state in layer]
+        return outputs, [torch.stack(parts) for parts in zip(*flat, strict=True)]
+
+    def _drop(self, outputs: Tensor, packing: _Packing | None) -> Tensor:
+        """Dropout in the layout in which torch draws its mask, so that a seed gives the same mask."""
+        if packing is not None:
+            return packing.pad(F.dropout(packing.pack(outputs), self.dropout))
+        return F.dropout(outputs.transpose(0, 1).contiguous(), self.dropout).transpose(0, 1)
+
+    def _states(self, hx: Any) -> list[list[Any]]:
+        directions = 2 if self.bidirectional else 1
+        if hx is None:
+            return [[None] * directions for _ in range(self.num_layers)]
+        kind = _CELLS[self.mode].state_type
+        states = [kind(*parts) for parts in zip(*(part.unbind(0) for part in _parts(hx)), strict=True)]
+        return [states[at : at + directions] for at in range(0, len(states), directions)]
+
+    def _hidden(self, parts: Sequence[Tensor]) -> Any:
+        return tuple(parts) if self.mode == "LSTM" else parts[0]
+
+    def _bound_cells(self) -> list[list[engine.Pass]]:
+        """weft's cells over this module's own weights, which may have been replaced since the last call."""
+        passes: list[list[engine.Pass]] | None = self.__dict__.get("_weft_passes")
+        if passes is None:
+            passes = self.__dict__["_weft_passes"] = self._make_passes()
+        weights = iter(self._flat_weights)
+        for layer in passes:
+            for run in layer:
+                bound: dict[str, Any] = run.cell._parameters
+                bound["weight_ih"], bound["weight_hh"] = next(weights), next(weights)
+                if self.bias:
+                    bound["bias_ih"], bound["bias_hh"] = next(weights), next(weights)
+                elif bound["bias_ih"].is_meta or bound["bias_ih"].dtype is not bound["weight_ih"].dtype:
+                    zeros = bound["weight_ih"].new_zeros(bound["weight_ih"].shape[0])
+                    bound["bias_ih"] = bound["bias_hh"] = zeros
+        return passes
+
+    def _make_passes(self) -> list[list[engine.Pass]]:
+        directions, passes = (False, True) if self.bidirectional else (False,), []
+        size = self.input_size
+        for _ in range(self.num_layers):
+            layer = []
+            for reverse in directions:
+                with torch.device("meta"):  # no memory and no random numbers: the weights are this module's
+                    cell = _CELLS[self.mode](size, self.hidden_size)
+                layer.append(engine.Pass(cell, reverse))
+            passes.append(layer)
+            size = self.hidden_size * len(directions)
+        return passes
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What pickle and deepcopy take: all but the engine's view of the weights, which is made again."""
+        state: dict[str, Any] = super().__getstate__()  # type: ignore[no-untyped-call]
+        state.pop("_weft_passes", None)
+        return state
+
+
+def _parts(hx: Any) -> list[Tensor]:
+    return list(hx) if isinstance(hx, tuple | list) else [hx]
+
+
+def _like(hx: Any, parts: list[Tensor]) -> Any:
+    return tuple(parts) if isinstance(hx, tuple | list) else parts[0]
+
+
+def _no_transforms() -> bool:
+    """Inside torch.func's transforms tensors have no memory of their own."""
+    return torch._C._functorch.peek_interpreter_stack() is None
+
+
+class LSTM(EngineForward):
+    """torch.nn.LSTM on the engine: the same arguments, parameters and results.
+
+    >>> layer = LSTM(5, 7, num_layers=2, batch_first=True)
+    >>> outputs, (h_n, c_n) = layer(torch.zeros(3, 4, 5))
+    >>> outputs.shape, h_n.shape
+    (torch.Size([3, 4, 7]), torch.Size([2, 3, 7]))
+    """
+
+    torch_layer = nn.LSTM
+    check_forward_args = nn.LSTM.check_forward_args  # type: ignore[assignment]
+    get_expected_cell_size = nn.LSTM.get_expected_cell_size
+    permute_hidden = nn.LSTM.permute_hidden  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            "LSTM", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size, device,
+            dtype,
+        )  # fmt: skip
+
+
+class GRU(EngineForward):
+    """torch.nn.GRU on the engine: the same arguments, parameters and results.
+
+    >>> outputs, h_n = GRU(5, 7, bidirectional=True)(torch.zeros(4, 3, 5))
+    >>> outputs.shape, h_n.shape
+    (torch.Size([4, 3, 14]), torch.Size([2, 3, 7]))
+    """
+
+    torch_layer = nn.GRU
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            "GRU", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device=device,
+            dtype=dtype,
+        )  # fmt: skip
+
+
+class RNN(EngineForward):
+    """torch.nn.RNN (tanh or relu) on the engine: the same arguments, parameters and results.
+
+    >>> outputs, h_n = RNN(5, 7, nonlinearity="relu")(torch.zeros(4, 3, 5))
+    >>> outputs.shape, h_n.shape
+    (torch.Size([4, 3, 7]), torch.Size([1, 3, 7]))
+    """
+
+    torch_layer = nn.RNN
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        if nonlinearity not in ("tanh", "relu"):
+            raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
+        self.nonlinearity = nonlinearity
+        super().__init__(
+            f"RNN_{nonlinearity.upper()}", input_size, hidden_size, num_layers, bias, batch_first, dropout,
+            bidirectional, device=device, dtype=dtype,
+        )  # fmt: skip
