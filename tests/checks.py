@@ -32,7 +32,7 @@ from weft.cells import (
     StatelessCell,
     TwoGateCell,
 )
-from weft.decoding import Ranking
+from weft.decoding import TopKStepper
 from weft.nn import Bidirectional, Recurrent, Stack, map_state
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-9}
@@ -734,16 +734,16 @@ def check_stepper(
         found, _ = stepper.step(next_ids[chosen], stepper.select(after, chosen))
         compare(f"step does not commute with select: {what}", found, next_log_probs[chosen])
         compare("select disturbed the state it was given", stepper.step(ids, state)[0], log_probs)
-    if isinstance(stepper, Ranking):
-        for many in (1, 2, vocabulary, vocabulary + 3):
+    if isinstance(stepper, TopKStepper):
+        for k in (1, 2, vocabulary, vocabulary + 3):
             before = copy.deepcopy(state)
-            best, choices, found_after = stepper.likeliest(ids, state, many)
-            identical("likeliest changed the state it was given", state, before)
-            compare("likeliest: not the best, best first", best, log_probs.topk(min(many, vocabulary)).values)
-            compare("likeliest: ids of other tokens", log_probs.gather(1, choices), best)
-            assert all(len(set(row)) == len(row) for row in choices.tolist()), "likeliest: a token twice"
+            best, choices, found_after = stepper.top_k(ids, state, k)
+            identical("top_k changed the state it was given", state, before)
+            compare("top_k: not the best, best first", best, log_probs.topk(min(k, vocabulary)).values)
+            compare("top_k: ids of other tokens", log_probs.gather(1, choices), best)
+            assert all(len(set(row)) == len(row) for row in choices.tolist()), "top_k: a token twice"
             found, _ = stepper.step(next_ids, found_after)
-            compare("likeliest: not the state that step gives", found, next_log_probs)
+            compare("top_k: not the state that step gives", found, next_log_probs)
 
 
 # --- models -----------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from weft.cells import (
     StatelessCell,
     TwoGateCell,
 )
-from weft.decoding import beam
+from weft.decoding import beam_search
 from weft.metrics import Likelihood
 from weft.nn import Bidirectional, Recurrent, Stack, make_stack, map_state
 
@@ -516,14 +516,14 @@ class CountingStepper:
         return [state[row] for row in rows.tolist()]
 
 
-class RankingStepper(RecurrentStepper):
-    def likeliest(self, ids, state, many):
+class WithTopK(RecurrentStepper):
+    def top_k(self, ids, state, k):
         log_probs, state = self.step(ids, state)
-        return *log_probs.topk(min(many, VOCABULARY)), state
+        return *log_probs.topk(min(k, VOCABULARY)), state
 
 
 @pytest.mark.parametrize(
-    "stepper", [RecurrentStepper(), RecurrentStepper("gru-reset-before"), CountingStepper(), RankingStepper()]
+    "stepper", [RecurrentStepper(), RecurrentStepper("gru-reset-before"), CountingStepper(), WithTopK()]
 )
 def test_steppers_pass(stepper):
     check_stepper(stepper, vocabulary=VOCABULARY)
@@ -601,29 +601,29 @@ class StateInside(RecurrentStepper):
         return ()
 
 
-class RanksTheWorst(RankingStepper):
-    def likeliest(self, ids, state, many):
+class TopKOfTheWorst(WithTopK):
+    def top_k(self, ids, state, k):
         log_probs, state = self.step(ids, state)
-        return *log_probs.topk(min(many, VOCABULARY), largest=False), state
+        return *log_probs.topk(min(k, VOCABULARY), largest=False), state
 
 
-class RanksAnotherRow(RankingStepper):
-    def likeliest(self, ids, state, many):
-        best, choices, state = super().likeliest(ids, state, many)
+class TopKOfAnotherRow(WithTopK):
+    def top_k(self, ids, state, k):
+        best, choices, state = super().top_k(ids, state, k)
         return best, choices.flip(0), state
 
 
-class RanksAndStands(RankingStepper):
-    def likeliest(self, ids, state, many):
-        return *super().likeliest(ids, state, many)[:2], state
+class TopKWithoutStep(WithTopK):
+    def top_k(self, ids, state, k):
+        return *super().top_k(ids, state, k)[:2], state
 
 
 @pytest.mark.parametrize(
     ("mutant", "message"),
     [
-        (RanksTheWorst, "not the best"),
-        (RanksAnotherRow, "ids of other tokens"),
-        (RanksAndStands, "not the state that step gives"),
+        (TopKOfTheWorst, "not the best"),
+        (TopKOfAnotherRow, "ids of other tokens"),
+        (TopKWithoutStep, "not the state that step gives"),
         (SelectIgnoresItsRows, "commute"),
         (SelectInPlace, "select changed the state"),
         (SelectForgetsTheMemory, "commute"),
@@ -646,56 +646,56 @@ def test_stepper_mutants_fail(mutant, message):
 PROMPTS = {"prompts": [[1], [4, 2], [5]], "tokens": [3, 2, 3], "end": 2, "banned": [3], "vocabulary": VOCABULARY}
 
 
-@pytest.mark.parametrize("stepper", [RecurrentStepper(), CountingStepper(), RankingStepper()])
+@pytest.mark.parametrize("stepper", [RecurrentStepper(), CountingStepper(), WithTopK()])
 @pytest.mark.parametrize("end", [2, None])
 def test_beam_passes(stepper, end):
-    check_beam(beam, stepper, **{**PROMPTS, "end": end})
+    check_beam(beam_search, stepper, **{**PROMPTS, "end": end})
 
 
 class Unselected:
     """A stepper whose rows stay where they are: what a beam that ignores select makes of it."""
 
     def __init__(self, stepper):
-        self.start, self.step, self.inner = stepper.start, stepper.step, stepper
+        self.initial_state, self.step, self.inner = stepper.initial_state, stepper.step, stepper
 
     def select(self, state, rows):
         return self.inner.select(state, torch.arange(len(rows)) % len(state[0].h))
 
 
 def ignores_select(stepper, prompts, **options):
-    return beam(Unselected(stepper), prompts, **options)
+    return beam_search(Unselected(stepper), prompts, **options)
 
 
 def ignores_lengths(stepper, prompts, *, alpha=0.75, **options):
-    return beam(stepper, prompts, alpha=0.0, **options)
+    return beam_search(stepper, prompts, alpha=0.0, **options)
 
 
 def counts_no_end(stepper, prompts, *, alpha=0.75, **options):
     def scored(one):
         return one._replace(score=one.log_prob / max(1, len(one.ids)) ** alpha)
 
-    return [list(map(scored, row)) for row in beam(stepper, prompts, alpha=alpha, **options)]
+    return [list(map(scored, row)) for row in beam_search(stepper, prompts, alpha=alpha, **options)]
 
 
 def stops_at_the_first_end(stepper, prompts, *, n_best=1, **options):
-    found = beam(stepper, prompts, n_best=n_best, **options)
+    found = beam_search(stepper, prompts, n_best=n_best, **options)
     return [sorted(row, key=lambda one: len(one.ids))[:1] + row[1:] for row in found]
 
 
 def keeps_banned_tokens(stepper, prompts, *, banned=(), **options):
-    return beam(stepper, prompts, **options)
+    return beam_search(stepper, prompts, **options)
 
 
 def is_narrow(stepper, prompts, *, width, n_best=1, **options):
-    return beam(stepper, prompts, width=min(width, max(2, n_best)), n_best=n_best, **options)
+    return beam_search(stepper, prompts, width=min(width, max(2, n_best)), n_best=n_best, **options)
 
 
 def is_never_greedy(stepper, prompts, *, width, **options):
-    return beam(stepper, prompts, width=max(2, width), **options)
+    return beam_search(stepper, prompts, width=max(2, width), **options)
 
 
 def goes_on_after_the_end(stepper, prompts, *, end, **options):
-    return beam(stepper, prompts, end=None, **options)
+    return beam_search(stepper, prompts, end=None, **options)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from weft.cells import Cell as Cell
     from weft.config import load_config as load_config
     from weft.decoding import Sample as Sample
-    from weft.decoding import beam as beam
+    from weft.decoding import beam_search as beam_search
     from weft.decoding import greedy as greedy
     from weft.errors import WeftError as WeftError
     from weft.nn import Bidirectional as Bidirectional
@@ -89,7 +89,7 @@ _HOMES = {
     "bio_constraints": "nn.crf",
     "bioes_constraints": "nn.crf",
     "Sample": "decoding",
-    "beam": "decoding",
+    "beam_search": "decoding",
     "greedy": "decoding",
     "WeftError": "errors",
     "from_torch": "nn.conversion",

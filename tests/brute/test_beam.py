@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.checks import check_beam
-from weft.decoding import beam, generate, greedy
+from weft.decoding import beam_search, generate, greedy
 from weft.errors import WeftError
 from weft.tasks.hmm.model import HMM
 from weft.tasks.lm.config import LmModelConfig
@@ -44,7 +44,7 @@ STEPPERS = {
 def test_it_finds_what_enumeration_finds(name, end):
     """Prompts of unequal length, room for unequal numbers of tokens, a banned token."""
     prompts = [[2], [3, 4, 2], [4], [2, 2, 0]]
-    check_beam(beam, STEPPERS[name](), prompts, vocabulary=V, tokens=[3, 2, 1, 3], end=end, banned=[0])
+    check_beam(beam_search, STEPPERS[name](), prompts, vocabulary=V, tokens=[3, 2, 1, 3], end=end, banned=[0])
 
 
 def test_a_beam_of_one_is_the_greedy_generator():
@@ -53,7 +53,7 @@ def test_a_beam_of_one_is_the_greedy_generator():
     for new in generate(model, [[2], [3], [4]], greedy, tokens=12, end=1, banned=[0]):
         for row, token in zip(rows, new, strict=True):
             row += [token] if token >= 0 else []
-    found = beam(model, [[2], [3], [4]], width=1, tokens=[12] * 3, end=1, banned=[0])
+    found = beam_search(model, [[2], [3], [4]], width=1, tokens=[12] * 3, end=1, banned=[0])
     assert [list(best[0].ids) for best in found] == rows
 
 
@@ -62,20 +62,20 @@ def test_a_wider_beam_finds_at_least_as_likely_a_way():
     model = language_model()
     prompts = [[first, second] for first in range(2, V) for second in range(2, V)]
     scores = [
-        sum(best[0].score for best in beam(model, prompts, width=width, tokens=[6] * 9, end=None, alpha=0.0))
+        sum(best[0].score for best in beam_search(model, prompts, width=width, tokens=[6] * 9, end=None, alpha=0.0))
         for width in (1, 3, 200)
     ]
     assert scores[0] < scores[1] <= scores[2]
 
 
 def test_room_ends_a_hypothesis():
-    (found,) = beam(language_model(), [[2]], width=3, tokens=[4], end=None, n_best=3)
+    (found,) = beam_search(language_model(), [[2]], width=3, tokens=[4], end=None, n_best=3)
     assert [len(one.ids) for one in found] == [4, 4, 4]
     assert not any(one.ended for one in found)
 
 
 def test_no_prompts_no_answers():
-    assert beam(language_model(), [], width=2, tokens=[], end=1) == []
+    assert beam_search(language_model(), [], width=2, tokens=[], end=1) == []
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_no_prompts_no_answers():
         ({"width": 0}, "width 0"),
         ({"width": 2, "n_best": 3}, r"width 2 for the 3 best.*--beam 3"),
         ({"width": 2, "alpha": -1.0}, "length penalty is -1"),
-        ({"width": 2, "tokens": [0]}, r"room for \[0\] tokens"),
+        ({"width": 2, "tokens": [0]}, r"tokens is \[0\]"),
         ({"width": 2, "tokens": [3, 3]}, "1 or more for each prompt"),
         ({"width": 2, "prompts": [[]]}, "a prompt has no token"),
     ],
@@ -92,4 +92,4 @@ def test_no_prompts_no_answers():
 def test_mistakes(options, message):
     options = {"prompts": [[2]], "tokens": [3], "end": 1, **options}
     with pytest.raises(WeftError, match=message):
-        beam(language_model(), options.pop("prompts"), **options)
+        beam_search(language_model(), options.pop("prompts"), **options)

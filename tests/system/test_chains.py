@@ -119,7 +119,7 @@ assert weft.load("ngram").measure(text) == ngram.measure(text)
 hmm = weft.train_hmm(text, "hmm", weft.load_config(weft.HmmConfig, None, ["model.num_states=3", "train.iterations=3"]))
 assert weft.load("hmm").measure_held_out() == hmm.measure_held_out()
 for model in (ngram, hmm):
-    texts = [model.generate("It", tokens=20, choose=weft.Sample(0.8), seed=seed) for seed in (1, 1, 2)]
+    texts = [model.generate("It", tokens=20, sampler=weft.Sample(0.8), seed=seed) for seed in (1, 1, 2)]
     assert texts[0] == texts[1] != texts[2]
     assert model.generate_many(["It", "was"], tokens=20, seed=1)[0] == texts[0]
 """

@@ -128,17 +128,17 @@ def test_the_same_from_python(run):
 import weft
 {REFUSED}
 model = weft.load({str(run)!r})
-text = model.generate("It was", tokens=20, choose=weft.greedy)
+text = model.generate("It was", tokens=20, sampler=weft.greedy)
 assert text.startswith("It was") and len(text) == 26, text
-assert "".join(piece for (piece,) in model.stream(["It was"], tokens=20, choose=weft.greedy)) == text[6:]
-many = model.generate_many(["It was", "the"], tokens=20, choose=weft.Sample(0.5, top_k=3), seed=2)
-again = model.generate_many((one for one in ["It was", "the"]), tokens=20, choose=weft.Sample(0.5, top_k=3), seed=2)
+assert "".join(piece for (piece,) in model.stream(["It was"], tokens=20, sampler=weft.greedy)) == text[6:]
+many = model.generate_many(["It was", "the"], tokens=20, sampler=weft.Sample(0.5, top_k=3), seed=2)
+again = model.generate_many((one for one in ["It was", "the"]), tokens=20, sampler=weft.Sample(0.5, top_k=3), seed=2)
 assert again == many
 refused(model.generate_many, "the", 5, None, ["the", None])
 refused(lambda given: list(model.stream(given)), "the", 5, None, ["the", None])
 refused(model.generate, 5, None, ["the"])
 refused(model.measure, 5, None, ["the"])
-assert many[0] == model.generate("It was", tokens=20, choose=weft.Sample(0.5, top_k=3), seed=2)
+assert many[0] == model.generate("It was", tokens=20, sampler=weft.Sample(0.5, top_k=3), seed=2)
 assert model.measure(weft.Corpus.from_texts("mine", ["It was the best of times."])).count == 24
 assert len(model.generate(tokens=5)) == 5
 """

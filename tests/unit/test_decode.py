@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.checks import check_stepper
-from weft.decoding import NOTHING, Sample, generate, greedy
+from weft.decoding import NO_TOKEN, Sample, generate, greedy
 from weft.errors import WeftError
 
 PROBS = torch.tensor([[0.1, 0.4, 0.2, 0.3]])
@@ -75,15 +75,15 @@ def test_greedy_takes_the_likeliest():
 
 def test_each_row_has_its_own_clock():
     steps = list(generate(CYCLE, [[0], [0, 1, 2], [1]], greedy, tokens=3))
-    assert [row for row, *_ in steps] == [1, 2, 0, NOTHING, NOTHING]
-    assert [row for _, row, _ in steps] == [NOTHING, NOTHING, 0, 1, 2]
-    assert [row for *_, row in steps] == [2, 0, 1, NOTHING, NOTHING]
+    assert [row for row, *_ in steps] == [1, 2, 0, NO_TOKEN, NO_TOKEN]
+    assert [row for _, row, _ in steps] == [NO_TOKEN, NO_TOKEN, 0, 1, 2]
+    assert [row for *_, row in steps] == [2, 0, 1, NO_TOKEN, NO_TOKEN]
 
 
 def test_a_row_does_not_depend_on_the_others():
     alone = [row for (row,) in generate(CYCLE, [[0, 1]], Sample(), tokens=30, seed=5)]
     batch = [row for row, _, _ in generate(CYCLE, [[0, 1], [2], [1, 1, 2, 0]], Sample(), tokens=30, seed=5)]
-    assert [token for token in alone if token != NOTHING] == [token for token in batch if token != NOTHING]
+    assert [token for token in alone if token != NO_TOKEN] == [token for token in batch if token != NO_TOKEN]
 
 
 def test_seed_repeats_and_another_differs():
@@ -97,7 +97,7 @@ def test_seed_repeats_and_another_differs():
 
 def test_end_ends_a_row_and_banned_never_appears():
     rows = list(zip(*generate(CYCLE, [[0]] * 20, Sample(), tokens=40, end=3), strict=True))
-    lengths = [sum(token != NOTHING for token in row) for row in rows]
+    lengths = [sum(token != NO_TOKEN for token in row) for row in rows]
     assert min(lengths) < 40
     assert not any(3 in row for row in rows)
     rows = list(generate(CYCLE, [[2]] * 20, Sample(), tokens=1, banned=[3]))

@@ -147,7 +147,7 @@ def test_the_samplers_own_loop_writes_what_single_steps_write(shape, choice, end
     prompts = [[1], [2, 3, 4, 5], [6, 7]]
     settings = {"tokens": 90, "seed": 5, "banned": [0, 1], "end": end}
     fast = list(generate(model, prompts, choice, **settings))
-    plain = SimpleNamespace(start=model.start, step=model.step, select=model.select)
+    plain = SimpleNamespace(initial_state=model.initial_state, step=model.step, select=model.select)
     assert fast == list(generate(plain, prompts, choice, **settings))
     assert all(len(row) == 90 for row in rows_written(fast)) or end
 

@@ -139,7 +139,7 @@ def test_defaults_of_the_search_and_of_the_decoder():
     for some in best:
         for one in some:
             assert one.score == pytest.approx(one.log_prob / len(one.tokens) ** 0.75)
-    assert inspect.signature(decode.beam).parameters["alpha"].default == 0.75
+    assert inspect.signature(decode.beam_search).parameters["alpha"].default == 0.75
 
 
 def test_a_file_is_translated_in_batches_of_similar_length(monkeypatch):

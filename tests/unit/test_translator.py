@@ -10,7 +10,7 @@ import torch
 
 from tests.checks import check_beam, check_model, check_stepper, flat
 from weft.data.buckets import Padded, pad
-from weft.decoding import beam
+from weft.decoding import beam_search
 from weft.engine import readout_nats
 from weft.errors import WeftError
 from weft.nn.attention import SCORES
@@ -232,7 +232,7 @@ def test_beams(shape):
     model = model_of(config(**{**vars(SHAPES[shape]), "tied": False}), sizes=(V, 4))
     sources = batch_of(3).sources
     check_beam(
-        beam,
+        beam_search,
         model.stepper(sources),
         [[BEGIN]] * 3,
         vocabulary=4,
@@ -304,7 +304,7 @@ def test_attention_learns_to_reverse():
         (loss.total / loss.count).backward()
         optimizer.step()
     assert (loss.total / loss.count).item() < 0.1
-    found = beam(model.eval().stepper(batch.sources), [[BEGIN]] * 256, width=3, tokens=[9] * 256, end=3)
+    found = beam_search(model.eval().stepper(batch.sources), [[BEGIN]] * 256, width=3, tokens=[9] * 256, end=3)
     right = [best[0].ids == tuple(row) for best, row in zip(found, rows.flip(1).tolist(), strict=True)]
     assert sum(right) > 240
     places = model.align(batch)[:, :5].argmax(-1)

@@ -92,5 +92,5 @@ def _train(name: str, out: Path, config: LmConfig) -> Language:
 def _written(language: Language, temperature: float) -> str:
     from weft.decoding import Sample
 
-    text = language.generate(PROMPT, tokens=220, choose=Sample(temperature), seed=3)
+    text = language.generate(PROMPT, tokens=220, sampler=Sample(temperature), seed=3)
     return " ".join(text.split())

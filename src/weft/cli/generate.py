@@ -27,11 +27,11 @@ def generate(
 ) -> None:
     """Write on from a prompt. One prompt appears as it is written; several are written in one batch."""
     from weft.decoding import Sample
-    from weft.decoding import greedy as likeliest
+    from weft.decoding import greedy as greedy_sampler
     from weft.tasks import load_as
     from weft.tasks.lm.predictor import Language
 
-    choose = likeliest if greedy else Sample(temperature, top_k, top_p)
+    sampler = greedy_sampler if greedy else Sample(temperature, top_k, top_p)
     language = load_as(run, Language, "lm")
     prompts = given_texts(prompt or [""])
     unknown = [language.unknown(one) for one in prompts]
@@ -40,15 +40,15 @@ def generate(
             names = ", ".join(map(repr, missing))
             print(f"weft: the model does not know {names} in the prompt {one!r}, and reads <unk>", file=sys.stderr)
     if json_output:
-        texts = language.generate_many(prompts, tokens=tokens, choose=choose, seed=seed)
+        texts = language.generate_many(prompts, tokens=tokens, sampler=sampler, seed=seed)
         for one, text, missing in zip(prompts, texts, unknown, strict=True):
             typer.echo(json.dumps({"prompt": one, "text": text, "unknown": missing}, ensure_ascii=False))
     elif len(prompts) == 1:
         typer.echo(language.codec.normalizer(prompts[0]), nl=False)
-        for (piece,) in language.stream(prompts, tokens=tokens, choose=choose, seed=seed):
+        for (piece,) in language.stream(prompts, tokens=tokens, sampler=sampler, seed=seed):
             sys.stdout.write(piece)
             sys.stdout.flush()
         typer.echo()
     else:
-        for text in language.generate_many(prompts, tokens=tokens, choose=choose, seed=seed):
+        for text in language.generate_many(prompts, tokens=tokens, sampler=sampler, seed=seed):
             typer.echo(text)

@@ -1,19 +1,28 @@
-"""Decoding: from a model that gives the next token's chances to text. Written once, over Stepper."""
+"""Decoding: from a model of the next token to sequences. Every algorithm is written once, over `Stepper`.
 
-from weft.decoding.beam import Hypothesis, Ranking, beam
-from weft.decoding.generate import NOTHING, Choice, Sample, Sampler, SelfSampling, generate, greedy
+stepper.py      Stepper: what decoding needs of a model (initial_state, step, select)
+sampling.py     generate: one continuation of each prompt, greedy or sampled (temperature, top-k, top-p)
+beam_search.py  beam_search: the best continuations of each prompt
+blanks.py       fill_blanks: the best ways to fill the blanks of a sequence
+"""
+
+from weft.decoding.beam_search import Hypothesis, TopKStepper, beam_search
+from weft.decoding.blanks import FilledBlanks, fill_blanks
+from weft.decoding.sampling import NO_TOKEN, Sample, Sampler, SequenceSampler, SequenceStepper, generate, greedy
 from weft.decoding.stepper import Stepper
 
 __all__ = [
-    "NOTHING",
-    "Choice",
+    "NO_TOKEN",
+    "FilledBlanks",
     "Hypothesis",
-    "Ranking",
     "Sample",
     "Sampler",
-    "SelfSampling",
+    "SequenceSampler",
+    "SequenceStepper",
     "Stepper",
-    "beam",
+    "TopKStepper",
+    "beam_search",
+    "fill_blanks",
     "generate",
     "greedy",
 ]

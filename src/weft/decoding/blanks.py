@@ -1,4 +1,4 @@
-"""The likeliest ways to fill the blanks of a row, for any model that tells one token from all the others."""
+"""Filling blanks: beam search over the blanks of one sequence, for any model of a token given all the others."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 
-class Filled(NamedTuple):
-    """A token for every blank, from the first blank to the last, and the log of their joint probability."""
+class FilledBlanks(NamedTuple):
+    """One way to fill the blanks of a sequence."""
 
-    ids: tuple[int, ...]
-    log_prob: float
+    ids: tuple[int, ...]  # a token for each blank, from left to right
+    log_prob: float  # of all of them jointly
 
 
-def best_fills(
+def fill_blanks(
     ids: Sequence[int],
     blank: int,
     n: int,
@@ -24,25 +24,36 @@ def best_fills(
     *,
     width: int,
     banned: Sequence[int] = (),
-) -> list[Filled]:
-    """The `n` likeliest ways to fill the blanks of one row, likeliest first.
+) -> list[FilledBlanks]:
+    """Finds the `n` most probable ways to fill the blanks of one sequence.
 
-    `log_probs(rows, place)` gives, for rows (K, T) with blanks at that place and perhaps later, the log-probabilities
-    (K, V) of the token at the place. The joint probability of b_1 ... b_m is the product of P(b_k | the text,
-    b_1 ... b_k-1, the later ones blank); over all ways it sums to 1. With one blank the answer is exact; with several
-    it is a beam search from left to right, exact where `width` is at least V^(m-1). The probability of banned tokens
-    is shared by the others.
+    The joint probability of the tokens b_1 ... b_m is the product of P(b_k | the text, b_1 ... b_(k-1), later blanks
+    still blank); it sums to 1 over all ways. With one blank the result is exact. With m blanks it is a beam search from
+    left to right, exact if `width` is at least V^(m-1).
+
+    Args:
+        ids: T token ids with blanks among them.
+        blank: the id of the blank.
+        n: how many ways to return.
+        log_probs: maps rows (K, T), with blanks at the position and possibly later, and the position to the
+            log-probabilities (K, V) of the token there.
+        width: the beam width; at least `n` is used.
+        banned: ids that are never filled in. Their probability is redistributed over the others.
+
+    Returns:
+        Up to `n` ways, most probable first.
     """
     rows = torch.tensor([list(ids)])
-    places = [place for place, token in enumerate(ids) if token == blank]
+    positions = [position for position, token in enumerate(ids) if token == blank]
     total = torch.zeros(1, dtype=torch.float64)
-    for place in places:
-        chances = log_probs(rows, place).double()
-        chances[:, list(banned)] = -torch.inf
-        scores = total[:, None] + chances.log_softmax(-1)
-        room = n if place == places[-1] else max(n, width)
+    for position in positions:
+        candidates = log_probs(rows, position).double()  # (K, V)
+        candidates[:, list(banned)] = -torch.inf
+        scores = total[:, None] + candidates.log_softmax(-1)
+        limit = n if position == positions[-1] else max(n, width)
         possible = int(scores.isfinite().sum())
-        total, chosen = scores.flatten().topk(min(room, possible))
+        total, chosen = scores.flatten().topk(min(limit, possible))
         rows = rows[chosen // scores.shape[1]]
-        rows[:, place] = chosen % scores.shape[1]
-    return [Filled(tuple(row), score) for row, score in zip(rows[:, places].tolist(), total.tolist(), strict=True)]
+        rows[:, position] = chosen % scores.shape[1]
+    filled = zip(rows[:, positions].tolist(), total.tolist(), strict=True)
+    return [FilledBlanks(tuple(row), score) for row, score in filled]

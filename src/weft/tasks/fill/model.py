@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from weft.data.windows import IGNORED, Passage, Tokens, evaluation_passages
-from weft.decoding.blanks import Filled, best_fills
+from weft.decoding.blanks import FilledBlanks, fill_blanks
 from weft.engine import Drop, dropout, embed, readout_nats
 from weft.errors import WeftError
 from weft.metrics import Guesses, Likelihood
@@ -124,8 +124,8 @@ class Filler(nn.Module):
         return total
 
     @torch.no_grad()
-    def best(self, ids: Sequence[int], n: int, *, width: int, banned: Sequence[int] = ()) -> list[Filled]:
-        """The `n` likeliest ways to fill the blanks of one row, likeliest first; see `best_fills`."""
+    def best(self, ids: Sequence[int], n: int, *, width: int, banned: Sequence[int] = ()) -> list[FilledBlanks]:
+        """The `n` likeliest ways to fill the blanks of one row, likeliest first; see `fill_blanks`."""
 
         def log_probs(rows: Tensor, place: int) -> Tensor:
             # A long text must not be held once for each row at the same time.
@@ -133,4 +133,4 @@ class Filler(nn.Module):
             known = torch.cat([self.surroundings(part)[:, place] for part in parts])
             return self.readout(known).double().log_softmax(-1).cpu()
 
-        return best_fills(ids, self.blank, n, log_probs, width=width, banned=banned)
+        return fill_blanks(ids, self.blank, n, log_probs, width=width, banned=banned)

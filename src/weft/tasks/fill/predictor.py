@@ -11,7 +11,7 @@ from typing import Protocol
 from weft.cells import State
 from weft.config import from_dict
 from weft.data.windows import Passage, RandomStream, Tokens, Window
-from weft.decoding.blanks import Filled
+from weft.decoding.blanks import FilledBlanks
 from weft.errors import WeftError
 from weft.metrics import Guesses
 from weft.tasks.fill.blanks import Blanked
@@ -101,7 +101,7 @@ class BlankModel(Protocol):
         """The id that stands for a missing token."""
         ...
 
-    def best(self, ids: Sequence[int], n: int, *, width: int, banned: Sequence[int] = ()) -> list[Filled]:
+    def best(self, ids: Sequence[int], n: int, *, width: int, banned: Sequence[int] = ()) -> list[FilledBlanks]:
         """The likeliest ways to fill the blanks of one row, with their joint log-probabilities."""
         ...
 

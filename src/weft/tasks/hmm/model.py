@@ -24,7 +24,7 @@ from torch import Tensor
 from weft import chains as chain
 from weft.chains import Chains
 from weft.chains.reference import Recursions
-from weft.decoding.blanks import Filled, best_fills
+from weft.decoding.blanks import FilledBlanks, fill_blanks
 from weft.errors import WeftError
 from weft.metrics import Guesses, Likelihood
 
@@ -143,8 +143,8 @@ class HMM:
 
     blank = MISSING
 
-    def best(self, ids: Sequence[int], n: int, *, width: int, banned: Sequence[int] = ()) -> list[Filled]:
-        """The `n` likeliest values of the missing observations together, likeliest first; see `best_fills`.
+    def best(self, ids: Sequence[int], n: int, *, width: int, banned: Sequence[int] = ()) -> list[FilledBlanks]:
+        """The `n` likeliest values of the missing observations together, likeliest first; see `fill_blanks`.
 
         Their joint probability is the model's own, whatever the order in which they are filled.
         """
@@ -153,7 +153,7 @@ class HMM:
             shares = self.posterior(list(rows.numpy()))
             return (torch.stack([share[place] for share in shares]) @ self.emission).log()
 
-        return best_fills(ids, self.blank, n, log_probs, width=width, banned=banned)
+        return fill_blanks(ids, self.blank, n, log_probs, width=width, banned=banned)
 
     def leave_one_out(self, sequence: Observations) -> Tensor:
         """P(x_j | all other observations) for every j, as if only that one were missing: (T, V)."""

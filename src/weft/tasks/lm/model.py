@@ -24,7 +24,7 @@ LARGEST_TABLE = 1 << 26  # numbers in the sampler's table of a whole vocabulary
 class LanguageModel(nn.Module):
     """Token ids (B, T) -> embedding or one-hot -> recurrent stack -> logits (B, T, V).
 
-    It is also a Stepper: `start`, `step` and `select` let decoding run it one token at a time.
+    It is also a Stepper: `initial_state`, `step` and `select` let decoding run it one token at a time.
     """
 
     def __init__(self, vocabulary_size: int, config: ModelConfig) -> None:

@@ -10,7 +10,7 @@ from typing import Protocol
 from weft.cells import State
 from weft.config import from_dict
 from weft.data.windows import STREAMS, Tokens
-from weft.decoding import NOTHING, Choice, Sample, Stepper, generate
+from weft.decoding import NO_TOKEN, Sample, Sampler, Stepper, generate
 from weft.errors import WeftError
 from weft.metrics import Guesses, Likelihood
 from weft.nn.bptt import unroll
@@ -33,7 +33,7 @@ from weft.text.vocabulary import RESERVED
 from weft.training.run import Run
 from weft.training.trainer import Evaluation, Trainer
 
-DEFAULT_CHOICE = Sample(temperature=0.8)
+DEFAULT_SAMPLER = Sample(temperature=0.8)
 
 
 def start_language(source: str | Corpus, out: str | Path, config: LmConfig, *, dev: str | None = None) -> Training:
@@ -108,20 +108,22 @@ class Language:
     model: TokenModel
     codec: Codec
 
-    def generate(self, prompt: str = "", *, tokens: int = 200, choose: Choice = DEFAULT_CHOICE, seed: int = 0) -> str:
+    def generate(
+        self, prompt: str = "", *, tokens: int = 200, sampler: Sampler = DEFAULT_SAMPLER, seed: int = 0
+    ) -> str:
         """The prompt and what follows it."""
-        return self.generate_many([prompt], tokens=tokens, choose=choose, seed=seed)[0]
+        return self.generate_many([prompt], tokens=tokens, sampler=sampler, seed=seed)[0]
 
     def generate_many(
-        self, prompts: Iterable[str], *, tokens: int = 200, choose: Choice = DEFAULT_CHOICE, seed: int = 0
+        self, prompts: Iterable[str], *, tokens: int = 200, sampler: Sampler = DEFAULT_SAMPLER, seed: int = 0
     ) -> list[str]:
         """Every prompt and what follows it, written in one batch."""
         prompts = checked_texts(prompts)
         starts = [self.prompt_ids(prompt) for prompt in prompts]
         rows = [list(start) for start in starts]
-        for new in self._new_tokens(starts, tokens, choose, seed):
+        for new in self._new_tokens(starts, tokens, sampler, seed):
             for row, token in zip(rows, new, strict=True):
-                row += [token] if token != NOTHING else []
+                row += [token] if token != NO_TOKEN else []
         decode = self.codec.decode
         # The prompt as it was given, with what the model could not read still in it.
         begins = [self.codec.normalizer(prompt) for prompt in prompts]
@@ -130,23 +132,23 @@ class Language:
         ]
 
     def stream(
-        self, prompts: Iterable[str], *, tokens: int = 200, choose: Choice = DEFAULT_CHOICE, seed: int = 0
+        self, prompts: Iterable[str], *, tokens: int = 200, sampler: Sampler = DEFAULT_SAMPLER, seed: int = 0
     ) -> Iterator[list[str]]:
         """What follows each prompt, piece by piece as it is written: a piece for every row and step, perhaps empty."""
         starts = [self.prompt_ids(prompt) for prompt in checked_texts(prompts)]
         writers = [Writer(self.codec, start) for start in starts]
-        for new in self._new_tokens(starts, tokens, choose, seed):
-            yield [writer.push(token) if token != NOTHING else "" for writer, token in zip(writers, new, strict=True)]
+        for new in self._new_tokens(starts, tokens, sampler, seed):
+            yield [writer.push(token) if token != NO_TOKEN else "" for writer, token in zip(writers, new, strict=True)]
         yield [writer.rest() for writer in writers]
 
     def _new_tokens(
-        self, starts: Sequence[Sequence[int]], tokens: int, choose: Choice, seed: int
+        self, starts: Sequence[Sequence[int]], tokens: int, sampler: Sampler, seed: int
     ) -> Iterator[list[int]]:
         # A model that never met <eos> has no notion of an end; the others may stop at one.
         vocabulary = self.codec.vocabulary
         end = vocabulary.eos_id if vocabulary.counts[vocabulary.eos_id] else None
         banned = [vocabulary.id(token) for token in RESERVED if vocabulary.id(token) != end]
-        return generate(self.model, starts, choose, tokens=tokens, seed=seed, banned=banned, end=end)
+        return generate(self.model, starts, sampler, tokens=tokens, seed=seed, banned=banned, end=end)
 
     def prompt_ids(self, prompt: str) -> list[int]:
         """The prompt as the model reads it. An empty one starts a line, or a word where the text has no lines."""

@@ -179,11 +179,11 @@ class TranslationStepper:
         return F.log_softmax(self.model.readout(decoded.outputs[:, 0]), -1), decoded.carried
 
     @torch.no_grad()
-    def likeliest(self, ids: Tensor, state: Carried, many: int) -> tuple[Tensor, Tensor, Carried]:
+    def top_k(self, ids: Tensor, state: Carried, k: int) -> tuple[Tensor, Tensor, Carried]:
         """The same of the likeliest alone, as many as there are: their log-probabilities and ids, (R, many)."""
         decoded = self.model.decoder(self.model.embed(ids[:, None]), state)
         outputs = self.model.narrowed(decoded.outputs[:, 0])
-        return *self.output(outputs, min(many, self.output.size)), decoded.carried
+        return *self.output(outputs, min(k, self.output.size)), decoded.carried
 
     def select(self, state: Carried, rows: Tensor) -> Carried:
         return state.pick(rows)

@@ -15,7 +15,7 @@ import torch
 
 from weft.config import from_dict
 from weft.data.buckets import Numbers, Padded, in_batches, pad
-from weft.decoding import Hypothesis, beam
+from weft.decoding import Hypothesis, beam_search
 from weft.errors import WeftError
 from weft.metrics import Likelihood, Translations
 from weft.tasks.translate.config import TranslateConfig
@@ -176,7 +176,7 @@ class Translating:
     def _translate(self, sources: list[_Source], options: _Options) -> list[list[Translation]]:
         self.model.eval()
         rows = pad([source.ids for source in sources])
-        found = beam(
+        found = beam_search(
             self.model.stepper(rows),
             [[BEGIN]] * len(sources),
             width=options.beam,
