@@ -20,7 +20,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from weft.data.windows import IGNORED, SequentialStream, evaluation_windows
+from weft.data.windows import IGNORE_INDEX, SequentialWindows, evaluation_windows
 from weft.metrics import Likelihood
 from weft.tasks.lm.config import LmConfig
 from weft.tasks.lm.predictor import start_language
@@ -41,9 +41,11 @@ class PlainLSTM(nn.Module):
         return self.output(self.dropout(outputs)), tuple(part.detach() for part in state)
 
     def loss(self, window, state):
-        logits, state = self(window.inputs, None if window.fresh else state)
-        total = F.cross_entropy(logits.flatten(0, 1), window.targets.flatten(), ignore_index=IGNORED, reduction="sum")
-        return total, int((window.targets != IGNORED).sum()), state
+        logits, state = self(window.inputs, None if window.reset_state else state)
+        total = F.cross_entropy(
+            logits.flatten(0, 1), window.targets.flatten(), ignore_index=IGNORE_INDEX, reduction="sum"
+        )
+        return total, int((window.targets != IGNORE_INDEX).sum()), state
 
 
 def plain(train, dev, size: int, seconds: float, rate: float, seed: int) -> tuple[float, int]:
@@ -51,7 +53,7 @@ def plain(train, dev, size: int, seconds: float, rate: float, seed: int) -> tupl
     torch.manual_seed(seed)
     model = PlainLSTM(size)
     optimizer = torch.optim.Adam(model.parameters(), lr=rate, fused=True)
-    stream = SequentialStream(train, 32, 35, seed)
+    stream = SequentialWindows(train, 32, 35, seed)
     began, best, epoch = time.perf_counter(), float("inf"), 0
     while time.perf_counter() - began < seconds:
         model.train()

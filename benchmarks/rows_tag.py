@@ -24,7 +24,7 @@ def row(goal: float, metric: str, files: tuple[str, str, str, str], *sets: str) 
         place = training.trainer.place
         found = load_tag(training.run).measure(test)
         dev_score = {f"dev {metric.removeprefix('test ')}": place.best_facts["score"]}
-        return Result(metric, found.score(), place.seconds, {**dev_score, **found.facts()})
+        return Result(metric, found.score(), place.seconds, {**dev_score, **found.metrics()})
 
     return Row(goal, run)
 

@@ -9,7 +9,7 @@ from benchmarks.rows import Result, Row, data
 from benchmarks.translate import NOTES, NOTES_SENTENCES, decoding_speed, notes_pairs, training_speed
 from weft.config import load_config
 from weft.data.buckets import hold_out
-from weft.metrics import notes_bleu
+from weft.metrics import sentence_bleu
 from weft.tasks.translate.config import TranslateConfig
 from weft.tasks.translate.predictor import Translating, load_translate
 from weft.tasks.translate.task import start_translate
@@ -77,7 +77,7 @@ def notes(folder: Path, seed: int) -> Result:
     model = load_translate(training.run)
     found = dict(zip(NOTES_SENTENCES, model.translate(list(NOTES_SENTENCES), beam=1), strict=True))
     scores = {
-        text: notes_bleu(NOTES_SENTENCES[text].split(" "), translation.split(" "))
+        text: sentence_bleu(NOTES_SENTENCES[text].split(" "), translation.split(" "))
         for text, translation in found.items()
     }
     loop, ours = (statistics.median(speeds) for speeds in training_speed(rounds=11, epochs=10))

@@ -41,7 +41,7 @@ from weft.tasks.tag.knowledge import Knowledge
 from weft.tasks.tag.model import Tagger
 from weft.tasks.tag.predictor import Tagging
 from weft.tasks.tag.task import start_tag
-from weft.text.conll import Sentence, open_sentences
+from weft.text.conll import TaggedSentence, open_sentences
 from weft.training.optimizer import Adam, Optimizer
 from weft.training.run import open_run
 
@@ -94,7 +94,7 @@ def twin(model: Tagger) -> Tagger:
     return other
 
 
-def sentences(count: int) -> tuple[list[Sentence], str]:
+def sentences(count: int) -> tuple[list[TaggedSentence], str]:
     folder = Path(os.environ.get("WEFT_DATA") or Path(__file__).parents[2] / "shared" / "data")
     path = folder / "tag" / "en_ewt" / "en_ewt-ud-train.conllu.gz"
     source = str(path) if path.exists() else "grammar"
@@ -104,7 +104,7 @@ def sentences(count: int) -> tuple[list[Sentence], str]:
     return found[:count], "tag/en_ewt" if path.exists() else "grammar"
 
 
-def prepared(rows: list[Sentence], folder: str, *sets: str) -> Any:
+def prepared(rows: list[TaggedSentence], folder: str, *sets: str) -> Any:
     pairs = [(one.words, one.tags) for one in rows]
     return start_tag(pairs, Path(folder) / "run", load_config(TagConfig, sets=[*sets, "data.holdout=0"]))
 

@@ -23,7 +23,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from weft.data.windows import SequentialStream
+from weft.data.windows import SequentialWindows
 from weft.metrics import Likelihood
 from weft.tasks.config import ModelConfig
 from weft.tasks.lm.config import BpttConfig, LmBatchConfig, LmConfig
@@ -62,7 +62,7 @@ def notes_recipe(tokens, size: int, seed: int) -> tuple[float, int]:
     torch.manual_seed(seed)
     model = NotesModel(size)
     optimizer = torch.optim.SGD(model.parameters(), lr=1)
-    stream = SequentialStream(tokens, ROWS, STEPS, seed)
+    stream = SequentialWindows(tokens, ROWS, STEPS, seed)
     began = time.perf_counter()
     for epoch in range(2000):
         total, state = Likelihood(0.0, 0), None

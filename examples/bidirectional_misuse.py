@@ -21,9 +21,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from weft.data.windows import RandomStream
+from weft.data.windows import RandomWindows
 from weft.nn import make_stack
-from weft.text.codec import Codec, prepare
+from weft.text.codec import Codec, prepare_corpus
 from weft.text.config import TextConfig
 from weft.text.corpus import open_tokens
 from weft.text.datasets import open_data
@@ -50,7 +50,7 @@ class NextCharacter(nn.Module):
 def train(model: NextCharacter, tokens: np.ndarray, steps: int) -> None:
     """An ordinary training loop."""
     optimizer = torch.optim.Adam(model.parameters(), 0.005)
-    stream = RandomStream(tokens, ROWS, STEPS, seed=1)
+    stream = RandomWindows(tokens, ROWS, STEPS, seed=1)
     done = epoch = 0
     while done < steps:
         for window in stream.epoch(epoch):
@@ -162,7 +162,7 @@ def main() -> None:
     data, hidden, steps = ("python-docs", 48, 120) if options.quick else (options.data, 128, 400)
     text = TextConfig(tokenizer="char", lower=True, letters_only=True, limit=100_000)
     with tempfile.TemporaryDirectory() as folder:
-        codec = prepare(text, open_data(data), None, Path(folder))
+        codec = prepare_corpus(text, open_data(data), None, Path(folder))
         size = len(codec.vocabulary)
         train_tokens, dev_tokens = (
             np.array(open_tokens(Path(folder) / f"{name}.bin", size)) for name in ("train", "dev")

@@ -14,17 +14,17 @@ metrics = pytest.importorskip("sklearn.metrics", reason="scikit-learn, which hmm
 
 @pytest.mark.parametrize("seed", range(20))
 def test_scores(seed):
-    """Random answers over few and many labels, some of which never occur or are never told."""
+    """Random answers over few and many labels, some of which never occur or are never predicted."""
     generator = np.random.default_rng(seed)
     labels = tuple("abcdefgh"[: generator.integers(2, 9)])
     size = int(generator.integers(1, 40))
-    truth, told = (generator.choice(labels, size, p=generator.dirichlet(np.ones(len(labels)) / 2)) for _ in "ab")
-    found = Confusion.of(labels, zip(truth.tolist(), told.tolist(), strict=True))
+    true, predicted = (generator.choice(labels, size, p=generator.dirichlet(np.ones(len(labels)) / 2)) for _ in "ab")
+    found = Confusion.of(labels, zip(true.tolist(), predicted.tolist(), strict=True))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        assert found.accuracy == pytest.approx(metrics.accuracy_score(truth, told))
-        assert found.macro_f1 == pytest.approx(metrics.f1_score(truth, told, average="macro", zero_division=0))
-        assert np.array_equal(found.counts, metrics.confusion_matrix(truth, told, labels=labels))
-        table = metrics.precision_recall_fscore_support(truth, told, labels=labels, zero_division=0)
-    for number, name in enumerate(("precision", "recall", "f1", "texts")):
+        assert found.accuracy == pytest.approx(metrics.accuracy_score(true, predicted))
+        assert found.macro_f1 == pytest.approx(metrics.f1_score(true, predicted, average="macro", zero_division=0))
+        assert np.array_equal(found.counts, metrics.confusion_matrix(true, predicted, labels=labels))
+        table = metrics.precision_recall_fscore_support(true, predicted, labels=labels, zero_division=0)
+    for number, name in enumerate(("precision", "recall", "f1", "support")):
         assert [getattr(score, name) for score in found.scores] == pytest.approx(table[number])

@@ -117,7 +117,7 @@ def test_the_right_side_pays_in_one_table(runs):
     assert both["accuracy"] > max(before["accuracy"], lm["accuracy"])
     assert before["perplexity"] == pytest.approx(lm["perplexity"], rel=0.15)
     assert max(before["perplexity"], lm["perplexity"]) < frequent["perplexity"] < blind["perplexity"]
-    assert found["signature"] == f"hidden token|per:word|tokens:{found['tokens']}"
+    assert found["signature"] == f"masked token|per:word|tokens:{found['tokens']}"
     words = succeeds("eval", runs / "both", "--data", "-", stdin="i am hungry .").stdout
     assert re.search(r"guessing blindly +nothing +\d+\.\d\d", words)
     assert re.search(r"both +both sides", words)

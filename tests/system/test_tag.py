@@ -357,7 +357,7 @@ def test_a_sentence_of_100_000_words(runs, tmp_path):
         (
             [],
             "a O\nb B-PER\n\nc X\n",
-            ["standard input:4: the tag X is no tag of a span", "standard input:2 has B-PER"],
+            ["standard input:4: the tag X is not a span tag", "standard input:2 has B-PER"],
         ),
         (["--segment", "--column", "2"], "a b\n", ["column 2 of the tags is given", "--segment, or --column"]),
         (["--segment"], "a\tX\nb\tY\n", ["standard input:1 has tabs", "this is a table", "without --segment"]),

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.data.windows import IGNORED, RandomStream, SequentialStream, evaluation_passages, evaluation_windows
+from weft.data.windows import IGNORE_INDEX, RandomWindows, SequentialWindows, evaluation_passages, evaluation_windows
 from weft.errors import WeftError
 
 SIZES = st.tuples(st.integers(1, 5), st.integers(1, 7), st.integers(0, 200), st.integers(0, 3))
@@ -23,7 +23,7 @@ def tokens_for(rows, steps, extra):
 @given(SIZES)
 def test_targets_are_the_next_tokens(size):
     rows, steps, extra, epoch = size
-    for kind in (SequentialStream, RandomStream):
+    for kind in (SequentialWindows, RandomWindows):
         stream = kind(tokens_for(rows, steps, extra), rows, steps, seed=4)
         windows = list(stream.epoch(epoch))
         assert len(windows) == stream.batches >= 1
@@ -35,8 +35,8 @@ def test_targets_are_the_next_tokens(size):
 @given(SIZES)
 def test_adjacent_sequential_batches_continue_each_other(size):
     rows, steps, extra, epoch = size
-    windows = list(SequentialStream(tokens_for(rows, steps, extra), rows, steps, seed=1).epoch(epoch))
-    assert [window.fresh for window in windows] == [True] + [False] * (len(windows) - 1)
+    windows = list(SequentialWindows(tokens_for(rows, steps, extra), rows, steps, seed=1).epoch(epoch))
+    assert [window.reset_state for window in windows] == [True] + [False] * (len(windows) - 1)
     for before, after in pairwise(windows):
         assert torch.equal(after.inputs[:, 0], before.targets[:, -1])
 
@@ -44,7 +44,7 @@ def test_adjacent_sequential_batches_continue_each_other(size):
 @given(SIZES)
 def test_no_token_is_read_twice_in_an_epoch(size):
     rows, steps, extra, epoch = size
-    for kind in (SequentialStream, RandomStream):
+    for kind in (SequentialWindows, RandomWindows):
         inputs = torch.cat(
             [w.inputs.flatten() for w in kind(tokens_for(rows, steps, extra), rows, steps, seed=2).epoch(epoch)]
         )
@@ -54,28 +54,28 @@ def test_no_token_is_read_twice_in_an_epoch(size):
 @given(SIZES, st.integers(0, 5))
 def test_an_epoch_can_be_taken_up_anywhere(size, start):
     rows, steps, extra, epoch = size
-    for kind in (SequentialStream, RandomStream):
+    for kind in (SequentialWindows, RandomWindows):
         stream = kind(tokens_for(rows, steps, extra), rows, steps, seed=3)
         whole, part = list(stream.epoch(epoch)), list(stream.epoch(epoch, start))
         assert len(part) == max(0, len(whole) - start)
         assert all(torch.equal(a.inputs, b.inputs) for a, b in zip(whole[start:], part, strict=True))
 
 
-@pytest.mark.parametrize("kind", [SequentialStream, RandomStream])
+@pytest.mark.parametrize("kind", [SequentialWindows, RandomWindows])
 def test_the_offset_differs_between_epochs_and_seeds(kind):
     def first(seed, epoch):
         return min(int(w.inputs.min()) for w in kind(np.arange(400), 3, 10, seed).epoch(epoch))
 
     offsets = {first(seed, epoch) for seed in range(4) for epoch in range(10)}
     assert offsets >= set(range(8))
-    assert max(offsets) < 10 + 10 * (kind is RandomStream)
+    assert max(offsets) < 10 + 10 * (kind is RandomWindows)
 
 
 def test_random_windows_come_in_another_order_each_epoch():
-    stream = RandomStream(np.arange(1000), 4, 10, seed=0)
+    stream = RandomWindows(np.arange(1000), 4, 10, seed=0)
     orders = [torch.cat([w.inputs[:, 0] for w in stream.epoch(epoch)]) // 10 for epoch in range(2)]
     assert not torch.equal(*orders)
-    assert all(window.fresh for window in stream.epoch(0))
+    assert all(window.reset_state for window in stream.epoch(0))
 
 
 @given(st.integers(2, 400), st.integers(1, 40), st.integers(5, 100))
@@ -83,7 +83,7 @@ def test_evaluation_counts_every_target_once(count, steps, row_tokens):
     windows = list(evaluation_windows(np.arange(count), steps=steps, row_tokens=row_tokens))
     targets = torch.cat([window.targets.flatten() for window in windows])
     inputs = torch.cat([window.inputs.flatten() for window in windows])
-    counted = targets != IGNORED
+    counted = targets != IGNORE_INDEX
     assert sorted(targets[counted].tolist()) == list(range(1, count))
     assert torch.equal(inputs[counted] + 1, targets[counted])
 
@@ -92,7 +92,7 @@ def test_a_memory_mapped_file_is_read_only_where_windows_are(tmp_path):
     file = tmp_path / "tokens.bin"
     np.arange(5000, dtype=np.uint16).tofile(file)
     mapped = np.memmap(file, dtype=np.uint16, mode="r")
-    window = next(iter(SequentialStream(mapped, 2, 8, seed=0).epoch(0)))
+    window = next(iter(SequentialWindows(mapped, 2, 8, seed=0).epoch(0)))
     assert window.inputs.dtype == torch.int64
     assert torch.equal(window.targets, window.inputs + 1)
 
@@ -101,7 +101,7 @@ def test_too_short_a_text_says_what_is_needed():
     with pytest.raises(
         WeftError, match=r"50 tokens; expected at least 396 for one batch of 32 rows of 12 steps.*batch"
     ):
-        SequentialStream(np.arange(50), 32, 12, 0)
+        SequentialWindows(np.arange(50), 32, 12, 0)
     with pytest.raises(WeftError, match="at least 2"):
         next(iter(evaluation_windows(np.arange(1))))
 
@@ -115,7 +115,7 @@ def test_evaluation_passages_ask_for_every_token_once_with_all_its_context(count
     for passage in evaluation_passages(tokens, steps=steps, margin=margin, rows=rows):
         assert len(passage.ids) <= rows
         for ids, targets in zip(passage.ids, passage.targets, strict=True):
-            wanted = targets != IGNORED
+            wanted = targets != IGNORE_INDEX
             assert ids[wanted].tolist() == targets[wanted].tolist()
             first, last = int(targets[wanted][0]), int(targets[wanted][-1])
             assert ids.tolist() == list(range(max(0, first - margin), min(count, last + 1 + margin)))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.checks import check_metric
 from weft.errors import WeftError
-from weft.metrics import Translations, count_matches, notes_bleu, precisions
+from weft.metrics import Translations, count_matches, precisions, sentence_bleu
 
 tokens = st.lists(st.sampled_from("abc"), max_size=8)
 LABEL, PREDICTION = ["A", "B", "C", "D", "E", "F"], ["A", "B", "B", "C", "D"]
@@ -24,14 +24,14 @@ class TestNotes:
         assert precisions(LABEL, PREDICTION, 4) == [4 / 5, 3 / 4, 1 / 3, 0]
         assert count_matches(LABEL, PREDICTION, 3) == (1, 3)
         expected = math.exp(1 - 6 / 5) * (4 / 5) ** (1 / 2) * (3 / 4) ** (1 / 4) * (1 / 3) ** (1 / 8)
-        assert notes_bleu(LABEL, PREDICTION, 3) == pytest.approx(expected)
-        assert notes_bleu(LABEL, PREDICTION, 4) == 0
+        assert sentence_bleu(LABEL, PREDICTION, 3) == pytest.approx(expected)
+        assert sentence_bleu(LABEL, PREDICTION, 4) == 0
 
     def test_brevity(self):
-        assert notes_bleu(LABEL, ["A", "B"], 2) == math.exp(1 - 6 / 2)
+        assert sentence_bleu(LABEL, ["A", "B"], 2) == math.exp(1 - 6 / 2)
 
     def test_longer_than_the_label(self):
-        assert notes_bleu(["a", "b"], ["a", "b", "c"], 2) == pytest.approx((2 / 3) ** 0.5 * (1 / 2) ** 0.25)
+        assert sentence_bleu(["a", "b"], ["a", "b", "c"], 2) == pytest.approx((2 / 3) ** 0.5 * (1 / 2) ** 0.25)
 
     def test_each_match_counts_once(self):
         assert precisions(["a", "b"], ["a", "a", "a"], 1) == [1 / 3]
@@ -48,12 +48,12 @@ class TestNotes:
         ],
     )
     def test_short_predictions(self, label, prediction, k, score):
-        assert notes_bleu(label, prediction, k) == score
+        assert sentence_bleu(label, prediction, k) == score
 
     @given(tokens, tokens, st.integers(1, 5))
     def test_from_zero_to_one(self, label, prediction, k):
-        assert 0 <= notes_bleu(label, prediction, k) <= 1
-        assert notes_bleu(label, label, k) == 1
+        assert 0 <= sentence_bleu(label, prediction, k) <= 1
+        assert sentence_bleu(label, label, k) == 1
 
     @given(tokens.filter(len), tokens.filter(len), st.integers(1, 4))
     def test_as_the_formula_says(self, label, prediction, k):
@@ -69,11 +69,11 @@ class TestNotes:
                     left.remove(prediction[at : at + n])
                     hits += 1
             score *= (hits / (len(prediction) - n + 1)) ** (1 / 2**n)
-        assert notes_bleu(label, prediction, k) == pytest.approx(score)
+        assert sentence_bleu(label, prediction, k) == pytest.approx(score)
 
     def test_no_n_gram(self):
         with pytest.raises(WeftError, match="the longest n-gram is 0"):
-            notes_bleu(["a"], ["a"], 0)
+            sentence_bleu(["a"], ["a"], 0)
 
 
 PREDICTIONS = ["Le chat dort dans le jardin.", "Elle aime les vieux livres !", "Il pleut."]

@@ -77,7 +77,7 @@ def test_nothing_in_batches_is_nothing() -> None:
 @given(st.lists(st.lists(st.integers(0, 9), max_size=6), max_size=9))
 def test_columns_survive_the_disk(tmp_path_factory: pytest.TempPathFactory, rows: list[list[int]]) -> None:
     file = tmp_path_factory.mktemp("columns") / "train.npz"
-    save_columns(file, {"ids": Ragged.of(rows), "label.x": Ragged.of([[7]])})
+    save_columns(file, {"ids": Ragged.from_rows(rows), "label.x": Ragged.from_rows([[7]])})
     back = load_columns(file)
     assert [row.tolist() for row in map(back["ids"].__getitem__, range(len(back["ids"])))] == rows
     assert back["ids"].lengths.tolist() == [len(row) for row in rows]
@@ -85,7 +85,7 @@ def test_columns_survive_the_disk(tmp_path_factory: pytest.TempPathFactory, rows
 
 
 def test_rows_with_a_mark_at_their_ends() -> None:
-    rows = Ragged.of([[3, 1], [], [4]]).ended(9)
+    rows = Ragged.from_rows([[3, 1], [], [4]]).with_end(9)
     assert [rows[row].tolist() for row in range(3)] == [[3, 1, 9], [9], [4, 9]]
 
 

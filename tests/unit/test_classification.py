@@ -23,12 +23,12 @@ def test_a_case_by_hand():
     assert found.counts == ((3, 1, 0), (1, 0, 1), (0, 0, 0))
     assert found.count == 6
     assert found.accuracy == 0.5
-    assert found.nats_per_text == 0.5
+    assert found.cross_entropy == 0.5
     a, b, c = found.scores
-    assert (a.precision, a.recall, a.texts) == (0.75, 0.75, 4)
+    assert (a.precision, a.recall, a.support) == (0.75, 0.75, 4)
     assert a.f1 == pytest.approx(0.75)
-    assert (b.precision, b.recall, b.f1, b.texts) == (0, 0, 0, 2)
-    assert (c.precision, c.recall, c.f1, c.texts) == (0, 0, 0, 0)
+    assert (b.precision, b.recall, b.f1, b.support) == (0, 0, 0, 2)
+    assert (c.precision, c.recall, c.f1, c.support) == (0, 0, 0, 0)
     assert found.macro_f1 == pytest.approx(0.25)
     assert found.signature() == "accuracy|labels:3|texts:6"
 

@@ -14,7 +14,7 @@ from weft.errors import WeftError
 from weft.tasks.tag.config import TagDataConfig
 from weft.tasks.tag.data import all_tags, as_characters, cut_long, read_like, read_tagged, unknown_tags
 from weft.tasks.tag.lexicon import LONGEST_WORD, CharacterLexicon, WordLexicon, shape
-from weft.text.conll import Layout, Sentence, open_segmented, open_sentences
+from weft.text.conll import ConllFormat, TaggedSentence, open_segmented, open_sentences
 from weft.text.corpus import Corpus
 from weft.text.spans import SCHEMES
 
@@ -122,7 +122,7 @@ class TestReading:
         path = written(tmp_path, "我们 去　图书馆\n\n  好 。 \n", "a.txt")
         one, two = open_segmented(path)
         assert one.words == ("我们", "去", "图书馆")
-        assert two == Sentence(("好", "。"), (), path, (3, 3))
+        assert two == TaggedSentence(("好", "。"), (), path, (3, 3))
         characters = as_characters(one)
         assert "".join(characters.tags) == "BESBME"
         assert characters.lines == (1,) * 6
@@ -175,7 +175,7 @@ def test_a_table_is_no_segmented_text(tmp_path):
 
 
 def test_a_line_given_another_value_keeps_all_else():
-    layout = Layout((), False, 3, 1)
+    layout = ConllFormat((), False, 3, 1)
     assert layout.put(" a  b\t c ", 1, "X") == " a  X\t c "
     assert layout.put("a  b\t c ", 2, "X") == "a  b\t X "
     assert layout.add("a  b\t c ", "X") == "a  b\t c X"
@@ -208,9 +208,7 @@ class TestSpans:
 
     def test_mixed_tags_are_named_by_line(self, tmp_path):
         path = written(tmp_path, "a\tO\nb\tB-PER\n\nc\tX\n")
-        with pytest.raises(
-            WeftError, match=r"data.conll:4: the tag X is no tag of a span, but .*data.conll:2 has B-PER"
-        ):
+        with pytest.raises(WeftError, match=r"data.conll:4: the tag X is not a span tag, but .*data.conll:2 has B-PER"):
             read_tagged(path, TagDataConfig())
 
     def test_what_is_measured_on_is_mended_as_what_is_held_out(self, tmp_path):
@@ -244,13 +242,13 @@ class TestSpans:
                 call()
 
     def test_all_letters_of_all_kinds_are_tags(self):
-        sentences = [Sentence(("a", "b"), ("B-Y", "I-Y"), "", (1, 2)), Sentence(("a",), ("B-X",), "", (3,))]
+        sentences = [TaggedSentence(("a", "b"), ("B-Y", "I-Y"), "", (1, 2)), TaggedSentence(("a",), ("B-X",), "", (3,))]
         assert all_tags(sentences, SCHEMES["bio"]) == ("O", "B-X", "I-X", "B-Y", "I-Y")
-        assert all_tags([Sentence(("a",), ("S",), "", (1,))], SCHEMES["bmes"]) == ("B", "M", "E", "S")
+        assert all_tags([TaggedSentence(("a",), ("S",), "", (1,))], SCHEMES["bmes"]) == ("B", "M", "E", "S")
         assert unknown_tags(sentences, ["B-Y", "I-Y"]) == {"B-X": ":3"}
 
     def test_long_sentences_are_cut_and_spans_with_them(self):
-        sentence = Sentence(tuple("abcde"), ("B-X", "I-X", "I-X", "O", "O"), "f", (1, 2, 3, 4, 5))
+        sentence = TaggedSentence(tuple("abcde"), ("B-X", "I-X", "I-X", "O", "O"), "f", (1, 2, 3, 4, 5))
         notes = []
         found = cut_long([sentence, sentence], 2, SCHEMES["bio"], notes)
         assert [one.tags for one in found[:3]] == [("B-X", "I-X"), ("B-X", "O"), ("O",)]
@@ -261,30 +259,30 @@ class TestSpans:
 
 class TestLexicons:
     def test_words_are_lower_case_and_their_characters_are_not(self):
-        sentences = [Sentence(("The", "the", "Cat"), (), "", (1, 2, 3))]
+        sentences = [TaggedSentence(("The", "the", "Cat"), (), "", (1, 2, 3))]
         lexicon = WordLexicon.build(sentences, TagDataConfig())
         rows = lexicon.encode([["the", "The", "THE", "dog"], ["The"]])
         assert rows["words"] == [[4, 4, 4, 0], [4]]
         assert rows["forms"] == [[0, 1, 2, 3], [1]]
         characters = lexicon.characters
         assert rows["spelling"][1] == characters.encode("The") != rows["spelling"][0]
-        assert lexicon.known(Sentence(("cAt", "dog"), (), "", (1, 2))) == [1, 0]
+        assert lexicon.known(TaggedSentence(("cAt", "dog"), (), "", (1, 2))) == [1, 0]
         assert WordLexicon.from_json(lexicon.to_json()) == lexicon
 
     def test_what_can_be_made_up_is_told_by_kind(self):
         words = ("Call", "555-1234", "@someone", "http://t.co/x1", "@")
-        lexicon = WordLexicon.build([Sentence(words, (), "", (1,) * 5)], TagDataConfig())
+        lexicon = WordLexicon.build([TaggedSentence(words, (), "", (1,) * 5)], TagDataConfig())
         others = ("call", "555-9876", "@Other", "HTTPS://a.b", "www.c.d")
         rows = lexicon.encode([words, others])["words"]
         assert rows[0][:4] == rows[1][:4]
         assert rows[1][3] == rows[1][4]
         assert 0 not in rows[0] + rows[1]
         assert rows[0][4] != rows[0][2]
-        assert lexicon.known(Sentence(("@new", "12", "1234"), (), "", (1, 2, 3))) == [1, 0, 0]
+        assert lexicon.known(TaggedSentence(("@new", "12", "1234"), (), "", (1, 2, 3))) == [1, 0, 0]
 
     def test_how_often_words_were_seen(self):
         words = ("U.S.", "u.s.", "@someone", "http://t.co/x1", "10", "<unk>")
-        lexicon = WordLexicon.build([Sentence(words, (), "", (1,) * 6)], TagDataConfig())
+        lexicon = WordLexicon.build([TaggedSentence(words, (), "", (1,) * 6)], TagDataConfig())
         assert [lexicon.count(word) for word in ("U.s.", "@someone", "www.a.b", "27", "new", "<unk>")] == [
             2,
             0,
@@ -296,7 +294,7 @@ class TestLexicons:
 
     def test_words_that_print_does_not_show(self):
         def built(*words):
-            return WordLexicon.build([Sentence(words, (), "", (1,) * len(words))], TagDataConfig()).unspaced
+            return WordLexicon.build([TaggedSentence(words, (), "", (1,) * len(words))], TagDataConfig()).unspaced
 
         assert built("看似", "簡單", "簡單", "，") == "簡單"
         assert built("a", "北", "京") is None
@@ -305,23 +303,23 @@ class TestLexicons:
     def test_what_words_look_like(self):
         found = [shape(word) for word in ("Empire", "I", "NBA", "iPhone7", "@weft", "2,017", "北京", "ﬁ", "")]
         assert found == ["Xxx", "X", "XX", "xXxxd", "@@", "d,dd", "cc", "x", ""]
-        lexicon = WordLexicon.build([Sentence(("The", "cat"), (), "", (1, 2))], TagDataConfig())
+        lexicon = WordLexicon.build([TaggedSentence(("The", "cat"), (), "", (1, 2))], TagDataConfig())
         one, two = lexicon.encode([["Dog", "dog", "DOG"]])["shapes"][0][:2]
         assert lexicon.shapes.decode([one, two]) == ["Xxx", "xx"]
         assert lexicon.encode([["DOG"]])["shapes"] == [[0]]
 
     def test_a_word_without_end_is_read_at_its_ends(self):
-        lexicon = WordLexicon.build([Sentence(("ab",), (), "", (1,))], TagDataConfig())
+        lexicon = WordLexicon.build([TaggedSentence(("ab",), (), "", (1,))], TagDataConfig())
         (spelling,) = lexicon.encode([["a" * 10**6 + "b"]])["spelling"]
         assert len(spelling) == LONGEST_WORD
         assert spelling[-2:] == lexicon.characters.encode("ab")
 
     def test_pairs_reach_over_the_edges(self):
-        sentence = as_characters(Sentence(("我们", "去"), (), "", (1, 1)))
+        sentence = as_characters(TaggedSentence(("我们", "去"), (), "", (1, 1)))
         lexicon = CharacterLexicon.build([sentence], TagDataConfig(min_bigram_count=1))
         (pairs,) = lexicon.encode(["我们去"])["pairs"]
         assert lexicon.pairs.decode(pairs) == ["\n我", "我们", "们去", "去\n"]
-        assert lexicon.known(as_characters(Sentence(("我", "们去"), (), "", (1, 1)))) == [0, 0]
+        assert lexicon.known(as_characters(TaggedSentence(("我", "们去"), (), "", (1, 1)))) == [0, 0]
         assert lexicon.known(sentence) == [1, 1]
         assert CharacterLexicon.from_json(lexicon.to_json()) == lexicon
 

@@ -117,11 +117,17 @@ class TestDamage:
     @pytest.mark.parametrize(
         ("raw", "message"),
         [
-            (b"fine\n" * 16 + b"bad \xff byte\n", r":17: byte 0xff is not UTF-8 \(column 5 in bytes\).*WINDOWS-1252"),
-            (b"fine\r\n" * 9000 + b"caf\xe9 noir\r\n", r":9001: byte 0xe9 is not UTF-8.*iconv -f WINDOWS-1252"),
-            (b"ok\r" + "中文，你好\n".encode("gb18030"), r":2: byte 0xd6 is not UTF-8.*iconv -f GB18030"),
-            ("文本\n".encode("utf-16"), r":1: byte 0xff is not UTF-8.*iconv -f UTF-16"),
-            (b"cut off \xe4\xb8", r":1: byte 0xe4 is not UTF-8"),
+            (b"fine\n" * 16 + b"bad \xff byte\n", r":17: byte 0xff at position 5 is not UTF-8.*WINDOWS-1252"),
+            (
+                b"fine\r\n" * 9000 + b"caf\xe9 noir\r\n",
+                r":9001: byte 0xe9 at position \d+ is not UTF-8.*iconv -f WINDOWS-1252",
+            ),
+            (
+                b"ok\r" + "中文，你好\n".encode("gb18030"),
+                r":2: byte 0xd6 at position \d+ is not UTF-8.*iconv -f GB18030",
+            ),
+            ("文本\n".encode("utf-16"), r":1: byte 0xff at position \d+ is not UTF-8.*iconv -f UTF-16"),
+            (b"cut off \xe4\xb8", r":1: byte 0xe4 at position \d+ is not UTF-8"),
             (b"one\ntwo\nthr\0ee\n", r":3: NUL byte"),
             (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", r":3: NUL byte, so this is no plain text"),
         ],

@@ -10,7 +10,7 @@ import torch
 
 from tests.checks import check_model
 from weft.cells import CELLS
-from weft.data.windows import IGNORED, Passage
+from weft.data.windows import IGNORE_INDEX, Passage
 from weft.errors import WeftError
 from weft.tasks.fill.config import FillModelConfig
 from weft.tasks.fill.model import Filler
@@ -54,7 +54,7 @@ def test_battery(shape):
     ids = rows(5, 40)
     shown, lengths = ids.clone(), torch.tensor([40, 3, 17, 40, 1])
     shown[:, ::7] = model.blank
-    targets = ids.masked_fill(torch.arange(40) >= lengths[:, None], IGNORED)
+    targets = ids.masked_fill(torch.arange(40) >= lengths[:, None], IGNORE_INDEX)
     passage = Passage(shown, targets, lengths)
     parts = [Passage(*(part[begin:end] for part in passage)) for begin, end in ((0, 1), (1, 5))]
     check_model(model, passage, parts)

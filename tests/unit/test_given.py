@@ -6,13 +6,13 @@ import pytest
 
 from weft.errors import WeftError
 from weft.text import Corpus, Pairs, open_data
-from weft.text.arguments import checked_text, checked_texts
+from weft.text.arguments import check_text, check_texts
 
 
 def test_texts_of_any_kind() -> None:
     for texts in (["a", "b"], ("a", "b"), (one for one in "ab"), {"a": 1, "b": 2}.keys()):
-        assert checked_texts(texts) == ["a", "b"]
-    assert checked_texts(iter(())) == []
+        assert check_texts(texts) == ["a", "b"]
+    assert check_texts(iter(())) == []
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_texts_of_any_kind() -> None:
     ],
 )
 def test_what_is_no_list_of_texts(texts, words) -> None:  # type: ignore[no-untyped-def]
-    for take in (checked_texts, lambda texts: Corpus.from_texts("mine", texts)):
+    for take in (check_texts, lambda texts: Corpus.from_texts("mine", texts)):
         with pytest.raises(WeftError, match=words):
             take(texts)
     with pytest.raises(WeftError, match=r"the sources of mine are .*a list of texts"):
@@ -36,9 +36,9 @@ def test_what_is_no_list_of_texts(texts, words) -> None:  # type: ignore[no-unty
 
 
 def test_one_text_and_one_name() -> None:
-    assert checked_text("a") == "a"
+    assert check_text("a") == "a"
     with pytest.raises(WeftError, match=r"the prompt is \['a'\]; expected a text"):
-        checked_text(["a"], "the prompt")  # type: ignore[arg-type]
+        check_text(["a"], "the prompt")  # type: ignore[arg-type]
     for source in (5, None, ["a text"]):
         with pytest.raises(WeftError, match=r"the data is .*a name or a path.*Corpus\.from_texts"):
             open_data(source)  # type: ignore[arg-type]

@@ -215,7 +215,7 @@ class TestText:
     def test_the_ideal_model(self) -> None:
         rng = random.Random(9)
         sentences = [ENGLISH.sample(rng) for _ in range(500)]
-        ideal = ENGLISH.best("".join(f"{sentence.text}\n" for sentence in sentences))
+        ideal = ENGLISH.likelihood("".join(f"{sentence.text}\n" for sentence in sentences))
         assert ideal.nats == pytest.approx(-sum(sentence.log_prob for sentence in sentences))
         assert ideal.words == sum(len(sentence.words) + 1 for sentence in sentences)
         assert ideal.characters == sum(len(sentence.text) + 1 for sentence in sentences)
@@ -231,13 +231,15 @@ class TestText:
             for name, rules in ENGLISH.rules.items()
         }
         text = ENGLISH.text(500, seed=4)
-        assert Grammar.from_weights("sentence", phrases, even).best(text).nats > ENGLISH.best(text).nats + 50
+        assert (
+            Grammar.from_weights("sentence", phrases, even).likelihood(text).nats > ENGLISH.likelihood(text).nats + 50
+        )
 
     def test_mistakes(self) -> None:
-        assert ENGLISH.best("the cat sleeps.\nthe cat sleep.\n").nats == math.inf
-        assert ENGLISH.best("猫睡觉。\n").perplexity_per_word == math.inf
+        assert ENGLISH.likelihood("the cat sleeps.\nthe cat sleep.\n").nats == math.inf
+        assert ENGLISH.likelihood("猫睡觉。\n").perplexity_per_word == math.inf
         with pytest.raises(WeftError, match="does not end with a line end"):
-            ENGLISH.best("the cat sleeps.")
+            ENGLISH.likelihood("the cat sleeps.")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import torch
 
 from tests.checks import check_model, check_stepper
 from weft.cells import CELLS
-from weft.data.windows import IGNORED, Window
+from weft.data.windows import IGNORE_INDEX, Window
 from weft.decoding import Sample, generate, greedy
 from weft.errors import WeftError
 from weft.nn.bptt import unroll
@@ -26,13 +26,13 @@ SHAPES = {
 }
 
 
-def window(rows=5, steps=4, seed=0, fresh=True):
+def window(rows=5, steps=4, seed=0, reset_state=True):
     ids = torch.randint(V, (rows, steps + 1), generator=torch.Generator().manual_seed(seed))
-    return Window(ids[:, :-1], ids[:, 1:], fresh)
+    return Window(ids[:, :-1], ids[:, 1:], reset_state)
 
 
 def rows_of(batch, begin, end):
-    return Window(batch.inputs[begin:end], batch.targets[begin:end], batch.fresh)
+    return Window(batch.inputs[begin:end], batch.targets[begin:end], batch.reset_state)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -71,7 +71,7 @@ def test_ignored_targets_do_not_count():
     model = LanguageModel(V, SHAPES["one-hot"]).eval()
     batch = window()
     half = batch.targets.clone()
-    half[:, 2:] = IGNORED
+    half[:, 2:] = IGNORE_INDEX
     loss = model.loss(batch._replace(targets=half))
     short = model.loss(Window(batch.inputs[:, :2], batch.targets[:, :2], True))
     assert loss.count == 10
@@ -80,12 +80,12 @@ def test_ignored_targets_do_not_count():
 
 def test_state_is_carried_unless_the_window_is_fresh():
     model = LanguageModel(V, SHAPES["embedding"]).eval()
-    first, second = window(seed=1), window(seed=2, fresh=False)
+    first, second = window(seed=1), window(seed=2, reset_state=False)
     carried = model.loss(first).state
     together = Window(torch.cat([first.inputs, second.inputs], 1), torch.cat([first.targets, second.targets], 1), True)
     whole = model.loss(together).total
     torch.testing.assert_close(model.loss(first).total + model.loss(second, carried).total, whole)
-    anew = model.loss(second._replace(fresh=True), carried).total
+    anew = model.loss(second._replace(reset_state=True), carried).total
     torch.testing.assert_close(anew, model.loss(second, None).total)
     assert not torch.equal(anew, model.loss(second, carried).total)
 

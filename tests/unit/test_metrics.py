@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from tests.checks import check_metric
-from weft.metrics import Guesses, Likelihood
+from weft.metrics import Likelihood, TokenPredictions
 from weft.training.loss import count_guesses
 
 
@@ -45,12 +45,12 @@ def test_sums_not_means():
     assert Likelihood(1.0, 4).signature("char") == "perplexity|per:char|tokens:4"
 
 
-def test_guesses_add_up_and_count_the_first_guess():
+def test_token_predictions_add_up_and_count_correct_ones():
     torch.manual_seed(0)
     logits, targets = torch.randn(20, 5), torch.randint(5, (20,))
     whole = count_guesses(logits, targets)
     check_metric(whole, [count_guesses(logits[:3], targets[:3]), count_guesses(logits[3:], targets[3:])], atol=1e-4)
     assert whole.accuracy == (logits.argmax(-1) == targets).double().mean().item()
     assert whole.likelihood.perplexity == pytest.approx(measured(logits.log_softmax(-1), targets).perplexity)
-    assert whole.signature("word") == "hidden token|per:word|tokens:20"
-    assert math.isnan(Guesses(Likelihood(0.0, 0), 0).accuracy)
+    assert whole.signature("word") == "masked token|per:word|tokens:20"
+    assert math.isnan(TokenPredictions(Likelihood(0.0, 0), 0).accuracy)

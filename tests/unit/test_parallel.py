@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from weft.errors import WeftError
 from weft.text.config import PairTextConfig
-from weft.text.parallel import PairCodec, Pairs, make_codecs, open_pairs
+from weft.text.parallel import PairCodec, Pairs, build_pair_codec, open_pairs
 from weft.text.tokenizers import SpaceTokenizer, WordTokenizer
 
 TABLE = "Go.\tVa !\tCC-BY 2.0\nI'm home.\tJe suis chez moi.\tCC-BY 2.0\n"
@@ -124,7 +124,7 @@ class TestMistakes:
     def test_not_utf8(self, tmp_path):
         path = tmp_path / "x.tsv"
         path.write_bytes(b"Go.\tVa !\nWell\tTr\xe8s bien\n")
-        self.refused(path, f"{path}:2: byte 0xe8 is not UTF-8")
+        self.refused(path, f"{path}:2: byte 0xe8 at position")
 
     @pytest.mark.parametrize(("text", "what"), [("", "is empty"), ("\n \n", "has nothing but blank lines")])
     def test_empty(self, tmp_path, text, what):
@@ -163,7 +163,7 @@ class TestCodecs:
     @pytest.mark.parametrize("level", ["char", "word", "space", "subword"])
     @pytest.mark.parametrize("joint", [True, False])
     def test_text_survives_and_so_does_the_codec(self, level, joint):
-        codecs = make_codecs(PairTextConfig(tokenizer=level, joint=joint, max_vocab_size=120), self.PAIRS)
+        codecs = build_pair_codec(PairTextConfig(tokenizer=level, joint=joint, max_vocab_size=120), self.PAIRS)
         again = PairCodec.from_json(json.loads(json.dumps(codecs.to_json())))
         assert again == codecs
         assert again.joint is codecs.joint is (joint and level == "subword")
@@ -177,37 +177,37 @@ class TestCodecs:
                     assert codec.decode(ids) == text
 
     def test_words_belong_to_their_language(self):
-        codecs = make_codecs(PairTextConfig(tokenizer="word"), self.PAIRS)
+        codecs = build_pair_codec(PairTextConfig(tokenizer="word"), self.PAIRS)
         assert "water" in codecs.source.vocabulary
         assert "water" not in codecs.target.vocabulary
 
     def test_joint_pieces_are_learned_from_both_sides(self):
-        codec = make_codecs(PairTextConfig(tokenizer="subword", max_vocab_size=150), self.PAIRS).source
+        codec = build_pair_codec(PairTextConfig(tokenizer="subword", max_vocab_size=150), self.PAIRS).source
         assert not codec.unknown("water pluie")
 
 
 class TestPrint:
     def test_french_gaps_are_learned(self):
-        words = WordTokenizer.learn(FRENCH)
+        words = WordTokenizer.train(FRENCH)
         assert dict(words.gaps) == {"!": " ", "%": " ", ";": " ", "?": " ", "«": " ", "»": " "}
         assert [words.join(words.split(text)) for text in FRENCH] == FRENCH
 
     def test_the_most_frequent_gap_wins(self):
-        assert WordTokenizer.learn(["Va\u202f!", "Va\u202f!", "Va !", "Go!"]).gaps == (("!", "\u202f"),)
-        assert WordTokenizer.learn(["Go!", "Go! Now?", "Va !", "10:30 :", "at 10: go", "a: b", "b: c"]).gaps == ()
+        assert WordTokenizer.train(["Va\u202f!", "Va\u202f!", "Va !", "Go!"]).gaps == (("!", "\u202f"),)
+        assert WordTokenizer.train(["Go!", "Go! Now?", "Va !", "10:30 :", "at 10: go", "a: b", "b: c"]).gaps == ()
 
     def test_english_and_chinese_learn_nothing(self):
-        assert WordTokenizer.learn(["“Is it?” she asked: yes; 100% sure!", "他说：“不！”"]).gaps == ()
+        assert WordTokenizer.train(["“Is it?” she asked: yes; 100% sure!", "他说：“不！”"]).gaps == ()
 
     @given(st.text(st.sampled_from("ab'’-.,;:!?%«»()\"“” \u00a0\u202f\n1猫，。")))
     def test_the_same_tokens_are_found_again(self, text):
-        words = WordTokenizer.learn(FRENCH)
+        words = WordTokenizer.train(FRENCH)
         assert words.split(words.join(words.split(text))) == words.split(text)
 
     def test_stored_gaps(self):
-        words = WordTokenizer.learn(FRENCH)
+        words = WordTokenizer.train(FRENCH)
         assert WordTokenizer.from_json(json.loads(json.dumps(words.to_json()))) == words
-        assert WordTokenizer.from_json({"level": "word"}) == WordTokenizer()  # as stored before there were gaps
+        assert WordTokenizer.from_json({"name": "word"}) == WordTokenizer()  # as stored before there were gaps
         for wrong in ({"!": "x"}, {"!": "\n"}, {"!": 3}, ["!"]):
             with pytest.raises(WeftError, match="stored gaps"):
                 WordTokenizer.from_json({"gaps": wrong})
@@ -262,7 +262,7 @@ def test_the_real_pairs(monkeypatch):
     ]  # a few have thin spaces, which the notes leave in
     for text in some:
         assert SpaceTokenizer().split(text.lower()) == [token for token in by_hand(text) if token]
-    words = WordTokenizer.learn(pairs.targets)
+    words = WordTokenizer.train(pairs.targets)
     assert sum(words.join(words.split(text)) == text for text in some) > 0.98 * len(some)
 
 

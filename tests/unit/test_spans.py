@@ -1,4 +1,4 @@
-"""Spans in tags: read as conlleval reads them, written back, mended; schemes told apart."""
+"""Spans in tags: read as conlleval reads them, written back, repair_tags; schemes told apart."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from weft.errors import WeftError
 from weft.text.spans import (
     SCHEMES,
     Span,
-    canonical,
-    find_scheme,
-    join_words,
-    mended,
-    read_spans,
+    detect_scheme,
+    repair_tags,
+    spans_to_tags,
     split_tag,
-    word_tags,
-    write_spans,
+    tags_to_spans,
+    tags_to_words,
+    to_bioes,
+    words_to_tags,
 )
 
 ANY_TAG = st.one_of(st.just("O"), st.builds("{}-{}".format, st.sampled_from("BIESMLUW"), st.sampled_from("XY")))
@@ -48,12 +48,12 @@ ANY_TAG = st.one_of(st.just("O"), st.builds("{}-{}".format, st.sampled_from("BIE
     ],
 )
 def test_reading(tags, spans):
-    assert read_spans(tags.split()) == [Span(*span) for span in spans]
+    assert tags_to_spans(tags.split()) == [Span(*span) for span in spans]
 
 
 def test_a_tag_that_is_none():
     with pytest.raises(WeftError, match="'NOUN'"):
-        read_spans(["B-X", "NOUN"])
+        tags_to_spans(["B-X", "NOUN"])
     assert split_tag("O-X") is None
     assert split_tag("B-") is None
     assert split_tag("") is None
@@ -61,9 +61,9 @@ def test_a_tag_that_is_none():
 
 @given(st.lists(ANY_TAG, max_size=8), st.sampled_from(list(SCHEMES.values())))
 def test_mending_keeps_the_spans_and_is_done_once(tags, scheme):
-    good = mended(tags, scheme)
-    assert read_spans(good) == read_spans(tags)
-    assert mended(good, scheme) == good
+    good = repair_tags(tags, scheme)
+    assert tags_to_spans(good) == tags_to_spans(tags)
+    assert repair_tags(good, scheme) == good
     assert {tag[0] for tag in good} <= {"O", *scheme[1:]}
 
 
@@ -76,7 +76,7 @@ def test_what_is_written_is_read(steps, scheme):
     for gap, size, kind in steps:
         spans.append(Span(kind, end + gap, end + gap + size))
         end += gap + size
-    assert read_spans(write_spans(spans, end + 1, scheme)) == spans
+    assert tags_to_spans(spans_to_tags(spans, end + 1, scheme)) == spans
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_what_is_written_is_read(steps, scheme):
     ],
 )
 def test_schemes_are_found(tags, name):
-    scheme = find_scheme(tags.split())
+    scheme = detect_scheme(tags.split())
     assert (scheme and scheme.name) == name
 
 
@@ -108,8 +108,8 @@ def test_schemes_are_found(tags, name):
     [
         ("B-X O E-X L-X E-X", "f:4: the tag L-X is of another scheme than others: f:3 has E-X"),
         ("S-X M-X B-X I-X", "f:4: the tag I-X is of another scheme than others: f:2 has M-X"),
-        ("B-X O PERSON X", "f:3: the tag PERSON is no tag of a span, but f:1 has B-X"),
-        ("X B-X", "f:1: the tag X is no tag of a span, but f:2 has B-X"),
+        ("B-X O PERSON X", "f:3: the tag PERSON is not a span tag, but f:1 has B-X"),
+        ("X B-X", "f:1: the tag X is not a span tag, but f:2 has B-X"),
     ],
 )
 def test_mixed_tags_are_refused(tags, words):
@@ -118,7 +118,7 @@ def test_mixed_tags_are_refused(tags, words):
     for line, tag in enumerate(tags.split(), start=1):
         where.setdefault(tag, f"f:{line}")
     with pytest.raises(WeftError) as caught:
-        find_scheme(tags.split(), where)
+        detect_scheme(tags.split(), where)
     assert str(caught.value).startswith(words)
 
 
@@ -129,24 +129,24 @@ def test_letters_of_no_scheme_have_two_that_no_scheme_has():
         for some in itertools.permutations(letters, size) if size < 4 else itertools.combinations(letters, size):
             tags = [f"{letter}-X" for letter in some]
             if any(set(some) <= set(scheme[1:]) for scheme in SCHEMES.values()):
-                assert find_scheme(tags) is not None
+                assert detect_scheme(tags) is not None
             else:
                 with pytest.raises(WeftError, match="is of another scheme than others: there is"):
-                    find_scheme(tags)
+                    detect_scheme(tags)
 
 
 @given(st.lists(st.text("我们去图", min_size=1, max_size=5)))
 def test_words_are_found_again(words):
-    tags = word_tags(words)
-    assert join_words("".join(words), tags) == words
-    assert {canonical(tag) for tag in tags} <= {"B-_", "I-_", "E-_", "S-_"}
+    tags = words_to_tags(words)
+    assert tags_to_words("".join(words), tags) == words
+    assert {to_bioes(tag) for tag in tags} <= {"B-_", "I-_", "E-_", "S-_"}
 
 
 @given(st.text("abc", min_size=1, max_size=9), st.data())
 def test_any_tags_of_characters_make_words(text, data):
     tags = data.draw(st.lists(st.sampled_from("BMES"), min_size=len(text), max_size=len(text)))
     starts = data.draw(st.sets(st.integers(0, len(text) - 1)))
-    words = join_words(text, tags, starts)
+    words = tags_to_words(text, tags, starts)
     assert "".join(words) == text
     begins = {sum(map(len, words[:number])) for number in range(len(words))}
     assert starts <= begins

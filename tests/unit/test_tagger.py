@@ -21,9 +21,8 @@ from weft.tasks.tag.knowledge import SPREAD, Knowledge, balance
 from weft.tasks.tag.lexicon import LEXICONS
 from weft.tasks.tag.model import OUTPUTS, Softmax, TaggedBatch, Tagger, allowed_tags, keep_apart
 from weft.tasks.tag.neighbours import Neighbours
-from weft.text.conll import Sentence
-from weft.text.spans import SCHEMES, join_words, read_spans, word_tags
-from weft.text.spans import WORDS as WORDS_SCHEME
+from weft.text.conll import TaggedSentence
+from weft.text.spans import SCHEMES, WORD_SCHEME, tags_to_spans, tags_to_words, words_to_tags
 
 WORDS = [["The", "cat", "sleeps"], ["a"], ["the", "big", "cat", "sees", "a", "cat"], ["big", "a"]]
 SMALL = {"hidden_size": 5, "embedding_dim": 4, "char_dim": 3, "shape_dim": 2, "char_hidden_size": 2, "bigram_dim": 3}
@@ -36,15 +35,17 @@ def made(task="tags", tags=TAGS, scheme=SCHEMES["bio"], **settings):
     """A small model, and its sentences encoded with tags that keep to the scheme."""
     torch.manual_seed(3)
     sentences = [list("".join(words)) if task == "segments" else words for words in WORDS]
-    tagged = [Sentence(tuple(words), ("S",) * len(words), "", (1,) * len(words)) for words in sentences]
+    tagged = [TaggedSentence(tuple(words), ("S",) * len(words), "", (1,) * len(words)) for words in sentences]
     lexicon = LEXICONS[task].build(tagged, TagDataConfig(min_bigram_count=1))
     model = Tagger(lexicon, tags, scheme, TagModelConfig(**(SMALL | settings)))
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.requires_grad:
                 parameter.normal_(std=0.5)
-    columns = {name: Ragged.of(rows) for name, rows in lexicon.encode(sentences).items()}
-    columns["tags"] = Ragged.of([number % 3 if number % 3 < 2 else 2 for number in range(len(w))] for w in sentences)
+    columns = {name: Ragged.from_rows(rows) for name, rows in lexicon.encode(sentences).items()}
+    columns["tags"] = Ragged.from_rows(
+        [number % 3 if number % 3 < 2 else 2 for number in range(len(w))] for w in sentences
+    )
     return model, columns
 
 
@@ -85,8 +86,8 @@ def test_a_sentence_alone_is_what_it_is_in_a_batch(task):
 def test_words_are_told_apart_by_their_spelling():
     """Two words that were never seen have one number, but not one spelling."""
     model, _ = made()
-    lexicon = LEXICONS["tags"].build([Sentence(tuple(w), (), "", ()) for w in WORDS], TagDataConfig())
-    columns = {name: Ragged.of(rows) for name, rows in lexicon.encode([["tac", "slab"]]).items()}
+    lexicon = LEXICONS["tags"].build([TaggedSentence(tuple(w), (), "", ()) for w in WORDS], TagDataConfig())
+    columns = {name: Ragged.from_rows(rows) for name, rows in lexicon.encode([["tac", "slab"]]).items()}
     inputs = collate(columns, np.array([0]))
     assert inputs.ids.tolist() == [[0, 0]]
     one, other = model.eval().reader(inputs).tensor()[0]
@@ -136,18 +137,18 @@ def test_ways_to_cut_keep_to_spaces_and_are_those_of_enumeration(spaces, output)
     """Every way there is, once, with its share of the ways that a space allows; so are the chances of single words."""
     letters = ("B", "M", "E", "S")
     torch.manual_seed(5)
-    crf, scores = OUTPUTS[output](4, allowed_tags(letters, WORDS_SCHEME)), torch.randn(1, 4, 4)
+    crf, scores = OUTPUTS[output](4, allowed_tags(letters, WORD_SCHEME)), torch.randn(1, 4, 4)
     starts = [int(not at) for piece in spaces.split() for at in range(len(piece))]
     apart = keep_apart(scores, torch.tensor([starts]), letters)
     weight = {}
     for cuts in itertools.product([False, True], repeat=3):
         words = "".join(f" {one}" if cut else one for one, cut in zip("abcd", (False, *cuts), strict=True)).split()
         if all(cut or not start for cut, start in zip(cuts, starts[1:], strict=True)):
-            tags = torch.tensor([[letters.index(tag) for tag in word_tags(words)]])
+            tags = torch.tensor([[letters.index(tag) for tag in words_to_tags(words)]])
             weight[tuple(words)] = math.exp(float(crf.score(scores, tags)))
     total = sum(weight.values())
     ways = crf.n_best(apart, 50)[0]
-    found = {tuple(join_words("abcd", [letters[tag] for tag in way.tags])): math.exp(way.log_prob) for way in ways}
+    found = {tuple(tags_to_words("abcd", [letters[tag] for tag in way.tags])): math.exp(way.log_prob) for way in ways}
     assert len(ways) == len(found) == len(weight) == 2 ** (3 - spaces.count(" "))
     assert found == pytest.approx({words: one / total for words, one in weight.items()}, abs=1e-6)
     best = max(found, key=found.get)
@@ -212,7 +213,7 @@ def test_readers_say_how_wide_they_are():
 
 @given(st.lists(st.lists(st.integers(1, 9), max_size=5), min_size=1, max_size=6), st.data())
 def test_taking_rows_is_padding_them(rows, data):
-    column = Ragged.of(rows)
+    column = Ragged.from_rows(rows)
     chosen = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=6))
     found, expected = take(column, np.array(chosen)), pad([rows[row] for row in chosen])
     assert found.ids.equal(expected.ids)
@@ -222,7 +223,7 @@ def test_taking_rows_is_padding_them(rows, data):
 def balanced(output="crf", strange=()):
     """A model that sees O nearly everywhere, and what `balance` makes of it on sentences that are full of spans."""
     model, columns = made(output=output, tags=KINDS)
-    columns["tags"] = Ragged.of(SPANS)
+    columns["tags"] = Ragged.from_rows(SPANS)
     knowledge = Knowledge(LEXICONS["tags"].build([], TagDataConfig()), KINDS, SCHEMES["bio"], tuple(strange))
     model.scores.bias.data[0] += 2.0
     model.lean.fill_(9.0)  # of an earlier evaluation
@@ -326,7 +327,7 @@ def test_words_beside_are_told_only_where_tags_are_spans_of_words():
 def test_spans_are_swapped_for_others_of_their_kind():
     """What is between spans stays; what stands for a span is one of its kind, whole, and each of them in its turn."""
     _, columns = made(tags=KINDS)
-    columns["tags"] = Ragged.of(SPANS)
+    columns["tags"] = Ragged.from_rows(SPANS)
     swaps = Swaps(columns, KINDS, 1.0)
     names = {"X": {("The", "cat"), ("a",), ("cat",), ("big",)}, "Y": {("a",), ("big", "cat")}}
     text = [word for words in WORDS for word in words]
@@ -336,11 +337,11 @@ def test_spans_are_swapped_for_others_of_their_kind():
         drawn = swaps.draw(np.array([2, 0]))
         for row, original in ((0, 2), (1, 0)):
             words = [spelled[form] for form in drawn["forms"][row].tolist()]
-            spans = read_spans([KINDS[number] for number in drawn["tags"][row].tolist()])
-            assert [span.kind for span in spans] == {2: ["Y", "X", "X"], 0: ["X"]}[original]
+            spans = tags_to_spans([KINDS[number] for number in drawn["tags"][row].tolist()])
+            assert [span.label for span in spans] == {2: ["Y", "X", "X"], 0: ["X"]}[original]
             for span in spans:
-                seen[span.kind].add(tuple(words[span.begin : span.end]))
-            inside = {place for span in spans for place in range(span.begin, span.end)}
+                seen[span.label].add(tuple(words[span.start : span.end]))
+            inside = {place for span in spans for place in range(span.start, span.end)}
             rest = [word for place, word in enumerate(words) if place not in inside]
             assert rest == {2: ["the", "sees"], 0: ["sleeps"]}[original]
             for name in ("words", "shapes"):  # numbers that belong to the word move with it
@@ -351,7 +352,7 @@ def test_spans_are_swapped_for_others_of_their_kind():
 
 def test_spans_stay_unless_they_are_swapped():
     _, columns = made(tags=KINDS)
-    columns["tags"] = Ragged.of(SPANS)
+    columns["tags"] = Ragged.from_rows(SPANS)
     rows = np.array([3, 1, 2])
     drawn = Swaps(columns, KINDS, 0.0).draw(rows)
     for name in ("words", "shapes", "forms", "tags"):

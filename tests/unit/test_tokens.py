@@ -45,7 +45,7 @@ EVERY: list[Tokenizer] = [
     SpaceTokenizer(),
     SUBWORD,
 ]
-every_tokenizer = pytest.mark.parametrize("tokenizer", EVERY, ids=lambda tokenizer: tokenizer.level)
+every_tokenizer = pytest.mark.parametrize("tokenizer", EVERY, ids=lambda tokenizer: tokenizer.name)
 
 
 class TestNormalizer:
@@ -120,11 +120,11 @@ class TestEveryTokenizer:
         again = tokenizer_from_json(json.loads(json.dumps(tokenizer.to_json())))
         assert again == tokenizer
         assert again.split("The cat. 猫。\n") == tokenizer.split("The cat. 猫。\n")
-        assert TOKENIZERS[tokenizer.level] is type(tokenizer)
+        assert TOKENIZERS[tokenizer.name] is type(tokenizer)
 
     def test_unknown_level(self) -> None:
         with pytest.raises(WeftError, match=r"tokenizer 'wrod' is not known.*Try: word"):
-            tokenizer_from_json({"level": "wrod"})
+            tokenizer_from_json({"name": "wrod"})
 
 
 @given(texts)
@@ -238,9 +238,9 @@ class TestSubwords:
         with pytest.raises(WeftError, match="no text to learn"):
             SubwordTokenizer.train(["", ""], 10)
         with pytest.raises(WeftError, match="cannot be read"):
-            tokenizer_from_json({"level": "subword", "model": "{"})
+            tokenizer_from_json({"name": "subword", "model": "{"})
         with pytest.raises(WeftError, match="has no model"):
-            tokenizer_from_json({"level": "subword"})
+            tokenizer_from_json({"name": "subword"})
         monkeypatch.setitem(sys.modules, "tokenizers", None)
         with pytest.raises(WeftError, match="pip install tokenizers"):
             SubwordTokenizer.train(["abc"], 10)

@@ -24,7 +24,7 @@ from weft.tasks.translate.predictor import (
     split_whole,
 )
 from weft.tasks.translate.task import start_translate, train_translate
-from weft.text.parallel import Pairs, make_codecs
+from weft.text.parallel import Pairs, build_pair_codec
 from weft.text.vocabulary import UNK
 from weft.training.run import Run
 
@@ -37,7 +37,7 @@ PAIRS = Pairs(
 
 def translating(*sets, seed=0, spread=1.0):
     config = load_config(TranslateConfig, None, ["model.hidden_size=12", "model.embedding_dim=8", *sets])
-    codec = make_codecs(config.text, PAIRS)
+    codec = build_pair_codec(config.text, PAIRS)
     torch.manual_seed(seed)
     model: Translator = make_model(codec, config).eval()
     with torch.no_grad():

@@ -160,7 +160,7 @@ def show_measure(model: Classifying, data: str | None, json_output: bool) -> Non
             "texts": found.count,
             "accuracy": found.accuracy,
             "macro_f1": found.macro_f1,
-            "nats_per_text": found.nats_per_text,
+            "cross_entropy": found.cross_entropy,
             "labels": [score._asdict() for score in found.scores],
             "confusion": found.counts,
             "signature": found.signature(),
@@ -169,12 +169,12 @@ def show_measure(model: Classifying, data: str | None, json_output: bool) -> Non
         return
     typer.echo(f"accuracy       {found.accuracy:.4f}")
     typer.echo(f"macro F1       {found.macro_f1:.4f}")
-    typer.echo(f"nats per text  {found.nats_per_text:.4f}")
+    typer.echo(f"nats per text  {found.cross_entropy:.4f}")
     typer.echo(f"texts          {found.count:,}\n")
     wide = max(5, *(len(label) for label in found.labels))
     typer.echo(f"{'label':{wide}}  precision  recall      F1   texts")
     for score in found.scores:
-        numbers = f"{score.precision:9.4f}  {score.recall:6.4f}  {score.f1:6.4f}  {score.texts:6,}"
+        numbers = f"{score.precision:9.4f}  {score.recall:6.4f}  {score.f1:6.4f}  {score.support:6,}"
         typer.echo(f"{score.label:{wide}}  {numbers}")
     typer.echo("\n" + _confusion(found))
 

@@ -73,18 +73,18 @@ def _likelihood(language: Language, data: str | None, json_output: bool) -> None
     else:
         tokens = held_out(language.run, language.codec)
         likelihood, beside = language.measure_tokens(tokens), baselines(language, tokens)
-    level, size = language.codec.tokenizer.level, len(language.codec.vocabulary)
+    level, size = language.codec.tokenizer.name, len(language.codec.vocabulary)
     if json_output:
         result = {
             "tokens": likelihood.count,
             "level": level,
-            "nats_per_token": likelihood.nats_per_token,
+            "cross_entropy": likelihood.cross_entropy,
             "bits_per_token": likelihood.bits_per_token,
             "perplexity": likelihood.perplexity,
             "uniform_perplexity": size,
             "signature": likelihood.signature(level),
             "beside": [
-                {"name": name, "perplexity": other.perplexity, "nats_per_token": other.nats_per_token}
+                {"name": name, "perplexity": other.perplexity, "cross_entropy": other.cross_entropy}
                 for name, other in beside
             ],
         }
@@ -107,14 +107,14 @@ def _comparison(model: Guesser, others: list[Guesser], data: str | None, json_ou
             lines = compare(model, others, tokens)
     else:
         lines = compare(model, others, held_out(model.run, model.codec))
-    level = model.codec.tokenizer.level
+    level = model.codec.tokenizer.name
     if json_output:
         rows = [
             {
                 "name": line.name,
                 "reads": line.reads,
                 "perplexity": line.guesses.likelihood.perplexity,
-                "nats_per_token": line.guesses.likelihood.nats_per_token,
+                "cross_entropy": line.guesses.likelihood.cross_entropy,
                 "accuracy": line.guesses.accuracy,
             }
             for line in lines

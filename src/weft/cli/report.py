@@ -57,8 +57,8 @@ class Report:
     def step(self, step: Step) -> None:
         now = time.perf_counter()
         if self.first is None:
-            self.first, self.running = step, step.loss.nats_per_token
-        self.running += (1 - MEMORY) * (step.loss.nats_per_token - self.running)
+            self.first, self.running = step, step.loss.cross_entropy
+        self.running += (1 - MEMORY) * (step.loss.cross_entropy - self.running)
         self.tokens += step.loss.count
         if step.evaluation:
             score = step.evaluation.facts[self.measure]

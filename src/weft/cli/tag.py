@@ -156,9 +156,9 @@ def show_scores(model: Tagging, data: str | None, column: str | None, json_outpu
     else:
         found = model.measure_held_out()
     if json_output:
-        record: dict[str, Any] = {"score": found.score(), **found.facts(), "signature": found.signature()}
+        record: dict[str, Any] = {"score": found.score(), **found.metrics(), "signature": found.signature()}
         if not isinstance(found, WordScores) and found.spans is not None:
-            record["kinds"] = {kind: vars(one) | {"f1": one.f1} for kind, one in sorted(found.spans.kinds.items())}
+            record["kinds"] = {kind: vars(one) | {"f1": one.f1} for kind, one in sorted(found.spans.labels.items())}
         typer.echo(json.dumps(record, ensure_ascii=False))
         return
     if isinstance(found, WordScores):
@@ -173,23 +173,23 @@ def _show_words(found: Any) -> None:
     typer.echo(f"recall           {found.words.recall:.4f}")
     for name, hits in (("known words", found.known), ("unknown words", found.unknown)):
         if hits.count:
-            typer.echo(f"  {name:13}  {hits.share:.4f} of {hits.count:,}")
+            typer.echo(f"  {name:13}  {hits.accuracy:.4f} of {hits.count:,}")
 
 
 def _show_tags(found: TagScores) -> None:
-    from weft.text.conll import so_many
+    from weft.text.conll import count_noun
 
-    typer.echo(f"accuracy         {found.words.accuracy:.4f} of {so_many(found.words.all.count, 'word')}")
+    typer.echo(f"accuracy         {found.words.accuracy:.4f} of {count_noun(found.words.all.count, 'word')}")
     for name, hits in (("known words", found.words.known), ("unknown words", found.words.unknown)):
         if hits.count:
-            typer.echo(f"  {name:13}  {hits.share:.4f} of {hits.count:,}")
+            typer.echo(f"  {name:13}  {hits.accuracy:.4f} of {hits.count:,}")
     if found.spans is None:
         return
-    kinds = sorted(found.spans.kinds.items())
+    kinds = sorted(found.spans.labels.items())
     wide = max([8, *(len(kind) for kind, _ in kinds)])
     typer.echo(f"\n{'spans':{wide}}  precision  recall      F1  there are   found")
     for kind, one in [*kinds, ("all", found.spans.all)]:
-        numbers = f"{one.precision:9.4f}  {one.recall:6.4f}  {one.f1:6.4f}  {one.true:9,}  {one.found:6,}"
+        numbers = f"{one.precision:9.4f}  {one.recall:6.4f}  {one.f1:6.4f}  {one.true:9,}  {one.predicted:6,}"
         typer.echo(f"{kind:{wide}}  {numbers}")
 
 

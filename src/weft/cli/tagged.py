@@ -11,7 +11,7 @@ from weft.errors import WeftError
 
 if TYPE_CHECKING:
     from weft.tasks.tag.predictor import SegmentedText, TaggedText, Tagging
-    from weft.text.conll import Layout, Table
+    from weft.text.conll import ConllFormat, ConllTable
 
 
 class Written(NamedTuple):
@@ -57,7 +57,7 @@ def _json(text: str, words: Sequence[str], ways: list[dict[str, Any]], written: 
 def _way(way: TaggedText) -> dict[str, Any]:
     record: dict[str, Any] = {"tags": way.tags, "confidence": [round(one, 6) for one in way.confidence]}
     if way.spans is not None:
-        record["spans"] = [{**span._asdict(), "words": way.words[span.begin : span.end]} for span in way.spans]
+        record["spans"] = [{**span._asdict(), "words": way.words[span.start : span.end]} for span in way.spans]
     return {**record, "probability": way.probability}
 
 
@@ -97,7 +97,7 @@ def tagged_table(model: Tagging, source: str, column: str | None, written: Writt
     """A table given back with the tags in it; or its sentences as those of a text are."""
     from weft.config import from_dict
     from weft.tasks.tag.config import TagConfig
-    from weft.text.conll import read_table, table_sentences
+    from weft.text.conll import read_conll, table_sentences
     from weft.text.corpus import Corpus
 
     if model.task == "segments":
@@ -105,23 +105,25 @@ def tagged_table(model: Tagging, source: str, column: str | None, written: Writt
     config = from_dict(TagConfig, model.run.config).data
     last = "\n"
     for document in Corpus.open(source).documents():
-        table = read_table(document)
+        table = read_conll(document)
         sentences = [one.words for one in table_sentences(table, words=str(config.word_column), tagged=False)]
         if written.inline or written.json_output or written.n_best > 1:
             for words, ways in zip(sentences, model.n_best(sentences, written.n_best), strict=True):
                 yield from _sentence(" ".join(words), ways, model.knowledge.scheme is not None, written)
             continue
-        wanted = column or (str(config.tag_column) or "upos" if table.layout.conllu else "")
-        into = table.layout.find(wanted, document.place) if wanted else None
+        wanted = column or (str(config.tag_column) or "upos" if table.format.conllu else "")
+        into = table.format.find(wanted, document.location) if wanted else None
         if last.strip():  # one sentence does not go on from file to file
             yield "\n" if last.endswith(("\n", "\r")) else "\n\n"
         for last in _filled(table, into, model.tag(sentences), model.knowledge.scheme is not None, written.confidence):
             yield last
 
 
-def _filled(table: Table, into: int | None, found: list[TaggedText], spans: bool, confidence: bool) -> Iterator[str]:
+def _filled(
+    table: ConllTable, into: int | None, found: list[TaggedText], spans: bool, confidence: bool
+) -> Iterator[str]:
     """The lines of a table, each word's with its tag: in the column `into`, or after the last one."""
-    from weft.text.conll import NOTHING
+    from weft.text.conll import EMPTY_FIELD
 
     cells: dict[int, tuple[str, str]] = {}
     for rows, one in zip(table.sentences, found, strict=True):
@@ -129,25 +131,27 @@ def _filled(table: Table, into: int | None, found: list[TaggedText], spans: bool
         cells |= dict(zip(rows, zip(one.tags, sure, strict=True), strict=True))
     if into is None:
         # As wide as the other rows, or no reader would take the table.
-        cells |= dict.fromkeys(table.breaks, ("O" if spans else "-X-", NOTHING))
+        cells |= dict.fromkeys(table.breaks, ("O" if spans else "-X-", EMPTY_FIELD))
     for number, line in enumerate(table.lines, start=1):
         if number not in cells:
             yield line
             continue
         bare = line.rstrip("\r\n")
         tag, chance = cells[number]
-        row = table.layout.add(bare, tag) if into is None else table.layout.put(bare, into, tag)
+        row = table.format.add(bare, tag) if into is None else table.format.put(bare, into, tag)
         if confidence:
-            row = _with_confidence(table.layout, row, chance)
+            row = _with_confidence(table.format, row, chance)
         yield row + line[len(bare) :]
 
 
-def _with_confidence(layout: Layout, row: str, chance: str) -> str:
+def _with_confidence(layout: ConllFormat, row: str, chance: str) -> str:
     """CoNLL-U has a column for whatever it has no column for."""
     if not layout.conllu:
         return layout.add(row, chance)
-    from weft.text.conll import CONLLU, NOTHING
+    from weft.text.conll import CONLLU, EMPTY_FIELD
 
     at = CONLLU.index("misc")
-    others = [one for one in layout.split(row)[at].split("|") if one != NOTHING and not re.match("Confidence=", one)]
+    others = [
+        one for one in layout.split(row)[at].split("|") if one != EMPTY_FIELD and not re.match("Confidence=", one)
+    ]
     return layout.put(row, at, "|".join([*others, f"Confidence={chance}"]))

@@ -14,6 +14,6 @@ def given_texts(given: list[str]) -> list[str]:
 def lines_of(source: str) -> list[str]:
     """The lines of a file, or of standard input for `-`; mistakes in it are named by line."""
     from weft.text.corpus import Corpus
-    from weft.text.tables import full_lines
+    from weft.text.tables import numbered_lines
 
-    return [line for document in Corpus.open(source).documents() for _, line in full_lines(document)]
+    return [line for document in Corpus.open(source).documents() for _, line in numbered_lines(document)]

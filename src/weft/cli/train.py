@@ -162,7 +162,7 @@ def _result(language: Language, facts: dict[str, Any], began: float, json_output
     seconds = round(time.perf_counter() - began, 2)
     held_out = language.measure_held_out() if language.run.has(DEV) else None
     record = {"run": str(language.run.path), **facts, "seconds": seconds}
-    record["held_out_nats"] = held_out.nats_per_token if held_out else None
+    record["held_out_nats"] = held_out.cross_entropy if held_out else None
     record["held_out_perplexity"] = held_out.perplexity if held_out else None
     if json_output:
         typer.echo(json.dumps(record))

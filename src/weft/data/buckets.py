@@ -19,7 +19,7 @@ from torch import Tensor
 
 from weft.errors import WeftError
 
-Numbers = np.ndarray[Any, np.dtype[Any]]
+IntArray = np.ndarray[Any, np.dtype[Any]]
 Batch = TypeVar("Batch")
 
 
@@ -27,16 +27,16 @@ Batch = TypeVar("Batch")
 class Ragged:
     """Rows of whole numbers, each of its own length, in one array.
 
-    >>> rows = Ragged.of([[3, 1], [], [4]])
+    >>> rows = Ragged.from_rows([[3, 1], [], [4]])
     >>> len(rows), rows[0].tolist(), rows.lengths.tolist()
     (3, [3, 1], [2, 0, 1])
     """
 
-    values: Numbers
-    ends: Numbers  # of each row; it begins where the one before it ends
+    values: IntArray
+    ends: IntArray  # of each row; it begins where the one before it ends
 
     @classmethod
-    def of(cls, rows: Iterable[Sequence[int]]) -> Ragged:
+    def from_rows(cls, rows: Iterable[Sequence[int]]) -> Ragged:
         listed = list(rows)
         ends = np.cumsum([len(row) for row in listed], dtype=np.int64)
         values = np.fromiter((value for row in listed for value in row), dtype=np.int32)
@@ -45,18 +45,18 @@ class Ragged:
     def __len__(self) -> int:
         return len(self.ends)
 
-    def __getitem__(self, row: int) -> Numbers:
+    def __getitem__(self, row: int) -> IntArray:
         return self.values[self.begins[row] : self.ends[row]]
 
     @cached_property
-    def begins(self) -> Numbers:
+    def begins(self) -> IntArray:
         return np.concatenate([[0], self.ends])[:-1]
 
     @cached_property
-    def lengths(self) -> Numbers:
+    def lengths(self) -> IntArray:
         return self.ends - self.begins
 
-    def ended(self, mark: int) -> Ragged:
+    def with_end(self, mark: int) -> Ragged:
         """The same rows, each with the mark at its end."""
         return Ragged(np.insert(self.values, self.ends, mark), self.ends + np.arange(1, len(self) + 1))
 
@@ -87,7 +87,7 @@ class Padded(NamedTuple):
     lengths: Tensor  # (B,)
 
 
-def pad(rows: Sequence[Sequence[int] | Numbers]) -> Padded:
+def pad(rows: Sequence[Sequence[int] | IntArray]) -> Padded:
     """Rows of ids, padded to the longest. There is at least one step, even if all rows are empty."""
     lengths = [len(row) for row in rows]
     ids = np.zeros((len(rows), max([1, *lengths])), dtype=np.int64)
@@ -96,7 +96,7 @@ def pad(rows: Sequence[Sequence[int] | Numbers]) -> Padded:
     return Padded(torch.from_numpy(ids), torch.tensor(lengths))
 
 
-def take(column: Ragged, rows: Numbers) -> Padded:
+def take(column: Ragged, rows: IntArray) -> Padded:
     """Some rows of a column, padded to the longest of them: `pad` without a loop."""
     lengths = column.lengths[rows]
     steps = np.arange(max(1, int(lengths.max(initial=0))))
@@ -115,11 +115,11 @@ class Buckets(Generic[Batch]):
     another one each epoch; where the batches are cut is not, so that every epoch has as many.
     """
 
-    lengths: Numbers  # (N,) or (N, columns): of each example, in every column that counts
+    lengths: IntArray  # (N,) or (N, columns): of each example, in every column that counts
     tokens: int
     rows: int
     seed: int
-    collate: Callable[[Numbers], Batch]
+    collate: Callable[[IntArray], Batch]
 
     def __post_init__(self) -> None:
         if not len(self.lengths):
@@ -128,10 +128,10 @@ class Buckets(Generic[Batch]):
     @cached_property
     def _cuts(self) -> list[int]:
         """Where each batch ends, among the examples in order of length."""
-        return cut_batches(self._columns[order_by_length(self._columns)], self.tokens, self.rows)
+        return split_batches(self._columns[order_by_length(self._columns)], self.tokens, self.rows)
 
     @property
-    def _columns(self) -> Numbers:
+    def _columns(self) -> IntArray:
         return self.lengths.reshape(len(self.lengths), -1)
 
     @property
@@ -145,13 +145,13 @@ class Buckets(Generic[Batch]):
             yield self.collate(order[self._cuts[batch - 1] if batch else 0 : self._cuts[batch]])
 
 
-def order_by_length(columns: Numbers, ties: Numbers | None = None) -> Numbers:
+def order_by_length(columns: IntArray, ties: IntArray | None = None) -> IntArray:
     """The rows of (N, columns) from the shortest to the longest: by the first column, then the next, then `ties`."""
     keys = [*([] if ties is None else [ties]), *columns.T[::-1]]
     return np.lexsort(keys)
 
 
-def cut_batches(columns: Numbers, tokens: int, rows: int) -> list[int]:
+def split_batches(columns: IntArray, tokens: int, rows: int) -> list[int]:
     """Where batches end among examples in order of length: as large as `tokens` (padding included) and `rows` allow."""
     ends: list[int] = []
     begin, longest = 0, 0
@@ -164,7 +164,7 @@ def cut_batches(columns: Numbers, tokens: int, rows: int) -> list[int]:
 
 
 def in_batches(
-    lengths: Numbers, run: Callable[[Numbers], Sequence[Any]], *, tokens: int = 8192, rows: int = 256
+    lengths: IntArray, run: Callable[[IntArray], Sequence[Any]], *, tokens: int = 8192, rows: int = 256
 ) -> list[Any]:
     """`run` on all examples in batches of similar length; its results in the order of the examples.
 
@@ -176,7 +176,7 @@ def in_batches(
     columns = lengths.reshape(len(lengths), -1)
     order, results = order_by_length(columns), [None] * len(lengths)
     begin = 0
-    for end in cut_batches(columns[order], tokens, rows):
+    for end in split_batches(columns[order], tokens, rows):
         chosen = order[begin:end]
         for row, result in zip(chosen.tolist(), run(chosen), strict=True):
             results[row] = result
@@ -185,7 +185,7 @@ def in_batches(
 
 
 def hold_out(keys: Sequence[object], share: float, seed: int) -> tuple[list[int], list[int]]:
-    """Numbers of the rows to train on and of those to hold out, about `share` of them, by chance.
+    """IntArray of the rows to train on and of those to hold out, about `share` of them, by chance.
 
     Rows of equal key (the same text, the same source sentence) stay on one side. Neither side is left empty unless
     the share is 0 or there is but one key.

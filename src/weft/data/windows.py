@@ -16,7 +16,7 @@ from torch import Tensor
 
 from weft.errors import WeftError
 
-IGNORED = -100  # a target that is not counted: the padding of a last window
+IGNORE_INDEX = -100  # a target that is not counted: the padding of a last window
 
 Tokens = np.ndarray[Any, np.dtype[Any]]
 
@@ -25,12 +25,12 @@ class Window(NamedTuple):
     """One batch of a language model: what it reads, what comes next, and whether the state starts anew."""
 
     inputs: Tensor  # (B, T) token ids
-    targets: Tensor  # (B, T) the ids one step later, or IGNORED
-    fresh: bool
+    targets: Tensor  # (B, T) the ids one step later, or IGNORE_INDEX
+    reset_state: bool
 
 
 @dataclass(frozen=True)
-class SequentialStream:
+class SequentialWindows:
     """The text cut into `rows` long strips that are read side by side: adjacent batches continue each other.
 
     The strips begin at a random offset each epoch, so that windows do not always break at the same places. The
@@ -56,11 +56,11 @@ class SequentialStream:
         strip = (len(self.tokens) - self.steps) // self.rows
         begins = offset + strip * np.arange(self.rows)
         for batch in range(start, self.batches):
-            yield _window(self.tokens, begins + batch * self.steps, self.steps, fresh=batch == 0)
+            yield _window(self.tokens, begins + batch * self.steps, self.steps, reset_state=batch == 0)
 
 
 @dataclass(frozen=True)
-class RandomStream:
+class RandomWindows:
     """Windows from anywhere in the text, each epoch another cut and another order; every batch starts anew."""
 
     tokens: Tokens
@@ -80,12 +80,14 @@ class RandomStream:
         offset = int(generator.integers(self.steps))
         begins = offset + self.steps * generator.permutation((len(self.tokens) - self.steps) // self.steps)
         for batch in range(start, self.batches):
-            yield _window(self.tokens, begins[batch * self.rows : (batch + 1) * self.rows], self.steps, fresh=True)
+            yield _window(
+                self.tokens, begins[batch * self.rows : (batch + 1) * self.rows], self.steps, reset_state=True
+            )
 
 
-STREAMS: dict[str, type[SequentialStream] | type[RandomStream]] = {
-    "sequential": SequentialStream,
-    "random": RandomStream,
+WINDOWS: dict[str, type[SequentialWindows] | type[RandomWindows]] = {
+    "sequential": SequentialWindows,
+    "random": RandomWindows,
 }
 
 
@@ -103,7 +105,7 @@ def evaluation_windows(tokens: Tokens, *, steps: int = 256, row_tokens: int = 16
     for begin in range(0, strip, steps):
         width = min(steps, strip - begin)
         begins = begin + strip * np.arange(rows)
-        yield _window(tokens, begins, width, fresh=begin == 0)
+        yield _window(tokens, begins, width, reset_state=begin == 0)
 
 
 class Passage(NamedTuple):
@@ -113,7 +115,7 @@ class Passage(NamedTuple):
     """
 
     ids: Tensor  # (B, T) token ids, what is read
-    targets: Tensor  # (B, T) the true ids at the same places, or IGNORED
+    targets: Tensor  # (B, T) the true ids at the same places, or IGNORE_INDEX
     lengths: Tensor | None = None  # (B,) of each row; None: all are full
 
 
@@ -138,22 +140,22 @@ def evaluation_passages(tokens: Tokens, *, steps: int = 256, margin: int = 128, 
 
 def _passage(tokens: Tokens, rows: list[tuple[int, int, int, int]]) -> Passage:
     ids = torch.from_numpy(np.stack([tokens[begin:end] for begin, _, _, end in rows]).astype(np.int64))
-    targets = torch.full_like(ids, IGNORED)
+    targets = torch.full_like(ids, IGNORE_INDEX)
     for row, (begin, first, last, _) in enumerate(rows):
         targets[row, first - begin : last - begin] = ids[row, first - begin : last - begin]
     return Passage(ids, targets)
 
 
-def _window(tokens: Tokens, begins: np.ndarray[Any, np.dtype[np.int64]], steps: int, *, fresh: bool) -> Window:
-    """Rows of `steps` inputs and targets from each beginning; what lies past the end of the text is IGNORED."""
+def _window(tokens: Tokens, begins: np.ndarray[Any, np.dtype[np.int64]], steps: int, *, reset_state: bool) -> Window:
+    """Rows of `steps` inputs and targets from each beginning; what lies past the end of the text is IGNORE_INDEX."""
     ids = np.zeros((len(begins), steps + 1), dtype=np.int64)
     ends = np.minimum(begins + steps + 1, len(tokens))
     for row, (begin, end) in enumerate(zip(begins, ends, strict=True)):
         ids[row, : max(0, end - begin)] = tokens[begin:end]
     targets = ids[:, 1:].copy()
     if ends[-1] - begins[-1] <= steps:
-        targets[begins[:, None] + np.arange(1, steps + 1) >= len(tokens)] = IGNORED
-    return Window(torch.from_numpy(np.ascontiguousarray(ids[:, :-1])), torch.from_numpy(targets), fresh)
+        targets[begins[:, None] + np.arange(1, steps + 1) >= len(tokens)] = IGNORE_INDEX
+    return Window(torch.from_numpy(np.ascontiguousarray(ids[:, :-1])), torch.from_numpy(targets), reset_state)
 
 
 def _check_size(tokens: Tokens, rows: int, steps: int) -> None:

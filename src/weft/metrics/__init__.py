@@ -1,22 +1,25 @@
-"""Metrics: statistics that add up, and a score made from their sum, never a mean of means."""
+"""Metrics as sufficient statistics that add up over batches, and a score computed from their sum.
 
-from weft.metrics.bleu import Translations, count_matches, notes_bleu, precisions
+Each metric has `+`, `score()` and `signature()`; the signature states exactly what was measured.
+"""
+
+from weft.metrics.bleu import Translations, count_matches, precisions, sentence_bleu
 from weft.metrics.classification import Confusion, LabelScore
-from weft.metrics.likelihood import Guesses, Likelihood
-from weft.metrics.tagging import Found, Hits, SpanScores, TokenScores, WordScores
+from weft.metrics.likelihood import Likelihood, TokenPredictions
+from weft.metrics.tagging import AccuracyCounts, MatchCounts, SpanScores, TokenScores, WordScores
 
 __all__ = [
+    "AccuracyCounts",
     "Confusion",
-    "Found",
-    "Guesses",
-    "Hits",
     "LabelScore",
     "Likelihood",
+    "MatchCounts",
     "SpanScores",
+    "TokenPredictions",
     "TokenScores",
     "Translations",
     "WordScores",
     "count_matches",
-    "notes_bleu",
     "precisions",
+    "sentence_bleu",
 ]

@@ -55,10 +55,10 @@ def precisions(label: Sequence[str], prediction: Sequence[str], k: int) -> list[
     return shares
 
 
-def notes_bleu(label: Sequence[str], prediction: Sequence[str], k: int = 2) -> float:
+def sentence_bleu(label: Sequence[str], prediction: Sequence[str], k: int = 2) -> float:
     """exp(min(0, 1 - len_label / len_prediction)) times the product of p_n ** (1 / 2**n), n = 1 ... k: from 0 to 1.
 
-    >>> notes_bleu("A B C D E F".split(), "A B".split(), k=2) == math.exp(1 - 6 / 2)
+    >>> sentence_bleu("A B C D E F".split(), "A B".split(), k=2) == math.exp(1 - 6 / 2)
     True
     """
     if k < 1:

@@ -1,7 +1,7 @@
-"""How well labels were told: accuracy, precision, recall, F1, and which label was taken for which.
+"""Metrics of text classification: accuracy, precision, recall, F1 and the confusion matrix.
 
-The definitions are scikit-learn's: a quotient of 0 by 0 counts as 0, and macro F1 is the mean over the labels that
-occur, as truth or as answer.
+The definitions are scikit-learn's: 0/0 counts as 0, and macro F1 is the mean over the labels that occur, as true or as
+predicted labels.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from weft.errors import WeftError
 
 
 class LabelScore(NamedTuple):
-    """How well one label was told."""
+    """The scores of one label. `support` is the number of texts whose true label it is."""
 
     label: str
     precision: float
     recall: float
     f1: float
-    texts: int  # of texts that truly have it
+    support: int
 
 
 @dataclass(frozen=True)
 class Confusion:
-    """How often each label (row) was taken for each (column), and the sum of -log P(true label) in nats.
+    """A confusion matrix (rows: true labels, columns: predicted labels), and the negative log-likelihood in nats.
 
     >>> found = Confusion.of(("no", "yes"), [("no", "no"), ("no", "yes"), ("yes", "yes")])
     >>> found.counts, round(found.accuracy, 3), found.scores[1].precision
@@ -39,11 +39,11 @@ class Confusion:
 
     @classmethod
     def of(cls, labels: tuple[str, ...], pairs: Iterable[tuple[str, str]], nats: float = 0.0) -> Confusion:
-        """From pairs of the true label and the one that was told."""
-        places = {label: place for place, label in enumerate(labels)}
+        """Count (true label, predicted label) pairs."""
+        indices = {label: index for index, label in enumerate(labels)}
         counts = [[0] * len(labels) for _ in labels]
-        for truth, told in pairs:
-            counts[places[truth]][places[told]] += 1
+        for true, predicted in pairs:
+            counts[indices[true]][indices[predicted]] += 1
         return cls(labels, tuple(map(tuple, counts)), nats)
 
     def __add__(self, other: Confusion) -> Confusion:
@@ -62,37 +62,43 @@ class Confusion:
 
     @property
     def accuracy(self) -> float:
-        return _share(sum(row[place] for place, row in enumerate(self.counts)), self.count, empty=math.nan)
+        return _ratio(sum(row[index] for index, row in enumerate(self.counts)), self.count, empty=math.nan)
 
     @property
-    def nats_per_text(self) -> float:
-        return _share(self.nats, self.count, empty=math.nan)
+    def cross_entropy(self) -> float:
+        """In nats per text; NaN if there are no texts."""
+        return _ratio(self.nats, self.count, empty=math.nan)
 
     @property
     def scores(self) -> tuple[LabelScore, ...]:
         """The scores of each label, in the order of the labels."""
-        told = [sum(column) for column in zip(*self.counts, strict=True)]
+        predicted = self._predicted
         found = []
-        for place, (label, row) in enumerate(zip(self.labels, self.counts, strict=True)):
-            right = row[place]
-            precision, recall = _share(right, told[place]), _share(right, sum(row))
-            found.append(LabelScore(label, precision, recall, _share(2 * right, told[place] + sum(row)), sum(row)))
+        for index, (label, row) in enumerate(zip(self.labels, self.counts, strict=True)):
+            correct, support = row[index], sum(row)
+            precision, recall = _ratio(correct, predicted[index]), _ratio(correct, support)
+            found.append(LabelScore(label, precision, recall, _ratio(2 * correct, predicted[index] + support), support))
         return tuple(found)
 
     @property
     def macro_f1(self) -> float:
-        """The mean F1 of the labels that occur, as truth or as answer."""
-        told = [sum(column) for column in zip(*self.counts, strict=True)]
-        occur = [score.f1 for score, count in zip(self.scores, told, strict=True) if count or score.texts]
-        return _share(sum(occur), len(occur), empty=math.nan)
+        """The mean F1 of the labels that occur, as true or as predicted labels."""
+        scores = zip(self.scores, self._predicted, strict=True)
+        occurring = [score.f1 for score, predicted in scores if predicted or score.support]
+        return _ratio(sum(occurring), len(occurring), empty=math.nan)
+
+    @property
+    def _predicted(self) -> list[int]:
+        """How often each label was predicted."""
+        return [sum(column) for column in zip(*self.counts, strict=True)]
 
     def score(self) -> float:
         return self.accuracy
 
     def signature(self) -> str:
-        """What exactly was measured, to stand beside the numbers."""
+        """What exactly was measured."""
         return f"accuracy|labels:{len(self.labels)}|texts:{self.count}"
 
 
-def _share(part: float, whole: float, *, empty: float = 0.0) -> float:
+def _ratio(part: float, whole: float, *, empty: float = 0.0) -> float:
     return part / whole if whole else empty

@@ -1,4 +1,4 @@
-"""How well a model foretells tokens: perplexity, and guesses at hidden ones."""
+"""Cross-entropy, perplexity and accuracy of predicted tokens."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Likelihood:
-    """How well a model foretold some tokens: the sum of -log P in nats, and how many tokens there were.
+    """The negative log-likelihood of a sequence of tokens, in nats, and the number of tokens.
 
-    Perplexity is exp(nats / count): 1 for a model that is sure and right, infinite for one that held a true
-    token for impossible, the size of the vocabulary for one that finds every token equally likely.
+    Perplexity is exp(cross-entropy): 1 for a perfect prediction, the vocabulary size for a uniform one, infinite
+    where a true token has probability 0.
+
+    >>> likelihood = Likelihood(nats=2 * math.log(8), count=2)
+    >>> round(likelihood.perplexity, 6), round(likelihood.bits_per_token, 6)
+    (8.0, 3.0)
     """
 
     nats: float
@@ -21,45 +25,46 @@ class Likelihood:
         return Likelihood(self.nats + other.nats, self.count + other.count)
 
     @property
-    def nats_per_token(self) -> float:
+    def cross_entropy(self) -> float:
+        """In nats per token; NaN if there are no tokens."""
         return self.nats / self.count if self.count else math.nan
 
     @property
     def bits_per_token(self) -> float:
-        return self.nats_per_token / math.log(2)
+        return self.cross_entropy / math.log(2)
 
     @property
     def perplexity(self) -> float:
         try:
-            return math.exp(self.nats_per_token)
+            return math.exp(self.cross_entropy)
         except OverflowError:
             return math.inf
 
     def score(self) -> float:
         return self.perplexity
 
-    def signature(self, level: str) -> str:
-        """What exactly was measured, to stand beside the number."""
-        return f"perplexity|per:{level}|tokens:{self.count}"
+    def signature(self, unit: str) -> str:
+        """What exactly was measured; `unit` is the name of the tokenizer, such as "char"."""
+        return f"perplexity|per:{unit}|tokens:{self.count}"
 
 
 @dataclass(frozen=True)
-class Guesses:
-    """How well a model guessed tokens that were hidden from it: their likelihood, and how often its first guess hit."""
+class TokenPredictions:
+    """Predictions of masked tokens: their likelihood, and how often the most probable token was correct."""
 
     likelihood: Likelihood
-    right: int
+    correct: int
 
-    def __add__(self, other: Guesses) -> Guesses:
-        return Guesses(self.likelihood + other.likelihood, self.right + other.right)
+    def __add__(self, other: TokenPredictions) -> TokenPredictions:
+        return TokenPredictions(self.likelihood + other.likelihood, self.correct + other.correct)
 
     @property
     def accuracy(self) -> float:
-        return self.right / self.likelihood.count if self.likelihood.count else math.nan
+        return self.correct / self.likelihood.count if self.likelihood.count else math.nan
 
     def score(self) -> float:
         return self.likelihood.score()
 
-    def signature(self, level: str) -> str:
-        """What exactly was measured, to stand beside the numbers."""
-        return f"hidden token|per:{level}|tokens:{self.likelihood.count}"
+    def signature(self, unit: str) -> str:
+        """What exactly was measured; `unit` is the name of the tokenizer, such as "word"."""
+        return f"masked token|per:{unit}|tokens:{self.likelihood.count}"

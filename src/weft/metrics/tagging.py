@@ -1,4 +1,4 @@
-"""How good tags are: word by word, span by span as conlleval counts, and words found in a text without spaces."""
+"""Metrics of sequence tagging: token accuracy, span F1 as conlleval computes it, and F1 of word segmentation."""
 
 from __future__ import annotations
 
@@ -6,142 +6,147 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from weft.text.spans import read_spans
+from weft.text.spans import tags_to_spans
 
 
 @dataclass(frozen=True)
-class Hits:
-    """How many of how many were right."""
+class AccuracyCounts:
+    """The number of correct predictions among `count`."""
 
-    right: int = 0
+    correct: int = 0
     count: int = 0
 
-    def __add__(self, other: Hits) -> Hits:
-        return Hits(self.right + other.right, self.count + other.count)
+    def __add__(self, other: AccuracyCounts) -> AccuracyCounts:
+        return AccuracyCounts(self.correct + other.correct, self.count + other.count)
 
     @property
-    def share(self) -> float:
-        return self.right / self.count if self.count else math.nan
+    def accuracy(self) -> float:
+        return self.correct / self.count if self.count else math.nan
 
 
 @dataclass(frozen=True)
-class Found:
-    """Things looked for: how many there are, how many were found, how many of those are right."""
+class MatchCounts:
+    """The number of predicted items, of true items, and of items that are both."""
 
-    right: int = 0
-    found: int = 0
+    correct: int = 0
+    predicted: int = 0
     true: int = 0
 
-    def __add__(self, other: Found) -> Found:
-        return Found(self.right + other.right, self.found + other.found, self.true + other.true)
+    def __add__(self, other: MatchCounts) -> MatchCounts:
+        return MatchCounts(self.correct + other.correct, self.predicted + other.predicted, self.true + other.true)
 
     @property
     def precision(self) -> float:
-        return self.right / self.found if self.found else 0.0
+        return self.correct / self.predicted if self.predicted else 0.0
 
     @property
     def recall(self) -> float:
-        return self.right / self.true if self.true else 0.0
+        return self.correct / self.true if self.true else 0.0
 
     @property
     def f1(self) -> float:
-        """The harmonic mean of the two; 0 where nothing is right, as conlleval has it."""
-        return 2 * self.right / (self.found + self.true) if self.right else 0.0
+        """The harmonic mean of precision and recall; 0 if nothing is correct, as in conlleval."""
+        return 2 * self.correct / (self.predicted + self.true) if self.correct else 0.0
 
 
 @dataclass(frozen=True)
 class TokenScores:
-    """Right tags, of words that the model knows and of those it does not."""
+    """Tag accuracy on words of the vocabulary (`known`) and on all others (`unknown`)."""
 
-    known: Hits = Hits()
-    unknown: Hits = Hits()
+    known: AccuracyCounts = AccuracyCounts()
+    unknown: AccuracyCounts = AccuracyCounts()
 
     @classmethod
-    def of(cls, true: Sequence[str], tags: Sequence[str], known: Sequence[int]) -> TokenScores:
-        """Of one sentence; `known` tells of each word whether it is."""
-        right, count = [0, 0], [0, 0]
-        for one, other, seen in zip(true, tags, known, strict=True):
-            count[seen] += 1
-            right[seen] += one == other
-        hits = [Hits(*pair) for pair in zip(right, count, strict=True)]
-        return cls(hits[1], hits[0])
+    def of(cls, true: Sequence[str], predicted: Sequence[str], known: Sequence[int]) -> TokenScores:
+        """Compare the tags of one sentence; `known` is 1 for each word of the vocabulary, else 0."""
+        correct, count = [0, 0], [0, 0]
+        for true_tag, predicted_tag, is_known in zip(true, predicted, known, strict=True):
+            count[is_known] += 1
+            correct[is_known] += true_tag == predicted_tag
+        return cls(AccuracyCounts(correct[1], count[1]), AccuracyCounts(correct[0], count[0]))
 
     def __add__(self, other: TokenScores) -> TokenScores:
         return TokenScores(self.known + other.known, self.unknown + other.unknown)
 
     @property
-    def all(self) -> Hits:
+    def all(self) -> AccuracyCounts:
         return self.known + self.unknown
 
     @property
     def accuracy(self) -> float:
-        return self.all.share
+        return self.all.accuracy
 
     def score(self) -> float:
         return self.accuracy
 
     def signature(self) -> str:
-        """What exactly was measured, to stand beside the number."""
+        """What exactly was measured."""
         return f"accuracy|per:word|words:{self.all.count}|unknown:{self.unknown.count}"
 
-    def facts(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
+        """All metrics by name; those without any word are left out."""
         named = {"accuracy": self.all, "accuracy_known": self.known, "accuracy_unknown": self.unknown}
-        return {name: hits.share for name, hits in named.items() if hits.count}
+        return {name: counts.accuracy for name, counts in named.items() if counts.count}
 
 
 @dataclass(frozen=True)
 class SpanScores:
-    """Spans found with both ends and the kind right, by kind."""
+    """Spans whose boundaries and label are both correct, by label."""
 
-    kinds: Mapping[str, Found] = field(default_factory=dict)
+    labels: Mapping[str, MatchCounts] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, true: Sequence[str], tags: Sequence[str]) -> SpanScores:
-        """Of one sentence, its spans read as conlleval reads them."""
-        there, found = set(read_spans(true)), set(read_spans(tags))
-        kinds: dict[str, Found] = {}
-        for span in there | found:
-            here = Found(int(span in there and span in found), int(span in found), int(span in there))
-            kinds[span.kind] = kinds.get(span.kind, Found()) + here
-        return cls(kinds)
+    def of(cls, true: Sequence[str], predicted: Sequence[str]) -> SpanScores:
+        """Compare the tags of one sentence, with spans read as conlleval reads them."""
+        true_spans, predicted_spans = set(tags_to_spans(true)), set(tags_to_spans(predicted))
+        labels: dict[str, MatchCounts] = {}
+        for span in true_spans | predicted_spans:
+            is_true, is_predicted = span in true_spans, span in predicted_spans
+            counts = MatchCounts(int(is_true and is_predicted), int(is_predicted), int(is_true))
+            labels[span.label] = labels.get(span.label, MatchCounts()) + counts
+        return cls(labels)
 
     def __add__(self, other: SpanScores) -> SpanScores:
-        kinds = {**self.kinds, **other.kinds}
-        return SpanScores({kind: self.kinds.get(kind, Found()) + other.kinds.get(kind, Found()) for kind in kinds})
+        none = MatchCounts()
+        labels = {**self.labels, **other.labels}
+        return SpanScores({label: self.labels.get(label, none) + other.labels.get(label, none) for label in labels})
 
     @property
-    def all(self) -> Found:
-        return sum(self.kinds.values(), Found())
+    def all(self) -> MatchCounts:
+        return sum(self.labels.values(), MatchCounts())
 
     def score(self) -> float:
         return self.all.f1
 
     def signature(self) -> str:
-        """What exactly was measured, to stand beside the number."""
+        """What exactly was measured."""
         return f"f1|per:span|micro|read:conlleval|spans:{self.all.true}"
 
-    def facts(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
+        """All metrics by name."""
         return {"precision": self.all.precision, "recall": self.all.recall, "f1": self.all.f1}
 
 
 @dataclass(frozen=True)
 class WordScores:
-    """Words found in a text without spaces, both ends right; and how many of the known and unknown ones there were."""
+    """Words of a segmented text with both boundaries correct, and recall of known and unknown words."""
 
-    words: Found = Found()
-    known: Hits = Hits()
-    unknown: Hits = Hits()
+    words: MatchCounts = MatchCounts()
+    known: AccuracyCounts = AccuracyCounts()
+    unknown: AccuracyCounts = AccuracyCounts()
 
     @classmethod
-    def of(cls, true: Sequence[str], tags: Sequence[str], known: Sequence[int]) -> WordScores:
-        """Of one sentence in B M E S; `known` tells of each true word whether it was seen in training."""
-        there, found = read_spans(true), set(read_spans(tags))
-        right = [span in found for span in there]
-        hits = [
-            Hits(sum(one for one, seen in zip(right, known, strict=True) if seen == which), known.count(which))
-            for which in (0, 1)
-        ]
-        return cls(Found(sum(right), len(found), len(there)), hits[1], hits[0])
+    def of(cls, true: Sequence[str], predicted: Sequence[str], known: Sequence[int]) -> WordScores:
+        """Compare the BMES tags of one sentence; `known` is 1 for each true word seen in training, else 0."""
+        true_spans, predicted_spans = tags_to_spans(true), set(tags_to_spans(predicted))
+        correct = [span in predicted_spans for span in true_spans]
+        unknown_counts, known_counts = (
+            AccuracyCounts(
+                sum(hit for hit, kind in zip(correct, known, strict=True) if kind == wanted), known.count(wanted)
+            )
+            for wanted in (0, 1)
+        )
+        return cls(MatchCounts(sum(correct), len(predicted_spans), len(true_spans)), known_counts, unknown_counts)
 
     def __add__(self, other: WordScores) -> WordScores:
         return WordScores(self.words + other.words, self.known + other.known, self.unknown + other.unknown)
@@ -150,10 +155,11 @@ class WordScores:
         return self.words.f1
 
     def signature(self) -> str:
-        """What exactly was measured, to stand beside the number."""
+        """What exactly was measured."""
         return f"f1|per:word|words:{self.words.true}|unknown:{self.unknown.count}"
 
-    def facts(self) -> dict[str, float]:
-        found = {"precision": self.words.precision, "recall": self.words.recall, "f1": self.words.f1}
+    def metrics(self) -> dict[str, float]:
+        """All metrics by name; recalls of no words are left out."""
+        scores = {"precision": self.words.precision, "recall": self.words.recall, "f1": self.words.f1}
         named = {"recall_known": self.known, "recall_unknown": self.unknown}
-        return found | {name: hits.share for name, hits in named.items() if hits.count}
+        return scores | {name: counts.accuracy for name, counts in named.items() if counts.count}

@@ -10,7 +10,7 @@ import numpy as np
 from weft.config import changed
 from weft.data.windows import Tokens
 from weft.errors import WeftError
-from weft.metrics import Guesses, Likelihood
+from weft.metrics import Likelihood, TokenPredictions
 from weft.text.codec import Codec
 from weft.training.run import Run
 
@@ -30,7 +30,7 @@ class Guesser(Protocol):
         """What it goes by: "before" or "both sides"."""
         ...
 
-    def guess(self, tokens: Tokens) -> Guesses:
+    def guess(self, tokens: Tokens) -> TokenPredictions:
         """How well it tells each token but the first."""
         ...
 
@@ -40,7 +40,7 @@ class Line(NamedTuple):
 
     name: str
     reads: str
-    guesses: Guesses
+    guesses: TokenPredictions
 
 
 def compare(model: Guesser, others: Sequence[Guesser], tokens: Tokens) -> list[Line]:
@@ -59,12 +59,12 @@ def compare(model: Guesser, others: Sequence[Guesser], tokens: Tokens) -> list[L
     return lines + [Line(str(one.run.path), one.reads, one.guess(tokens)) for one in (*others, model)]
 
 
-def _always(weights: np.ndarray[Any, np.dtype[np.float64]], tokens: Tokens) -> Guesses:
+def _always(weights: np.ndarray[Any, np.dtype[np.float64]], tokens: Tokens) -> TokenPredictions:
     """The guesses of one who gives the same chances everywhere, in proportion to the weights."""
     asked = np.asarray(tokens[1:])
     nats = -np.log(weights / weights.sum())[asked].sum()
     best = np.flatnonzero(weights == weights.max())  # of equals it takes any, as often right
-    return Guesses(Likelihood(float(nats), len(asked)), round(np.isin(asked, best).sum() / len(best)))
+    return TokenPredictions(Likelihood(float(nats), len(asked)), round(np.isin(asked, best).sum() / len(best)))
 
 
 def _check_same_text(model: Guesser, other: Guesser) -> None:

@@ -16,7 +16,7 @@ from weft.cells import State
 from weft.config import changed, from_dict, to_dict
 from weft.data.windows import Tokens
 from weft.errors import WeftError
-from weft.text.codec import Codec, prepare
+from weft.text.codec import Codec, prepare_corpus
 from weft.text.config import TextConfig
 from weft.text.corpus import Corpus, encode_corpus, open_tokens
 from weft.text.datasets import open_data
@@ -190,7 +190,7 @@ def open_text(source: str | Corpus, dev: str | None, config: TextConfig) -> Stor
     """Open a text to train on and, where it is given, one to hold out; gives what encodes them."""
     corpus = source if isinstance(source, Corpus) else open_data(source)
     held_out = open_data(dev) if dev else None
-    return lambda data: prepare(config, corpus, held_out, data).to_json()
+    return lambda data: prepare_corpus(config, corpus, held_out, data).to_json()
 
 
 def text_task(
@@ -209,7 +209,7 @@ def text_task(
         dev = open_tokens(run.path / DEV, len(codec.vocabulary)) if run.has(DEV) else None
         trainer, carried = make(run, settings, Text(codec, train, dev))
         about = (
-            f"{len(train):,} {codec.tokenizer.level} tokens to train on, {0 if dev is None else len(dev):,} held out, "
+            f"{len(train):,} {codec.tokenizer.name} tokens to train on, {0 if dev is None else len(dev):,} held out, "
             f"vocabulary of {len(codec.vocabulary):,}"
         )
         return Prepared(trainer, carried, about)

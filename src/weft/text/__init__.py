@@ -6,7 +6,7 @@ the pieces. `open_data` finds named data; `weft.text.grammars.english` makes sen
 
 from weft.text.corpus import Corpus, Document, count_tokens, encode_corpus, open_tokens
 from weft.text.datasets import DATASETS, Dataset, locate, open_data
-from weft.text.parallel import PairCodec, Pairs, make_codecs, open_pairs
+from weft.text.parallel import PairCodec, Pairs, build_pair_codec, open_pairs
 from weft.text.tokenizers import (
     TOKENIZERS,
     CharTokenizer,
@@ -39,10 +39,10 @@ __all__ = [
     "Tokenizer",
     "Vocabulary",
     "WordTokenizer",
+    "build_pair_codec",
     "count_tokens",
     "encode_corpus",
     "locate",
-    "make_codecs",
     "open_data",
     "open_pairs",
     "open_tokens",

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import WeftError
-from weft.text.arguments import checked_text
+from weft.text.arguments import check_text
 from weft.text.config import TextConfig
 from weft.text.corpus import Corpus, count_tokens, encode_corpus, id_type, open_tokens
 from weft.text.subword_tokenizer import SubwordTokenizer
@@ -44,7 +44,7 @@ class Codec:
 
     def unknown(self, text: str) -> list[str]:
         """The different tokens of the text that have no number, or characters where sub-words meet a strange one."""
-        tokens = self.tokenizer.split(self.normalizer(checked_text(text)))
+        tokens = self.tokenizer.split(self.normalizer(check_text(text)))
         if UNK in tokens:
             return [one for one in dict.fromkeys(self.normalizer(text)) if UNK in self.tokenizer.split(one)]
         return self.vocabulary.unknown(tokens)
@@ -65,7 +65,7 @@ class Codec:
         )
 
 
-class Writer:
+class StreamingDecoder:
     """A text that grows token by token, and what of it can be shown already.
 
     How a token is written can depend on the next one (a space, a quotation mark), so the last one is held back.
@@ -100,7 +100,7 @@ class Writer:
         return piece
 
 
-def prepare(config: TextConfig, train: Corpus, dev: Corpus | None, folder: Path) -> Codec:
+def prepare_corpus(config: TextConfig, train: Corpus, dev: Corpus | None, folder: Path) -> Codec:
     """Encode the corpus into folder/train.bin and, for what is held out, folder/dev.bin.
 
     Held out is `dev`, or the last part of the corpus. The vocabulary is made from what is trained on alone.
@@ -125,7 +125,7 @@ def prepare(config: TextConfig, train: Corpus, dev: Corpus | None, folder: Path)
     return Codec(normalizer, tokenizer, vocabulary)
 
 
-def make_codec(config: TextConfig, texts: Sequence[str]) -> Codec:
+def build_codec(config: TextConfig, texts: Sequence[str]) -> Codec:
     """The codec for many short texts, each an example of its own; the vocabulary is made from them."""
     normalizer = Normalizer(config.normalization, config.lower, config.letters_only)
     tokenizer = _tokenizer(config, normalizer, texts)
@@ -137,11 +137,11 @@ def make_codec(config: TextConfig, texts: Sequence[str]) -> Codec:
 
 def _tokenizer(config: TextConfig, normalizer: Normalizer, lines: Iterable[str]) -> Tokenizer:
     """The tokenizer of the wanted level; sub-words, and the print of words, are learned from the lines."""
-    if config.tokenizer == SubwordTokenizer.level:
+    if config.tokenizer == SubwordTokenizer.name:
         return SubwordTokenizer.train(normalizer.lines(lines), config.max_vocab_size or SUBWORD_SIZE)
-    if config.tokenizer == WordTokenizer.level:
-        return WordTokenizer.learn(normalizer.lines(lines))
-    return TOKENIZERS[config.tokenizer].from_json({"level": config.tokenizer})
+    if config.tokenizer == WordTokenizer.name:
+        return WordTokenizer.train(normalizer.lines(lines))
+    return TOKENIZERS[config.tokenizer].from_json({"name": config.tokenizer})
 
 
 def _vocabulary(config: TextConfig, tokenizer: Tokenizer, counts: Mapping[str, int]) -> Vocabulary:

@@ -18,40 +18,40 @@ from weft.text.corpus import Corpus, Document
 from weft.text.datasets import open_data
 from weft.text.grammars import english as grammar
 from weft.text.grammars.pcfg import Leaf, Node
-from weft.text.spans import SCHEMES, Span, write_spans
+from weft.text.spans import SCHEMES, Span, spans_to_tags
 
 CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 GRAMMAR = ("form", "upos", "chunk")  # the columns of the embedded grammar's sentences
 GRAMMAR_SENTENCES = 5000
-NOTHING = "_"  # what CoNLL-U writes where a column has nothing
+EMPTY_FIELD = "_"  # what CoNLL-U writes where a column has nothing
 
 _ID = re.compile(r"\d+([-.]\d+)?")
 _COMMENT = "# "
 _DOCUMENT = "-DOCSTART-"  # CoNLL 2003's line between documents
 
 
-def so_many(count: int, thing: str) -> str:
+def count_noun(count: int, thing: str) -> str:
     """So many of a thing.
 
-    >>> so_many(1, "tag"), so_many(1000, "sentence")
+    >>> count_noun(1, "tag"), count_noun(1000, "sentence")
     ('1 tag', '1,000 sentences')
     """
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
-class Sentence(NamedTuple):
+class TaggedSentence(NamedTuple):
     """Words, their tags (none if none were read), and where they stand."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
-    place: str
+    location: str
     lines: tuple[int, ...]  # of each word
 
     def where(self, word: int) -> str:
-        return f"{self.place}:{self.lines[word]}"
+        return f"{self.location}:{self.lines[word]}"
 
 
-class Layout(NamedTuple):
+class ConllFormat(NamedTuple):
     """How a table is laid out: what its columns are called, if they are called anything, and how they are divided."""
 
     names: tuple[str, ...]
@@ -77,45 +77,45 @@ class Layout(NamedTuple):
         """A line with one more column."""
         return f"{line}\t{value}" if self.tabs else line.rstrip(" \t") + f" {value}"
 
-    def find(self, column: str, place: str) -> int:
+    def find(self, column: str, location: str) -> int:
         """Where a column stands that is given by its name, by its number from 1, or from the end, as -1."""
         if re.fullmatch(r"-?\d+", column):
             number = int(column)
             if not 1 <= abs(number) <= self.width:
                 raise WeftError(
-                    f"{place} has no column {number}",
+                    f"{location} has no column {number}",
                     expected=f"1 to {self.width}, or -1 for the last",
                     hint="--column NUMBER",
                 )
             return number - 1 if number > 0 else self.width + number
         if not self.names:
             raise WeftError(
-                f"{place} has no column {column!r}: its {self.width} columns have no names",
+                f"{location} has no column {column!r}: its {self.width} columns have no names",
                 expected=f"a number from 1 to {self.width}, or -1 for the last",
                 hint="--column NUMBER",
             )
         if column.lower() not in self.names:
-            raise unknown_name(f"{place}: column", column, self.names)
+            raise unknown_name(f"{location}: column", column, self.names)
         return self.names.index(column.lower())
 
 
-class Table(NamedTuple):
+class ConllTable(NamedTuple):
     """A table as it stands in its file."""
 
-    place: str
-    layout: Layout
+    location: str
+    format: ConllFormat
     lines: list[str]  # all of them, with their ends
     sentences: list[dict[int, list[str]]]  # the fields of the words of each, by the number of their line, from 1
     breaks: dict[int, list[str]]  # those of the lines between documents
 
 
-def read_table(document: Document) -> Table:
+def read_conll(document: Document) -> ConllTable:
     """A table as it stands in its file, every row as wide as the first."""
     lines = list(document.own_lines())
     bare = [line.rstrip("\r\n") for line in lines]
-    layout = find_layout(document, bare)
-    table = Table(document.place, layout, lines, [], {})
-    is_comment = _comments(layout, bare)
+    format = detect_format(document, bare)
+    table = ConllTable(document.location, format, lines, [], {})
+    is_comment = _comments(format, bare)
     sentence: dict[int, list[str]] = {}
 
     def end() -> None:
@@ -130,44 +130,44 @@ def read_table(document: Document) -> Table:
             continue
         if is_comment(line, first=not sentence):
             continue
-        fields = layout.split(line)
-        if len(fields) != layout.width:
-            raise _ragged(document.place, number, len(fields), layout)
+        fields = format.split(line)
+        if len(fields) != format.width:
+            raise _ragged(document.location, number, len(fields), format)
         if fields[0] == _DOCUMENT:
             end()
             table.breaks[number] = fields
-        elif not layout.conllu or _is_word(fields[0], f"{document.place}:{number}"):
+        elif not format.conllu or _is_word(fields[0], f"{document.location}:{number}"):
             sentence[number] = fields
     end()
     return table
 
 
-def find_layout(document: Document, lines: Sequence[str]) -> Layout:
+def detect_format(document: Document, lines: Sequence[str]) -> ConllFormat:
     """How a table is laid out, by its first row that is no comment."""
     rows = [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
     number, line = next((row for row in rows if not row[1].startswith("#")), rows[0])
     if is_conllu(document.name, line):
-        return Layout(CONLLU, True, len(CONLLU), number)
+        return ConllFormat(CONLLU, True, len(CONLLU), number)
     number, line = next((row for row in rows if not row[1].startswith(_COMMENT)), rows[0])
     tabs = "\t" in line
-    return Layout((), tabs, len(line.split("\t") if tabs else line.split()), number)
+    return ConllFormat((), tabs, len(line.split("\t") if tabs else line.split()), number)
 
 
-def _comments(layout: Layout, lines: Sequence[str]) -> Callable[..., bool]:
+def _comments(format: ConllFormat, lines: Sequence[str]) -> Callable[..., bool]:
     """What tells whether a line is a comment, given that it comes before a sentence's `first` row, or not.
 
     Outside of CoNLL-U # may be a word. It is none if its line is not as wide as the rows are, or ends as no row does.
     """
-    if layout.conllu:
+    if format.conllu:
         return lambda line, first: line.startswith("#")
     rows = [line for line in lines if line.strip() and not line.startswith(_COMMENT)]
-    last = {layout.split(line)[-1] for line in rows} if len(rows) < len(lines) else set()
+    last = {format.split(line)[-1] for line in rows} if len(rows) < len(lines) else set()
 
     def is_comment(line: str, first: bool) -> bool:
         if not (first and line.startswith(_COMMENT)):
             return False
-        fields = layout.split(line)
-        return len(fields) != layout.width or fields[-1] not in last
+        fields = format.split(line)
+        return len(fields) != format.width or fields[-1] not in last
 
     return is_comment
 
@@ -185,59 +185,61 @@ def _is_word(identity: str, where: str) -> bool:
     return identity.isdigit()
 
 
-def _ragged(place: str, line: int, found: int, layout: Layout) -> WeftError:
-    how = "divided by tabs" if layout.tabs else "divided by spaces"
-    what = "of CoNLL-U" if layout.conllu else f"as in line {layout.line}"
+def _ragged(location: str, line: int, found: int, format: ConllFormat) -> WeftError:
+    how = "divided by tabs" if format.tabs else "divided by spaces"
+    what = "of CoNLL-U" if format.conllu else f"as in line {format.line}"
     return WeftError(
-        f"{place}:{line}: the row has {so_many(found, 'column')}", expected=f"{layout.width} {what}, {how}"
+        f"{location}:{line}: the row has {count_noun(found, 'column')}", expected=f"{format.width} {what}, {how}"
     )
 
 
-def table_sentences(table: Table, column: str = "", words: str = "", *, tagged: bool = True) -> list[Sentence]:
+def table_sentences(
+    table: ConllTable, column: str = "", words: str = "", *, tagged: bool = True
+) -> list[TaggedSentence]:
     """The sentences of a table. Columns are names or numbers; "" is FORM and UPOS of CoNLL-U, else first and last."""
-    place, layout = table.place, table.layout
-    word_at = layout.find(words or ("form" if layout.conllu else "1"), place)
-    tag_at = layout.find(column or ("upos" if layout.conllu else "-1"), place) if tagged else 0
+    location, format = table.location, table.format
+    word_at = format.find(words or ("form" if format.conllu else "1"), location)
+    tag_at = format.find(column or ("upos" if format.conllu else "-1"), location) if tagged else 0
     if tagged and tag_at == word_at:
         raise WeftError(
-            f"{place}: column {word_at + 1} is to be both the words and the tags",
+            f"{location}: column {word_at + 1} is to be both the words and the tags",
             expected="two columns",
-            hint="--column NUMBER" if layout.width > 1 else "a word and its tag in each row",
+            hint="--column NUMBER" if format.width > 1 else "a word and its tag in each row",
         )
     found = []
     for rows in table.sentences:
         for line, fields in rows.items():
             for at, what in ((word_at, "word"), *(((tag_at, "tag"),) if tagged else ())):
                 if not fields[at].strip():
-                    raise WeftError(f"{place}:{line}: the {what} is empty", expected=f"a {what}")
+                    raise WeftError(f"{location}:{line}: the {what} is empty", expected=f"a {what}")
         tags = tuple(fields[tag_at] for fields in rows.values()) if tagged else ()
-        found.append(Sentence(tuple(fields[word_at] for fields in rows.values()), tags, place, tuple(rows)))
-    if found and tagged and layout.conllu and all(tag == NOTHING for sentence in found for tag in sentence.tags):
+        found.append(TaggedSentence(tuple(fields[word_at] for fields in rows.values()), tags, location, tuple(rows)))
+    if found and tagged and format.conllu and all(tag == EMPTY_FIELD for sentence in found for tag in sentence.tags):
         raise WeftError(
-            f"{place}: column {CONLLU[tag_at]} has nothing but {NOTHING}",
+            f"{location}: column {CONLLU[tag_at]} has nothing but {EMPTY_FIELD}",
             expected="a column with tags",
             hint="--column xpos" if CONLLU[tag_at] == "upos" else "--column upos",
         )
     return found
 
 
-def segmented_sentences(document: Document) -> list[Sentence]:
+def segmented_sentences(document: Document) -> list[TaggedSentence]:
     """Words with spaces between them, a sentence a line; or the words of CoNLL-U."""
     rows = ((number, line) for number, line in enumerate(document.lines(), start=1) if line.strip())
     ahead = next((line for _, line in rows if not line.startswith("#")), "")
     if is_conllu(document.name, ahead.rstrip("\r\n")):
-        sentences = table_sentences(read_table(document), tagged=False)
+        sentences = table_sentences(read_conll(document), tagged=False)
         return [one._replace(words=tuple("".join(word.split()) for word in one.words)) for one in sentences]
     found = []
     tabs: list[int] = []
     for number, line in enumerate(document.lines(), start=1):
         if words := tuple(line.split()):
-            found.append(Sentence(words, (), document.place, (number,) * len(words)))
+            found.append(TaggedSentence(words, (), document.location, (number,) * len(words)))
             if "\t" in line.strip():
                 tabs.append(number)
     if 2 * len(tabs) > len(found):
         raise WeftError(
-            f"{document.place}:{tabs[0]} has tabs, as have {len(tabs):,} of {len(found):,} lines: this is a table",
+            f"{document.location}:{tabs[0]} has tabs, as have {len(tabs):,} of {len(found):,} lines: this is a table",
             expected="for segments, a sentence a line with spaces between its words, or CoNLL-U",
             hint="tags of words are learned without --segment",
         )
@@ -248,27 +250,28 @@ Pairs = Sequence[tuple[Sequence[str], Sequence[str]]]
 Source = str | Path | Corpus | Pairs
 
 
-def open_sentences(source: Source, column: str = "", words: str = "") -> list[Sentence]:
+def open_sentences(source: Source, column: str = "", words: str = "") -> list[TaggedSentence]:
     """Tagged sentences: of a path, `-`, the name `grammar`, a Corpus, or (words, tags) pairs that are at hand."""
     if source == "grammar":
         return _grammar(column or "upos")
     if isinstance(source, str | Path | Corpus):
         documents = _documents(source)
-        return _some([one for each in documents for one in table_sentences(read_table(each), column, words)], source)
+        return _some([one for each in documents for one in table_sentences(read_conll(each), column, words)], source)
     found = []
     for at, pair in enumerate(source, start=1):
-        place = f"sentence {at}"
+        location = f"sentence {at}"
         one, tags = map(tuple, pair)
         if len(one) != len(tags):
             raise WeftError(
-                f"{place} has {so_many(len(one), 'word')} and {so_many(len(tags), 'tag')}", expected="as many of both"
+                f"{location} has {count_noun(len(one), 'word')} and {count_noun(len(tags), 'tag')}",
+                expected="as many of both",
             )
         if one:
-            found.append(Sentence(one, tags, place, tuple(range(1, len(one) + 1))))
+            found.append(TaggedSentence(one, tags, location, tuple(range(1, len(one) + 1))))
     return _some(found, "the list of sentences")
 
 
-def open_segmented(source: str | Path | Corpus) -> list[Sentence]:
+def open_segmented(source: str | Path | Corpus) -> list[TaggedSentence]:
     """Sentences whose words are known: of a path, `-`, the name `grammar`, or a Corpus."""
     if source == "grammar":
         return [one._replace(tags=()) for one in _grammar("upos")]
@@ -280,14 +283,14 @@ def _documents(source: str | Path | Corpus) -> Iterable[Document]:
     return [document for document in corpus.documents() if not document.is_blank()]
 
 
-def _some(sentences: list[Sentence], source: object) -> list[Sentence]:
+def _some(sentences: list[TaggedSentence], source: object) -> list[TaggedSentence]:
     if not sentences:
         name = source.name if isinstance(source, Corpus) else source
         raise WeftError(f"{name} has no sentences", expected="at least one")
     return sentences
 
 
-def _grammar(column: str) -> list[Sentence]:
+def _grammar(column: str) -> list[TaggedSentence]:
     """Sentences of the embedded grammar, with parts of speech, or with its noun phrases as spans."""
     if column not in GRAMMAR[1:]:
         raise unknown_name("grammar: column", column, GRAMMAR[1:])
@@ -296,8 +299,8 @@ def _grammar(column: str) -> list[Sentence]:
     for number in range(1, GRAMMAR_SENTENCES + 1):
         words, tags, _, tree = grammar.ENGLISH.sample(rng)
         if column == "chunk":
-            tags = tuple(write_spans(_phrases(tree, 0), len(words), SCHEMES["bio"]))
-        found.append(Sentence(words, tags, "grammar", (number,) * len(words)))
+            tags = tuple(spans_to_tags(_phrases(tree, 0), len(words), SCHEMES["bio"]))
+        found.append(TaggedSentence(words, tags, "grammar", (number,) * len(words)))
     return found
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from weft.errors import WeftError
 from weft.text import sources
-from weft.text.arguments import checked_texts
+from weft.text.arguments import check_texts
 from weft.text.tokenizers import Normalizer, Tokenizer
 from weft.text.vocabulary import EOS, Vocabulary
 
@@ -27,10 +27,10 @@ _BLOCK = 1 << 16
 
 @dataclass(frozen=True)
 class Document:
-    """One text of a corpus; `place` is what error messages call it."""
+    """One text of a corpus; `location` is what error messages call it."""
 
     name: str
-    place: str
+    location: str
     open_bytes: Callable[[], BinaryIO] = field(repr=False)
 
     def lines(self) -> Iterator[str]:
@@ -49,17 +49,17 @@ class Document:
         number = 1
         try:
             with (
-                sources.reading(self.place, self.open_bytes) as stream,
+                sources.reading(self.location, self.open_bytes) as stream,
                 io.TextIOWrapper(stream, encoding="utf-8-sig", newline=newline) as text,
             ):
                 for line in _pieces(text):
                     if "\0" in line:
-                        raise sources.binary_error(self.place, number)
+                        raise sources.binary_error(self.location, number)
                     yield line
                     number += line.endswith(("\n", "\r"))
         except UnicodeDecodeError:
-            # The decoder works in blocks and knows no lines, so the place is searched for only now.
-            raise sources.encoding_error(self.place, self.open_bytes) from None
+            # The decoder works in blocks and knows no lines, so the position is searched for only now.
+            raise sources.encoding_error(self.location, self.open_bytes) from None
 
     def is_blank(self) -> bool:
         return not any(line.strip() for line in self.lines())
@@ -108,7 +108,7 @@ class Corpus:
     def from_texts(cls, name: str, texts: Iterable[str]) -> Corpus:
         """Texts that are already in memory, one document each."""
         documents = []
-        for number, text in enumerate(checked_texts(texts), start=1):
+        for number, text in enumerate(check_texts(texts), start=1):
             label = f"{name} {number}"
             documents.append(Document(label, label, _bytes_of(text)))
         if not documents:
@@ -121,7 +121,7 @@ class Corpus:
         written = tuple(document for document in documents if not document.is_blank())
         if written:
             return cls(name, written)
-        places = ", ".join(document.place for document in documents[:3])
+        places = ", ".join(document.location for document in documents[:3])
         more = f" and {len(documents) - 3} more" if len(documents) > 3 else ""
         first = next(documents[0].lines(), None)
         state = "is empty" if len(documents) == 1 and first is None else "has nothing but blank lines"

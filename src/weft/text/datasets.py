@@ -17,9 +17,9 @@ from typing import Literal, NamedTuple
 
 from weft.errors import WeftError, unknown_name
 from weft.text import python_docs
-from weft.text.arguments import shown
+from weft.text.arguments import short_repr
 from weft.text.corpus import Corpus
-from weft.text.download import FetchError, Progress, fetch, on_terminal, sha256_of
+from weft.text.download import FetchError, ProgressBar, fetch, on_terminal, sha256_of
 from weft.text.grammars import english as grammar
 from weft.text.grammars import trilingual
 
@@ -100,7 +100,7 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "weft"
 
 
-def locate(name: str, *, progress: Progress = on_terminal) -> Path:
+def locate(name: str, *, progress: ProgressBar = on_terminal) -> Path:
     """The verified file of a named dataset; fetched into the cache if it is nowhere yet."""
     dataset = _file_dataset(name)
     for path in _places(dataset):
@@ -161,7 +161,9 @@ def open_data(source: str | Path) -> Corpus:
     """
     if not isinstance(source, str | Path):
         raise WeftError(
-            f"the data is {shown(source)}", expected="a name or a path", hint='Corpus.from_texts("mine", [text, ...])'
+            f"the data is {short_repr(source)}",
+            expected="a name or a path",
+            hint='Corpus.from_texts("mine", [text, ...])',
         )
     if isinstance(source, str) and source in DATASETS:
         return _open_named(DATASETS[source])

@@ -18,7 +18,7 @@ from pathlib import Path
 from weft.errors import WeftError
 
 Report = Callable[[int], None]
-Progress = Callable[[str, int], AbstractContextManager[Report]]
+ProgressBar = Callable[[str, int], AbstractContextManager[Report]]
 
 _TIMEOUT_SECONDS = 30.0
 _MOST_CONNECTIONS = 10
@@ -38,7 +38,7 @@ class _RangeError(_BrokenError):
 
 @contextmanager
 def silent(label: str, size: int) -> Iterator[Report]:
-    """Progress that nobody sees."""
+    """ProgressBar that nobody sees."""
     yield lambda done: None
 
 
@@ -67,7 +67,7 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-def fetch(urls: tuple[str, ...], target: Path, *, size: int, sha256: str, progress: Progress) -> None:
+def fetch(urls: tuple[str, ...], target: Path, *, size: int, sha256: str, progress: ProgressBar) -> None:
     """Bring the file of this size and hash to `target` from the first address that gives it.
 
     Raises FetchError where no address answers, and WeftError where one serves other bytes.

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import WeftError
-from weft.text.arguments import shown
-from weft.text.codec import Codec, make_codec
+from weft.text.arguments import short_repr
+from weft.text.codec import Codec, build_codec
 from weft.text.config import PairTextConfig
 from weft.text.corpus import Corpus, Document
 from weft.text.datasets import DATASETS, open_data
@@ -32,7 +32,7 @@ class Pairs:
     def __post_init__(self) -> None:
         for side, texts in (("sources", self.sources), ("targets", self.targets)):
             if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
-                raise WeftError(f"the {side} of {self.name} are {shown(texts)}", expected="a list of texts")
+                raise WeftError(f"the {side} of {self.name} are {short_repr(texts)}", expected="a list of texts")
         if len(self.sources) != len(self.targets):
             raise WeftError(
                 f"{self.name} has {len(self.sources)} sources and {len(self.targets)} targets",
@@ -85,7 +85,7 @@ def _only_document(corpus: Corpus) -> Document:
         raise WeftError(
             f"{corpus.name} has {len(documents)} texts: {names}{', ...' if len(documents) > 5 else ''}",
             expected="one file of pairs",
-            hint=likely.place,
+            hint=likely.location,
         )
     return documents[0]
 
@@ -106,12 +106,12 @@ def _two_files(name: str) -> Pairs:
     sources, targets = _lines(left), _lines(right)
     if len(sources) != len(targets):
         raise WeftError(
-            f"{left.place} has {len(sources)} lines and {right.place} has {len(targets)}",
+            f"{left.location} has {len(sources)} lines and {right.location} has {len(targets)}",
             expected="as many in both, line by line the translation of each other",
         )
     pairs = Pairs(name, [], [])
     for number, sides in enumerate(zip(sources, targets, strict=True), start=1):
-        _add(pairs, *sides, f"{left.place}:{number}", f"{right.place}:{number}")
+        _add(pairs, *sides, f"{left.location}:{number}", f"{right.location}:{number}")
     return pairs
 
 
@@ -120,35 +120,35 @@ def _table(name: str, document: Document, source_column: int, target_column: int
     most = max(source_column, target_column)
     for number, line in enumerate(_lines(document), start=1):
         columns = line.split("\t")
-        place = f"{document.place}:{number}"
+        location = f"{document.location}:{number}"
         if len(columns) < most:
             if not line.strip():
                 continue
-            raise _short_line(place, line, len(columns), most)
-        _add(pairs, columns[source_column - 1], columns[target_column - 1], place, place)
+            raise _short_line(location, line, len(columns), most)
+        _add(pairs, columns[source_column - 1], columns[target_column - 1], location, location)
     return pairs
 
 
-def _short_line(place: str, line: str, columns: int, most: int) -> WeftError:
+def _short_line(location: str, line: str, columns: int, most: int) -> WeftError:
     start = line[:40] + "..." * (len(line) > 40)
     if columns == 1:
         return WeftError(
-            f"{place}: no tab in {start!r}",
+            f"{location}: no tab in {start!r}",
             expected="source and translation with a tab between them",
             hint="two files as SOURCE-FILE,TARGET-FILE, if each side has its own",
         )
-    return WeftError(f"{place}: {columns} columns in {start!r}", expected=f"{most} or more, with tabs between them")
+    return WeftError(f"{location}: {columns} columns in {start!r}", expected=f"{most} or more, with tabs between them")
 
 
-def _add(pairs: Pairs, source: str, target: str, source_place: str, target_place: str) -> None:
+def _add(pairs: Pairs, source: str, target: str, source_location: str, target_location: str) -> None:
     source, target = source.strip(), target.strip()
     if source and target:
         pairs.sources.append(source)
         pairs.targets.append(target)
     elif source or target:
-        place, side, other = (target_place, "target", source) if source else (source_place, "source", target)
+        location, side, other = (target_location, "target", source) if source else (source_location, "source", target)
         raise WeftError(
-            f"{place}: the {side} side of {other[:40]!r} is empty", expected="text on both sides, or on neither"
+            f"{location}: the {side} side of {other[:40]!r} is empty", expected="text on both sides, or on neither"
         )
 
 
@@ -176,9 +176,9 @@ class PairCodec:
         return cls(Codec.from_json(data["source"]), Codec.from_json(data["target"]))
 
 
-def make_codecs(config: PairTextConfig, pairs: Pairs) -> PairCodec:
+def build_pair_codec(config: PairTextConfig, pairs: Pairs) -> PairCodec:
     """The codecs of both sides, made from the pairs: sub-words may be joint, other tokens belong to their language."""
-    if config.joint and config.tokenizer == SubwordTokenizer.level:
-        codec = make_codec(config, pairs.sources + pairs.targets)
+    if config.joint and config.tokenizer == SubwordTokenizer.name:
+        codec = build_codec(config, pairs.sources + pairs.targets)
         return PairCodec(codec, codec)
-    return PairCodec(make_codec(config, pairs.sources), make_codec(config, pairs.targets))
+    return PairCodec(build_codec(config, pairs.sources), build_codec(config, pairs.targets))

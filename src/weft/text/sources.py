@@ -24,15 +24,15 @@ TEXT_SUFFIXES = (".txt", ".text", ".md")
 STANDARD_INPUT = "standard input"
 
 
-class Entry(NamedTuple):
-    """One stream: its name within the source, the place to call it by in messages, and how to open it anew."""
+class TextSource(NamedTuple):
+    """One stream: its name within the source, the location to call it by in messages, and how to open it anew."""
 
     name: str
-    place: str
+    location: str
     open_bytes: Callable[[], BinaryIO]
 
 
-def entries(source: str) -> list[Entry]:
+def entries(source: str) -> list[TextSource]:
     """Every text that `source` names, in a fixed order."""
     if source == "-":
         return [_standard_input()]
@@ -42,7 +42,7 @@ def entries(source: str) -> list[Entry]:
         raise _system_error(source, error) from error
 
 
-def _named(source: str) -> list[Entry]:
+def _named(source: str) -> list[TextSource]:
     path = Path(source)
     if path.is_dir():
         return _folder(path)
@@ -55,32 +55,32 @@ def _named(source: str) -> list[Entry]:
 
 
 @contextmanager
-def reading(place: str, open_bytes: Callable[[], BinaryIO]) -> Iterator[BinaryIO]:
+def reading(location: str, open_bytes: Callable[[], BinaryIO]) -> Iterator[BinaryIO]:
     """Open a stream for the time of a `with`, and turn what can go wrong below it into messages."""
     try:
         with open_bytes() as stream:
             yield stream
     except (zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise WeftError(f"{place} is damaged or not what its name says: {error}") from error
+        raise WeftError(f"{location} is damaged or not what its name says: {error}") from error
     except RuntimeError as error:  # zipfile's word for a password that is wanted, or a method that it does not know
-        raise WeftError(f"{place} cannot be unpacked: {error}") from error
+        raise WeftError(f"{location} cannot be unpacked: {error}") from error
     except OSError as error:
-        raise _system_error(place, error) from error
+        raise _system_error(location, error) from error
 
 
-def binary_error(place: str, line: int) -> WeftError:
-    return WeftError(f"{place}:{line}: NUL byte, so this is no plain text", expected="UTF-8 text")
+def binary_error(location: str, line: int) -> WeftError:
+    return WeftError(f"{location}:{line}: NUL byte, so this is no plain text", expected="UTF-8 text")
 
 
-def encoding_error(place: str, open_bytes: Callable[[], BinaryIO]) -> WeftError:
+def encoding_error(location: str, open_bytes: Callable[[], BinaryIO]) -> WeftError:
     """Find the first line that is not UTF-8, and guess what it may be."""
-    with reading(place, open_bytes) as stream:
+    with reading(location, open_bytes) as stream:
         start = stream.read(1 << 13)
     wide = start.startswith((b"\xff\xfe", b"\xfe\xff"))
     if b"\0" in start and not wide:
-        return binary_error(place, start[: start.index(b"\0")].count(b"\n") + 1)
+        return binary_error(location, start[: start.index(b"\0")].count(b"\n") + 1)
     # Latin-1 maps every byte to one character, so this counts lines exactly as a text file does.
-    with reading(place, open_bytes) as stream, io.TextIOWrapper(stream, encoding="latin-1") as lines:
+    with reading(location, open_bytes) as stream, io.TextIOWrapper(stream, encoding="latin-1") as lines:
         for number, line in enumerate(lines, start=1):
             raw = line.encode("latin-1")
             try:
@@ -88,11 +88,11 @@ def encoding_error(place: str, open_bytes: Callable[[], BinaryIO]) -> WeftError:
             except UnicodeDecodeError as error:
                 encoding = "UTF-16" if wide else _guess(raw)
                 return WeftError(
-                    f"{place}:{number}: byte 0x{raw[error.start]:02x} is not UTF-8 (column {error.start + 1} in bytes)",
+                    f"{location}:{number}: byte 0x{raw[error.start]:02x} at position {error.start + 1} is not UTF-8",
                     expected="UTF-8 text",
                     hint=f"iconv -f {encoding} -t UTF-8 FILE > NEW-FILE, if it is {encoding}",
                 )
-    raise AssertionError(f"{place} failed to decode once, but not twice")
+    raise AssertionError(f"{location} failed to decode once, but not twice")
 
 
 def _guess(raw: bytes) -> str:
@@ -101,8 +101,8 @@ def _guess(raw: bytes) -> str:
     return "GB18030" if all(len(run) % 2 == 0 for run in runs) else "WINDOWS-1252"
 
 
-def _system_error(place: str, error: OSError) -> WeftError:
-    return WeftError(f"{place} cannot be read: {error.strerror or error}")
+def _system_error(location: str, error: OSError) -> WeftError:
+    return WeftError(f"{location} cannot be read: {error.strerror or error}")
 
 
 def _missing(path: Path) -> WeftError:
@@ -113,13 +113,13 @@ def _missing(path: Path) -> WeftError:
     return WeftError(f"{path} does not exist", hint=", ".join(str(folder / name) for name in near))
 
 
-def _standard_input() -> Entry:
+def _standard_input() -> TextSource:
     """Standard input can be read only once, so it is copied to a file that goes when its last reader does."""
     descriptor, name = tempfile.mkstemp(prefix="weft-")
     spool = _Spool(Path(name))
     with os.fdopen(descriptor, "wb") as copy:
         shutil.copyfileobj(sys.stdin.buffer, copy)
-    return Entry(STANDARD_INPUT, STANDARD_INPUT, spool.open)
+    return TextSource(STANDARD_INPUT, STANDARD_INPUT, spool.open)
 
 
 class _Spool:
@@ -131,16 +131,16 @@ class _Spool:
         return self.path.open("rb")
 
 
-def _file(path: Path) -> list[Entry]:
+def _file(path: Path) -> list[TextSource]:
     if path.suffix.lower() == ".zip":
         return _zip_members(path)
     return [_plain(path.name, path)]
 
 
-def _plain(name: str, path: Path) -> Entry:
+def _plain(name: str, path: Path) -> TextSource:
     if path.suffix.lower() == ".gz":
-        return Entry(name, str(path), lambda: cast(BinaryIO, gzip.open(path, "rb")))
-    return Entry(name, str(path), lambda: path.open("rb"))
+        return TextSource(name, str(path), lambda: cast(BinaryIO, gzip.open(path, "rb")))
+    return TextSource(name, str(path), lambda: path.open("rb"))
 
 
 def _is_text(path: Path | PurePosixPath) -> bool:
@@ -148,7 +148,7 @@ def _is_text(path: Path | PurePosixPath) -> bool:
     return inner.suffix.lower() in TEXT_SUFFIXES
 
 
-def _folder(folder: Path) -> list[Entry]:
+def _folder(folder: Path) -> list[TextSource]:
     found: dict[str, Path] = {}
     for path in folder.rglob("*"):
         inside = path.relative_to(folder)
@@ -172,7 +172,7 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "") if names else "nothing"
 
 
-def _zip_members(archive: Path) -> list[Entry]:
+def _zip_members(archive: Path) -> list[TextSource]:
     names = _zip_names(archive)
     texts = [name for name in names if PurePosixPath(name).suffix.lower() in TEXT_SUFFIXES]
     texts = [name for name in texts if not any(part.startswith((".", "__MACOSX")) for part in name.split("/"))]
@@ -185,7 +185,7 @@ def _zip_members(archive: Path) -> list[Entry]:
     return [_zip_entry(archive, name) for name in texts]
 
 
-def _zip_member(archive: Path, member: str) -> Entry:
+def _zip_member(archive: Path, member: str) -> TextSource:
     names = _zip_names(archive)
     folder = member.rstrip("/") + "/"
     inside = [name for name in names if name.startswith(folder) and name != folder]
@@ -202,10 +202,10 @@ def _zip_member(archive: Path, member: str) -> Entry:
     return _zip_entry(archive, member)
 
 
-def _zip_entry(archive: Path, member: str) -> Entry:
+def _zip_entry(archive: Path, member: str) -> TextSource:
     def open_member() -> BinaryIO:
         # The stream keeps the archive's file open for itself, so the archive may be closed before it.
         with zipfile.ZipFile(archive) as opened:
             return cast(BinaryIO, opened.open(member))
 
-    return Entry(member, f"{archive}:{member}", open_member)
+    return TextSource(member, f"{archive}:{member}", open_member)

@@ -1,11 +1,11 @@
-"""Spans as tags: what begins, goes on and ends is written in the letter before each tag's kind.
+"""Spans encoded as tags: a letter gives the position of a token in its span, and the rest of the tag its label.
 
-    BIO      B-PER I-PER O         a span begins with B and goes on with I
-    BIOES    B-PER E-PER O S-LOC   what is begun is ended with E, and a span of one is S
+    BIO      B-PER I-PER O         B begins a span, I continues it
+    BIOES    B-PER E-PER O S-LOC   E ends a span, S is a span of one token
 
-Others write BIOES with other letters (BILOU, BMES, BMEWO). Words in a text without spaces are spans, too, without a
-kind and with nothing outside: B M E S. Reading is as conlleval does it, so any sequence of tags has spans; a sequence
-is broken if writing its spans gives other tags.
+BILOU, BMES and BMEWO are BIOES with other letters. Words in a text without spaces are spans of characters, without
+labels and without O: B M E S. Tags are read as conlleval reads them, so that every sequence of tags has spans; a
+sequence is valid if its spans, written in the scheme, give the same tags.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ OUTSIDE = "O"
 
 
 class Span(NamedTuple):
-    """A stretch of places of one kind, from `begin` to before `end`."""
+    """The tokens from `start` up to, but not including, `end`, with one label such as PER."""
 
-    kind: str
-    begin: int
+    label: str
+    start: int
     end: int
 
 
 class Scheme(NamedTuple):
-    """The letters of a way to write spans: of a span's first place, those inside, its last, and of a span of one."""
+    """The letters of a tagging scheme: of the first token of a span, inner tokens, the last one, and a single one."""
 
     name: str
     begin: str
@@ -37,8 +37,8 @@ class Scheme(NamedTuple):
     single: str
 
     @property
-    def closes(self) -> bool:
-        """Whether a span's end can be seen at its last place."""
+    def marks_end(self) -> bool:
+        """Whether the last token of a span has a letter of its own."""
         return self.end != self.inside
 
 
@@ -49,54 +49,62 @@ SCHEMES = {
     "bmes": Scheme("bmes", "B", "M", "E", "S"),
     "bmewo": Scheme("bmewo", "B", "M", "E", "W"),
 }
-WORDS = SCHEMES["bmes"]  # how words are written on characters
+WORD_SCHEME = SCHEMES["bmes"]  # of words in a text without spaces
 
-# What each letter means, in the letters of BIOES.
-_MEANING = {"O": "O", "B": "B", "I": "I", "M": "I", "E": "E", "L": "E", "S": "S", "U": "S", "W": "S"}
+# The BIOES letter of each letter.
+_BIOES = {"O": "O", "B": "B", "I": "I", "M": "I", "E": "E", "L": "E", "S": "S", "U": "S", "W": "S"}
 
 
 def split_tag(tag: str) -> tuple[str, str] | None:
-    """The letter of BIOES that a tag's own letter stands for, and its kind; None if it is no tag of a span.
+    """Split a tag into its BIOES letter and its label; None if it is not a span tag.
 
     >>> split_tag("U-creative-work"), split_tag("B"), split_tag("NOUN")
     (('S', 'creative-work'), ('B', ''), None)
     """
-    letter, dash, kind = tag.partition("-")
-    if letter not in _MEANING or (letter == OUTSIDE) != (tag == OUTSIDE) or (dash and not kind):
+    letter, dash, label = tag.partition("-")
+    if letter not in _BIOES or (letter == OUTSIDE) != (tag == OUTSIDE) or (dash and not label):
         return None
-    return _MEANING[letter], kind
+    return _BIOES[letter], label
 
 
-def find_scheme(tags: Iterable[str], where: Mapping[str, str] | None = None) -> Scheme | None:
-    """The scheme that the tags are written in; None if they are not spans; an error if they are of several.
+def detect_scheme(tags: Iterable[str], locations: Mapping[str, str] | None = None) -> Scheme | None:
+    """Detect the scheme of the tags.
 
-    `where` tells of each tag where it stands first, for the error.
+    Args:
+        tags: the tags of a corpus.
+        locations: for each tag where it first occurs, for the error message.
 
-    >>> find_scheme(["O", "B-PER", "I-PER"]).name, find_scheme(["O", "S-PER"]).name, find_scheme(["DET", "NOUN"])
+    Returns:
+        The scheme; None if the tags are not span tags.
+
+    Raises:
+        WeftError: if some tags are span tags and others are not, or if they belong to different schemes.
+
+    >>> detect_scheme(["O", "B-PER", "I-PER"]).name, detect_scheme(["O", "S-PER"]).name, detect_scheme(["DET", "NOUN"])
     ('bio', 'bioes', None)
     """
-    places = where or {}
+    known = locations or {}
     different = [tag for tag in dict.fromkeys(tags) if tag != OUTSIDE]
     dashed = [tag for tag in different if "-" in tag and split_tag(tag)]
     bare = [tag for tag in different if tag not in dashed]
     if not dashed:
-        # Letters alone could be any tags; only with B among them and nothing else are they taken for spans.
+        # Single letters could be arbitrary tags; they count as span tags only if B and no other tag is among them.
         if "B" not in bare or not all(split_tag(tag) for tag in bare):
             return None
     elif bare:
         if not any(tag[0] in "BI" for tag in dashed):
-            return None  # a part of speech may look like S-X by chance
+            return None  # a part of speech may look like S-X
         raise WeftError(
-            f"{_at(bare[0], places)} the tag {bare[0]} is no tag of a span, but {_has(dashed[0], places)}",
-            expected="all of them O or a letter and a kind, as B-PER, or none of them",
-            hint="--set data.scheme=none to take them as they are",
+            f"{_at(bare[0], known)} the tag {bare[0]} is not a span tag, but {_has(dashed[0], known)}",
+            expected="all tags to be O or a letter and a label, as B-PER, or none of them",
+            hint="--set data.scheme=none to use the tags unchanged",
         )
     for number, tag in enumerate(different):
         if not _schemes(different[: number + 1]):
             other = next(one for one in different if not _schemes([one, tag]))
             raise WeftError(
-                f"{_at(tag, places)} the tag {tag} is of another scheme than others: {_has(other, places)}",
-                expected="the letters of one: "
+                f"{_at(tag, known)} the tag {tag} is of another scheme than others: {_has(other, known)}",
+                expected="the letters of one scheme: "
                 + ", ".join("".join(dict.fromkeys(one[1:])) for one in SCHEMES.values()),
             )
     return _schemes(different)[0]
@@ -108,97 +116,97 @@ def _schemes(tags: Sequence[str]) -> list[Scheme]:
     return [scheme for scheme in SCHEMES.values() if letters <= set(scheme[1:])]
 
 
-def _at(tag: str, places: Mapping[str, str]) -> str:
-    return f"{places[tag]}:" if tag in places else "among the tags,"
+def _at(tag: str, locations: Mapping[str, str]) -> str:
+    return f"{locations[tag]}:" if tag in locations else "among the tags,"
 
 
-def _has(tag: str, places: Mapping[str, str]) -> str:
-    return f"{places[tag]} has {tag}" if tag in places else f"there is {tag}"
+def _has(tag: str, locations: Mapping[str, str]) -> str:
+    return f"{locations[tag]} has {tag}" if tag in locations else f"there is {tag}"
 
 
-def read_spans(tags: Sequence[str]) -> list[Span]:
-    """The spans of a sequence of tags, as conlleval and seqeval see them: I without a beginning begins one, too.
+def tags_to_spans(tags: Sequence[str]) -> list[Span]:
+    """Decode tags into spans as conlleval and seqeval do: an I without a B before it begins a span as well.
 
-    >>> read_spans(["I-A", "I-A", "I-B", "B-B", "O"])
-    [Span(kind='A', begin=0, end=2), Span(kind='B', begin=2, end=3), Span(kind='B', begin=3, end=4)]
+    >>> tags_to_spans(["I-A", "I-A", "I-B", "B-B", "O"])
+    [Span(label='A', start=0, end=2), Span(label='B', start=2, end=3), Span(label='B', start=3, end=4)]
     """
     spans: list[Span] = []
-    kind, begin = "", -1  # of the span that is open, if begin is not -1
+    label, start = "", -1  # of the open span; start is -1 if none is open
 
     def close(end: int) -> None:
-        nonlocal begin
-        if begin >= 0:
-            spans.append(Span(kind, begin, end))
-        begin = -1
+        nonlocal start
+        if start >= 0:
+            spans.append(Span(label, start, end))
+        start = -1
 
-    for place, tag in enumerate(tags):
+    for index, tag in enumerate(tags):
         parts = split_tag(tag)
         if parts is None:
-            raise WeftError(f"the tag is {tag!r}", expected="O, or a letter such as B or I and a kind, as B-PER")
-        letter, now = parts
-        if not (begin >= 0 and letter in "IE" and now == kind):
-            close(place)
+            raise WeftError(f"the tag is {tag!r}", expected="O, or a letter such as B or I and a label, as B-PER")
+        letter, tag_label = parts
+        if not (start >= 0 and letter in "IE" and tag_label == label):
+            close(index)
             if letter != OUTSIDE:
-                kind, begin = now, place
+                label, start = tag_label, index
         if letter in "ES":
-            close(place + 1)
+            close(index + 1)
     close(len(tags))
     return spans
 
 
-def write_spans(spans: Iterable[Span], length: int, scheme: Scheme) -> list[str]:
-    """The tags of spans that do not overlap, over `length` places.
+def spans_to_tags(spans: Iterable[Span], length: int, scheme: Scheme) -> list[str]:
+    """Encode spans that do not overlap as the tags of `length` tokens.
 
-    >>> write_spans([Span("A", 0, 2), Span("B", 3, 4)], 4, SCHEMES["bioes"])
+    >>> spans_to_tags([Span("A", 0, 2), Span("B", 3, 4)], 4, SCHEMES["bioes"])
     ['B-A', 'E-A', 'O', 'S-B']
     """
     tags = [OUTSIDE] * length
-    for kind, begin, end in spans:
-        letters = [scheme.begin, *scheme.inside * (end - begin - 2), scheme.end] if end - begin > 1 else scheme.single
-        tags[begin:end] = [f"{letter}-{kind}" if kind else letter for letter in letters]
+    for label, start, end in spans:
+        letters = [scheme.begin, *scheme.inside * (end - start - 2), scheme.end] if end - start > 1 else scheme.single
+        tags[start:end] = [f"{letter}-{label}" if label else letter for letter in letters]
     return tags
 
 
-def mended(tags: Sequence[str], scheme: Scheme) -> list[str]:
-    """The same spans, written as the scheme has it; the tags themselves if they are not broken."""
-    return write_spans(read_spans(tags), len(tags), scheme)
+def repair_tags(tags: Sequence[str], scheme: Scheme) -> list[str]:
+    """The same spans as valid tags of the scheme; valid tags are returned unchanged."""
+    return spans_to_tags(tags_to_spans(tags), len(tags), scheme)
 
 
-def canonical(tag: str) -> str:
-    """A tag of any scheme in the letters of BIOES, with some kind.
+def to_bioes(tag: str) -> str:
+    """Convert a tag of any scheme to BIOES; a missing label becomes "_".
 
-    >>> canonical("M"), canonical("U-PER")
+    >>> to_bioes("M"), to_bioes("U-PER")
     ('I-_', 'S-PER')
     """
     parts = split_tag(tag)
     assert parts is not None
-    letter, kind = parts
-    return letter if letter == OUTSIDE else f"{letter}-{kind or '_'}"
+    letter, label = parts
+    return letter if letter == OUTSIDE else f"{letter}-{label or '_'}"
 
 
-def word_tags(words: Sequence[str]) -> list[str]:
-    """B M E S for the characters of words.
+def words_to_tags(words: Sequence[str]) -> list[str]:
+    """The BMES tags of the characters of words.
 
-    >>> "".join(word_tags(["我们", "去", "图书馆"]))
+    >>> "".join(words_to_tags(["我们", "去", "图书馆"]))
     'BESBME'
     """
     ends = [0]
     for word in words:
         ends.append(ends[-1] + len(word))
-    spans = [Span("", begin, end) for begin, end in pairwise(ends)]
-    return write_spans(spans, ends[-1], WORDS)
+    spans = [Span("", start, end) for start, end in pairwise(ends)]
+    return spans_to_tags(spans, ends[-1], WORD_SCHEME)
 
 
-def join_words(characters: Sequence[str], tags: Sequence[str], starts: Iterable[int] = ()) -> list[str]:
-    """The words that the tags of characters tell; at `starts` one begins whatever the tags say.
+def tags_to_words(characters: Sequence[str], tags: Sequence[str], starts: Iterable[int] = ()) -> list[str]:
+    """Join characters to words by their BMES tags; at each index of `starts` a word begins regardless of the tags.
 
-    >>> join_words("我们去", "BES"), join_words("我们去", "BMM", [2])
+    >>> tags_to_words("我们去", "BES"), tags_to_words("我们去", "BMM", [2])
     (['我们', '去'], ['我们', '去'])
     """
-    begins = {span.begin for span in read_spans(tags)} | set(starts)
+    boundaries = {span.start for span in tags_to_spans(tags)} | set(starts)
     words: list[str] = []
-    for place, character in enumerate(characters):
-        if place in begins or not words:
+    for index, character in enumerate(characters):
+        if index in boundaries or not words:
             words.append(character)
         else:
             words[-1] += character

@@ -46,7 +46,7 @@ class SubwordTokenizer:
     """
 
     model: str = field(repr=False)
-    level: ClassVar[str] = "subword"
+    name: ClassVar[str] = "subword"
 
     @classmethod
     def train(cls, texts: Iterable[str], size: int) -> SubwordTokenizer:
@@ -90,7 +90,7 @@ class SubwordTokenizer:
         return "".join(tokens)
 
     def to_json(self) -> dict[str, object]:
-        return {"level": self.level, "model": self.model}
+        return {"name": self.name, "model": self.model}
 
     @classmethod
     def from_json(cls, data: Mapping[str, object]) -> SubwordTokenizer:

@@ -34,8 +34,8 @@ Row = tuple[int, list[str | None]]  # the number of its first line, and its cell
 
 
 class Table(NamedTuple):
-    place: str
-    form: str  # a name of FORMATS
+    location: str
+    format: str  # a name of FORMATS
     names: tuple[str, ...] | None  # of the columns
     rows: list[Row]
 
@@ -46,9 +46,9 @@ class Table(NamedTuple):
     @property
     def about(self) -> str:
         """How it was read, in words."""
-        if self.form in ("jsonl", "lines"):  # their columns have names of themselves
-            return _IN_WORDS[self.form]
-        return f"{_IN_WORDS[self.form]}, {'names of columns in its first row' if self.names else 'no row of names'}"
+        if self.format in ("jsonl", "lines"):  # their columns have names of themselves
+            return _IN_WORDS[self.format]
+        return f"{_IN_WORDS[self.format]}, {'names of columns in its first row' if self.names else 'no row of names'}"
 
 
 _IN_WORDS = {
@@ -59,11 +59,11 @@ _IN_WORDS = {
 }
 
 
-def place_of(table: Table, row: Row) -> str:
-    return f"{table.place}:{row[0]}"
+def location_of(table: Table, row: Row) -> str:
+    return f"{table.location}:{row[0]}"
 
 
-def full_lines(document: Document) -> Iterator[tuple[int, str]]:
+def numbered_lines(document: Document) -> Iterator[tuple[int, str]]:
     """The lines with their numbers, without line ends; a line that comes in pieces is put together."""
     number, held = 1, ""
     for piece in document.lines():
@@ -75,12 +75,14 @@ def full_lines(document: Document) -> Iterator[tuple[int, str]]:
         yield number, held
 
 
-def read_table(document: Document, form: str, header: str, *, names: Set[str], values: Set[str] = frozenset()) -> Table:
-    """The rows of a document. `form` and `header` may be "auto".
+def read_table(
+    document: Document, format: str, header: str, *, names: Set[str], values: Set[str] = frozenset()
+) -> Table:
+    """The rows of a document. `format` and `header` may be "auto".
 
     `names` are those that a header is known to have, beside the usual ones, `values` cells that no header has.
     """
-    table = FORMATS[_form(document, values) if form == "auto" else form](document)
+    table = FORMATS[_form(document, values) if format == "auto" else format](document)
     if table.names is not None or not table.rows:
         return table
     first = [cell or "" for cell in table.rows[0][1]]
@@ -88,7 +90,7 @@ def read_table(document: Document, form: str, header: str, *, names: Set[str], v
         twice = next((name for name in first if first.count(name) > 1), None)
         if twice is not None:
             raise WeftError(
-                f"{place_of(table, table.rows[0])}: two columns are called {twice!r}",
+                f"{location_of(table, table.rows[0])}: two columns are called {twice!r}",
                 expected="different names",
                 hint="--set data.header=no, if these are no names",
             )
@@ -101,9 +103,9 @@ def _is_header(first: list[str], rest: list[Row], names: Set[str], values: Set[s
     cells = [cell.strip() for cell in first]
     if any(cell in values for cell in cells):
         return False
-    columns = [[row[1][place] or "" for row in rest] for place in range(len(cells))]
+    columns = [[row[1][index] or "" for row in rest] for index in range(len(cells))]
     usual = {*TEXT_NAMES, *LABEL_NAMES, *(name.lower() for name in names)}
-    if any(cell.lower() in usual and first[place] not in columns[place] for place, cell in enumerate(cells)):
+    if any(cell.lower() in usual and first[index] not in columns[index] for index, cell in enumerate(cells)):
         return True
     if values or not rest or not all(re.fullmatch(r"[^\W\d]\w*([ .-]\w+){0,2}", cell) for cell in cells):
         return False
@@ -120,7 +122,7 @@ def _is_header(first: list[str], rest: list[Row], names: Set[str], values: Set[s
     return texts and few and not any(" " in cell for cell in cells)
 
 
-def form_by_name(document: Document) -> str | None:
+def format_by_suffix(document: Document) -> str | None:
     """The format that the end of a document's name tells, if it does."""
     path = PurePosixPath(document.name.lower())
     return SUFFIXES.get((path.with_suffix("") if path.suffix == ".gz" else path).suffix)
@@ -128,7 +130,7 @@ def form_by_name(document: Document) -> str | None:
 
 def _form(document: Document, values: Set[str]) -> str:
     """The format of a document, by its name or else by its first lines."""
-    named = form_by_name(document)
+    named = format_by_suffix(document)
     if named is not None:
         return named
     lines = _peek(document)
@@ -142,32 +144,32 @@ def _form(document: Document, values: Set[str]) -> str:
     return "csv" if any(_is_csv(lines, delimiter, values) for delimiter in DELIMITERS) else "lines"
 
 
-def form_with(document: Document, name: str) -> str | None:
+def format_with_column(document: Document, name: str) -> str | None:
     """The format in which a document is a table with a column of that name, if its first line says so."""
-    line, named = next(iter(_peek(document)), ""), form_by_name(document)
-    for form in (named,) if named else ("jsonl", "tsv", "csv"):
-        for cells in _first_cells(line, form):
+    line, named = next(iter(_peek(document)), ""), format_by_suffix(document)
+    for format in (named,) if named else ("jsonl", "tsv", "csv"):
+        for cells in _first_cells(line, format):
             if name in cells and (named or len(cells) > 1):
-                return form
+                return format
     return None
 
 
-def seems_a_table(document: Document) -> bool:
+def looks_like_table(document: Document) -> bool:
     """Whether a document looks like more than lines of text: its name says so, or JSON or a tab in its first line."""
     line = next(iter(_peek(document)), "")
-    return form_by_name(document) is not None or line.lstrip().startswith("{") or "\t" in line
+    return format_by_suffix(document) is not None or line.lstrip().startswith("{") or "\t" in line
 
 
-def _first_cells(line: str, form: str) -> list[list[str]]:
+def _first_cells(line: str, format: str) -> list[list[str]]:
     """The cells of a first line, in every way that the format may have cut it."""
-    if form == "jsonl":
+    if format == "jsonl":
         try:
             return [list(json.loads(line))]
         except (ValueError, TypeError):
             return []
     return [
         cells
-        for delimiter in ("\t" if form == "tsv" else DELIMITERS)
+        for delimiter in ("\t" if format == "tsv" else DELIMITERS)
         for cells in csv.reader([line], delimiter=delimiter)
     ]
 
@@ -212,7 +214,7 @@ def _quoted(lines: list[str], delimiter: str) -> bool:
 
 
 def _peek(document: Document) -> list[str]:
-    return list(islice((line for _, line in full_lines(document) if line.strip()), PEEK))
+    return list(islice((line for _, line in numbered_lines(document) if line.strip()), PEEK))
 
 
 def _divided(lines: list[str], delimiter: str) -> list[list[str]]:
@@ -225,14 +227,14 @@ def _divided(lines: list[str], delimiter: str) -> list[list[str]]:
 
 
 def _tsv(document: Document) -> Table:
-    rows = ((number, line.split("\t")) for number, line in full_lines(document) if line.strip())
-    return Table(document.place, "tsv", None, _even(document.place, rows, "a text must have no tab in it"))
+    rows = ((number, line.split("\t")) for number, line in numbered_lines(document) if line.strip())
+    return Table(document.location, "tsv", None, _even(document.location, rows, "a text must have no tab in it"))
 
 
 def _csv(document: Document) -> Table:
     lines = _peek(document)
     delimiter = next((one for one in DELIMITERS if _divided(lines, one)), ",")
-    numbered = full_lines(document)
+    numbered = numbered_lines(document)
     reader = csv.reader((f"{line}\n" for _, line in numbered), delimiter=delimiter, strict=True)
 
     def rows() -> Iterator[tuple[int, list[str]]]:
@@ -244,23 +246,26 @@ def _csv(document: Document) -> Table:
 
     try:
         return Table(
-            document.place, "csv", None, _even(document.place, rows(), "a comma inside a text needs quotes around it")
+            document.location,
+            "csv",
+            None,
+            _even(document.location, rows(), "a comma inside a text needs quotes around it"),
         )
     except csv.Error as error:
         raise WeftError(
-            f"{document.place}:{reader.line_num}: {error}",
+            f"{document.location}:{reader.line_num}: {error}",
             expected='CSV: a text with commas, quotes or line ends in "quotes", and quotes in it doubled',
             hint="--set data.format=tsv or lines, if it is none",
         ) from error
 
 
-def _even(place: str, rows: Iterator[tuple[int, list[str]]], why: str) -> list[Row]:
+def _even(location: str, rows: Iterator[tuple[int, list[str]]], why: str) -> list[Row]:
     """The rows, all as wide as the first."""
     found: list[Row] = []
     for number, cells in rows:
         if found and len(cells) != len(found[0][1]):
             raise WeftError(
-                f"{place}:{number} has {len(cells)} columns",
+                f"{location}:{number} has {len(cells)} columns",
                 expected=f"{len(found[0][1])}, as in line {found[0][0]}",
                 hint=why,
             )
@@ -270,7 +275,7 @@ def _even(place: str, rows: Iterator[tuple[int, list[str]]], why: str) -> list[R
 
 def _jsonl(document: Document) -> Table:
     objects = []
-    for number, line in full_lines(document):
+    for number, line in numbered_lines(document):
         if not line.strip():
             continue
         try:
@@ -282,7 +287,7 @@ def _jsonl(document: Document) -> Table:
         objects.append((number, value))
     names = tuple(dict.fromkeys(name for _, value in objects for name in value))
     return Table(
-        document.place,
+        document.location,
         "jsonl",
         names,
         [(number, [_plain(value.get(name)) for name in names]) for number, value in objects],
@@ -292,9 +297,9 @@ def _jsonl(document: Document) -> Table:
 def _no_object(document: Document, number: int, what: str, line: str) -> WeftError:
     array = number == 1 and line.lstrip().startswith("[")
     return WeftError(
-        f"{document.place}:{number} {what}",
+        f"{document.location}:{number} {what}",
         expected="JSON lines, an object in every line" + (", and not one array of all" if array else ""),
-        hint=f"jq -c '.[]' {document.place} > lines.jsonl" if array else "",
+        hint=f"jq -c '.[]' {document.location} > lines.jsonl" if array else "",
     )
 
 
@@ -307,11 +312,11 @@ def _plain(value: object) -> str | None:
 
 def _lines(document: Document) -> Table:
     rows: list[Row] = []
-    for number, line in full_lines(document):
+    for number, line in numbered_lines(document):
         if line.strip():
             label, *text = line.strip().split(maxsplit=1)
             rows.append((number, [label.removeprefix(FASTTEXT), "".join(text)]))
-    return Table(document.place, "lines", ("label", "text"), rows)
+    return Table(document.location, "lines", ("label", "text"), rows)
 
 
 FORMATS: dict[str, Callable[[Document], Table]] = {"tsv": _tsv, "csv": _csv, "jsonl": _jsonl, "lines": _lines}

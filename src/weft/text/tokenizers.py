@@ -109,7 +109,7 @@ class Tokenizer(Protocol):
     """
 
     @property
-    def level(self) -> str:
+    def name(self) -> str:
         """Its key in TOKENIZERS."""
 
     def split(self, text: str) -> list[str]:
@@ -134,7 +134,7 @@ class CharTokenizer:
     ['人', ' ', 'a']
     """
 
-    level: ClassVar[str] = "char"
+    name: ClassVar[str] = "char"
 
     def split(self, text: str) -> list[str]:
         return list(text)
@@ -143,7 +143,7 @@ class CharTokenizer:
         return "".join(tokens)
 
     def to_json(self) -> dict[str, object]:
-        return {"level": self.level}
+        return {"name": self.name}
 
     @classmethod
     def from_json(cls, data: Mapping[str, object]) -> CharTokenizer:
@@ -160,7 +160,7 @@ TOKENIZERS: dict[str, type[Tokenizer]] = {
 
 def tokenizer_from_json(data: Mapping[str, object]) -> Tokenizer:
     """The tokenizer whose `to_json` is `data`."""
-    level = data.get("level")
-    if not isinstance(level, str) or level not in TOKENIZERS:
-        raise unknown_name("tokenizer", str(level), TOKENIZERS)
-    return TOKENIZERS[level].from_json(data)
+    name = data.get("name")
+    if not isinstance(name, str) or name not in TOKENIZERS:
+        raise unknown_name("tokenizer", str(name), TOKENIZERS)
+    return TOKENIZERS[name].from_json(data)

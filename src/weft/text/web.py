@@ -27,9 +27,9 @@ WHOLE = re.compile(
 )
 
 
-def is_address(word: str) -> bool:
+def is_url(word: str) -> bool:
     return _ADDRESS.match(word) is not None
 
 
-def is_name(word: str) -> bool:
+def is_mention(word: str) -> bool:
     return len(word) > 1 and word[0] == "@"

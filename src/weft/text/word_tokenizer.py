@@ -169,15 +169,15 @@ class WordTokenizer:
     ["It's", '3.5', 'km', '(', 'about', '2', 'miles', ')', 'to', '北', '京', '。']
     >>> words.join(words.split("“No,” she said; 他说：“不！”"))
     '“No,” she said; 他说：“不！”'
-    >>> WordTokenizer.learn(["Ça va ?", "Oui, ça va !"]).join(["Ah", "?", "Non", ",", "rien", "!"])
+    >>> WordTokenizer.train(["Ça va ?", "Oui, ça va !"]).join(["Ah", "?", "Non", ",", "rien", "!"])
     'Ah ? Non, rien !'
     """
 
     gaps: tuple[tuple[str, str], ...] = ()
-    level: ClassVar[str] = "word"
+    name: ClassVar[str] = "word"
 
     @classmethod
-    def learn(cls, texts: Iterable[str]) -> WordTokenizer:
+    def train(cls, texts: Iterable[str]) -> WordTokenizer:
         """With the gap that each mark has most often in these texts."""
         counts: dict[str, Counter[str]] = {}
         for text in texts:
@@ -211,7 +211,7 @@ class WordTokenizer:
         return self._gap.get(left, "") if left in _OPENING else ""
 
     def to_json(self) -> dict[str, object]:
-        return {"level": self.level, "gaps": dict(self.gaps)}
+        return {"name": self.name, "gaps": dict(self.gaps)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, object]) -> WordTokenizer:
@@ -238,7 +238,7 @@ class SpaceTokenizer:
     ['Va', '!', 'Non', ',', "j'ai", '«', 'faim', '»', '.']
     """
 
-    level: ClassVar[str] = "space"
+    name: ClassVar[str] = "space"
 
     def split(self, text: str) -> list[str]:
         return _PLAIN.findall(text)
@@ -247,7 +247,7 @@ class SpaceTokenizer:
         return " ".join(tokens).replace(" \n", "\n").replace("\n ", "\n")
 
     def to_json(self) -> dict[str, object]:
-        return {"level": self.level}
+        return {"name": self.name}
 
     @classmethod
     def from_json(cls, data: Mapping[str, object]) -> SpaceTokenizer:

@@ -8,25 +8,25 @@ import numpy as np
 
 from weft.errors import WeftError
 from weft.text.corpus import Corpus
-from weft.text.tables import full_lines
+from weft.text.tables import numbered_lines
 from weft.text.vocabulary import RESERVED, Vocabulary
 
 
-class Vectors(NamedTuple):
+class WordVectors(NamedTuple):
     """The vectors of those tokens of a vocabulary that a file has."""
 
     ids: np.ndarray[Any, np.dtype[np.int64]]  # (N,)
     values: np.ndarray[Any, np.dtype[np.float32]]  # (N, size)
 
 
-def read_vectors(source: str, vocabulary: Vocabulary) -> Vectors:
+def read_word_vectors(source: str, vocabulary: Vocabulary) -> WordVectors:
     """The vectors of the vocabulary's tokens; all lines are checked to be equally long, other words are passed over."""
     found: dict[int, np.ndarray[Any, np.dtype[np.float32]]] = {}
     (document, *others) = Corpus.open(source).documents()
     if others:
         raise WeftError(f"{source} has {len(others) + 1} files", expected="one file of word vectors")
     size = 0
-    for number, line in full_lines(document):
+    for number, line in numbered_lines(document):
         parts = line.rstrip().split(" ")
         if number == 1 and len(parts) == 2 and all(part.isdecimal() for part in parts):
             size = int(parts[1])  # word2vec begins with the number of words and of numbers
@@ -35,7 +35,7 @@ def read_vectors(source: str, vocabulary: Vocabulary) -> Vectors:
         word = " ".join(parts[:-size])  # GloVe's largest file has words with spaces
         if len(parts) <= size or not size:
             raise WeftError(
-                f"{document.place}:{number} has {len(parts) - 1} numbers after a word",
+                f"{document.location}:{number} has {len(parts) - 1} numbers after a word",
                 expected=f"{size or 'some'} in every line, as word2vec and GloVe write text",
             )
         if word not in vocabulary or word in RESERVED or vocabulary.id(word) in found:
@@ -43,9 +43,9 @@ def read_vectors(source: str, vocabulary: Vocabulary) -> Vectors:
         try:
             vector = np.array(parts[-size:], dtype=np.float32)
         except ValueError as error:
-            raise WeftError(f"{document.place}:{number}: {error}", expected="a word and its numbers") from error
+            raise WeftError(f"{document.location}:{number}: {error}", expected="a word and its numbers") from error
         if not np.isfinite(vector).all():
-            raise WeftError(f"{document.place}:{number}: {word!r} has a number that is not finite")
+            raise WeftError(f"{document.location}:{number}: {word!r} has a number that is not finite")
         found[vocabulary.id(word)] = vector
     if not found:
         raise WeftError(
@@ -53,4 +53,4 @@ def read_vectors(source: str, vocabulary: Vocabulary) -> Vectors:
             expected="vectors of such tokens",
             hint="text.tokenizer=word and text.lower as the file has it",
         )
-    return Vectors(np.array(list(found)), np.stack(list(found.values())))
+    return WordVectors(np.array(list(found)), np.stack(list(found.values())))

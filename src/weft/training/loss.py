@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from weft.cells import State
-from weft.metrics import Guesses, Likelihood
+from weft.metrics import Likelihood, TokenPredictions
 
 
 class Loss(NamedTuple):
@@ -22,7 +22,7 @@ class Loss(NamedTuple):
     state: State = None
 
 
-def count_guesses(logits: Tensor, targets: Tensor) -> Guesses:
+def count_guesses(logits: Tensor, targets: Tensor) -> TokenPredictions:
     """Logits (N, V) held against the true ids (N,)."""
     nats = F.cross_entropy(logits, targets, reduction="sum")
-    return Guesses(Likelihood(float(nats), len(targets)), int((logits.argmax(-1) == targets).sum()))
+    return TokenPredictions(Likelihood(float(nats), len(targets)), int((logits.argmax(-1) == targets).sum()))

@@ -253,7 +253,7 @@ class Trainer:
             return
         loss = Likelihood(place.nats, place.count)
         place.nats, place.count = 0.0, 0
-        record: dict[str, Any] = {"step": step.number, "epoch": step.epoch, "train_nats": loss.nats_per_token}
+        record: dict[str, Any] = {"step": step.number, "epoch": step.epoch, "train_nats": loss.cross_entropy}
         record |= {"norm": step.norm, "rate": step.rate, "seconds": round(step.seconds, 3)}
         if step.evaluation:
             record |= {"evaluation": step.evaluation.facts, "best": step.best}

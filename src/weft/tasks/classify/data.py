@@ -18,7 +18,16 @@ from weft.text.corpus import Document
 from weft.text.datasets import DATASETS, open_data
 from weft.text.grammars.english import ENGLISH, Node
 from weft.text.sources import entries
-from weft.text.tables import LABEL_NAMES, TEXT_NAMES, Table, form_with, full_lines, place_of, read_table, seems_a_table
+from weft.text.tables import (
+    LABEL_NAMES,
+    TEXT_NAMES,
+    Table,
+    format_with_column,
+    location_of,
+    looks_like_table,
+    numbered_lines,
+    read_table,
+)
 
 GRAMMAR_SENTENCES = 5000
 
@@ -85,19 +94,19 @@ def read_texts(source: str, column: int | str | None, like: Layout | None = None
     notes: list[str] = []
     known = like.text if like else ""
     for document in open_data(source).documents():
-        form = "auto" if column is not None else form_with(document, known) if known else None
+        form = "auto" if column is not None else format_with_column(document, known) if known else None
         if form is not None:
             wanted = known if column is None else column
             table = read_table(document, form, "yes" if _is_name(wanted) else "auto", names=set())
             place = _find(table, wanted, "--column")
             texts += [_cell(table, row, place) for row in table.rows]
             if column is None:
-                notes.append(f"{document.place}: the texts are its column {known!r}, as in the data trained on")
+                notes.append(f"{document.location}: the texts are its column {known!r}, as in the data trained on")
         else:
-            texts += [line for _, line in full_lines(document)]
-            if seems_a_table(document):
+            texts += [line for _, line in numbered_lines(document)]
+            if looks_like_table(document):
                 why = f"there is no column {known!r}, as in the data trained on" if known else "no column is given"
-                notes.append(f"{document.place} is read as one text a line: {why}; --column reads a column")
+                notes.append(f"{document.location} is read as one text a line: {why}; --column reads a column")
     return Texts(texts, notes)
 
 
@@ -159,10 +168,10 @@ def _from_folders(source: str) -> list[Example]:
         label = PurePosixPath(document.name).parent.name
         if not label:
             raise WeftError(
-                f"{document.place} is in no folder that could be its label",
+                f"{document.location} is in no folder that could be its label",
                 expected="a folder for each label, with a file for each text, or one file with texts and labels",
             )
-        found.append(Example("".join(document.lines()).strip(), _label(label, document.place), document.place))
+        found.append(Example("".join(document.lines()).strip(), _label(label, document.location), document.location))
     return found
 
 
@@ -171,14 +180,14 @@ def _from_document(document: Document, config: ClassifyDataConfig, like: Layout)
     header = "yes" if named and config.header == "auto" else config.header
     table = read_table(document, config.format, header, names=like.names, values=set(like.labels))
     if not table.rows:
-        raise WeftError(f"{document.place} has no examples", expected="texts with labels")
+        raise WeftError(f"{document.location} has no examples", expected="texts with labels")
     text, label = _columns(table, config, like)
     found = []
     for row in table.rows:
         name = _cell(table, row, label).strip()
         if not name:
-            raise WeftError(f"{place_of(table, row)}: the label is empty", expected="a label for every text")
-        place = place_of(table, row)
+            raise WeftError(f"{location_of(table, row)}: the label is empty", expected="a label for every text")
+        place = location_of(table, row)
         found.append(Example(_cell(table, row, text).strip(), _label(name, place), place))
     layout = Layout(table.names[text], table.names[label]) if table.names else Layout()
     about = f"read as {table.about}: text from {_called(table, text)}, label from {_called(table, label)}"
@@ -190,14 +199,14 @@ def _columns(table: Table, config: ClassifyDataConfig, like: Layout) -> tuple[in
     width = table.width
     if width < 2:
         raise WeftError(
-            f"{table.place} has one column",
+            f"{table.location} has one column",
             expected="a text and its label in every row",
             hint="--set data.format=lines",
         )
     text = _find(table, config.text_column, "data.text_column") if config.text_column != "" else None
     label = _find(table, config.label_column, "data.label_column") if config.label_column != "" else None
     if text is not None and text == label:
-        raise WeftError(f"text and label are both {_called(table, text)} of {table.place}", expected="two columns")
+        raise WeftError(f"text and label are both {_called(table, text)} of {table.location}", expected="two columns")
     text = _named(table, [like.text, *TEXT_NAMES], but=label) if text is None else text
     label = _named(table, [like.label, *LABEL_NAMES], but=text) if label is None else label
     free = [column for column in range(width) if column not in (text, label)]
@@ -207,7 +216,7 @@ def _columns(table: Table, config: ClassifyDataConfig, like: Layout) -> tuple[in
         different = len(set(columns[label]))
         if len(table.rows) >= 20 and different > len(table.rows) / 2 and not like.labels:
             raise WeftError(
-                f"no column of {table.place} looks like labels: {_called(table, label)} has the fewest values, "
+                f"no column of {table.location} looks like labels: {_called(table, label)} has the fewest values, "
                 f"{different:,} in {len(table.rows):,} rows",
                 expected="a column of few values that recur",
                 hint="--set data.label_column=NAME, if it is there, or --set data.format=tsv, csv, jsonl or lines",
@@ -236,15 +245,15 @@ def _find(table: Table, column: int | str, setting: str) -> int:
     if not _is_name(column):
         if not 1 <= int(column) <= table.width:
             raise WeftError(
-                f"{setting} is {column}, and {table.place} has {table.width} columns", expected="one of them"
+                f"{setting} is {column}, and {table.location} has {table.width} columns", expected="one of them"
             )
         return int(column) - 1
     if table.names is None:
         raise WeftError(
-            f"{setting} is {column!r}, and the columns of {table.place} have no names", expected="a number from 1"
+            f"{setting} is {column!r}, and the columns of {table.location} have no names", expected="a number from 1"
         )
     if column not in table.names:
-        raise unknown_name(f"{table.place}: {setting}: column", str(column), table.names)
+        raise unknown_name(f"{table.location}: {setting}: column", str(column), table.names)
     return table.names.index(str(column))
 
 
@@ -256,7 +265,7 @@ def _cell(table: Table, row: tuple[int, list[str | None]], column: int) -> str:
     value = row[1][column]
     if value is None:
         raise WeftError(
-            f"{place_of(table, row)} has no {_called(table, column)}", expected="a text and its label in every row"
+            f"{location_of(table, row)} has no {_called(table, column)}", expected="a text and its label in every row"
         )
     return value
 

@@ -16,17 +16,17 @@ import torch
 from torch import Tensor
 
 from weft.config import from_dict
-from weft.data.buckets import Buckets, Numbers, Ragged, hold_out, in_batches, load_columns, pad, save_columns, take
+from weft.data.buckets import Buckets, IntArray, Ragged, hold_out, in_batches, load_columns, pad, save_columns, take
 from weft.errors import WeftError, unknown_name
 from weft.metrics import Confusion
 from weft.tasks.classify.config import ClassifyConfig
 from weft.tasks.classify.data import Example, Examples, Layout, Source, ordered_labels, read_labelled
 from weft.tasks.classify.model import Classifier, Labelled, Read
 from weft.tasks.task import DATA, Prepared, Store, Task, Training, device, resume_training, start_training
-from weft.text.arguments import checked_texts
-from weft.text.codec import Codec, make_codec
+from weft.text.arguments import check_texts
+from weft.text.codec import Codec, build_codec
 from weft.text.vocabulary import RESERVED
-from weft.text.word_vectors import Vectors, read_vectors
+from weft.text.word_vectors import WordVectors, read_word_vectors
 from weft.training.run import Run
 from weft.training.trainer import Evaluation, Trainer
 
@@ -75,7 +75,7 @@ def _open(source: Source, dev: Source | None, config: ClassifyConfig) -> Store:
         train, held = rows, given.rows
         _check_labels(held, labels)
         about += f"; held out: {given.about}" if given.about != about else ""
-    codec = make_codec(config.text, [row.text for row in train])
+    codec = build_codec(config.text, [row.text for row in train])
     columns = {TRAIN: _encode(train, codec, labels), DEV: _encode(held, codec, labels)}
     long = sum(len(ids) > config.data.max_tokens for part in columns.values() for ids in part["text"])
     about += f"; {long:,} texts cut to {config.data.max_tokens:,} tokens" if long else ""
@@ -85,7 +85,9 @@ def _open(source: Source, dev: Source | None, config: ClassifyConfig) -> Store:
         for name, part in columns.items():
             if part["text"]:
                 texts = [cut(ids, config.data.max_tokens) for ids in part["text"]]
-                save_columns(data.parent / name, {"text": Ragged.of(texts), "label": Ragged.of(part["label"])})
+                save_columns(
+                    data.parent / name, {"text": Ragged.from_rows(texts), "label": Ragged.from_rows(part["label"])}
+                )
         if vectors is not None:
             with (data.parent / VECTORS).open("wb") as file:
                 np.savez(file, **vectors._asdict())
@@ -134,10 +136,10 @@ def cut(tokens: Tokens, most: int) -> Tokens:
     return tokens if len(tokens) <= most else tokens[: (most + 1) // 2] + tokens[len(tokens) - most // 2 :]
 
 
-def _vectors(codec: Codec, config: ClassifyConfig) -> Vectors | None:
+def _vectors(codec: Codec, config: ClassifyConfig) -> WordVectors | None:
     if not config.model.word_vectors:
         return None
-    found = read_vectors(config.model.word_vectors, codec.vocabulary)
+    found = read_word_vectors(config.model.word_vectors, codec.vocabulary)
     if found.values.shape[1] != config.model.embedding_dim:
         raise WeftError(
             f"model.embedding_dim is {config.model.embedding_dim}, and the vectors of {config.model.word_vectors} have "
@@ -164,15 +166,15 @@ def _prepare(run: Run, config: ClassifyConfig) -> Prepared:
     model.to(device(config.train.device))
     weights = class_weights(config.train.class_weights, counts)
 
-    def batch(rows: Numbers) -> Labelled:
+    def batch(rows: IntArray) -> Labelled:
         return Labelled(*take(train["text"], rows), torch.tensor(train["label"].values[rows]).long())
 
     def evaluate() -> Evaluation:
         assert dev is not None
         found = _measure(model, labels, dev)
-        facts = {"nats": found.nats_per_text, "accuracy": found.accuracy, "macro_f1": found.macro_f1}
+        facts = {"nats": found.cross_entropy, "accuracy": found.accuracy, "macro_f1": found.macro_f1}
         # Chosen by accuracy, since nats begin to rise while accuracy still grows; between equals, by nats.
-        return Evaluation(1 - found.accuracy + 1e-6 * min(found.nats_per_text, 100.0), facts)
+        return Evaluation(1 - found.accuracy + 1e-6 * min(found.cross_entropy, 100.0), facts)
 
     trainer = Trainer(
         model,
@@ -245,7 +247,7 @@ def _read(model: Classifier, texts: Ragged) -> list[tuple[list[float], list[floa
     """The log-probabilities of the labels and the weights of the tokens of each text, in batches of similar length."""
 
     @torch.no_grad()
-    def read(rows: Numbers) -> list[tuple[list[float], list[float]]]:
+    def read(rows: IntArray) -> list[tuple[list[float], list[float]]]:
         batch = pad([texts[row] for row in rows])
         found: Read = model.eval()(*batch)
         log_probs = found.logits.double().log_softmax(-1).tolist()
@@ -300,9 +302,9 @@ class Classifying:
     def classify(self, texts: Iterable[str]) -> list[Classified]:
         """The label of every text, in the order of the texts. A text without tokens gets the prior."""
         most, prior = self.config.data.max_tokens, self.prior
-        tokens = [self.codec.tokenizer.split(self.codec.normalizer(text)) for text in checked_texts(texts)]
+        tokens = [self.codec.tokenizer.split(self.codec.normalizer(text)) for text in check_texts(texts)]
         read = [cut(row, most) for row in tokens]
-        found = _read(self.model, Ragged.of([self.codec.vocabulary.encode(row) for row in read]))
+        found = _read(self.model, Ragged.from_rows([self.codec.vocabulary.encode(row) for row in read]))
         results = []
         for whole, row, (log_probs, weights) in zip(tokens, read, found, strict=True):
             known = dict(zip(self.labels, np.exp(log_probs).tolist(), strict=True)) if row else prior

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from weft.data.windows import IGNORED, Passage, Tokens, evaluation_passages
+from weft.data.windows import IGNORE_INDEX, Passage, Tokens, evaluation_passages
 from weft.decoding.blanks import FilledBlanks, fill_blanks
 from weft.engine import Drop, dropout, embed, readout_nats
 from weft.errors import WeftError
-from weft.metrics import Guesses, Likelihood
+from weft.metrics import Likelihood, TokenPredictions
 from weft.nn import Stack, make_stack
 from weft.tasks.config import ModelConfig
 from weft.training.loss import Loss, count_guesses
@@ -101,7 +101,7 @@ class Filler(nn.Module):
         surroundings = self.surroundings(passage.ids.to(self.bias.device), passage.lengths)
         joined, drop = torch.tanh(self.join(surroundings)), Drop(self.dropout if self.training else 0.0)
         total = readout_nats(joined, self._output_weight(), self.bias, passage.targets, drop=drop, total=True)
-        return Loss(total, int((passage.targets != IGNORED).sum()))
+        return Loss(total, int((passage.targets != IGNORE_INDEX).sum()))
 
     def hide(self, ids: Tensor, share: float) -> Tensor:
         """The rows (on the CPU) with some tokens turned into blanks; each draws its own share, `share` on average."""
@@ -114,12 +114,12 @@ class Filler(nn.Module):
         return "before" if self.back is None else "both sides"
 
     @torch.no_grad()
-    def guess(self, tokens: Tokens) -> Guesses:
+    def guess(self, tokens: Tokens) -> TokenPredictions:
         """How well it tells each token but the first from all the others."""
-        total = Guesses(Likelihood(0.0, 0), 0)
+        total = TokenPredictions(Likelihood(0.0, 0), 0)
         for passage in evaluation_passages(tokens):
             ids, targets = passage.ids.to(self.bias.device), passage.targets.to(self.bias.device)
-            asked = targets != IGNORED
+            asked = targets != IGNORE_INDEX
             total += count_guesses(self(ids)[asked], targets[asked])
         return total
 

@@ -10,10 +10,10 @@ from typing import Protocol
 
 from weft.cells import State
 from weft.config import from_dict
-from weft.data.windows import Passage, RandomStream, Tokens, Window
+from weft.data.windows import Passage, RandomWindows, Tokens, Window
 from weft.decoding.blanks import FilledBlanks
 from weft.errors import WeftError
-from weft.metrics import Guesses
+from weft.metrics import TokenPredictions
 from weft.tasks.fill.blanks import Blanked
 from weft.tasks.fill.config import FillConfig
 from weft.tasks.fill.model import Filler
@@ -28,7 +28,7 @@ from weft.tasks.task import (
     start_training,
     text_task,
 )
-from weft.text.arguments import checked_text
+from weft.text.arguments import check_text
 from weft.text.codec import Codec
 from weft.text.corpus import Corpus
 from weft.text.vocabulary import RESERVED
@@ -61,7 +61,7 @@ def resume_fill(run: Run, config: FillConfig | None = None, *, source: str | Non
 
 
 def _prepare(run: Run, config: FillConfig, text: Text) -> tuple[Trainer, State]:
-    stream = RandomStream(text.train, config.batch.size, config.batch.seq_length, config.train.seed)
+    stream = RandomWindows(text.train, config.batch.size, config.batch.seq_length, config.train.seed)
     model = Filler(len(text.codec.vocabulary), config.model).to(device(config.train.device))
     dev = text.dev
 
@@ -72,7 +72,7 @@ def _prepare(run: Run, config: FillConfig, text: Text) -> tuple[Trainer, State]:
     def evaluate() -> Evaluation:
         assert dev is not None
         found = model.eval().guess(dev)
-        nats, perplexity = found.likelihood.nats_per_token, found.likelihood.perplexity
+        nats, perplexity = found.likelihood.cross_entropy, found.likelihood.perplexity
         return Evaluation(nats, {"nats": nats, "perplexity": perplexity, "accuracy": found.accuracy})
 
     return Trainer(model, stream, objective, config.train, evaluate=None if dev is None else evaluate, run=run), None
@@ -105,7 +105,7 @@ class BlankModel(Protocol):
         """The likeliest ways to fill the blanks of one row, with their joint log-probabilities."""
         ...
 
-    def guess(self, tokens: Tokens) -> Guesses: ...
+    def guess(self, tokens: Tokens) -> TokenPredictions: ...
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Filling:
         """
         if n < 1:
             raise WeftError(f"{n} answers are wanted", expected="1 or more")
-        blanked = Blanked.read(checked_text(text))
+        blanked = Blanked.read(check_text(text))
         ids = blanked.ids(self.codec, self.model.blank, tokens)
         answers = []
         for filled in self.model.best(ids, n, width=width, banned=self._no_answers()):
@@ -141,23 +141,23 @@ class Filling:
     def _no_answers(self) -> list[int]:
         """What fills no blank: the reserved symbols, and where tokens are words, a line break."""
         vocabulary = self.codec.vocabulary
-        names = (*RESERVED, "\n") if self.codec.tokenizer.level == WordTokenizer.level else RESERVED
+        names = (*RESERVED, "\n") if self.codec.tokenizer.name == WordTokenizer.name else RESERVED
         return [vocabulary.id(name) for name in names if name in vocabulary]
 
     def unknown(self, text: str) -> list[str]:
         """The tokens around the blanks that the model does not know and reads as <unk>."""
-        return Blanked.read(checked_text(text)).unknown(self.codec)
+        return Blanked.read(check_text(text)).unknown(self.codec)
 
-    def measure(self, source: str | Corpus) -> Guesses:
+    def measure(self, source: str | Corpus) -> TokenPredictions:
         """How well the model tells the tokens of a text, each from all the others: a path, a name, or a Corpus."""
         with encoded(source, self.codec) as tokens:
             return self.guess(tokens)
 
-    def measure_held_out(self) -> Guesses:
+    def measure_held_out(self) -> TokenPredictions:
         """The same for the part of its own text that the model was not trained on."""
         return self.guess(held_out(self.run, self.codec))
 
-    def guess(self, tokens: Tokens) -> Guesses:
+    def guess(self, tokens: Tokens) -> TokenPredictions:
         return self.model.guess(tokens)
 
 

@@ -26,7 +26,7 @@ from weft.chains import Chains
 from weft.chains.reference import Recursions
 from weft.decoding.blanks import FilledBlanks, fill_blanks
 from weft.errors import WeftError
-from weft.metrics import Guesses, Likelihood
+from weft.metrics import Likelihood, TokenPredictions
 
 MISSING = -1  # an observation of which nothing is known
 _ROWS = 1024  # places whose (V,) chances are made at a time
@@ -216,7 +216,7 @@ class HMM:
 
     reads = "both sides"
 
-    def guess(self, tokens: np.ndarray[Any, np.dtype[Any]]) -> Guesses:
+    def guess(self, tokens: np.ndarray[Any, np.dtype[Any]]) -> TokenPredictions:
         """How well the model tells each token but the first from all the others, those after it included."""
         ids = as_observations(tokens)
         found, shares = chain.cavity(self.chains([ids]))
@@ -227,7 +227,7 @@ class HMM:
             true = torch.from_numpy(ids[begin : begin + _ROWS])
             nats -= float(probs.gather(1, true[:, None]).log().sum())
             right += int((probs.argmax(-1) == true).sum())
-        return Guesses(Likelihood(nats, len(ids) - 1), right)
+        return TokenPredictions(Likelihood(nats, len(ids) - 1), right)
 
     # Storage
 

@@ -57,5 +57,5 @@ def _entropy(language: Language, tokens: Tokens) -> Baseline | None:
     lines = text[text.find("\n") + 1 : text.rfind("\n") + 1]
     if not lines:
         return None
-    nats, count = ENGLISH.best(lines).nats, len(codec.encode(lines))
+    nats, count = ENGLISH.likelihood(lines).nats, len(codec.encode(lines))
     return Baseline("the grammar itself", Likelihood(nats, count)) if math.isfinite(nats) else None

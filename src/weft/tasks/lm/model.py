@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from weft.cells import State
-from weft.data.windows import IGNORED, Tokens, Window, evaluation_windows
+from weft.data.windows import IGNORE_INDEX, Tokens, Window, evaluation_windows
 from weft.engine import Drop, Stream, can_stream, dropout, embed, readout_nats
 from weft.errors import WeftError
-from weft.metrics import Guesses, Likelihood
+from weft.metrics import Likelihood, TokenPredictions
 from weft.nn import Recurrent, make_stack, map_state
 from weft.nn.bptt import Unroll, full
 from weft.tasks.config import ModelConfig
@@ -82,10 +82,10 @@ class LanguageModel(nn.Module):
 
     def loss(self, window: Window, state: State = None, *, unroll: Unroll = full) -> Loss:
         """The nats of the window's targets; the state is dropped where the window starts anew."""
-        outputs, state = self._run(window.inputs.to(self.bias.device), None if window.fresh else state, unroll)
+        outputs, state = self._run(window.inputs.to(self.bias.device), None if window.reset_state else state, unroll)
         drop = Drop(self.dropout if self.training else 0.0)
         total = readout_nats(outputs, self._output_weight(), self.bias, window.targets, drop=drop, total=True)
-        count = int((window.targets != IGNORED).sum())
+        count = int((window.targets != IGNORE_INDEX).sum())
         return Loss(total, count, map_state(Tensor.detach, state))
 
     def initial_state(self, rows: int) -> State:
@@ -131,13 +131,13 @@ class LanguageModel(nn.Module):
     reads = "before"
 
     @torch.no_grad()
-    def guess(self, tokens: Tokens) -> Guesses:
+    def guess(self, tokens: Tokens) -> TokenPredictions:
         """The same, with how often the likeliest token was the true one."""
         self.eval()
-        total, state = Guesses(Likelihood(0.0, 0), 0), None
+        total, state = TokenPredictions(Likelihood(0.0, 0), 0), None
         for window in evaluation_windows(tokens):
             inputs, targets = window.inputs.to(self.bias.device), window.targets.to(self.bias.device)
-            logits, state = self(inputs, None if window.fresh else state)
-            asked = targets != IGNORED
+            logits, state = self(inputs, None if window.reset_state else state)
+            asked = targets != IGNORE_INDEX
             total += count_guesses(logits[asked], targets[asked])
         return total

@@ -9,10 +9,10 @@ from typing import Protocol
 
 from weft.cells import State
 from weft.config import from_dict
-from weft.data.windows import STREAMS, Tokens
+from weft.data.windows import WINDOWS, Tokens
 from weft.decoding import NO_TOKEN, Sample, Sampler, Stepper, generate
 from weft.errors import WeftError
-from weft.metrics import Guesses, Likelihood
+from weft.metrics import Likelihood, TokenPredictions
 from weft.nn.bptt import unroll
 from weft.tasks.lm.config import LmConfig
 from weft.tasks.lm.model import LanguageModel
@@ -26,8 +26,8 @@ from weft.tasks.task import (
     start_training,
     text_task,
 )
-from weft.text.arguments import checked_text, checked_texts
-from weft.text.codec import Codec, Writer
+from weft.text.arguments import check_text, check_texts
+from weft.text.codec import Codec, StreamingDecoder
 from weft.text.corpus import Corpus
 from weft.text.vocabulary import RESERVED
 from weft.training.run import Run
@@ -57,7 +57,7 @@ def resume_language(run: Run, config: LmConfig | None = None, *, source: str | N
 
 
 def _prepare(run: Run, config: LmConfig, text: Text) -> tuple[Trainer, State]:
-    stream = STREAMS[config.batch.sampling](text.train, config.batch.size, config.batch.seq_length, config.train.seed)
+    stream = WINDOWS[config.batch.sampling](text.train, config.batch.size, config.batch.seq_length, config.train.seed)
     model = LanguageModel(len(text.codec.vocabulary), config.model).to(device(config.train.device))
     way = unroll(config.bptt.method, steps=config.bptt.steps, keep=config.bptt.keep_probability)
     dev = text.dev
@@ -66,7 +66,7 @@ def _prepare(run: Run, config: LmConfig, text: Text) -> tuple[Trainer, State]:
         assert dev is not None
         likelihood = model.measure(dev)
         return Evaluation(
-            likelihood.nats_per_token, {"nats": likelihood.nats_per_token, "perplexity": likelihood.perplexity}
+            likelihood.cross_entropy, {"nats": likelihood.cross_entropy, "perplexity": likelihood.perplexity}
         )
 
     trainer = Trainer(
@@ -95,7 +95,7 @@ class TokenModel(Stepper, Protocol):
         """How well it foretells each token but the first from those before it."""
         ...
 
-    def guess(self, tokens: Tokens) -> Guesses:
+    def guess(self, tokens: Tokens) -> TokenPredictions:
         """How well it tells each token but the first from all that it `reads`."""
         ...
 
@@ -118,7 +118,7 @@ class Language:
         self, prompts: Iterable[str], *, tokens: int = 200, sampler: Sampler = DEFAULT_SAMPLER, seed: int = 0
     ) -> list[str]:
         """Every prompt and what follows it, written in one batch."""
-        prompts = checked_texts(prompts)
+        prompts = check_texts(prompts)
         starts = [self.prompt_ids(prompt) for prompt in prompts]
         rows = [list(start) for start in starts]
         for new in self._new_tokens(starts, tokens, sampler, seed):
@@ -135,8 +135,8 @@ class Language:
         self, prompts: Iterable[str], *, tokens: int = 200, sampler: Sampler = DEFAULT_SAMPLER, seed: int = 0
     ) -> Iterator[list[str]]:
         """What follows each prompt, piece by piece as it is written: a piece for every row and step, perhaps empty."""
-        starts = [self.prompt_ids(prompt) for prompt in checked_texts(prompts)]
-        writers = [Writer(self.codec, start) for start in starts]
+        starts = [self.prompt_ids(prompt) for prompt in check_texts(prompts)]
+        writers = [StreamingDecoder(self.codec, start) for start in starts]
         for new in self._new_tokens(starts, tokens, sampler, seed):
             yield [writer.push(token) if token != NO_TOKEN else "" for writer, token in zip(writers, new, strict=True)]
         yield [writer.rest() for writer in writers]
@@ -153,7 +153,7 @@ class Language:
     def prompt_ids(self, prompt: str) -> list[int]:
         """The prompt as the model reads it. An empty one starts a line, or a word where the text has no lines."""
         vocabulary = self.codec.vocabulary
-        if not checked_text(prompt, "the prompt"):
+        if not check_text(prompt, "the prompt"):
             return [vocabulary.id(next((one for one in ("\n", " ") if one in vocabulary), vocabulary.tokens[-1]))]
         ids = self.codec.encode(prompt)
         if not ids:
@@ -183,7 +183,7 @@ class Language:
     def reads(self) -> str:
         return self.model.reads
 
-    def guess(self, tokens: Tokens) -> Guesses:
+    def guess(self, tokens: Tokens) -> TokenPredictions:
         return self.model.guess(tokens)
 
 

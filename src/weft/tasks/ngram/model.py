@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from weft.errors import WeftError
-from weft.metrics import Guesses, Likelihood
+from weft.metrics import Likelihood, TokenPredictions
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -94,7 +94,7 @@ class NGram:
 
     reads = "before"
 
-    def guess(self, tokens: Array) -> Guesses:
+    def guess(self, tokens: Array) -> TokenPredictions:
         """The same, with how often the likeliest token was the true one."""
         likelihood = self.measure(tokens)
         ids, right, contexts = self._checked(tokens), 0, np.full((1, self.order - 1), NOWHERE)
@@ -107,7 +107,7 @@ class NGram:
             contexts = along[-1]
             best = self._table(np.concatenate(along[1:])).argmax(-1)
             right += int((best == ids[begin + 1 : begin + 1 + len(some)]).sum())
-        return Guesses(likelihood, right)
+        return TokenPredictions(likelihood, right)
 
     def _advance(self, tokens: Array, contexts: Array) -> Array:
         """The places of the contexts that end with these tokens, from the places of those before them."""

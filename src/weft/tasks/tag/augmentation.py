@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
-from weft.data.buckets import Numbers, Ragged
-from weft.text.spans import Span, read_spans
+from weft.data.buckets import IntArray, Ragged
+from weft.text.spans import Span, tags_to_spans
 
 PLACES = ("words", "shapes", "forms", "tags")  # the columns that have a number for each place of a sentence
 
@@ -29,24 +29,24 @@ class Swaps:
         self.spans: list[list[Span]] = []  # of each sentence, in places of all the text
         self.kinds: dict[str, list[Span]] = {}
         for row, begin in enumerate(self.begins.tolist()):
-            found = read_spans([tags[number] for number in columns["tags"][row].tolist()])
-            self.spans.append([Span(span.kind, begin + span.begin, begin + span.end) for span in found])
+            found = tags_to_spans([tags[number] for number in columns["tags"][row].tolist()])
+            self.spans.append([Span(span.label, begin + span.start, begin + span.end) for span in found])
             for span in self.spans[row]:
-                self.kinds.setdefault(span.kind, []).append(span)
+                self.kinds.setdefault(span.label, []).append(span)
 
-    def draw(self, rows: Numbers) -> dict[str, Ragged]:
+    def draw(self, rows: IntArray) -> dict[str, Ragged]:
         """The columns of these sentences alone, as they are this time."""
-        pieces: list[Numbers] = []
+        pieces: list[IntArray] = []
         lengths = []
         for row in rows.tolist():
             place, end, length = int(self.begins[row]), int(self.columns["tags"].ends[row]), 0
             own = self.spans[row]
             chances, choices = torch.rand(2, len(own)).tolist()
             for span, chance, choice in zip(own, chances, choices, strict=True):
-                same = self.kinds[span.kind]
+                same = self.kinds[span.label]
                 other = same[int(choice * len(same))] if chance < self.share else span
-                pieces += [np.arange(place, span.begin), np.arange(other.begin, other.end)]
-                length += span.begin - place + other.end - other.begin
+                pieces += [np.arange(place, span.start), np.arange(other.start, other.end)]
+                length += span.start - place + other.end - other.start
                 place = span.end
             pieces.append(np.arange(place, end))
             lengths.append(length + end - place)

@@ -1,4 +1,4 @@
-"""Tagged sentences made ready for a tagger: spans checked and mended, words cut into characters where those have tags.
+"""Tagged sentences made ready for a tagger: spans checked and repaired, words split into characters for segmentation.
 
 What was changed on the way is told in notes, with the file and line of the first case.
 """
@@ -10,9 +10,19 @@ from typing import NamedTuple
 
 from weft.errors import WeftError
 from weft.tasks.tag.config import TagDataConfig
-from weft.text.conll import Sentence, Source, open_segmented, open_sentences, so_many
+from weft.text.conll import Source, TaggedSentence, count_noun, open_segmented, open_sentences
 from weft.text.corpus import Corpus
-from weft.text.spans import OUTSIDE, SCHEMES, WORDS, Scheme, find_scheme, mended, read_spans, split_tag, word_tags
+from weft.text.spans import (
+    OUTSIDE,
+    SCHEMES,
+    WORD_SCHEME,
+    Scheme,
+    detect_scheme,
+    repair_tags,
+    split_tag,
+    tags_to_spans,
+    words_to_tags,
+)
 
 SHOWN = 10  # of many tags, in a message
 
@@ -20,7 +30,7 @@ SHOWN = 10  # of many tags, in a message
 class Reading(NamedTuple):
     """Sentences whose tags keep to the scheme, if there is one, and what was done to make them so."""
 
-    sentences: list[Sentence]
+    sentences: list[TaggedSentence]
     scheme: Scheme | None
     notes: list[str]
 
@@ -33,7 +43,7 @@ def read_tagged(source: Source, config: TagDataConfig) -> Reading:
                 f"column {config.tag_column} of the tags is given, and words are to be found, which have no tags",
                 expected="--segment, or --column",
             )
-        return read_like(source, config, WORDS)
+        return read_like(source, config, WORD_SCHEME)
     sentences = open_sentences(source, str(config.tag_column), str(config.word_column))
     return _reading(sentences, config, _scheme(sentences, config.scheme))
 
@@ -41,28 +51,30 @@ def read_tagged(source: Source, config: TagDataConfig) -> Reading:
 def read_like(source: Source, config: TagDataConfig, scheme: Scheme | None) -> Reading:
     """Sentences to measure on, with tags of the scheme that those trained on have, or of none."""
     if config.task == "segments":
-        return Reading([as_characters(one) for one in _segmented(source)], WORDS, [])
+        return Reading([as_characters(one) for one in _segmented(source)], WORD_SCHEME, [])
     return _reading(open_sentences(source, str(config.tag_column), str(config.word_column)), config, scheme)
 
 
-def _reading(sentences: list[Sentence], config: TagDataConfig, scheme: Scheme | None) -> Reading:
+def _reading(sentences: list[TaggedSentence], config: TagDataConfig, scheme: Scheme | None) -> Reading:
     notes: list[str] = []
     return Reading(sentences if scheme is None else _checked(sentences, scheme, config, notes), scheme, notes)
 
 
-def _segmented(source: Source) -> list[Sentence]:
+def _segmented(source: Source) -> list[TaggedSentence]:
     if not isinstance(source, str | Corpus) and not hasattr(source, "__fspath__"):
         raise WeftError("the data is a list of sentences", expected="for segments, a path, a name or a Corpus")
     return open_segmented(source)  # type: ignore[arg-type]
 
 
-def as_characters(sentence: Sentence) -> Sentence:
+def as_characters(sentence: TaggedSentence) -> TaggedSentence:
     """A sentence whose words are known as a sentence of characters, each with a tag that tells the words."""
     lines = tuple(line for word, line in zip(sentence.words, sentence.lines, strict=True) for _ in word)
-    return Sentence(tuple("".join(sentence.words)), tuple(word_tags(sentence.words)), sentence.place, lines)
+    return TaggedSentence(
+        tuple("".join(sentence.words)), tuple(words_to_tags(sentence.words)), sentence.location, lines
+    )
 
 
-def all_tags(sentences: Iterable[Sentence], scheme: Scheme | None) -> tuple[str, ...]:
+def all_tags(sentences: Iterable[TaggedSentence], scheme: Scheme | None) -> tuple[str, ...]:
     """The tags of the sentences; where they are spans, every letter of the scheme for every kind."""
     tags = dict.fromkeys(tag for sentence in sentences for tag in sentence.tags)
     if scheme is None:
@@ -70,12 +82,14 @@ def all_tags(sentences: Iterable[Sentence], scheme: Scheme | None) -> tuple[str,
     letters = dict.fromkeys(scheme[1:])
     kinds = sorted({parts[1] for parts in map(split_tag, tags) if parts and parts[0] != OUTSIDE})
     written = [f"{letter}-{kind}" if kind else letter for kind in kinds for letter in letters]
-    return (*(() if OUTSIDE not in tags and scheme == WORDS else (OUTSIDE,)), *written)
+    return (*(() if OUTSIDE not in tags and scheme == WORD_SCHEME else (OUTSIDE,)), *written)
 
 
-def cut_long(sentences: Sequence[Sentence], longest: int, scheme: Scheme | None, notes: list[str]) -> list[Sentence]:
+def cut_long(
+    sentences: Sequence[TaggedSentence], longest: int, scheme: Scheme | None, notes: list[str]
+) -> list[TaggedSentence]:
     """Sentences of at most `longest` words; a span that is cut in two becomes two."""
-    found: list[Sentence] = []
+    found: list[TaggedSentence] = []
     cut = 0
     for sentence in sentences:
         words, tags, place, lines = sentence
@@ -87,14 +101,14 @@ def cut_long(sentences: Sequence[Sentence], longest: int, scheme: Scheme | None,
                 )
         for begin in range(0, len(words), longest):
             part = slice(begin, begin + longest)
-            own = tags[part] if scheme is None or len(words) <= longest else tuple(mended(tags[part], scheme))
-            found.append(Sentence(words[part], own, place, lines[part]))
+            own = tags[part] if scheme is None or len(words) <= longest else tuple(repair_tags(tags[part], scheme))
+            found.append(TaggedSentence(words[part], own, place, lines[part]))
     if cut > 1:
         notes[-1] += f" (and {cut - 1:,} more)"
     return found
 
 
-def unknown_tags(sentences: Iterable[Sentence], tags: Iterable[str]) -> dict[str, str]:
+def unknown_tags(sentences: Iterable[TaggedSentence], tags: Iterable[str]) -> dict[str, str]:
     """The tags that are not among the known ones, and where each is first."""
     known = set(tags)
     found: dict[str, str] = {}
@@ -108,22 +122,22 @@ def unknown_tags(sentences: Iterable[Sentence], tags: Iterable[str]) -> dict[str
 def strange_notes(found: Mapping[str, str]) -> list[str]:
     """What is said of tags that training lacks, given where each is first."""
     notes = [f"{where}: the tag {tag!r}, which training lacks, counts as wrong" for tag, where in found.items()]
-    return [*notes[:SHOWN], *([f"so do {so_many(len(notes) - SHOWN, 'more tag')}"] if len(notes) > SHOWN else [])]
+    return [*notes[:SHOWN], *([f"so do {count_noun(len(notes) - SHOWN, 'more tag')}"] if len(notes) > SHOWN else [])]
 
 
-def _scheme(sentences: Sequence[Sentence], wanted: str) -> Scheme | None:
+def _scheme(sentences: Sequence[TaggedSentence], wanted: str) -> Scheme | None:
     if wanted == "none":
         return None
     if wanted != "auto":
         return SCHEMES[wanted]
     where = unknown_tags(sentences, ())
-    scheme = find_scheme(where, where)
-    if scheme is not None and scheme.closes:
+    scheme = detect_scheme(where, where)
+    if scheme is not None and scheme.marks_end:
         _one_scheme(sentences, scheme)
     return scheme
 
 
-def _one_scheme(sentences: Sequence[Sentence], scheme: Scheme) -> None:
+def _one_scheme(sentences: Sequence[TaggedSentence], scheme: Scheme) -> None:
     """Refuse a text that is BIO in one sentence and says where spans end in another: mending it would be guessing."""
     bio = SCHEMES["bio"]
     closing = next(
@@ -134,8 +148,10 @@ def _one_scheme(sentences: Sequence[Sentence], scheme: Scheme) -> None:
     )
     for sentence in sentences:
         tags = list(sentence.tags)
-        if mended(tags, scheme) != tags and mended(tags, bio) == tags:
-            span = next(one for one in read_spans(tags) if mended(tags, scheme)[one.end - 1] != tags[one.end - 1])
+        if repair_tags(tags, scheme) != tags and repair_tags(tags, bio) == tags:
+            span = next(
+                one for one in tags_to_spans(tags) if repair_tags(tags, scheme)[one.end - 1] != tags[one.end - 1]
+            )
             raise WeftError(
                 f"{sentence.where(span.end - 1)}: {tags[span.end - 1]} ends a span, as in BIO, but {closing}, "
                 f"as in {scheme.name.upper()}",
@@ -144,7 +160,7 @@ def _one_scheme(sentences: Sequence[Sentence], scheme: Scheme) -> None:
             )
 
 
-def _check_tags(sentences: Sequence[Sentence], scheme: Scheme) -> None:
+def _check_tags(sentences: Sequence[TaggedSentence], scheme: Scheme) -> None:
     letters = {OUTSIDE, *scheme[1:]}
     for sentence in sentences:
         for place, tag in enumerate(sentence.tags):
@@ -156,13 +172,15 @@ def _check_tags(sentences: Sequence[Sentence], scheme: Scheme) -> None:
                 )
 
 
-def _checked(sentences: list[Sentence], scheme: Scheme, config: TagDataConfig, notes: list[str]) -> list[Sentence]:
-    """The sentences with broken spans mended and told of, or refused."""
+def _checked(
+    sentences: list[TaggedSentence], scheme: Scheme, config: TagDataConfig, notes: list[str]
+) -> list[TaggedSentence]:
+    """The sentences with invalid spans repaired and reported, or refused."""
     _check_tags(sentences, scheme)
-    found: list[Sentence] = []
+    found: list[TaggedSentence] = []
     broken = 0
     for sentence in sentences:
-        tags = tuple(mended(sentence.tags, scheme))
+        tags = tuple(repair_tags(sentence.tags, scheme))
         if tags != sentence.tags:
             place = next(at for at, (one, other) in enumerate(zip(tags, sentence.tags, strict=True)) if one != other)
             before = sentence.tags[place - 1] if place else "the beginning"
@@ -178,5 +196,5 @@ def _checked(sentences: list[Sentence], scheme: Scheme, config: TagDataConfig, n
             broken += 1
         found.append(sentence._replace(tags=tags))
     if broken > 1:
-        notes[-1] += f"; {so_many(broken - 1, 'more broken sentence')} mended"
+        notes[-1] += f"; {count_noun(broken - 1, 'more broken sentence')} repair_tags"
     return found

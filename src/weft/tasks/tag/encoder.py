@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from weft.data.buckets import Numbers, Padded, Ragged, take
+from weft.data.buckets import IntArray, Padded, Ragged, take
 from weft.engine import NOTHING, Drop, Embedded, Part, forget
 from weft.errors import WeftError
 from weft.nn import make_stack
@@ -42,7 +42,7 @@ class Characters(NamedTuple):
 Inputs = Words | Characters
 
 
-def collate(columns: Mapping[str, Ragged], rows: Numbers) -> Inputs:
+def collate(columns: Mapping[str, Ragged], rows: IntArray) -> Inputs:
     """Some sentences of the columns that a lexicon encodes."""
     ids, lengths = take(columns["words"], rows)
     if "pairs" in columns:

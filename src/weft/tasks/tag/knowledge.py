@@ -11,14 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from weft.data.buckets import Buckets, Numbers, Ragged, in_batches, take
+from weft.data.buckets import Buckets, IntArray, Ragged, in_batches, take
 from weft.metrics.tagging import SpanScores, TokenScores, WordScores
 from weft.nn.crf import TagPath
 from weft.tasks.tag.encoder import collate
 from weft.tasks.tag.lexicon import LEXICONS, Lexicon
 from weft.tasks.tag.model import Tagger
 from weft.tasks.task import DATA
-from weft.text.conll import Sentence
+from weft.text.conll import TaggedSentence
 from weft.text.spans import OUTSIDE, SCHEMES, Scheme, split_tag
 
 HELD_OUT = f"{DATA}/dev.npz"
@@ -32,7 +32,7 @@ class Knowledge(NamedTuple):
     tags: tuple[str, ...]
     scheme: Scheme | None
     strange: tuple[str, ...] = ()  # tags that only held-out sentences have; their numbers follow those of the tags
-    notes: tuple[str, ...] = ()  # what was mended in the data
+    notes: tuple[str, ...] = ()  # what was repair_tags in the data
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -55,14 +55,14 @@ class Knowledge(NamedTuple):
         )
 
     def encode(self, words: Sequence[Sequence[str]]) -> dict[str, Ragged]:
-        return {name: Ragged.of(rows) for name, rows in self.lexicon.encode(words).items()}
+        return {name: Ragged.from_rows(rows) for name, rows in self.lexicon.encode(words).items()}
 
-    def encode_tagged(self, sentences: Sequence[Sentence]) -> dict[str, Ragged]:
+    def encode_tagged(self, sentences: Sequence[TaggedSentence]) -> dict[str, Ragged]:
         """The same with tags, and of each word (of the tags, where they tell words) whether it is known."""
         numbers = {tag: number for number, tag in enumerate((*self.tags, *self.strange))}
         columns = self.encode([sentence.words for sentence in sentences])
-        columns["tags"] = Ragged.of([numbers[tag] for tag in sentence.tags] for sentence in sentences)
-        columns["known"] = Ragged.of(self.lexicon.known(sentence) for sentence in sentences)
+        columns["tags"] = Ragged.from_rows([numbers[tag] for tag in sentence.tags] for sentence in sentences)
+        columns["known"] = Ragged.from_rows(self.lexicon.known(sentence) for sentence in sentences)
         return columns
 
 
@@ -78,8 +78,8 @@ class TagScores(NamedTuple):
     def signature(self) -> str:
         return (self.spans or self.words).signature()
 
-    def facts(self) -> dict[str, float]:
-        return {**self.words.facts(), **(self.spans.facts() if self.spans else {})}
+    def metrics(self) -> dict[str, float]:
+        return {**self.words.metrics(), **(self.spans.metrics() if self.spans else {})}
 
 
 @torch.no_grad()
@@ -87,7 +87,7 @@ def decode(model: Tagger, columns: Mapping[str, Ragged]) -> list[TagPath]:
     """The likeliest tags of every sentence."""
     model.eval()
 
-    def run(rows: Numbers) -> list[TagPath]:
+    def run(rows: IntArray) -> list[TagPath]:
         inputs = collate(columns, rows)
         return model.output.decode(model(inputs), inputs.lengths)
 
@@ -108,7 +108,7 @@ def balance(model: Tagger, knowledge: Knowledge, columns: Mapping[str, Ragged]) 
     if not len(rows) or not len(begins):
         return
 
-    def score(chosen: Numbers) -> tuple[Tensor, Tensor, Tensor]:
+    def score(chosen: IntArray) -> tuple[Tensor, Tensor, Tensor]:
         inputs = collate(columns, rows[chosen])
         with torch.no_grad():
             scores = model(inputs)

@@ -15,10 +15,10 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 from weft.tasks.tag.config import TagDataConfig
-from weft.text.conll import Sentence
-from weft.text.spans import join_words
+from weft.text.conll import TaggedSentence
+from weft.text.spans import tags_to_words
 from weft.text.vocabulary import RESERVED, Vocabulary
-from weft.text.web import is_address, is_name
+from weft.text.web import is_mention, is_url
 from weft.text.word_tokenizer import HAN
 
 LONGEST_WORD = 40  # characters of a word that are read: of a longer one its beginning and its end
@@ -43,9 +43,9 @@ def general(word: str) -> str:
     >>> [general(word) for word in ("1984", "https://example.org/a", "@weft", "@")]
     ['0000', '://', '@@', '@']
     """
-    if is_address(word):
+    if is_url(word):
         return "://"
-    if is_name(word):
+    if is_mention(word):
         return "@@"
     return _DIGIT.sub("0", word)
 
@@ -78,7 +78,7 @@ class WordLexicon:
     task: ClassVar[str] = "tags"
 
     @classmethod
-    def build(cls, sentences: Sequence[Sentence], config: TagDataConfig) -> WordLexicon:
+    def build(cls, sentences: Sequence[TaggedSentence], config: TagDataConfig) -> WordLexicon:
         """Everything that the sentences have in them."""
         counts = Counter(normal(word, config.normalization) for sentence in sentences for word in sentence.words)
         words: Counter[str] = Counter()
@@ -105,14 +105,14 @@ class WordLexicon:
         spelling = [self.characters.encode(_cut(word)) for word in spelled]
         return {"words": words, "shapes": shapes, "forms": forms, "spelling": spelling}
 
-    def known(self, sentence: Sentence) -> list[int]:
+    def known(self, sentence: TaggedSentence) -> list[int]:
         """Whether each word has a number of its own, as 0 or 1."""
         spelled = (normal(word, self.form) for word in sentence.words)
         return [int(_numbered(word, self.lower) in self.words) for word in spelled]
 
     def count(self, word: str) -> int:
         """How often a word was seen in training; 0 for addresses and @names, which are known by kind alone."""
-        if is_address(word) or is_name(word):
+        if is_url(word) or is_mention(word):
             return 0
         number = self.words.id(_numbered(normal(word, self.form), self.lower))
         return self.words.counts[number] if number >= len(RESERVED) else 0
@@ -160,7 +160,7 @@ class CharacterLexicon:
     task: ClassVar[str] = "segments"
 
     @classmethod
-    def build(cls, sentences: Sequence[Sentence], config: TagDataConfig) -> CharacterLexicon:
+    def build(cls, sentences: Sequence[TaggedSentence], config: TagDataConfig) -> CharacterLexicon:
         """Everything that the sentences, which are of characters, have in them."""
         empty = Vocabulary.build({})
         bare = cls(config.normalization, config.lower, empty, empty, ())
@@ -171,7 +171,7 @@ class CharacterLexicon:
             row = bare.read(sentence.words)
             characters.update(row)
             pairs.update(map("".join, pairwise([EDGE, *row, EDGE])))
-            seen.update(dict.fromkeys(join_words(sentence.words, sentence.tags)))
+            seen.update(dict.fromkeys(tags_to_words(sentence.words, sentence.tags)))
         vocabulary = Vocabulary.build(characters, min_count=config.min_count)
         pair_vocabulary = Vocabulary.build(pairs, min_count=config.min_bigram_count)
         return cls(config.normalization, config.lower, vocabulary, pair_vocabulary, tuple(seen))
@@ -192,9 +192,9 @@ class CharacterLexicon:
     def _seen(self) -> frozenset[str]:
         return frozenset(self.seen)
 
-    def known(self, sentence: Sentence) -> list[int]:
+    def known(self, sentence: TaggedSentence) -> list[int]:
         """Whether each word that the sentence's tags tell was seen in training, as 0 or 1."""
-        return [int(word in self._seen) for word in join_words(sentence.words, sentence.tags)]
+        return [int(word in self._seen) for word in tags_to_words(sentence.words, sentence.tags)]
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -19,7 +19,7 @@ from weft.tasks.tag.config import TagModelConfig
 from weft.tasks.tag.encoder import Inputs, make_reader
 from weft.tasks.tag.lexicon import Lexicon, WordLexicon
 from weft.tasks.tag.neighbours import Neighbours
-from weft.text.spans import Scheme, canonical
+from weft.text.spans import Scheme, to_bioes
 from weft.training.loss import Loss
 
 
@@ -135,7 +135,7 @@ def allowed_tags(tags: Sequence[str], scheme: Scheme | None) -> TagConstraints |
     """What tags may follow each other, by their scheme."""
     if scheme is None:
         return None
-    return (bioes_constraints if scheme.closes else bio_constraints)([canonical(tag) for tag in tags])
+    return (bioes_constraints if scheme.marks_end else bio_constraints)([to_bioes(tag) for tag in tags])
 
 
 def keep_apart(scores: Tensor, starts: Tensor, tags: Sequence[str]) -> Tensor:
@@ -143,6 +143,6 @@ def keep_apart(scores: Tensor, starts: Tensor, tags: Sequence[str]) -> Tensor:
 
     What would have to go on there has no way to end, in a scheme that tells ends, so that it is ruled out as well.
     """
-    goes_on = torch.tensor([canonical(tag)[0] in "IE" for tag in tags], device=scores.device)
+    goes_on = torch.tensor([to_bioes(tag)[0] in "IE" for tag in tags], device=scores.device)
     here = starts.to(device=scores.device, dtype=torch.bool)
     return scores.masked_fill(here[:, :, None] & goes_on, -torch.inf)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from weft.chains import Stretch
 from weft.config import from_dict
-from weft.data.buckets import Numbers, Ragged, in_batches, load_columns, take
+from weft.data.buckets import IntArray, Ragged, in_batches, load_columns, take
 from weft.errors import WeftError
 from weft.metrics.tagging import WordScores
 from weft.nn.crf import TagPath
@@ -24,8 +24,8 @@ from weft.tasks.tag.knowledge import HELD_OUT, Knowledge, TagScores, measure
 from weft.tasks.tag.lexicon import WordLexicon
 from weft.tasks.tag.model import Tagger, keep_apart
 from weft.tasks.tag.word_split import make_split
-from weft.text.conll import Sentence, Source
-from weft.text.spans import OUTSIDE, Span, join_words, read_spans
+from weft.text.conll import Source, TaggedSentence
+from weft.text.spans import OUTSIDE, Span, tags_to_spans, tags_to_words
 from weft.training.run import Run
 
 
@@ -90,10 +90,10 @@ class Tagging:
         _check_count(n)
         assert isinstance(self.knowledge.lexicon, WordLexicon)
         cut = make_split(split, self.knowledge.lexicon.count)
-        words = [cut(text) if isinstance(text, str) else text for text in checked_texts(texts, "tag")]
+        words = [cut(text) if isinstance(text, str) else text for text in check_texts(texts, "tag")]
         output = self.model.output
 
-        def tell(scores: Tensor, lengths: Tensor) -> list[tuple[list[TagPath], Numbers]]:
+        def tell(scores: Tensor, lengths: Tensor) -> list[tuple[list[TagPath], IntArray]]:
             """The likeliest tags of each text, and the chance of each tag at each place (T, K)."""
             shares = output.marginals(scores, lengths).cpu().numpy()
             paths = self._likeliest(scores, lengths, n)
@@ -108,7 +108,7 @@ class Tagging:
     def segment(self, texts: Iterable[str]) -> list[list[str]]:
         """The words of each text; where it has white space, a word ends."""
         found = self._tell_characters(texts, self.model.output.decode)
-        return [join_words(text, [self.tags[tag] for tag in path.tags]) for text, path in found]
+        return [tags_to_words(text, [self.tags[tag] for tag in path.tags]) for text, path in found]
 
     def segment_n_best(self, texts: Iterable[str], n: int) -> list[list[SegmentedText]]:
         """The `n` likeliest ways to cut each text into words, likeliest first; fewer where there are fewer."""
@@ -117,7 +117,7 @@ class Tagging:
         def tell(scores: Tensor, lengths: Tensor) -> list[list[SegmentedPath]]:
             paths = self._likeliest(scores, lengths, n)
             flat = [(row, path) for row, ways in enumerate(paths) for path in ways]
-            stretches = [[(one.begin, one.end) for one in read_spans(self._names(path))] for _, path in flat]
+            stretches = [[(one.start, one.end) for one in tags_to_spans(self._names(path))] for _, path in flat]
             rows = torch.tensor([row for row, _ in flat])
             wanted = [(path.tags, stretch) for (_, path), stretch in zip(flat, stretches, strict=True)]
             chances = self.model.output.stretches(scores[rows.to(scores.device)], wanted, lengths[rows])
@@ -141,9 +141,9 @@ class Tagging:
     ) -> list[tuple[str, Told]]:
         """The characters of each text, and what is told of their scores. No tags join what a space divides."""
         self._is("segments", "segment", "tag")
-        pieces = [text.split() for text in checked_texts(texts, "segment", words=False)]
+        pieces = [text.split() for text in check_texts(texts, "segment", words=False)]
         characters = ["".join(row) for row in pieces]
-        starts = Ragged.of([int(not at) for piece in row for at in range(len(piece))] for row in pieces)
+        starts = Ragged.from_rows([int(not at) for piece in row for at in range(len(piece))] for row in pieces)
         return list(zip(characters, self._tell(characters, tell, starts), strict=True))
 
     @torch.no_grad()
@@ -160,7 +160,7 @@ class Tagging:
         columns = self.knowledge.encode(words)
         self.model.eval()
 
-        def run(rows: Numbers) -> list[Told]:
+        def run(rows: IntArray) -> list[Told]:
             inputs = collate(columns, rows)
             scores = self.model(inputs)
             if starts is not None:
@@ -172,10 +172,10 @@ class Tagging:
     def _names(self, path: TagPath) -> list[str]:
         return [self.tags[number] for number in path.tags]
 
-    def _tagged(self, words: Sequence[str], path: TagPath, shares: Numbers) -> TaggedText:
+    def _tagged(self, words: Sequence[str], path: TagPath, shares: IntArray) -> TaggedText:
         tags = tuple(self._names(path))
         confidence = shares[np.arange(len(tags)), path.tags].tolist()
-        spans = tuple(read_spans(tags)) if self.knowledge.scheme else None
+        spans = tuple(tags_to_spans(tags)) if self.knowledge.scheme else None
         return TaggedText(tuple(words), tags, tuple(confidence), math.exp(path.log_prob), spans)
 
     def _is(self, task: str, what: str, other: str) -> None:
@@ -187,7 +187,7 @@ class Tagging:
             )
 
     def read(self, source: Source, *, column: str = "") -> Reading:
-        """Sentences to measure on, and notes on what was mended and on tags that the model cannot give.
+        """Sentences to measure on, and notes on what was repair_tags and on tags that the model cannot give.
 
         The column of their tags is the one of training, or the one that is given.
         """
@@ -208,7 +208,7 @@ class Tagging:
             )
         return read._replace(notes=read.notes + strange_notes(strange))
 
-    def score(self, sentences: Sequence[Sentence]) -> TagScores | WordScores:
+    def score(self, sentences: Sequence[TaggedSentence]) -> TagScores | WordScores:
         """How good the model's tags are, held against the sentences' own."""
         knowledge = self.knowledge._replace(strange=tuple(unknown_tags(sentences, self.tags)))
         return measure(self.model, knowledge, knowledge.encode_tagged(sentences))
@@ -229,7 +229,7 @@ def _check_count(n: int) -> None:
         raise WeftError(f"the {n} likeliest are wanted", expected="1 or more")
 
 
-def checked_texts(texts: Any, call: str, *, words: bool = True) -> list[Any]:
+def check_texts(texts: Any, call: str, *, words: bool = True) -> list[Any]:
     """The texts, if they are texts: each a string or, where `words` may be given, a list of words."""
     what = "strings, or lists of words" if words else "strings"
     if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):

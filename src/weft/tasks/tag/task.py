@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.cells import State
-from weft.data.buckets import Buckets, Numbers, hold_out, load_columns, save_columns, take
+from weft.data.buckets import Buckets, IntArray, hold_out, load_columns, save_columns, take
 from weft.errors import WeftError
 from weft.tasks.tag.augmentation import Swaps
 from weft.tasks.tag.config import TagConfig
@@ -20,7 +20,7 @@ from weft.tasks.tag.lexicon import LEXICONS
 from weft.tasks.tag.model import TaggedBatch, Tagger
 from weft.tasks.tag.predictor import Tagging, load_tag
 from weft.tasks.task import DATA, Prepared, Store, Task, Training, device, resume_training, start_training
-from weft.text.conll import Sentence, Source, so_many
+from weft.text.conll import Source, TaggedSentence, count_noun
 from weft.text.spans import OUTSIDE
 from weft.training.loss import Loss
 from weft.training.run import Run
@@ -75,14 +75,14 @@ def _open(source: Source, dev: Source | None, config: TagConfig) -> Store:
 
 def _open_dev(
     dev: Source, config: TagConfig, read: Reading, tags: Sequence[str], notes: list[str]
-) -> tuple[list[Sentence], dict[str, str]]:
+) -> tuple[list[TaggedSentence], dict[str, str]]:
     held = read_like(dev, config.data, read.scheme)
     strange = unknown_tags(held.sentences, tags)
     if strange and config.data.unknown_tags == "refuse":
         tag, where = next(iter(strange.items()))
         raise WeftError(
             f"{where}: the tag {tag!r} is not among those trained on"
-            + (f" (nor {so_many(len(strange) - 1, 'other')})" if len(strange) > 1 else ""),
+            + (f" (nor {count_noun(len(strange) - 1, 'other')})" if len(strange) > 1 else ""),
             expected=f"one of: {', '.join(tags)}",
             hint="--set data.unknown_tags=count to count them as wrong",
         )
@@ -102,7 +102,7 @@ def _prepare(run: Run, config: TagConfig) -> Prepared:
         else None
     )
 
-    def batch(rows: Numbers) -> TaggedBatch:
+    def batch(rows: IntArray) -> TaggedBatch:
         drawn, chosen = (swaps.draw(rows), np.arange(len(rows))) if swaps else (columns, rows)
         return TaggedBatch(collate(drawn, chosen), take(drawn["tags"], chosen).ids)
 
@@ -114,16 +114,16 @@ def _prepare(run: Run, config: TagConfig) -> Prepared:
         if config.model.span_calibration and knowledge.scheme and OUTSIDE in knowledge.tags:
             balance(model, knowledge, dev)
         scores = measure(model, knowledge, dev)
-        return Evaluation(-scores.score(), {"score": scores.score(), **scores.facts()})
+        return Evaluation(-scores.score(), {"score": scores.score(), **scores.metrics()})
 
     lengths = columns["words"].lengths
     data = Buckets(lengths, config.batch.max_tokens, config.batch.size, config.train.seed, batch)
     trainer = Trainer(model, data, objective, config.train, evaluate=None if dev is None else evaluate, run=run)
     unit = "word" if knowledge.lexicon.task == "tags" else "character"
-    held = so_many(0 if dev is None else len(dev["words"]), "sentence")
+    held = count_noun(0 if dev is None else len(dev["words"]), "sentence")
     about = (
-        f"{so_many(len(lengths), 'sentence')} of {so_many(int(lengths.sum()), unit)} to train on, "
-        f"{held} held out, {so_many(len(knowledge.tags), 'tag')}"
+        f"{count_noun(len(lengths), 'sentence')} of {count_noun(int(lengths.sum()), unit)} to train on, "
+        f"{held} held out, {count_noun(len(knowledge.tags), 'tag')}"
         f"{f' in {knowledge.scheme.name.upper()}' if knowledge.scheme else ''}, "
         f"vocabulary of {len(knowledge.lexicon.words):,}"
     )

@@ -29,7 +29,7 @@ class Encoded(NamedTuple):
 
 
 def make_embedding(vocabulary_size: int, size: int) -> nn.Embedding:
-    """Numbers for each token, small at the start: as output weights they must be, and as inputs large ones would drive
+    """IntArray for each token, small at the start: as output weights they must be, and as inputs large ones would drive
     states and attention to their limits, from where they learn slowly."""
     embedding = nn.Embedding(vocabulary_size, size)
     nn.init.normal_(embedding.weight, std=0.1)

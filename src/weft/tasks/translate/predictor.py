@@ -14,13 +14,13 @@ import numpy as np
 import torch
 
 from weft.config import from_dict
-from weft.data.buckets import Numbers, Padded, in_batches, pad
+from weft.data.buckets import IntArray, Padded, in_batches, pad
 from weft.decoding import Hypothesis, beam_search
 from weft.errors import WeftError
 from weft.metrics import Likelihood, Translations
 from weft.tasks.translate.config import TranslateConfig
 from weft.tasks.translate.model import BEGIN, Sentences, Translator
-from weft.text.arguments import checked_texts
+from weft.text.arguments import check_texts
 from weft.text.codec import Codec
 from weft.text.parallel import PairCodec, Pairs, open_pairs
 from weft.text.subword_tokenizer import SubwordTokenizer
@@ -58,7 +58,7 @@ def make_model(codec: PairCodec, config: TranslateConfig) -> Translator:
     return Translator(len(codec.source.vocabulary), len(codec.target.vocabulary), config.model)
 
 
-def sentences(sources: Sequence[Sequence[int] | Numbers], targets: Sequence[Sequence[int] | Numbers]) -> Sentences:
+def sentences(sources: Sequence[Sequence[int] | IntArray], targets: Sequence[Sequence[int] | IntArray]) -> Sentences:
     """Encoded pairs as a batch: both sides end with <eos>."""
     return Sentences(pad([[*row, END] for row in sources]), pad([[*row, END] for row in targets]))
 
@@ -145,14 +145,14 @@ class Translating:
                 raise WeftError(f"translate: {name} is {number!r}", expected="a whole number, 1 or more")
         if not (math.isfinite(length_penalty) and length_penalty >= 0):
             raise WeftError(f"translate: length_penalty is {length_penalty}", expected="a number, 0 or more")
-        texts = checked_texts(texts)
+        texts = check_texts(texts)
         sources = [self._read(text) for text in texts if text.strip()]
         self._tell_cut(sources)
         banned = [RESERVED.index(name) for name in RESERVED if name != EOS and not (copy_unknown and name == UNK)]
         options = _Options(n, beam, length_penalty, banned, aligned=attention or copy_unknown)
         lengths = np.array([len(source.ids) for source in sources])
 
-        def run(rows: Numbers) -> list[list[Translation]]:
+        def run(rows: IntArray) -> list[list[Translation]]:
             return self._translate([sources[row] for row in rows], options)
 
         found = iter(in_batches(lengths, run, tokens=max(1, TOKENS // beam), rows=max(1, ROWS // beam)))
@@ -231,7 +231,7 @@ class Translating:
         targets = [self.codec.target.encode(target) for target in pairs.targets]
         lengths = np.array([[len(source), len(target)] for source, target in zip(sources, targets, strict=True)]) + 1
 
-        def run(rows: Numbers) -> list[float]:
+        def run(rows: IntArray) -> list[float]:
             batch = sentences([sources[row] for row in rows], [targets[row] for row in rows])
             nats: list[float] = self.model.nats(batch).double().sum(1).tolist()
             return nats
@@ -251,7 +251,7 @@ class Translating:
         """What is held against a translation: in its case, and where tokens lie between spaces, with its spaces."""
         target = self.codec.target
         text = target.normalizer(text)
-        return target.tokenizer.join(target.tokenizer.split(text)) if target.tokenizer.level == "space" else text
+        return target.tokenizer.join(target.tokenizer.split(text)) if target.tokenizer.name == "space" else text
 
     def measure_held_out(self, *, beam: int = 5, length_penalty: float = LENGTH_PENALTY) -> Translations:
         """The same for the pairs of its own that the model was not trained on."""
@@ -275,7 +275,7 @@ def split_whole(codec: Codec, text: str) -> list[str]:
     """The tokens of a text, those without a number too: where sub-words say <unk>, the character that stands there."""
     text = codec.normalizer(text)
     tokens = codec.tokenizer.split(text)
-    if codec.tokenizer.level != SubwordTokenizer.level or UNK not in tokens:
+    if codec.tokenizer.name != SubwordTokenizer.name or UNK not in tokens:
         return tokens
     place = 0
     for number, token in enumerate(tokens):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.cells import State
-from weft.data.buckets import Buckets, Numbers, Ragged, hold_out, load_columns, save_columns, take
+from weft.data.buckets import Buckets, IntArray, Ragged, hold_out, load_columns, save_columns, take
 from weft.errors import WeftError
 from weft.tasks.task import Prepared, Store, Task, Training, device, resume_training, start_training
 from weft.tasks.translate.config import TranslateConfig
@@ -24,7 +24,7 @@ from weft.tasks.translate.predictor import (
     make_model,
     opened,
 )
-from weft.text.parallel import PairCodec, Pairs, make_codecs
+from weft.text.parallel import PairCodec, Pairs, build_pair_codec
 from weft.text.tokenizers import Normalizer
 from weft.training.loss import Loss
 from weft.training.run import Run
@@ -72,10 +72,10 @@ def _open(source: str | Pairs, dev: str | Pairs | None, config: TranslateConfig)
         train, held = _rows(pairs, rows), _rows(pairs, held_rows)
 
     def store(data: Path) -> Mapping[str, Any]:
-        codec = make_codecs(config.text, train)
+        codec = build_pair_codec(config.text, train)
         columns = {
-            "source": Ragged.of(map(codec.source.encode, train.sources)),
-            "target": Ragged.of(map(codec.target.encode, train.targets)),
+            "source": Ragged.from_rows(map(codec.source.encode, train.sources)),
+            "target": Ragged.from_rows(map(codec.target.encode, train.targets)),
         }
         save_columns(data / Path(TRAIN).name, columns)
         if len(held):  # as text, since that is what translations are compared with
@@ -109,9 +109,9 @@ def _prepare(run: Run, config: TranslateConfig) -> Prepared:
             hint=f"--set text.max_tokens={int(lengths[full].max(1).min())}",
         )
 
-    sources, targets = (columns[name].ended(END) for name in ("source", "target"))
+    sources, targets = (columns[name].with_end(END) for name in ("source", "target"))
 
-    def collate(numbers: Numbers) -> Sentences:
+    def collate(numbers: IntArray) -> Sentences:
         rows = short[numbers]
         return Sentences(take(sources, rows), take(targets, rows))
 
@@ -130,13 +130,13 @@ def _prepare(run: Run, config: TranslateConfig) -> Prepared:
         assert dev is not None
         likelihood, found = translating.likelihood(dev), translating.measure(dev, beam=1)
         facts = {"bleu": found.bleu, "exact": found.exact, "perplexity": likelihood.perplexity}
-        return Evaluation(likelihood.nats_per_token, {"nats": likelihood.nats_per_token, **facts})
+        return Evaluation(likelihood.cross_entropy, {"nats": likelihood.cross_entropy, **facts})
 
     trainer = Trainer(model, buckets, objective, config.train, evaluate=None if dev is None else evaluate, run=run)
     sizes = [len(codec.source.vocabulary), *([] if codec.joint else [len(codec.target.vocabulary)])]
     about = (
         f"{len(short):,} pairs to train on ({lengths[short, 0].sum():,} and {lengths[short, 1].sum():,} "
-        f"{codec.source.tokenizer.level} tokens), {0 if dev is None else len(dev):,} held out, "
+        f"{codec.source.tokenizer.name} tokens), {0 if dev is None else len(dev):,} held out, "
         f"{'joint vocabulary' if codec.joint else 'vocabularies'} of {' and '.join(f'{size:,}' for size in sizes)}"
     )
     if left := int(full.sum()) - len(short):

@@ -7,9 +7,9 @@ part of speech that only their surroundings tell.
 
 from __future__ import annotations
 
-from weft.text.grammars.pcfg import Grammar, Ideal, Leaf, Node, Sentence
+from weft.text.grammars.pcfg import Grammar, GrammarLikelihood, Leaf, Node, Sentence
 
-__all__ = ["ENGLISH", "PHRASES", "WORDS", "Grammar", "Ideal", "Leaf", "Node", "Sentence"]
+__all__ = ["ENGLISH", "PHRASES", "WORDS", "Grammar", "GrammarLikelihood", "Leaf", "Node", "Sentence"]
 
 # A row whose name has # stands for two: one in the singular (.sg), one in the plural (.pl).
 # No sentence has two derivations. What keeps it so: each verb takes an object, a place or neither, never a choice;

@@ -71,7 +71,7 @@ class WordClass(NamedTuple):
     words: Mapping[str, float]
 
 
-class Ideal(NamedTuple):
+class GrammarLikelihood(NamedTuple):
     """What the model that knows the grammar needs for a text, in nats, and what there was to predict.
 
     A line end counts as one word token and as one character.
@@ -232,13 +232,13 @@ class Grammar:
 
         return ends(self.start, 0).get(len(words), -math.inf)
 
-    def best(self, text: str) -> Ideal:
+    def likelihood(self, text: str) -> GrammarLikelihood:
         """What an ideal model needs for a text of whole lines; infinite if the grammar cannot make one of them."""
         if not text.endswith("\n"):
             raise WeftError("the text does not end with a line end", expected="whole lines")
         lines = [WordTokenizer().split(line) for line in text[:-1].split("\n")]
         nats = -sum(self.log_prob(words) for words in lines)
-        return Ideal(nats, sum(len(words) + 1 for words in lines), len(text))
+        return GrammarLikelihood(nats, sum(len(words) + 1 for words in lines), len(text))
 
     # Expectations
 
