@@ -91,7 +91,7 @@ def main() -> None:
             began = time.perf_counter()
             epochs = max(step.epoch for step in training.trainer.run())
             seconds = time.perf_counter() - began
-            found = Likelihood(training.trainer.place.best, 1).perplexity
+            found = Likelihood(training.trainer.progress.best, 1).perplexity
             print(f"weft, defaults, seed {seed}: {found:.3f} after {seconds:.0f} s, {epochs} epochs", flush=True)
             size = len(Codec.from_json(training.run.vocabulary).vocabulary)
             train, dev = (open_tokens(training.run.path / "data" / f"{name}.bin", size) for name in ("train", "dev"))

@@ -21,10 +21,10 @@ def row(goal: float, metric: str, files: tuple[str, str, str, str], *sets: str) 
         training = start_tag(train, out / "run", config, dev=dev)
         for _ in training.trainer.run():
             pass
-        place = training.trainer.place
+        progress = training.trainer.progress
         found = load_tag(training.run).measure(test)
-        dev_score = {f"dev {metric.removeprefix('test ')}": place.best_facts["score"]}
-        return Result(metric, found.score(), place.seconds, {**dev_score, **found.metrics()})
+        dev_score = {f"dev {metric.removeprefix('test ')}": progress.best_metrics["score"]}
+        return Result(metric, found.score(), progress.seconds, {**dev_score, **found.metrics()})
 
     return Row(goal, run)
 

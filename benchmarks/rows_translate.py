@@ -36,7 +36,7 @@ def train(folder: Path, seed: int, sets: list[str]) -> tuple[Translating, Pairs,
     training = start_translate(rest, folder / "run", config)
     for _ in training.trainer.run():
         pass
-    return load_translate(training.run), test, training.trainer.place.seconds
+    return load_translate(training.run), test, training.trainer.progress.seconds
 
 
 def all_pairs(folder: Path, seed: int) -> Result:
@@ -84,7 +84,7 @@ def notes(folder: Path, seed: int) -> Result:
     facts = {f"{text} => {found[text]}": score for text, score in scores.items()}
     facts |= {"tokens/s": ours, "the notes' loop": loop, "ratio": ours / loop}
     return Result(
-        "mean BLEU of the notes' four sentences", sum(scores.values()) / 4, training.trainer.place.seconds, facts
+        "mean BLEU of the notes' four sentences", sum(scores.values()) / 4, training.trainer.progress.seconds, facts
     )
 
 

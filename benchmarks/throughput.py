@@ -179,7 +179,7 @@ def _own_step(model: Tagger) -> Callable[[Any], None]:
         loss = model.loss(batch)  # as weft.training.trainer.Trainer does it
         optimizer.zero_grad()
         loss.total.backward(loss.total.new_full((), 1 / loss.count))
-        optimizer.step(1e-3, clip=1.0)
+        optimizer.step(1e-3, clip_norm=1.0)
 
     return step
 

@@ -318,10 +318,10 @@ def test_a_break_and_a_resume_end_in_the_same_weights(tmp_path):
         if step.number == 19:
             break
     resumed = weft.resume_classify(open_run(tmp_path / "broken"))
-    assert resumed.trainer.place.step == 19
+    assert resumed.trainer.progress.step == 19
     for _ in resumed.trainer.run():
         pass
-    for name in ("weights.safetensors", "last.safetensors"):
+    for name in ("weights.safetensors", "checkpoint.safetensors"):
         one, other = load_file(tmp_path / "straight" / name), load_file(tmp_path / "broken" / name)
         assert one.keys() == other.keys()
         assert all(one[key].equal(other[key]) for key in one), name

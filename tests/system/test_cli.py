@@ -80,7 +80,7 @@ def test_a_run_directory_has_what_it_should(run):
         "config.json",
         "vocabulary.json",
         "weights.safetensors",
-        "last.safetensors",
+        "checkpoint.safetensors",
         "metrics.jsonl",
         "data",
     }
@@ -255,7 +255,7 @@ def test_ctrl_c_finishes_the_step_saves_and_says_how_to_go_on(book, tmp_path):
 
 def stamp(run):
     """When the run was last saved."""
-    file = run / "last.safetensors"
+    file = run / "checkpoint.safetensors"
     return file.stat().st_mtime_ns if file.exists() else 0
 
 
@@ -283,7 +283,7 @@ def test_ten_kills_and_resumes_end_in_the_same_weights(book, tmp_path):
     assert len(set(saves)) > 5, "the kills did not fall into the training"
     done = succeeds(*command, "--out", killed, "--resume")
     assert re.search(r"after step [1-9]", done.stderr)
-    for name in ("weights.safetensors", "last.safetensors"):
+    for name in ("weights.safetensors", "checkpoint.safetensors"):
         one, other = load_file(straight / name), load_file(killed / name)
         assert one.keys() == other.keys()
         assert all(one[key].equal(other[key]) for key in one), name

@@ -192,7 +192,7 @@ def test_a_kill_and_a_resume_end_in_the_same_weights(book, tmp_path):
     training.wait()
     done = succeeds("train", "fill", "--data", book, *settings, "--out", killed, "--resume")
     assert re.search(r"after step [1-9]", done.stderr)
-    for name in ("weights.safetensors", "last.safetensors"):
+    for name in ("weights.safetensors", "checkpoint.safetensors"):
         one, other = load_file(straight / name), load_file(killed / name)
         assert one.keys() == other.keys()
         assert all(one[key].equal(other[key]) for key in one), name

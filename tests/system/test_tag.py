@@ -428,8 +428,8 @@ def test_a_stop_and_a_resume_end_in_the_same_weights(files, tmp_path):
     assert step.number < step.total
     for _ in resume_tag(weft.training.run.open_run(tmp_path / "stopped")).trainer.run():
         pass
-    for name in ("weights.safetensors", "last.safetensors"):
+    for name in ("weights.safetensors", "checkpoint.safetensors"):
         one, other = load_file(tmp_path / "straight" / name), load_file(tmp_path / "stopped" / name)
         assert one.keys() == other.keys()
-        assert any("average" in key for key in one) or name == "weights.safetensors"
+        assert any("ema" in key for key in one) or name == "weights.safetensors"
         assert all(one[key].equal(other[key]) for key in one), name

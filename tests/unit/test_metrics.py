@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from tests.checks import check_metric
 from weft.metrics import Likelihood, TokenPredictions
-from weft.training.loss import count_guesses
+from weft.training.loss import count_predictions
 
 
 def measured(log_probs, targets):
@@ -48,8 +48,10 @@ def test_sums_not_means():
 def test_token_predictions_add_up_and_count_correct_ones():
     torch.manual_seed(0)
     logits, targets = torch.randn(20, 5), torch.randint(5, (20,))
-    whole = count_guesses(logits, targets)
-    check_metric(whole, [count_guesses(logits[:3], targets[:3]), count_guesses(logits[3:], targets[3:])], atol=1e-4)
+    whole = count_predictions(logits, targets)
+    check_metric(
+        whole, [count_predictions(logits[:3], targets[:3]), count_predictions(logits[3:], targets[3:])], atol=1e-4
+    )
     assert whole.accuracy == (logits.argmax(-1) == targets).double().mean().item()
     assert whole.likelihood.perplexity == pytest.approx(measured(logits.log_softmax(-1), targets).perplexity)
     assert whole.signature("word") == "masked token|per:word|tokens:20"

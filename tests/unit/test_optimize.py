@@ -14,7 +14,7 @@ from torch import nn
 from weft import engine
 from weft.engine import Updates
 from weft.training.config import TrainConfig
-from weft.training.optimizer import OPTIMIZERS, Adam, Descent, Optimizer
+from weft.training.optimizer import OPTIMIZERS, SGD, Adam, Optimizer
 
 PEERS: dict[str, tuple[TrainConfig, Any]] = {
     "sgd": (TrainConfig(optimizer="sgd"), lambda p: torch.optim.SGD(p, 0.1)),
@@ -59,7 +59,7 @@ def test_steps_are_those_of_torch(name: str, clip: float, dtype: torch.dtype, wa
             theirs[number].grad = None if asleep else gradient.clone()
         before = torch.nn.utils.clip_grad_norm_(theirs, clip or math.inf)
         peer.step()
-        norm = optimizer.step(0.1, clip=clip, averages=averages, stays=0.75)
+        norm = optimizer.step(0.1, clip_norm=clip, ema=averages, ema_decay=0.75)
         assert norm == pytest.approx(float(before), rel=1e-5)
         close = {"rtol": 1e-5, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 1e-6, "atol": 1e-6}
         torch.testing.assert_close(ours, theirs, **close)  # torch divides by norm + 1e-6
@@ -78,18 +78,18 @@ def test_both_ways_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
         for step in range(4):
             for weight in weights:
                 weight.grad = torch.sin(weight.detach() + step)
-            optimizer.step(0.05, clip=1.0)
+            optimizer.step(0.05, clip_norm=1.0)
         found.append([*weights, *optimizer.state().values()])
     torch.testing.assert_close(*found, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("rule", [Adam(0.01), Descent(0.9), Descent()])
+@pytest.mark.parametrize("rule", [Adam(0.01), SGD(0.9), SGD()])
 def test_a_restored_optimizer_goes_on_bit_for_bit(rule: Any, way: str) -> None:
     def run(weights: list[nn.Parameter], optimizer: Optimizer, first: int, last: int) -> None:
         for step in range(first, last):
             for weight in weights:
                 weight.grad = torch.cos(weight.detach() * step)
-            optimizer.step(0.1, clip=1.0)
+            optimizer.step(0.1, clip_norm=1.0)
 
     whole, parts = parameters(torch.float32), parameters(torch.float32)
     run(whole, Optimizer(whole, rule), 0, 6)
@@ -133,7 +133,7 @@ def test_what_is_not_finite_moves_nothing(wrong: float, way: str) -> None:
     assert weights[-1].grad is not None
     weights[-1].grad[3, 4] = wrong
     before = [tensor.clone() for tensor in [*weights, *optimizer.state().values()]]
-    assert not math.isfinite(optimizer.step(0.1, clip=1.0))
+    assert not math.isfinite(optimizer.step(0.1, clip_norm=1.0))
     after = [*weights, *optimizer.state().values()]
     assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
 
@@ -142,7 +142,7 @@ def test_nothing_to_move() -> None:
     weights = parameters(torch.float32)
     optimizer = Optimizer(weights, Adam())
     optimizer.zero_grad()
-    assert optimizer.step(0.1, clip=1.0) == 0
+    assert optimizer.step(0.1, clip_norm=1.0) == 0
 
 
 def test_numbers_that_do_not_lie_together() -> None:
@@ -167,7 +167,7 @@ def test_a_parameter_that_has_become_another_is_not_moved_by_what_was_kept(other
     optimizer = Optimizer([weight], Adam())
     weight.data = other.clone()
     weight.grad = torch.ones_like(weight)
-    moved = (weight, weight.grad, *optimizer.kept[0], None)
+    moved = (weight, weight.grad, *optimizer.buffers[0], None)
     assert Updates.of([moved]) is None
     assert Updates.of([(weight, torch.ones(3), None, None, None)]) is None, "nor past the end of a gradient"
 
@@ -182,7 +182,7 @@ def test_threads_change_nothing() -> None:
             optimizer = Optimizer(weights, Adam(0.1))
             for weight in weights:
                 weight.grad = weight.detach() * 3
-            norm = optimizer.step(0.1, clip=1.0)
+            norm = optimizer.step(0.1, clip_norm=1.0)
             found.append((norm, torch.cat([weight.detach().flatten() for weight in weights])))
     finally:
         torch.set_num_threads(before)
@@ -195,7 +195,7 @@ def test_training_does_not_load_what_only_compilers_need() -> None:
         "import sys, torch\n"
         "from weft.training.optimizer import Adam, Optimizer\n"
         "weight = torch.nn.Parameter(torch.ones(3)); (weight * 2).sum().backward()\n"
-        "Optimizer([weight], Adam()).step(0.1, clip=1.0)\n"
+        "Optimizer([weight], Adam()).step(0.1, clip_norm=1.0)\n"
         "assert 'torch._dynamo' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from weft.errors import WeftError
-from weft.training.run import CONFIG, FORMAT, LAST, VOCABULARY, check_file, create_run, file_hash, open_run
+from weft.training.run import CHECKPOINT, CONFIG, FORMAT, VOCABULARY, check_file, create_run, file_hash, open_run
 
 TENSORS = {
     "a": torch.arange(6.0).reshape(2, 3),
@@ -21,22 +21,22 @@ TENSORS = {
 @pytest.fixture
 def run(tmp_path):
     made = create_run(tmp_path / "one", task="lm", config={"x": {"y": 1}}, fill=lambda folder: {"words": ["é", "中"]})
-    made.save(LAST, TENSORS, {"step": 3})
+    made.save(CHECKPOINT, TENSORS, {"step": 3})
     return made
 
 
 def test_what_was_written_is_read(run):
     again = open_run(run.path)
     assert (again.task, again.config, again.vocabulary["words"]) == ("lm", {"x": {"y": 1}}, ["é", "中"])
-    saved = again.load(LAST)
-    assert saved.facts == {"step": 3}
+    saved = again.load(CHECKPOINT)
+    assert saved.metadata == {"step": 3}
     assert saved.tensors.keys() == TENSORS.keys()
     assert all(torch.equal(saved.tensors[name], tensor) for name, tensor in TENSORS.items())
 
 
 def test_nothing_is_left_beside(run):
     assert sorted(path.name for path in run.path.parent.iterdir()) == ["one"]
-    assert sorted(path.name for path in run.path.iterdir()) == sorted([CONFIG, LAST, VOCABULARY])
+    assert sorted(path.name for path in run.path.iterdir()) == sorted([CONFIG, CHECKPOINT, VOCABULARY])
 
 
 def test_a_failure_while_filling_leaves_nothing(tmp_path):
@@ -50,12 +50,12 @@ def test_a_failure_while_filling_leaves_nothing(tmp_path):
 
 
 def test_an_existing_path_is_never_overwritten(run):
-    with pytest.raises(WeftError, match=r"one is already there.*--resume"):
+    with pytest.raises(WeftError, match=r"one exists already.*--resume"):
         create_run(run.path, task="lm", config={}, fill=lambda folder: {})
     assert open_run(run.path).config == {"x": {"y": 1}}
 
 
-@pytest.mark.parametrize("name", [CONFIG, VOCABULARY, LAST])
+@pytest.mark.parametrize("name", [CONFIG, VOCABULARY, CHECKPOINT])
 @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "missing"])
 def test_damage_is_found_by_name(run, name, damage):
     file = run.path / name
@@ -63,7 +63,7 @@ def test_damage_is_found_by_name(run, name, damage):
     if damage == "cut":
         file.write_bytes(content[:-9])
     elif damage == "flipped":
-        place = content.rindex(b"3") if name == LAST else content.index(b"1" if name == CONFIG else b"words", 20)
+        place = content.rindex(b"3") if name == CHECKPOINT else content.index(b"1" if name == CONFIG else b"words", 20)
         content[place] ^= 1
         file.write_bytes(content)
     elif damage == "empty":
@@ -71,22 +71,29 @@ def test_damage_is_found_by_name(run, name, damage):
     else:
         file.unlink()
     with pytest.raises(WeftError, match=name):
-        open_run(run.path).load(LAST)
+        open_run(run.path).load(CHECKPOINT)
 
 
 def test_every_flipped_bit_of_the_weights_is_found(run):
-    file = run.path / LAST
+    file = run.path / CHECKPOINT
     content = file.read_bytes()
     for place in range(0, len(content), 7):
         file.write_bytes(content[:place] + bytes([content[place] ^ 16]) + content[place + 1 :])
-        with pytest.raises(WeftError, match=LAST):
-            run.load(LAST)
+        with pytest.raises(WeftError, match=CHECKPOINT):
+            run.load(CHECKPOINT)
 
 
 def test_a_newer_format_says_so(run):
     body = json.loads((run.path / CONFIG).read_text())
     (run.path / CONFIG).write_text(json.dumps({**body, "format": FORMAT + 1}))
     with pytest.raises(WeftError, match=rf"{CONFIG} has format {FORMAT + 1}, written by a newer weft.*upgrade"):
+        open_run(run.path)
+
+
+def test_an_older_format_is_refused(run):
+    body = json.loads((run.path / CONFIG).read_text())
+    (run.path / CONFIG).write_text(json.dumps({**body, "format": FORMAT - 1}))
+    with pytest.raises(WeftError, match=rf"{CONFIG} has format {FORMAT - 1}, written by an older weft.*train again"):
         open_run(run.path)
 
 
@@ -103,7 +110,7 @@ def test_metrics_survive_a_cut_last_line_and_can_be_taken_back(run):
     with (run.path / "metrics.jsonl").open("a") as file:
         file.write('{"step": 4, "tra')
     assert [record["step"] for record in run.metrics()] == [1, 2, 3]
-    run.forget_after(2)
+    run.drop_metrics_after(2)
     assert [record["step"] for record in run.metrics()] == [1, 2]
 
 

@@ -12,7 +12,7 @@ from torch import nn
 from weft.errors import WeftError
 from weft.training.config import TrainConfig
 from weft.training.loss import Loss
-from weft.training.run import BEST, LAST, create_run
+from weft.training.run import CHECKPOINT, WEIGHTS, create_run
 from weft.training.trainer import SCHEDULES, Evaluation, Trainer
 
 
@@ -57,9 +57,9 @@ def weights(model):
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
 @pytest.mark.parametrize("stop_after", [1, 5, 7, 19])
-@pytest.mark.parametrize("average", [0, 0.9])
-def test_resuming_is_bit_for_bit(tmp_path, optimizer, stop_after, average):
-    settings = {"optimizer": optimizer, "momentum": 0.9, "schedule": "cosine", "ema_decay": average}
+@pytest.mark.parametrize("ema_decay", [0, 0.9])
+def test_resuming_is_bit_for_bit(tmp_path, optimizer, stop_after, ema_decay):
+    settings = {"optimizer": optimizer, "momentum": 0.9, "schedule": "cosine", "ema_decay": ema_decay}
     straight = trainer(**settings)
     losses = [step.loss.nats for step in straight.run()]
     first = trainer(tmp_path / "run", **settings)
@@ -70,13 +70,13 @@ def test_resuming_is_bit_for_bit(tmp_path, optimizer, stop_after, average):
             break  # as a kill would: nothing is told
     torch.rand(5)  # something else draws random numbers meanwhile
     second = trainer(tmp_path / "run", **settings)
-    saved = second.run_directory.load(LAST)
-    second.restore(saved.tensors, saved.facts, carried=((torch.zeros(3),),))
-    assert second.place.step == stop_after
+    saved = second.run_directory.load(CHECKPOINT)
+    second.restore(saved.tensors, saved.metadata, carried=((torch.zeros(3),),))
+    assert second.progress.step == stop_after
     seen += [step.loss.nats for step in second.run()]
     assert seen == losses
     assert torch.equal(weights(second.model), weights(straight.model))
-    for mean, same in zip((straight.average or {}).values(), (second.average or {}).values(), strict=True):
+    for mean, same in zip((straight.ema or {}).values(), (second.ema or {}).values(), strict=True):
         assert torch.equal(mean, same)
     assert list(second.run()) == []
 
@@ -84,13 +84,13 @@ def test_resuming_is_bit_for_bit(tmp_path, optimizer, stop_after, average):
 def test_state_survives_a_save_between_evaluations(tmp_path):
     scores = [5.0, 4.0, 6.0, 6.0]
     straight = trainer(scores=scores, schedule="plateau", plateau_patience=0, learning_rate=0.1)
-    rates = [step.rate for step in straight.run()]
+    rates = [step.learning_rate for step in straight.run()]
     first = trainer(tmp_path / "run", scores=scores, schedule="plateau", plateau_patience=0, learning_rate=0.1)
-    seen = [step.rate for step in islice(first.run(), 17)]
+    seen = [step.learning_rate for step in islice(first.run(), 17)]
     second = trainer(tmp_path / "run", scores=scores[3:], schedule="plateau", plateau_patience=0, learning_rate=0.1)
-    saved = second.run_directory.load(LAST)
-    second.restore(saved.tensors, saved.facts, carried=((torch.zeros(3),),))
-    assert seen + [step.rate for step in second.run()] == rates
+    saved = second.run_directory.load(CHECKPOINT)
+    second.restore(saved.tensors, saved.metadata, carried=((torch.zeros(3),),))
+    assert seen + [step.learning_rate for step in second.run()] == rates
     assert rates[14] == 0.1
     assert rates[15] == 0.05
 
@@ -103,21 +103,21 @@ def test_best_weights_are_those_of_the_best_evaluation(tmp_path):
             kept[step.number] = weights(subject.model).clone()
             flags.append(step.best)
     assert flags == [True, True, False, False]
-    best = subject.run_directory.load(BEST)
-    assert best.facts["step"] == subject.place.best_step == 10
+    best = subject.run_directory.load(WEIGHTS)
+    assert best.metadata["step"] == subject.progress.best_step == 10
     assert torch.equal(torch.cat([best.tensors["layer.weight"].flatten(), best.tensors["layer.bias"]]), kept[10])
 
 
-def test_averaged_weights_are_judged_and_kept(tmp_path):
+def test_averaged_weights_are_evaluated_and_kept(tmp_path):
     """The running mean, by its definition: the first steps weigh little, later ones by the set memory."""
     plain = trainer()
     seen = [weights(plain.model).clone() for _ in plain.run()]
     subject = trainer(tmp_path / "run", ema_decay=0.5)
-    judged = []
+    evaluated = []
 
     def evaluate():
-        judged.append(weights(subject.model).clone())
-        return Evaluation(1.0 / len(judged), {})
+        evaluated.append(weights(subject.model).clone())
+        return Evaluation(1.0 / len(evaluated), {})
 
     subject.evaluate = evaluate
     own = [weights(subject.model).clone() for _ in subject.run()]
@@ -127,9 +127,9 @@ def test_averaged_weights_are_judged_and_kept(tmp_path):
         keep = min(0.5, number / (number + 10))
         mean = keep * mean + (1 - keep) * now
         means.append(mean)
-    for step, found in zip((5, 10, 15, 20), judged, strict=True):
+    for step, found in zip((5, 10, 15, 20), evaluated, strict=True):
         torch.testing.assert_close(found, means[step - 1])
-    best = subject.run_directory.load(BEST).tensors
+    best = subject.run_directory.load(WEIGHTS).tensors
     torch.testing.assert_close(torch.cat([best["layer.weight"].flatten(), best["layer.bias"]]), means[-1])
 
 
@@ -138,7 +138,7 @@ def test_without_evaluations_the_mean_weights_are_the_ones_to_use(tmp_path):
     for _ in subject.run():
         pass
     found = subject.run_directory.weights()
-    assert torch.equal(found["layer.bias"], subject.average["layer.bias"])
+    assert torch.equal(found["layer.bias"], subject.ema["layer.bias"])
     assert not torch.equal(found["layer.bias"], subject.model.layer.bias)
 
 
@@ -146,9 +146,9 @@ def test_averaging_can_begin_with_a_resumed_run(tmp_path):
     first = trainer(tmp_path / "run")
     list(islice(first.run(), 7))
     second = trainer(tmp_path / "run", ema_decay=0.9)
-    saved = second.run_directory.load(LAST)
-    second.restore(saved.tensors, saved.facts, carried=((torch.zeros(3),),))
-    assert torch.equal(second.average["layer.bias"], second.model.layer.bias)
+    saved = second.run_directory.load(CHECKPOINT)
+    second.restore(saved.tensors, saved.metadata, carried=((torch.zeros(3),),))
+    assert torch.equal(second.ema["layer.bias"], second.model.layer.bias)
     assert [step.number for step in second.run()] == list(range(8, 21))
 
 
@@ -175,7 +175,7 @@ def test_stop_finishes_the_step_and_saves(tmp_path):
         if step.number == 3:
             subject.stop()
     assert (step.number, step.end, step.evaluation) == (4, "interrupted", None)
-    assert subject.run_directory.load(LAST).facts["place"]["step"] == 4
+    assert subject.run_directory.load(CHECKPOINT).metadata["progress"]["step"] == 4
 
 
 def test_clipping_bounds_the_step():
@@ -186,7 +186,7 @@ def test_clipping_bounds_the_step():
     for subject in (wild, tame):
         before = weights(subject.model).clone()
         step = next(subject.run())
-        norms[subject] = (step.norm, float((weights(subject.model) - before).norm()))
+        norms[subject] = (step.grad_norm, float((weights(subject.model) - before).norm()))
     assert norms[wild][0] == pytest.approx(norms[wild][1], rel=1e-4)
     assert norms[tame][0] == pytest.approx(norms[wild][0])
     assert norms[tame][1] == pytest.approx(0.01, rel=1e-3)
@@ -198,13 +198,13 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_state(tmp_path)
 
     def spoiled(batch, carried):
         loss = honest(batch, carried)
-        return loss._replace(total=loss.total * math.nan) if subject.place.step == 6 else loss
+        return loss._replace(total=loss.total * math.nan) if subject.progress.step == 6 else loss
 
     subject.objective = spoiled
     with pytest.raises(WeftError, match=r"step 7: the loss is nan.*train\.learning_rate=.*--resume"):
         list(subject.run())
-    saved = subject.run_directory.load(LAST)
-    assert saved.facts["place"]["step"] == 6
+    saved = subject.run_directory.load(CHECKPOINT)
+    assert saved.metadata["progress"]["step"] == 6
     assert all(tensor.isfinite().all() for name, tensor in saved.tensors.items() if name.startswith("model."))
 
 
@@ -221,7 +221,7 @@ def test_schedules():
 
 def test_a_short_training_reaches_its_full_rate():
     """20 steps: with a warm-up of 200 it would end at a tenth of the rate."""
-    rates = [step.rate for step in trainer(warmup_steps=200, schedule="cosine", learning_rate=0.01).run()]
+    rates = [step.learning_rate for step in trainer(warmup_steps=200, schedule="cosine", learning_rate=0.01).run()]
     assert rates.index(max(rates)) == 5
     assert max(rates) == pytest.approx(0.01)
 
@@ -232,5 +232,5 @@ def test_metrics_are_reported(tmp_path):
     records = subject.run_directory.metrics()
     assert [record["step"] for record in records] == [5, 10, 15, 20]
     expected = sum(loss.nats for loss in losses[5:10]) / sum(loss.count for loss in losses[5:10])
-    assert records[1]["train_nats"] == pytest.approx(expected)
+    assert records[1]["train_cross_entropy"] == pytest.approx(expected)
     assert records[1]["evaluation"] == {"perplexity": 2.0}

@@ -29,7 +29,7 @@ from weft.tasks.tag.config import TagConfig
 from weft.tasks.task import start_training
 from weft.tasks.translate.config import TranslateConfig
 from weft.text.corpus import Corpus
-from weft.training.run import BEST, load_tensors
+from weft.training.run import WEIGHTS, load_tensors
 
 RECORD = Path(__file__).parent.parent / "weights.json"
 STEPS = 20
@@ -75,7 +75,7 @@ def counted_hash(name: str, folder: Path) -> str:
     if name == "hmm":
         config = load_config(HmmConfig, sets=["text.limit=4000", "train.iterations=20", "model.num_states=5"])
     (weft.train_ngram if name == "ngram" else weft.train_hmm)("grammar", folder / "run", config)  # type: ignore[arg-type]
-    return _hash(load_tensors(folder / "run" / BEST).tensors)
+    return _hash(load_tensors(folder / "run" / WEIGHTS).tensors)
 
 
 def _task(name: str) -> Any:

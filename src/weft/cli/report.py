@@ -61,7 +61,7 @@ class Report:
         self.running += (1 - MEMORY) * (step.loss.cross_entropy - self.running)
         self.tokens += step.loss.count
         if step.evaluation:
-            score = step.evaluation.facts[self.measure]
+            score = step.evaluation.metrics[self.measure]
             self.held_out = f", held-out {self.measure} {score:.3f}{'*' if step.best else ''}"
         done = step.number - self.first.number + 1
         left = int((now - self.began) / done * (step.total - step.number))

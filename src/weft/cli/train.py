@@ -196,7 +196,7 @@ def run_training(
             raise WeftError(f"{out} is a run of the task {run.task!r}", expected=f"a run of `weft train {task.name}`")
         settings = load_config(task.config, config, sets, base=run.config)
         training = resume_training(task, run, settings, source=data)
-        _say(f"going on with {out} after step {training.trainer.place.step}")
+        _say(f"going on with {out} after step {training.trainer.progress.step}")
     else:
         out, data = _required(out, data, task.sample)
         settings = load_config(task.config, config, sets)
@@ -245,15 +245,15 @@ def walk(training: Training) -> Step | None:
 
 def summary(training: Training, last: Step | None) -> dict[str, Any]:
     """The result of a training as plain data."""
-    place = training.trainer.place
+    progress = training.trainer.progress
     return {
         "run": str(training.run.path),
         "end": last.end if last else "finished",
-        "steps": place.step,
-        "seconds": round(place.seconds, 2),
-        "best_step": place.best_step if place.best_facts else None,
+        "steps": progress.step,
+        "seconds": round(progress.seconds, 2),
+        "best_step": progress.best_step if progress.best_metrics else None,
         f"held_out_{training.task.measure}": None,  # unless there is one:
-        **{f"held_out_{name}": value for name, value in place.best_facts.items()},
+        **{f"held_out_{name}": value for name, value in progress.best_metrics.items()},
     }
 
 

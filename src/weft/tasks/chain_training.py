@@ -18,7 +18,7 @@ from weft.tasks.ngram.model import NGram, modified_kneser_ney
 from weft.tasks.task import DEV, TRAIN, open_text, store_data
 from weft.text.codec import Codec
 from weft.text.corpus import Corpus, open_tokens
-from weft.training.run import BEST, Run, check_free, create_run, save_tensors
+from weft.training.run import WEIGHTS, Run, check_new, create_run, save_tensors
 
 SAVE_SECONDS = 5.0  # between saves of the best model so far
 
@@ -27,7 +27,7 @@ def train_ngram(
     source: str | Corpus, out: str | Path, config: NgramConfig | None = None, *, dev: str | None = None
 ) -> Language:
     """Count the n-grams of a text, and load the model that they make."""
-    check_free(Path(out))
+    check_new(Path(out))
     settings = config or NgramConfig()
     store = open_text(source, dev, settings.text)
 
@@ -35,14 +35,14 @@ def train_ngram(
         vocabulary = store_data(store, folder, source, dev)
         size = len(Codec.from_json(vocabulary).vocabulary)
         model = modified_kneser_ney(open_tokens(folder / TRAIN, size), size, settings.model.order)
-        save_tensors(folder / BEST, model.tensors(), {"size": size, "discounts": model.discounts})
+        save_tensors(folder / WEIGHTS, model.tensors(), {"size": size, "discounts": model.discounts})
         return vocabulary
 
     return load_ngram(create_run(Path(out), task="ngram", config=to_dict(settings), fill=fill))
 
 
 def load_ngram(run: Run) -> Language:
-    tensors, facts = run.load(BEST)
+    tensors, facts = run.load(WEIGHTS)
     model = NGram.from_tensors(tensors, facts["size"], [tuple(row) for row in facts["discounts"]])
     return Language(run, model, Codec.from_json(run.vocabulary))
 
@@ -79,7 +79,7 @@ class HmmTraining:
             ):
                 now = time.perf_counter()
                 nats = -step.log_likelihood / len(tokens)
-                self.run.report({"step": number, "train_nats": nats, "seconds": round(now - began, 3)})
+                self.run.report({"step": number, "train_cross_entropy": nats, "seconds": round(now - began, 3)})
                 yield step, best
                 if now - last_save >= SAVE_SECONDS:
                     self._save(best)
@@ -89,14 +89,14 @@ class HmmTraining:
                 self._save(best)
 
     def _save(self, best: Iteration) -> None:
-        self.run.save(BEST, best.model.tensors(), {"log_likelihood": best.log_likelihood})
+        self.run.save(WEIGHTS, best.model.tensors(), {"log_likelihood": best.log_likelihood})
 
 
 def start_hmm(
     source: str | Corpus, out: str | Path, config: HmmConfig | None = None, *, dev: str | None = None
 ) -> HmmTraining:
     """Prepare the text, make the run directory, and stand before the first step."""
-    check_free(Path(out))
+    check_new(Path(out))
     settings = config or HmmConfig()
     store = open_text(source, dev, settings.text)
     run = create_run(
@@ -124,4 +124,4 @@ def train_hmm(
 
 
 def load_hmm(run: Run) -> Language:
-    return Language(run, HMM.from_tensors(run.load(BEST).tensors), Codec.from_json(run.vocabulary))
+    return Language(run, HMM.from_tensors(run.load(WEIGHTS).tensors), Codec.from_json(run.vocabulary))

@@ -22,10 +22,10 @@ from weft.text.corpus import Corpus, encode_corpus, open_tokens
 from weft.text.datasets import open_data
 from weft.training.config import TrainConfig
 from weft.training.run import (
-    LAST,
+    CHECKPOINT,
     Run,
     check_file,
-    check_free,
+    check_new,
     create_run,
     file_hash,
     read_json,
@@ -107,13 +107,13 @@ def start_training(task: Task[Config], source: Any, out: str | Path, config: Con
 
     Source and dev are what the task reads: a path, the name of a data set, or the thing itself.
     """
-    check_free(Path(out))  # before the data is read, which may take a while
+    check_new(Path(out))  # before the data is read, which may take a while
     store = task.open(source, dev, config)
 
     def fill(folder: Path) -> Mapping[str, Any]:
         vocabulary = store_data(store, folder, source, dev)
         training, _ = _training(task, Run(folder, task.name, to_dict(config), dict(vocabulary)))
-        save_tensors(folder / LAST, *training.trainer.state())
+        save_tensors(folder / CHECKPOINT, *training.trainer.state())
         return vocabulary
 
     return resume_training(task, create_run(Path(out), task=task.name, config=to_dict(config), fill=fill))
@@ -151,10 +151,10 @@ def resume_training(
         )
     for name, digest in facts["files"].items():
         check_file(run.path / DATA / name, digest)
-    saved = run.load(LAST)
+    saved = run.load(CHECKPOINT)
     training, carried = _training(task, run)
-    training.trainer.restore(saved.tensors, saved.facts, carried=carried)
-    run.forget_after(training.trainer.place.step)
+    training.trainer.restore(saved.tensors, saved.metadata, carried=carried)
+    run.drop_metrics_after(training.trainer.progress.step)
     return training
 
 

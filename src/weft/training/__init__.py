@@ -1,1 +1,8 @@
-"""Training: the trainer, the optimizers, and the run directory."""
+"""Training: a trainer that is a generator of steps, optimizers, and the run directory.
+
+trainer.py    Trainer: steps, schedules, evaluation, early stopping, checkpoints
+optimizer.py  Optimizer: SGD, Adam and AdamW with gradient clipping and an EMA of the weights
+run.py        Run: the directory that holds a trained model; create, open, save, load
+loss.py       Loss: a sum and a count
+config.py     TrainConfig: the settings that every trained task has
+"""

@@ -1,4 +1,4 @@
-"""What every model gives the trainer."""
+"""The loss of a batch as a sum and a count."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from weft.metrics import Likelihood, TokenPredictions
 
 
 class Loss(NamedTuple):
-    """A sum of nats and the number of predictions in it, so that sums of losses stay exact.
+    """A summed loss in nats and the number of predictions in it, so that losses of parts of a batch add up exactly.
 
-    `state` is what a model hands on to the next batch of the same stream, where it hands on anything.
+    `state` is the recurrent state that a model carries to the next batch of the same stream, if it carries any.
     """
 
-    total: Tensor
-    count: int  # type: ignore[assignment]  # shadows tuple.count, which nobody wants of a loss
+    total: Tensor  # ()
+    count: int  # type: ignore[assignment]  # shadows tuple.count, which a loss does not need
     state: State = None
 
 
-def count_guesses(logits: Tensor, targets: Tensor) -> TokenPredictions:
-    """Logits (N, V) held against the true ids (N,)."""
+def count_predictions(logits: Tensor, targets: Tensor) -> TokenPredictions:
+    """Compares logits (N, V) with the true ids (N,)."""
     nats = F.cross_entropy(logits, targets, reduction="sum")
     return TokenPredictions(Likelihood(float(nats), len(targets)), int((logits.argmax(-1) == targets).sum()))

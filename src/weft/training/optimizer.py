@@ -1,7 +1,7 @@
-"""The optimizers: where the weights go from here.
+"""Optimizers: SGD, Adam and AdamW, with gradient clipping and an exponential moving average (EMA) of the weights.
 
-torch.optim has them too. Here a step is the norm of the gradient, its shortening, the rule and the running means of the
-weights, and the engine does all of that in two calls; nothing is loaded that training does not need.
+The update rules are those of torch.optim. A step computes the gradient norm, clips the gradient, applies the rule and
+updates the EMA; the engine does all of it in two calls. Importing this module does not import torch.optim.
 """
 
 from __future__ import annotations
@@ -18,139 +18,157 @@ from weft.training.config import TrainConfig
 
 
 class Adam(NamedTuple):
-    """Steps of about the same size for every number (Kingma and Ba 2015); `decay` draws weights to zero beside that
-    (Loshchilov and Hutter 2019)."""
+    """Adam (Kingma and Ba 2015); with `weight_decay` AdamW, whose decay is decoupled (Loshchilov and Hutter 2019)."""
 
-    decay: float = 0.0
-    mean_stays: float = 0.9
-    square_stays: float = 0.999
-    small: float = 1e-8
-    kept: tuple[str, ...] = ("exp_avg", "exp_avg_sq")  # torch's names, in saved states
+    weight_decay: float = 0.0
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+    buffers: tuple[str, ...] = ("exp_avg", "exp_avg_sq")  # torch's names, used in saved states
 
-    def size(self, rate: float, step: int) -> tuple[float, float]:
-        """Of a tensor's `step`-th step; the means began with zeros, and are corrected for that."""
-        return rate / (1 - self.mean_stays**step), math.sqrt(1 - self.square_stays**step)
+    def corrections(self, learning_rate: float, step: int) -> tuple[float, float]:
+        """Returns the step size and the root that correct both moments for their zero initialisation."""
+        return learning_rate / (1 - self.beta1**step), math.sqrt(1 - self.beta2**step)
 
 
-class Descent(NamedTuple):
-    """Steps against the gradient, or against its sum over time, of which a share stays from step to step."""
+class SGD(NamedTuple):
+    """Stochastic gradient descent, with momentum if `beta1` is above 0."""
 
-    mean_stays: float = 0.0
-    decay: float = 0.0
-    square_stays: float = 0.0
-    small: float = 0.0
+    beta1: float = 0.0
+    weight_decay: float = 0.0
+    beta2: float = 0.0
+    eps: float = 0.0
 
     @property
-    def kept(self) -> tuple[str, ...]:
-        return ("momentum_buffer",) if self.mean_stays else ()
+    def buffers(self) -> tuple[str, ...]:
+        return ("momentum_buffer",) if self.beta1 else ()
 
-    def size(self, rate: float, step: int) -> tuple[float, float]:
-        return rate, 1.0
+    def corrections(self, learning_rate: float, step: int) -> tuple[float, float]:
+        return learning_rate, 1.0
 
 
-Rule = Adam | Descent
+Rule = Adam | SGD
 
 OPTIMIZERS: dict[str, Callable[[TrainConfig], Rule]] = {
-    "sgd": lambda config: Descent(config.momentum),
+    "sgd": lambda config: SGD(config.momentum),
     "adam": lambda config: Adam(),
     "adamw": lambda config: Adam(config.weight_decay),
 }
 
 
 class Optimizer:
-    """Moves parameters by a rule. Those without a gradient stay where they are."""
+    """Updates parameters by a rule. Parameters without a gradient are not updated.
+
+    Args:
+        parameters: the parameters to train.
+        rule: `Adam` or `SGD`.
+    """
 
     def __init__(self, parameters: Sequence[nn.Parameter], rule: Rule) -> None:
         self.parameters, self.rule = list(parameters), rule
         self.steps = [0] * len(self.parameters)
-        self.kept = [
-            [torch.zeros_like(parameter, memory_format=torch.contiguous_format) for _ in rule.kept]
+        self.buffers = [
+            [torch.zeros_like(parameter, memory_format=torch.contiguous_format) for _ in rule.buffers]
             for parameter in self.parameters
         ]
 
     def zero_grad(self) -> None:
+        """Sets all gradients to None."""
         for parameter in self.parameters:
             parameter.grad = None
 
     @torch.no_grad()
     def step(
-        self, rate: float, *, clip: float = 0.0, averages: Sequence[Tensor] | None = None, stays: float = 0.0
+        self,
+        learning_rate: float,
+        *,
+        clip_norm: float = 0.0,
+        ema: Sequence[Tensor] | None = None,
+        ema_decay: float = 0.0,
     ) -> float:
-        """One step, with the gradient shortened to a norm of `clip` if it is longer (0: never); the norm before that.
+        """Takes one step. If the gradient norm is not finite, nothing is updated.
 
-        `averages` are running means of the parameters, of which a share `stays`. If the norm is not finite nothing is
-        moved.
+        Args:
+            learning_rate: the learning rate of this step.
+            clip_norm: scale the gradient down to this global norm if it is larger; 0 means no clipping.
+            ema: averaged copies of the parameters, updated in place: ema_decay * ema + (1 - ema_decay) * parameter.
+            ema_decay: the decay of the EMA at this step.
+
+        Returns:
+            The global norm of the gradient before clipping.
         """
         chosen, moved = list[int](), list[Moved]()
         for number, parameter in enumerate(self.parameters):
             if (gradient := parameter.grad) is not None:
                 chosen.append(number)
-                mean, square = (*self.kept[number], None, None)[:2]
-                moved.append((parameter, gradient, mean, square, None if averages is None else averages[number]))
+                first, second = (*self.buffers[number], None, None)[:2]
+                moved.append((parameter, gradient, first, second, None if ema is None else ema[number]))
         if not moved:
             return 0.0
         core = Updates.of(moved)
-        norm = _norm(moved) if core is None else core.norm()
+        norm = _global_norm(moved) if core is None else core.norm()
         if not math.isfinite(norm):
             return norm
         for number in chosen:
             self.steps[number] += 1
-        rule, scale = self.rule, clip / norm if clip and norm > clip else 1.0
-        rates = Rates(scale, 1 - rate * rule.decay, rule.mean_stays, rule.square_stays, rule.small, stays)
+        rule, scale = self.rule, clip_norm / norm if clip_norm and norm > clip_norm else 1.0
+        rates = Rates(scale, 1 - learning_rate * rule.weight_decay, rule.beta1, rule.beta2, rule.eps, ema_decay)
         steps = [self.steps[number] for number in chosen]
-        size_of = {step: rule.size(rate, step) for step in set(steps)}  # as a rule there is but one
-        sizes = [size_of[step] for step in steps]
+        by_step = {step: rule.corrections(learning_rate, step) for step in set(steps)}  # usually one
+        corrections = [by_step[step] for step in steps]
         if core is None:
-            _move(moved, rates, sizes)
+            _update(moved, rates, corrections)
         else:
-            core.run(rates, sizes)
+            core.run(rates, corrections)
         return norm
 
     def state(self) -> dict[str, Tensor]:
-        """All that the next step depends on beside the parameters, by name."""
+        """Returns everything but the parameters that the next step depends on, by name."""
         found = {}
-        for number, (step, tensors) in enumerate(zip(self.steps, self.kept, strict=True)):
+        for number, (step, tensors) in enumerate(zip(self.steps, self.buffers, strict=True)):
             found[f"{number}.step"] = torch.tensor(float(step))
-            for name, tensor in zip(self.rule.kept, tensors, strict=True):
+            for name, tensor in zip(self.rule.buffers, tensors, strict=True):
                 found[f"{number}.{name}"] = tensor
         return found
 
     @torch.no_grad()
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        for number, tensors in enumerate(self.kept):
+        """Restores what `state` returned. Entries of torch.optim's state have the same names and meaning."""
+        for number, tensors in enumerate(self.buffers):
             if f"{number}.step" in state:
                 self.steps[number] = int(state[f"{number}.step"])
-            for name, tensor in zip(self.rule.kept, tensors, strict=True):
+            for name, tensor in zip(self.rule.buffers, tensors, strict=True):
                 if f"{number}.{name}" in state:
                     tensor.copy_(state[f"{number}.{name}"])
 
 
-def _norm(moved: Sequence[Moved]) -> float:
+def _global_norm(moved: Sequence[Moved]) -> float:
     norms = torch._foreach_norm([gradient for _, gradient, *_ in moved])
     return float(torch.linalg.vector_norm(torch.stack([norm.to(norms[0]) for norm in norms])))
 
 
-def _move(moved: Sequence[Moved], rates: Rates, sizes: Sequence[tuple[float, float]]) -> None:
-    """What core/update.hpp does, by torch."""
+def _update(moved: Sequence[Moved], rates: Rates, corrections: Sequence[tuple[float, float]]) -> None:
+    """The update of core/update.hpp in torch, for where the engine cannot run."""
+    scale, decay, beta1, beta2, eps, ema_decay = rates
     weights, gradients, *others = map(list, zip(*moved, strict=True))
-    means, squares, averages = ([tensor for tensor in some if tensor is not None] for some in others)
-    if rates.scale != 1:
-        gradients = list(torch._foreach_mul(gradients, rates.scale))
-    if rates.decay != 1:
-        torch._foreach_mul_(weights, rates.decay)
-    back = [-size for size, _ in sizes]
-    if squares:
-        torch._foreach_lerp_(means, gradients, 1 - rates.mean_stays)
-        torch._foreach_mul_(squares, rates.square_stays)
-        torch._foreach_addcmul_(squares, gradients, gradients, 1 - rates.square_stays)
-        roots = torch._foreach_sqrt(squares)
-        torch._foreach_div_(roots, [root for _, root in sizes])
-        torch._foreach_add_(roots, rates.small)
-        torch._foreach_addcdiv_(weights, means, roots, back)
+    first, second, ema = ([tensor for tensor in some if tensor is not None] for some in others)
+    if scale != 1:
+        gradients = list(torch._foreach_mul(gradients, scale))
+    if decay != 1:
+        torch._foreach_mul_(weights, decay)
+    step_sizes = [-size for size, _ in corrections]
+    if second:
+        torch._foreach_lerp_(first, gradients, 1 - beta1)
+        torch._foreach_mul_(second, beta2)
+        torch._foreach_addcmul_(second, gradients, gradients, 1 - beta2)
+        roots = torch._foreach_sqrt(second)
+        torch._foreach_div_(roots, [root for _, root in corrections])
+        torch._foreach_add_(roots, eps)
+        torch._foreach_addcdiv_(weights, first, roots, step_sizes)
     else:
-        if means:
-            torch._foreach_mul_(means, rates.mean_stays)
-            torch._foreach_add_(means, gradients)
-        torch._foreach_add_(weights, torch._foreach_mul(means or gradients, back))
-    if averages:
-        torch._foreach_lerp_(averages, weights, 1 - rates.average_stays)
+        if first:
+            torch._foreach_mul_(first, beta1)
+            torch._foreach_add_(first, gradients)
+        torch._foreach_add_(weights, torch._foreach_mul(first or gradients, step_sizes))
+    if ema:
+        torch._foreach_lerp_(ema, weights, 1 - ema_decay)

@@ -1,14 +1,14 @@
-"""The run directory: all there is to know of a trained model, in files that anything can read.
+"""The run directory: everything about a trained model, in files of open formats.
 
-    config.json          format number, task, every setting
-    vocabulary.json      normalisation, tokenizer, tokens and their counts
-    weights.safetensors  the best weights so far
-    last.safetensors     the newest weights and all else a resumed run needs
-    metrics.jsonl        a line for every report and evaluation
-    data/                the encoded text, for resuming; may be deleted once training is over
+    config.json             format number, task, all settings
+    vocabulary.json         normalization, tokenizer, tokens and their counts
+    weights.safetensors     the best weights so far
+    checkpoint.safetensors  the latest weights and everything else that resuming needs
+    metrics.jsonl           a line for every report and evaluation
+    data/                   the encoded training data, for resuming; may be deleted after training
 
-Nothing is ever unpickled. A file is written beside its place and renamed into it, so that a kill at any moment
-leaves the old one or the new one whole, and it carries a hash of its content, so that damage is noticed.
+Nothing is ever unpickled. Files are written atomically: beside their place, then renamed, so a kill at any moment
+leaves either the old file or the new one. Every file carries a hash of its content, so damage is detected.
 """
 
 from __future__ import annotations
@@ -30,62 +30,65 @@ from torch import Tensor
 import weft
 from weft.errors import WeftError
 
-FORMAT = 1  # raised when an older weft could not read what a newer one writes
+FORMAT = 2  # increased when a run of one format cannot be read as the other
 
 CONFIG, VOCABULARY, METRICS = "config.json", "vocabulary.json", "metrics.jsonl"
-BEST, LAST = "weights.safetensors", "last.safetensors"
+WEIGHTS, CHECKPOINT = "weights.safetensors", "checkpoint.safetensors"
 
 
 class Saved(NamedTuple):
-    """What a safetensors file of a run holds."""
+    """The contents of a safetensors file of a run."""
 
     tensors: dict[str, Tensor]
-    facts: dict[str, Any]
+    metadata: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run directory that exists and is whole."""
+    """A run directory that exists and whose configuration and vocabulary have been read."""
 
     path: Path
     task: str
     config: dict[str, Any]
     vocabulary: dict[str, Any]
 
-    def save(self, name: str, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-        save_tensors(self.path / name, tensors, facts)
+    def save(self, name: str, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
+        """Saves tensors and metadata as the safetensors file `name`."""
+        save_tensors(self.path / name, tensors, metadata)
 
     def load(self, name: str) -> Saved:
+        """Loads the safetensors file `name`."""
         return load_tensors(self.path / name)
 
     def weights(self) -> dict[str, Tensor]:
-        """The best weights, or while there are none the newest, as running means where these are kept."""
-        if self.has(BEST):
-            return self.load(BEST).tensors
-        saved = self.load(LAST).tensors
-        return below(saved, "model.") | below(saved, "average.")
+        """Returns the best weights; before the first evaluation the latest, averaged if there is an EMA."""
+        if self.has(WEIGHTS):
+            return self.load(WEIGHTS).tensors
+        saved = self.load(CHECKPOINT).tensors
+        return with_prefix(saved, "model.") | with_prefix(saved, "ema.")
 
     def has(self, name: str) -> bool:
+        """Whether the run has a file of that name."""
         return (self.path / name).exists()
 
     def report(self, record: Mapping[str, Any]) -> None:
-        """Add a line to metrics.jsonl."""
+        """Appends a line to metrics.jsonl."""
         with (self.path / METRICS).open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The lines of metrics.jsonl; a last one cut short by a kill is left out."""
+        """Returns the lines of metrics.jsonl, without a last line that a kill has truncated."""
         file = self.path / METRICS
         lines = file.read_text(encoding="utf-8").splitlines(keepends=True) if file.exists() else []
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
-    def forget_after(self, step: int) -> None:
-        """Take back the metrics of steps that a resumed run will do again."""
+    def drop_metrics_after(self, step: int) -> None:
+        """Removes the metrics of steps that a resumed run will repeat."""
         kept = [record for record in self.metrics() if record["step"] <= step]
         _write(self.path / METRICS, "".join(json.dumps(record) + "\n" for record in kept).encode())
 
     def change_config(self, config: Mapping[str, Any]) -> Run:
-        """The same run with other settings, written down."""
+        """Writes other settings and returns the run with them."""
         write_json(self.path / CONFIG, {"task": self.task, "config": config})
         return Run(self.path, self.task, dict(config), self.vocabulary)
 
@@ -97,13 +100,20 @@ def create_run(
     config: Mapping[str, Any],
     fill: Callable[[Path], Mapping[str, Any]],
 ) -> Run:
-    """A new run directory, there all at once or not at all.
+    """Creates a run directory atomically: it exists completely or not at all.
 
-    `fill` puts into the folder what else belongs there and gives what vocabulary.json is to hold.
+    Args:
+        path: the directory to create.
+        task: the name of the task.
+        config: all settings.
+        fill: writes further files into the folder and returns the content of vocabulary.json.
+
+    Raises:
+        WeftError: the path exists already or cannot be written.
     """
-    check_free(path)
+    check_new(path)
     beside = path.with_name(f".{path.name}.partial")
-    shutil.rmtree(beside, ignore_errors=True)  # what a kill may have left
+    shutil.rmtree(beside, ignore_errors=True)  # left behind by a killed process
     try:
         beside.mkdir(parents=True)
         write_json(beside / CONFIG, {"task": task, "config": config})
@@ -112,24 +122,28 @@ def create_run(
         beside.replace(path)
     except OSError as error:
         raise WeftError(
-            f"{path} cannot be written: {error.strerror or error}", expected="a folder I may write to"
+            f"{path} cannot be written: {error.strerror or error}", expected="a folder with write permission"
         ) from error
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     return Run(path, task, dict(config), dict(vocabulary))
 
 
-def check_free(path: Path) -> None:
-    """Refuse a path where something is already."""
+def check_new(path: Path) -> None:
+    """Refuses a path that exists already."""
     if (path / CONFIG).exists():
-        hint = f"another --out, or --resume to go on with {path}"
-        raise WeftError(f"{path} is already there", expected="a new folder", hint=hint)
+        hint = f"another --out, or --resume to continue {path}"
+        raise WeftError(f"{path} exists already", expected="a new folder", hint=hint)
     if path.exists():
-        raise WeftError(f"{path} is already there, and is no run", expected="a new folder", hint="another --out")
+        raise WeftError(f"{path} exists already and is not a run", expected="a new folder", hint="another --out")
 
 
 def open_run(path: str | Path) -> Run:
-    """The run in that directory; what is missing, damaged or too new is said by name."""
+    """Opens a run directory.
+
+    Raises:
+        WeftError: a file is missing, damaged, or of another format.
+    """
     path = Path(path)
     if not path.is_dir():
         raise WeftError(f"{path} is not a run directory", expected="a folder made by `weft train`")
@@ -157,10 +171,10 @@ def read_json(path: Path) -> dict[str, Any]:
     return body
 
 
-def save_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    text = json.dumps(facts)
-    _write(path, to_bytes(plain, {"format": str(FORMAT), "facts": text, "sha256": _tensor_hash(plain, text)}))
+    text = json.dumps(metadata)
+    _write(path, to_bytes(plain, {"format": str(FORMAT), "content": text, "sha256": _tensor_hash(plain, text)}))
 
 
 def load_tensors(path: Path) -> Saved:
@@ -170,12 +184,12 @@ def load_tensors(path: Path) -> Saved:
         )
     try:
         with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            _check_format(path, int(metadata["format"]))
+            header = file.metadata() or {}
+            _check_format(path, int(header["format"]))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (it is not a dict)
-        if metadata["sha256"] != _tensor_hash(tensors, metadata["facts"]):
+        if header["sha256"] != _tensor_hash(tensors, header["content"]):
             raise _damaged(path, "its content does not match its hash")
-        return Saved(tensors, json.loads(metadata["facts"]))
+        return Saved(tensors, json.loads(header["content"]))
     except (SafetensorError, KeyError, ValueError) as error:
         raise _damaged(path, "it is cut short or not a safetensors file of a run") from error
 
@@ -189,9 +203,9 @@ def file_hash(path: Path) -> str:
 
 
 def check_file(path: Path, sha256: str) -> None:
-    """Refuse a file of the run that is not what it was."""
+    """Refuses a file of the run whose content has changed."""
     if not path.exists():
-        raise WeftError(f"{path} is missing", expected="the encoded text that training started with", hint="train anew")
+        raise WeftError(f"{path} is missing", expected="the encoded data that training started with", hint="train anew")
     if file_hash(path) != sha256:
         raise _damaged(path, "its content does not match its hash")
 
@@ -209,8 +223,8 @@ def _json_hash(body: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
-def _tensor_hash(tensors: Mapping[str, Tensor], facts: str) -> str:
-    digest = hashlib.sha256(facts.encode())
+def _tensor_hash(tensors: Mapping[str, Tensor], content: str) -> str:
+    digest = hashlib.sha256(content.encode())
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -219,10 +233,16 @@ def _tensor_hash(tensors: Mapping[str, Tensor], facts: str) -> str:
 
 
 def _check_format(path: Path, number: int) -> None:
+    if number < FORMAT:
+        raise WeftError(
+            f"{path} has format {number}, written by an older weft",
+            expected=f"format {FORMAT}",
+            hint="train again, or use the weft that wrote it",
+        )
     if number > FORMAT:
         raise WeftError(
             f"{path} has format {number}, written by a newer weft",
-            expected=f"format {FORMAT} or older",
+            expected=f"format {FORMAT}",
             hint="pip install --upgrade weft",
         )
 
@@ -233,6 +253,6 @@ def _damaged(path: Path, how: str) -> WeftError:
     )
 
 
-def below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Tensors whose names begin with the prefix, by what follows it."""
+def with_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Selects the tensors whose names begin with the prefix, and strips it."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

@@ -1,11 +1,11 @@
 """The trainer: a generator of steps.
 
     for step in trainer.run():
-        ...                       # look at it, print it, stop whenever you like
+        ...                       # inspect it, print it, stop at any time
 
-There are no callbacks. Everything the next step depends on is in the trainer's state: weights, optimizer,
-schedule, random state, place in the data, carried state. So 10 steps are 5 steps, a kill, a resume and 5 steps,
-bit for bit on the CPU.
+There are no callbacks. The trainer's state contains everything that the next step depends on: weights, optimizer,
+schedule, random state, position in the data, carried recurrent state. So 10 steps equal 5 steps, a kill, a resume and
+5 steps, bit for bit on the CPU.
 """
 
 from __future__ import annotations
@@ -27,65 +27,69 @@ from weft.nn import map_state
 from weft.training.config import TrainConfig
 from weft.training.loss import Loss
 from weft.training.optimizer import OPTIMIZERS, Optimizer
-from weft.training.run import BEST, LAST, Run, below
+from weft.training.run import CHECKPOINT, WEIGHTS, Run, with_prefix
 
 
 class Data(Protocol):
-    """Batches by epoch and number, so that a resumed run finds its place."""
+    """Training data in batches that are addressed by epoch and number, so that training can resume anywhere."""
 
     @property
-    def batches(self) -> int: ...
+    def batches(self) -> int:
+        """The number of batches in an epoch."""
+        ...
 
-    def epoch(self, number: int, start: int = 0) -> Iterator[Any]: ...
+    def epoch(self, number: int, start: int = 0) -> Iterator[Any]:
+        """Yields the batches of an epoch from batch `start` on."""
+        ...
 
 
 class Evaluation(NamedTuple):
-    """How good the model is on held-out data: one score to choose by, lower is better, and facts to show."""
+    """The result of an evaluation on held-out data."""
 
-    score: float
-    facts: dict[str, float]
+    score: float  # selects the best weights; lower is better
+    metrics: dict[str, float]  # to report
 
 
 class Step(NamedTuple):
-    """What one step did."""
+    """What one training step did."""
 
     number: int  # from 1
-    total: int  # steps in all, if nothing stops it before
+    total: int  # number of steps of the whole training, unless it stops early
     epoch: int  # from 1
     loss: Likelihood
-    norm: float  # of the gradient, before clipping
-    rate: float
-    seconds: float  # of training so far, evaluations and what came before a resume included
+    grad_norm: float  # global norm of the gradient before clipping
+    learning_rate: float
+    seconds: float  # training time so far, including evaluations and time before a resume
     evaluation: Evaluation | None
     best: bool  # the evaluation is the best so far
-    end: str  # why training ends here, or ""
+    end: str  # why training ends after this step, or ""
 
 
 REPORT_EVERY = 20  # steps between lines of metrics.jsonl
 
 
 @dataclass
-class Place:
-    """Where training stands: everything of its state that is a number."""
+class Progress:
+    """The scalar part of the training state; it is saved in every checkpoint."""
 
     step: int = 0
     epoch: int = 0
     batch: int = 0
     seconds: float = 0.0
-    best: float = math.inf
-    best_facts: dict[str, float] = field(default_factory=dict)  # what the best evaluation found
+    best: float = math.inf  # best score so far
+    best_metrics: dict[str, float] = field(default_factory=dict)  # metrics of the best evaluation
     best_step: int = 0
     bad: int = 0  # evaluations since the best one
-    plateau_bad: int = 0
-    decay: float = 1.0  # the plateau schedule's factor
-    nats: float = 0.0  # the loss since the last report, and its count
-    count: int = 0
+    plateau_bad: int = 0  # evaluations since the best one or the last reduction of the learning rate
+    decay: float = 1.0  # factor of the plateau schedule
+    nats: float = 0.0  # summed loss since the last report
+    count: int = 0  # predictions since the last report
 
 
-# step, steps in all, warm-up -> the share of the full rate
+# (step, total steps, warmup steps) -> factor of the learning rate
 SCHEDULES: dict[str, Callable[[int, int, int], float]] = {
     "constant": lambda step, total, warmup: 1.0,
-    "plateau": lambda step, total, warmup: 1.0,  # its factor depends on evaluations: Place.decay
+    "plateau": lambda step, total, warmup: 1.0,  # its factor depends on evaluations: Progress.decay
     "cosine": lambda step, total, warmup: (
         (step + 1) / (warmup + 1)
         if step < warmup
@@ -95,10 +99,15 @@ SCHEDULES: dict[str, Callable[[int, int, int], float]] = {
 
 
 class Trainer:
-    """Trains `model` on `data` by the `objective`, evaluates, and saves into the run directory if one is given.
+    """Trains a model, evaluates it, and saves checkpoints.
 
-    `objective(batch, carried)` gives the loss of one batch and, in its `state`, what to carry to the next.
-    `evaluate()` is called after each epoch, or every so many steps, and gives what the best weights are chosen by.
+    Args:
+        model: the model; parameters with requires_grad are trained.
+        data: the training data.
+        objective: maps (batch, carried state) to the loss; the state of that loss is carried to the next batch.
+        config: the `train` settings.
+        evaluate: called after each epoch or every `config.evaluate_every` steps; selects the best weights.
+        run: the run directory to save into, or None to save nothing.
     """
 
     def __init__(
@@ -115,34 +124,35 @@ class Trainer:
         self.evaluate, self.run_directory = evaluate, run
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.optimizer = Optimizer(self.parameters, OPTIMIZERS[config.optimizer](config))
-        self.place = Place()
+        self.progress = Progress()
         self.carried: State = None
-        self.average = self._copies() if config.ema_decay else None  # running means of the weights
-        self.stop_wanted = False
+        self.ema = self._copies() if config.ema_decay else None  # averaged weights by name
+        self.stop_requested = False
 
     @property
     def total(self) -> int:
+        """The number of steps of the whole training."""
         return self.config.epochs * self.data.batches
 
     def stop(self) -> None:
-        """Finish the step under way, save, and end. For signal handlers."""
-        self.stop_wanted = True
+        """Requests the end: training finishes the current step, saves, and ends. Safe in signal handlers."""
+        self.stop_requested = True
 
     def run(self) -> Iterator[Step]:
-        """Train from where the state stands; yields every step after it is done (and saved, where it is)."""
-        started = time.perf_counter() - self.place.seconds
+        """Trains from the current state. Yields every step after it is done (and saved, if it is saved)."""
+        started = time.perf_counter() - self.progress.seconds
         saved = time.perf_counter()
-        while self.place.epoch < self.config.epochs:
-            for batch in self.data.epoch(self.place.epoch, self.place.batch):
+        while self.progress.epoch < self.config.epochs:
+            for batch in self.data.epoch(self.progress.epoch, self.progress.batch):
                 step = self._step(batch)
-                self.place.seconds = time.perf_counter() - started
+                self.progress.seconds = time.perf_counter() - started
                 if self._evaluation_due():
                     step = self._evaluate(step)
-                    self.place.seconds = time.perf_counter() - started
-                step = step._replace(seconds=self.place.seconds, end=self._end() or self._interruption())
+                    self.progress.seconds = time.perf_counter() - started
+                step = step._replace(seconds=self.progress.seconds, end=self._end() or self._interruption())
                 self._report(step)
-                if self.place.batch == self.data.batches:
-                    self.place.epoch, self.place.batch, self.carried = self.place.epoch + 1, 0, None
+                if self.progress.batch == self.data.batches:
+                    self.progress.epoch, self.progress.batch, self.carried = self.progress.epoch + 1, 0, None
                 if step.end or step.evaluation or time.perf_counter() - saved >= self.config.save_seconds:
                     self.save()
                     saved = time.perf_counter()
@@ -151,159 +161,182 @@ class Trainer:
                     return
 
     def _step(self, batch: Any) -> Step:
-        config, place = self.config, self.place
-        # A short training must not end before it has reached its full rate.
+        config, progress = self.config, self.progress
+        # A short training must not end before it has reached its full learning rate.
         warmup = min(config.warmup_steps, self.total // 4)
-        rate = config.learning_rate * place.decay * SCHEDULES[config.schedule](place.step, self.total, warmup)
+        factor = SCHEDULES[config.schedule](progress.step, self.total, warmup)
+        learning_rate = config.learning_rate * progress.decay * factor
         if not self.model.training:
             self.model.train()
         loss = self.objective(batch, self.carried)
         self.optimizer.zero_grad()
         loss.total.backward(loss.total.new_full((), 1 / max(1, loss.count)))  # type: ignore[no-untyped-call]
         nats = float(loss.total.detach())
-        norm = self._move(rate) if math.isfinite(nats) else math.nan
-        if not math.isfinite(norm):
-            self._diverged(nats, norm, rate)
+        grad_norm = self._update(learning_rate) if math.isfinite(nats) else math.nan
+        if not math.isfinite(grad_norm):
+            self._diverged(nats, grad_norm, learning_rate)
         self.carried = loss.state
-        place.step += 1
-        place.batch += 1
+        progress.step += 1
+        progress.batch += 1
         return Step(
-            place.step, self.total, place.epoch + 1, Likelihood(nats, loss.count), norm, rate, 0.0, None, False, ""
+            number=progress.step,
+            total=self.total,
+            epoch=progress.epoch + 1,
+            loss=Likelihood(nats, loss.count),
+            grad_norm=grad_norm,
+            learning_rate=learning_rate,
+            seconds=0.0,
+            evaluation=None,
+            best=False,
+            end="",
         )
 
-    def _move(self, rate: float) -> float:
-        """A step of the weights and of their means; the gradient's norm. Nothing moves if that is not finite."""
-        clip, place = self.config.clip_norm, self.place
-        if self.average is None:
-            return self.optimizer.step(rate, clip=clip)
-        # The first weights are far from where training goes: a short memory at first, so that they are forgotten.
-        stays = min(self.config.ema_decay, place.step / (place.step + 10))
-        return self.optimizer.step(rate, clip=clip, averages=list(self.average.values()), stays=stays)
+    def _update(self, learning_rate: float) -> float:
+        """Updates the weights and their EMA unless the gradient norm is not finite. Returns that norm."""
+        clip_norm, step = self.config.clip_norm, self.progress.step
+        if self.ema is None:
+            return self.optimizer.step(learning_rate, clip_norm=clip_norm)
+        # The initial weights are far from the final ones: a small decay at first removes them from the average.
+        decay = min(self.config.ema_decay, step / (step + 10))
+        return self.optimizer.step(learning_rate, clip_norm=clip_norm, ema=list(self.ema.values()), ema_decay=decay)
 
     def _evaluation_due(self) -> bool:
         if self.evaluate is None:
             return False
         every = self.config.evaluate_every or self.data.batches
-        # Not at an interruption: the resumed run would then have evaluated once more than an undisturbed one.
-        return self.place.step % every == 0 or bool(self._end())
+        # Not at an interruption: the resumed run would then have one evaluation more than an uninterrupted one.
+        return self.progress.step % every == 0 or bool(self._end())
 
     def _evaluate(self, step: Step) -> Step:
         assert self.evaluate is not None
         self.model.eval()
         with self._averaged():
-            return self._judge(step, self.evaluate())
+            return self._record_evaluation(step, self.evaluate())
 
-    def _judge(self, step: Step, evaluation: Evaluation) -> Step:
-        place = self.place
-        best = evaluation.score < place.best
+    def _record_evaluation(self, step: Step, evaluation: Evaluation) -> Step:
+        """Updates the best weights, the early-stopping counters and the plateau schedule."""
+        progress = self.progress
+        best = evaluation.score < progress.best
         if best:
-            place.best, place.best_facts = evaluation.score, evaluation.facts
-            place.best_step, place.bad, place.plateau_bad = place.step, 0, 0
+            progress.best, progress.best_metrics = evaluation.score, evaluation.metrics
+            progress.best_step, progress.bad, progress.plateau_bad = progress.step, 0, 0
             if self.run_directory:
-                self.run_directory.save(BEST, self._weights(), {"step": place.step, **evaluation.facts})
+                self.run_directory.save(WEIGHTS, self._weights(), {"step": progress.step, **evaluation.metrics})
         else:
-            place.bad += 1
-            place.plateau_bad += 1
-            if self.config.schedule == "plateau" and place.plateau_bad > self.config.plateau_patience:
-                place.decay *= self.config.plateau_factor
-                place.plateau_bad = 0
+            progress.bad += 1
+            progress.plateau_bad += 1
+            if self.config.schedule == "plateau" and progress.plateau_bad > self.config.plateau_patience:
+                progress.decay *= self.config.plateau_factor
+                progress.plateau_bad = 0
         return step._replace(evaluation=evaluation, best=best)
 
     @contextmanager
     def _averaged(self) -> Iterator[None]:
-        """The model has the mean weights for a while, where means are kept."""
-        if self.average is None:
+        """Gives the model its averaged weights inside the block, if there is an EMA."""
+        if self.ema is None:
             yield
             return
         own = self._copies()
-        self._fill(self.average)
+        self._assign(self.ema)
         try:
             yield
         finally:
-            self._fill(own)
+            self._assign(own)
 
     def _copies(self) -> dict[str, Tensor]:
-        """Of the parameters that are trained, in the optimizer's order."""
+        """Returns copies of the trained parameters, in the optimizer's order."""
         named = self.model.named_parameters()
         return {name: parameter.detach().clone() for name, parameter in named if parameter.requires_grad}
 
     @torch.no_grad()
-    def _fill(self, weights: dict[str, Tensor]) -> None:
+    def _assign(self, weights: dict[str, Tensor]) -> None:
         for parameter, weight in zip(self.parameters, weights.values(), strict=True):
             parameter.copy_(weight)
 
     def _end(self) -> str:
-        config, place = self.config, self.place
-        if place.step >= self.total:
+        config, progress = self.config, self.progress
+        if progress.step >= self.total:
             return "finished"
-        if config.patience and place.bad >= config.patience:
+        if config.patience and progress.bad >= config.patience:
             return "no better evaluation"
-        if config.minutes and place.seconds >= 60 * config.minutes:
+        if config.minutes and progress.seconds >= 60 * config.minutes:
             return "time is up"
         return ""
 
     def _interruption(self) -> str:
-        return "interrupted" if self.stop_wanted else ""
+        return "interrupted" if self.stop_requested else ""
 
     def _report(self, step: Step) -> None:
-        """A line for metrics.jsonl every REPORT_EVERY steps, over all of them, and for every evaluation."""
-        place = self.place
-        place.nats, place.count = place.nats + step.loss.nats, place.count + step.loss.count
+        """Writes a line to metrics.jsonl every REPORT_EVERY steps, with their mean loss, and for every evaluation."""
+        progress = self.progress
+        progress.nats, progress.count = progress.nats + step.loss.nats, progress.count + step.loss.count
         if not (step.evaluation or step.number % REPORT_EVERY == 0):
             return
-        loss = Likelihood(place.nats, place.count)
-        place.nats, place.count = 0.0, 0
-        record: dict[str, Any] = {"step": step.number, "epoch": step.epoch, "train_nats": loss.cross_entropy}
-        record |= {"norm": step.norm, "rate": step.rate, "seconds": round(step.seconds, 3)}
+        loss = Likelihood(progress.nats, progress.count)
+        progress.nats, progress.count = 0.0, 0
+        record: dict[str, Any] = {"step": step.number, "epoch": step.epoch, "train_cross_entropy": loss.cross_entropy}
+        record |= {
+            "grad_norm": step.grad_norm,
+            "learning_rate": step.learning_rate,
+            "seconds": round(step.seconds, 3),
+        }
         if step.evaluation:
-            record |= {"evaluation": step.evaluation.facts, "best": step.best}
+            record |= {"evaluation": step.evaluation.metrics, "best": step.best}
         if self.run_directory:
             self.run_directory.report(record)
 
-    def _diverged(self, nats: float, norm: float, rate: float) -> None:
+    def _diverged(self, nats: float, grad_norm: float, learning_rate: float) -> None:
         where = ""
         if self.run_directory:
             if all(bool(parameter.isfinite().all()) for parameter in self.parameters):
                 self.save()
-            where = f"; the last good state is in {self.run_directory.path}, --resume goes on from there"
+            where = f"; the last checkpoint is in {self.run_directory.path}, --resume continues from it"
+        lower = f"--set train.learning_rate={self.config.learning_rate / 3:.2g}"
         raise WeftError(
-            f"step {self.place.step + 1}: the loss is {nats} and the gradient's norm {norm} at a rate of {rate:.3g}",
-            expected="finite numbers",
-            hint=f"--set train.learning_rate={self.config.learning_rate / 3:.2g} or --set train.clip_norm=1{where}",
+            f"step {self.progress.step + 1}: the loss is {nats} and the gradient norm {grad_norm} "
+            f"at a learning rate of {learning_rate:.3g}",
+            expected="finite values",
+            hint=f"a lower learning rate ({lower}) or gradient clipping (--set train.clip_norm=1){where}",
         )
 
     def save(self) -> None:
-        """Write everything a resumed run needs into the run directory, if there is one."""
+        """Saves a checkpoint into the run directory, if there is one."""
         if self.run_directory:
-            tensors, facts = self.state()
-            self.run_directory.save(LAST, tensors, facts)
+            tensors, metadata = self.state()
+            self.run_directory.save(CHECKPOINT, tensors, metadata)
 
     def _weights(self) -> dict[str, Tensor]:
         return dict(self.model.state_dict())
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """All of the training's state: tensors by name, and numbers."""
+        """Returns the complete training state: tensors by name, and metadata."""
         tensors = {f"model.{name}": tensor for name, tensor in self._weights().items()}
         tensors |= {f"optimizer.{name}": tensor for name, tensor in self.optimizer.state().items()}
-        if self.average is not None:
-            tensors |= {f"average.{name}": mean for name, mean in self.average.items()}
+        if self.ema is not None:
+            tensors |= {f"ema.{name}": average for name, average in self.ema.items()}
         tensors["random"] = torch.get_rng_state()
         for number, tensor in enumerate(_leaves(self.carried)):
             tensors[f"carried.{number}"] = tensor
-        return tensors, {"place": vars(self.place).copy(), "config": vars(self.config).copy()}
+        return tensors, {"progress": vars(self.progress).copy(), "config": vars(self.config).copy()}
 
-    def restore(self, tensors: dict[str, Tensor], facts: dict[str, Any], carried: State = None) -> None:
-        """Take up a saved state; `carried` is any carried state of the right shape, to be filled."""
-        self.model.load_state_dict(below(tensors, "model."))
-        self.optimizer.restore(below(tensors, "optimizer."))
-        if self.average is not None:
-            saved, self.average = below(tensors, "average."), self._copies()
-            for name, mean in self.average.items():
-                if saved:  # none are saved by a run that had none
-                    mean.copy_(saved[name])
+    def restore(self, tensors: dict[str, Tensor], metadata: dict[str, Any], carried: State = None) -> None:
+        """Restores a state that `state` returned.
+
+        Args:
+            tensors: the tensors of the checkpoint.
+            metadata: the metadata of the checkpoint.
+            carried: any carried state of the right structure; its tensors are replaced by the saved ones.
+        """
+        self.model.load_state_dict(with_prefix(tensors, "model."))
+        self.optimizer.restore(with_prefix(tensors, "optimizer."))
+        if self.ema is not None:
+            saved, self.ema = with_prefix(tensors, "ema."), self._copies()
+            for name, average in self.ema.items():
+                if saved:  # a run without an EMA has saved none
+                    average.copy_(saved[name])
         torch.set_rng_state(tensors["random"])
-        self.place = Place(**facts["place"])
-        leaves = iter([tensors[f"carried.{number}"] for number in range(len(below(tensors, "carried.")))])
+        self.progress = Progress(**metadata["progress"])
+        leaves = iter([tensors[f"carried.{number}"] for number in range(len(with_prefix(tensors, "carried.")))])
         self.carried = map_state(lambda like: next(leaves).to(like.device), carried) if "carried.0" in tensors else None
 
 

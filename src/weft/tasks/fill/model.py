@@ -22,7 +22,7 @@ from weft.errors import WeftError
 from weft.metrics import Likelihood, TokenPredictions
 from weft.nn import Stack, make_stack
 from weft.tasks.config import ModelConfig
-from weft.training.loss import Loss, count_guesses
+from weft.training.loss import Loss, count_predictions
 
 LONGEST = 1 << 16  # tokens read at a time while blanks are filled
 
@@ -120,7 +120,7 @@ class Filler(nn.Module):
         for passage in evaluation_passages(tokens):
             ids, targets = passage.ids.to(self.bias.device), passage.targets.to(self.bias.device)
             asked = targets != IGNORE_INDEX
-            total += count_guesses(self(ids)[asked], targets[asked])
+            total += count_predictions(self(ids)[asked], targets[asked])
         return total
 
     @torch.no_grad()

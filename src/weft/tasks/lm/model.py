@@ -16,7 +16,7 @@ from weft.metrics import Likelihood, TokenPredictions
 from weft.nn import Recurrent, make_stack, map_state
 from weft.nn.bptt import Unroll, full
 from weft.tasks.config import ModelConfig
-from weft.training.loss import Loss, count_guesses
+from weft.training.loss import Loss, count_predictions
 
 LARGEST_TABLE = 1 << 26  # numbers in the sampler's table of a whole vocabulary
 
@@ -139,5 +139,5 @@ class LanguageModel(nn.Module):
             inputs, targets = window.inputs.to(self.bias.device), window.targets.to(self.bias.device)
             logits, state = self(inputs, None if window.reset_state else state)
             asked = targets != IGNORE_INDEX
-            total += count_guesses(logits[asked], targets[asked])
+            total += count_predictions(logits[asked], targets[asked])
         return total

@@ -121,7 +121,7 @@ def _prepare(run: Run, config: TranslateConfig) -> Prepared:
     translating = Translating(run, model, codec, config)
 
     def objective(batch: Sentences, carried: State) -> Loss:
-        done = trainer.place.step / max(1, trainer.total)
+        done = trainer.progress.step / max(1, trainer.total)
         return model.loss(
             batch, smoothing=config.train.label_smoothing, sampling=config.train.scheduled_sampling * done
         )
