@@ -1,7 +1,7 @@
-"""The one exception a user's mistake raises: what was given, what was expected, what to try.
+"""The exception for mistakes of the user: what was given, what was expected, what to try.
 
-The command line prints it as one message and exits with code 2; in Python it is an ordinary exception.
-Mistakes of our own are assertions.
+The command line prints it as one message and exits with code 2; in Python it is an ordinary exception. Bugs of the
+package itself are assertions.
 """
 
 from __future__ import annotations
@@ -11,10 +11,15 @@ from collections.abc import Iterable
 
 
 class WeftError(Exception):
-    """A mistake that its maker can mend.
+    """A mistake that the user can correct.
 
-    >>> print(WeftError("batch size is -3", expected="a whole number of 1 or more", hint="leave it out for 32"))
-    batch size is -3; expected a whole number of 1 or more. Try: leave it out for 32
+    Args:
+        given: what was given.
+        expected: what was expected instead.
+        hint: what to try.
+
+    >>> print(WeftError("batch size is -3", expected="an integer of at least 1", hint="--set batch.size=32"))
+    batch size is -3; expected an integer of at least 1. Try: --set batch.size=32
     """
 
     def __init__(self, given: str, *, expected: str = "", hint: str = "") -> None:
@@ -24,7 +29,13 @@ class WeftError(Exception):
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> WeftError:
-    """The error for a name that is not among the known ones, with the nearest one as the suggestion, if one is near."""
+    """The error for an unknown name; suggests the closest known name, if any is close.
+
+    Args:
+        kind: what the name names, such as "setting".
+        name: the unknown name.
+        known: the known names.
+    """
     names = list(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return WeftError(

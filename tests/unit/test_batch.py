@@ -80,7 +80,7 @@ def test_random_windows_come_in_another_order_each_epoch():
 
 @given(st.integers(2, 400), st.integers(1, 40), st.integers(5, 100))
 def test_evaluation_counts_every_target_once(count, steps, row_tokens):
-    windows = list(evaluation_windows(np.arange(count), steps=steps, row_tokens=row_tokens))
+    windows = list(evaluation_windows(np.arange(count), seq_length=steps, row_tokens=row_tokens))
     targets = torch.cat([window.targets.flatten() for window in windows])
     inputs = torch.cat([window.inputs.flatten() for window in windows])
     counted = targets != IGNORE_INDEX
@@ -112,7 +112,7 @@ def test_too_short_a_text_says_what_is_needed():
 def test_evaluation_passages_ask_for_every_token_once_with_all_its_context(count, steps, margin, rows):
     tokens = np.arange(count)  # a token is its own place
     asked = []
-    for passage in evaluation_passages(tokens, steps=steps, margin=margin, rows=rows):
+    for passage in evaluation_passages(tokens, seq_length=steps, margin=margin, batch_size=rows):
         assert len(passage.ids) <= rows
         for ids, targets in zip(passage.ids, passage.targets, strict=True):
             wanted = targets != IGNORE_INDEX

@@ -66,7 +66,7 @@ def test_no_examples_are_refused() -> None:
 
 @given(sizes, st.integers(1, 100), st.integers(1, 8))
 def test_results_come_back_in_the_order_of_the_examples(lengths: list[tuple[int, int]], tokens: int, rows: int) -> None:
-    found = in_batches(np.array(lengths), lambda chosen: [2 * int(row) for row in chosen], tokens=tokens, rows=rows)
+    found = in_batches(np.array(lengths), lambda chosen: [2 * int(row) for row in chosen], max_tokens=tokens, size=rows)
     assert found == [2 * row for row in range(len(lengths))]
 
 

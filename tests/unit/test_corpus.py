@@ -129,7 +129,7 @@ class TestDamage:
             ("文本\n".encode("utf-16"), r":1: byte 0xff at position \d+ is not UTF-8.*iconv -f UTF-16"),
             (b"cut off \xe4\xb8", r":1: byte 0xe4 at position \d+ is not UTF-8"),
             (b"one\ntwo\nthr\0ee\n", r":3: NUL byte"),
-            (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", r":3: NUL byte, so this is no plain text"),
+            (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", r":3: NUL byte, not plain text"),
         ],
     )
     def test_not_text(self, tmp_path: Path, raw: bytes, message: str) -> None:

@@ -18,7 +18,7 @@ def test_texts_of_any_kind() -> None:
 @pytest.mark.parametrize(
     ("texts", "words"),
     [
-        ("abc", "the texts are one text, 'abc'"),
+        ("abc", "the texts are a single str, 'abc'"),
         (5, "the texts are 5"),
         (None, "the texts are None"),
         (["a", None], "text 2 is None"),

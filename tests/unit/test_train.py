@@ -30,7 +30,7 @@ class Noisy(nn.Module):
         return Loss((h - 0.3).square().sum() * 4, 4, ((h.detach(),),))
 
 
-class IntArray:
+class NumberData:
     batches = 5
 
     def epoch(self, number, start=0):
@@ -48,7 +48,7 @@ def trainer(path=None, scores=None, **settings):
     left = iter(scores) if scores is not None else None
     evaluate = None if left is None else lambda: Evaluation(score := next(left), {"perplexity": score})
     config = TrainConfig(**{"epochs": 4, "warmup_steps": 3, "save_seconds": 0, **settings})
-    return Trainer(model, IntArray(), model.loss, config, evaluate=evaluate, run=run)
+    return Trainer(model, NumberData(), model.loss, config, evaluate=evaluate, run=run)
 
 
 def weights(model):

@@ -145,7 +145,7 @@ def _finite(peak: Tensor) -> Tensor:
 
 
 def _relative(scores: Tensor) -> tuple[Tensor, Tensor]:
-    """IntArray relative to the largest of each row, and its logarithm."""
+    """Values relative to the largest of each row, and its logarithm."""
     peaks = _finite(scores.amax(-1))
     return (scores - peaks[:, None]).exp_(), peaks
 

@@ -1,1 +1,4 @@
-"""Batches: windows of one long stream of tokens, and examples of differing lengths."""
+"""Batches for training and evaluation: windows of one long token stream, and buckets of examples by length.
+
+Shapes: B rows (batch size), T steps (sequence length).
+"""

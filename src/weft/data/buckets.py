@@ -1,7 +1,7 @@
-"""Examples of differing lengths: kept as ragged columns, drawn in batches of similar length.
+"""Examples of different lengths: stored as ragged columns, and batched with examples of similar length.
 
-An example is a row in one or more columns of numbers (the ids of a text and its label; the ids of a sentence and of
-its translation). As with streams of text, an epoch is a pure function of (seed, epoch).
+An example is a row in one or more columns of integers (the ids of a text and its label; the ids of a sentence and of
+its translation). As with `weft.data.windows`, an epoch is a pure function of (seed, epoch).
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ Batch = TypeVar("Batch")
 
 @dataclass(frozen=True)
 class Ragged:
-    """Rows of whole numbers, each of its own length, in one array.
+    """Rows of integers, each of its own length, stored in one array.
 
     >>> rows = Ragged.from_rows([[3, 1], [], [4]])
     >>> len(rows), rows[0].tolist(), rows.lengths.tolist()
     (3, [3, 1], [2, 0, 1])
     """
 
-    values: IntArray
-    ends: IntArray  # of each row; it begins where the one before it ends
+    values: IntArray  # (total length,)
+    ends: IntArray  # (N,) where each row ends; it starts where the row before it ends
 
     @classmethod
     def from_rows(cls, rows: Iterable[Sequence[int]]) -> Ragged:
@@ -46,23 +46,25 @@ class Ragged:
         return len(self.ends)
 
     def __getitem__(self, row: int) -> IntArray:
-        return self.values[self.begins[row] : self.ends[row]]
+        return self.values[self.starts[row] : self.ends[row]]
 
     @cached_property
-    def begins(self) -> IntArray:
+    def starts(self) -> IntArray:
+        """(N,) where each row starts."""
         return np.concatenate([[0], self.ends])[:-1]
 
     @cached_property
     def lengths(self) -> IntArray:
-        return self.ends - self.begins
+        """(N,) the length of each row."""
+        return self.ends - self.starts
 
-    def with_end(self, mark: int) -> Ragged:
-        """The same rows, each with the mark at its end."""
-        return Ragged(np.insert(self.values, self.ends, mark), self.ends + np.arange(1, len(self) + 1))
+    def with_end(self, value: int) -> Ragged:
+        """The same rows, each with `value` (such as the id of "<eos>") appended."""
+        return Ragged(np.insert(self.values, self.ends, value), self.ends + np.arange(1, len(self) + 1))
 
 
 def save_columns(path: Path, columns: Mapping[str, Ragged]) -> None:
-    """Write the columns of some examples, as arrays in a zip (numpy's .npz)."""
+    """Write columns to a NumPy .npz file."""
     arrays = {
         f"{name}.{part}": getattr(column, part) for name, column in columns.items() for part in ("values", "ends")
     }
@@ -71,7 +73,7 @@ def save_columns(path: Path, columns: Mapping[str, Ragged]) -> None:
 
 
 def load_columns(path: Path) -> dict[str, Ragged]:
-    """What `save_columns` wrote."""
+    """Read the columns that `save_columns` wrote."""
     try:
         with np.load(path, allow_pickle=False) as arrays:
             names = dict.fromkeys(name.rpartition(".")[0] for name in arrays.files)
@@ -81,43 +83,55 @@ def load_columns(path: Path) -> dict[str, Ragged]:
 
 
 class Padded(NamedTuple):
-    """Rows side by side. What stands past a row's length is 0 and is never looked at."""
+    """A batch of rows padded with 0 to the longest. The padding is never read."""
 
     ids: Tensor  # (B, T)
     lengths: Tensor  # (B,)
 
 
 def pad(rows: Sequence[Sequence[int] | IntArray]) -> Padded:
-    """Rows of ids, padded to the longest. There is at least one step, even if all rows are empty."""
+    """Pad rows of ids to the longest. T is at least 1, even if all rows are empty."""
     lengths = [len(row) for row in rows]
     ids = np.zeros((len(rows), max([1, *lengths])), dtype=np.int64)
-    for number, row in enumerate(rows):
-        ids[number, : len(row)] = row
+    for index, row in enumerate(rows):
+        ids[index, : len(row)] = row
     return Padded(torch.from_numpy(ids), torch.tensor(lengths))
 
 
 def take(column: Ragged, rows: IntArray) -> Padded:
-    """Some rows of a column, padded to the longest of them: `pad` without a loop."""
+    """Select rows of a column and pad them to the longest: `pad` without a Python loop.
+
+    Args:
+        column: the column.
+        rows: (B,) indices of the rows.
+    """
     lengths = column.lengths[rows]
     steps = np.arange(max(1, int(lengths.max(initial=0))))
     inside = steps < lengths[:, None]
     ids = np.zeros(inside.shape, dtype=np.int64)
-    ids[inside] = column.values[(column.begins[rows][:, None] + steps)[inside]]
+    ids[inside] = column.values[(column.starts[rows][:, None] + steps)[inside]]
     return Padded(torch.from_numpy(ids), torch.from_numpy(lengths))
 
 
 @dataclass(frozen=True)
 class Buckets(Generic[Batch]):
-    """All examples once an epoch, in batches of similar length, made by `collate` from the numbers of their rows.
+    """Batches of examples of similar length; each example occurs once per epoch.
 
-    A batch has at most `tokens` tokens, padding included, of its longest column, and at most `rows` rows; an example
-    that is longer than that stands alone. Which of the rows of equal length meet, and the order of the batches, is
-    another one each epoch; where the batches are cut is not, so that every epoch has as many.
+    A batch has at most `max_tokens` tokens, padding included, in its longest column, and at most `size` examples; an
+    example that exceeds `max_tokens` is a batch of its own. Batches are in random order, and examples of equal length
+    are shuffled; the batch boundaries are fixed, so that every epoch has the same number of batches.
+
+    Attributes:
+        lengths: (N,) or (N, columns) the length of each example, in every column that counts.
+        max_tokens: the maximum number of tokens per batch.
+        size: the maximum number of examples per batch.
+        seed: the random seed.
+        collate: makes a batch from the indices (B,) of its examples.
     """
 
-    lengths: IntArray  # (N,) or (N, columns): of each example, in every column that counts
-    tokens: int
-    rows: int
+    lengths: IntArray
+    max_tokens: int
+    size: int
     seed: int
     collate: Callable[[IntArray], Batch]
 
@@ -126,9 +140,9 @@ class Buckets(Generic[Batch]):
             raise WeftError("there are no examples to train on", expected="at least one")
 
     @cached_property
-    def _cuts(self) -> list[int]:
-        """Where each batch ends, among the examples in order of length."""
-        return split_batches(self._columns[order_by_length(self._columns)], self.tokens, self.rows)
+    def _ends(self) -> list[int]:
+        """Where each batch ends, among the examples sorted by length."""
+        return split_batches(self._columns[order_by_length(self._columns)], self.max_tokens, self.size)
 
     @property
     def _columns(self) -> IntArray:
@@ -136,63 +150,79 @@ class Buckets(Generic[Batch]):
 
     @property
     def batches(self) -> int:
-        return len(self._cuts)
+        """The number of batches per epoch."""
+        return len(self._ends)
 
     def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
+        """Iterate over the batches of an epoch, beginning with batch `start`."""
         generator = np.random.default_rng((self.seed, number))
         order = order_by_length(self._columns, generator.random(len(self.lengths)))
         for batch in generator.permutation(self.batches)[start:]:
-            yield self.collate(order[self._cuts[batch - 1] if batch else 0 : self._cuts[batch]])
+            yield self.collate(order[self._ends[batch - 1] if batch else 0 : self._ends[batch]])
 
 
 def order_by_length(columns: IntArray, ties: IntArray | None = None) -> IntArray:
-    """The rows of (N, columns) from the shortest to the longest: by the first column, then the next, then `ties`."""
+    """The indices that sort the rows of `columns` (N, columns) by the first column, then the next, then `ties` (N,)."""
     keys = [*([] if ties is None else [ties]), *columns.T[::-1]]
     return np.lexsort(keys)
 
 
-def split_batches(columns: IntArray, tokens: int, rows: int) -> list[int]:
-    """Where batches end among examples in order of length: as large as `tokens` (padding included) and `rows` allow."""
+def split_batches(columns: IntArray, max_tokens: int, size: int) -> list[int]:
+    """Split examples sorted by length into the largest allowed batches; returns the end of each."""
     ends: list[int] = []
-    begin, longest = 0, 0
-    for number, length in enumerate(columns.max(1).tolist()):
+    start, longest = 0, 0
+    for index, length in enumerate(columns.max(1).tolist()):
         longest = max(longest, length)
-        if number > begin and ((number - begin + 1) * longest > tokens or number - begin == rows):
-            ends.append(number)
-            begin, longest = number, length
+        if index > start and ((index - start + 1) * longest > max_tokens or index - start == size):
+            ends.append(index)
+            start, longest = index, length
     return [*ends, len(columns)]
 
 
 def in_batches(
-    lengths: IntArray, run: Callable[[IntArray], Sequence[Any]], *, tokens: int = 8192, rows: int = 256
+    lengths: IntArray, run: Callable[[IntArray], Sequence[Any]], *, max_tokens: int = 8192, size: int = 256
 ) -> list[Any]:
-    """`run` on all examples in batches of similar length; its results in the order of the examples.
+    """Call `run` on batches of examples of similar length, and return its results in the order of the examples.
 
-    >>> in_batches(np.array([3, 1, 2]), lambda rows: [f"row {row}" for row in rows], rows=2)
+    Args:
+        lengths: (N,) or (N, columns) the length of each example.
+        run: maps the indices (B,) of a batch to B results.
+        max_tokens: the maximum number of tokens per batch, padding included.
+        size: the maximum number of examples per batch.
+
+    >>> in_batches(np.array([3, 1, 2]), lambda rows: [f"row {row}" for row in rows], size=2)
     ['row 0', 'row 1', 'row 2']
     """
     if not len(lengths):
         return []
     columns = lengths.reshape(len(lengths), -1)
     order, results = order_by_length(columns), [None] * len(lengths)
-    begin = 0
-    for end in split_batches(columns[order], tokens, rows):
-        chosen = order[begin:end]
+    start = 0
+    for end in split_batches(columns[order], max_tokens, size):
+        chosen = order[start:end]
         for row, result in zip(chosen.tolist(), run(chosen), strict=True):
             results[row] = result
-        begin = end
+        start = end
     return results
 
 
-def hold_out(keys: Sequence[object], share: float, seed: int) -> tuple[list[int], list[int]]:
-    """IntArray of the rows to train on and of those to hold out, about `share` of them, by chance.
+def hold_out(keys: Sequence[object], fraction: float, seed: int) -> tuple[list[int], list[int]]:
+    """Split rows at random into training rows and held-out rows.
 
-    Rows of equal key (the same text, the same source sentence) stay on one side. Neither side is left empty unless
-    the share is 0 or there is but one key.
+    Rows with equal keys (the same text, the same source sentence) stay on one side. Neither side is empty, unless the
+    fraction is 0 or there is only one key.
+
+    Args:
+        keys: the key of each row.
+        fraction: the fraction of the different keys to hold out.
+        seed: the random seed.
+
+    Returns:
+        The indices of the training rows and of the held-out rows.
     """
     different = list(dict.fromkeys(keys))
-    count = min(len(different) - 1, max(1, round(len(different) * share))) if share > 0 else 0
+    count = min(len(different) - 1, max(1, round(len(different) * fraction))) if fraction > 0 else 0
     chosen = np.random.default_rng((seed, 0x5EED)).permutation(len(different))[:count]
-    held = {different[number] for number in chosen.tolist()}
-    train = [row for row, key in enumerate(keys) if key not in held]
-    return train, [row for row, key in enumerate(keys) if key in held]
+    held_out = {different[index] for index in chosen.tolist()}
+    train = [row for row, key in enumerate(keys) if key not in held_out]
+    return train, [row for row, key in enumerate(keys) if key in held_out]

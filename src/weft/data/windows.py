@@ -1,7 +1,7 @@
-"""Batches: one long stream of tokens cut into windows for a language model, or passages for one that fills blanks.
+"""Windows of one long token stream: batches for language models, and passages for fill-in-the-blank models.
 
-The tokens are a one-dimensional array, usually memory-mapped, so that a corpus larger than memory costs no more
-than a small one. An epoch is a pure function of (seed, epoch): a resumed run finds its place by number.
+The tokens are a one-dimensional array, usually memory-mapped, so that the corpus need not fit into memory. An epoch is
+a pure function of (seed, epoch), so that a resumed run continues with exactly the batch that comes next.
 """
 
 from __future__ import annotations
@@ -16,73 +16,75 @@ from torch import Tensor
 
 from weft.errors import WeftError
 
-IGNORE_INDEX = -100  # a target that is not counted: the padding of a last window
+IGNORE_INDEX = -100  # a target that does not count in the loss, as in torch: padding of the last window
 
 Tokens = np.ndarray[Any, np.dtype[Any]]
 
 
 class Window(NamedTuple):
-    """One batch of a language model: what it reads, what comes next, and whether the state starts anew."""
+    """A batch for a language model."""
 
     inputs: Tensor  # (B, T) token ids
     targets: Tensor  # (B, T) the ids one step later, or IGNORE_INDEX
-    reset_state: bool
+    reset_state: bool  # whether the recurrent state starts from its initial value
 
 
 @dataclass(frozen=True)
 class SequentialWindows:
-    """The text cut into `rows` long strips that are read side by side: adjacent batches continue each other.
+    """Consecutive windows: the text is split into `batch_size` long rows, and each batch continues the one before.
 
-    The strips begin at a random offset each epoch, so that windows do not always break at the same places. The
-    state is carried from batch to batch and starts anew with the epoch.
+    The state is carried from batch to batch and reset at the start of an epoch. The rows start at a random offset in
+    each epoch, so that window boundaries vary.
     """
 
     tokens: Tokens
-    rows: int
-    steps: int
+    batch_size: int
+    seq_length: int
     seed: int
 
     def __post_init__(self) -> None:
-        _check_size(self.tokens, self.rows, self.steps)
+        _check_size(self.tokens, self.batch_size, self.seq_length)
 
     @property
     def batches(self) -> int:
-        """Batches of an epoch, the same for every offset."""
-        return (len(self.tokens) - self.steps) // self.rows // self.steps
+        """The number of batches per epoch, the same for every offset."""
+        return (len(self.tokens) - self.seq_length) // self.batch_size // self.seq_length
 
     def epoch(self, number: int, start: int = 0) -> Iterator[Window]:
-        """The batches of that epoch from the batch `start` on."""
-        offset = int(np.random.default_rng((self.seed, number)).integers(self.steps))
-        strip = (len(self.tokens) - self.steps) // self.rows
-        begins = offset + strip * np.arange(self.rows)
+        """Iterate over the batches of an epoch, beginning with batch `start`."""
+        offset = int(np.random.default_rng((self.seed, number)).integers(self.seq_length))
+        row_length = (len(self.tokens) - self.seq_length) // self.batch_size
+        starts = offset + row_length * np.arange(self.batch_size)
         for batch in range(start, self.batches):
-            yield _window(self.tokens, begins + batch * self.steps, self.steps, reset_state=batch == 0)
+            yield _window(self.tokens, starts + batch * self.seq_length, self.seq_length, reset_state=batch == 0)
 
 
 @dataclass(frozen=True)
 class RandomWindows:
-    """Windows from anywhere in the text, each epoch another cut and another order; every batch starts anew."""
+    """Windows in random order, with random boundaries in each epoch; every batch resets the state."""
 
     tokens: Tokens
-    rows: int
-    steps: int
+    batch_size: int
+    seq_length: int
     seed: int
 
     def __post_init__(self) -> None:
-        _check_size(self.tokens, self.rows, self.steps)
+        _check_size(self.tokens, self.batch_size, self.seq_length)
 
     @property
     def batches(self) -> int:
-        return (len(self.tokens) - self.steps) // self.steps // self.rows
+        """The number of batches per epoch."""
+        return (len(self.tokens) - self.seq_length) // self.seq_length // self.batch_size
 
     def epoch(self, number: int, start: int = 0) -> Iterator[Window]:
+        """Iterate over the batches of an epoch, beginning with batch `start`."""
         generator = np.random.default_rng((self.seed, number))
-        offset = int(generator.integers(self.steps))
-        begins = offset + self.steps * generator.permutation((len(self.tokens) - self.steps) // self.steps)
+        offset = int(generator.integers(self.seq_length))
+        windows = (len(self.tokens) - self.seq_length) // self.seq_length
+        starts = offset + self.seq_length * generator.permutation(windows)
         for batch in range(start, self.batches):
-            yield _window(
-                self.tokens, begins[batch * self.rows : (batch + 1) * self.rows], self.steps, reset_state=True
-            )
+            chosen = starts[batch * self.batch_size : (batch + 1) * self.batch_size]
+            yield _window(self.tokens, chosen, self.seq_length, reset_state=True)
 
 
 WINDOWS: dict[str, type[SequentialWindows] | type[RandomWindows]] = {
@@ -91,47 +93,50 @@ WINDOWS: dict[str, type[SequentialWindows] | type[RandomWindows]] = {
 }
 
 
-def evaluation_windows(tokens: Tokens, *, steps: int = 256, row_tokens: int = 16384) -> Iterator[Window]:
-    """Every token but the first as a target exactly once, in order, the state carried.
+def evaluation_windows(tokens: Tokens, *, seq_length: int = 256, row_tokens: int = 16384) -> Iterator[Window]:
+    """Windows in which every token but the first is a target exactly once, in order, with the state carried.
 
-    A long text is read as several rows side by side, one for every `row_tokens` tokens, for speed; each row's
-    first tokens then lack their context, which at that length is lost in the noise.
+    A long text is read as several parallel rows, one per `row_tokens` tokens, for speed. The first tokens of each row
+    then lack their left context, which is negligible at that length.
     """
     targets = len(tokens) - 1
     if targets < 1:
         raise WeftError(f"there are {len(tokens)} tokens to evaluate on", expected="at least 2")
     rows = min(64, max(1, targets // row_tokens))
-    strip = -(-targets // rows)
-    for begin in range(0, strip, steps):
-        width = min(steps, strip - begin)
-        begins = begin + strip * np.arange(rows)
-        yield _window(tokens, begins, width, reset_state=begin == 0)
+    row_length = -(-targets // rows)
+    for start in range(0, row_length, seq_length):
+        width = min(seq_length, row_length - start)
+        starts = start + row_length * np.arange(rows)
+        yield _window(tokens, starts, width, reset_state=start == 0)
 
 
 class Passage(NamedTuple):
-    """One batch for a model that reads from both ends: rows of text, and which of their tokens it is asked for.
+    """A batch for a bidirectional model: rows of text, and the tokens to predict.
 
-    A row's edge says that nothing is known beyond it, not that the text ends there.
+    The edge of a row means that the context beyond it is unknown, not that the text ends there.
     """
 
-    ids: Tensor  # (B, T) token ids, what is read
-    targets: Tensor  # (B, T) the true ids at the same places, or IGNORE_INDEX
-    lengths: Tensor | None = None  # (B,) of each row; None: all are full
+    ids: Tensor  # (B, T) input token ids
+    targets: Tensor  # (B, T) the true ids at the same positions, or IGNORE_INDEX
+    lengths: Tensor | None = None  # (B,) of each row; None: all rows are full
 
 
-def evaluation_passages(tokens: Tokens, *, steps: int = 256, margin: int = 128, rows: int = 16) -> Iterator[Passage]:
-    """Every token but the first as a target exactly once, in order, with at least `margin` tokens on either side.
+def evaluation_passages(
+    tokens: Tokens, *, seq_length: int = 256, margin: int = 128, batch_size: int = 16
+) -> Iterator[Passage]:
+    """Passages in which every token but the first is a target exactly once, in order.
 
-    Only at the ends of the text are there fewer. The first is left out so that the targets are those of
-    `evaluation_windows`. Rows of equal length share a batch, so that nothing is padded.
+    Each target has at least `margin` tokens of context on either side, except at the ends of the text. The first token
+    is left out so that the targets equal those of `evaluation_windows`. Rows of equal length share a batch, so that
+    there is no padding.
     """
     if len(tokens) < 2:
         raise WeftError(f"there are {len(tokens)} tokens to evaluate on", expected="at least 2")
-    batch: list[tuple[int, int, int, int]] = []  # of each row: its first token, its first target, their ends
-    for first in range(1, len(tokens), steps):
-        last = min(first + steps, len(tokens))
+    batch: list[tuple[int, int, int, int]] = []  # of each row: start, first target, end of targets, end
+    for first in range(1, len(tokens), seq_length):
+        last = min(first + seq_length, len(tokens))
         row = (max(0, first - margin), first, last, min(last + margin, len(tokens)))
-        if len(batch) == rows or (batch and batch[0][3] - batch[0][0] != row[3] - row[0]):
+        if len(batch) == batch_size or (batch and batch[0][3] - batch[0][0] != row[3] - row[0]):
             yield _passage(tokens, batch)
             batch = []
         batch.append(row)
@@ -139,31 +144,33 @@ def evaluation_passages(tokens: Tokens, *, steps: int = 256, margin: int = 128, 
 
 
 def _passage(tokens: Tokens, rows: list[tuple[int, int, int, int]]) -> Passage:
-    ids = torch.from_numpy(np.stack([tokens[begin:end] for begin, _, _, end in rows]).astype(np.int64))
+    ids = torch.from_numpy(np.stack([tokens[start:end] for start, _, _, end in rows]).astype(np.int64))
     targets = torch.full_like(ids, IGNORE_INDEX)
-    for row, (begin, first, last, _) in enumerate(rows):
-        targets[row, first - begin : last - begin] = ids[row, first - begin : last - begin]
+    for row, (start, first, last, _) in enumerate(rows):
+        targets[row, first - start : last - start] = ids[row, first - start : last - start]
     return Passage(ids, targets)
 
 
-def _window(tokens: Tokens, begins: np.ndarray[Any, np.dtype[np.int64]], steps: int, *, reset_state: bool) -> Window:
-    """Rows of `steps` inputs and targets from each beginning; what lies past the end of the text is IGNORE_INDEX."""
-    ids = np.zeros((len(begins), steps + 1), dtype=np.int64)
-    ends = np.minimum(begins + steps + 1, len(tokens))
-    for row, (begin, end) in enumerate(zip(begins, ends, strict=True)):
-        ids[row, : max(0, end - begin)] = tokens[begin:end]
+def _window(
+    tokens: Tokens, starts: np.ndarray[Any, np.dtype[np.int64]], seq_length: int, *, reset_state: bool
+) -> Window:
+    """One row of `seq_length` inputs and targets per start; targets past the end of the text are IGNORE_INDEX."""
+    ids = np.zeros((len(starts), seq_length + 1), dtype=np.int64)
+    ends = np.minimum(starts + seq_length + 1, len(tokens))
+    for row, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        ids[row, : max(0, end - start)] = tokens[start:end]
     targets = ids[:, 1:].copy()
-    if ends[-1] - begins[-1] <= steps:
-        targets[begins[:, None] + np.arange(1, steps + 1) >= len(tokens)] = IGNORE_INDEX
+    if ends[-1] - starts[-1] <= seq_length:
+        targets[starts[:, None] + np.arange(1, seq_length + 1) >= len(tokens)] = IGNORE_INDEX
     return Window(torch.from_numpy(np.ascontiguousarray(ids[:, :-1])), torch.from_numpy(targets), reset_state)
 
 
-def _check_size(tokens: Tokens, rows: int, steps: int) -> None:
-    needed = steps * rows + steps
+def _check_size(tokens: Tokens, batch_size: int, seq_length: int) -> None:
+    needed = seq_length * batch_size + seq_length
     if len(tokens) < needed:
-        fits = max(1, len(tokens) // max(1, rows + 1))
+        fits = max(1, len(tokens) // max(1, batch_size + 1))
         raise WeftError(
             f"the text has {len(tokens):,} tokens",
-            expected=f"at least {needed:,} for one batch of {rows} rows of {steps} steps",
-            hint=f"more text, or --set batch.seq_length={min(fits, steps)} or --set batch.size=1",
+            expected=f"at least {needed:,} for one batch of {batch_size} rows of {seq_length} steps",
+            hint=f"more text, or --set batch.seq_length={min(fits, seq_length)} or --set batch.size=1",
         )

@@ -1,7 +1,7 @@
-"""Text: from files to numbered tokens, without torch.
+"""Text: readers, normalization, tokenizers, vocabularies and file formats. No torch.
 
-A `Corpus` streams lines, a `Normalizer` says what is kept of them, a `Tokenizer` cuts them, a `Vocabulary` numbers
-the pieces. `open_data` finds named data; `weft.text.grammars.english` makes sentences whose entropy is known exactly.
+A `Corpus` streams lines, a `Normalizer` normalizes them, a `Tokenizer` splits them into tokens, and a `Vocabulary` maps
+tokens to ids. `open_data` opens data by name; `weft.text.grammars` generates sentences with known entropy.
 """
 
 from weft.text.corpus import Corpus, Document, count_tokens, encode_corpus, open_tokens

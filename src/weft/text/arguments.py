@@ -1,4 +1,4 @@
-"""The texts that a model is given in Python, checked: what is none is named before a model stumbles over it."""
+"""Checks of the texts that a user passes to a model in Python."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from weft.errors import WeftError
 
 
 def check_text(text: str, what: str = "the text") -> str:
-    """The text itself, if it is one."""
+    """Return `text` if it is a string; raise a WeftError that calls it `what` otherwise."""
     if not isinstance(text, str):
-        raise WeftError(f"{what} is {short_repr(text)}", expected="a text, which is a str")
+        raise WeftError(f"{what} is {short_repr(text)}", expected="a str")
     return text
 
 
 def check_texts(texts: Iterable[str]) -> list[str]:
-    """Texts as a list, whatever they come from: a list, a tuple, a generator.
+    """Return texts from any iterable as a list; raise a WeftError if it is a single string or holds something else.
 
     >>> check_texts(word for word in ("one", "two"))
     ['one', 'two']
     """
     if isinstance(texts, str):
-        raise WeftError(f"the texts are one text, {short_repr(texts)}", expected="a list of texts", hint="[text]")
+        raise WeftError(f"the texts are a single str, {short_repr(texts)}", expected="a list of texts", hint="[text]")
     if not isinstance(texts, Iterable):
         raise WeftError(f"the texts are {short_repr(texts)}", expected="a list of texts")
     return [check_text(text, f"text {number}") for number, text in enumerate(texts, start=1)]
 
 
 def short_repr(value: object) -> str:
-    """What was given, as a message shows it."""
+    """The repr of a value, shortened for error messages."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:60]}..."

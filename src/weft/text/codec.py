@@ -1,7 +1,7 @@
-"""From text to the numbers a model reads, and back; and a corpus made ready for training.
+"""Text to token ids and back, and the encoding of a corpus for training.
 
-A codec is the three decisions that belong together: what is kept of a text, where it is cut, which tokens have
-a number. It is stored with every model, so that a model reads later text exactly as it read the first.
+A `Codec` combines a normalizer, a tokenizer and a vocabulary. It is stored with every model, so that new text is
+encoded exactly as the training text was.
 """
 
 from __future__ import annotations
@@ -24,26 +24,28 @@ from weft.text.tokenizers import TOKENIZERS, Normalizer, Tokenizer, tokenizer_fr
 from weft.text.vocabulary import RESERVED, UNK, Vocabulary
 from weft.text.word_tokenizer import WordTokenizer
 
-SUBWORD_SIZE = 2000  # when no max_vocab_size is set
-_CHUNK = 1 << 22  # tokens handled at a time, so that a corpus larger than memory passes through
+SUBWORD_SIZE = 2000  # vocabulary size of the subword tokenizer if max_vocab_size is 0
+_CHUNK = 1 << 22  # tokens processed at a time, so that the corpus need not fit into memory
 
 
 @dataclass(frozen=True)
 class Codec:
-    """Text to ids and back."""
+    """A normalizer, a tokenizer and a vocabulary: converts text to token ids and back."""
 
     normalizer: Normalizer
     tokenizer: Tokenizer
     vocabulary: Vocabulary
 
     def encode(self, text: str) -> list[int]:
+        """The token ids of a text; unknown tokens become the id of "<unk>"."""
         return self.vocabulary.encode(self.tokenizer.split(self.normalizer(text)))
 
     def decode(self, ids: Iterable[int]) -> str:
+        """The text of token ids."""
         return self.tokenizer.join(self.vocabulary.decode(ids))
 
     def unknown(self, text: str) -> list[str]:
-        """The different tokens of the text that have no number, or characters where sub-words meet a strange one."""
+        """The different tokens of the text that the vocabulary lacks; for subwords, the unknown characters."""
         tokens = self.tokenizer.split(self.normalizer(check_text(text)))
         if UNK in tokens:
             return [one for one in dict.fromkeys(self.normalizer(text)) if UNK in self.tokenizer.split(one)]
@@ -66,67 +68,75 @@ class Codec:
 
 
 class StreamingDecoder:
-    """A text that grows token by token, and what of it can be shown already.
+    """Decodes a stream of tokens to text, one token at a time.
 
-    How a token is written can depend on the next one (a space, a quotation mark), so the last one is held back.
+    How a token is written can depend on the next one (a space, a quotation mark), so the text of the last token is
+    held back until it is final.
     """
 
-    LONGEST = 512  # tokens looked back at: what is older is settled
+    CONTEXT = 512  # tokens that are decoded together; older ones are final
 
     def __init__(self, codec: Codec, ids: Sequence[int]) -> None:
-        """Start after the text of `ids`, which counts as shown."""
+        """Start after `ids` (a prompt), whose text is not returned."""
         self.codec, self.ids = codec, list(ids)
         self.text = codec.decode(self.ids)
         self.shown = len(self.text)
 
     def push(self, token: int) -> str:
-        """Add a token; gives the text that is settled by it."""
+        """Add a token and return the text that has become final."""
         self.ids.append(token)
         text = self.codec.decode(self.ids)
-        settled = len(os.path.commonprefix([self.text, text]))  # noqa: RUF071  (of characters, as meant)
-        if len(self.ids) > self.LONGEST:
+        final = len(os.path.commonprefix([self.text, text]))  # noqa: RUF071  (of characters)
+        if len(self.ids) > self.CONTEXT:
             piece = text[self.shown :]
             self.ids = [token]
             self.text = self.codec.decode(self.ids)
             self.shown = len(self.text)
             return piece
-        piece = text[self.shown : settled]
-        self.text, self.shown = text, max(self.shown, settled)
+        piece = text[self.shown : final]
+        self.text, self.shown = text, max(self.shown, final)
         return piece
 
     def rest(self) -> str:
-        """What has been held back."""
+        """Return the text that is still held back."""
         piece, self.shown = self.text[self.shown :], len(self.text)
         return piece
 
 
 def prepare_corpus(config: TextConfig, train: Corpus, dev: Corpus | None, folder: Path) -> Codec:
-    """Encode the corpus into folder/train.bin and, for what is held out, folder/dev.bin.
+    """Encode a corpus into folder/train.bin and its held-out part into folder/dev.bin.
 
-    Held out is `dev`, or the last part of the corpus. The vocabulary is made from what is trained on alone.
+    Args:
+        config: normalization, tokenizer, vocabulary and fraction to hold out.
+        train: the training corpus.
+        dev: the held-out corpus; None: the end of the training corpus is held out.
+        folder: where the two files are written.
+
+    Returns:
+        The codec. Its vocabulary is built from the training part only.
     """
     normalizer = Normalizer(config.normalization, config.lower, config.letters_only)
     tokenizer = _tokenizer(config, normalizer, (line for one in train.documents() for line in one.lines()))
-    everything = Vocabulary.build(count_tokens(train, normalizer, tokenizer))
+    full = Vocabulary.build(count_tokens(train, normalizer, tokenizer))
     whole = folder / "whole.bin"
-    encode_corpus(train, normalizer, tokenizer, everything, whole)
-    tokens = open_tokens(whole, len(everything))[: config.limit or None]
+    encode_corpus(train, normalizer, tokenizer, full, whole)
+    tokens = open_tokens(whole, len(full))[: config.limit or None]
     held_out = int(len(tokens) * config.holdout) if dev is None else 0
     training, rest = tokens[: len(tokens) - held_out], tokens[len(tokens) - held_out :]
-    vocabulary = _vocabulary(config, tokenizer, _counts(training, everything))
-    renumber = np.array(vocabulary.encode(everything), dtype=id_type(len(vocabulary)))
-    _write(folder / "train.bin", training, renumber)
+    vocabulary = _vocabulary(config, tokenizer, _counts(training, full))
+    id_map = np.array(vocabulary.encode(full), dtype=id_type(len(vocabulary)))
+    _write(folder / "train.bin", training, id_map)
     if held_out:
-        _write(folder / "dev.bin", rest, renumber)
+        _write(folder / "dev.bin", rest, id_map)
     if dev is not None:
         encode_corpus(dev, normalizer, tokenizer, vocabulary, folder / "dev.bin")
-    del tokens, training, rest  # the mapping must be gone before its file can be, on some systems
+    del tokens, training, rest  # Windows cannot delete a file that is still mapped
     whole.unlink()
     return Codec(normalizer, tokenizer, vocabulary)
 
 
 def build_codec(config: TextConfig, texts: Sequence[str]) -> Codec:
-    """The codec for many short texts, each an example of its own; the vocabulary is made from them."""
+    """Build the codec of a list of short texts, and its vocabulary from the same texts."""
     normalizer = Normalizer(config.normalization, config.lower, config.letters_only)
     tokenizer = _tokenizer(config, normalizer, texts)
     counts: Counter[str] = Counter()
@@ -136,7 +146,7 @@ def build_codec(config: TextConfig, texts: Sequence[str]) -> Codec:
 
 
 def _tokenizer(config: TextConfig, normalizer: Normalizer, lines: Iterable[str]) -> Tokenizer:
-    """The tokenizer of the wanted level; sub-words, and the print of words, are learned from the lines."""
+    """The configured tokenizer; subwords, and the spacing of the word tokenizer, are trained on the lines."""
     if config.tokenizer == SubwordTokenizer.name:
         return SubwordTokenizer.train(normalizer.lines(lines), config.max_vocab_size or SUBWORD_SIZE)
     if config.tokenizer == WordTokenizer.name:
@@ -146,7 +156,7 @@ def _tokenizer(config: TextConfig, normalizer: Normalizer, lines: Iterable[str])
 
 def _vocabulary(config: TextConfig, tokenizer: Tokenizer, counts: Mapping[str, int]) -> Vocabulary:
     if isinstance(tokenizer, SubwordTokenizer):
-        # All pieces keep a number, seen alone or not: new text is cut into them too.
+        # All pieces keep an id, even those that occur only inside larger ones: new text may contain them.
         pieces = [piece for piece in tokenizer.pieces() if piece not in RESERVED]
         pieces.sort(key=lambda piece: (-counts.get(piece, 0), piece))
         names = (*RESERVED, *pieces)
@@ -154,7 +164,9 @@ def _vocabulary(config: TextConfig, tokenizer: Tokenizer, counts: Mapping[str, i
     vocabulary = Vocabulary.build(counts, min_count=config.min_count, max_size=config.max_vocab_size or None)
     if len(vocabulary) == len(RESERVED):
         raise WeftError(
-            f"no token of the text occurs {config.min_count} times", expected="some that do", hint="a lower min_count"
+            f"no token of the text occurs {config.min_count} times",
+            expected="at least one that does",
+            hint="a lower min_count",
         )
     return vocabulary
 
@@ -166,10 +178,10 @@ def _counts(tokens: Sequence[Any] | np.ndarray[Any, Any], vocabulary: Vocabulary
     return {token: int(count) for token, count in zip(vocabulary, totals, strict=True) if count}
 
 
-def _write(path: Path, tokens: Any, renumber: np.ndarray[Any, Any]) -> None:
+def _write(path: Path, tokens: Any, id_map: np.ndarray[Any, Any]) -> None:
     with path.open("wb") as file:
         for chunk in _chunks(tokens):
-            file.write(renumber[chunk].tobytes())
+            file.write(id_map[chunk].tobytes())
 
 
 def _chunks(tokens: Any) -> Iterator[np.ndarray[Any, Any]]:

@@ -1,7 +1,6 @@
-"""Prose that every Python carries: the language reference behind `help()`, without its code and grammar.
+"""The prose of the Python language reference, which every Python installation includes for `help()`.
 
-It needs no download, so it is what a first run can learn from. The text is that of the Python in use, so it
-differs a little from one version to the next.
+It needs no download. The text differs slightly between versions of Python.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ _NOT_PROSE = ("::=", ">>>", " = ", "()\n", "...     ")
 
 
 def prose() -> str:
-    """The paragraphs of the language reference, one a line, each only once."""
+    """The different paragraphs of the language reference, one per line, without code and grammar."""
     from pydoc_data.topics import topics
 
-    # Topics overlap, and a paragraph seen in training would be no test of anything.
+    # Topics overlap; a paragraph in both training and held-out text would distort the evaluation.
     paragraphs = dict.fromkeys(line for name in sorted(topics) for line in _paragraphs(topics[name]))
     return "".join(f"{paragraph}\n" for paragraph in paragraphs)
 
@@ -29,7 +28,7 @@ def _paragraphs(topic: str) -> Iterator[str]:
             continue
         lines = [line.strip() for line in block.strip().splitlines()]
         text = _LIST_MARK.sub("", " ".join(lines))
-        # A hyphen at the end of a line is part of the word, so the two halves come together without a space.
+        # A hyphen at the end of a line is part of the word, so the two halves are joined without a space.
         text = re.sub(r"(?<=\w)- (?=\w)", "-", re.sub(r"\s+", " ", text))
         text = _EMPHASIS.sub(r"\1", text)
         if _reads_as_prose(text):
@@ -37,6 +36,6 @@ def _paragraphs(topic: str) -> Iterator[str]:
 
 
 def _reads_as_prose(text: str) -> bool:
-    """Sentences have words, mostly letters, and an end; headings, tables and code lack one of the three."""
+    """Prose has several words, mostly letters, and final punctuation; headings, tables and code lack one of these."""
     letters = sum(character.isalpha() or character == " " for character in text)
     return len(text.split()) >= 6 and letters >= 0.85 * len(text) and text[0].isupper() and text[-1] in '.:?!)"'

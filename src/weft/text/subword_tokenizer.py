@@ -1,6 +1,6 @@
-"""Pieces of words as tokens: byte-pair encoding over characters, learned from text by the `tokenizers` library.
+"""The subword tokenizer: byte-pair encoding over characters, trained by the `tokenizers` library.
 
-A piece keeps the space in front of it, so that joining is plain concatenation and loses nothing.
+A subword includes the space in front of it, so that joining is plain concatenation and lossless.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from weft.text.vocabulary import RESERVED, UNK
 if TYPE_CHECKING:
     from types import ModuleType
 
-# Merges stay inside one match: a word or a run of punctuation with the space before it, a line end, other space.
-# The look-ahead leaves the last space of a run to the word that follows. No match depends on another line.
+# Merges stay within one match: a word or a run of punctuation with the space before it, a line end, other space.
+# The lookahead leaves the last space of a run to the following word. No match depends on another line.
 _UNIT = r" ?\w+| ?[^\w\s]+|\n|[^\S\n]+(?!\S)|[^\S\n]"
 
 
@@ -30,8 +30,8 @@ def _library() -> ModuleType:
         import tokenizers.trainers
     except ImportError as error:
         raise WeftError(
-            "subword tokens need the package tokenizers, which is not installed",
-            hint="pip install tokenizers, or tokens of level char or word",
+            "the subword tokenizer needs the package tokenizers, which is not installed",
+            hint="pip install tokenizers, or --set text.tokenizer=word",
         ) from error
     module: ModuleType = tokenizers
     return module
@@ -39,10 +39,10 @@ def _library() -> ModuleType:
 
 @dataclass(frozen=True)
 class SubwordTokenizer:
-    """Byte-pair encoding: the pairs of pieces most frequent in the training text are merged, again and again.
+    """Byte-pair encoding: repeatedly merges the most frequent pair of adjacent subwords of the training text.
 
-    `model` is the library's own JSON. Characters that the training text did not have become "<unk>"; text over its
-    characters survives `split` and `join` unchanged, spaces and line ends included.
+    `model` is the JSON of the `tokenizers` library. Characters that the training text lacks become "<unk>"; on all
+    other text `join` is the exact inverse of `split`, white space included.
     """
 
     model: str = field(repr=False)
@@ -50,9 +50,14 @@ class SubwordTokenizer:
 
     @classmethod
     def train(cls, texts: Iterable[str], size: int) -> SubwordTokenizer:
-        """Learn at most `size` pieces, the reserved tokens among them. Same texts, same pieces."""
+        """Train on texts. The result is deterministic.
+
+        Args:
+            texts: the training text, in parts.
+            size: the maximum vocabulary size, reserved tokens included.
+        """
         if size <= len(RESERVED):
-            raise WeftError(f"subword size is {size}", expected=f"more than the {len(RESERVED)} reserved tokens take")
+            raise WeftError(f"subword size is {size}", expected=f"more than the {len(RESERVED)} reserved tokens")
         library = _library()
         learner = _bare(library, library.models.BPE())
         trainer = library.trainers.BpeTrainer(vocab_size=size - len(RESERVED), show_progress=False, special_tokens=[])
@@ -62,11 +67,11 @@ class SubwordTokenizer:
             raise WeftError(
                 f"subword size is {size}, but the text has {len(pieces)} different characters",
                 expected=f"a size of {len(pieces) + len(RESERVED)} or more",
-                hint=f"{2 * len(pieces)}, or tokens of level char",
+                hint=f"{2 * len(pieces)}, or --set text.tokenizer=char",
             )
         merges = [tuple(merge) for merge in _merges(learner)]
         vocabulary = {UNK: 0, **{piece: index + 1 for piece, index in pieces}}
-        # Built anew so that "<unk>" is no special token of the library's: those are cut out of the text itself.
+        # Rebuilt so that "<unk>" is not a special token of the library, which would match it in the text itself.
         return cls(_bare(library, library.models.BPE(vocabulary, merges, unk_token=UNK)).to_str())
 
     @cached_property
@@ -75,11 +80,11 @@ class SubwordTokenizer:
             return _library().Tokenizer.from_str(self.model)
         except WeftError:
             raise
-        except Exception as error:  # the library raises nothing narrower
+        except Exception as error:  # the library raises no narrower type
             raise WeftError(f"the stored subword model cannot be read: {error}") from error
 
     def pieces(self) -> list[str]:
-        """Every piece it can cut a text into, "<unk>" among them."""
+        """All subwords, including "<unk>"."""
         return list(self._tokenizer.get_vocab())
 
     def split(self, text: str) -> list[str]:
@@ -96,14 +101,14 @@ class SubwordTokenizer:
     def from_json(cls, data: Mapping[str, object]) -> SubwordTokenizer:
         model = data.get("model")
         if not isinstance(model, str):
-            raise WeftError("a stored subword tokenizer has no model", expected="the library's JSON as text")
+            raise WeftError("a stored subword tokenizer has no model", expected="the JSON of the tokenizers library")
         tokenizer = cls(model)
-        _ = tokenizer._tokenizer  # so that a broken model is an error here, not at the first use
+        _ = tokenizer._tokenizer  # so that a damaged model is an error here, not at its first use
         return tokenizer
 
 
 def _bare(library: ModuleType, model: Any) -> Any:
-    """The library's tokenizer with our units and nothing else: no normal form, no prefix, no special tokens."""
+    """The library's tokenizer with our pre-tokenizer only: no normalization, no prefix, no special tokens."""
     tokenizer = library.Tokenizer(model)
     tokenizer.pre_tokenizer = library.pre_tokenizers.Split(library.Regex(_UNIT), behavior="isolated")
     return tokenizer
@@ -120,4 +125,4 @@ def _checked(texts: Iterable[str]) -> Iterable[str]:
         empty = empty and not text
         yield text
     if empty:
-        raise WeftError("there is no text to learn subwords from")
+        raise WeftError("there is no text to train a subword tokenizer on")

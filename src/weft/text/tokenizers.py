@@ -1,7 +1,6 @@
-"""Text into tokens and back: what is kept of a text, and where it is cut.
+"""Normalization and tokenization of text.
 
-A Normalizer says what is kept; a Tokenizer cuts. Both work on a whole text or on its lines one after the
-other with the same result, so that a corpus of any size passes through them as a stream.
+Both give the same result on a whole text and line by line, so that a corpus of any size can be streamed through them.
 """
 
 from __future__ import annotations
@@ -28,16 +27,21 @@ __all__ = [
     "tokenizer_from_json",
 ]
 
-FORMS = ("NFC", "NFKC", "none")
+FORMS = ("NFC", "NFKC", "none")  # Unicode normalization forms
 _NOT_LETTERS = re.compile(r"[^A-Za-z]+")
 
 
 @dataclass(frozen=True)
 class Normalizer:
-    """What is kept of a text: one Unicode form, perhaps lower case, perhaps the English letters only.
+    """Unicode normalization, optionally lower-casing, optionally removing everything but English letters.
 
-    Line ends become "\\n". With `letters_only` every run of anything but A-Z and a-z becomes one space, line ends
-    included, and none stands at either end; with `lower` that leaves the 26 letters and the space.
+    Line ends become "\\n". With `letters_only` every run of characters other than A-Z and a-z, line ends included,
+    becomes one space, with none at either end; with `lower` as well, the 26 letters and the space remain.
+
+    Args:
+        form: a Unicode normalization form: NFC, NFKC or none.
+        lower: convert to lower case.
+        letters_only: replace everything but English letters by spaces.
 
     >>> Normalizer(lower=True, letters_only=True)("The Time Machine,\\n\\nby H. G. Wells [1898]\\n")
     'the time machine by h g wells'
@@ -49,34 +53,34 @@ class Normalizer:
 
     def __post_init__(self) -> None:
         if self.form not in FORMS:
-            raise unknown_name("normal form", self.form, FORMS)
+            raise unknown_name("normalization", self.form, FORMS)
 
     def __call__(self, text: str) -> str:
         return "".join(self.lines(text.splitlines(keepends=True)))
 
     def lines(self, lines: Iterable[str]) -> Iterator[str]:
-        """Normalise line by line; the results, put one after the other, are the normalised text.
+        """Normalize line by line; the concatenated results equal the normalized text.
 
-        That holds because no normal form and no change of case looks across a line end. The lines of
-        `letters_only` carry the space that divides them in front, and blank ones vanish.
+        This holds because no normalization form and no case mapping depends on characters beyond a line end. With
+        `letters_only` each line begins with the space that separates it from the one before, and blank lines vanish.
         """
         if not self.letters_only:
             yield from map(self._line, lines)
             return
-        divider = ""
+        separator = ""
         for line in lines:
             letters = self._letters(line)
             if letters:
-                yield divider + letters
-                divider = " "
+                yield separator + letters
+                separator = " "
 
     def _line(self, line: str) -> str:
         if "\r" in line:
             line = line.replace("\r\n", "\n").replace("\r", "\n")
-        if line.isascii():  # every ASCII text is already in every normal form
+        if line.isascii():  # ASCII text is in every normalization form already
             return line.lower() if self.lower else line
         line = self._formed(line)
-        # Lower case can open a new composition: J with a caron has no single code point, j with one has.
+        # Lower-casing can enable a composition: J with a caron has no code point of its own, j with a caron has.
         return self._formed(line.lower()) if self.lower else line
 
     def _letters(self, line: str) -> str:
@@ -97,15 +101,15 @@ class Normalizer:
         form, lower, letters_only = (data.get(key) for key in ("form", "lower", "letters_only"))
         if not (isinstance(form, str) and isinstance(lower, bool) and isinstance(letters_only, bool)):
             raise WeftError(
-                f"a stored normalizer is {dict(data)}", expected="form (text), lower and letters_only (true or false)"
+                f"a stored normalizer is {dict(data)}", expected="form (str), lower and letters_only (bool)"
             )
         return cls(form, lower, letters_only)
 
 
 class Tokenizer(Protocol):
-    """Cuts text into tokens and puts tokens together again.
+    """Splits text into tokens and joins tokens to text.
 
-    The tokens of a text are those of its lines, one after the other: no token reaches across a line end.
+    The tokens of a text are the tokens of its lines: no token extends across a line end.
     """
 
     @property
@@ -113,22 +117,22 @@ class Tokenizer(Protocol):
         """Its key in TOKENIZERS."""
 
     def split(self, text: str) -> list[str]:
-        """The tokens of `text`, in order."""
+        """Split a text into tokens."""
 
     def join(self, tokens: Sequence[str]) -> str:
-        """A text that reads as the tokens do, and that `split` cuts into them again."""
+        """Join tokens to a text that `split` splits into the same tokens."""
 
     def to_json(self) -> dict[str, object]:
-        """Plain data from which `tokenizer_from_json` makes an equal tokenizer."""
+        """Plain data from which `tokenizer_from_json` restores the tokenizer."""
 
     @classmethod
     def from_json(cls, data: Mapping[str, object]) -> Tokenizer:
-        """The other direction of `to_json`."""
+        """The inverse of `to_json`."""
 
 
 @dataclass(frozen=True)
 class CharTokenizer:
-    """Every code point is a token; joining is the exact inverse of splitting.
+    """Every Unicode code point is a token; `join` is the exact inverse of `split`.
 
     >>> CharTokenizer().split("人 a")
     ['人', ' ', 'a']
@@ -159,7 +163,7 @@ TOKENIZERS: dict[str, type[Tokenizer]] = {
 
 
 def tokenizer_from_json(data: Mapping[str, object]) -> Tokenizer:
-    """The tokenizer whose `to_json` is `data`."""
+    """Restore a tokenizer from its `to_json`."""
     name = data.get("name")
     if not isinstance(name, str) or name not in TOKENIZERS:
         raise unknown_name("tokenizer", str(name), TOKENIZERS)

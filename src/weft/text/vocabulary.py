@@ -1,4 +1,4 @@
-"""The numbered tokens of a model: which tokens it knows, and what number each one has."""
+"""The vocabulary of a model: an immutable mapping between tokens and ids, with counts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RESERVED = (UNK, PAD, BOS, EOS)
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Tokens in the order of their ids, each with how often it was counted. The four reserved ones come first.
+    """Tokens in the order of their ids, with their counts in the training text. The four reserved tokens come first.
 
     >>> vocabulary = Vocabulary.build({"the": 5, "cat": 2, "a": 2, "axolotl": 1}, min_count=2)
     >>> vocabulary.tokens
@@ -39,19 +39,22 @@ class Vocabulary:
                 expected="one count of 0 or more for each token",
             )
         if len(self._ids) != len(self.tokens):
-            twice = next(token for place, token in enumerate(self.tokens) if self._ids[token] != place)
+            twice = next(token for index, token in enumerate(self.tokens) if self._ids[token] != index)
             raise WeftError(f"the vocabulary has {twice!r} twice", expected="different tokens")
 
     @classmethod
     def build(cls, counts: Mapping[str, int], *, min_count: int = 1, max_size: int | None = None) -> Vocabulary:
-        """The tokens counted at least `min_count` times, most frequent first, then by code points.
+        """Build a vocabulary, most frequent tokens first, ties in the order of code points.
 
-        `max_size` bounds the whole, reserved tokens included. What is dropped counts as "<unk>".
+        Args:
+            counts: the count of each token. Counts of dropped tokens are added to that of "<unk>".
+            min_count: drop tokens with a lower count.
+            max_size: the maximum size, reserved tokens included; None: no limit.
         """
         if min_count < 1:
-            raise WeftError(f"min_count is {min_count}", expected="a whole number of 1 or more")
+            raise WeftError(f"min_count is {min_count}", expected="an integer of at least 1")
         if max_size is not None and max_size <= len(RESERVED):
-            raise WeftError(f"max_size is {max_size}", expected=f"more than the {len(RESERVED)} reserved tokens take")
+            raise WeftError(f"max_size is {max_size}", expected=f"more than the {len(RESERVED)} reserved tokens")
         ordinary = {token: count for token, count in counts.items() if token not in RESERVED}
         ranked = sorted(ordinary, key=lambda token: (-ordinary[token], token))
         room = None if max_size is None else max_size - len(RESERVED)
@@ -78,24 +81,24 @@ class Vocabulary:
         return f"Vocabulary({len(self)} tokens: {' '.join(map(repr, self.tokens[4:8]))} ...)"
 
     def id(self, token: str) -> int:
-        """The number of one token; that of "<unk>" if it is not known."""
+        """The id of a token; unknown tokens have the id of "<unk>"."""
         return self._ids.get(token, self.unk_id)
 
     def encode(self, tokens: Iterable[str]) -> list[int]:
-        """The numbers of tokens; that of "<unk>" for those not known."""
+        """The ids of tokens; unknown tokens become the id of "<unk>"."""
         return list(map(self._ids.get, tokens, repeat(self.unk_id)))
 
     def unknown(self, tokens: Iterable[str]) -> list[str]:
-        """The different tokens that are not known, in the order of their first appearance."""
+        """The different tokens that the vocabulary lacks, in the order of their first occurrence."""
         return [token for token in dict.fromkeys(tokens) if token not in self._ids]
 
     def decode(self, ids: Iterable[int]) -> list[str]:
-        """The tokens of numbers."""
-        numbers = list(ids)
-        if numbers and not 0 <= min(numbers) <= max(numbers) < len(self):
-            wrong = next(number for number in numbers if not 0 <= number < len(self))
+        """The tokens of ids."""
+        listed = list(ids)
+        if listed and not 0 <= min(listed) <= max(listed) < len(self):
+            wrong = next(one for one in listed if not 0 <= one < len(self))
             raise WeftError(f"there is no token with id {wrong}", expected=f"0 to {len(self) - 1}")
-        return [self.tokens[number] for number in numbers]
+        return [self.tokens[one] for one in listed]
 
     @property
     def unk_id(self) -> int:
@@ -118,15 +121,16 @@ class Vocabulary:
 
     @classmethod
     def from_json(cls, data: Mapping[str, object]) -> Vocabulary:
-        """The vocabulary whose `to_json` is `data`."""
+        """The inverse of `to_json`."""
         tokens, counts = data.get("tokens"), data.get("counts")
         if not _all_of(str, tokens) or not _all_of(int, counts):
             raise WeftError(
-                "this is no stored vocabulary", expected="lists under the keys tokens (text) and counts (whole numbers)"
+                "the data is not a stored vocabulary",
+                expected="lists under the keys tokens (strings) and counts (integers)",
             )
         return cls(tuple(tokens), tuple(counts))  # type: ignore[arg-type]
 
 
 def _all_of(kind: type, values: object) -> bool:
-    """Whether `values` is a list of exactly this kind; a bool does not pass for a number."""
+    """Whether `values` is a list of exactly this type; a bool does not count as an int."""
     return isinstance(values, Sequence) and not isinstance(values, str) and all(type(v) is kind for v in values)

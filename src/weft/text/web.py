@@ -1,4 +1,4 @@
-"""What people make up at will: addresses, e-mail addresses, @names, #tags. What such a token is, is said here alone."""
+"""Patterns of URLs, e-mail addresses, @mentions and #hashtags, which stay whole as tokens."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _BEGINS = r"(?:https?:/|www\.)"
 _ADDRESS = re.compile(_BEGINS, re.IGNORECASE)
 
 _IN_WORD = rf"[^\W{HAN}]"
-# Chinese writes no space after an address, so that its characters and its marks end one.
+# Chinese has no space after a URL, so its characters and punctuation end one.
 _IN_ADDRESS = rf"[^\s(){HAN}\u3000-\u303f\uff00-\uffef]"
 _LAST = rf"[^\s(){HAN}\u3000-\u303f\uff00-\uffef.,;:!?'\"\[\]{{}}<>«»“”‘’]"  # a mark at the end belongs to the sentence
 _IN_BRACKETS = rf"\({_IN_ADDRESS}*\)"  # en.wikipedia.org/wiki/Weft_(textile)

@@ -1,8 +1,8 @@
-"""Words as tokens: where a text is cut between words, and where spaces go back when they are joined.
+"""The word tokenizer and the space tokenizer.
 
-Cutting is one regular expression. Joining cannot know the spaces that were there, so it follows the rules of
-print: none before a comma, none inside brackets, none between Chinese or Japanese characters. Where print differs,
-as with the space that French puts before ! and ?, a tokenizer learns it from text.
+Splitting is one regular expression. Joining restores spaces by typographic rules: none before a comma, none inside
+brackets, none between Chinese or Japanese characters. Rules that differ between languages, such as the space before !
+and ? in French, are learned from text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from weft.errors import WeftError
 
-# Scripts written without spaces, a character at a time: Han, kana, bopomofo. (Korean puts spaces between words.)
+# Scripts without spaces between words, where each character is a token: Han, kana, bopomofo. (Korean has spaces.)
 HAN = (
     "\u3005-\u3007\u3021-\u3029\u3038-\u303b\u3040-\u30ff\u3105-\u312f\u31a0-\u31bf\u31f0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9d\U00020000-\U0003ffff"
@@ -26,9 +26,9 @@ HAN = (
 
 
 def _marks() -> str:
-    """Combining marks, and the two joiners of Indic and Arabic scripts, as the inside of a character class.
+    """The body of a character class of combining marks and the zero-width joiners of Indic and Arabic scripts.
 
-    They continue the character before them, but Python's `\\w` leaves them out.
+    They belong to the character before them, but Python's `\\w` does not match them.
     """
     codes = [0x200C, 0x200D]
     for block in (range(0x300, 0x1F000), range(0xE0100, 0xE01F0)):
@@ -51,7 +51,7 @@ _TOKEN = re.compile(
     \n
     | \d+(?:[.,:]\d+)*(?!{_IN_WORD}|{MARK})      # 42   3.14   1,000   10:30
     | {_RUN}(?:['’](?={_LETTER}){_RUN})*          # word   3rd   don't   o'clock
-    | \S{MARK}*                                  # one Chinese character, one mark of punctuation, one symbol
+    | \S{MARK}*                                  # a Chinese character, a punctuation mark, a symbol
     """,
     re.VERBOSE,
 )
@@ -61,19 +61,19 @@ _MARK_START = re.compile(MARK)
 
 
 class _Kind(Enum):
-    """What a token is to its neighbours."""
+    """How a token is spaced."""
 
     NEWLINE = auto()
-    WORD = auto()  # also a symbol such as + or &, which stands alone as a word does
-    HAN = auto()  # no space beside another one
-    WIDE = auto()  # Chinese and Japanese punctuation: carries its own space
-    OPENING = auto()  # a space before, none after
-    CLOSING = auto()  # none before, a space after
-    BOTH_OPENING = auto()  # the same, in Western and in Chinese print: no space beside Chinese
+    WORD = auto()  # also a symbol such as + or &, which is spaced like a word
+    HAN = auto()  # no space next to another HAN
+    WIDE = auto()  # Chinese and Japanese punctuation, whose glyphs include the space
+    OPENING = auto()  # space before, none after
+    CLOSING = auto()  # space after, none before
+    BOTH_OPENING = auto()  # used in Western and Chinese typography: no space next to Chinese
     BOTH_CLOSING = auto()
-    LINKING = auto()  # none on either side
-    QUOTE = auto()  # straight, so opening or closing by its place in the line
-    STRAY = auto()  # begins with a combining mark, which would cling to the character before it
+    LINKING = auto()  # no space on either side
+    QUOTE = auto()  # straight: opening or closing, depending on its position in the line
+    STRAY = auto()  # begins with a combining mark, which would attach to the character before it
 
 
 _OPENING = frozenset("([{«„¿¡$£€¥#@")
@@ -107,30 +107,30 @@ def _kind(token: str) -> _Kind:
 
 
 def _resolved(tokens: Sequence[str]) -> list[_Kind]:
-    """The kind of every token, with the straight quotes told apart.
+    """The kind of each token, with straight quotes resolved to opening or closing ones.
 
-    The first in a line opens and the last closes, as does one before a comma; the others take turns. A single quote
-    after a word that nothing closes is an apostrophe, as in "the dogs' tails".
+    The first quote in a line opens and the last one closes, as does one before a comma; the others alternate. An
+    unclosed single quote after a word is an apostrophe, as in "the dogs' tails".
     """
     kinds = [*map(_kind, tokens), _Kind.NEWLINE]
     opened: dict[str, int] = {}
     left = _Kind.NEWLINE
-    for place, kind in enumerate(kinds):
+    for index, kind in enumerate(kinds):
         if kind is _Kind.QUOTE:
-            token, right = tokens[place], kinds[place + 1]
+            token, right = tokens[index], kinds[index + 1]
             ends = token in opened or right in (_Kind.NEWLINE, _Kind.CLOSING, _Kind.BOTH_CLOSING)
             if ends and left is not _Kind.NEWLINE:
-                kinds[place] = _Kind.CLOSING
+                kinds[index] = _Kind.CLOSING
                 opened.pop(token, None)
             else:
-                kinds[place] = _Kind.OPENING
-                opened[token] = place
+                kinds[index] = _Kind.OPENING
+                opened[token] = index
         elif kind is _Kind.NEWLINE:
             apostrophe = opened.get("'", 0)
             if apostrophe and kinds[apostrophe - 1] is _Kind.WORD:
                 kinds[apostrophe] = _Kind.CLOSING
             opened.clear()
-        left = kinds[place]
+        left = kinds[index]
     return kinds[:-1]
 
 
@@ -150,7 +150,7 @@ def _space_between(left: _Kind, right: _Kind) -> bool:
     return True
 
 
-# Marks whose gap differs from language to language: before these, or after the one that opens.
+# Marks whose spacing depends on the language: the space before them, or after the opening one.
 _GAP = re.compile(r"(?<=[^\s.,;:!?…])([ \u00a0\u202f]?)([;:!?»%])(?![\w;:!?])|(«)([ \u00a0\u202f]?)(?=\S)")
 _STOPS = frozenset(".,;:!?…")
 
@@ -159,10 +159,10 @@ _SPACED = {(left, right): _space_between(left, right) for left in _Kind for righ
 
 @dataclass(frozen=True)
 class WordTokenizer:
-    """Words, numbers, single Chinese characters, single marks of punctuation, and line ends.
+    """Tokens are words, numbers, Chinese characters, punctuation marks, symbols and line ends.
 
-    White space other than line ends is not kept. `join` sets spaces by rule; whatever it does, `split` finds the
-    same tokens again. `gaps` are marks with the space that stands before them (after them, if they open).
+    Other white space is dropped. `join` inserts spaces by rule, such that `split` restores the same tokens. `gaps` are
+    pairs of a mark and the space before it (after it, for an opening mark), where these differ from the rules.
 
     >>> words = WordTokenizer()
     >>> words.split("It's 3.5 km (about 2 miles) to 北京。")
@@ -178,7 +178,7 @@ class WordTokenizer:
 
     @classmethod
     def train(cls, texts: Iterable[str]) -> WordTokenizer:
-        """With the gap that each mark has most often in these texts."""
+        """Learn the most frequent gap of each mark from texts."""
         counts: dict[str, Counter[str]] = {}
         for text in texts:
             for before, closing, opening, after in _GAP.findall(text):
@@ -219,20 +219,19 @@ class WordTokenizer:
         if not isinstance(gaps, Mapping) or not all(
             isinstance(gap, str) and gap.isspace() and gap != "\n" for gap in gaps.values()
         ):
-            raise WeftError(f"the stored gaps of words are {gaps!r}", expected="a space for each mark")
+            raise WeftError(f"the gaps of a stored word tokenizer are {gaps!r}", expected="a space for each mark")
         return cls(tuple(gaps.items()))
 
 
-# A run without spaces; the four marks begin a new one.
+# A run without white space; each of the four marks begins a new token.
 _PLAIN = re.compile(r"\n|[,.!?][^\s,.!?]*|[^\s,.!?]+")
 
 
 @dataclass(frozen=True)
 class SpaceTokenizer:
-    """What stands between spaces, cut before every , . ! and ? too: the plainest words, as study texts cut them.
+    """Splits at white space and before every , . ! and ?, as textbooks often do.
 
-    A no-break space counts as a space. `join` puts one space between all tokens, so it is the form that `split`
-    reads, not that of print.
+    A no-break space counts as a space. `join` puts one space between all tokens.
 
     >>> SpaceTokenizer().split("Va\u202f! Non, j'ai «\u00a0faim\u00a0».")
     ['Va', '!', 'Non', ',', "j'ai", '«', 'faim', '»', '.']

@@ -29,8 +29,10 @@ class Encoded(NamedTuple):
 
 
 def make_embedding(vocabulary_size: int, size: int) -> nn.Embedding:
-    """IntArray for each token, small at the start: as output weights they must be, and as inputs large ones would drive
-    states and attention to their limits, from where they learn slowly."""
+    """An embedding with small initial values.
+
+    It also serves as output weights, and large inputs would saturate states and attention, which slows learning.
+    """
     embedding = nn.Embedding(vocabulary_size, size)
     nn.init.normal_(embedding.weight, std=0.1)
     return embedding

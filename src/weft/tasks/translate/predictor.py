@@ -155,7 +155,7 @@ class Translating:
         def run(rows: IntArray) -> list[list[Translation]]:
             return self._translate([sources[row] for row in rows], options)
 
-        found = iter(in_batches(lengths, run, tokens=max(1, TOKENS // beam), rows=max(1, ROWS // beam)))
+        found = iter(in_batches(lengths, run, max_tokens=max(1, TOKENS // beam), size=max(1, ROWS // beam)))
         return [next(found) if text.strip() else [] for text in texts]
 
     def _tell_cut(self, sources: Sequence[_Source]) -> None:

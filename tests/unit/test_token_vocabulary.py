@@ -91,10 +91,10 @@ def test_mistakes() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ({}, "no stored vocabulary"),
-        ({"tokens": "abc", "counts": [1]}, "no stored vocabulary"),
-        ({"tokens": [*RESERVED, 5], "counts": [0] * 5}, "no stored vocabulary"),
-        ({"tokens": [*RESERVED, "a"], "counts": [0, 0, 0, 0, True]}, "no stored vocabulary"),
+        ({}, "not a stored vocabulary"),
+        ({"tokens": "abc", "counts": [1]}, "not a stored vocabulary"),
+        ({"tokens": [*RESERVED, 5], "counts": [0] * 5}, "not a stored vocabulary"),
+        ({"tokens": [*RESERVED, "a"], "counts": [0, 0, 0, 0, True]}, "not a stored vocabulary"),
         ({"tokens": [*RESERVED, "猫", "猫"], "counts": [0] * 6}, "has '猫' twice"),
         ({"tokens": [*RESERVED, "<pad>"], "counts": [0] * 5}, "has '<pad>' twice"),
         ({"tokens": [*RESERVED, "a"], "counts": [0] * 4}, "5 tokens and 4 counts"),
