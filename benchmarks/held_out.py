@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from weft.data.windows import IGNORE_INDEX, SequentialWindows, evaluation_windows
 from weft.metrics import Likelihood
 from weft.tasks.lm.config import LmConfig
-from weft.tasks.lm.predictor import start_language
+from weft.tasks.lm.task import start_lm
 from weft.text.codec import Codec
 from weft.text.corpus import open_tokens
 
@@ -87,7 +87,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             config = LmConfig()
             config = replace(config, train=replace(config.train, seed=seed))
-            training = start_language("timemachine", Path(folder) / "run", config)
+            training = start_lm("timemachine", Path(folder) / "run", config)
             began = time.perf_counter()
             epochs = max(step.epoch for step in training.trainer.run())
             seconds = time.perf_counter() - began

@@ -14,7 +14,8 @@ from benchmarks.rows import Result, Row, data
 from weft.config import load_config
 from weft.tasks.classify.config import ClassifyConfig, ClassifyDataConfig
 from weft.tasks.classify.data import read_labelled
-from weft.tasks.classify.predictor import Classifying, load_classify, start_classify
+from weft.tasks.classify.predictor import ClassifyPredictor
+from weft.tasks.classify.task import TASK, start_classify
 
 
 def classify(*parts: str, train: str, dev: str, test: str, unseen: bool = False) -> Callable[[Path, int], Result]:
@@ -28,8 +29,8 @@ def classify(*parts: str, train: str, dev: str, test: str, unseen: bool = False)
         for _ in training.trainer.run():
             pass
         seconds = time.perf_counter() - began
-        model: Classifying = load_classify(training.run)
-        found = model.measure(test_file)
+        model: ClassifyPredictor = TASK.load(training.run)
+        found = model.evaluate(test_file)
         facts = {"texts": found.count, "macro_f1": round(found.macro_f1, 4), "train_texts": _count(train_file)}
         if not unseen:
             return Result("test accuracy", found.accuracy, seconds, facts)
@@ -37,7 +38,7 @@ def classify(*parts: str, train: str, dev: str, test: str, unseen: bool = False)
         rows = [
             (row.text, row.label) for row in read_labelled(test_file, ClassifyDataConfig()).rows if row.text not in seen
         ]
-        new = model.measure(rows)
+        new = model.evaluate(rows)
         facts |= {"all_rows": round(found.accuracy, 4), "texts": new.count, "macro_f1": round(new.macro_f1, 4)}
         return Result("test accuracy, unseen rows", new.accuracy, seconds, facts)
 

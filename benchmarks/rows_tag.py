@@ -7,8 +7,7 @@ from pathlib import Path
 from benchmarks.rows import Result, Row, data
 from weft.config import load_config
 from weft.tasks.tag.config import TagConfig
-from weft.tasks.tag.predictor import load_tag
-from weft.tasks.tag.task import start_tag
+from weft.tasks.tag.task import TASK, start_tag
 
 
 def row(goal: float, metric: str, files: tuple[str, str, str, str], *sets: str) -> Row:
@@ -22,7 +21,7 @@ def row(goal: float, metric: str, files: tuple[str, str, str, str], *sets: str) 
         for _ in training.trainer.run():
             pass
         progress = training.trainer.progress
-        found = load_tag(training.run).measure(test)
+        found = TASK.load(training.run).evaluate(test)
         dev_score = {f"dev {metric.removeprefix('test ')}": progress.best_metrics["score"]}
         return Result(metric, found.score(), progress.seconds, {**dev_score, **found.metrics()})
 

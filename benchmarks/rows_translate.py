@@ -11,8 +11,8 @@ from weft.config import load_config
 from weft.data.buckets import hold_out
 from weft.metrics import sentence_bleu
 from weft.tasks.translate.config import TranslateConfig
-from weft.tasks.translate.predictor import Translating, load_translate
-from weft.tasks.translate.task import start_translate
+from weft.tasks.translate.predictor import TranslatePredictor
+from weft.tasks.translate.task import TASK, start_translate
 from weft.text.parallel import Pairs, open_pairs
 
 PAIRS = ("mt", "fra-eng", "fra-eng.zip")
@@ -30,19 +30,19 @@ def split() -> tuple[Pairs, Pairs]:
     return rest, test
 
 
-def train(folder: Path, seed: int, sets: list[str]) -> tuple[Translating, Pairs, float]:
+def train(folder: Path, seed: int, sets: list[str]) -> tuple[TranslatePredictor, Pairs, float]:
     rest, test = split()
     config = load_config(TranslateConfig, None, [*sets, f"train.seed={seed}"])
     training = start_translate(rest, folder / "run", config)
     for _ in training.trainer.run():
         pass
-    return load_translate(training.run), test, training.trainer.progress.seconds
+    return TASK.load(training.run), test, training.trainer.progress.seconds
 
 
 def all_pairs(folder: Path, seed: int) -> Result:
     """The defaults, nothing else."""
     model, test, seconds = train(folder, seed, [])
-    greedy, beam = model.measure(test, beam=1), model.measure(test, beam=5)
+    greedy, beam = model.evaluate(test, beam=1), model.evaluate(test, beam=5)
     sources = list(dict.fromkeys(test.sources))
     speed = decoding_speed(model, sources)
     facts = {
@@ -61,7 +61,7 @@ def all_pairs(folder: Path, seed: int) -> Result:
 def four_minutes(*sets: str) -> Row:
     def run(folder: Path, seed: int) -> Result:
         model, test, seconds = train(folder, seed, [*FOUR_MINUTES, *sets])
-        greedy, beam = model.measure(test, beam=1), model.measure(test, beam=5)
+        greedy, beam = model.evaluate(test, beam=1), model.evaluate(test, beam=5)
         steps = model.run.metrics()[-1]["step"]
         return Result("BLEU, greedy", greedy.bleu, seconds, {"beam 5": beam.bleu, "steps": steps})
 
@@ -74,7 +74,7 @@ def notes(folder: Path, seed: int) -> Result:
     training = start_translate(notes_pairs(data(*PAIRS)), folder / "run", config)
     for _ in training.trainer.run():
         pass
-    model = load_translate(training.run)
+    model = TASK.load(training.run)
     found = dict(zip(NOTES_SENTENCES, model.translate(list(NOTES_SENTENCES), beam=1), strict=True))
     scores = {
         text: sentence_bleu(NOTES_SENTENCES[text].split(" "), translation.split(" "))

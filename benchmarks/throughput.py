@@ -35,12 +35,13 @@ from weft.engine import Embedded
 from weft.nn import BothDirections, Stack
 from weft.tasks.classify.config import ClassifyConfig
 from weft.tasks.classify.data import grammar_examples
-from weft.tasks.classify.predictor import load_classify, start_classify
+from weft.tasks.classify.task import TASK as CLASSIFY
+from weft.tasks.classify.task import start_classify
 from weft.tasks.tag.config import TagConfig
-from weft.tasks.tag.knowledge import Knowledge
 from weft.tasks.tag.model import Tagger
-from weft.tasks.tag.predictor import Tagging
+from weft.tasks.tag.predictor import TagPredictor
 from weft.tasks.tag.task import start_tag
+from weft.tasks.tag.vocabulary import TaggerVocabulary
 from weft.text.conll import TaggedSentence, open_sentences
 from weft.training.optimizer import Adam, Optimizer
 from weft.training.run import open_run
@@ -203,7 +204,7 @@ def infer_tags(count: int) -> None:
     rows, name = sentences(count)
     with tempfile.TemporaryDirectory() as folder:
         training = prepared(rows[:2000], folder)
-        model = Tagging(training.run, training.model, Knowledge.from_json(training.run.vocabulary))
+        model = TagPredictor(training.run, training.model, TaggerVocabulary.from_json(training.run.vocabulary))
         words = [list(one.words) for one in rows]
         infer(f"tags, {name}, CRF with confidences", words, model.tag, lambda found: found.tags)
 
@@ -213,7 +214,7 @@ def infer_labels(count: int) -> None:
     pairs = [(one.text, one.label) for one in examples]
     with tempfile.TemporaryDirectory() as folder:
         start_classify(pairs[:2000], Path(folder) / "run", load_config(ClassifyConfig))
-        model = load_classify(open_run(Path(folder) / "run"))
+        model = CLASSIFY.load(open_run(Path(folder) / "run"))
         texts = [one.text for one in examples]
         infer("labels, grammar, the default model", texts, model.classify, lambda found: found.label)
 

@@ -27,7 +27,7 @@ from weft.data.windows import SequentialWindows
 from weft.metrics import Likelihood
 from weft.tasks.config import ModelConfig
 from weft.tasks.lm.config import BpttConfig, LmBatchConfig, LmConfig
-from weft.tasks.lm.predictor import start_language
+from weft.tasks.lm.task import start_lm
 from weft.text.codec import Codec
 from weft.text.config import TextConfig
 from weft.text.corpus import open_tokens
@@ -84,7 +84,7 @@ def our_recipe(seed: int, folder: Path) -> tuple[float, int]:
     from dataclasses import replace
 
     config = replace(OURS, train=replace(OURS.train, seed=seed))
-    training = start_language("timemachine", folder / f"run{time.time_ns()}", config)
+    training = start_lm("timemachine", folder / f"run{time.time_ns()}", config)
     began, epoch, total = time.perf_counter(), 1, Likelihood(0.0, 0)
     for step in training.trainer.run():
         total += step.loss
@@ -111,7 +111,7 @@ def main() -> None:
         median = statistics.median(seconds for seconds, _ in ours)
         print(f"weft, median:  {median:6.2f} s")
         if not options.skip_notes:
-            training = start_language("timemachine", folder / "tokens", OURS)
+            training = start_lm("timemachine", folder / "tokens", OURS)
             size = len(Codec.from_json(training.run.vocabulary).vocabulary)
             tokens = open_tokens(training.run.path / "data" / "train.bin", size)
             seconds, epochs = notes_recipe(tokens, size, seed=1)

@@ -25,11 +25,12 @@ from torch.nn import functional as F
 from benchmarks.rows import data
 from weft.config import load_config
 from weft.data.buckets import Padded, load_columns
-from weft.tasks import load_as
+from weft.tasks import load_for
 from weft.tasks.translate.config import TranslateConfig
+from weft.tasks.translate.data import TRAIN_PAIRS, read_pairs
 from weft.tasks.translate.model import BEGIN
-from weft.tasks.translate.predictor import END, Translating, opened
-from weft.tasks.translate.task import TRAIN, start_translate
+from weft.tasks.translate.predictor import END, TranslatePredictor
+from weft.tasks.translate.task import start_translate
 from weft.text.parallel import Pairs, open_pairs
 from weft.text.vocabulary import PAD, RESERVED
 
@@ -128,7 +129,7 @@ def training_speed(rounds: int, epochs: int) -> tuple[list[float], list[float]]:
     with tempfile.TemporaryDirectory() as folder:
         config = load_config(TranslateConfig, None, NOTES)
         training = start_translate(notes_pairs(data("mt", "fra-eng", "fra-eng.zip")), Path(folder) / "run", config)
-        columns = load_columns(training.run.path / TRAIN)
+        columns = load_columns(training.run.path / TRAIN_PAIRS)
         model = training.model
         sizes = (len(model.encoder.embedding.weight), len(model.embedding.weight))
         loop = NotesLoop(padded(columns["source"]), padded(columns["target"]), sizes)
@@ -157,7 +158,7 @@ class Decoding(NamedTuple):
 
 
 def decoding_speed(
-    model: Translating, texts: list[str], *, beam: int = 5, single: int = 60, rounds: int = 5
+    model: TranslatePredictor, texts: list[str], *, beam: int = 5, single: int = 60, rounds: int = 5
 ) -> Decoding:
     """All texts at once, then about `single` of them, evenly spread, one at a time; in turn, medians of the rounds."""
     model.translate(texts[:50], beam=beam)
@@ -196,8 +197,8 @@ def main() -> None:
             print(f"{name:16} {statistics.median(speeds):10,.0f} tokens/s  ({min(speeds):,.0f} to {max(speeds):,.0f})")
         print(f"{'ratio':16} {statistics.median(b / a for a, b in zip(notes, ours, strict=True)):10.1f}")
     else:
-        model = load_as(options.run, Translating, "translate")
-        texts = list(dict.fromkeys(opened(options.data, model.config).sources))
+        model = load_for(options.run, "translate")
+        texts = list(dict.fromkeys(read_pairs(options.data, model.config).sources))
         found = decoding_speed(model, texts, beam=options.beam)
         print(f"beam {options.beam}, {len(texts):,} sentences, {torch.get_num_threads()} threads, 5 rounds in turn")
         print(f"in batches     {found.batched:8.1f} sentences/s\none at a time  {found.alone:8.1f} sentences/s")

@@ -41,3 +41,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> WeftError:
     return WeftError(
         f"{kind} {name!r} is not known", expected=f"one of: {', '.join(names)}", hint=near[0] if near else ""
     )
+
+
+class WeftWarning(UserWarning):
+    """Something a user should know that is no error: a text was cut, a word is unknown. The CLI prints it."""

@@ -38,7 +38,7 @@ def runs(book, tmp_path_factory):
 
 def test_training_says_how_good_it_is(runs):
     assert runs["ngram"][1]["held_out_perplexity"] < 1.5
-    assert runs["ngram"][1]["ngrams"] > 50
+    assert runs["ngram"][1]["end"] == "finished"
     assert runs["hmm"][1]["held_out_perplexity"] < 12
     assert runs["hmm"][1]["steps"] > 2
 
@@ -49,8 +49,8 @@ def test_eval_and_generate_as_for_any_language_model(runs, book, task):
     assert {path.name for path in run.iterdir()} >= {"config.json", "vocabulary.json", "weights.safetensors", "data"}
     measured = json.loads(succeeds("eval", run, "--json").stdout)
     assert measured["perplexity"] == pytest.approx(result["held_out_perplexity"])
-    names = [one["name"] for one in measured["beside"]]
-    assert names == (["guessing blindly"] if task == "ngram" else ["5-gram of the same text", "guessing blindly"])
+    names = [one["name"] for one in measured["baselines"]]
+    assert names == (["uniform baseline"] if task == "ngram" else ["5-gram of the same text", "uniform baseline"])
     text = succeeds("generate", run, "--prompt", "It was the b", "--greedy", "--tokens", 4).stdout
     assert text.startswith("It was the b")
     assert task == "hmm" or text == "It was the best \n"
@@ -59,8 +59,8 @@ def test_eval_and_generate_as_for_any_language_model(runs, book, task):
 def test_eval_in_words(runs, book):
     words = succeeds("eval", runs["hmm"][0], "--data", book).stdout
     assert re.search(r"perplexity +\d+\.\d+ per char", words)
-    assert re.search(r"beside it +5-gram of the same text +\d+\.\d+", words)
-    assert re.search(r"guessing blindly +\d+\.\d+", words)
+    assert re.search(r"baselines +5-gram of the same text +\d+\.\d+", words)
+    assert re.search(r"uniform baseline +\d+\.\d+", words)
 
 
 def test_a_recurrent_model_beside_an_ngram(book, tmp_path):
@@ -75,29 +75,29 @@ def test_a_recurrent_model_beside_an_ngram(book, tmp_path):
         "train.epochs=1",
     ]
     succeeds("train", "lm", "--data", book, "--out", tmp_path / "lm", *small)
-    names = [one["name"] for one in json.loads(succeeds("eval", tmp_path / "lm", "--json").stdout)["beside"]]
-    assert names == ["5-gram of the same text", "guessing blindly"]
+    names = [one["name"] for one in json.loads(succeeds("eval", tmp_path / "lm", "--json").stdout)["baselines"]]
+    assert names == ["5-gram of the same text", "uniform baseline"]
     for file in (tmp_path / "lm" / "data").iterdir():
         file.unlink()
     kept = json.loads(succeeds("eval", tmp_path / "lm", "--data", book, "--json").stdout)
-    assert [one["name"] for one in kept["beside"]] == ["guessing blindly"]
+    assert [one["name"] for one in kept["baselines"]] == ["uniform baseline"]
 
 
 def test_the_grammar_itself_is_the_best_there_is(tmp_path):
     settings = ["--set", "text.tokenizer=word", "--set", "text.limit=30000"]
     succeeds("train", "ngram", "--data", "grammar", "--out", tmp_path / "g", *settings)
     measured = json.loads(succeeds("eval", tmp_path / "g", "--json").stdout)
-    best, blind = measured["beside"]
-    assert (best["name"], blind["name"]) == ("the grammar itself", "guessing blindly")
+    best, blind = measured["baselines"]
+    assert (best["name"], blind["name"]) == ("true distribution", "uniform baseline")
     assert 5 < best["perplexity"] < measured["perplexity"] < blind["perplexity"]
     assert blind["perplexity"] == pytest.approx(measured["uniform_perplexity"])
 
 
 def test_an_hmm_among_models_that_fill_blanks(book, runs, tmp_path):
     table = json.loads(succeeds("eval", runs["hmm"][0], "--against", runs["ngram"][0], "--json").stdout)
-    reads = {row["name"]: row["reads"] for row in table["compared"]}
-    assert reads[str(runs["hmm"][0])] == "both sides"
-    assert reads[str(runs["ngram"][0])] == "before"
+    contexts = {row["name"]: row["context"] for row in table["compared"]}
+    assert contexts[str(runs["hmm"][0])] == "both sides"
+    assert contexts[str(runs["ngram"][0])] == "before"
     assert all(0 <= row["accuracy"] <= 1 for row in table["compared"])
 
 
@@ -115,9 +115,9 @@ import weft
 text = {str(book)!r}
 ngram = weft.train_ngram(text, "ngram", weft.load_config(weft.NgramConfig, None, ["model.order=3"]))
 assert ngram.model.order == 3
-assert weft.load("ngram").measure(text) == ngram.measure(text)
+assert weft.load("ngram").evaluate(text) == ngram.evaluate(text)
 hmm = weft.train_hmm(text, "hmm", weft.load_config(weft.HmmConfig, None, ["model.num_states=3", "train.iterations=3"]))
-assert weft.load("hmm").measure_held_out() == hmm.measure_held_out()
+assert weft.load("hmm").evaluate_held_out() == hmm.evaluate_held_out()
 for model in (ngram, hmm):
     texts = [model.generate("It", tokens=20, sampler=weft.Sample(0.8), seed=seed) for seed in (1, 1, 2)]
     assert texts[0] == texts[1] != texts[2]

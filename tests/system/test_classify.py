@@ -221,7 +221,7 @@ def test_a_dev_file_that_is_read_otherwise_is_told_of(train_file, tmp_path):
     for name in (train_file, tmp_path / "dev.txt"):
         told[name] = weft.start_classify(
             train_file, tmp_path / f"run {name.name}", config("train.epochs=0"), dev=name
-        ).about
+        ).description
     first = "read as CSV, names of columns in its first row: text from column 'remark', label from column 'verdict'"
     assert told[train_file].endswith(f"({first})")
     assert f"({first}; held out: read as lines, a label and its text in each: " in told[tmp_path / "dev.txt"]
@@ -239,7 +239,7 @@ def test_a_text_of_100000_tokens(run, command, tmp_path):
     assert result.left_out == len(long.split()) - 2000
     assert result.tokens[:4] == ("the", "soup", "was", "not")
     training = weft.start_classify([*PAIRS[:30], (long, "neg")], tmp_path / "run", config("train.epochs=1"))
-    assert "1 texts cut to 2,000 tokens" in training.about
+    assert "1 texts cut to 2,000 tokens" in training.description
     assert [step.end for step in training.trainer.run()][-1] == "finished"
 
 
@@ -254,7 +254,7 @@ def test_the_same_from_python(tmp_path):
     assert one.probability == max(one.probabilities.values())
     assert one.tokens == ("the", "film", "was", "not", "often", "bad", ".")
     assert sum(one.weights) == pytest.approx(1)
-    assert model.measure(PAIRS).accuracy > 0.9
+    assert model.evaluate(PAIRS).accuracy > 0.9
     assert model.classify([]) == []
     assert model.classify(text for text in ["the film was not often bad.", "the film was often bad."]) == [one, two]
     for given in ("one text", 5, None, [None], [("one",)]):
@@ -262,7 +262,7 @@ def test_the_same_from_python(tmp_path):
             model.classify(given)
     for given in (5, None, [("the film was bad.",)], ["the film was bad."]):
         with pytest.raises(weft.WeftError, match=r"expected a (path|pair)"):
-            model.measure(given)
+            model.evaluate(given)
     # results come in the order of the texts, and batches change none of them
     texts = [text * (1 + number % 5) for number, (text, _) in enumerate(PAIRS)]
     for text, together in zip(texts[:7], model.classify(texts), strict=False):
@@ -289,18 +289,18 @@ def test_word_vectors_to_begin_with(tmp_path):
     ), encoding="utf-8")  # fmt: skip
     settings = config(f"model.word_vectors={tmp_path / 'vectors.txt'}")
     training = weft.start_classify(PAIRS, tmp_path / "run", settings)
-    assert "vectors for 2 of " in training.about
+    assert "vectors for 2 of " in training.description
     vocabulary = weft.load(tmp_path / "run").codec.vocabulary
     weight = training.model.embedding.weight
     assert weight[vocabulary.id("bad")].tolist() == [1 + place for place in range(12)]
     assert weight[vocabulary.id("film")].std() > 0
-    with pytest.raises(weft.WeftError, match=r"have 12 numbers, and model\.embedding is 8.*model\.embedding=12"):
+    with pytest.raises(weft.WeftError, match=r"model\.embedding_dim is 8.*have 12 dimensions.*model\.embedding_dim=12"):
         weft.start_classify(PAIRS, tmp_path / "two", config(*settings_of(settings), "model.embedding_dim=8"))
     assert not (tmp_path / "two").exists()
 
 
 def settings_of(settings):
-    return [f"model.word_vectors={settings.model.vectors}"]
+    return [f"model.word_vectors={settings.model.word_vectors}"]
 
 
 def test_a_break_and_a_resume_end_in_the_same_weights(tmp_path):
@@ -358,7 +358,7 @@ ROWS = "".join(f"{label}\t{text}\n" for text, label in PAIRS[:20])
         (ROWS + "pos\t!!\n", ["--set", "text.letters_only=true"], ["train.tsv:21: nothing is left of the text '!!'"]),
         ("pos\tgood\npos\tfine\n", [], ["all 2 examples have the label 'pos'", "two labels"]),
         (ROWS, ["--set", "data.text_column=remark"], ["column 'remark' is not known"]),
-        (ROWS, ["--set", "data.text_column=7"], ["data.text is 7", "2 columns"]),
+        (ROWS, ["--set", "data.text_column=7"], ["data.text_column is 7", "2 columns"]),
         (ROWS, ["--dev", "DEV"], ["dev.tsv:2 has the label 'meh'", "'neg', 'pos'"]),
         (ROWS, ["--set", "train.class_weights=balancd"], ["class_weights is 'balancd'", "none, balanced, or numbers"]),
         (ROWS, ["--set", "train.class_weights=pso=2"], ["label 'pso' is not known", "neg, pos", "Try: pos"]),

@@ -137,9 +137,9 @@ assert again == many
 refused(model.generate_many, "the", 5, None, ["the", None])
 refused(lambda given: list(model.stream(given)), "the", 5, None, ["the", None])
 refused(model.generate, 5, None, ["the"])
-refused(model.measure, 5, None, ["the"])
+refused(model.evaluate, 5, None, ["the"])
 assert many[0] == model.generate("It was", tokens=20, sampler=weft.Sample(0.5, top_k=3), seed=2)
-assert model.measure(weft.Corpus.from_texts("mine", ["It was the best of times."])).count == 24
+assert model.evaluate(weft.Corpus.from_texts("mine", ["It was the best of times."])).count == 24
 assert len(model.generate(tokens=5)) == 5
 """
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)

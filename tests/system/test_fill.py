@@ -111,7 +111,7 @@ def test_the_right_side_pays_in_one_table(runs):
     against = ["--against", runs / "before", "--against", runs / "lm"]
     found = json.loads(succeeds("eval", runs / "both", *against, "--json").stdout)
     blind, frequent, before, lm, both = found["compared"]
-    assert [line["reads"] for line in found["compared"]] == ["nothing", "nothing", "before", "before", "both sides"]
+    assert [line["context"] for line in found["compared"]] == ["none", "none", "before", "before", "both sides"]
     assert both["perplexity"] == found["perplexity"]
     assert both["perplexity"] < 0.8 * min(before["perplexity"], lm["perplexity"])
     assert both["accuracy"] > max(before["accuracy"], lm["accuracy"])
@@ -119,7 +119,7 @@ def test_the_right_side_pays_in_one_table(runs):
     assert max(before["perplexity"], lm["perplexity"]) < frequent["perplexity"] < blind["perplexity"]
     assert found["signature"] == f"masked token|per:word|tokens:{found['tokens']}"
     words = succeeds("eval", runs / "both", "--data", "-", stdin="i am hungry .").stdout
-    assert re.search(r"guessing blindly +nothing +\d+\.\d\d", words)
+    assert re.search(r"uniform baseline +none +\d+\.\d\d", words)
     assert re.search(r"both +both sides", words)
     assert "(3 tokens)" in words
 
@@ -133,11 +133,11 @@ best = model.fill("i ___ hungry .", n=3)
 assert len(best) == 3 and best[0].fills == ("am",) and best[0].text == "i am hungry .", best
 everything = model.fill("i ___ hungry ___", n=10**6)
 assert math.isclose(sum(one.probability for one in everything), 1, rel_tol=1e-6)
-assert model.measure_held_out().accuracy > 0.7
-assert model.measure(weft.Corpus.from_texts("mine", ["i am late ."])).likelihood.count == 3
+assert model.evaluate_held_out().accuracy > 0.7
+assert model.evaluate(weft.Corpus.from_texts("mine", ["i am late ."])).likelihood.count == 3
 refused(model.fill, 5, None, ["i ___ hungry ."])
 refused(model.unknown, 5, None, ["i ___ hungry ."])
-refused(model.measure, 5, None, ["i am late ."])
+refused(model.evaluate, 5, None, ["i am late ."])
 """
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 

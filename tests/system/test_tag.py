@@ -310,8 +310,8 @@ def test_the_same_from_python(runs):
     assert two.words == ("She", "sleeps", ".")
     assert one.spans is None
     assert 0 < one.probability <= min(one.confidence) <= 1
-    assert model.measure([(["the", "cat"], ["DET", "NOUN"])]).words.accuracy == 1
-    assert model.measure_held_out().score() > 0.9
+    assert model.evaluate([(["the", "cat"], ["DET", "NOUN"])]).words.accuracy == 1
+    assert model.evaluate_held_out().score() > 0.9
     assert weft.load(runs / "seg").segment(["thecat sleeps."]) == [["the", "cat", "sleeps", "."]]
     for call in (lambda: model.segment(["x"]), lambda: weft.load(runs / "seg").tag(["x"])):
         with pytest.raises(weft.WeftError, match="was trained for"):

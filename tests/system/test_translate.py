@@ -161,7 +161,7 @@ def test_it_learns_the_grammar(tmp_path):
     from weft.tasks.translate.task import train_translate
 
     model = train_translate("grammar-fr", tmp_path / "run", load_config(TranslateConfig, None, GRAMMAR))
-    found = model.measure_held_out()
+    found = model.evaluate_held_out()
     assert len(found) == 400
     assert found.exact >= 0.85
     assert found.bleu > 94
@@ -174,13 +174,13 @@ from weft.tasks.translate.task import start_translate
 model = weft.load({str(runs / "fr")!r})
 assert model.translate(["the red dog sees the cat."], beam=5) == ["le chien rouge voit le chat."]
 assert model.translate([]) == []
-assert model.measure_held_out().exact >= 0.8
+assert model.evaluate_held_out().exact >= 0.8
 pairs = weft.Pairs("mine", ["a b", "b a", "a a"], ["x y", "y x", "x x"])
 config = weft.load_config(
     weft.TranslateConfig, None, {{"text.tokenizer": "word", "model.hidden_size": 8, "model.embedding_dim": 8}}
 )
 other = weft.train_translate(pairs, {str(tmp_path / "mine")!r}, config, dev=pairs)
-assert len(other.measure_held_out()) == 3
+assert len(other.evaluate_held_out()) == 3
 found = other.n_best(["a b c"], 2, copy_unknown=True, attention=True)
 assert len(found[0]) == 2 and "<unk>" not in found[0][0].text
 """

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from weft.config import load_config, to_toml
 from weft.errors import WeftError
 from weft.tasks.classify.config import ClassifyConfig, ClassifyDataConfig
-from weft.tasks.classify.data import Layout, grammar_examples, ordered_labels, read_labelled, read_texts
+from weft.tasks.classify.data import ExampleLayout, grammar_examples, ordered_labels, read_labelled, read_texts
 from weft.text.tables import read_table
 
 PAIRS = [(f"text number {number}, so to say", ("good", "bad", "mixed")[number % 3]) for number in range(30)]
@@ -77,7 +77,7 @@ FORMS = {"lines": "lines", "CSV": "csv", "tab-separated": "tsv", "JSON lines": "
 
 
 def form_of(found):
-    return FORMS[re.match(r"read as ([^,:]+)", found.about)[1]]
+    return FORMS[re.match(r"read as ([^,:]+)", found.description)[1]]
 
 
 @pytest.mark.parametrize("rows", [2, 3, 4])
@@ -112,7 +112,7 @@ def test_lines_or_csv(form, lines, labels, tmp_path):
 
 
 def test_known_labels_say_how_a_later_file_is_written(tmp_path):
-    like = Layout("text", "label", ("good", "bad"))
+    like = ExampleLayout("text", "label", ("good", "bad"))
     for content in ("so nice,good\n", "so nice, good\nso ugly, bad\n", "good so nice, well\nbad so ugly, well\n"):
         found = read_labelled(written(tmp_path, content), AUTO, like)
         assert [row.text.split(",")[0] for row in found.rows] == ["so nice", "so ugly"][: len(found.rows)]
@@ -139,7 +139,7 @@ FEW = [("a good film", "good"), ("a bad film", "bad"), ("so very good", "good"),
 def test_names_over_few_rows(head, rows, names, tmp_path):
     found = read_labelled(written(tmp_path, quoted(rows, head=head), "a.csv"), AUTO)
     assert len(found.rows) == len(rows) + (not names)
-    assert ("names of columns in its first row" in found.about) == names
+    assert ("names of columns in its first row" in found.description) == names
     assert len({row.label for row in found.rows}) == len({row[-1] for row in rows}) + (not names and head[-1] != "good")
 
 
@@ -183,12 +183,12 @@ def test_columns_by_name_and_number(tmp_path):
     assert pairs_of(read_labelled(path, named))[0] == ("a title", "7")
     assert pairs_of(read_labelled(path, ClassifyDataConfig(text_column=2, label_column="4")))[0] == ("a title", "7")
     assert len(read_labelled(path, ClassifyDataConfig(text_column=2, label_column=4, header="no")).rows) == 21
-    assert "column 'title'" in read_labelled(path, named).about
+    assert "column 'title'" in read_labelled(path, named).description
 
 
 def test_a_later_file_is_read_as_the_first_was(tmp_path):
     """A test file may be small, and have a label that is not among the most frequent values."""
-    like = Layout("remark", "verdict", ("good", "bad"))
+    like = ExampleLayout("remark", "verdict", ("good", "bad"))
     for content in ("remark\tverdict\nnice\tgood\n", "nice\tgood\n", "id\tremark\tverdict\n1\tnice\tgood\n"):
         assert pairs_of(read_labelled(written(tmp_path, content, "t.tsv"), AUTO, like)) == [("nice", "good")]
     # no header, though the first text is a usual name of a column
@@ -287,7 +287,7 @@ def test_texts_without_labels(tmp_path):
     ],
 )
 def test_a_table_with_the_column_that_the_model_knows(name, content, texts, tmp_path):
-    found = read_texts(written(tmp_path, content, name), None, Layout("remark", "verdict"))
+    found = read_texts(written(tmp_path, content, name), None, ExampleLayout("remark", "verdict"))
     assert found.rows == texts
     (note,) = found.notes
     assert "column 'remark', as in the data trained on" in note
@@ -304,7 +304,7 @@ def test_a_table_with_the_column_that_the_model_knows(name, content, texts, tmp_
     ],
 )
 def test_what_is_no_such_table_is_read_by_lines_and_that_is_said(name, content, noted, tmp_path):
-    for like in (Layout("remark", "verdict"), Layout(), None):
+    for like in (ExampleLayout("remark", "verdict"), ExampleLayout(), None):
         found = read_texts(written(tmp_path, content, name), None, like)
         assert found.rows == content.splitlines()
         assert ["one text a line" in note for note in found.notes] == [True] * noted

@@ -17,10 +17,11 @@ from weft.errors import WeftError
 from weft.tasks.tag.augmentation import Swaps
 from weft.tasks.tag.config import TagDataConfig, TagModelConfig
 from weft.tasks.tag.encoder import Embedding, collate, make_reader
-from weft.tasks.tag.knowledge import SPREAD, Knowledge, balance
+from weft.tasks.tag.evaluation import PRIOR_STD, calibrate
 from weft.tasks.tag.lexicon import LEXICONS
 from weft.tasks.tag.model import OUTPUTS, Softmax, TaggedBatch, Tagger, allowed_tags, keep_apart
 from weft.tasks.tag.neighbours import Neighbours
+from weft.tasks.tag.vocabulary import TaggerVocabulary
 from weft.text.conll import TaggedSentence
 from weft.text.spans import SCHEMES, WORD_SCHEME, tags_to_spans, tags_to_words, words_to_tags
 
@@ -224,12 +225,12 @@ def balanced(output="crf", strange=()):
     """A model that sees O nearly everywhere, and what `balance` makes of it on sentences that are full of spans."""
     model, columns = made(output=output, tags=KINDS)
     columns["tags"] = Ragged.from_rows(SPANS)
-    knowledge = Knowledge(LEXICONS["tags"].build([], TagDataConfig()), KINDS, SCHEMES["bio"], tuple(strange))
+    knowledge = TaggerVocabulary(LEXICONS["tags"].build([], TagDataConfig()), KINDS, SCHEMES["bio"], tuple(strange))
     model.scores.bias.data[0] += 2.0
     model.lean.fill_(9.0)  # of an earlier evaluation
     if strange:
         columns["tags"].values[3] = len(KINDS)  # the sentence of one word
-    balance(model, knowledge, columns)
+    calibrate(model, knowledge, columns)
     return model, columns
 
 
@@ -242,7 +243,7 @@ def test_as_many_spans_are_expected_as_there_are(output):
     inside = torch.arange(6) < inputs.lengths[:, None]
     shares = model.output.marginals(model(inputs), inputs.lengths)[inside].sum(0)
     for begin, count in ((1, 4), (3, 2)):
-        pull = float(model.lean[begin]) / SPREAD**2
+        pull = float(model.lean[begin]) / PRIOR_STD**2
         assert count - float(shares[begin]) == pytest.approx(pull, abs=1e-2)
         assert pull > 0.1
     assert not model.lean[[0, 2, 4]].any(), "only what begins a span is leaned to"
@@ -253,8 +254,10 @@ def test_a_lean_is_not_fitted_to_tags_that_training_lacks():
     some, columns = balanced(strange=["B-Z"])
     assert some.lean[1] > 0
     assert not some.lean.allclose(balanced()[0].lean)
-    every = Knowledge(LEXICONS["tags"].build([], TagDataConfig()), ("O",), SCHEMES["bio"], ("B-Z", "I-Z", "B-Q", "I-Q"))
-    balance(some, every, columns)
+    every = TaggerVocabulary(
+        LEXICONS["tags"].build([], TagDataConfig()), ("O",), SCHEMES["bio"], ("B-Z", "I-Z", "B-Q", "I-Q")
+    )
+    calibrate(some, every, columns)
     assert not some.lean.any(), "there is nothing to begin"
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from weft.cli.texts import given_texts, lines_of
 from weft.errors import WeftError
+from weft.tasks.command import TextInput
 
 
 def stands_in(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
@@ -18,22 +18,22 @@ def stands_in(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
 
 def test_texts_as_they_are_given_and_those_of_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     stands_in(monkeypatch, b"une\r\n\ndeux mots")
-    assert given_texts(["first", "-", ""]) == ["first", "une", "", "deux mots", ""]
+    assert TextInput(("first", "-", "")).lines() == ["first", "une", "", "deux mots", ""]
 
 
 def test_a_byte_that_is_no_text_is_named_with_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
     stands_in(monkeypatch, b"fine\ncaf\xe9\n")
     with pytest.raises(WeftError, match="standard input:2"):
-        given_texts(["-"])
+        TextInput(("-",)).lines()
 
 
 def test_an_empty_standard_input_is_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
     stands_in(monkeypatch, b"")
     with pytest.raises(WeftError, match="standard input is empty"):
-        given_texts(["-"])
+        TextInput(("-",)).lines()
 
 
 def test_lines_of_a_file(tmp_path: Path) -> None:
     file = tmp_path / "lines.txt"
     file.write_text("a b\nc\n", encoding="utf-8")
-    assert lines_of(str(file)) == ["a b", "c"]
+    assert TextInput(file=str(file)).lines() == ["a b", "c"]

@@ -11,13 +11,13 @@ import torch
 
 from weft import decoding as decode
 from weft.config import load_config
-from weft.errors import WeftError
+from weft.errors import WeftError, WeftWarning
 from weft.tasks.translate.config import TranslateConfig
+from weft.tasks.translate.data import held_out_pairs
 from weft.tasks.translate.model import Translator
 from weft.tasks.translate.predictor import (
     END,
-    Translating,
-    held_out_pairs,
+    TranslatePredictor,
     make_model,
     most_tokens,
     sentences,
@@ -43,7 +43,7 @@ def translating(*sets, seed=0, spread=1.0):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(std=spread)
-    return Translating(Run("nowhere", "translate", {}, {}), model, codec, config)
+    return TranslatePredictor(Run("nowhere", "translate", {}, {}), model, codec, config)
 
 
 @pytest.mark.parametrize("level", ["word", "char", "subword"])
@@ -99,25 +99,24 @@ def test_strange_characters_of_subwords_are_themselves():
         assert codec.vocabulary.encode(tokens) == codec.encode(text)
 
 
-def test_a_long_source_is_cut_and_says_so():
+def test_long_source_is_cut():
     found = translating("text.tokenizer=word", "text.max_tokens=4")
-    long, short = found.n_best(["the cat sees the dog.", "a cat sees it"], 1)
+    with pytest.warns(WeftWarning, match="has 6 tokens; only the first 4"):
+        long, short = found.n_best(["the cat sees the dog.", "a cat sees it"], 1)
     assert (long[0].cut, short[0].cut) == (2, 0)
     assert long[0].source == ("the", "cat", "sees", "the", "<eos>")
     assert long[0].text == found.translate(["the cat sees the"])[0]
 
 
-def test_what_is_cut_is_said_wherever_it_is_cut(capsys):
-    """Once for each text, from Python and while measuring."""
+def test_cut_sources_are_a_warning():
+    """From Python and in an evaluation; what is printed is the caller's choice."""
     found = translating("text.tokenizer=word", "text.max_tokens=4")
     long = ["the red dog sees the dog.", "a red dog sees a dog.", "a cat"]
-    said = "weft: 'the red dog sees'... has 7 tokens; only the first 4 are translated (text.max_tokens=4)"
-    found.measure(Pairs("long", long, ["le chien"] * 3))
-    assert capsys.readouterr().err == f"{said}; so for 1 more\n"
-    found.translate(long)
-    assert not capsys.readouterr().err
-    found.translate(long[1:])
-    assert "'a red dog sees'... has 7 tokens" in capsys.readouterr().err
+    expected = "'the red dog sees'... has 7 tokens; only the first 4 are translated (text.max_tokens=4); so for 1 more"
+    for call in (lambda: found.evaluate(Pairs("long", long, ["le chien"] * 3)), lambda: found.translate(long)):
+        with pytest.warns(WeftWarning) as caught:
+            call()
+        assert [str(one.message) for one in caught] == [expected]
 
 
 def test_a_translation_is_as_long_as_its_source_allows():
@@ -150,7 +149,7 @@ def test_a_file_is_translated_in_batches_of_similar_length(monkeypatch):
         seen.append([len(source.ids) for source in sources])
         return [[source.ids] for source in sources]
 
-    monkeypatch.setattr(Translating, "_translate", translate)
+    monkeypatch.setattr(TranslatePredictor, "_translate", translate)
     generator = random.Random(1)
     texts = ["cat " * generator.randint(1, 60) for _ in range(6000)]
     given = found.n_best(texts, 1)
@@ -229,7 +228,7 @@ def test_pairs_of_which_nothing_is_left_are_left_out(tmp_path):
     ]
     config = load_config(TranslateConfig, None, sets)
     some = Pairs("some", [*PAIRS.sources, "123"], [*PAIRS.targets, "abc"])
-    assert "; 1 pairs of which nothing is left on a side" in start_translate(some, tmp_path / "a", config).about
+    assert "; 1 pairs of which nothing is left on a side" in start_translate(some, tmp_path / "a", config).description
     with pytest.raises(WeftError, match="of every pair to train on, nothing is left"):
         start_translate(Pairs("none", ["123", "x"], ["abc", "456"]), tmp_path / "b", config)
 
@@ -237,7 +236,7 @@ def test_pairs_of_which_nothing_is_left_are_left_out(tmp_path):
 def test_measures_are_of_every_pair():
     found = translating("text.tokenizer=word")
     doubled = Pairs("twice", PAIRS.sources * 2, PAIRS.targets + [text.upper() for text in PAIRS.targets])
-    scores = found.measure(doubled)
+    scores = found.evaluate(doubled)
     assert len(scores) == 8
     assert scores.predictions[:4] == scores.predictions[4:]
     whole, parts = (
@@ -284,10 +283,10 @@ def test_references_are_written_as_the_model_writes(monkeypatch):
     """Tokens between spaces are the notes' form of text: what is right counts as right, whatever print looks like."""
     found = translating("text.tokenizer=space", "text.lower=true")
     pairs = Pairs("one", ["Go."], ["Va\u202f!"])
-    monkeypatch.setattr(Translating, "translate", lambda self, texts, **how: ["va !"] * len(texts))
-    assert found.measure(pairs).exact == 1
+    monkeypatch.setattr(TranslatePredictor, "translate", lambda self, texts, **how: ["va !"] * len(texts))
+    assert found.evaluate(pairs).exact == 1
     printed = translating("text.tokenizer=word")
-    assert printed.measure(pairs).exact == 0  # print is held against print
+    assert printed.evaluate(pairs).exact == 0  # print is held against print
 
 
 def test_sources_that_are_read_alike_are_held_out_together(tmp_path):

@@ -20,13 +20,13 @@ import torch
 import weft
 from weft.config import load_config
 from weft.engine import description
+from weft.tasks import get_task
 from weft.tasks.classify.config import ClassifyConfig
 from weft.tasks.fill.config import FillConfig
 from weft.tasks.hmm.config import HmmConfig
 from weft.tasks.lm.config import LmConfig
 from weft.tasks.ngram.config import NgramConfig
 from weft.tasks.tag.config import TagConfig
-from weft.tasks.task import start_training
 from weft.tasks.translate.config import TranslateConfig
 from weft.text.corpus import Corpus
 from weft.training.run import WEIGHTS, load_tensors
@@ -64,7 +64,8 @@ def _cpu() -> list[str]:
 def trained_hash(name: str, folder: Path) -> str:
     kind, sets = CASES[name]
     source = _tagged() if name == "tag" else _segmented() if name == "segment" else SOURCES.get(name, "grammar")
-    training = start_training(_task(name), source, folder / "run", load_config(kind, sets=[*sets, "train.epochs=60"]))
+    task = get_task({"lm gru": "lm", "segment": "tag"}.get(name, name))
+    training = task.start(source, folder / "run", load_config(kind, sets=[*sets, "train.epochs=60"]))
     steps = sum(1 for _ in itertools.islice(training.trainer.run(), STEPS))
     assert steps == STEPS
     return _hash(training.model.state_dict())
@@ -76,17 +77,6 @@ def counted_hash(name: str, folder: Path) -> str:
         config = load_config(HmmConfig, sets=["text.limit=4000", "train.iterations=20", "model.num_states=5"])
     (weft.train_ngram if name == "ngram" else weft.train_hmm)("grammar", folder / "run", config)  # type: ignore[arg-type]
     return _hash(load_tensors(folder / "run" / WEIGHTS).tensors)
-
-
-def _task(name: str) -> Any:
-    from weft.tasks.classify.predictor import CLASSIFY
-    from weft.tasks.fill.predictor import FILL
-    from weft.tasks.lm.predictor import LANGUAGE
-    from weft.tasks.tag.task import TAG
-    from weft.tasks.translate.task import TRANSLATE
-
-    tasks = {"fill": FILL, "classify": CLASSIFY, "tag": TAG, "segment": TAG, "translate": TRANSLATE}
-    return tasks.get(name, LANGUAGE)
 
 
 def _tagged() -> list[tuple[list[str], list[str]]]:

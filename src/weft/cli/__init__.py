@@ -1,4 +1,4 @@
-"""The command line: each command parses here and works in weft.tasks. Heavy imports wait until one runs."""
+"""The command line. The commands are made from the tasks; heavy imports wait until one runs."""
 
 from __future__ import annotations
 
@@ -6,41 +6,22 @@ import errno
 import os
 import signal
 import sys
-from typing import Annotated
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
 
 import typer
 
-from weft.cli.classify import classify
+from weft.cli.commands import make_command
 from weft.cli.data import data
 from weft.cli.demo import demo
-from weft.cli.evaluate import evaluate
-from weft.cli.fill import fill
-from weft.cli.generate import generate
-from weft.cli.tag import tag
-from weft.cli.train import train
-from weft.cli.translate import translate
-from weft.errors import WeftError
+from weft.cli.evaluate import make_evaluate
+from weft.cli.train import make_train
+from weft.errors import WeftError, WeftWarning
+from weft.tasks import TASKS, get_commands
 
-app = typer.Typer(
-    name="weft",
-    help="Recurrent sequence models on your own text: train, generate, classify, tag, translate, fill, measure.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-app.command()(demo)
-app.add_typer(train, name="train")
-app.command(name="eval")(evaluate)
-app.command()(generate)
-app.command()(fill)
-app.command()(classify)
-app.command()(tag)
-app.command()(translate)
-app.add_typer(data, name="data")
-
-# How a system refuses what is written to an open stream: a full disk, a full share of it, too large a file, a broken
-# disk, a stream that is not for writing.
+# Errors of writing to an open stream: a full disk or quota, too large a file, a broken disk, a stream not for writing.
 _REFUSED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 
@@ -55,51 +36,91 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _root(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    pass
+    context.with_resource(shown_warnings())
+
+
+@contextmanager
+def shown_warnings() -> Iterator[None]:
+    """Print weft's warnings, each once, as lines `weft: ...` on standard error."""
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **rest: Any) -> None:
+        if issubclass(category, WeftWarning):
+            print(f"weft: {message}", file=sys.stderr, flush=True)
+        else:
+            previous(message, category, *place, **rest)
+
+    with warnings.catch_warnings():
+        previous = warnings.showwarning
+        warnings.simplefilter("default", WeftWarning)
+        warnings.showwarning = show
+        yield
+
+
+def make_app() -> typer.Typer:
+    """The program, with the commands of every task in the table of tasks."""
+    app = typer.Typer(
+        name="weft",
+        help="Recurrent sequence models on your own text: train, generate, classify, tag, translate, fill, evaluate.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    app.callback()(_root)
+    app.command()(demo)
+    app.add_typer(make_train(), name="train")
+    app.command("eval")(make_evaluate())
+    for task in TASKS:
+        for function in get_commands(task).functions:
+            app.command(function.__name__)(make_command(function))
+    app.add_typer(data, name="data")
+    return app
+
+
+app = make_app()
 
 
 def main() -> None:
-    """The program `weft`: a user's mistake is one message and exit code 2, never a traceback."""
-    _share_the_cores()
+    """The program `weft`. A user's error is one message and exit code 2, never a traceback."""
+    _let_idle_threads_sleep()
     try:
         try:
             app()
         finally:
             if sys.stdout is not None:
-                sys.stdout.flush()  # now, while a disk that is full can still be told of
+                sys.stdout.flush()  # now, while an error of a full disk can still be reported
     except WeftError as error:
         print(f"weft: {error}", file=sys.stderr)
         sys.exit(2)
     except BrokenPipeError:
-        _write_no_more()  # whoever read our output has gone
+        _discard_output()  # the reader of our output has gone
         sys.exit(128 + signal.SIGPIPE)
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
     except OSError as error:
         if error.filename is not None or error.errno not in _REFUSED:
             raise
-        _write_no_more()
+        _discard_output()
         print(f"weft: the output cannot be written: {error.strerror}", file=sys.stderr)
         sys.exit(2)
 
 
-def _share_the_cores() -> None:
-    """Threads that have nothing to do soon sleep.
+def _let_idle_threads_sleep() -> None:
+    """Let idle OpenMP threads sleep soon instead of spinning for milliseconds.
 
-    Those of GNU's OpenMP, torch's and the engine's alike, would look out for work for milliseconds by default, and two
-    trainings on one machine would mostly wait for each other.
-    It is read once, when torch is loaded. What the user says stands.
+    Without this, two training runs on one machine mostly wait for each other. GNU's OpenMP reads it once, when torch is
+    loaded. A setting of the user's own takes precedence.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 
-def _write_no_more() -> None:
-    """What is still in standard output's buffer goes nowhere; else Python complains once more as it flushes at exit."""
+def _discard_output() -> None:
+    """Discard what is buffered for standard output, or Python would fail once more when it flushes at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""`weft data`: the data sets that have a name."""
+"""`weft data`: the named data sets."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from typing import Annotated
 
 import typer
 
-data = typer.Typer(
-    help="Named data sets: which there are, and fetching them.", no_args_is_help=True, rich_markup_mode=None
-)
+data = typer.Typer(help="List and fetch named data sets.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @data.command(name="list")
 def list_data(json_output: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """The data sets that `--data` knows by name, and where each one is."""
+    """List the data sets that `--data` knows by name, and where each one is."""
     from weft.text.datasets import status
 
     for dataset, state, path in status():
@@ -29,7 +27,7 @@ def list_data(json_output: Annotated[bool, typer.Option("--json", help="Print JS
 
 @data.command()
 def fetch(name: Annotated[str, typer.Argument(help="A name of `weft data list`.")]) -> None:
-    """Make sure that a data set is on this machine, whole and verified; prints where."""
+    """Fetch a data set, verify it, and print its path."""
     from weft.text.datasets import DATASETS, locate
 
     if name in DATASETS and DATASETS[name].text is not None:

@@ -1,132 +1,74 @@
-"""`weft eval`: how good a trained model is."""
+"""`weft eval`: how good a trained model is. Its options are those of all tasks' evaluations."""
 
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
-from weft.cli.classify import show_measure
-from weft.cli.tag import show_scores
-from weft.cli.translate import print_scores
-from weft.errors import WeftError
+from weft.cli.commands import Parameter, as_command, keyword, own_options
+from weft.errors import WeftError, WeftWarning
+from weft.tasks import TASKS, get_commands, get_task
 
-if TYPE_CHECKING:
-    from weft.tasks.compare import Guesser
-    from weft.tasks.lm.predictor import Language
+HELP = """Evaluate a model on data it was not trained on.
+
+A language model: perplexity and bits per token. A classifier: accuracy, F1 and the confusion matrix. A tagger:
+accuracy, and F1 of spans or of words. A translator: BLEU, chrF and exact matches. A fill-in-the-blank model, or any
+model --against others: how well each predicts a hidden token, in one table.
+"""
 
 
-def evaluate(
-    run: Annotated[Path, typer.Argument(help="A run directory.")],
-    data: Annotated[
-        str | None, typer.Option(help="Text to measure on; without it the run's own held-out text.")
-    ] = None,
-    against: Annotated[
-        list[Path] | None, typer.Option(help="Another run on the same text to compare with; repeatable.")
-    ] = None,
-    column: Annotated[
-        str | None, typer.Option(help="A tagger: the column of the tags in --data, if it is not the one of training.")
-    ] = None,
-    beam: Annotated[int, typer.Option(min=1, help="A translator: translations looked for side by side.")] = 5,
-    json_output: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+def make_evaluate() -> Any:
+    """The command, with the options of every task."""
+    options: dict[str, Parameter] = {}
+    users: dict[str, list[str]] = {}  # of each option, the tasks that have it
+    for task in TASKS:
+        for name, option in own_options(get_commands(task).evaluate).items():
+            options.setdefault(name, option)
+            users.setdefault(name, []).append(task)
+
+    def evaluate(run: Path, data: str | None, json: bool, **given: Any) -> None:
+        _evaluate(run, data, json, {name: (given[name], option.default) for name, option in options.items()}, users)
+
+    parameters = [
+        keyword("run", Annotated[Path, typer.Argument(help="A run directory.")], Parameter.empty),
+        keyword(
+            "data",
+            Annotated[str | None, typer.Option(help="Data to evaluate on; without it the run's own held-out data.")],
+            None,
+        ),
+        *(_named(option, users[name]) for name, option in options.items()),
+        keyword("json", Annotated[bool, typer.Option("--json", help="Print JSON.")], False),
+    ]
+    return as_command(evaluate, "eval", HELP, parameters)
+
+
+def _named(option: Parameter, tasks: list[str]) -> Parameter:
+    """An option whose help says for which tasks it is."""
+    kind, info = option.annotation.__origin__, option.annotation.__metadata__[0]
+    shown = typer.Option(*(info.param_decls or ()), min=info.min, help=f"({', '.join(tasks)}) {info.help}")
+    return option.replace(annotation=Annotated[kind, shown])
+
+
+def _evaluate(
+    path: Path, data: str | None, as_json: bool, given: dict[str, tuple[Any, Any]], users: dict[str, list[str]]
 ) -> None:
-    """Measure a model on text it has not seen.
+    from weft.training.run import open_run
 
-    A language model: perplexity and bits per token. A classifier: accuracy, F1 and which label was taken for
-    which. A tagger: accuracy, and F1 of spans or of words. A translator: BLEU, chrF and exact matches. A model that
-    fills blanks, or any model --against others: how well each tells a hidden token, in one table.
-    """
-    from weft.tasks import load
-    from weft.tasks.compare import Guesser
-    from weft.tasks.lm.predictor import Language
-
-    model = load(run)
-    if column is not None and model.run.task != "tag":
-        raise WeftError(f"{run} is a run of the task {model.run.task!r}", expected="a tagger for --column")
-    if not isinstance(model, Guesser):
-        if against:
+    run = open_run(path)
+    task = get_task(run.task)
+    own = own_options(task.commands.evaluate)
+    for name, (value, default) in given.items():
+        if name not in own and value and value != default:
+            able = [f"`weft train {user}`" for user in users[name]]
             raise WeftError(
-                f"{run} is a run of the task {model.run.task!r}, which is held against no other",
-                expected="no --against",
+                f"{path} is a run of the task {run.task!r}, which has no --{name}",
+                expected=f"a run of {' or '.join(able)}",
             )
-        if model.run.task == "classify":
-            show_measure(model, data, json_output)
-        elif model.run.task == "tag":
-            show_scores(model, data, column, json_output)
-        else:
-            print_scores(model, data, beam, json_output)
-    elif isinstance(model, Language) and not against:
-        _likelihood(model, data, json_output)
-    else:
-        _comparison(model, [load(other) for other in against or []], data, json_output)
-
-
-def _likelihood(language: Language, data: str | None, json_output: bool) -> None:
-    from weft.tasks.lm.baselines import baselines
-    from weft.tasks.task import encoded, held_out
-
-    if data:
-        with encoded(data, language.codec) as tokens:
-            likelihood, beside = language.measure_tokens(tokens), baselines(language, tokens)
-    else:
-        tokens = held_out(language.run, language.codec)
-        likelihood, beside = language.measure_tokens(tokens), baselines(language, tokens)
-    level, size = language.codec.tokenizer.name, len(language.codec.vocabulary)
-    if json_output:
-        result = {
-            "tokens": likelihood.count,
-            "level": level,
-            "cross_entropy": likelihood.cross_entropy,
-            "bits_per_token": likelihood.bits_per_token,
-            "perplexity": likelihood.perplexity,
-            "uniform_perplexity": size,
-            "signature": likelihood.signature(level),
-            "beside": [
-                {"name": name, "perplexity": other.perplexity, "cross_entropy": other.cross_entropy}
-                for name, other in beside
-            ],
-        }
-        typer.echo(json.dumps(result))
-        return
-    typer.echo(f"perplexity      {likelihood.perplexity:.3f} per {level}")
-    typer.echo(f"bits per {level:7}{likelihood.bits_per_token:.3f}")
-    typer.echo(f"tokens          {likelihood.count:,}")
-    wide = max(len(name) for name, _ in beside)
-    for number, (name, other) in enumerate(beside):
-        typer.echo(f"{'' if number else 'beside it':16}{name:{wide}}  {other.perplexity:.3f}")
-
-
-def _comparison(model: Guesser, others: list[Guesser], data: str | None, json_output: bool) -> None:
-    from weft.tasks.compare import compare
-    from weft.tasks.task import encoded, held_out
-
-    if data:
-        with encoded(data, model.codec) as tokens:
-            lines = compare(model, others, tokens)
-    else:
-        lines = compare(model, others, held_out(model.run, model.codec))
-    level = model.codec.tokenizer.name
-    if json_output:
-        rows = [
-            {
-                "name": line.name,
-                "reads": line.reads,
-                "perplexity": line.guesses.likelihood.perplexity,
-                "cross_entropy": line.guesses.likelihood.cross_entropy,
-                "accuracy": line.guesses.accuracy,
-            }
-            for line in lines
-        ]
-        last = lines[-1].guesses
-        head = {"tokens": last.likelihood.count, "level": level, "signature": last.signature(level)}
-        typer.echo(json.dumps({**head, **rows[-1], "compared": rows}))
-        return
-    title = f"a hidden {level}, told by"
-    wide = max(len(title), *(len(line.name) for line in lines))
-    typer.echo(f"{title:{wide}}  {'from':10}  perplexity  accuracy")
-    for line in lines:
-        found = line.guesses
-        typer.echo(f"{line.name:{wide}}  {line.reads:10}  {found.likelihood.perplexity:10.2f}  {found.accuracy:8.1%}")
-    typer.echo(f"({lines[-1].guesses.likelihood.count:,} tokens)")
+    report = task.commands.evaluate(task.load(run), data, **{name: given[name][0] for name in own})
+    for note in report.notes:
+        warnings.warn(note, WeftWarning, stacklevel=2)
+    typer.echo(json.dumps(report.record, ensure_ascii=False) if as_json else "\n".join(report.lines))

@@ -1,4 +1,4 @@
-"""Where a command's results go: standard output, or a file."""
+"""Where a command writes its results: standard output, or a file."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from weft.errors import WeftError
 
 @contextmanager
 def output(path: Path | None) -> Iterator[TextIO]:
-    """Standard output, or a file that appears when it is whole.
+    """Standard output, or a file that appears when it is complete.
 
-    A link is followed to the file it stands for. What is no regular file, such as a pipe or a device, is written into.
+    Links are followed. Pipes and devices are written to directly.
     """
     if path is None:
         if sys.stdout is None:
@@ -29,7 +29,7 @@ def output(path: Path | None) -> Iterator[TextIO]:
         if mode is not None and stat.S_ISDIR(mode):
             raise WeftError(f"--out {path} is a folder", expected="a file", hint=f"--out {path / 'out.txt'}")
         real = Path(os.path.realpath(path))
-        # A name such as /dev/stdout may stand for a file that has none of its own any more.
+        # /dev/stdout may be a link to a file that has been deleted.
         if mode is None or (stat.S_ISREG(mode) and real.exists()):
             with _beside(real, mode) as stream:
                 yield stream
@@ -37,15 +37,13 @@ def output(path: Path | None) -> Iterator[TextIO]:
             with path.open("w", encoding="utf-8") as stream:
                 yield stream
     except BrokenPipeError:
-        raise  # whoever read the pipe has gone, as behind standard output
+        raise  # the reader of the pipe has gone, as with standard output
     except OSError as error:
-        raise WeftError(
-            f"{path} cannot be written: {error.strerror or error}", expected="a file I may write"
-        ) from error
+        raise WeftError(f"{path} cannot be written: {error.strerror or error}", expected="a writable file") from error
 
 
 def _mode(path: Path) -> int | None:
-    """What stands at the end of the path, links followed; nothing, if it is yet to be made."""
+    """The file mode at the path, links followed; None if nothing exists there."""
     try:
         return path.stat().st_mode
     except FileNotFoundError:
@@ -54,7 +52,7 @@ def _mode(path: Path) -> int | None:
 
 @contextmanager
 def _beside(path: Path, mode: int | None) -> Iterator[TextIO]:
-    """A file that is written beside its place and renamed into it, with the rights of the one that it replaces."""
+    """A temporary file beside the path, renamed when complete, with the permissions of the file that it replaces."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         with beside.open("w", encoding="utf-8") as stream:

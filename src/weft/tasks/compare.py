@@ -1,8 +1,9 @@
-"""Models side by side: how well each tells the hidden tokens of the same text."""
+"""Models side by side: how well each predicts the hidden tokens of the same text."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -11,13 +12,16 @@ from weft.config import changed
 from weft.data.windows import Tokens
 from weft.errors import WeftError
 from weft.metrics import Likelihood, TokenPredictions
+from weft.tasks import load
+from weft.tasks.command import Report
+from weft.tasks.text_task import encoded, held_out_tokens
 from weft.text.codec import Codec
 from weft.training.run import Run
 
 
 @runtime_checkable
-class Guesser(Protocol):
-    """A loaded model that can tell a token of a text: from those before it, or from both sides."""
+class TokenPredictor(Protocol):
+    """A loaded model that predicts a token of a text from those before it, or from both sides."""
 
     @property
     def run(self) -> Run: ...
@@ -26,52 +30,85 @@ class Guesser(Protocol):
     def codec(self) -> Codec: ...
 
     @property
-    def reads(self) -> str:
-        """What it goes by: "before" or "both sides"."""
+    def context(self) -> str:
+        """What a token is predicted from: "before" or "both sides"."""
         ...
 
-    def guess(self, tokens: Tokens) -> TokenPredictions:
-        """How well it tells each token but the first."""
+    def predict_tokens(self, tokens: Tokens) -> TokenPredictions:
+        """Predict each token but the first from its context."""
         ...
 
 
-class Line(NamedTuple):
-    """One line of the comparison."""
+class ComparedModel(NamedTuple):
+    """One row of a comparison."""
 
     name: str
-    reads: str
-    guesses: TokenPredictions
+    context: str
+    predictions: TokenPredictions
 
 
-def compare(model: Guesser, others: Sequence[Guesser], tokens: Tokens) -> list[Line]:
-    """Guessing blindly, guessing by frequency, the others, and the model itself, all on the same tokens."""
+def compare(model: TokenPredictor, others: Sequence[TokenPredictor], tokens: Tokens) -> list[ComparedModel]:
+    """The uniform and the unigram baseline, the others, and the model itself, all on the same tokens."""
     for other in others:
-        if not isinstance(other, Guesser):
+        if not isinstance(other, TokenPredictor):
             raise WeftError(
-                f"{other.run.path} is a run of the task {other.run.task!r}", expected="one that tells tokens, as lm"
+                f"{other.run.path} is a run of the task {other.run.task!r}", expected="one that predicts tokens, as lm"
             )
         _check_same_text(model, other)
-    counts = np.array(model.codec.vocabulary.counts) + 1.0  # one more each, so that none is impossible
-    lines = [
-        Line("guessing blindly", "nothing", _always(np.ones_like(counts), tokens)),
-        Line("token frequencies", "nothing", _always(counts, tokens)),
+    counts = np.array(model.codec.vocabulary.counts) + 1.0  # add-one smoothing: no token is impossible
+    rows = [
+        ComparedModel("uniform baseline", "none", _constant(np.ones_like(counts), tokens)),
+        ComparedModel("unigram baseline", "none", _constant(counts, tokens)),
     ]
-    return lines + [Line(str(one.run.path), one.reads, one.guess(tokens)) for one in (*others, model)]
+    return rows + [
+        ComparedModel(str(one.run.path), one.context, one.predict_tokens(tokens)) for one in (*others, model)
+    ]
 
 
-def _always(weights: np.ndarray[Any, np.dtype[np.float64]], tokens: Tokens) -> TokenPredictions:
-    """The guesses of one who gives the same chances everywhere, in proportion to the weights."""
-    asked = np.asarray(tokens[1:])
-    nats = -np.log(weights / weights.sum())[asked].sum()
-    best = np.flatnonzero(weights == weights.max())  # of equals it takes any, as often right
-    return TokenPredictions(Likelihood(float(nats), len(asked)), round(np.isin(asked, best).sum() / len(best)))
+def compare_runs(model: TokenPredictor, against: Sequence[Path], data: str | None) -> Report:
+    """What `weft eval --against` reports: the model beside other runs, on a text or on its own held-out text."""
+    others = [load(path) for path in against]
+    if data is None:
+        return _report(model, compare(model, others, held_out_tokens(model.run, model.codec)))
+    with encoded(data, model.codec) as tokens:
+        return _report(model, compare(model, others, tokens))
 
 
-def _check_same_text(model: Guesser, other: Guesser) -> None:
+def _report(model: TokenPredictor, rows: Sequence[ComparedModel]) -> Report:
+    level, last = model.codec.tokenizer.name, rows[-1].predictions
+    compared = [
+        {
+            "name": row.name,
+            "context": row.context,
+            "perplexity": row.predictions.likelihood.perplexity,
+            "cross_entropy": row.predictions.likelihood.cross_entropy,
+            "accuracy": row.predictions.accuracy,
+        }
+        for row in rows
+    ]
+    head = {"tokens": last.likelihood.count, "level": level, "signature": last.signature(level)}
+    title = f"model of a hidden {level}"
+    wide = max(len(title), *(len(row.name) for row in rows))
+    lines = [f"{title:{wide}}  {'context':10}  perplexity  accuracy"]
+    for name, context, found in rows:
+        lines.append(f"{name:{wide}}  {context:10}  {found.likelihood.perplexity:10.2f}  {found.accuracy:8.1%}")
+    lines.append(f"({last.likelihood.count:,} tokens)")
+    return Report({**head, **compared[-1], "compared": compared}, lines)
+
+
+def _constant(weights: np.ndarray[Any, np.dtype[np.float64]], tokens: Tokens) -> TokenPredictions:
+    """The predictions of a fixed distribution, proportional to the weights."""
+    targets = np.asarray(tokens[1:])
+    nats = -np.log(weights / weights.sum())[targets].sum()
+    best = np.flatnonzero(weights == weights.max())  # a tie is broken at random
+    return TokenPredictions(Likelihood(float(nats), len(targets)), round(np.isin(targets, best).sum() / len(best)))
+
+
+def _check_same_text(model: TokenPredictor, other: TokenPredictor) -> None:
     """Perplexities can only be compared over the same tokens of the same vocabulary."""
-    mine, its = model.codec, other.codec
-    same_cut = mine.normalizer == its.normalizer and mine.tokenizer == its.tokenizer
-    if same_cut and mine.vocabulary.tokens == its.vocabulary.tokens:
+    own, its = model.codec, other.codec
+    same_tokens = own.normalizer == its.normalizer and own.tokenizer == its.tokenizer
+    if same_tokens and own.vocabulary.tokens == its.vocabulary.tokens:
         return
     settings = changed(other.run.config.get("text", {}), model.run.config.get("text", {}))
     wanted = " ".join(
@@ -79,8 +116,8 @@ def _check_same_text(model: Guesser, other: Guesser) -> None:
         for key, (_, value) in settings.items()
     )
     raise WeftError(
-        f"{other.run.path} cuts text into other tokens than {model.run.path} ({len(its.vocabulary):,} different ones, "
-        f"not {len(mine.vocabulary):,})",
+        f"{other.run.path} has other tokens than {model.run.path} ({len(its.vocabulary):,} different ones, "
+        f"not {len(own.vocabulary):,})",
         expected="a run on the same text with the same settings under text.",
         hint=f"train it again with {wanted}" if wanted else "train both on the same --data",
     )

@@ -1,26 +1,24 @@
-"""Training on text, whatever the task: a run directory with its own copy of the text, begun and taken up again."""
+"""The contract of a task, and what is written once over it: start, resume, train.
+
+A task is a folder under `weft.tasks` and one line in the table of `weft.tasks`. Its `task.py` has the Task object, its
+`command.py` what the command line needs to know of it.
+"""
 
 from __future__ import annotations
 
-import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor
 
 from weft.cells import State
 from weft.config import changed, from_dict, to_dict
-from weft.data.windows import Tokens
 from weft.errors import WeftError
-from weft.text.codec import Codec, prepare_corpus
-from weft.text.config import TextConfig
-from weft.text.corpus import Corpus, encode_corpus, open_tokens
-from weft.text.datasets import open_data
-from weft.training.config import TrainConfig
+from weft.tasks.command import Commands
 from weft.training.run import (
     CHECKPOINT,
     Run,
@@ -28,204 +26,231 @@ from weft.training.run import (
     check_new,
     create_run,
     file_hash,
+    open_run,
     read_json,
     save_tensors,
     write_json,
 )
-from weft.training.trainer import Trainer
+from weft.training.trainer import Progress, Step
 
-DATA, FACTS, TRAIN, DEV = "data", "data/facts.json", "data/train.bin", "data/dev.bin"
+DATA_FOLDER, DATA_RECORD = "data", "data/facts.json"
+
+Config = TypeVar("Config")
+Predictor = TypeVar("Predictor")
+Source = TypeVar("Source", contravariant=True)
+
+# Stores the encoded examples in the folder data/ of a new run; returns the content of vocabulary.json.
+StoreData = Callable[[Path], Mapping[str, Any]]
 
 
-class TaskConfig(Protocol):
-    """What the settings of every task have."""
+class TaskTrainer(Protocol):
+    """What trains a model: `weft.training.trainer.Trainer`, or a task's own."""
+
+    run_directory: Run | None
+    progress: Progress
 
     @property
-    def train(self) -> TrainConfig: ...
+    def model(self) -> Any: ...
 
+    def run(self) -> Iterator[Step]:
+        """Train from the present state on; yields each step after it is done and, where due, saved."""
+        ...
 
-class TextTaskConfig(TaskConfig, Protocol):
-    """What the settings of every task on plain text have."""
+    def stop(self) -> None:
+        """Finish the step under way, save, and end."""
+        ...
 
-    @property
-    def text(self) -> TextConfig: ...
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The complete state: tensors by name, and plain values."""
+        ...
 
-
-Config = TypeVar("Config", bound=TaskConfig)
-TextTask = TypeVar("TextTask", bound=TextTaskConfig)
-
-# Puts the examples of a run into the folder data/ of the run that is being made, encoded, and gives what
-# vocabulary.json is to hold.
-Store = Callable[[Path], Mapping[str, Any]]
+    def restore(self, tensors: dict[str, Tensor], metadata: dict[str, Any], carried: State = None) -> None:
+        """Continue from a saved state."""
+        ...
 
 
 class Prepared(NamedTuple):
-    """A trainer that stands before its first step, a state of the kind that it carries between steps, and what is
-    trained on, in words; what losses are counted in, where that is not the same for all runs of the task."""
+    """A trainer before its first step."""
 
-    trainer: Trainer
-    carried: State
-    about: str
-    unit: str | None = None
-
-
-@dataclass(frozen=True)
-class Task(Generic[Config]):
-    """A task: its name in config.json and on the command line, its settings, and how it is trained.
-
-    `open(source, dev, config)` reads the data, or makes sure that it can be read, before any run directory is made.
-    `prepare(run, config)` gives the trainer from what `open`'s Store has put into the run. `measure` is the fact of an
-    evaluation by which people know the model, `unit` what its losses are counted in, `sample` data for a first try.
-    """
-
-    name: str
-    config: type[Config]
-    open: Callable[[Any, Any, Config], Store]
-    prepare: Callable[[Run, Config], Prepared]
-    measure: str
-    unit: str = "tokens"
-    sample: str = "grammar"
+    trainer: TaskTrainer
+    description: str  # the data, in one line
+    carried: State = None  # a state of the shape that the trainer carries between steps
+    unit: str | None = None  # what losses are counted in, where it is not the task's
 
 
 @dataclass(frozen=True)
 class Training:
-    """A training made ready: walk through `trainer.run()`."""
+    """A training run before its next step: iterate over `trainer.run()`."""
 
-    task: Task[Any]
+    task: Task[Any, Any, Any]
     run: Run
-    trainer: Trainer
-    about: str
+    trainer: TaskTrainer
+    description: str
     unit: str
 
     @property
-    def model(self) -> nn.Module:
+    def model(self) -> Any:
         return self.trainer.model
 
 
-def start_training(task: Task[Config], source: Any, out: str | Path, config: Config, *, dev: Any = None) -> Training:
-    """Prepare the data, make the run directory with all that resuming needs, and stand before the first step.
+class Task(ABC, Generic[Source, Config, Predictor]):
+    """Everything the rest of weft asks of a task.
 
-    Source and dev are what the task reads: a path, the name of a data set, or the thing itself.
+    `Source` is what its data is read from, `Config` its settings, `Predictor` a loaded model ready for use.
     """
-    check_new(Path(out))  # before the data is read, which may take a while
-    store = task.open(source, dev, config)
 
-    def fill(folder: Path) -> Mapping[str, Any]:
-        vocabulary = store_data(store, folder, source, dev)
-        training, _ = _training(task, Run(folder, task.name, to_dict(config), dict(vocabulary)))
-        save_tensors(folder / CHECKPOINT, *training.trainer.state())
-        return vocabulary
+    name: ClassVar[str]  # in config.json, on the command line, in the table of tasks
+    commands: ClassVar[Commands]  # summary, help, options, evaluation, what its predictor can do
+    metric: ClassVar[str]  # the held-out metric that progress lines and results show
+    unit: ClassVar[str] = "tokens"  # what losses are counted in
+    sample: ClassVar[str] = "grammar"  # data for a first try
+    loss_smoothing: ClassVar[float] = 0.98  # of the loss in progress lines; 0 where each step reads all data
+    fixed_settings: ClassVar[tuple[str, ...]] = ("train.optimizer",)  # under train., but not changed by a resume
 
-    return resume_training(task, create_run(Path(out), task=task.name, config=to_dict(config), fill=fill))
+    config_class: type[Config]
+
+    @abstractmethod
+    def open(self, source: Source, dev: Source | None, config: Config) -> StoreData:
+        """Read the data, or check that it can be read, before a run directory exists.
+
+        Args:
+            source: What to train on: a path, the name of a data set, or the examples themselves.
+            dev: Held-out data, where it is given.
+            config: All settings.
+
+        Returns:
+            A function that stores the encoded examples in the run's data folder and returns its vocabulary.
+        """
+
+    @abstractmethod
+    def prepare(self, run: Run, config: Config) -> Prepared:
+        """Build the trainer from the data that `open` stored in the run."""
+
+    @abstractmethod
+    def load(self, run: Run) -> Predictor:
+        """Load the model of a run: the best weights, or the newest while there are no best ones."""
+
+    def load_for(self, capability: str, run: Run) -> Any:
+        """Load what serves one of the task's capabilities; the predictor itself unless a task says otherwise."""
+        return self.load(run)
+
+    def seed(self, config: Config) -> int:
+        """The seed set before the trainer is built."""
+        seed: int = config.train.seed  # type: ignore[attr-defined]
+        return seed
+
+    def start(
+        self, source: Source, out: str | Path, config: Config | None = None, *, dev: Source | None = None
+    ) -> Training:
+        """Store the data in a new run directory and build the trainer.
+
+        Args:
+            source: What to train on.
+            out: The run directory to create.
+            config: All settings; the task's defaults without it.
+            dev: Held-out data; without it a part of the source is held out.
+
+        Returns:
+            A Training before its first step. Nothing is trained until `trainer.run()` is iterated over.
+
+        Raises:
+            WeftError: If `out` exists, or the data or a setting is not usable. No run directory is left then.
+        """
+        settings = self.config_class() if config is None else config
+        check_new(Path(out))  # before the data is read, which may take a while
+        store = self.open(source, dev, settings)
+        built: list[Prepared] = []
+
+        def fill(folder: Path) -> Mapping[str, Any]:
+            vocabulary = _store(store, folder, source, dev)
+            prepared = self._prepare(Run(folder, self.name, to_dict(settings), dict(vocabulary)), settings)
+            save_tensors(folder / CHECKPOINT, *prepared.trainer.state())
+            built.append(prepared)
+            return vocabulary
+
+        run = create_run(Path(out), task=self.name, config=to_dict(settings), fill=fill)
+        built[0].trainer.run_directory = run  # the folder has its final name now
+        return self._training(run, built[0])
+
+    def resume(self, run: Run | str | Path, config: Config | None = None, *, source: str | None = None) -> Training:
+        """Continue from a run's last checkpoint.
+
+        Args:
+            run: The run, or its directory.
+            config: New settings; only those under `train.` may differ from the run's.
+            source: The data's name. The run has its own copy of the data; this is only compared with its origin.
+
+        Raises:
+            WeftError: If the run is of another task, damaged, or does not fit the settings or the source.
+        """
+        if not isinstance(run, Run):
+            run = open_run(run)
+        if run.task != self.name:
+            raise WeftError(
+                f"{run.path} is a run of the task {run.task!r}", expected=f"a run of `weft train {self.name}`"
+            )
+        if config is not None:
+            run = self._change_settings(run, config)
+        record = read_json(run.path / DATA_RECORD)
+        if source is not None and source != record["source"]:
+            raise WeftError(
+                f"{run.path} was started on {record['source']} and cannot resume on {source}",
+                expected="the same data, or no --data at all, since the run keeps its own copy",
+            )
+        for name, digest in record["files"].items():
+            check_file(run.path / DATA_FOLDER / name, digest)
+        saved = run.load(CHECKPOINT)
+        prepared = self._prepare(run, from_dict(self.config_class, run.config))
+        prepared.trainer.restore(saved.tensors, saved.metadata, carried=prepared.carried)
+        run.drop_metrics_after(prepared.trainer.progress.step)
+        return self._training(run, prepared)
+
+    def train(
+        self, source: Source, out: str | Path, config: Config | None = None, *, dev: Source | None = None
+    ) -> Predictor:
+        """Train a model to the end and load it; the arguments are those of `start`, which lets you watch the steps."""
+        training = self.start(source, out, config, dev=dev)
+        for _ in training.trainer.run():
+            pass
+        return self.load(training.run)
+
+    def _prepare(self, run: Run, config: Config) -> Prepared:
+        torch.manual_seed(self.seed(config))
+        return self.prepare(run, config)
+
+    def _training(self, run: Run, prepared: Prepared) -> Training:
+        return Training(self, run, prepared.trainer, prepared.description, prepared.unit or self.unit)
+
+    def _change_settings(self, run: Run, config: Config) -> Run:
+        differences = changed(run.config, to_dict(config))
+        fixed = [key for key in differences if not key.startswith("train.") or key in self.fixed_settings]
+        if fixed:
+            before, after = differences[fixed[0]]
+            raise WeftError(
+                f"{run.path} was started with {fixed[0]}={before} and cannot resume with {after}",
+                expected=f"changes only under train., and not of {', '.join(self.fixed_settings)}",
+                hint="a new run in another --out",
+            )
+        return run.change_config(to_dict(config)) if differences else run
 
 
-def store_data(store: Store, folder: Path, source: Any, dev: Any) -> Mapping[str, Any]:
-    """Fill data/ of a run that is being made, and note there what it was made from; gives the vocabulary."""
-    data = folder / DATA
+def _store(store: StoreData, folder: Path, source: Any, dev: Any) -> Mapping[str, Any]:
+    """Fill data/ of a new run and record its origin and hashes; returns the vocabulary."""
+    data = folder / DATA_FOLDER
     data.mkdir()
     vocabulary = store(data)
     files = {file.name: file_hash(file) for file in sorted(data.iterdir())}
-    write_json(folder / FACTS, {"source": _name(source), "dev": _name(dev), "files": files})
+    write_json(folder / DATA_RECORD, {"source": _name(source), "dev": _name(dev), "files": files})
     return vocabulary
 
 
 def _name(source: Any) -> str | None:
-    """What a source is called: the path it was given by, its own name, or nothing."""
+    """The path or name by which a source was given, or its own name, if it has one."""
     return str(source) if isinstance(source, str | Path) else getattr(source, "name", None)
 
 
-def resume_training(
-    task: Task[Config], run: Run, config: Config | None = None, *, source: str | None = None
-) -> Training:
-    """Stand where the run's last save stood, with other training settings if a configuration is given.
-
-    The data is the run's own copy; a `source` is only compared with the name of the one it was made from.
-    """
-    if config is not None:
-        run = _change_training(run, config)
-    facts = read_json(run.path / FACTS)
-    if source is not None and source != facts["source"]:
-        raise WeftError(
-            f"{run.path} was begun on {facts['source']}, and is to go on with {source}",
-            expected="the same data, or no --data at all, since the run keeps its own copy",
-        )
-    for name, digest in facts["files"].items():
-        check_file(run.path / DATA / name, digest)
-    saved = run.load(CHECKPOINT)
-    training, carried = _training(task, run)
-    training.trainer.restore(saved.tensors, saved.metadata, carried=carried)
-    run.drop_metrics_after(training.trainer.progress.step)
-    return training
-
-
-def _change_training(run: Run, config: TaskConfig) -> Run:
-    differences = changed(run.config, to_dict(config))
-    fixed = [key for key in differences if not key.startswith("train.") or key == "train.optimizer"]
-    if fixed:
-        before, after = differences[fixed[0]]
-        raise WeftError(
-            f"{run.path} was begun with {fixed[0]}={before}, and is to go on with {after}",
-            expected="only settings under train. to change, and not the optimizer",
-            hint="a new run in another --out",
-        )
-    return run.change_config(to_dict(config)) if differences else run
-
-
-def _training(task: Task[Config], run: Run) -> tuple[Training, State]:
-    config = from_dict(task.config, run.config)
-    torch.manual_seed(config.train.seed)
-    trainer, carried, about, unit = task.prepare(run, config)
-    return Training(task, run, trainer, about, unit or task.unit), carried
-
-
-class Text(NamedTuple):
-    """The encoded text of a run."""
-
-    codec: Codec
-    train: Tokens
-    dev: Tokens | None
-
-
-def open_text(source: str | Corpus, dev: str | None, config: TextConfig) -> Store:
-    """Open a text to train on and, where it is given, one to hold out; gives what encodes them."""
-    corpus = source if isinstance(source, Corpus) else open_data(source)
-    held_out = open_data(dev) if dev else None
-    return lambda data: prepare_corpus(config, corpus, held_out, data).to_json()
-
-
-def text_task(
-    name: str,
-    config: type[TextTask],
-    make: Callable[[Run, TextTask, Text], tuple[Trainer, State]],
-) -> Task[TextTask]:
-    """A task on one long text."""
-
-    def open_source(source: str | Corpus, dev: str | None, settings: TextTask) -> Store:
-        return open_text(source, dev, settings.text)
-
-    def prepare_text(run: Run, settings: TextTask) -> Prepared:
-        codec = Codec.from_json(run.vocabulary)
-        train = open_tokens(run.path / TRAIN, len(codec.vocabulary))
-        dev = open_tokens(run.path / DEV, len(codec.vocabulary)) if run.has(DEV) else None
-        trainer, carried = make(run, settings, Text(codec, train, dev))
-        about = (
-            f"{len(train):,} {codec.tokenizer.name} tokens to train on, {0 if dev is None else len(dev):,} held out, "
-            f"vocabulary of {len(codec.vocabulary):,}"
-        )
-        return Prepared(trainer, carried, about)
-
-    return Task(name, config, open_source, prepare_text, "perplexity")
-
-
-def held_out(run: Run, codec: Codec) -> Tokens:
-    """The part of a run's own text that its model was not trained on."""
-    if not run.has(DEV):
-        raise WeftError(f"{run.path} holds out no text", expected="text to measure on", hint="--data PATH")
-    return open_tokens(run.path / DEV, len(codec.vocabulary))
-
-
-def device(name: str) -> torch.device:
-    """The named device, tried out."""
+def find_device(name: str) -> torch.device:
+    """The named torch device, after a tensor has been put on it."""
     try:
         found = torch.device(name)
         torch.zeros(1, device=found)
@@ -235,13 +260,3 @@ def device(name: str) -> torch.device:
             f"train.device is {name!r}: {reason}", expected="a device of this machine", hint="cpu"
         ) from error
     return found
-
-
-@contextmanager
-def encoded(source: str | Corpus, codec: Codec) -> Iterator[Tokens]:
-    """A text as a model reads it, for the time of a `with`: a path, the name of a data set, or a Corpus."""
-    corpus = source if isinstance(source, Corpus) else open_data(source)
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "tokens.bin"
-        encode_corpus(corpus, codec.normalizer, codec.tokenizer, codec.vocabulary, file)
-        yield open_tokens(file, len(codec.vocabulary))

@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
+
+from weft.data.buckets import Ragged, hold_out, save_columns
 from weft.errors import WeftError, unknown_name
-from weft.tasks.classify.config import ClassifyDataConfig
+from weft.tasks.classify.config import ClassifyConfig, ClassifyDataConfig
+from weft.tasks.task import DATA_FOLDER, StoreData
+from weft.text.codec import Codec, build_codec
 from weft.text.corpus import Document
 from weft.text.datasets import DATASETS, open_data
 from weft.text.grammars.english import ENGLISH, Node
@@ -28,8 +34,13 @@ from weft.text.tables import (
     numbered_lines,
     read_table,
 )
+from weft.text.word_vectors import WordVectors, read_word_vectors
 
 GRAMMAR_SENTENCES = 5000
+TRAIN_EXAMPLES, DEV_EXAMPLES = f"{DATA_FOLDER}/train.npz", f"{DATA_FOLDER}/dev.npz"
+WORD_VECTORS = f"{DATA_FOLDER}/vectors.npz"
+
+Tokens = TypeVar("Tokens", list[int], list[str])
 
 
 class Example(NamedTuple):
@@ -38,7 +49,7 @@ class Example(NamedTuple):
     place: str  # what a message calls it: a file and a line
 
 
-class Layout(NamedTuple):
+class ExampleLayout(NamedTuple):
     """How the examples that a model was trained on were found, so that later files are read as those were."""
 
     text: str = ""  # names of columns, where they had names
@@ -52,8 +63,8 @@ class Layout(NamedTuple):
 
 class Examples(NamedTuple):
     rows: list[Example]
-    layout: Layout
-    about: str  # how they were read, and where text and label were found
+    layout: ExampleLayout
+    description: str  # how they were read, and where text and label were found
 
 
 class Texts(NamedTuple):
@@ -64,28 +75,28 @@ class Texts(NamedTuple):
 Source = str | Path | Iterable[tuple[str, Any]]
 
 
-def read_labelled(source: Source, config: ClassifyDataConfig, like: Layout | None = None) -> Examples:
+def read_labelled(source: Source, config: ClassifyDataConfig, like: ExampleLayout | None = None) -> Examples:
     """The examples of a source: a file, a folder of folders, `-`, "grammar", or pairs of text and label.
 
     `like` tells how the examples that these are to be used with were laid out, and which labels they had.
     """
     if not isinstance(source, str | Path):
-        return Examples(_from_pairs(source), Layout(), "pairs")
+        return Examples(_from_pairs(source), ExampleLayout(), "pairs")
     if str(source) == "grammar":
-        return Examples(grammar_examples(GRAMMAR_SENTENCES, seed=0), Layout(), "sentences of the grammar")
+        return Examples(grammar_examples(GRAMMAR_SENTENCES, seed=0), ExampleLayout(), "sentences of the grammar")
     if str(source) in DATASETS:
         raise WeftError(f"{source} is a text without labels", expected="texts with labels", hint="--data grammar")
     if Path(source).is_dir():
-        return Examples(_from_folders(str(source)), Layout(), "a folder for each label")
+        return Examples(_from_folders(str(source)), ExampleLayout(), "a folder for each label")
     documents = list(open_data(str(source)).documents())
-    parts = [_from_document(document, config, like or Layout()) for document in documents]
+    parts = [_from_document(document, config, like or ExampleLayout()) for document in documents]
     rows = [row for part in parts for row in part.rows]
     if not rows:
         raise WeftError(f"{source} has no examples", expected="texts with labels")
     return Examples(rows, *parts[0][1:])
 
 
-def read_texts(source: str, column: int | str | None, like: Layout | None = None) -> Texts:
+def read_texts(source: str, column: int | str | None, like: ExampleLayout | None = None) -> Texts:
     """Texts without labels, to be labelled: the lines of a file or of `-`, or a column of its table.
 
     Where no column is given, and it is a table with a column of the name that `like` has for texts, that one is read.
@@ -108,6 +119,99 @@ def read_texts(source: str, column: int | str | None, like: Layout | None = None
                 why = f"there is no column {known!r}, as in the data trained on" if known else "no column is given"
                 notes.append(f"{document.location} is read as one text a line: {why}; --column reads a column")
     return Texts(texts, notes)
+
+
+def open_examples(source: Source, dev: Source | None, config: ClassifyConfig) -> StoreData:
+    """Read and encode examples to train on and to hold out; returns what stores them in a run."""
+    examples = read_labelled(source, config.data)
+    rows = examples.rows
+    if config.text.limit and config.text.limit < len(rows):
+        rows = random.Random(config.train.seed).sample(rows, config.text.limit)
+    labels = ordered_labels(row.label for row in rows)
+    if len(labels) < 2:
+        raise WeftError(f"all {len(rows):,} examples have the label {labels[0]!r}", expected="two labels or more")
+    layout = examples.layout._replace(labels=labels)
+    description = examples.description
+    if dev is None:
+        train, held = _split(rows, config)
+    else:
+        given = read_labelled(dev, config.data, layout)
+        train, held = rows, given.rows
+        check_labels(held, labels)
+        description += f"; held out: {given.description}" if given.description != description else ""
+    codec = build_codec(config.text, [row.text for row in train])
+    columns = {TRAIN_EXAMPLES: _encode(train, codec, labels), DEV_EXAMPLES: _encode(held, codec, labels)}
+    long = sum(len(ids) > config.data.max_tokens for part in columns.values() for ids in part["text"])
+    description += f"; {long:,} texts cut to {config.data.max_tokens:,} tokens" if long else ""
+    vectors = _vectors(codec, config)
+
+    def store(data: Path) -> Mapping[str, Any]:
+        for name, part in columns.items():
+            if part["text"]:
+                texts = [cut_middle(ids, config.data.max_tokens) for ids in part["text"]]
+                save_columns(
+                    data.parent / name, {"text": Ragged.from_rows(texts), "label": Ragged.from_rows(part["label"])}
+                )
+        if vectors is not None:
+            with (data.parent / WORD_VECTORS).open("wb") as file:
+                np.savez(file, **vectors._asdict())
+        counts = Counter(row.label for row in train)
+        return {
+            **codec.to_json(),
+            "labels": {label: counts[label] for label in labels},
+            "columns": {"text": layout.text, "label": layout.label},
+            "description": description,
+        }
+
+    return store
+
+
+def _split(rows: list[Example], config: ClassifyConfig) -> tuple[list[Example], list[Example]]:
+    """Examples to train on and to hold out. A label that would only be held out stays with those to train on."""
+    train, held = hold_out([row.text for row in rows], config.text.holdout, config.train.seed)
+    known = {rows[number].label for number in train}
+    back = {rows[number].text for number in held if rows[number].label not in known}
+    train += [number for number in held if rows[number].text in back]
+    return [rows[number] for number in train], [rows[number] for number in held if rows[number].text not in back]
+
+
+def check_labels(rows: Sequence[Example], labels: Sequence[str]) -> None:
+    for row in rows:
+        if row.label not in labels:
+            known = ", ".join(map(repr, labels[:10])) + (", ..." if len(labels) > 10 else "")
+            raise WeftError(
+                f"{row.place} has the label {row.label!r}, which the data trained on has not",
+                expected=f"one of: {known}",
+            )
+
+
+def _encode(rows: Sequence[Example], codec: Codec, labels: Sequence[str]) -> dict[str, list[list[int]]]:
+    places = {label: place for place, label in enumerate(labels)}
+    texts = [codec.encode(row.text) for row in rows]
+    for row, ids in zip(rows, texts, strict=True):
+        if not ids:
+            what = f"nothing is left of the text {row.text!r} as it is to be read" if row.text else "the text is empty"
+            raise WeftError(f"{row.place}: {what}", expected="a text for every label", hint="take the example out")
+    return {"text": texts, "label": [[places[row.label]] for row in rows]}
+
+
+def cut_middle(tokens: Tokens, most: int) -> Tokens:
+    """At most so many tokens: of more, as many from the beginning as from the end, where a text says what it is."""
+    return tokens if len(tokens) <= most else tokens[: (most + 1) // 2] + tokens[len(tokens) - most // 2 :]
+
+
+def _vectors(codec: Codec, config: ClassifyConfig) -> WordVectors | None:
+    if not config.model.word_vectors:
+        return None
+    found = read_word_vectors(config.model.word_vectors, codec.vocabulary)
+    if found.values.shape[1] != config.model.embedding_dim:
+        raise WeftError(
+            f"model.embedding_dim is {config.model.embedding_dim}, and the vectors of {config.model.word_vectors} have "
+            f"{found.values.shape[1]} dimensions",
+            expected="the two to be equal",
+            hint=f"--set model.embedding_dim={found.values.shape[1]}",
+        )
+    return found
 
 
 def ordered_labels(labels: Iterable[str]) -> tuple[str, ...]:
@@ -175,7 +279,7 @@ def _from_folders(source: str) -> list[Example]:
     return found
 
 
-def _from_document(document: Document, config: ClassifyDataConfig, like: Layout) -> Examples:
+def _from_document(document: Document, config: ClassifyDataConfig, like: ExampleLayout) -> Examples:
     named = _is_name(config.text_column) or _is_name(config.label_column)
     header = "yes" if named and config.header == "auto" else config.header
     table = read_table(document, config.format, header, names=like.names, values=set(like.labels))
@@ -189,12 +293,12 @@ def _from_document(document: Document, config: ClassifyDataConfig, like: Layout)
             raise WeftError(f"{location_of(table, row)}: the label is empty", expected="a label for every text")
         place = location_of(table, row)
         found.append(Example(_cell(table, row, text).strip(), _label(name, place), place))
-    layout = Layout(table.names[text], table.names[label]) if table.names else Layout()
-    about = f"read as {table.about}: text from {_called(table, text)}, label from {_called(table, label)}"
-    return Examples(found, layout, about)
+    layout = ExampleLayout(table.names[text], table.names[label]) if table.names else ExampleLayout()
+    description = f"read as {table.about}: text from {_called(table, text)}, label from {_called(table, label)}"
+    return Examples(found, layout, description)
 
 
-def _columns(table: Table, config: ClassifyDataConfig, like: Layout) -> tuple[int, int]:
+def _columns(table: Table, config: ClassifyDataConfig, like: ExampleLayout) -> tuple[int, int]:
     """Which columns hold text and label: as set, as named in the data trained on, by a usual name, by their values."""
     width = table.width
     if width < 2:

@@ -1,4 +1,4 @@
-"""What a language model has to beat, and what nobody can: n-grams of its own text, blind guessing, true entropy."""
+"""Baselines of a language model: the uniform distribution, an n-gram model of its own text, the true entropy."""
 
 from __future__ import annotations
 
@@ -7,55 +7,56 @@ from typing import NamedTuple
 
 from weft.data.windows import Tokens
 from weft.metrics import Likelihood
-from weft.tasks.lm.predictor import Language
+from weft.tasks.lm.predictor import LmPredictor
 from weft.tasks.ngram.model import modified_kneser_ney
-from weft.tasks.task import FACTS, TRAIN
+from weft.tasks.task import DATA_RECORD
+from weft.tasks.text_task import TRAIN_TOKENS
 from weft.text.corpus import open_tokens
 from weft.text.grammars.english import ENGLISH
 from weft.training.run import read_json
 
 ORDER = 5
-MOST_TOKENS = 5_000_000  # counted, so that the comparison does not take longer than the evaluation
+MOST_TOKENS = 5_000_000  # counted at most, so that the baseline takes no longer than the evaluation
 GRAMMAR = "grammar"  # the data set whose entropy is known
 
 
 class Baseline(NamedTuple):
-    """Something to compare with, on the same text."""
+    """A likelihood of the same text to compare with."""
 
     name: str
     likelihood: Likelihood
 
 
-def baselines(language: Language, tokens: Tokens) -> list[Baseline]:
-    """Those that there are for this model and this text, best known first."""
-    found = [_entropy(language, tokens), _ngram(language, tokens), _uniform(language, tokens)]
+def baselines(model: LmPredictor, tokens: Tokens) -> list[Baseline]:
+    """The baselines that exist for this model and this text, the strongest first."""
+    found = [_entropy(model, tokens), _ngram(model, tokens), _uniform(model, tokens)]
     return [one for one in found if one is not None]
 
 
-def _uniform(language: Language, tokens: Tokens) -> Baseline:
+def _uniform(model: LmPredictor, tokens: Tokens) -> Baseline:
     count = len(tokens) - 1
-    return Baseline("guessing blindly", Likelihood(count * math.log(len(language.codec.vocabulary)), count))
+    return Baseline("uniform baseline", Likelihood(count * math.log(len(model.codec.vocabulary)), count))
 
 
-def _ngram(language: Language, tokens: Tokens) -> Baseline | None:
-    """An n-gram model of the run's own training text, where the run still has it and is not one itself."""
-    run, size = language.run, len(language.codec.vocabulary)
-    if run.task == "ngram" or not run.has(TRAIN):
+def _ngram(model: LmPredictor, tokens: Tokens) -> Baseline | None:
+    """An n-gram model of the run's own training text, unless that was deleted or the run is an n-gram model itself."""
+    run, size = model.run, len(model.codec.vocabulary)
+    if run.task == "ngram" or not run.has(TRAIN_TOKENS):
         return None
-    train = open_tokens(run.path / TRAIN, size)
-    some = f" of its first {MOST_TOKENS:,} tokens" if len(train) > MOST_TOKENS else " of the same text"
-    model = modified_kneser_ney(train[:MOST_TOKENS], size, ORDER)
-    return Baseline(f"{ORDER}-gram{some}", model.measure(tokens))
+    train = open_tokens(run.path / TRAIN_TOKENS, size)
+    part = f" of its first {MOST_TOKENS:,} tokens" if len(train) > MOST_TOKENS else " of the same text"
+    ngram = modified_kneser_ney(train[:MOST_TOKENS], size, ORDER)
+    return Baseline(f"{ORDER}-gram{part}", ngram.measure(tokens))
 
 
-def _entropy(language: Language, tokens: Tokens) -> Baseline | None:
-    """What the grammar itself needs for the whole lines of a text, if the run was trained on it and the text is its."""
-    run, codec = language.run, language.codec
-    if not run.has(FACTS) or read_json(run.path / FACTS)["source"] != GRAMMAR:
+def _entropy(model: LmPredictor, tokens: Tokens) -> Baseline | None:
+    """The entropy of the embedded grammar on the whole lines of a text, if the run was trained on that grammar."""
+    run, codec = model.run, model.codec
+    if not run.has(DATA_RECORD) or read_json(run.path / DATA_RECORD)["source"] != GRAMMAR:
         return None
     text = codec.decode(tokens.tolist())
     lines = text[text.find("\n") + 1 : text.rfind("\n") + 1]
     if not lines:
         return None
     nats, count = ENGLISH.likelihood(lines).nats, len(codec.encode(lines))
-    return Baseline("the grammar itself", Likelihood(nats, count)) if math.isfinite(nats) else None
+    return Baseline("true distribution", Likelihood(nats, count)) if math.isfinite(nats) else None

@@ -1,15 +1,20 @@
-"""Tagged sentences made ready for a tagger: spans checked and repaired, words split into characters for segmentation.
+"""Tagged sentences: read, invalid spans repaired, words split into characters for segmentation, stored in a run.
 
-What was changed on the way is told in notes, with the file and line of the first case.
+What was changed is reported in notes, with the file and line of the first case.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
+from weft.data.buckets import hold_out, save_columns
 from weft.errors import WeftError
-from weft.tasks.tag.config import TagDataConfig
+from weft.tasks.tag.config import TagConfig, TagDataConfig
+from weft.tasks.tag.lexicon import LEXICONS
+from weft.tasks.tag.vocabulary import TaggerVocabulary
+from weft.tasks.task import DATA_FOLDER, StoreData
 from weft.text.conll import Source, TaggedSentence, count_noun, open_segmented, open_sentences
 from weft.text.corpus import Corpus
 from weft.text.spans import (
@@ -24,6 +29,7 @@ from weft.text.spans import (
     words_to_tags,
 )
 
+TRAIN_SENTENCES, DEV_SENTENCES = f"{DATA_FOLDER}/train.npz", f"{DATA_FOLDER}/dev.npz"
 SHOWN = 10  # of many tags, in a message
 
 
@@ -119,7 +125,7 @@ def unknown_tags(sentences: Iterable[TaggedSentence], tags: Iterable[str]) -> di
     return found
 
 
-def strange_notes(found: Mapping[str, str]) -> list[str]:
+def extra_tag_notes(found: Mapping[str, str]) -> list[str]:
     """What is said of tags that training lacks, given where each is first."""
     notes = [f"{where}: the tag {tag!r}, which training lacks, counts as wrong" for tag, where in found.items()]
     return [*notes[:SHOWN], *([f"so do {count_noun(len(notes) - SHOWN, 'more tag')}"] if len(notes) > SHOWN else [])]
@@ -196,5 +202,47 @@ def _checked(
             broken += 1
         found.append(sentence._replace(tags=tags))
     if broken > 1:
-        notes[-1] += f"; {count_noun(broken - 1, 'more broken sentence')} repair_tags"
+        notes[-1] += f"; {count_noun(broken - 1, 'more invalid sentence')} repaired"
     return found
+
+
+def open_tagged(source: Source, dev: Source | None, config: TagConfig) -> StoreData:
+    """Read sentences to train on and to hold out; returns what stores them in a run."""
+    data = config.data
+    read = read_tagged(source, data)
+    train, notes = read.sentences, list(read.notes)
+    tags = all_tags(train, read.scheme)
+    if dev is not None:
+        held, extra = _open_dev(dev, config, read, tags, notes)
+    else:
+        extra = {}
+        rows, held_rows = hold_out([one.words for one in train], data.holdout, config.train.seed)
+        train, held = [read.sentences[row] for row in rows], [read.sentences[row] for row in held_rows]
+    train = cut_long(train, data.max_length, read.scheme, notes)
+    lexicon = LEXICONS[data.task].build(train, data)
+    vocabulary = TaggerVocabulary(lexicon, tags, read.scheme, tuple(extra), tuple(notes))
+
+    def store(folder: Path) -> Mapping[str, Any]:
+        save_columns(folder.parent / TRAIN_SENTENCES, vocabulary.encode_tagged(train))
+        if held:
+            save_columns(folder.parent / DEV_SENTENCES, vocabulary.encode_tagged(held))
+        return vocabulary.to_json()
+
+    return store
+
+
+def _open_dev(
+    dev: Source, config: TagConfig, read: Reading, tags: Sequence[str], notes: list[str]
+) -> tuple[list[TaggedSentence], dict[str, str]]:
+    held = read_like(dev, config.data, read.scheme)
+    extra = unknown_tags(held.sentences, tags)
+    if extra and config.data.unknown_tags == "refuse":
+        tag, where = next(iter(extra.items()))
+        raise WeftError(
+            f"{where}: the tag {tag!r} is not among those trained on"
+            + (f" (nor {count_noun(len(extra) - 1, 'other')})" if len(extra) > 1 else ""),
+            expected=f"one of: {', '.join(tags)}",
+            hint="--set data.unknown_tags=count to count them as wrong",
+        )
+    notes += held.notes + extra_tag_notes(extra)
+    return held.sentences, extra

@@ -1,10 +1,11 @@
-"""A trained tagger in use: it tags words, finds words, and is measured."""
+"""A trained tagger in use: it tags words, segments text into words, tags tables, and is evaluated."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,20 +19,23 @@ from weft.errors import WeftError
 from weft.metrics.tagging import WordScores
 from weft.nn.crf import TagPath
 from weft.tasks.tag.config import TagConfig
-from weft.tasks.tag.data import SHOWN, Reading, read_like, strange_notes, unknown_tags
+from weft.tasks.tag.data import DEV_SENTENCES, SHOWN, Reading, extra_tag_notes, read_like, unknown_tags
 from weft.tasks.tag.encoder import collate
-from weft.tasks.tag.knowledge import HELD_OUT, Knowledge, TagScores, measure
+from weft.tasks.tag.evaluation import TagScores, evaluate_tagger
 from weft.tasks.tag.lexicon import WordLexicon
 from weft.tasks.tag.model import Tagger, keep_apart
+from weft.tasks.tag.table import read_tables, tag_table
+from weft.tasks.tag.vocabulary import TaggerVocabulary
 from weft.tasks.tag.word_split import make_split
 from weft.text.conll import Source, TaggedSentence
+from weft.text.corpus import Corpus
 from weft.text.spans import OUTSIDE, Span, tags_to_spans, tags_to_words
 from weft.training.run import Run
 
 
 @dataclass(frozen=True)
 class TaggedText:
-    """Words with their tags; how sure the model is of each, and of all of them together."""
+    """Words with their tags, the probability of each tag, and that of all tags together."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
@@ -42,7 +46,7 @@ class TaggedText:
 
 @dataclass(frozen=True)
 class SegmentedText:
-    """The words of a text; how sure the model is of both ends of each, and of all of them together."""
+    """The words of a text, the probability of each (of both its ends), and that of all words together."""
 
     words: tuple[str, ...]
     confidence: tuple[float, ...]
@@ -50,72 +54,75 @@ class SegmentedText:
 
 
 Text = str | Sequence[str]
-Told = TypeVar("Told")
-SegmentedPath = tuple[list[Stretch], tuple[float, ...], float]  # words as places, their chances, and that of all
+Decoded = TypeVar("Decoded")
+SegmentedPath = tuple[
+    list[Stretch], tuple[float, ...], float
+]  # words as (begin, end), their probabilities, that of all
 
 
 @dataclass(frozen=True)
-class Tagging:
+class TagPredictor:
     """A trained tagger, ready for use."""
 
     run: Run
     model: Tagger
-    knowledge: Knowledge
+    vocabulary: TaggerVocabulary
 
     @property
     def task(self) -> str:
-        return self.knowledge.lexicon.task
+        return self.vocabulary.lexicon.task
 
     @property
     def tags(self) -> tuple[str, ...]:
-        return self.knowledge.tags
+        return self.vocabulary.tags
 
     @property
     def unspaced(self) -> str | None:
-        """A word of training that raw text does not show, if there are many: then it is to be cut by spaces."""
-        lexicon = self.knowledge.lexicon
+        """A training word that the word tokenizer would split, if there are many such: text needs `split="space"`."""
+        lexicon = self.vocabulary.lexicon
         return lexicon.unspaced if isinstance(lexicon, WordLexicon) else None
 
     def tag(self, texts: Iterable[Text], *, split: str = "word") -> list[TaggedText]:
-        """The likeliest tags of each text: a list of words, or plain text, which is cut into words first.
+        """Predict the tags of each text.
 
-        `split` is a name of SPLITS: "word" cuts as print and the training words have it, "space"
-        takes what stands between spaces.
+        Args:
+            texts: Each a list of words, or a string, which is split into words first.
+            split: How to split strings: "word" by the word tokenizer and the training words, "space" at spaces.
         """
         return [best for (best,) in self.n_best(texts, 1, split=split)]
 
     def n_best(self, texts: Iterable[Text], n: int, *, split: str = "word") -> list[list[TaggedText]]:
-        """The `n` likeliest sequences of tags of each text, likeliest first; fewer where there are fewer."""
+        """The `n` most probable tag sequences of each text, best first; fewer where there are fewer."""
         self._is("tags", "tag", "segment")
         _check_count(n)
-        assert isinstance(self.knowledge.lexicon, WordLexicon)
-        cut = make_split(split, self.knowledge.lexicon.count)
+        assert isinstance(self.vocabulary.lexicon, WordLexicon)
+        cut = make_split(split, self.vocabulary.lexicon.count)
         words = [cut(text) if isinstance(text, str) else text for text in check_texts(texts, "tag")]
         output = self.model.output
 
-        def tell(scores: Tensor, lengths: Tensor) -> list[tuple[list[TagPath], IntArray]]:
-            """The likeliest tags of each text, and the chance of each tag at each place (T, K)."""
+        def decode(scores: Tensor, lengths: Tensor) -> list[tuple[list[TagPath], IntArray]]:
+            """The best tags of each text, and the marginal probability of each tag at each word (T, K)."""
             shares = output.marginals(scores, lengths).cpu().numpy()
-            paths = self._likeliest(scores, lengths, n)
+            paths = self._best_paths(scores, lengths, n)
             return [(one, shares[row, : len(one[0].tags)]) for row, one in enumerate(paths)]
 
-        found = self._tell(words, tell)
+        found = self._decode(words, decode)
         return [
             [self._tagged(row, path, shares) for path in paths]
             for row, (paths, shares) in zip(words, found, strict=True)
         ]
 
     def segment(self, texts: Iterable[str]) -> list[list[str]]:
-        """The words of each text; where it has white space, a word ends."""
-        found = self._tell_characters(texts, self.model.output.decode)
+        """Segment each text into words. White space always ends a word."""
+        found = self._decode_characters(texts, self.model.output.decode)
         return [tags_to_words(text, [self.tags[tag] for tag in path.tags]) for text, path in found]
 
     def segment_n_best(self, texts: Iterable[str], n: int) -> list[list[SegmentedText]]:
-        """The `n` likeliest ways to cut each text into words, likeliest first; fewer where there are fewer."""
+        """The `n` most probable segmentations of each text, best first; fewer where there are fewer."""
         _check_count(n)
 
-        def tell(scores: Tensor, lengths: Tensor) -> list[list[SegmentedPath]]:
-            paths = self._likeliest(scores, lengths, n)
+        def decode(scores: Tensor, lengths: Tensor) -> list[list[SegmentedPath]]:
+            paths = self._best_paths(scores, lengths, n)
             flat = [(row, path) for row, ways in enumerate(paths) for path in ways]
             stretches = [[(one.start, one.end) for one in tags_to_spans(self._names(path))] for _, path in flat]
             rows = torch.tensor([row for row, _ in flat])
@@ -128,44 +135,44 @@ class Tagging:
 
         return [
             [SegmentedText(tuple(text[b:e] for b, e in words), sure, chance) for words, sure, chance in ways]
-            for text, ways in self._tell_characters(texts, tell)
+            for text, ways in self._decode_characters(texts, decode)
         ]
 
-    def _likeliest(self, scores: Tensor, lengths: Tensor, n: int) -> list[list[TagPath]]:
+    def _best_paths(self, scores: Tensor, lengths: Tensor, n: int) -> list[list[TagPath]]:
         if n == 1:
             return [[path] for path in self.model.output.decode(scores, lengths)]
         return self.model.output.n_best(scores, n, lengths)
 
-    def _tell_characters(
-        self, texts: Iterable[str], tell: Callable[[Tensor, Tensor], list[Told]]
-    ) -> list[tuple[str, Told]]:
-        """The characters of each text, and what is told of their scores. No tags join what a space divides."""
+    def _decode_characters(
+        self, texts: Iterable[str], decode: Callable[[Tensor, Tensor], list[Decoded]]
+    ) -> list[tuple[str, Decoded]]:
+        """Decode the characters of each text. No word spans white space."""
         self._is("segments", "segment", "tag")
         pieces = [text.split() for text in check_texts(texts, "segment", words=False)]
         characters = ["".join(row) for row in pieces]
         starts = Ragged.from_rows([int(not at) for piece in row for at in range(len(piece))] for row in pieces)
-        return list(zip(characters, self._tell(characters, tell, starts), strict=True))
+        return list(zip(characters, self._decode(characters, decode, starts), strict=True))
 
     @torch.no_grad()
-    def _tell(
+    def _decode(
         self,
         words: Sequence[Sequence[str]],
-        tell: Callable[[Tensor, Tensor], list[Told]],
+        decode: Callable[[Tensor, Tensor], list[Decoded]],
         starts: Ragged | None = None,
-    ) -> list[Told]:
-        """What is told of the scores and lengths of each text, in batches; at its starts a span begins for certain."""
+    ) -> list[Decoded]:
+        """Score each text, in batches, and decode the scores; a span begins at each of the `starts`."""
         for place, row in enumerate(words, start=1):
             if not len(row):
                 raise WeftError(f"text {place} of {len(words)} is empty", expected="at least one word")
-        columns = self.knowledge.encode(words)
+        columns = self.vocabulary.encode(words)
         self.model.eval()
 
-        def run(rows: IntArray) -> list[Told]:
+        def run(rows: IntArray) -> list[Decoded]:
             inputs = collate(columns, rows)
             scores = self.model(inputs)
             if starts is not None:
                 scores = keep_apart(scores, take(starts, rows).ids, self.tags)
-            return tell(scores, inputs.lengths)
+            return decode(scores, inputs.lengths)
 
         return in_batches(columns["words"].lengths, run)
 
@@ -175,7 +182,7 @@ class Tagging:
     def _tagged(self, words: Sequence[str], path: TagPath, shares: IntArray) -> TaggedText:
         tags = tuple(self._names(path))
         confidence = shares[np.arange(len(tags)), path.tags].tolist()
-        spans = tuple(tags_to_spans(tags)) if self.knowledge.scheme else None
+        spans = tuple(tags_to_spans(tags)) if self.vocabulary.scheme else None
         return TaggedText(tuple(words), tags, tuple(confidence), math.exp(path.log_prob), spans)
 
     def _is(self, task: str, what: str, other: str) -> None:
@@ -187,50 +194,81 @@ class Tagging:
             )
 
     def read(self, source: Source, *, column: str = "") -> Reading:
-        """Sentences to measure on, and notes on what was repair_tags and on tags that the model cannot give.
+        """Sentences to evaluate on, and notes on what was repaired and on tags the model does not have.
 
-        The column of their tags is the one of training, or the one that is given.
+        Args:
+            source: A path, `-`, "grammar", a Corpus, or (words, tags) pairs.
+            column: The column of the tags, where it is not that of the training data.
         """
         config = from_dict(TagConfig, self.run.config).data
         if column and self.task == "segments":
-            raise WeftError(f"{self.run.path} finds words, which have no column of tags", expected="no --column")
+            raise WeftError(f"{self.run.path} segments text and has no tags", expected="no --column")
         config = replace(config, invalid_spans="repair", tag_column=column or config.tag_column)
-        read = read_like(source, config, self.knowledge.scheme)
+        read = read_like(source, config, self.vocabulary.scheme)
         strange = unknown_tags(read.sentences, self.tags)
         there = {tag for sentence in read.sentences for tag in sentence.tags}
-        if there - {OUTSIDE} <= strange.keys() and strange:  # nothing but O is no mistake where O is a tag
+        if there - {OUTSIDE} <= strange.keys() and strange:  # all O is valid where O is a tag
             tag, where = next(iter(strange.items()))
             known = ", ".join(self.tags[:SHOWN]) + (", ..." if len(self.tags) > SHOWN else "")
             raise WeftError(
-                f"{where}: the tag is {tag!r}, and like all others here it is none of those trained on",
+                f"{where}: the tag is {tag!r}, and like all others here it is not among the training tags",
                 expected=f"some of: {known}",
                 hint="--column, if the tags are in another one",
             )
-        return read._replace(notes=read.notes + strange_notes(strange))
+        return read._replace(notes=read.notes + extra_tag_notes(strange))
+
+    def tag_table(self, source: str | Path | Corpus, *, column: str = "", confidence: bool = False) -> Iterator[str]:
+        """Tag a table with one word per row: CoNLL-U, or any other columns.
+
+        Args:
+            source: A path, `-` for standard input, or a Corpus.
+            column: Where to put the tags, by name or number. Without it: in CoNLL-U the column of the training tags,
+                in other tables a new last one.
+            confidence: Add the probability of each tag: to MISC in CoNLL-U, else as one more column.
+
+        Yields:
+            The lines of the table, with their line ends; all else in them is as it was.
+        """
+        return tag_table(self, source, column=column, confidence=confidence)
+
+    def read_table(self, source: str | Path | Corpus) -> list[tuple[str, ...]]:
+        """The words of each sentence of a table, from the column that held them in the training data."""
+        return [words for table in read_tables(self, source) for words in table.words]
+
+    def notes(self, split: str = "word") -> list[str]:
+        """What a user should know about raw text for this tagger: whether its words need spaces."""
+        if split == "space" or not self.unspaced:
+            return []
+        return [
+            f"{self.run.path} was trained on words such as {self.unspaced}, and text is split into single characters: "
+            "put spaces between words and give --split space"
+        ]
 
     def score(self, sentences: Sequence[TaggedSentence]) -> TagScores | WordScores:
-        """How good the model's tags are, held against the sentences' own."""
-        knowledge = self.knowledge._replace(strange=tuple(unknown_tags(sentences, self.tags)))
-        return measure(self.model, knowledge, knowledge.encode_tagged(sentences))
+        """Compare predicted tags with those of the sentences."""
+        vocabulary = self.vocabulary._replace(extra_tags=tuple(unknown_tags(sentences, self.tags)))
+        return evaluate_tagger(self.model, vocabulary, vocabulary.encode_tagged(sentences))
 
-    def measure(self, source: Source, *, column: str = "") -> TagScores | WordScores:
-        """How good the model's tags are on other sentences: a path, a name, a Corpus, or (words, tags) pairs."""
+    def evaluate(self, source: Source, *, column: str = "") -> TagScores | WordScores:
+        """Evaluate on other sentences: a path, a name, a Corpus, or (words, tags) pairs."""
         return self.score(self.read(source, column=column).sentences)
 
-    def measure_held_out(self) -> TagScores | WordScores:
-        """The same for the sentences that were held out while training."""
-        if not self.run.has(HELD_OUT):
-            raise WeftError(f"{self.run.path} holds out nothing", expected="data to measure on", hint="--data PATH")
-        return measure(self.model, self.knowledge, load_columns(self.run.path / HELD_OUT))
+    def evaluate_held_out(self) -> TagScores | WordScores:
+        """Evaluate on the run's own held-out sentences."""
+        if not self.run.has(DEV_SENTENCES):
+            raise WeftError(
+                f"{self.run.path} has no held-out sentences", expected="data to evaluate on", hint="--data PATH"
+            )
+        return evaluate_tagger(self.model, self.vocabulary, load_columns(self.run.path / DEV_SENTENCES))
 
 
 def _check_count(n: int) -> None:
     if n < 1:
-        raise WeftError(f"the {n} likeliest are wanted", expected="1 or more")
+        raise WeftError(f"n is {n}", expected="1 or more")
 
 
 def check_texts(texts: Any, call: str, *, words: bool = True) -> list[Any]:
-    """The texts, if they are texts: each a string or, where `words` may be given, a list of words."""
+    """The texts as a list; each must be a string or, where `words` is true, a list of words."""
     what = "strings, or lists of words" if words else "strings"
     if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
         raise WeftError(f"the texts are a {type(texts).__name__}", expected=f"a list of {what}", hint=f"{call}([text])")
@@ -245,12 +283,3 @@ def check_texts(texts: Any, call: str, *, words: bool = True) -> list[Any]:
                 given = f"a {type(word).__name__}" if not isinstance(word, str) else "empty"
                 raise WeftError(f"word {at} of text {place} is {given}", expected="a string that is not empty")
     return found
-
-
-def load_tag(run: Run) -> Tagging:
-    """The model of a run, with its best weights (or its newest, while there are no best ones)."""
-    knowledge = Knowledge.from_json(run.vocabulary)
-    config = from_dict(TagConfig, run.config)
-    model = Tagger(knowledge.lexicon, knowledge.tags, knowledge.scheme, config.model)
-    model.load_state_dict(run.weights())
-    return Tagging(run, model.eval(), knowledge)

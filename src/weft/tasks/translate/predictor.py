@@ -1,11 +1,9 @@
-"""A trained translator in use: translations with their scores and their attention, and how good they are."""
+"""A trained translator in use: translations with their scores and attention weights, and its evaluation."""
 
 from __future__ import annotations
 
-import json
 import math
-import sys
-from collections import deque
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -13,45 +11,24 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from weft.config import from_dict
 from weft.data.buckets import IntArray, Padded, in_batches, pad
 from weft.decoding import Hypothesis, beam_search
-from weft.errors import WeftError
+from weft.errors import WeftError, WeftWarning
 from weft.metrics import Likelihood, Translations
+from weft.tasks.lm.predictor import unknown_note
 from weft.tasks.translate.config import TranslateConfig
+from weft.tasks.translate.data import Source, held_out_pairs, read_pairs
 from weft.tasks.translate.model import BEGIN, Sentences, Translator
 from weft.text.arguments import check_texts
 from weft.text.codec import Codec
-from weft.text.parallel import PairCodec, Pairs, open_pairs
+from weft.text.parallel import PairCodec, Pairs
 from weft.text.subword_tokenizer import SubwordTokenizer
 from weft.text.vocabulary import EOS, RESERVED, UNK
 from weft.training.run import Run
 
-DEV = "data/dev.json"
 END = RESERVED.index(EOS)
 LENGTH_PENALTY = 0.75
-TOKENS, ROWS = 1 << 16, 2560  # source tokens and hypotheses that are held at a time while translating
-
-
-def opened(source: str | Pairs, config: TranslateConfig) -> Pairs:
-    """The pairs themselves, or those that a path or a name stands for."""
-    text = config.text
-    if isinstance(source, Pairs):
-        return source
-    return open_pairs(source, source_column=text.source_column, target_column=text.target_column)
-
-
-def held_out_pairs(run: Run) -> Pairs:
-    """The pairs of a run's own that its model was not trained on."""
-    if not run.has(DEV):
-        raise WeftError(f"{run.path} holds out no pairs", expected="pairs to measure on", hint="--data PATH")
-    try:
-        text = json.loads((run.path / DEV).read_text(encoding="utf-8"))
-        return Pairs(f"held out of {run.path}", text["sources"], text["targets"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise WeftError(
-            f"{run.path / DEV} is damaged: {error}", expected="the held-out pairs of the run", hint="--data PATH"
-        ) from error
+TOKENS, ROWS = 1 << 16, 2560  # source tokens and hypotheses in a batch
 
 
 def make_model(codec: PairCodec, config: TranslateConfig) -> Translator:
@@ -59,7 +36,7 @@ def make_model(codec: PairCodec, config: TranslateConfig) -> Translator:
 
 
 def sentences(sources: Sequence[Sequence[int] | IntArray], targets: Sequence[Sequence[int] | IntArray]) -> Sentences:
-    """Encoded pairs as a batch: both sides end with <eos>."""
+    """Encoded pairs as a batch; both sides end with <eos>."""
     return Sentences(pad([[*row, END] for row in sources]), pad([[*row, END] for row in targets]))
 
 
@@ -68,26 +45,23 @@ Weights = tuple[tuple[float, ...], ...]
 
 @dataclass(frozen=True)
 class Translation:
-    """One way to translate a sentence."""
+    """One translation of a sentence."""
 
     text: str
     score: float  # log_prob / length^alpha
     log_prob: float
-    tokens: tuple[str, ...]  # of the translation, the end included
-    source: tuple[str, ...]  # tokens of the source as the model read it, the end included
-    attention: Weights = ()  # of each token, over the source's, where it was asked for
-    cut: int = 0  # tokens of the source that were beyond the limit, and not read
+    tokens: tuple[str, ...]  # of the translation, <eos> included
+    source: tuple[str, ...]  # tokens of the source as the model read it, <eos> included
+    attention: Weights = ()  # of each token over the source tokens, where requested
+    cut: int = 0  # tokens of the source beyond text.max_tokens, which were not read
 
 
 class _Source(NamedTuple):
-    """A sentence as the model reads it, its end included."""
+    """A sentence as the model reads it, <eos> included."""
 
     ids: list[int]
     tokens: tuple[str, ...]
     cut: int
-
-
-_told: deque[tuple[str, ...]] = deque(maxlen=64)  # the last texts of which it was said that they were cut
 
 
 class _Options(NamedTuple):
@@ -99,7 +73,7 @@ class _Options(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Translating:
+class TranslatePredictor:
     """A trained translator, ready for use."""
 
     run: Run
@@ -115,7 +89,7 @@ class Translating:
         length_penalty: float = LENGTH_PENALTY,
         copy_unknown: bool = False,
     ) -> list[str]:
-        """The best translation of each text, "" of a blank one; a beam of 1 is greedy. See `n_best`."""
+        """The best translation of each text, "" of a blank one. See `n_best` for the arguments."""
         found = self.n_best(texts, 1, beam=beam, length_penalty=length_penalty, copy_unknown=copy_unknown)
         return [best[0].text if best else "" for best in found]
 
@@ -129,10 +103,18 @@ class Translating:
         copy_unknown: bool = False,
         attention: bool = False,
     ) -> list[list[Translation]]:
-        """Up to `n` translations of each text, best first, by log P / length^length_penalty; none of a blank one.
+        """The best translations of each text, in batches of similar length.
 
-        All texts are translated in batches of similar length. A translation never has <unk> in it, unless
-        `copy_unknown` lets the model write one, and puts the source token in its place that it attends to most.
+        Args:
+            texts: Sentences to translate.
+            n: How many translations to return for each; none for a blank text.
+            beam: Beam width; 1 is greedy search.
+            length_penalty: The score is log P / length^length_penalty; larger values favour longer outputs.
+            copy_unknown: Let the model write <unk>, and replace it by the source token it attends to most.
+            attention: Also return the attention weights.
+
+        Returns:
+            Up to `n` translations of each text, best first.
         """
         if (copy_unknown or attention) and not self.model.attends:
             raise WeftError(
@@ -147,7 +129,7 @@ class Translating:
             raise WeftError(f"translate: length_penalty is {length_penalty}", expected="a number, 0 or more")
         texts = check_texts(texts)
         sources = [self._read(text) for text in texts if text.strip()]
-        self._tell_cut(sources)
+        self._warn_cut(sources)
         banned = [RESERVED.index(name) for name in RESERVED if name != EOS and not (copy_unknown and name == UNK)]
         options = _Options(n, beam, length_penalty, banned, aligned=attention or copy_unknown)
         lengths = np.array([len(source.ids) for source in sources])
@@ -158,18 +140,18 @@ class Translating:
         found = iter(in_batches(lengths, run, max_tokens=max(1, TOKENS // beam), size=max(1, ROWS // beam)))
         return [next(found) if text.strip() else [] for text in texts]
 
-    def _tell_cut(self, sources: Sequence[_Source]) -> None:
-        """Say once what of some texts is not read."""
-        long, most = [source for source in sources if source.cut], self.config.text.max_tokens
-        if not long or long[0].tokens in _told:
+    def _warn_cut(self, sources: Sequence[_Source]) -> None:
+        """Warn that some texts are read in part."""
+        long, limit = [source for source in sources if source.cut], self.config.text.max_tokens
+        if not long:
             return
-        _told.append(long[0].tokens)
-        begin = self.codec.source.tokenizer.join(long[0].tokens[: min(most, 10)])[:40]
+        begin = self.codec.source.tokenizer.join(long[0].tokens[: min(limit, 10)])[:40]
         others = f"; so for {len(long) - 1:,} more" if len(long) > 1 else ""
-        print(
-            f"weft: {begin!r}... has {most + long[0].cut} tokens; only the first {most} are translated "
-            f"(text.max_tokens={most}){others}",
-            file=sys.stderr,
+        warnings.warn(
+            f"{begin!r}... has {limit + long[0].cut} tokens; only the first {limit} are translated "
+            f"(text.max_tokens={limit}){others}",
+            WeftWarning,
+            stacklevel=3,
         )
 
     @torch.no_grad()
@@ -220,12 +202,16 @@ class Translating:
         return _Source([*ids, END], (*tokens[:most], EOS), max(0, len(tokens) - most))
 
     def unknown(self, text: str) -> list[str]:
-        """The tokens of a text that the model does not know and reads as <unk>."""
+        """The tokens of a text that are not in the vocabulary and are read as <unk>."""
         return self.codec.source.unknown(text)
+
+    def notes(self, texts: Iterable[str]) -> list[str]:
+        """What a user should know about these texts: their unknown tokens."""
+        return [unknown_note(unknown, repr(text)) for text in texts if (unknown := self.unknown(text))]
 
     @torch.no_grad()
     def likelihood(self, pairs: Pairs) -> Likelihood:
-        """How well the model foretells the tokens of given translations, ends included."""
+        """The likelihood of the tokens of given translations, <eos> included."""
         self.model.eval()
         sources = [self._read(source).ids[:-1] for source in pairs.sources]
         targets = [self.codec.target.encode(target) for target in pairs.targets]
@@ -238,41 +224,33 @@ class Translating:
 
         return Likelihood(sum(in_batches(lengths, run)), int(lengths[:, 1].sum()) if len(pairs) else 0)
 
-    def measure(self, source: str | Pairs, *, beam: int = 5, length_penalty: float = LENGTH_PENALTY) -> Translations:
-        """Translate the sources of pairs, and hold the results against their targets: a path, a name, or Pairs."""
-        pairs = opened(source, self.config)
-        # Pairs of the same source need its translation once.
+    def evaluate(self, source: Source, *, beam: int = 5, length_penalty: float = LENGTH_PENALTY) -> Translations:
+        """Translate the sources of pairs and compare the results with their targets: a path, a name, or Pairs."""
+        pairs = read_pairs(source, self.config)
+        # A source that occurs in several pairs is translated once.
         different = list(dict.fromkeys(pairs.sources))
         texts = self.translate(different, beam=beam, length_penalty=length_penalty)
         found = dict(zip(different, texts, strict=True))
         return Translations.of([found[source] for source in pairs.sources], map(self._as_written, pairs.targets))
 
     def _as_written(self, text: str) -> str:
-        """What is held against a translation: in its case, and where tokens lie between spaces, with its spaces."""
+        """A reference as it is compared: normalized and, with the space tokenizer, with spaces between its tokens."""
         target = self.codec.target
         text = target.normalizer(text)
         return target.tokenizer.join(target.tokenizer.split(text)) if target.tokenizer.name == "space" else text
 
-    def measure_held_out(self, *, beam: int = 5, length_penalty: float = LENGTH_PENALTY) -> Translations:
-        """The same for the pairs of its own that the model was not trained on."""
-        return self.measure(held_out_pairs(self.run), beam=beam, length_penalty=length_penalty)
-
-
-def load_translate(run: Run) -> Translating:
-    """The model of a run, with its best weights (or its newest, while there are no best ones)."""
-    codec, config = PairCodec.from_json(run.vocabulary), from_dict(TranslateConfig, run.config)
-    model = make_model(codec, config)
-    model.load_state_dict(run.weights())
-    return Translating(run, model.eval(), codec, config)
+    def evaluate_held_out(self, *, beam: int = 5, length_penalty: float = LENGTH_PENALTY) -> Translations:
+        """Evaluate on the run's own held-out pairs."""
+        return self.evaluate(held_out_pairs(self.run), beam=beam, length_penalty=length_penalty)
 
 
 def most_tokens(source: int) -> int:
-    """The longest translation that is looked for, the end included, of so many source tokens."""
+    """The longest translation searched for, <eos> included, of a source with so many tokens."""
     return 2 * source + 10
 
 
 def split_whole(codec: Codec, text: str) -> list[str]:
-    """The tokens of a text, those without a number too: where sub-words say <unk>, the character that stands there."""
+    """The tokens of a text, unknown ones included: where the subword tokenizer has <unk>, the character itself."""
     text = codec.normalizer(text)
     tokens = codec.tokenizer.split(text)
     if codec.tokenizer.name != SubwordTokenizer.name or UNK not in tokens:

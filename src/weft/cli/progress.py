@@ -1,7 +1,7 @@
-"""The progress of a training: one live line on a terminal, plain lines elsewhere. All of it to standard error.
+"""The progress of a training run: one live line on a terminal, plain lines elsewhere, all to standard error.
 
-The line has the mean loss of the latest steps, the last held-out score (* the best model so far), the speed and the
-time left; where the score is a perplexity, that of the loss too.
+The line has the smoothed loss, the last held-out metric (* the best model so far), the speed and the remaining time;
+where the metric is perplexity, that of the loss too.
 """
 
 from __future__ import annotations
@@ -18,19 +18,18 @@ from weft.metrics import Likelihood
 from weft.training.trainer import Step
 
 PLAIN_SECONDS = 10.0  # between plain lines without an evaluation
-MEMORY = 0.98  # of the running loss, by step
 
 
-class Report:
-    """`with Report(measure, unit) as report: for step in trainer.run(): report.step(step)`."""
+class TrainingProgress:
+    """`with TrainingProgress(metric, unit) as progress: for step in trainer.run(): progress.step(step)`."""
 
-    def __init__(self, measure: str, unit: str) -> None:
-        self.measure, self.unit = measure, unit
+    def __init__(self, metric: str, unit: str, smoothing: float) -> None:
+        self.metric, self.unit, self.smoothing = metric, unit, smoothing
         self.console = Console(stderr=True, highlight=False)
         self.live = (
             Progress(
                 TextColumn("epoch {task.fields[epoch]}", table_column=Column(no_wrap=True)),
-                BarColumn(bar_width=None, table_column=Column(ratio=1)),  # whatever width is left
+                BarColumn(bar_width=None, table_column=Column(ratio=1)),  # the remaining width
                 TextColumn("{task.fields[facts]}", table_column=Column(no_wrap=True)),
                 console=self.console,
                 expand=True,
@@ -39,13 +38,13 @@ class Report:
             else None
         )
         self.task = self.live.add_task("", total=None, epoch=0, facts="") if self.live else None
-        self.running = 0.0  # mean loss of the latest steps, in nats
+        self.running = 0.0  # exponential moving average of the loss, in nats
         self.tokens = 0
         self.first: Step | None = None
         self.held_out = ""
         self.began = self.printed = time.perf_counter()
 
-    def __enter__(self) -> Report:
+    def __enter__(self) -> TrainingProgress:
         if self.live:
             self.live.start()
         return self
@@ -58,16 +57,14 @@ class Report:
         now = time.perf_counter()
         if self.first is None:
             self.first, self.running = step, step.loss.cross_entropy
-        self.running += (1 - MEMORY) * (step.loss.cross_entropy - self.running)
+        self.running += (1 - self.smoothing) * (step.loss.cross_entropy - self.running)
         self.tokens += step.loss.count
         if step.evaluation:
-            score = step.evaluation.metrics[self.measure]
-            self.held_out = f", held-out {self.measure} {score:.3f}{'*' if step.best else ''}"
+            score = step.evaluation.metrics[self.metric]
+            self.held_out = f", held-out {self.metric} {score:.3f}{'*' if step.best else ''}"
         done = step.number - self.first.number + 1
         left = int((now - self.began) / done * (step.total - step.number))
-        perplexity = (
-            f"  perplexity {Likelihood(self.running, 1).perplexity:.2f}" if self.measure == "perplexity" else ""
-        )
+        perplexity = f"  perplexity {Likelihood(self.running, 1).perplexity:.2f}" if self.metric == "perplexity" else ""
         speed = self.tokens / (now - self.began)
         shown = f"{speed / 1000:.0f}k" if speed >= 10_000 else f"{speed:.0f}"
         text = (

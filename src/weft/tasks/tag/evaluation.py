@@ -1,11 +1,11 @@
-"""What a tagger knows apart from its weights, and how good its tags are on sentences of known tags."""
+"""How good a tagger is on sentences of known tags, and the calibration of its span-start biases."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import add
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -15,55 +15,11 @@ from weft.data.buckets import Buckets, IntArray, Ragged, in_batches, take
 from weft.metrics.tagging import SpanScores, TokenScores, WordScores
 from weft.nn.crf import TagPath
 from weft.tasks.tag.encoder import collate
-from weft.tasks.tag.lexicon import LEXICONS, Lexicon
 from weft.tasks.tag.model import Tagger
-from weft.tasks.task import DATA
-from weft.text.conll import TaggedSentence
-from weft.text.spans import OUTSIDE, SCHEMES, Scheme, split_tag
+from weft.tasks.tag.vocabulary import TaggerVocabulary
+from weft.text.spans import OUTSIDE, split_tag
 
-HELD_OUT = f"{DATA}/dev.npz"
-SPREAD = 1.0  # nats by which a kind's readiness is thought to be off, so that a few sentences do not move it far
-
-
-class Knowledge(NamedTuple):
-    """What a tagger knows apart from its weights; stored in vocabulary.json."""
-
-    lexicon: Lexicon
-    tags: tuple[str, ...]
-    scheme: Scheme | None
-    strange: tuple[str, ...] = ()  # tags that only held-out sentences have; their numbers follow those of the tags
-    notes: tuple[str, ...] = ()  # what was repair_tags in the data
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "task": self.lexicon.task,
-            "lexicon": self.lexicon.to_json(),
-            "tags": list(self.tags),
-            "scheme": self.scheme.name if self.scheme else None,
-            "strange": list(self.strange),
-            "notes": list(self.notes),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Knowledge:
-        return cls(
-            LEXICONS[data["task"]].from_json(data["lexicon"]),
-            tuple(data["tags"]),
-            SCHEMES[data["scheme"]] if data["scheme"] else None,
-            tuple(data["strange"]),
-            tuple(data["notes"]),
-        )
-
-    def encode(self, words: Sequence[Sequence[str]]) -> dict[str, Ragged]:
-        return {name: Ragged.from_rows(rows) for name, rows in self.lexicon.encode(words).items()}
-
-    def encode_tagged(self, sentences: Sequence[TaggedSentence]) -> dict[str, Ragged]:
-        """The same with tags, and of each word (of the tags, where they tell words) whether it is known."""
-        numbers = {tag: number for number, tag in enumerate((*self.tags, *self.strange))}
-        columns = self.encode([sentence.words for sentence in sentences])
-        columns["tags"] = Ragged.from_rows([numbers[tag] for tag in sentence.tags] for sentence in sentences)
-        columns["known"] = Ragged.from_rows(self.lexicon.known(sentence) for sentence in sentences)
-        return columns
+PRIOR_STD = 1.0  # nats; standard deviation of the prior of a span-start bias, so that few sentences move it little
 
 
 class TagScores(NamedTuple):
@@ -94,7 +50,7 @@ def decode(model: Tagger, columns: Mapping[str, Ragged]) -> list[TagPath]:
     return in_batches(columns["words"].lengths, run)
 
 
-def balance(model: Tagger, knowledge: Knowledge, columns: Mapping[str, Ragged]) -> None:
+def calibrate(model: Tagger, vocabulary: TaggerVocabulary, columns: Mapping[str, Ragged]) -> None:
     """Let spans of each kind begin as readily as the sentences of the columns have it.
 
     Other text than that trained on has other shares of each kind, and kinds that are hard to tell are told too seldom.
@@ -103,8 +59,8 @@ def balance(model: Tagger, knowledge: Knowledge, columns: Mapping[str, Ragged]) 
     model.eval()
     model.lean.zero_()
     names = columns["tags"]
-    rows = np.array([row for row in range(len(names)) if (names[row] < len(knowledge.tags)).all()], dtype=np.int64)
-    begins = beginnings(knowledge.tags).to(model.lean)  # (kinds, K)
+    rows = np.array([row for row in range(len(names)) if (names[row] < len(vocabulary.tags)).all()], dtype=np.int64)
+    begins = beginnings(vocabulary.tags).to(model.lean)  # (kinds, K)
     if not len(rows) or not len(begins):
         return
 
@@ -120,7 +76,7 @@ def balance(model: Tagger, knowledge: Knowledge, columns: Mapping[str, Ragged]) 
 
     def cost() -> float:
         optimizer.zero_grad()
-        total = (much / SPREAD).square().sum() / 2
+        total = (much / PRIOR_STD).square().sum() / 2
         for scores, tags, lengths in batches:
             total = total - model.output.log_likelihood(scores + much @ begins, tags, lengths).sum()
         total.backward(inputs=[much])  # type: ignore[no-untyped-call]
@@ -141,20 +97,22 @@ def beginnings(tags: Sequence[str]) -> Tensor:
     return torch.tensor([[float(letter in "BS" and of == kind) for letter, of in parts] for kind in kinds])
 
 
-def measure(model: Tagger, knowledge: Knowledge, columns: Mapping[str, Ragged]) -> TagScores | WordScores:
+def evaluate_tagger(
+    model: Tagger, vocabulary: TaggerVocabulary, columns: Mapping[str, Ragged]
+) -> TagScores | WordScores:
     """How good the model's tags are, held against those of the columns."""
-    names = (*knowledge.tags, *knowledge.strange)
+    names = (*vocabulary.tags, *vocabulary.extra_tags)
     tokens, spans, words = [TokenScores()], [SpanScores()], [WordScores()]
     for row, path in enumerate(decode(model, columns)):
         true = [names[number] for number in columns["tags"][row].tolist()]
         tags = [names[number] for number in path.tags]
         known = columns["known"][row].tolist()
-        if knowledge.lexicon.task == "segments":
+        if vocabulary.lexicon.task == "segments":
             words.append(WordScores.of(true, tags, known))
             continue
         tokens.append(TokenScores.of(true, tags, known))
-        if knowledge.scheme:
+        if vocabulary.scheme:
             spans.append(SpanScores.of(true, tags))
-    if knowledge.lexicon.task == "segments":
+    if vocabulary.lexicon.task == "segments":
         return reduce(add, words)
-    return TagScores(reduce(add, tokens), reduce(add, spans) if knowledge.scheme else None)
+    return TagScores(reduce(add, tokens), reduce(add, spans) if vocabulary.scheme else None)

@@ -1,0 +1,143 @@
+"""The commands of text classification: `weft train classify`, `weft classify`, and what `weft eval` reports."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from weft.errors import WeftError, WeftWarning
+from weft.tasks.command import Commands, Output, Report, TextHelp, TextInput
+
+if TYPE_CHECKING:
+    from weft.metrics import Confusion
+    from weft.tasks.classify.predictor import ClassifiedText, ClassifyPredictor
+
+
+def classify(
+    model: ClassifyPredictor,
+    texts: Annotated[
+        TextInput,
+        TextHelp(
+            "Texts; - reads one text per line.",
+            "A file with one text per line, or a table with the text column of the training data.",
+            missing="there is no text to classify",
+            example='weft classify RUN "some text", or weft classify RUN --file texts.txt',
+        ),
+    ],
+    *,
+    column: Annotated[
+        str | None,
+        typer.Option(help="--file is TSV, CSV or JSON lines: the column of the texts, by name or number from 1."),
+    ] = None,
+    probabilities: Annotated[
+        bool, typer.Option(help="Show every label with its probability, as label=0.1234, each in a column.")
+    ] = False,
+    weights: Annotated[
+        bool, typer.Option(help="Show the weight of each token, as token=0.123, all in one column.")
+    ] = False,
+    json: bool = False,
+) -> Output:
+    """Predict the label of each text: one line each with label, probability and text, separated by tabs.
+
+    Columns of --probabilities and --weights come before the text. White space is written as one space in the text, and
+    as \\u0020 in a token.
+
+    A text without any token, after normalization, gets the label frequencies of the training data.
+    """
+    if column is not None and texts.file is None:
+        raise WeftError("there is a --column without a --file", expected="the file that has it")
+    if texts.file is None:
+        given = texts.lines()
+    else:
+        given, notes = model.read_texts(texts.file, column)
+        for note in notes:
+            warnings.warn(note, WeftWarning, stacklevel=2)
+    for note in model.notes(given):
+        warnings.warn(note, WeftWarning, stacklevel=2)
+    for text, result in zip(given, model.classify(given), strict=True):
+        yield _record(text, result, weights) if json else _line(text, result, probabilities, weights) + "\n"
+
+
+def _record(text: str, result: ClassifiedText, weights: bool) -> dict[str, Any]:
+    record: dict[str, Any] = {"text": text, "label": result.label, "probabilities": result.probabilities}
+    if weights:
+        pairs = zip(result.tokens, result.weights, strict=True)
+        record["weights"] = [[token, round(weight, 6)] for token, weight in pairs]
+    return record
+
+
+def _line(text: str, result: ClassifiedText, probabilities: bool, weights: bool) -> str:
+    cells = [result.label, f"{result.probability:.4f}"]
+    if probabilities:
+        cells += (f"{label}={value:.4f}" for label, value in result.probabilities.items())
+    if weights:
+        pairs = zip(result.tokens, result.weights, strict=True)
+        cells.append(" ".join(f"{_escape_space(token)}={weight:.3f}" for token, weight in pairs))
+    cells.append(" ".join(text.split()))  # tabs and line breaks of the text would look like columns and rows
+    return "\t".join(cells)
+
+
+def _escape_space(token: str) -> str:
+    return re.sub(r"\s", lambda space: f"\\u{ord(space[0]):04x}", token)
+
+
+def evaluate(model: ClassifyPredictor, data: str | None) -> Report:
+    """Accuracy, F1 and the confusion matrix."""
+    notes = []
+    if data is None:
+        found = model.evaluate_held_out()
+    else:
+        examples = model.read(data)
+        notes.append(f"{data}: {examples.description}")
+        found = model.score(examples.rows)
+    record = {
+        "texts": found.count,
+        "accuracy": found.accuracy,
+        "macro_f1": found.macro_f1,
+        "cross_entropy": found.cross_entropy,
+        "labels": [score._asdict() for score in found.scores],
+        "confusion": found.counts,
+        "signature": found.signature(),
+    }
+    wide = max(5, *(len(label) for label in found.labels))
+    lines = [
+        f"accuracy       {found.accuracy:.4f}",
+        f"macro F1       {found.macro_f1:.4f}",
+        f"cross-entropy  {found.cross_entropy:.4f} nats per text",
+        f"texts          {found.count:,}",
+        "",
+        f"{'label':{wide}}  precision  recall      F1   texts",
+    ]
+    for score in found.scores:
+        numbers = f"{score.precision:9.4f}  {score.recall:6.4f}  {score.f1:6.4f}  {score.support:6,}"
+        lines.append(f"{score.label:{wide}}  {numbers}")
+    return Report(record, [*lines, "", *_confusion_table(found)], notes)
+
+
+def _confusion_table(found: Confusion) -> list[str]:
+    """True labels down the side, predicted ones across the top."""
+    corner = "true \\ predicted"
+    wide = max(len(corner), *(len(label) for label in found.labels))
+    table = [list(found.labels), *([f"{number:,}" for number in row] for row in found.counts)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = []
+    for name, row in zip([corner, *found.labels], table, strict=True):
+        cells = (f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True))
+        lines.append("  ".join([f"{name:{wide}}", *cells]))
+    return lines
+
+
+COMMANDS = Commands(
+    summary="Train a text classifier: it predicts the label of a text.",
+    details="The columns of text and label are detected, or set by --set data.text_column=NAME and "
+    "data.label_column=NAME (or numbers, from 1).",
+    data="Texts with labels: TSV, CSV, JSON lines, 'label text' lines, also as .gz, a folder for each label, - for "
+    "standard input, or grammar.",
+    dev="Held-out texts with labels; without it a random part of --data is held out.",
+    evaluate=evaluate,
+    capabilities=("classify",),
+    functions=(classify,),
+)

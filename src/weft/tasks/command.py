@@ -1,0 +1,85 @@
+"""What the command line needs to know of a task, without loading torch.
+
+A task's `command.py` holds a `Commands` object and the functions it names. A command function takes a loaded
+predictor, its texts, and its own options as keyword arguments with typer annotations. It yields what is to be written:
+a string as it stands, or a dict as one JSON line. `weft.cli` makes the commands from these functions and adds what all
+of them have: the run, the texts or --file, --out, --json.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+Output = Iterator[str | dict[str, Any]]
+
+
+class TextHelp(NamedTuple):
+    """Help for the texts of a command, in `Annotated[TextInput, TextHelp(...)]`."""
+
+    texts: str
+    file: str = "A file with one text per line; - for standard input."
+    missing: str = ""  # the message where there is no text; empty: texts may be left out
+    example: str = ""  # what to try then
+    option: str = ""  # an option that takes the texts, such as --prompt, where they are no arguments
+
+
+@dataclass(frozen=True)
+class TextInput:
+    """The texts that a command was given: on the command line (`-` stands for standard input), or a file."""
+
+    given: tuple[str, ...] = ()
+    file: str | None = None
+
+    def lines(self) -> list[str]:
+        """All texts; those of a file or of standard input one per line, blank lines included."""
+        if self.file is not None:
+            return read_lines(self.file)
+        return [line for text in self.given for line in (read_lines("-") if text == "-" else [text])]
+
+
+def read_lines(source: str) -> list[str]:
+    """The lines of a file, or of standard input for `-`. Errors name the line."""
+    from weft.text.corpus import Corpus
+    from weft.text.tables import numbered_lines
+
+    return [line for document in Corpus.open(source).documents() for _, line in numbered_lines(document)]
+
+
+class Report(NamedTuple):
+    """The result of an evaluation: as plain data, and as the lines that people read."""
+
+    record: dict[str, Any]
+    lines: list[str]
+    notes: Sequence[str] = ()  # how the data was read, what was repaired
+
+
+def _no_options() -> list[str]:
+    return []
+
+
+@dataclass(frozen=True)
+class Commands:
+    """The commands of a task.
+
+    Attributes:
+        summary: One line: what `weft train` trains.
+        details: What else its help says.
+        data: Help of --data.
+        dev: Help of --dev.
+        evaluate: `evaluate(model, data, *, own options) -> Report`, for `weft eval`. `data` is a source, or None for
+            the run's own held-out data.
+        capabilities: The commands that runs of this task serve.
+        functions: The commands that this task defines.
+        train_options: Own options of `weft train`, as a function from their values to `section.key=value` settings.
+    """
+
+    summary: str
+    data: str
+    dev: str
+    evaluate: Callable[..., Report]
+    capabilities: tuple[str, ...] = ()
+    functions: tuple[Callable[..., Output], ...] = ()
+    details: str = ""
+    train_options: Callable[..., list[str]] = field(default=_no_options)

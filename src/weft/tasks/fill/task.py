@@ -1,0 +1,54 @@
+"""The fill-in-the-blank task: how a model is trained to predict hidden tokens from both sides."""
+
+from __future__ import annotations
+
+from weft.cells import State
+from weft.config import from_dict
+from weft.data.windows import Passage, RandomWindows, Window
+from weft.tasks.fill.command import COMMANDS
+from weft.tasks.fill.config import FillConfig
+from weft.tasks.fill.model import Filler
+from weft.tasks.fill.predictor import FillPredictor
+from weft.tasks.task import find_device
+from weft.tasks.text_task import TextData, TextTask
+from weft.text.codec import Codec
+from weft.training.loss import Loss
+from weft.training.run import Run
+from weft.training.trainer import Evaluation, Trainer
+
+
+class FillTask(TextTask[FillConfig, FillPredictor]):
+    """Train a recurrent model to predict each token of a text from those on both sides of it."""
+
+    name = "fill"
+    commands = COMMANDS
+    config_class = FillConfig
+
+    def make_trainer(self, run: Run, config: FillConfig, data: TextData) -> tuple[Trainer, State]:
+        windows = RandomWindows(data.train, config.batch.size, config.batch.seq_length, config.train.seed)
+        model = Filler(len(data.codec.vocabulary), config.model).to(find_device(config.train.device))
+        dev = data.dev
+
+        def objective(window: Window, carried: State) -> Loss:
+            """Every token of every row at once; some of the tokens that it is predicted from are masked."""
+            return model.loss(Passage(model.hide(window.inputs, config.batch.mask_rate), window.inputs))
+
+        def evaluate() -> Evaluation:
+            assert dev is not None
+            found = model.eval().guess(dev)
+            likelihood = found.likelihood
+            metrics = {"cross_entropy": likelihood.cross_entropy, "perplexity": likelihood.perplexity}
+            return Evaluation(likelihood.cross_entropy, {**metrics, "accuracy": found.accuracy})
+
+        held_out = None if dev is None else evaluate
+        return Trainer(model, windows, objective, config.train, evaluate=held_out, run=run), None
+
+    def load(self, run: Run) -> FillPredictor:
+        codec = Codec.from_json(run.vocabulary)
+        model = Filler(len(codec.vocabulary), from_dict(FillConfig, run.config).model)
+        model.load_state_dict(run.weights())
+        return FillPredictor(run, model.eval(), codec)
+
+
+TASK = FillTask()
+start_fill, train_fill, resume_fill = TASK.start, TASK.train, TASK.resume

@@ -1,0 +1,14 @@
+"""The command of hidden Markov models: `weft train hmm`. Other commands are those of lm and fill."""
+
+from __future__ import annotations
+
+from weft.tasks.command import Commands
+from weft.tasks.lm.command import TEXT_DATA, TEXT_DEV, evaluate
+
+COMMANDS = Commands(
+    summary="Train a hidden Markov model by Baum-Welch: it predicts a token from those before it, or from both sides.",
+    data=TEXT_DATA,
+    dev=TEXT_DEV,
+    evaluate=evaluate,
+    capabilities=("generate", "fill"),
+)

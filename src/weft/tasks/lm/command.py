@@ -1,0 +1,118 @@
+"""The commands of language models: `weft train lm`, `weft generate`, and what `weft eval` reports."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from weft.errors import WeftWarning
+from weft.tasks.command import Commands, Output, Report, TextHelp, TextInput
+
+if TYPE_CHECKING:
+    from weft.data.windows import Tokens
+    from weft.tasks.lm.predictor import LmPredictor
+
+TEXT_DATA = "Text: a file, a folder, .gz, .zip, - for standard input, or a name of `weft data`."
+TEXT_DEV = "Held-out text; without it the end of --data is held out."
+Against = Annotated[list[Path] | None, typer.Option(help="Another run on the same text to compare with; repeatable.")]
+
+
+def generate(
+    model: LmPredictor,
+    texts: Annotated[
+        TextInput,
+        TextHelp(
+            "The beginning of the text; repeatable; - reads one prompt per line.",
+            "A file with one prompt per line; - for standard input.",
+            option="--prompt",
+        ),
+    ],
+    *,
+    tokens: Annotated[int, typer.Option(min=0, help="How many tokens to generate.")] = 200,
+    temperature: Annotated[
+        float, typer.Option(help="Sampling temperature: below 1 more conservative, above 1 more diverse.")
+    ] = 0.8,
+    top_k: Annotated[int, typer.Option(help="Sample from the k most probable tokens; 0: all.")] = 0,
+    top_p: Annotated[
+        float, typer.Option(help="Sample from the fewest tokens whose probabilities sum to at least this.")
+    ] = 1.0,
+    greedy: Annotated[bool, typer.Option("--greedy", help="Always take the most probable token.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed; equal seeds give equal texts.")] = 0,
+    json: bool = False,
+) -> Output:
+    """Continue a prompt. A single prompt is printed as it is generated; several are generated in one batch."""
+    from weft import decoding
+
+    sampler = decoding.greedy if greedy else decoding.Sample(temperature, top_k, top_p)
+    prompts = texts.lines() or [""]
+    for note in model.notes(prompts):
+        warnings.warn(note, WeftWarning, stacklevel=2)
+    if json:
+        found = model.generate_many(prompts, tokens=tokens, sampler=sampler, seed=seed)
+        for prompt, text in zip(prompts, found, strict=True):
+            yield {"prompt": prompt, "text": text, "unknown": model.unknown(prompt)}
+    elif len(prompts) == 1:
+        yield model.codec.normalizer(prompts[0])
+        for (piece,) in model.stream(prompts, tokens=tokens, sampler=sampler, seed=seed):
+            yield piece
+        yield "\n"
+    else:
+        for text in model.generate_many(prompts, tokens=tokens, sampler=sampler, seed=seed):
+            yield f"{text}\n"
+
+
+def evaluate(model: LmPredictor, data: str | None, *, against: Against = None) -> Report:
+    """Perplexity and bits per token, beside baselines; with --against, token predictions of several models."""
+    from weft.tasks.compare import compare_runs
+    from weft.tasks.text_task import encoded, held_out_tokens
+
+    if against:
+        return compare_runs(model, against, data)
+    if data is None:
+        return _likelihood(model, held_out_tokens(model.run, model.codec))
+    with encoded(data, model.codec) as tokens:
+        return _likelihood(model, tokens)
+
+
+def _likelihood(model: LmPredictor, tokens: Tokens) -> Report:
+    from weft.tasks.lm.baselines import baselines
+
+    found, others = model.evaluate_tokens(tokens), baselines(model, tokens)
+    level = model.codec.tokenizer.name
+    record = {
+        "tokens": found.count,
+        "level": level,
+        "cross_entropy": found.cross_entropy,
+        "bits_per_token": found.bits_per_token,
+        "perplexity": found.perplexity,
+        "uniform_perplexity": len(model.codec.vocabulary),
+        "signature": found.signature(level),
+        "baselines": [
+            {"name": name, "perplexity": other.perplexity, "cross_entropy": other.cross_entropy}
+            for name, other in others
+        ],
+    }
+    wide = max(len(name) for name, _ in others)
+    lines = [
+        f"perplexity      {found.perplexity:.3f} per {level}",
+        f"bits per {level:7}{found.bits_per_token:.3f}",
+        f"tokens          {found.count:,}",
+        *(
+            f"{'' if number else 'baselines':16}{name:{wide}}  {other.perplexity:.3f}"
+            for number, (name, other) in enumerate(others)
+        ),
+    ]
+    return Report(record, lines)
+
+
+COMMANDS = Commands(
+    summary="Train a recurrent language model: it predicts the next token and generates text.",
+    data=TEXT_DATA,
+    dev=TEXT_DEV,
+    evaluate=evaluate,
+    capabilities=("generate",),
+    functions=(generate,),
+)

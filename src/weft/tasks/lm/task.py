@@ -1,0 +1,59 @@
+"""The language modelling task: how a recurrent language model is trained and loaded."""
+
+from __future__ import annotations
+
+from weft.cells import State
+from weft.config import from_dict
+from weft.data.windows import WINDOWS
+from weft.nn.bptt import unroll
+from weft.tasks.lm.command import COMMANDS
+from weft.tasks.lm.config import LmConfig
+from weft.tasks.lm.model import LanguageModel
+from weft.tasks.lm.predictor import LmPredictor
+from weft.tasks.task import find_device
+from weft.tasks.text_task import TextData, TextTask
+from weft.text.codec import Codec
+from weft.training.run import Run
+from weft.training.trainer import Evaluation, Trainer
+
+
+class LmTask(TextTask[LmConfig, LmPredictor]):
+    """Train a recurrent model to predict the next token of a text."""
+
+    name = "lm"
+    commands = COMMANDS
+    config_class = LmConfig
+
+    def make_trainer(self, run: Run, config: LmConfig, data: TextData) -> tuple[Trainer, State]:
+        windows = WINDOWS[config.batch.sampling](
+            data.train, config.batch.size, config.batch.seq_length, config.train.seed
+        )
+        model = LanguageModel(len(data.codec.vocabulary), config.model).to(find_device(config.train.device))
+        bptt = unroll(config.bptt.method, steps=config.bptt.steps, keep=config.bptt.keep_probability)
+        dev = data.dev
+
+        def evaluate() -> Evaluation:
+            assert dev is not None
+            found = model.measure(dev)
+            metrics = {"cross_entropy": found.cross_entropy, "perplexity": found.perplexity}
+            return Evaluation(found.cross_entropy, metrics)
+
+        trainer = Trainer(
+            model,
+            windows,
+            lambda window, state: model.loss(window, state, unroll=bptt),
+            config.train,
+            evaluate=None if dev is None else evaluate,
+            run=run,
+        )
+        return trainer, model.initial_state(config.batch.size)
+
+    def load(self, run: Run) -> LmPredictor:
+        codec = Codec.from_json(run.vocabulary)
+        model = LanguageModel(len(codec.vocabulary), from_dict(LmConfig, run.config).model)
+        model.load_state_dict(run.weights())
+        return LmPredictor(run, model.eval(), codec)
+
+
+TASK = LmTask()
+start_lm, train_lm, resume_lm = TASK.start, TASK.train, TASK.resume

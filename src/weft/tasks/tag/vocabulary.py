@@ -1,0 +1,52 @@
+"""The vocabulary of a tagger: its words or characters, its tags and their scheme."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from weft.data.buckets import Ragged
+from weft.tasks.tag.lexicon import LEXICONS, Lexicon
+from weft.text.conll import TaggedSentence
+from weft.text.spans import SCHEMES, Scheme
+
+
+class TaggerVocabulary(NamedTuple):
+    """What a tagger knows apart from its weights; stored in vocabulary.json."""
+
+    lexicon: Lexicon
+    tags: tuple[str, ...]
+    scheme: Scheme | None
+    extra_tags: tuple[str, ...] = ()  # tags that only held-out sentences have; their numbers follow those of the tags
+    notes: tuple[str, ...] = ()  # what was repaired in the data
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "task": self.lexicon.task,
+            "lexicon": self.lexicon.to_json(),
+            "tags": list(self.tags),
+            "scheme": self.scheme.name if self.scheme else None,
+            "extra_tags": list(self.extra_tags),
+            "notes": list(self.notes),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> TaggerVocabulary:
+        return cls(
+            LEXICONS[data["task"]].from_json(data["lexicon"]),
+            tuple(data["tags"]),
+            SCHEMES[data["scheme"]] if data["scheme"] else None,
+            tuple(data["extra_tags"]),
+            tuple(data["notes"]),
+        )
+
+    def encode(self, words: Sequence[Sequence[str]]) -> dict[str, Ragged]:
+        return {name: Ragged.from_rows(rows) for name, rows in self.lexicon.encode(words).items()}
+
+    def encode_tagged(self, sentences: Sequence[TaggedSentence]) -> dict[str, Ragged]:
+        """The same with tags, and of each word (of the tags, where they tell words) whether it is known."""
+        numbers = {tag: number for number, tag in enumerate((*self.tags, *self.extra_tags))}
+        columns = self.encode([sentence.words for sentence in sentences])
+        columns["tags"] = Ragged.from_rows([numbers[tag] for tag in sentence.tags] for sentence in sentences)
+        columns["known"] = Ragged.from_rows(self.lexicon.known(sentence) for sentence in sentences)
+        return columns

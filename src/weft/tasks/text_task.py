@@ -1,0 +1,84 @@
+"""Tasks on one long text: it is stored as token ids, a part of it held out."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from weft.data.windows import Tokens
+from weft.errors import WeftError
+from weft.tasks.task import DATA_FOLDER, Prepared, StoreData, Task, TaskTrainer
+from weft.text.codec import Codec, prepare_corpus
+from weft.text.config import TextConfig
+from weft.text.corpus import Corpus, encode_corpus, open_tokens
+from weft.text.datasets import open_data
+from weft.training.run import Run
+
+TRAIN_TOKENS, DEV_TOKENS = f"{DATA_FOLDER}/train.bin", f"{DATA_FOLDER}/dev.bin"
+
+TextSource = str | Corpus  # a path, the name of a data set, or a Corpus
+
+
+class HasText(Protocol):
+    """The settings of every task on text."""
+
+    @property
+    def text(self) -> TextConfig: ...
+
+
+TextTaskConfig = TypeVar("TextTaskConfig", bound=HasText)
+TextPredictor = TypeVar("TextPredictor")
+
+
+class TextData(NamedTuple):
+    """The encoded text of a run."""
+
+    codec: Codec
+    train: Tokens
+    dev: Tokens | None
+
+
+class TextTask(Task[TextSource, TextTaskConfig, TextPredictor]):
+    """A task on one long text. A subclass gives `make_trainer` and `load`."""
+
+    metric = "perplexity"
+
+    def open(self, source: TextSource, dev: TextSource | None, config: TextTaskConfig) -> StoreData:
+        corpus = source if isinstance(source, Corpus) else open_data(source)
+        held_out = dev if dev is None or isinstance(dev, Corpus) else open_data(dev)
+        return lambda data: prepare_corpus(config.text, corpus, held_out, data).to_json()
+
+    def prepare(self, run: Run, config: TextTaskConfig) -> Prepared:
+        codec = Codec.from_json(run.vocabulary)
+        train = open_tokens(run.path / TRAIN_TOKENS, len(codec.vocabulary))
+        dev = open_tokens(run.path / DEV_TOKENS, len(codec.vocabulary)) if run.has(DEV_TOKENS) else None
+        trainer, carried = self.make_trainer(run, config, TextData(codec, train, dev))
+        description = (
+            f"{len(train):,} {codec.tokenizer.name} tokens to train on, {0 if dev is None else len(dev):,} held out, "
+            f"vocabulary of {len(codec.vocabulary):,}"
+        )
+        return Prepared(trainer, description, carried)
+
+    def make_trainer(self, run: Run, config: TextTaskConfig, data: TextData) -> tuple[TaskTrainer, Any]:
+        """Build the trainer, and a state of the shape that it carries between steps, if it carries any."""
+        raise NotImplementedError
+
+
+def held_out_tokens(run: Run, codec: Codec) -> Tokens:
+    """The part of a run's own text that its model was not trained on."""
+    if not run.has(DEV_TOKENS):
+        raise WeftError(f"{run.path} has no held-out text", expected="text to evaluate on", hint="--data PATH")
+    return open_tokens(run.path / DEV_TOKENS, len(codec.vocabulary))
+
+
+@contextmanager
+def encoded(source: TextSource, codec: Codec) -> Iterator[Tokens]:
+    """The token ids of a text, in a temporary file for the time of a `with`."""
+    corpus = source if isinstance(source, Corpus) else open_data(source)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "tokens.bin"
+        encode_corpus(corpus, codec.normalizer, codec.tokenizer, codec.vocabulary, file)
+        yield open_tokens(file, len(codec.vocabulary))
