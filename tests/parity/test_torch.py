@@ -163,7 +163,10 @@ def test_what_does_not_come_from_torch(module, message):
         (Stack([Recurrent(GRUCell(3, 5)), Recurrent(RNNCell(5, 5))]), "GRUCell and RNNCell"),
         (Stack([Recurrent(LSTMCell(3, 5)), Recurrent(GRUResetBeforeCell(5, 5))]), "no GRUResetBeforeCell"),
         (Stack([Recurrent(GRUCell(3, 5), reverse=True)]), "backward only"),
-        (Stack([Recurrent(GRUCell(3, 5)), Bidirectional(GRUCell(5, 5), GRUCell(5, 5))]), "some in two"),
+        (
+            Stack([Recurrent(GRUCell(3, 5)), Bidirectional(GRUCell(5, 5), GRUCell(5, 5))]),
+            "some layers are bidirectional",
+        ),
     ],
 )
 def test_what_does_not_go_to_torch(stack, message):

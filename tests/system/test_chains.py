@@ -131,7 +131,7 @@ for model in (ngram, hmm):
     [
         (["train", "ngram", "--data", "BOOK"], ["--out is missing"]),
         (["train", "hmm", "--out", "NEW"], ["--data is missing"]),
-        (["train", "ngram", "--data", "BOOK", "--out", "NGRAM"], ["already there"]),
+        (["train", "ngram", "--data", "BOOK", "--out", "NGRAM"], ["exists already"]),
         (["train", "ngram", "--data", "BOOK", "--out", "NEW", "--set", "model.order=0"], ["model.order is 0"]),
         (["train", "hmm", "--data", "BOOK", "--out", "NEW", "--set", "model.num_state=3"], ["Try: model.num_states"]),
         (["train", "lm", "--resume", "--data", "BOOK", "--out", "NGRAM"], ["task 'ngram'"]),

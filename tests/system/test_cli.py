@@ -187,7 +187,7 @@ def test_version_and_help():
         (["train", "lm", "--data", "BOOK"], ["--out is missing"]),
         (["train", "lm", "--out", "NEW"], ["--data is missing"]),
         (["train", "lm", "--data", "nowhere.txt", "--out", "NEW"], ["nowhere.txt"]),
-        (["train", "lm", "--data", "BOOK", "--out", "RUN"], ["already there", "--resume"]),
+        (["train", "lm", "--data", "BOOK", "--out", "RUN"], ["exists already", "--resume"]),
         (["train", "lm", "--data", "BOOK", "--out", "NEW", "--set", "train.minutse=1"], ["minutse", "train.minutes"]),
         (["train", "lm", "--data", "BOOK", "--out", "NEW", "--set", "train.rate=1"], ["renamed", "learning_rate"]),
         (["train", "lm", "--data", "BOOK", "--out", "NEW", "--set", "model.cell=lstn"], ["lstn", "Try: lstm"]),

@@ -220,7 +220,10 @@ def test_too_long_sources(runs, pairs, tmp_path):
         (["train", "translate", "--data", "FULL", "--out", "NEW", "--set", "model.attention=dott"], ["scaled_dot"]),
         (["train", "translate", "--out", "NGRAM", "--resume"], ["'ngram'", "weft train translate"]),
         (["train", "translate", "--out", "NEW"], ["--data is missing", "--data grammar-fr"]),
-        (["train", "translate", "--data", "FULL", "--out", "HALF"], ["already there, and is no run", "another --out"]),
+        (
+            ["train", "translate", "--data", "FULL", "--out", "HALF"],
+            ["exists already and is not a run", "another --out"],
+        ),
         (["train", "translate", "--data", "ZIP", "--out", "NEW"], ["has 2 texts", "pairs.zip:b.txt"]),
     ],
 )

@@ -46,7 +46,7 @@ def test_it_is_the_equation(name):
     attention, memory = attention_of(name)
     asked = queries().requires_grad_()
     memory.requires_grad_()
-    context, weights = attention(asked, attention.remember(memory, LENGTHS))
+    context, weights = attention(asked, attention.prepare(memory, LENGTHS))
     assert context.shape == (B, T, memory.shape[-1])
     expected, mixed = torch.zeros(B, T, S, dtype=torch.float64), torch.zeros_like(context)
     for b in range(B):
@@ -78,7 +78,7 @@ def test_padding_reaches_nothing(name, garbage):
         outside = torch.arange(S) >= LENGTHS[:, None]
         given_memory = memory.masked_fill(outside[..., None], filled).requires_grad_()
         asked = queries().requires_grad_()
-        context, weights = attention(asked, attention.remember(given_memory, LENGTHS))
+        context, weights = attention(asked, attention.prepare(given_memory, LENGTHS))
         gradients = torch.autograd.grad(context.sum(), [asked, given_memory, *attention.parameters()])
         found.append([context, weights, *gradients])
     for clean, dirty in zip(*found, strict=True):
@@ -89,10 +89,10 @@ def test_padding_reaches_nothing(name, garbage):
 @pytest.mark.parametrize("name", SCORES)
 def test_a_row_alone(name):
     attention, memory = attention_of(name)
-    context, weights = attention(queries(), attention.remember(memory, LENGTHS))
+    context, weights = attention(queries(), attention.prepare(memory, LENGTHS))
     for b, length in enumerate(LENGTHS.tolist()):
         if length:
-            alone = attention.remember(memory[b : b + 1, :length], LENGTHS[b : b + 1])
+            alone = attention.prepare(memory[b : b + 1, :length], LENGTHS[b : b + 1])
             one_context, one_weights = attention(queries()[b : b + 1], alone)
             torch.testing.assert_close(context[b], one_context[0])
             torch.testing.assert_close(weights[b, :, :length], one_weights[0])
@@ -113,13 +113,13 @@ def test_a_row_alone(name):
 def test_rows_that_share_a_source_are_as_if_each_had_its_own(name, picks):
     """Picked once or several times over, in any order; what is no longer asked may be dropped on the way."""
     attention, memory = attention_of(name)
-    source, rows = attention.remember(memory, LENGTHS), torch.arange(B)
+    source, rows = attention.prepare(memory, LENGTHS), torch.arange(B)
     for pick in picks:
         pick = torch.tensor(pick, dtype=torch.long)
-        source, rows = source.pick(pick), rows[pick]
+        source, rows = source.select(pick), rows[pick]
     asked = torch.randn(len(rows), T, Q, dtype=torch.float64, requires_grad=True)
     context, weights = attention(asked, source)
-    known, known_weights = attention(asked, attention.remember(memory[rows], LENGTHS[rows]))
+    known, known_weights = attention(asked, attention.prepare(memory[rows], LENGTHS[rows]))
     torch.testing.assert_close(context, known)
     torch.testing.assert_close(weights, known_weights)
     weighting = torch.randn_like(context)
@@ -134,10 +134,10 @@ def test_rows_that_share_a_source_are_as_if_each_had_its_own(name, picks):
 def test_what_is_asked_by_several_rows_is_held_once():
     """And what most rows no longer ask is given up."""
     memory = torch.randn(8, S, Q)
-    source = Attention("dot", Q, Q).remember(memory, torch.full((8,), S))
-    wide = source.pick(torch.arange(8).repeat_interleave(5))
+    source = Attention("dot", Q, Q).prepare(memory, torch.full((8,), S))
+    wide = source.select(torch.arange(8).repeat_interleave(5))
     assert wide.values is source.values
-    assert len(wide.pick(torch.tensor([0, 1, 39])).values) == 2
+    assert len(wide.select(torch.tensor([0, 1, 39])).values) == 2
 
 
 @settings(max_examples=50, deadline=None)
@@ -160,14 +160,14 @@ def test_scaling_keeps_the_weights_soft():
     sharpest = {}
     for name in ("dot", "scaled_dot"):
         attention = Attention(name, 512, 512)
-        _, weights = attention(asked, attention.remember(memory, torch.tensor([20])))
+        _, weights = attention(asked, attention.prepare(memory, torch.tensor([20])))
         sharpest[name] = weights.max(-1).values.mean().item()
     assert sharpest["dot"] > 0.9
     assert sharpest["scaled_dot"] < 0.4
 
 
 def test_mistakes():
-    with pytest.raises(WeftError, match=r"queries of 6 numbers with keys of 7.*bilinear"):
+    with pytest.raises(WeftError, match=r"queries of size 6 and keys of size 7.*bilinear"):
         Attention("dot", 6, 7)
     with pytest.raises(WeftError, match=r"'aditive' is not known.*Try: additive"):
         Attention("aditive", 6, 7)

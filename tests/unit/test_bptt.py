@@ -284,5 +284,5 @@ def test_settings_are_checked(make, message):
 @pytest.mark.parametrize("way", [partial(truncated, steps=2), partial(randomized, keep=0.5)])
 def test_two_directions_are_refused(way):
     stack = make_stack("gru", INPUT, HIDDEN, bidirectional=True)
-    with pytest.raises(WeftError, match=r"reads from the end.*full"):
+    with pytest.raises(WeftError, match=r"is not causal.*full"):
         way(stack, torch.randn(B, T, INPUT), None)

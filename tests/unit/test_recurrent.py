@@ -178,7 +178,7 @@ def test_dropout_keeps_the_mean():
         (torch.zeros(3, 7, 6), None, r"x is \(3, 7, 6\); expected \(B, T, 4\) because input_size=4"),
         (torch.zeros(7, 4), None, r"x is \(7, 4\); expected \(B, T, 4\)"),
         (torch.zeros(3, 7, 4, dtype=torch.long), None, r"x holds token ids and is \(3, 7, 4\); expected \(B, T\)"),
-        (torch.zeros(3, 7, 4), torch.tensor([1, 2]), r"lengths is \(2,\) .* expected \(3,\) whole numbers"),
+        (torch.zeros(3, 7, 4), torch.tensor([1, 2]), r"lengths is \(2,\) .* expected \(3,\) integers"),
         (torch.zeros(3, 7, 4), torch.ones(3), r"lengths is \(3,\) of torch.float32"),
         (torch.zeros(3, 7, 4), torch.ones(3, 1, dtype=torch.long), r"lengths is \(3, 1\)"),
         (torch.zeros(3, 7, 4), torch.tensor([1, 8, 2]), "lengths run from 1 to 8; expected 0 to 7"),
@@ -236,11 +236,11 @@ def test_a_stack_wants_one_state_for_each_layer():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Bidirectional(GRUCell(3, 5), GRUCell(4, 5)), "inputs of 3 and 4; expected the same input_size"),
+        (lambda: Bidirectional(GRUCell(3, 5), GRUCell(4, 5)), "input_size 3 and 4; expected the same input_size"),
         (lambda: Stack([]), "no layers; expected at least one"),
         (
             lambda: Stack([Recurrent(GRUCell(3, 5)), Recurrent(GRUCell(4, 5))]),
-            "reads 4 numbers and the one below gives 5",
+            "input_size=4, the one below output_size=5",
         ),
         (lambda: Stack([Recurrent(GRUCell(3, 5))], dropout=1.0), "dropout is 1.0"),
         (lambda: Stack([Recurrent(GRUCell(3, 5))], dropout=-0.1), "dropout is -0.1"),

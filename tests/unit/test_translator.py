@@ -314,7 +314,7 @@ def test_attention_learns_to_reverse():
 def test_mistakes():
     with pytest.raises(WeftError, match=r"model.hidden_size=7 cannot be shared.*model.encoder_hidden_size"):
         Translator(V, W, config(hidden_size=7))
-    with pytest.raises(WeftError, match=r"queries of 6 numbers with keys of 8"):
+    with pytest.raises(WeftError, match=r"queries of size 6 and keys of size 8"):
         Translator(V, W, config(attention="dot", encoder_hidden_size=4))
     with pytest.raises(WeftError, match=r"'lstn' is not known.*Try: lstm"):
         Translator(V, W, config(encoder_cell="lstn"))

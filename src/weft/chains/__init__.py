@@ -1,9 +1,19 @@
-"""Dynamic programming on a chain of hidden states, shared by the HMM and the CRF.
+"""Dynamic programming on linear chains: sums and maxima over all K^T paths in O(K^2 T). The HMM and the CRF share it.
 
-A sum or a maximum over all K^T paths in K^2 T steps: `partition` (the log of the sum), `posterior` (the chance of each
-state at each place), `cavity` (the same without the place's own evidence), `expect` (average counts, which are the
-gradient), `viterbi`, `n_best` and `stretches` (the chance of a part of a path). Compiled code where it could be built,
-the same recursions as plain torch elsewhere.
+    partition      log of the sum over all paths (forward algorithm)
+    posterior      probability of each state at each position (forward-backward algorithm)
+    cavity         the same without the position's own scores
+    expect         expected counts, which are the gradient of the log-partition
+    viterbi        the best path
+    n_best         the n best paths
+    stretches      probability of a segment of a path
+    log_partition  `partition` as a differentiable torch function
+
+Compiled code (kernel.py) runs where it is available, the same recursions as plain torch (reference.py) elsewhere.
+
+    problem.py     Chains: the scores, and the types of the results
+    reference.py   the recursions in torch
+    kernel.py      the recursions in C++
 """
 
 from __future__ import annotations
@@ -36,32 +46,32 @@ __all__ = [
 
 
 def partition(chains: Chains) -> Partition:
-    """The log of the summed exp(score) of all paths of each chain, and where a chain without any path breaks off."""
-    return _home(chains).partition(chains)  # type: ignore[no-any-return]
+    """Computes log sum exp(score) over all paths of each chain, and where a chain without a path breaks off."""
+    return _backend(chains).partition(chains)  # type: ignore[no-any-return]
 
 
 def posterior(chains: Chains) -> tuple[Partition, Tensor]:
-    """The chance of each state at each place, (P, K); zeros for a chain that has no path."""
-    return _home(chains).posterior(chains)  # type: ignore[no-any-return]
+    """Computes the probability of each state at each position, (P, K); zeros for a chain without any possible path."""
+    return _backend(chains).posterior(chains)  # type: ignore[no-any-return]
 
 
 def cavity(chains: Chains) -> tuple[Partition, Tensor]:
-    """The chance of each state at each place if the place's own scores were not known, (P, K)."""
-    return _home(chains).cavity(chains)  # type: ignore[no-any-return]
+    """Computes the probability of each state at each position given the scores of all other positions, (P, K)."""
+    return _backend(chains).cavity(chains)  # type: ignore[no-any-return]
 
 
 def expect(chains: Chains, weights: Tensor | None = None) -> Expected:
-    """How often each score is used on average, summed over the chains by their weights (B,), or each as one."""
+    """Computes the expected number of uses of each score, summed over the chains with weights (B,), by default 1."""
     given = torch.ones(chains.rows) if weights is None else weights
-    return _home(chains).expect(chains, given.to(torch.float64).contiguous())  # type: ignore[no-any-return]
+    return _backend(chains).expect(chains, given.to(torch.float64).contiguous())  # type: ignore[no-any-return]
 
 
 def viterbi(chains: Chains) -> Best:
-    """The best path of each chain; of equals the one with the lower states, looked at from the end."""
-    return _home(chains).viterbi(chains)  # type: ignore[no-any-return]
+    """Finds the best path of each chain. In a tie the path with the lower state wins, compared from the end."""
+    return _backend(chains).viterbi(chains)  # type: ignore[no-any-return]
 
 
-def _home(chains: Chains) -> Any:
+def _backend(chains: Chains) -> Any:
     return kernel if kernel.takes(chains) else reference
 
 
@@ -80,6 +90,17 @@ class _LogPartition(torch.autograd.Function):
 
 
 def log_partition(start: Tensor, transition: Tensor, end: Tensor, scores: Tensor, lengths: Tensor | None) -> Tensor:
-    """`partition` of scores (B, T, K) as a function that torch can differentiate: (B,)."""
+    """Computes the differentiable log-partition of padded chains.
+
+    Args:
+        start: (K,) scores of the first state.
+        transition: (K, K) scores of transitions, from row to column.
+        end: (K,) scores of the last state.
+        scores: (B, T, K) scores of the states at each position.
+        lengths: (B,) lengths of the chains; None means T.
+
+    Returns:
+        (B,).
+    """
     found: Tensor = _LogPartition.apply(start, transition, end, scores, lengths)  # type: ignore[no-untyped-call]
     return found

@@ -1,9 +1,9 @@
-"""The recursions as plain torch, in logarithms: what the compiled ones must equal, and what runs where they cannot.
+"""The recursions as plain torch in the log domain: the reference for the compiled ones, and their fallback.
 
     forward   pi_1 = start,  pi_t(h') = log sum_h exp(pi_(t-1)(h) + score_(t-1)(h) + transition(h, h'))
     backward  rho_T = end,   rho_t(h) = log sum_h' exp(transition(h, h') + score_(t+1)(h') + rho_(t+1)(h'))
 
-so that pi_t knows all that stands before place t, rho_t all that stands after it, and neither knows the place itself.
+pi_t covers everything before position t and rho_t everything after it; neither contains the score of position t.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from torch import Tensor
 
 from weft.chains.problem import NO_STATE, Best, Chains, Expected, Partition, Stretch
 
-NOTHING = -torch.inf
+IMPOSSIBLE = -torch.inf  # the log of probability 0
 
 
 class Recursions:
-    """The chains side by side, padded to the longest: pi and rho (B, T, K), log_z and dead (B,)."""
+    """The forward recursion of chains padded to the longest: pi (B, T, K), log_z and dead (B,)."""
 
     def __init__(self, chains: Chains) -> None:
         self.chains = chains
@@ -28,97 +28,101 @@ class Recursions:
         self.rows, self.steps = self.places.shape
         self.pi = self._forward()
         held = self.pi + self.scores
-        alive = (held != NOTHING).any(-1) | ~self.inside
+        alive = (held != IMPOSSIBLE).any(-1) | ~self.inside
         last = (chains.lengths - 1).clamp(min=0)
         ends = torch.zeros(self.rows, chains.states, dtype=torch.float64)
         if self.steps:
             ends = held[torch.arange(self.rows), last] + chains.end
         self.log_z = torch.where(chains.lengths > 0, ends.logsumexp(-1), 0.0)
         dead = torch.where(alive.all(-1), last, (~alive).int().argmax(-1) if self.steps else last)
-        self.dead = torch.where(self.log_z == NOTHING, dead, -1)
+        self.dead = torch.where(self.log_z == IMPOSSIBLE, dead, -1)
 
     def _forward(self) -> Tensor:
         pi = self.chains.start.expand(self.rows, -1)
         found = []
         for t in range(self.steps):
             if t > 0:
-                pi = _after(pi + self.scores[:, t - 1], self.chains.transition)
+                pi = _advance(pi + self.scores[:, t - 1], self.chains.transition)
             found.append(pi)
-        return _stacked(found, self.rows, self.chains.states)
+        return _stack(found, self.rows, self.chains.states)
 
     def backward(self) -> Tensor:
+        """Computes the backward recursion rho, (B, T, K)."""
         end = self.chains.end.expand(self.rows, -1)
         rho, found = end, []
         for t in reversed(range(self.steps)):
             last = (self.chains.lengths == t + 1)[:, None]
             rho = torch.where(last, end, rho)
             found.append(rho)
-            rho = _after(self.scores[:, t] + rho, self.chains.transition.t())
-        return _stacked(found[::-1], self.rows, self.chains.states)
+            rho = _advance(self.scores[:, t] + rho, self.chains.transition.t())
+        return _stack(found[::-1], self.rows, self.chains.states)
 
     def spread(self, values: Tensor) -> Tensor:
-        """Values (B, T, ...) put at their places (P, ...), with zeros where no chain is."""
+        """Scatters values (B, T, ...) to their positions (P, ...); zeros outside of all chains."""
         result = values.new_zeros(len(self.chains.ids), *values.shape[2:])
         result[self.places[self.inside]] = values[self.inside]
         return result
 
 
-def _after(held: Tensor, transition: Tensor) -> Tensor:
+def _advance(held: Tensor, transition: Tensor) -> Tensor:
     return (held[:, :, None] + transition).logsumexp(1)
 
 
-def _stacked(found: list[Tensor], rows: int, states: int) -> Tensor:
+def _stack(found: list[Tensor], rows: int, states: int) -> Tensor:
     return torch.stack(found, 1) if found else torch.zeros(rows, 0, states, dtype=torch.float64)
 
 
-def _shares(log: Tensor) -> Tensor:
-    """exp(log) over its sum; all zero where everything is impossible."""
-    return torch.where((log == NOTHING).all(-1, keepdim=True), 0.0, log.softmax(-1))
+def _normalize(log: Tensor) -> Tensor:
+    """Softmax over the last dimension; all zeros if every entry is impossible."""
+    return torch.where((log == IMPOSSIBLE).all(-1, keepdim=True), 0.0, log.softmax(-1))
 
 
 def partition(chains: Chains) -> Partition:
+    """See `weft.chains.partition`."""
     recursions = Recursions(chains)
     return Partition(recursions.log_z, recursions.dead)
 
 
 def posterior(chains: Chains) -> tuple[Partition, Tensor]:
-    """And the chance of every state at every place, (P, K)."""
+    """See `weft.chains.posterior`."""
     recursions = Recursions(chains)
-    shares = _shares(recursions.pi + recursions.scores + recursions.backward())
-    return Partition(recursions.log_z, recursions.dead), recursions.spread(shares)
+    probs = _normalize(recursions.pi + recursions.scores + recursions.backward())
+    return Partition(recursions.log_z, recursions.dead), recursions.spread(probs)
 
 
 def cavity(chains: Chains) -> tuple[Partition, Tensor]:
-    """And the chance of every state at every place if that place's own score were not known, (P, K)."""
+    """See `weft.chains.cavity`."""
     recursions = Recursions(chains)
-    possible = (recursions.log_z != NOTHING)[:, None, None]
-    shares = torch.where(possible, _shares(recursions.pi + recursions.backward()), 0.0)
-    return Partition(recursions.log_z, recursions.dead), recursions.spread(shares)
+    possible = (recursions.log_z != IMPOSSIBLE)[:, None, None]
+    probs = torch.where(possible, _normalize(recursions.pi + recursions.backward()), 0.0)
+    return Partition(recursions.log_z, recursions.dead), recursions.spread(probs)
 
 
 def expect(chains: Chains, weights: Tensor) -> Expected:
+    """See `weft.chains.expect`."""
     recursions = Recursions(chains)
     rho, rows = recursions.backward(), torch.arange(chains.rows)
     held, onward = recursions.pi + recursions.scores, recursions.scores + rho
-    shares = _shares(held + rho) * weights[:, None, None]
-    shares = torch.where(recursions.inside[:, :, None], shares, 0.0)
+    probs = _normalize(held + rho) * weights[:, None, None]
+    probs = torch.where(recursions.inside[:, :, None], probs, 0.0)
     transition = torch.zeros_like(chains.transition)
-    possible = recursions.log_z != NOTHING
+    possible = recursions.log_z != IMPOSSIBLE
     for t in range(1, recursions.steps):
         there = recursions.inside[:, t] & possible
         pairs = held[there, t - 1, :, None] + chains.transition + onward[there, t, None, :]
         pairs = (pairs - recursions.log_z[there, None, None]).exp()
         transition += (pairs * weights[there, None, None]).sum(0)
     table = torch.zeros_like(chains.table)
-    table.index_add_(0, chains.ids[recursions.places[recursions.inside]], shares[recursions.inside])
+    table.index_add_(0, chains.ids[recursions.places[recursions.inside]], probs[recursions.inside])
     if not recursions.steps:
         nothing = torch.zeros_like(chains.start)
         return Expected(recursions.log_z, nothing, transition, nothing, table)
-    last = shares[rows, (chains.lengths - 1).clamp(min=0)]
-    return Expected(recursions.log_z, shares[:, 0].sum(0), transition, last.sum(0), table)
+    last = probs[rows, (chains.lengths - 1).clamp(min=0)]
+    return Expected(recursions.log_z, probs[:, 0].sum(0), transition, last.sum(0), table)
 
 
 def viterbi(chains: Chains) -> Best:
+    """See `weft.chains.viterbi`."""
     places, inside = chains.places()
     scores = chains.table[chains.ids[places]]
     rows, steps = places.shape
@@ -133,7 +137,7 @@ def viterbi(chains: Chains) -> Best:
         ends = torch.where((chains.lengths == t + 1)[:, None], now + chains.end, ends)
     score, state = ends.max(-1)
     score = torch.where(chains.lengths > 0, score, 0.0)
-    last = torch.where(score == NOTHING, NO_STATE, state)
+    last = torch.where(score == IMPOSSIBLE, NO_STATE, state)
     state = last
     for t in reversed(range(steps)):
         if t + 1 < steps:
@@ -144,9 +148,12 @@ def viterbi(chains: Chains) -> Best:
 
 
 def n_best(chains: Chains, count: int) -> list[list[tuple[float, list[int]]]]:
-    """For each chain its `count` best paths with their scores, best first; fewer where there are fewer.
+    """Finds the `count` best paths of each chain.
 
-    At each place every state keeps the `count` best ways that lead to it: a way is a rank and the state before.
+    At each position every state keeps its `count` best predecessors; a predecessor is a rank and a state.
+
+    Returns:
+        For each chain up to `count` (score, path) pairs, best first.
     """
     return [_n_best_of(chains, row, count) for row in range(chains.rows)]
 
@@ -159,27 +166,32 @@ def _n_best_of(chains: Chains, row: int, count: int) -> list[tuple[float, list[i
     now = (chains.start + scores[0])[None]  # (rank, K)
     choices: list[Tensor] = []
     for t in range(1, length):
-        ways = (now[:, :, None] + chains.transition).reshape(-1, K)  # (rank and state before, K)
-        now, choice = ways.topk(min(count, len(ways)), dim=0)
+        candidates = (now[:, :, None] + chains.transition).reshape(-1, K)  # (rank * K + previous state, K)
+        now, choice = candidates.topk(min(count, len(candidates)), dim=0)
         now = now + scores[t]
         choices.append(choice)
     best, order = (now + chains.end).reshape(-1).topk(min(count, now.numel()))
     found = []
-    for score, way in zip(best.tolist(), order.tolist(), strict=True):
-        if score == NOTHING:
+    for score, index in zip(best.tolist(), order.tolist(), strict=True):
+        if score == IMPOSSIBLE:
             break
-        path = [way % K]
+        path = [index % K]
         for choice in reversed(choices):
-            way = int(choice[way // K, way % K])
-            path.append(way % K)
+            index = int(choice[index // K, index % K])
+            path.append(index % K)
         found.append((score, path[::-1]))
     return found
 
 
 def stretches(chains: Chains, paths: Sequence[tuple[Sequence[int], Sequence[Stretch]]]) -> list[list[float]]:
-    """The log of the chance that a chain goes through these places as its path does, whatever it does before and after.
+    """Computes the log-probability that a chain follows a path inside a segment, summed over everything outside it.
 
-    For each chain a path and stretches of it; a stretch is from its first place to before its last.
+    Args:
+        chains: the chains.
+        paths: for each chain a path and segments (begin, end) of it, end excluded.
+
+    Returns:
+        For each chain the log-probabilities of its segments.
     """
     recursions = Recursions(chains)
     rho = recursions.backward()
@@ -187,9 +199,11 @@ def stretches(chains: Chains, paths: Sequence[tuple[Sequence[int], Sequence[Stre
     for row, (path, wanted) in enumerate(paths):
         states, places = torch.tensor(path), torch.arange(len(path))
         own = recursions.scores[row, places, states].cumsum(0)
-        moves = torch.cat([own.new_zeros(1), chains.transition[states[:-1], states[1:]].cumsum(0)])
+        transitions = torch.cat([own.new_zeros(1), chains.transition[states[:-1], states[1:]].cumsum(0)])
         begins, lasts = torch.tensor(wanted).T[0], torch.tensor(wanted).T[1] - 1
-        inside = own[lasts] - own[begins] + moves[lasts] - moves[begins]  # all scores but the first place's own
+        inside = (
+            own[lasts] - own[begins] + transitions[lasts] - transitions[begins]
+        )  # all scores of the segment but that of its first position
         first = recursions.pi[row, begins, states[begins]] + recursions.scores[row, begins, states[begins]]
         found.append((first + inside + rho[row, lasts, states[lasts]] - recursions.log_z[row]).tolist())
     return found

@@ -5,6 +5,8 @@
     pooling.py       LastPooling, MeanPooling, MaxPooling, AttentionPooling
     crf.py           CRF, the linear-chain conditional random field, with BIO and BIOES constraints
     bptt.py          full, truncated and randomized backpropagation through time
+    torch_layers.py  LSTM, GRU, RNN: drop-in replacements for torch.nn's layers
+    accelerate.py    accelerate: run the recurrent layers of a finished torch model on the engine
     conversion.py    from_torch, to_torch: weights to and from torch.nn.RNN, GRU and LSTM
     dropout.py       word dropout
     steps.py         the plain-torch loop over time, where the engine cannot run a cell
@@ -37,6 +39,7 @@ from weft.cells import (
     StatelessCell,
     TwoGateCell,
 )
+from weft.nn.accelerate import accelerate, restore
 from weft.nn.attention import Attention, AttentionMemory, masked_softmax
 from weft.nn.bptt import BPTT, unroll
 from weft.nn.conversion import from_torch, to_torch
@@ -46,12 +49,16 @@ from weft.nn.layers import Bidirectional, BothDirections, Recording, Recurrent, 
 from weft.nn.pooling import POOLINGS, AttentionPooling, LastPooling, MaxPooling, MeanPooling, Pooled, Pooling
 from weft.nn.states import map_state
 from weft.nn.steps import run_steps
+from weft.nn.torch_layers import GRU, LSTM, RNN
 
 __all__ = [
     "BPTT",
     "CELLS",
     "CRF",
+    "GRU",
+    "LSTM",
     "POOLINGS",
+    "RNN",
     "AdditiveCell",
     "Attention",
     "AttentionMemory",
@@ -79,12 +86,14 @@ __all__ = [
     "TagConstraints",
     "TagPath",
     "TwoGateCell",
+    "accelerate",
     "bio_constraints",
     "bioes_constraints",
     "from_torch",
     "make_stack",
     "map_state",
     "masked_softmax",
+    "restore",
     "run_steps",
     "to_torch",
     "unroll",

@@ -1,12 +1,12 @@
-"""Back-propagation through time: three ways to choose what gradient flows back through a window of steps.
+"""Backpropagation through time: full, truncated and randomized.
 
-All three give the outputs of the stack and its last state; only their gradients differ. With f_t the step and w
-its weights, the gradient of a state is the sum
+All three return the outputs of the stack and its final state; only the gradients differ. With f_t the step and w its
+weights, the gradient of a state is the sum
 
     dh_t/dw = df_t/dw + sum over i < t of (product over j = i+1..t of df_j/dh_{j-1}) df_i/dw
 
-`full` keeps all of it, `truncated` its k most recent terms i = t-k+1..t, and `randomized` each link
-df_j/dh_{j-1} with probability p, weighted by 1/p, so that its mean is the full sum.
+`full` computes all terms. `truncated` keeps the k most recent ones, i = t-k+1..t. `randomized` keeps each factor
+df_j/dh_{j-1} with probability p and scales it by 1/p, so its expectation is the full sum.
 """
 
 from __future__ import annotations
@@ -27,18 +27,39 @@ Unroll = Callable[[Stack, Tensor, State], tuple[Tensor, State]]
 
 
 def full(stack: Stack, x: Tensor, state: State = None) -> tuple[Tensor, State]:
-    """The stack itself: x (B, T, I) or ids (B, T) to outputs (B, T, H) and the last state, every gradient whole."""
+    """Runs the stack with the full gradient.
+
+    Args:
+        stack: the layers.
+        x: (B, T, I) features or (B, T) token ids.
+        state: the initial state; None means zeros.
+
+    Returns:
+        The outputs (B, T, H) and the final state.
+    """
     result: tuple[Tensor, State] = stack(x, state)
     return result
 
 
 def truncated(stack: Stack, x: Tensor, state: State = None, *, steps: int) -> tuple[Tensor, State]:
-    """The gradient of every output flows back through exactly `steps` steps, its own included.
+    """Runs the stack so that the gradient of every output flows back through exactly `steps` steps.
 
-    The first `steps` outputs are those of the whole run. Each later one is run anew over its own window, from the
-    state before it, which carries no gradient; all windows are rows of one batch. That is `steps` times the work
-    of the full gradient: cutting a run into chunks is cheaper, and truncates at a different depth for every
-    output. With dropout each window draws its own: an output and its gradient belong to the same draw.
+    The first `steps` outputs are those of the full run. Each later output is computed again over its own window, from
+    the detached state before it; all windows are rows of one batch. This costs `steps` times the work of the full
+    gradient. Cutting a sequence into chunks is cheaper, but truncates at a different depth for every output. Every
+    window draws its own dropout masks, so an output and its gradient belong to the same masks.
+
+    Args:
+        stack: causal layers.
+        x: (B, T, I) features or (B, T) token ids.
+        state: the initial state; None means zeros.
+        steps: the number of steps, the output's own step included.
+
+    Returns:
+        The outputs (B, T, H) and the final state.
+
+    Raises:
+        WeftError: `steps` is below 1, or the stack is not causal.
     """
     _check_steps(steps)
     _check_causal("truncated", stack)
@@ -47,7 +68,7 @@ def truncated(stack: Stack, x: Tensor, state: State = None, *, steps: int) -> tu
         return full(stack, x, state)
     head, _ = full(stack, x[:, :steps], state)
     with torch.no_grad():
-        # The state before window t is the one after step t - steps: (B, T - steps, H) of every layer.
+        # The state before window t is the state after step t - steps: (B, T - steps, H) for every layer.
         before = tuple(recording.states for recording in stack.record(x[:, : T - steps], state))  # type: ignore[union-attr]
     windows = x[:, 1:].unfold(1, steps, 1)  # (B, T - steps, I, steps) or (B, T - steps, steps)
     if x.is_floating_point():
@@ -61,10 +82,23 @@ def truncated(stack: Stack, x: Tensor, state: State = None, *, steps: int) -> tu
 def randomized(
     stack: Stack, x: Tensor, state: State = None, *, keep: float, generator: torch.Generator | None = None
 ) -> tuple[Tensor, State]:
-    """Before each step of each row the gradient is cut with probability 1 - keep, else divided by `keep`.
+    """Runs the stack; before each step of each row the gradient is cut with probability 1 - keep, else divided by keep.
 
-    Tallec and Ollivier 2017, "Unbiasing truncated backpropagation through time". The smaller `keep`, the shorter
-    the memory that one draw sees and the larger the variance. Draws come from `generator` or torch's own.
+    Tallec and Ollivier 2017, "Unbiasing truncated backpropagation through time". A smaller keep probability shortens
+    the sampled dependencies and increases the variance.
+
+    Args:
+        stack: causal layers.
+        x: (B, T, I) features or (B, T) token ids.
+        state: the initial state; None means zeros.
+        keep: the keep probability, above 0 and at most 1.
+        generator: the source of random numbers; None means torch's default.
+
+    Returns:
+        The outputs (B, T, H) and the final state.
+
+    Raises:
+        WeftError: `keep` is out of range, or the stack is not causal.
     """
     _check_keep(keep)
     _check_causal("randomized", stack)
@@ -73,7 +107,7 @@ def randomized(
 
 
 def reweighted(stack: Stack, x: Tensor, state: State = None, *, xi: Tensor) -> tuple[Tensor, State]:
-    """The stack with the gradient of the state before step t of row b multiplied by xi[b, t]; xi is (B, T)."""
+    """Runs the stack with the gradient of the state before step t of row b scaled by xi[b, t]; xi is (B, T)."""
     if x.shape[1] == 0:
         return full(stack, x, state)
     state = stack.initial_state(x.shape[0]) if state is None else state
@@ -86,7 +120,7 @@ def reweighted(stack: Stack, x: Tensor, state: State = None, *, xi: Tensor) -> t
 
 
 class _ScaledGradient(torch.autograd.Function):
-    """The identity, whose gradient is multiplied by a factor."""
+    """The identity with a scaled gradient."""
 
     @staticmethod
     def forward(ctx: Any, value: Tensor, factor: Tensor) -> Tensor:
@@ -96,7 +130,7 @@ class _ScaledGradient(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         (factor,) = ctx.saved_tensors
-        # Where it is cut, nothing passes: an infinite gradient times zero would be a NaN.
+        # torch.where and not a product: an infinite gradient times 0 is NaN.
         return torch.where(factor == 0, 0.0, gradients[0] * factor), None
 
 
@@ -118,8 +152,8 @@ def _check_keep(keep: float) -> None:
 def _check_causal(name: str, stack: Stack) -> None:
     if not stack.causal:
         raise WeftError(
-            f"{name}: the stack also reads from the end",
-            expected="layers that read forward only, because a cut needs one direction of time",
+            f"{name}: the stack is not causal",
+            expected="layers that read forward only, because truncation needs one direction of time",
             hint='the method "full"',
         )
 
@@ -134,7 +168,7 @@ def _randomized(steps: int, keep: float) -> Unroll:
     return partial(randomized, keep=keep)
 
 
-# name -> (steps, keep) -> the way to run; each reads only what concerns it
+# name -> (steps, keep) -> Unroll; each uses only its own settings
 BPTT: dict[str, Callable[[int, float], Unroll]] = {
     "full": lambda steps, keep: full,
     "truncated": _truncated,
@@ -143,7 +177,15 @@ BPTT: dict[str, Callable[[int, float], Unroll]] = {
 
 
 def unroll(method: str, *, steps: int = 0, keep: float = 0.5) -> Unroll:
-    """The named way with its settings, as a function (stack, x, state) -> (outputs, last state).
+    """Returns the named method with its settings, as a function (stack, x, state) -> (outputs, final state).
+
+    Args:
+        method: "full", "truncated" or "randomized".
+        steps: the depth of "truncated".
+        keep: the keep probability of "randomized".
+
+    Raises:
+        WeftError: an unknown method, or a setting out of range.
 
     >>> unroll("truncated", steps=5).keywords
     {'steps': 5}

@@ -1,6 +1,6 @@
-"""Weights to and from torch.nn: the recurrent layers that torch has too, number for number.
+"""Conversion of weights to and from torch.nn.RNN, GRU and LSTM.
 
-Parameters have the same names, shapes and block order on both sides, so that crossing is copying.
+Parameters have the same names, shapes and block order on both sides, so conversion copies them.
 """
 
 from __future__ import annotations
@@ -21,13 +21,20 @@ _MODES: dict[str, type[Cell]] = {
 
 
 def from_torch(module: nn.RNN | nn.GRU | nn.LSTM) -> Stack:
-    """A stack with the weights, type, device and mode of a torch module. Where that has no biases, they are zero."""
+    """Builds a stack with the weights, dtype, device and mode of a torch module.
+
+    Args:
+        module: the module. Without biases (bias=False) the stack's biases are zero.
+
+    Raises:
+        WeftError: another module, or one with `proj_size`.
+    """
     if not isinstance(module, nn.RNNBase) or module.mode not in _MODES:
         raise WeftError(f"from_torch: {type(module).__name__}", expected="torch.nn.RNN, GRU or LSTM")
     if module.proj_size:
         raise WeftError(
             f"from_torch: {type(module).__name__} with proj_size={module.proj_size}",
-            expected="none: a projected state is no equation of ours",
+            expected="proj_size=0, because no cell of weft projects its state",
         )
     layers: list[Recurrent | Bidirectional] = []
     for number in range(module.num_layers):
@@ -39,7 +46,7 @@ def from_torch(module: nn.RNN | nn.GRU | nn.LSTM) -> Stack:
 
 
 def _cell(module: nn.RNNBase, suffix: str) -> Cell:
-    """One cell with the weights that end in the suffix."""
+    """Builds a cell from the parameters with the suffix."""
     weight = module.get_parameter(f"weight_ih_{suffix}")
     cell = _MODES[module.mode](weight.shape[1], module.hidden_size).to(weight)
     with torch.no_grad():
@@ -52,12 +59,18 @@ def _cell(module: nn.RNNBase, suffix: str) -> Cell:
 
 
 def to_torch(stack: Stack) -> nn.RNN | nn.GRU | nn.LSTM:
-    """The torch module (batch first) that computes what the stack does, with its weights, type, device and mode.
+    """Builds the torch module (batch_first=True) that computes what the stack does.
 
-    torch has one cell, one size and one choice of directions a module; a stack that mixes them is refused.
+    It has the stack's weights, dtype, device and mode.
+
+    Raises:
+        WeftError: torch.nn has no such layer: a residual stack, a cell that torch does not have, a reversed layer, or
+            layers that differ in cell, size or directions.
     """
     if stack.residual:
-        raise WeftError("to_torch: the stack has residual connections", expected="none: torch.nn has no such layer")
+        raise WeftError(
+            "to_torch: the stack has residual connections", expected="none, because torch.nn has no such layer"
+        )
     cells = [_cells_of(layer) for layer in stack.layers]
     first = cells[0][0]
     kind = type(first)
@@ -75,24 +88,24 @@ def to_torch(stack: Stack) -> nn.RNN | nn.GRU | nn.LSTM:
                 expected="one size in all layers and directions",
             )
     if len({len(layer) for layer in cells}) > 1:
-        raise WeftError("to_torch: some layers read in one direction and some in two", expected="all alike")
+        raise WeftError("to_torch: some layers are bidirectional and some are not", expected="one or the other")
 
-    made = _new_module(kind, first, layers=len(cells), bidirectional=len(cells[0]) == 2, dropout=stack.dropout)
+    module = _new_module(kind, first, layers=len(cells), bidirectional=len(cells[0]) == 2, dropout=stack.dropout)
     with torch.no_grad():
         for number, layer in enumerate(cells):
             for direction, cell in zip(("", "_reverse"), layer, strict=False):
                 for name, parameter in cell.named_parameters():
-                    made.get_parameter(f"{name}_l{number}{direction}").copy_(parameter)
-    return made.train(stack.training)
+                    module.get_parameter(f"{name}_l{number}{direction}").copy_(parameter)
+    return module.train(stack.training)
 
 
 def _cells_of(layer: nn.Module) -> list[Cell]:
-    """The cells of a layer, forward first."""
+    """Returns the cells of a layer, forward first."""
     if isinstance(layer, Bidirectional):
         return [layer.forward_layer.cell, layer.backward_layer.cell]
     assert isinstance(layer, Recurrent)
     if layer.reverse:
-        raise WeftError("to_torch: a layer reads backward only", expected="forward or both: torch.nn has nothing else")
+        raise WeftError("to_torch: a layer reads backward only", expected="forward or both, as torch.nn has them")
     return [layer.cell]
 
 
@@ -100,12 +113,16 @@ def _new_module(
     kind: type[Cell], first: Cell, *, layers: int, bidirectional: bool, dropout: float
 ) -> nn.RNN | nn.GRU | nn.LSTM:
     sizes = first.input_size, first.hidden_size, layers
-    dropout = dropout if layers > 1 else 0.0  # it falls between layers; torch warns where there is no between
+    dropout = dropout if layers > 1 else 0.0  # dropout acts between layers; torch warns if there is one layer
     if kind is GRUCell:
-        made: nn.RNN | nn.GRU | nn.LSTM = nn.GRU(*sizes, batch_first=True, dropout=dropout, bidirectional=bidirectional)
+        module: nn.RNN | nn.GRU | nn.LSTM = nn.GRU(
+            *sizes, batch_first=True, dropout=dropout, bidirectional=bidirectional
+        )
     elif kind is LSTMCell:
-        made = nn.LSTM(*sizes, batch_first=True, dropout=dropout, bidirectional=bidirectional)
+        module = nn.LSTM(*sizes, batch_first=True, dropout=dropout, bidirectional=bidirectional)
     else:
         nonlinearity = "tanh" if kind is RNNCell else "relu"
-        made = nn.RNN(*sizes, nonlinearity=nonlinearity, batch_first=True, dropout=dropout, bidirectional=bidirectional)
-    return made.to(first.weight_ih)
+        module = nn.RNN(
+            *sizes, nonlinearity=nonlinearity, batch_first=True, dropout=dropout, bidirectional=bidirectional
+        )
+    return module.to(first.weight_ih)

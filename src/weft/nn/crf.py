@@ -1,10 +1,12 @@
-"""The linear-chain conditional random field: tags of a sequence, scored together.
+"""The linear-chain conditional random field (CRF): scores whole sequences of tags.
 
     score(y | x) = start[y_1] + sum_t scores[t, y_t] + sum_t transition[y_(t-1), y_t] + end[y_T]
-    P(y | x) = exp(score(y | x)) / sum of the same over all K^T sequences of tags
+    P(y | x) = exp(score(y | x)) / sum over all K^T tag sequences of the same
 
-The scores of the places come from a model (a recurrent layer, say), start, transition and end are the layer's own.
-Lafferty, McCallum and Pereira 2001.
+The scores of the positions come from a model, for example a recurrent layer; start, transition and end are parameters
+of the CRF. Lafferty, McCallum and Pereira 2001, "Conditional random fields".
+
+The forward pass, its gradient and Viterbi decoding are in weft.chains.
 """
 
 from __future__ import annotations
@@ -16,13 +18,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from weft import chains as chain
+from weft import chains
 from weft.chains import Chains, Stretch
 from weft.errors import WeftError
 
 
 class TagConstraints(NamedTuple):
-    """What a sequence of tags may do: begin with, go from one to another, end with. All of it as booleans."""
+    """Boolean masks of the allowed first tags, transitions and last tags."""
 
     start: Tensor  # (K,)
     transition: Tensor  # (K, K): from, to
@@ -30,14 +32,24 @@ class TagConstraints(NamedTuple):
 
 
 class TagPath(NamedTuple):
-    """A sequence of tags, and its log-probability."""
+    """A sequence of tags and its log-probability."""
 
     tags: list[int]
     log_prob: float
 
 
 class CRF(nn.Module):
-    """Tags for B sequences with scores (B, T, K) and lengths (B,). What is not allowed has no probability at all."""
+    """A linear-chain CRF over K tags. Sequences that violate the constraints have probability 0.
+
+    Every method takes scores (B, T, K) and lengths (B,); None means T.
+
+    Args:
+        tags: K, the number of tags.
+        allowed: the constraints; None allows everything.
+
+    Raises:
+        WeftError: `tags` is below 1, or the constraints have other shapes.
+    """
 
     start: Tensor
     transition: Tensor
@@ -64,11 +76,12 @@ class CRF(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
+        """Draws all parameters from U(-0.1, 0.1)."""
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -0.1, 0.1)
 
     def masked(self) -> tuple[Tensor, Tensor, Tensor]:
-        """start, transition and end with -inf where something is not allowed."""
+        """Returns start, transition and end with -inf where the constraints forbid them."""
         start, transition, end = (
             torch.where(getattr(self, f"{name}_allowed"), getattr(self, name), -torch.inf)
             for name in ("start", "transition", "end")
@@ -76,16 +89,16 @@ class CRF(nn.Module):
         return start, transition, end
 
     def log_partition(self, scores: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """log of the sum over all sequences of tags, (B,)."""
-        log_z = chain.log_partition(*self.masked(), scores, lengths)
-        self._possible(log_z, scores, lengths)
+        """Computes the log of the sum of exp(score) over all tag sequences, (B,)."""
+        log_z = chains.log_partition(*self.masked(), scores, lengths)
+        self._check_possible(log_z, scores, lengths)
         return log_z
 
     def score(self, scores: Tensor, tags: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """The score of given tags (B, T), (B,); -inf where they do what is not allowed."""
+        """Computes the score of tags (B, T), (B,); -inf if they violate the constraints."""
         rows, steps = scores.shape[:2]
         if tags.shape != (rows, steps):
-            raise WeftError(f"CRF: tags are {tuple(tags.shape)}", expected=f"({rows}, {steps}) as the scores are")
+            raise WeftError(f"CRF: tags are {tuple(tags.shape)}", expected=f"({rows}, {steps}), as in the scores")
         if lengths is None:
             lengths = torch.full((rows,), steps)
         tags, lengths = tags.to(scores.device), lengths.to(scores.device)
@@ -96,64 +109,77 @@ class CRF(nn.Module):
         start, transition, end = self.masked()
         if not steps:
             return scores.new_zeros(rows)
-        places = torch.where(inside, scores.gather(2, tags[:, :, None])[:, :, 0], 0).sum(1)
-        moves = torch.where(inside[:, 1:], transition[tags[:, :-1], tags[:, 1:]], 0).sum(1)
+        emissions = torch.where(inside, scores.gather(2, tags[:, :, None])[:, :, 0], 0).sum(1)
+        transitions = torch.where(inside[:, 1:], transition[tags[:, :-1], tags[:, 1:]], 0).sum(1)
         last = tags.gather(1, (lengths - 1).clamp(min=0)[:, None])[:, 0]
-        return torch.where(lengths > 0, start[tags[:, 0]] + places + moves + end[last], 0)
+        return torch.where(lengths > 0, start[tags[:, 0]] + emissions + transitions + end[last], 0)
 
     def log_likelihood(self, scores: Tensor, tags: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """log P(tags | scores) of each row, (B,). Its negative sum is the loss."""
+        """Computes log P(tags | scores) of each row, (B,). The loss is the negative sum.
+
+        Raises:
+            WeftError: the tags of a row violate the constraints.
+        """
         found = self.score(scores, tags, lengths)
         if found.isneginf().any() and not scores.isneginf().any():
             row = int(found.isneginf().nonzero()[0, 0])
             size = int(lengths[row]) if lengths is not None else scores.shape[1]
             raise WeftError(
-                f"CRF: the tags of row {row}, {tags[row, :size].tolist()}, do what is not allowed",
-                expected="tags that keep to the constraints",
+                f"CRF: the tags of row {row}, {tags[row, :size].tolist()}, violate the constraints",
+                expected="an allowed sequence of tags",
             )
         return found - self.log_partition(scores, lengths)
 
     def marginals(self, scores: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """P(y_t = k | scores), (B, T, K); zeros past a row's length."""
-        found, shares = chain.posterior(self._chains(scores, lengths))
-        self._possible(found.log_z, scores, lengths)
-        return shares.view(scores.shape).to(scores)
+        """Computes P(y_t = k | scores), (B, T, K); zeros past a row's length."""
+        found, probs = chains.posterior(self._chains(scores, lengths))
+        self._check_possible(found.log_z, scores, lengths)
+        return probs.view(scores.shape).to(scores)
 
     def decode(self, scores: Tensor, lengths: Tensor | None = None) -> list[TagPath]:
-        """The likeliest tags of each row (Viterbi)."""
-        chains = self._chains(scores, lengths)
-        states, best = chain.viterbi(chains)
-        log_z = chain.partition(chains).log_z
-        self._possible(log_z, scores, lengths)
+        """Finds the most probable tags of each row (Viterbi)."""
+        problem = self._chains(scores, lengths)
+        states, best = chains.viterbi(problem)
+        log_z = chains.partition(problem).log_z
+        self._check_possible(log_z, scores, lengths)
         rows = states.view(scores.shape[:2]).tolist()
-        found = zip(rows, chains.lengths.tolist(), (best - log_z).tolist(), strict=True)
+        found = zip(rows, problem.lengths.tolist(), (best - log_z).tolist(), strict=True)
         return [TagPath(row[:length], log_prob) for row, length, log_prob in found]
 
     def n_best(self, scores: Tensor, count: int, lengths: Tensor | None = None) -> list[list[TagPath]]:
-        """The `count` likeliest sequences of tags of each row, best first; fewer where fewer are allowed."""
+        """Finds the `count` most probable tag sequences of each row, best first; fewer if fewer are allowed."""
         if count < 1:
             raise WeftError(f"CRF: count is {count}", expected="1 or more")
-        chains = self._chains(scores, lengths)
-        log_z = chain.partition(chains).log_z.tolist()
-        found = zip(chain.n_best(chains, count), log_z, strict=True)
+        problem = self._chains(scores, lengths)
+        log_z = chains.partition(problem).log_z.tolist()
+        found = zip(chains.n_best(problem, count), log_z, strict=True)
         return [[TagPath(path, score - total) for score, path in row] for row, total in found]
 
     def stretches(
         self, scores: Tensor, paths: Sequence[tuple[Sequence[int], Sequence[Stretch]]], lengths: Tensor | None = None
     ) -> list[list[float]]:
-        """P(y_b ... y_(e-1) | scores) of stretches (b, e) of a row's tags: that they are right, whatever is around."""
-        found = chain.stretches(self._chains(scores, lengths), paths)
+        """Computes P(y_b ... y_(e-1) | scores) of segments (b, e) of a row's tags, summed over all tags around them.
+
+        Args:
+            scores: (B, T, K).
+            paths: for each row its tags and the segments, end excluded.
+            lengths: (B,).
+
+        Returns:
+            For each row the probabilities of its segments.
+        """
+        found = chains.stretches(self._chains(scores, lengths), paths)
         return [[min(1.0, math.exp(one)) for one in row] for row in found]
 
     def _chains(self, scores: Tensor, lengths: Tensor | None) -> Chains:
         return Chains.padded(*self.masked(), scores, lengths)
 
-    def _possible(self, log_z: Tensor, scores: Tensor, lengths: Tensor | None) -> None:
+    def _check_possible(self, log_z: Tensor, scores: Tensor, lengths: Tensor | None) -> None:
         if log_z.isneginf().any():
             row = int(log_z.isneginf().nonzero()[0, 0])
             size = int(lengths[row]) if lengths is not None else scores.shape[1]
             raise WeftError(
-                f"CRF: no sequence of {size} tags is allowed in row {row}", expected="constraints that leave one"
+                f"CRF: no sequence of {size} tags is allowed in row {row}", expected="constraints that allow one"
             )
 
     def extra_repr(self) -> str:
@@ -161,7 +187,11 @@ class CRF(nn.Module):
 
 
 def bio_constraints(tags: Sequence[str]) -> TagConstraints:
-    """B-X begins a span of kind X, I-X goes on with it, O is outside: I-X follows B-X or I-X of the same X alone."""
+    """Returns the constraints of the BIO scheme: I-X must follow B-X or I-X.
+
+    Args:
+        tags: the names of the tags: O, B-X or I-X.
+    """
     parts = [_split(tag, "BI") for tag in tags]
 
     def follows(before: tuple[str, str] | None, after: tuple[str, str]) -> bool:
@@ -175,13 +205,17 @@ def bio_constraints(tags: Sequence[str]) -> TagConstraints:
 
 
 def bioes_constraints(tags: Sequence[str]) -> TagConstraints:
-    """B-X I-X ... E-X is a span of two or more, S-X a span of one, O is outside: what is begun must be ended."""
+    """Returns the constraints of the BIOES scheme: B-X (I-X)* E-X is a span of two or more tokens, S-X a span of one.
+
+    Args:
+        tags: the names of the tags: O, B-X, I-X, E-X or S-X.
+    """
     parts = [_split(tag, "BIES") for tag in tags]
 
     def follows(before: tuple[str, str] | None, after: tuple[str, str] | None) -> bool:
-        begun = before[1] if before is not None and before[0] in "BI" else None
-        going_on = after[1] if after is not None and after[0] in "IE" else None
-        return begun == going_on
+        open_kind = before[1] if before is not None and before[0] in "BI" else None
+        continued_kind = after[1] if after is not None and after[0] in "IE" else None
+        return open_kind == continued_kind
 
     return TagConstraints(
         torch.tensor([follows(None, after) for after in parts]),
@@ -194,4 +228,4 @@ def _split(tag: str, letters: str) -> tuple[str, str]:
     letter, dash, kind = tag.partition("-")
     if tag == "O" or (len(letter) == 1 and letter in letters and dash and kind):
         return letter, kind
-    raise WeftError(f"the tag is {tag!r}", expected=f"O, or one of {', '.join(letters)} with -KIND after it")
+    raise WeftError(f"the tag is {tag!r}", expected=f"O, or one of {', '.join(letters)} followed by -KIND")

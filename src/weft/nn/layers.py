@@ -1,4 +1,8 @@
-"""The layers themselves."""
+"""Recurrent layers: a cell over time (Recurrent), in both directions (Bidirectional), and stacked (Stack).
+
+The engine runs a layer where it can; elsewhere the same equations run as plain torch (steps.py). Results and gradients
+are the same.
+"""
 
 from __future__ import annotations
 
@@ -19,25 +23,32 @@ from weft.nn.steps import FUSED, run_fused, run_steps
 
 
 class Recording(NamedTuple):
-    """Everything a run computed: every state and every gate of every step, zero past a row's length."""
+    """All states and gates of a run over time; zero past a row's length."""
 
     states: State  # of (B, T, H)
     gates: Gates  # of (B, T, H)
 
 
 class BothDirections(NamedTuple):
-    """One thing for each direction: states of a Bidirectional, or its recordings."""
+    """A value for each direction: the states of a `Bidirectional`, or its recordings."""
 
     forward: Any
     backward: Any
 
 
 class Recurrent(nn.Module):
-    """A cell over time, from the first step to the last, or from the last to the first with `reverse`.
+    """A cell over time.
 
-    While training, `recurrent_dropout` drops units of h where it enters the cell's products, the same ones at all
-    steps of a row (Gal and Ghahramani 2016), and `zoneout` lets units keep their old value (Krueger et al. 2017); after
-    training a unit is the average of what zoneout would make it.
+    Args:
+        cell: the cell, an instance.
+        reverse: run from the last step to the first.
+        recurrent_dropout: dropout rate of h where it enters the recurrent products; one mask for all steps of a row
+            (variational dropout, Gal and Ghahramani 2016).
+        zoneout: probability that a unit of the state keeps its previous value at a step (Krueger et al. 2017). In
+            evaluation mode a unit takes the expected value.
+
+    Raises:
+        WeftError: `cell` is not a cell, or a rate is outside [0, 1).
     """
 
     def __init__(
@@ -54,43 +65,63 @@ class Recurrent(nn.Module):
         self.causal = not reverse
 
     def initial_state(self, rows: int) -> State:
+        """Returns the zero state for a batch of `rows`."""
         return self.cell.initial_state(rows)
 
     def forward(
         self, x: Tensor | Embedded, state: State = None, *, lengths: Tensor | None = None
     ) -> tuple[Tensor, State]:
-        """x (B, T, I) or ids (B, T) to outputs (B, T, H) and the last state."""
+        """Runs the cell over time.
+
+        Args:
+            x: (B, T, I) features, (B, T) token ids, or embedding lookups.
+            state: the initial state, a `cell.state_type` of (B, H) tensors; None means zeros.
+            lengths: (B,) lengths of the rows; None means T.
+
+        Returns:
+            The outputs (B, T, H), which are `h` of every step, and the final state.
+        """
         check_input("Recurrent", x, self.input_size, lengths)
-        passes, states = self._passes(x), self._given(state, x.shape[0])
+        passes, states = self._passes(x), self._check_states(state, x.shape[0])
         if done := engine.run_layers([passes], x, [states], lengths):
             outputs, ((last,),) = done
             return outputs, last
         (run,), x = passes, written(x)
         state = self.initial_state(x.shape[0]) if state is None else state
         fits = lengths is None and 0 not in x.shape and run.noise == StepMasks()
-        if type(self.cell) in FUSED and fits and not torch.compiler.is_compiling():  # which cannot compile its own
+        # torch.compile cannot put torch's own fused layers into a graph.
+        if type(self.cell) in FUSED and fits and not torch.compiler.is_compiling():
             return run_fused(self.cell, x, state, self.reverse)
         states, _, last = run_steps(run, x, state, lengths)
         return states.h, last
 
     def record(self, x: Tensor, state: State = None, *, lengths: Tensor | None = None) -> Recording:
-        """The same run, keeping every gate of every step; what dropout would drop is not dropped."""
+        """Runs the cell over time and keeps every state and gate. Recurrent dropout is not applied.
+
+        Args:
+            x: as in `forward`.
+            state: as in `forward`.
+            lengths: as in `forward`.
+
+        Returns:
+            The states and the gates of all steps, NamedTuples of (B, T, H) tensors.
+        """
         check_input("Recurrent", x, self.input_size, lengths)
-        self._given(state, x.shape[0])
+        self._check_states(state, x.shape[0])
         (run,) = self._passes(x)
         run = run._replace(noise=run.noise._replace(recurrent_dropout=False))
         states, gates, _ = run_steps(run, x, self.initial_state(x.shape[0]) if state is None else state, lengths)
         return Recording(states, gates)
 
-    def _given(self, state: State, rows: int) -> list[State]:
-        """The state of each pass; the cell and the state are checked."""
+    def _check_states(self, state: State, rows: int) -> list[State]:
+        """Checks the cell and its state. Returns the state of each pass."""
         check_cell("Recurrent", self.cell)
         if state is not None:
             check_state(self.cell, state, rows)
         return [state]
 
     def _passes(self, x: Tensor | Embedded) -> list[Pass]:
-        """One run with its masks drawn."""
+        """Returns the pass of each direction, with freshly drawn dropout and zoneout masks."""
         if not self.recurrent_dropout and not self.zoneout:
             return [Pass(self.cell, self.reverse)]
         if not self.training:
@@ -103,12 +134,24 @@ class Recurrent(nn.Module):
         if self.zoneout:
             states = len(self.cell.state_type._fields)  # type: ignore[attr-defined]
             step_mask = torch.bernoulli(weight.new_full((*x.shape[:2], states * H), self.zoneout))
-        noise = StepMasks(row_mask is not None, step_mask is not None)
-        return [Pass(self.cell, self.reverse, noise, row_mask, step_mask)]
+        masks = StepMasks(row_mask is not None, step_mask is not None)
+        return [Pass(self.cell, self.reverse, masks, row_mask, step_mask)]
 
 
 class Bidirectional(nn.Module):
-    """Two layers over the same rows, one from each end; outputs side by side, (B, T, H_forward + H_backward)."""
+    """Two layers over the same rows, one in each direction; their outputs are concatenated.
+
+    Schuster and Paliwal 1997, "Bidirectional recurrent neural networks". The state is
+    `BothDirections(forward, backward)`.
+
+    Args:
+        forward: the cell that runs from the first step to the last.
+        backward: the cell that runs from the last step to the first. Its hidden size may differ.
+        recurrent_dropout: see `Recurrent`.
+
+    Raises:
+        WeftError: the input sizes of the cells differ.
+    """
 
     causal = False
 
@@ -118,7 +161,7 @@ class Bidirectional(nn.Module):
             check_instance("Bidirectional", cell)
         if forward.input_size != backward.input_size:
             raise WeftError(
-                f"Bidirectional: the cells read inputs of {forward.input_size} and {backward.input_size}",
+                f"Bidirectional: the cells have input_size {forward.input_size} and {backward.input_size}",
                 expected="the same input_size in both directions (hidden sizes may differ)",
             )
         self.forward_layer = Recurrent(forward, recurrent_dropout=recurrent_dropout)
@@ -127,24 +170,26 @@ class Bidirectional(nn.Module):
         self.output_size = forward.hidden_size + backward.hidden_size
 
     def initial_state(self, rows: int) -> BothDirections:
+        """Returns the zero states for a batch of `rows`."""
         return BothDirections(self.forward_layer.initial_state(rows), self.backward_layer.initial_state(rows))
 
     def forward(
         self, x: Tensor | Embedded, state: BothDirections | None = None, *, lengths: Tensor | None = None
     ) -> tuple[Tensor, BothDirections]:
+        """Runs both directions; see `Recurrent.forward`. The outputs are (B, T, H_forward + H_backward)."""
         check_input("Bidirectional", x, self.input_size, lengths)
-        states = self._given(state, x.shape[0])
+        states = self._check_states(state, x.shape[0])
         if done := engine.run_layers([self._passes(x)], x, [states], lengths):
             outputs, (last,) = done
             return outputs, BothDirections(*last)
-        x, (ahead, back) = written(x), states
-        outputs_ahead, ahead = self.forward_layer(x, ahead, lengths=lengths)
-        outputs_back, back = self.backward_layer(x, back, lengths=lengths)
-        return torch.cat([outputs_ahead, outputs_back], -1), BothDirections(ahead, back)
+        x, (forward, backward) = written(x), states
+        forward_outputs, forward = self.forward_layer(x, forward, lengths=lengths)
+        backward_outputs, backward = self.backward_layer(x, backward, lengths=lengths)
+        return torch.cat([forward_outputs, backward_outputs], -1), BothDirections(forward, backward)
 
-    def _given(self, state: BothDirections | None, rows: int) -> list[State]:
-        ahead, back = state or (None, None)
-        return self.forward_layer._given(ahead, rows) + self.backward_layer._given(back, rows)
+    def _check_states(self, state: BothDirections | None, rows: int) -> list[State]:
+        forward, backward = state or (None, None)
+        return self.forward_layer._check_states(forward, rows) + self.backward_layer._check_states(backward, rows)
 
     def _passes(self, x: Tensor | Embedded) -> list[Pass]:
         return self.forward_layer._passes(x) + self.backward_layer._passes(x)
@@ -152,17 +197,26 @@ class Bidirectional(nn.Module):
     def record(
         self, x: Tensor, state: BothDirections | None = None, *, lengths: Tensor | None = None
     ) -> BothDirections:
-        ahead, back = state or (None, None)
+        """Records both directions; see `Recurrent.record`."""
+        forward, backward = state or (None, None)
         return BothDirections(
-            self.forward_layer.record(x, ahead, lengths=lengths), self.backward_layer.record(x, back, lengths=lengths)
+            self.forward_layer.record(x, forward, lengths=lengths),
+            self.backward_layer.record(x, backward, lengths=lengths),
         )
 
 
 class Stack(nn.Module):
-    """Layers upon layers: each reads what the one below gives.
+    """Layers on top of each other: each layer reads the outputs of the one below.
 
-    Dropout falls between layers while training. With `residual`, a layer whose input is as wide as its output
-    adds its input to its output. The state is a tuple of the layers' states.
+    The state is a tuple of the layers' states, lowest layer first.
+
+    Args:
+        layers: `Recurrent` and `Bidirectional` layers, lowest first.
+        dropout: dropout rate between layers, in training mode.
+        residual: add a layer's input to its output where the sizes agree.
+
+    Raises:
+        WeftError: there is no layer, the sizes of adjacent layers differ, or the rate is outside [0, 1).
     """
 
     def __init__(
@@ -174,7 +228,7 @@ class Stack(nn.Module):
         for below, above in pairwise(layers):
             if above.input_size != below.output_size:
                 raise WeftError(
-                    f"Stack: a layer reads {above.input_size} numbers and the one below gives {below.output_size}",
+                    f"Stack: a layer has input_size={above.input_size}, the one below output_size={below.output_size}",
                     expected="the two to be equal",
                 )
         if not 0 <= dropout < 1:
@@ -185,40 +239,55 @@ class Stack(nn.Module):
         self.causal = all(layer.causal for layer in layers)
 
     def initial_state(self, rows: int) -> tuple[State, ...]:
+        """Returns the zero states for a batch of `rows`."""
         return tuple(layer.initial_state(rows) for layer in self.layers)  # type: ignore[operator]
 
     def forward(
         self, x: Tensor | Embedded, state: tuple[State, ...] | None = None, *, lengths: Tensor | None = None
     ) -> tuple[Tensor, tuple[State, ...]]:
-        """x (B, T, I) or ids (B, T) to outputs (B, T, H) of the last layer and the last states of all."""
+        """Runs all layers.
+
+        Args:
+            x: (B, T, I) features, (B, T) token ids, or embedding lookups.
+            state: the initial states of the layers; None means zeros.
+            lengths: (B,) lengths of the rows; None means T.
+
+        Returns:
+            The outputs (B, T, H) of the top layer, and the final states of all layers.
+        """
         check_input("Stack", x, self.input_size, lengths)
         layers, states = list(self.layers), self._states(state)
-        if not self.residual and not torch.compiler.is_compiling() and all(map(_unobserved, layers)):
+        if not self.residual and not torch.compiler.is_compiling() and all(map(_is_plain, layers)):
             passes = [layer._passes(x) for layer in layers]  # type: ignore[operator]
-            given = [layer._given(before, x.shape[0]) for layer, before in zip(layers, states, strict=True)]  # type: ignore[operator]
-            if done := engine.run_layers(passes, x, given, lengths, self.dropout if self.training else 0.0):
+            checked = [
+                layer._check_states(before, x.shape[0])  # type: ignore[operator]
+                for layer, before in zip(layers, states, strict=True)
+            ]
+            if done := engine.run_layers(passes, x, checked, lengths, self.dropout if self.training else 0.0):
                 return done[0], tuple([parts[0] if len(parts) == 1 else BothDirections(*parts) for parts in done[1]])
         x = written(x)
         last: list[State] = []
         for number, (layer, before) in enumerate(zip(layers, states, strict=True)):
             inputs = engine.dropout(x, self.dropout, self.training) if number else x
             outputs, after = layer(inputs, before, lengths=lengths)
-            x = self._join(x, outputs, lengths)
+            x = self._add_residual(x, outputs, lengths)
             last.append(after)
         return x, tuple(last)
 
     def record(
         self, x: Tensor, state: tuple[State, ...] | None = None, *, lengths: Tensor | None = None
     ) -> tuple[Recording | BothDirections, ...]:
-        """The trace of every layer, lowest first. What one layer reads is computed as in `forward`, but that
-        recurrent dropout drops nothing."""
+        """Records every layer, lowest first; see `Recurrent.record`.
+
+        Dropout between layers is applied as in `forward`, recurrent dropout is not.
+        """
         check_input("Stack", x, self.input_size, lengths)
         recordings = []
         for number, (layer, before) in enumerate(zip(self.layers, self._states(state), strict=True)):
             inputs = engine.dropout(x, self.dropout, self.training) if number else x
             recording = layer.record(inputs, before, lengths=lengths)  # type: ignore[operator]
             parts = recording if isinstance(recording, BothDirections) else (recording,)
-            x = self._join(x, torch.cat([part.states.h for part in parts], -1), lengths)
+            x = self._add_residual(x, torch.cat([part.states.h for part in parts], -1), lengths)
             recordings.append(recording)
         return tuple(recordings)
 
@@ -229,17 +298,17 @@ class Stack(nn.Module):
             raise WeftError(f"Stack: state has {len(state)} parts", expected=f"{len(self.layers)}, one for each layer")
         return state
 
-    def _join(self, below: Tensor, outputs: Tensor, lengths: Tensor | None) -> Tensor:
-        if not (self.residual and below.is_floating_point() and below.shape == outputs.shape):
+    def _add_residual(self, inputs: Tensor, outputs: Tensor, lengths: Tensor | None) -> Tensor:
+        if not (self.residual and inputs.is_floating_point() and inputs.shape == outputs.shape):
             return outputs
-        if lengths is not None:  # the padding of the first layer's input must not be added back
-            padding = torch.arange(below.shape[1], device=below.device) >= lengths.to(below.device)[:, None]
-            below = below.masked_fill(padding.unsqueeze(-1), 0)
-        return outputs + below
+        if lengths is not None:  # the padding of the stack's input must not reach the outputs
+            padding = torch.arange(inputs.shape[1], device=inputs.device) >= lengths.to(inputs.device)[:, None]
+            inputs = inputs.masked_fill(padding.unsqueeze(-1), 0)
+        return outputs + inputs
 
 
-def _unobserved(layer: nn.Module) -> bool:
-    """Whether nobody would notice that a layer is not called by itself: no hooks, and no forward of its own."""
+def _is_plain(layer: nn.Module) -> bool:
+    """Whether a layer may be run without being called: it has no hooks and does not override `forward`."""
     hooks = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks
     return not hooks and type(layer).forward in (Recurrent.forward, Bidirectional.forward)
 
@@ -294,14 +363,14 @@ def make_stack(
     if layers < 1:
         raise WeftError(f"layers is {layers}", expected="1 or more")
     if bidirectional and reverse:
-        raise WeftError("a stack is to be both bidirectional and reverse", expected="one of the two")
-    made: list[Recurrent | Bidirectional] = []
+        raise WeftError("make_stack: bidirectional and reverse are both set", expected="one of the two")
+    stacked: list[Recurrent | Bidirectional] = []
     for _ in range(layers):
-        size = made[-1].output_size if made else input_size
-        one = kind(size, hidden_size)
+        size = stacked[-1].output_size if stacked else input_size
         if bidirectional:
-            other = kind(size, hidden_size)
-            made.append(Bidirectional(one, other, recurrent_dropout=recurrent_dropout))
+            forward, backward = kind(size, hidden_size), kind(size, hidden_size)
+            stacked.append(Bidirectional(forward, backward, recurrent_dropout=recurrent_dropout))
         else:
-            made.append(Recurrent(one, reverse=reverse, recurrent_dropout=recurrent_dropout))
-    return Stack(made, dropout=dropout, residual=residual)
+            one = kind(size, hidden_size)
+            stacked.append(Recurrent(one, reverse=reverse, recurrent_dropout=recurrent_dropout))
+    return Stack(stacked, dropout=dropout, residual=residual)

@@ -1,4 +1,4 @@
-"""What layers take: states as nests of tuples, and the checks of what is given."""
+"""States as nested tuples, and the checks of what layers receive."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from weft.errors import WeftError
 
 
 def map_state(function: Callable[[Tensor], Tensor], state: State) -> State:
-    """The same nest of tuples with the function applied to every tensor: detach, pick rows, move."""
+    """Applies a function to every tensor of a nested tuple, for example to detach, select or move them.
+
+    Returns:
+        The same structure, NamedTuple types included, with the results.
+    """
     if isinstance(state, Tensor):
         return function(state)
     parts = [map_state(function, part) for part in state]
@@ -21,7 +25,17 @@ def map_state(function: Callable[[Tensor], Tensor], state: State) -> State:
 
 
 def check_input(name: str, x: Tensor | Embedded, input_size: int, lengths: Tensor | None) -> None:
-    """Refuse shapes that do not fit, in words."""
+    """Checks the shapes of a layer's input and lengths.
+
+    Args:
+        name: the name of the layer, for the message.
+        x: the input.
+        input_size: the number of features that the layer reads.
+        lengths: the lengths of the rows, or None.
+
+    Raises:
+        WeftError: a shape or a length does not fit.
+    """
     shape = tuple(x.shape)
     if not isinstance(x, Tensor) or x.is_floating_point():
         if len(shape) != 3 or shape[-1] != input_size:
@@ -33,8 +47,8 @@ def check_input(name: str, x: Tensor | Embedded, input_size: int, lengths: Tenso
     if lengths.dim() != 1 or lengths.shape[0] != shape[0] or lengths.is_floating_point():
         raise WeftError(
             f"{name}: lengths is {tuple(lengths.shape)} of {lengths.dtype}",
-            expected=f"({shape[0]},) whole numbers, one for each row of x",
+            expected=f"({shape[0]},) integers, one for each row of x",
         )
     if torch.compiler.is_compiling():
-        return  # no one knows yet what is in it; the engine's operator looks when it runs
+        return  # the values are not known yet; the engine's operator checks them when it runs
     check_lengths(name, lengths, shape[1])

@@ -1,4 +1,7 @@
-"""A cell over time as plain torch: where the engine cannot run it, and for traces, which keep every gate."""
+"""A cell over time as plain torch, for where the engine cannot run it and for recordings.
+
+`run_steps` is the reference loop; `run_fused` uses torch's own layer where torch has the same cell.
+"""
 
 from __future__ import annotations
 
@@ -17,27 +20,37 @@ from weft.nn.states import map_state
 
 
 def run_steps(run: Pass, x: Tensor, state: State, lengths: Tensor | None) -> tuple[State, Gates, State]:
-    """The equations step by step: all states and gates as (B, T, H), and the last state."""
+    """Runs a cell step by step.
+
+    Args:
+        run: the cell, its direction and its masks.
+        x: (B, T, I) features or (B, T) token ids.
+        state: the initial state.
+        lengths: (B,) lengths of the rows, or None.
+
+    Returns:
+        All states and all gates, NamedTuples of (B, T, H) tensors, and the final state.
+    """
     cell, T = run.cell, x.shape[1]
     active = None
     if lengths is not None:
         active = torch.arange(T, device=x.device) < lengths.to(x.device)[:, None]  # (B, T)
-        # Zeroed before the first product: a NaN times a zero gradient would still be a NaN.
+        # The padding is zeroed before the first product because NaN * 0 is NaN, in gradients too.
         x = x.masked_fill(~active.unsqueeze(-1) if x.is_floating_point() else ~active, 0)
     projected = cell.project(x)  # (B, T, G*H)
     step = _with_dropout(run) if run.noise.recurrent_dropout else cell.step
     kept: list[tuple[State, Gates]] = []
     for t in reversed(range(T)) if run.reverse else range(T):
         new, gates = step(projected[:, t], state)
-        new = _held_back(run, t, new, state)
+        new = _zoneout(run, t, new, state)
         if active is not None:
             now = active[:, t, None]
             state = type(new)(*(torch.where(now, a, b) for a, b in zip(new, state, strict=True)))
-            new, gates = map_state(partial(_only, now), new), map_state(partial(_only, now), gates)
+            new, gates = map_state(partial(_zero_inactive, now), new), map_state(partial(_zero_inactive, now), gates)
         else:
             state = new
         kept.append((new, gates))
-    if not kept:  # no step at all: one made-up step tells the shapes
+    if not kept:  # T = 0: one dummy step gives the shapes
         new, gates = cell.step(projected.new_zeros(x.shape[0], projected.shape[-1]), state)
         return (
             map_state(lambda a: a[:, None][:, :0], new),
@@ -50,7 +63,10 @@ def run_steps(run: Pass, x: Tensor, state: State, lengths: Tensor | None) -> tup
 
 
 def _with_dropout(run: Pass) -> Callable[[Tensor, State], tuple[State, Gates]]:
-    """The cell's step with h masked where it enters a product, by its traced equations; it gives no gates."""
+    """Returns the cell's step with a dropout mask on h where it enters a product.
+
+    The step is evaluated from the traced equations, which do not contain the gates; the old state is returned instead.
+    """
     equations = with_recurrent_dropout(trace(run.cell))
     parameters = dict(run.cell.named_parameters())
 
@@ -60,8 +76,8 @@ def _with_dropout(run: Pass) -> Callable[[Tensor, State], tuple[State, Gates]]:
     return step
 
 
-def _held_back(run: Pass, t: int, new: State, old: State) -> State:
-    """The new state after zoneout."""
+def _zoneout(run: Pass, t: int, new: State, old: State) -> State:
+    """Applies zoneout: units keep their previous value, or in evaluation mode take the expected value."""
     if run.step_mask is not None:
         masks = run.step_mask[:, t].chunk(len(new), -1)
         return type(new)(*(torch.where(m != 0, a, b) for m, a, b in zip(masks, old, new, strict=True)))
@@ -70,16 +86,16 @@ def _held_back(run: Pass, t: int, new: State, old: State) -> State:
     return new
 
 
-def _only(active: Tensor, values: Tensor) -> Tensor:
+def _zero_inactive(active: Tensor, values: Tensor) -> Tensor:
     return torch.where(active, values, 0.0)
 
 
 def _stack(steps: Sequence[Any]) -> Any:
-    """T tuples of (B, H) to one tuple of (B, T, H)."""
+    """Stacks T tuples of (B, H) tensors to one tuple of (B, T, H) tensors."""
     return type(steps[0])(*(torch.stack(parts, 1) for parts in zip(*steps, strict=True)))
 
 
-# torch's own layers where a cell is exactly theirs. (x, state, weights, ...) -> (outputs, *last state)
+# torch's fused layers of the same cells: (x, state, weights, ...) -> (outputs, *final state)
 FUSED: dict[type[Cell], Callable[..., tuple[Tensor, ...]]] = {
     RNNCell: torch.rnn_tanh,
     ReLURNNCell: torch.rnn_relu,
@@ -89,7 +105,7 @@ FUSED: dict[type[Cell], Callable[..., tuple[Tensor, ...]]] = {
 
 
 def run_fused(cell: Cell, x: Tensor, state: State, reverse: bool) -> tuple[Tensor, State]:
-    """The same equations by torch's layer. Token ids become one-hot rows: its layer takes nothing else."""
+    """Runs torch's fused layer of the same cell. Token ids become one-hot vectors, the only input it accepts."""
     if not x.is_floating_point():
         x = F.one_hot(x.long(), cell.input_size).to(cell.weight_ih.dtype)
     parts = [part.unsqueeze(0) for part in state]

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from weft import chains as chain
+from weft import chains
 from weft.errors import WeftError
 from weft.tasks.hmm.model import HMM, MISSING, Observations, as_observations
 
@@ -42,10 +42,10 @@ def random_hmm(states: int, size: int, *, seed: int = 0) -> HMM:
 def improve(model: HMM, sequences: Sequence[Observations], *, smoothing: float = 0.0) -> tuple[HMM, float]:
     """One step of Baum-Welch: a better model, and the log-likelihood of the one given."""
     _check(smoothing)
-    chains = model.chains(sequences)
-    found = chain.expect(chains)
+    problem = model.chains(sequences)
+    found = chains.expect(problem)
     if found.log_z.isneginf().any():
-        model.check_possible(sequences, chain.partition(chains))
+        model.check_possible(sequences, chains.partition(problem))
     emission = found.table[:-1].t()  # what was missing tells nothing of the emissions
     better = HMM(
         _shares(found.start, smoothing, model.initial),

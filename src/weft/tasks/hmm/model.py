@@ -21,8 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from weft import chains as chain
-from weft.chains import Chains
+from weft import chains
+from weft.chains import Chains, Partition
 from weft.chains.reference import Recursions
 from weft.decoding.blanks import FilledBlanks, fill_blanks
 from weft.errors import WeftError
@@ -100,7 +100,7 @@ class HMM:
         begins = lengths.cumsum(0) - lengths
         return Chains(self.initial.log(), self.transition.log(), nothing, table, torch.from_numpy(ids), begins, lengths)
 
-    def check_possible(self, sequences: Sequence[Observations], found: chain.Partition) -> None:
+    def check_possible(self, sequences: Sequence[Observations], found: Partition) -> None:
         """Refuse to speak of the states of a sequence that cannot be; says which observation makes it so."""
         impossible = (found.dead >= 0).nonzero().flatten().tolist()
         if not impossible:
@@ -118,7 +118,7 @@ class HMM:
 
     def log_likelihood(self, sequences: Sequence[Observations]) -> Tensor:
         """log P(x) of each sequence, (B,); -inf for one that cannot be."""
-        return chain.partition(self.chains(sequences)).log_z
+        return chains.partition(self.chains(sequences)).log_z
 
     def log_pi(self, sequence: Observations) -> Tensor:
         """The forward recursion in logarithms, (T, K)."""
@@ -130,10 +130,10 @@ class HMM:
 
     def posterior(self, sequences: Sequence[Observations]) -> list[Tensor]:
         """P(h_t | x) for every place of every sequence: (T, K) each."""
-        chains = self.chains(sequences)
-        found, shares = chain.posterior(chains)
+        problem = self.chains(sequences)
+        found, shares = chains.posterior(problem)
         self.check_possible(sequences, found)
-        return list(torch.split(shares, chains.lengths.tolist()))
+        return list(torch.split(shares, problem.lengths.tolist()))
 
     def missing(self, sequence: Observations) -> list[Gap]:
         """For each observation that is MISSING, how likely each value is there, given those that are not."""
@@ -157,17 +157,17 @@ class HMM:
 
     def leave_one_out(self, sequence: Observations) -> Tensor:
         """P(x_j | all other observations) for every j, as if only that one were missing: (T, V)."""
-        found, shares = chain.cavity(self.chains([sequence]))
+        found, shares = chains.cavity(self.chains([sequence]))
         self.check_possible([sequence], found)
         return shares @ self.emission
 
     def viterbi(self, sequences: Sequence[Observations]) -> list[Path]:
         """The likeliest states of each sequence."""
-        chains = self.chains(sequences)
-        states, score = chain.viterbi(chains)
+        problem = self.chains(sequences)
+        states, score = chains.viterbi(problem)
         if score.isneginf().any():
-            self.check_possible(sequences, chain.partition(chains))
-        rows = torch.split(states, chains.lengths.tolist())
+            self.check_possible(sequences, chains.partition(problem))
+        rows = torch.split(states, problem.lengths.tolist())
         return [Path(row, log_prob) for row, log_prob in zip(rows, score.tolist(), strict=True)]
 
     def sample(self, length: int, *, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -219,7 +219,7 @@ class HMM:
     def guess(self, tokens: np.ndarray[Any, np.dtype[Any]]) -> TokenPredictions:
         """How well the model tells each token but the first from all the others, those after it included."""
         ids = as_observations(tokens)
-        found, shares = chain.cavity(self.chains([ids]))
+        found, shares = chains.cavity(self.chains([ids]))
         self.check_possible([ids], found)
         nats, right = 0.0, 0
         for begin in range(1, len(ids), _ROWS):

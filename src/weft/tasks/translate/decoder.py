@@ -34,13 +34,13 @@ class Carried(NamedTuple):
     layers: tuple[State, ...]
     source: Tensor | AttentionMemory | tuple[()]
 
-    def pick(self, rows: Tensor) -> Carried:
+    def select(self, rows: Tensor) -> Carried:
         """Those rows, in that order; they may repeat."""
-        source = self.source.pick(rows) if isinstance(self.source, AttentionMemory) else _picked(self.source, rows)
-        return Carried(_picked(self.layers, rows), source)
+        source = self.source.select(rows) if isinstance(self.source, AttentionMemory) else _select(self.source, rows)
+        return Carried(_select(self.layers, rows), source)
 
 
-def _picked(state: State, rows: Tensor) -> State:
+def _select(state: State, rows: Tensor) -> State:
     return map_state(lambda part: part.index_select(0, rows.to(part.device)), state)
 
 
@@ -115,7 +115,7 @@ class AttendBefore(Decoder):
         self.attention = Attention(config.attention, config.hidden_size, encoder.output_size)
 
     def initial_state(self, encoded: Encoded) -> Carried:
-        return Carried(self.bridge(encoded.state), self.attention.remember(encoded.outputs, encoded.lengths))
+        return Carried(self.bridge(encoded.state), self.attention.prepare(encoded.outputs, encoded.lengths))
 
     def forward(self, inputs: Embedded, carried: Carried, *, lengths: Tensor | None = None) -> Decoded:
         layers, source = carried
@@ -143,7 +143,7 @@ class AttendAfter(Decoder):
         self.dropout = config.dropout
 
     def initial_state(self, encoded: Encoded) -> Carried:
-        return Carried(self.bridge(encoded.state), self.attention.remember(encoded.outputs, encoded.lengths))
+        return Carried(self.bridge(encoded.state), self.attention.prepare(encoded.outputs, encoded.lengths))
 
     def forward(self, inputs: Embedded, carried: Carried, *, lengths: Tensor | None = None) -> Decoded:
         outputs, layers = self.stack(inputs, carried.layers, lengths=lengths)

@@ -186,4 +186,4 @@ class TranslationStepper:
         return *self.output(outputs, min(k, self.output.size)), decoded.carried
 
     def select(self, state: Carried, rows: Tensor) -> Carried:
-        return state.pick(rows)
+        return state.select(rows)
