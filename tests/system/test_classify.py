@@ -204,7 +204,7 @@ def test_eval(run, command, tmp_path):
     (tmp_path / "test.tsv").write_text("remark\tverdict\nthe soup was really bad\tneg\n", encoding="utf-8")
     code, out, err = command("eval", run, "--data", tmp_path / "test.tsv")
     assert code == 0
-    assert "test.tsv: read as tab-separated, names of columns in its first row: text from column 'remark'" in err
+    assert "test.tsv: read as tab-separated, with a header: text from column 'remark'" in err
     table = [line.split() for line in out.splitlines()]
     assert ["accuracy", "1.0000"] in table
     assert ["macro", "F1", "1.0000"] in table
@@ -222,9 +222,9 @@ def test_a_dev_file_that_is_read_otherwise_is_told_of(train_file, tmp_path):
         told[name] = weft.start_classify(
             train_file, tmp_path / f"run {name.name}", config("train.epochs=0"), dev=name
         ).description
-    first = "read as CSV, names of columns in its first row: text from column 'remark', label from column 'verdict'"
+    first = "read as CSV, with a header: text from column 'remark', label from column 'verdict'"
     assert told[train_file].endswith(f"({first})")
-    assert f"({first}; held out: read as lines, a label and its text in each: " in told[tmp_path / "dev.txt"]
+    assert f"({first}; held out: read as lines with a label and a text: " in told[tmp_path / "dev.txt"]
 
 
 def test_a_text_of_100000_tokens(run, command, tmp_path):
@@ -258,7 +258,7 @@ def test_the_same_from_python(tmp_path):
     assert model.classify([]) == []
     assert model.classify(text for text in ["the film was not often bad.", "the film was often bad."]) == [one, two]
     for given in ("one text", 5, None, [None], [("one",)]):
-        with pytest.raises(weft.WeftError, match=r"expected a (list of )?text"):
+        with pytest.raises(weft.WeftError, match=r"expected a (list of )?str"):
             model.classify(given)
     for given in (5, None, [("the film was bad.",)], ["the film was bad."]):
         with pytest.raises(weft.WeftError, match=r"expected a (path|pair)"):

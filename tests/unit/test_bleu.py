@@ -123,7 +123,7 @@ class TestCorpus:
         whole = Translations.of(PREDICTIONS, REFERENCES)
         parts = [Translations.of(PREDICTIONS[:1], REFERENCES[:1]), Translations.of(PREDICTIONS[1:], REFERENCES[1:])]
         check_metric(whole, parts)
-        with pytest.raises(WeftError, match="expected one way"):
+        with pytest.raises(WeftError, match="expected the same tokenizer"):
             _ = whole + Translations.of(["a"], ["a"], tokenize="char")
 
     @given(st.lists(st.text("ab .", min_size=1), min_size=1), st.randoms())

@@ -132,7 +132,7 @@ class TestReading:
 
 MISTAKES = {
     "ragged": ("a\tX\nb\tY\nc\n", "", [":3:", "1 column", "2 as in line 1", "tabs"]),
-    "ragged in the middle": ("a X\n\nb Y Z\n", "", [":3:", "3 columns", "divided by spaces"]),
+    "ragged in the middle": ("a X\n\nb Y Z\n", "", [":3:", "3 columns", "separated by spaces"]),
     "no such number": ("a\tX\n", "3", ["no column 3", "1 to 2"]),
     "no such name": ("a\tX\n", "upos", ["no column 'upos'", "no names", "1 to 2"]),
     "the words twice": ("a\tX\n", "1", ["both the words and the tags"]),
@@ -157,7 +157,7 @@ def test_mistakes_in_tables(name, tmp_path):
         (CONLLU, "upps", ["'upps'", "Try: upos"]),
         (CONLLU.replace("5\tmar\tmar\tNOUN", "5\tmar\tNOUN"), "", [":10:", "9 columns", "10 of CoNLL-U"]),
         (CONLLU.replace("5\tmar", "five\tmar"), "", [":10:", "'five'"]),
-        (CONLLU, "feats", ["feats has nothing but _", "--column upos"]),
+        (CONLLU, "feats", ["feats has only _", "--column upos"]),
     ],
 )
 def test_mistakes_in_conllu(text, column, words, tmp_path):
@@ -167,7 +167,7 @@ def test_mistakes_in_conllu(text, column, words, tmp_path):
 
 
 def test_a_table_is_no_segmented_text(tmp_path):
-    with pytest.raises(WeftError, match=r"data.conll:1 has tabs, as have 2 of 3 lines: this is a table"):
+    with pytest.raises(WeftError, match=r"data.conll:1 has tabs, as 2 of 3 lines do: this is CoNLL"):
         open_segmented(written(tmp_path, "a\tX\nb\tY\n\nc d\n"))
     assert len(open_segmented(written(tmp_path, "a\tb c\nd e\nf g\n"))) == 3
     with pytest.raises(WeftError, match="column 2 of the tags is given, and words are to be found"):
@@ -185,7 +185,7 @@ def test_a_line_given_another_value_keeps_all_else():
 
 
 def test_other_mistakes(tmp_path):
-    with pytest.raises(WeftError, match="nothing but blank lines"):
+    with pytest.raises(WeftError, match="only blank lines"):
         open_sentences(written(tmp_path, " \n\t\n"))
     with pytest.raises(WeftError, match="no sentences"):
         open_sentences(written(tmp_path, "# only = comments\n", "a.conllu"))

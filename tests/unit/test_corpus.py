@@ -150,7 +150,7 @@ class TestDamage:
     def test_not_the_archive_it_is_named(self, tmp_path: Path) -> None:
         for name in ("a.zip", "a.txt.gz"):
             (tmp_path / name).write_text("just text", encoding="utf-8")
-            with pytest.raises(WeftError, match=rf"{name} is damaged or not what its name says"):
+            with pytest.raises(WeftError, match=rf"{name} is damaged or not of the type its name says"):
                 Corpus.open(tmp_path / name)
         with pytest.raises(WeftError, match=r"a\.zip is damaged"):
             Corpus.open(f"{tmp_path / 'a.zip'}:member.txt")
@@ -195,9 +195,9 @@ class TestDamage:
         with pytest.raises(WeftError, match=r"a\.txt is empty"):
             Corpus.open(tmp_path / "a.txt")
         (tmp_path / "b.txt").write_text("\n \n\t\u3000\n", encoding="utf-8")
-        with pytest.raises(WeftError, match=r"b\.txt has nothing but blank lines"):
+        with pytest.raises(WeftError, match=r"b\.txt has only blank lines"):
             Corpus.open(tmp_path / "b.txt")
-        with pytest.raises(WeftError, match=r"a\.txt, .*b\.txt has nothing but blank lines"):
+        with pytest.raises(WeftError, match=r"a\.txt, .*b\.txt has only blank lines"):
             Corpus.open(tmp_path)
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
         with pytest.raises(WeftError, match="standard input is empty"):
@@ -273,9 +273,9 @@ class TestStreams:
         corpus = Corpus.from_texts("诗", ["床前明月光"])
         letters = Normalizer(letters_only=True)
         path = tmp_path / "ids"
-        with pytest.raises(WeftError, match=r"nothing is left of 诗 after.*letters_only = false"):
+        with pytest.raises(WeftError, match=r"诗 is empty after normalization.*letters_only = false"):
             count_tokens(corpus, letters, CharTokenizer())
-        with pytest.raises(WeftError, match="nothing is left"):
+        with pytest.raises(WeftError, match="is empty after"):
             encode_corpus(corpus, letters, CharTokenizer(), Vocabulary.build({}), path)
         assert list(tmp_path.iterdir()) == []
         with pytest.raises(WeftError, match="no token file"):

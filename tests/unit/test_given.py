@@ -31,13 +31,13 @@ def test_what_is_no_list_of_texts(texts, words) -> None:  # type: ignore[no-unty
     for take in (check_texts, lambda texts: Corpus.from_texts("mine", texts)):
         with pytest.raises(WeftError, match=words):
             take(texts)
-    with pytest.raises(WeftError, match=r"the sources of mine are .*a list of texts"):
+    with pytest.raises(WeftError, match=r"the sources of mine are .*a list of strings"):
         Pairs("mine", texts, ["a"])
 
 
 def test_one_text_and_one_name() -> None:
     assert check_text("a") == "a"
-    with pytest.raises(WeftError, match=r"the prompt is \['a'\]; expected a text"):
+    with pytest.raises(WeftError, match=r"the prompt is \['a'\]; expected a str"):
         check_text(["a"], "the prompt")  # type: ignore[arg-type]
     for source in (5, None, ["a text"]):
         with pytest.raises(WeftError, match=r"the data is .*a name or a path.*Corpus\.from_texts"):

@@ -250,7 +250,7 @@ class TestText:
         ({"S": [(1, "T w"), (1, "w")], "T": [(1, "S")]}, "can begin with itself"),
         ({"S": [(1, "")]}, "empty rule"),
         ({"S": [(0, "w")]}, "all above 0"),
-        ({"S": []}, "one or more"),
+        ({"S": []}, "at least one"),
         ({"T": [(1, "w")]}, "start symbol S has no rule"),
         ({"S": [(1, "w S S"), (1, "w")]}, "expected length of a sentence is infinite"),
     ],

@@ -73,7 +73,7 @@ def test_formats_headers_and_columns_are_guessed(name, content, tmp_path):
 
 
 SAID = ["pos it was good, I say", "neg it was bad, you say", "pos it was fine, they say", "neg it was dull, we say"]
-FORMS = {"lines": "lines", "CSV": "csv", "tab-separated": "tsv", "JSON lines": "jsonl"}
+FORMS = {"lines with a label and a text": "lines", "CSV": "csv", "tab-separated": "tsv", "JSON lines": "jsonl"}
 
 
 def form_of(found):
@@ -139,7 +139,7 @@ FEW = [("a good film", "good"), ("a bad film", "bad"), ("so very good", "good"),
 def test_names_over_few_rows(head, rows, names, tmp_path):
     found = read_labelled(written(tmp_path, quoted(rows, head=head), "a.csv"), AUTO)
     assert len(found.rows) == len(rows) + (not names)
-    assert ("names of columns in its first row" in found.description) == names
+    assert ("with a header" in found.description) == names
     assert len({row.label for row in found.rows}) == len({row[-1] for row in rows}) + (not names and head[-1] != "good")
 
 
@@ -199,7 +199,7 @@ def test_a_later_file_is_read_as_the_first_was(tmp_path):
     ("name", "content", "settings", "words"),
     [
         ("a.tsv", "good\tone\nbad\ttwo\tthree\n", {}, ["a.tsv:2 has 3 columns", "2, as in line 1", "tab"]),
-        ("a.csv", 'x,"one\ntwo"\n\ny,b,c\n', {}, ["a.csv:4 has 3 columns", "quotes"]),
+        ("a.csv", 'x,"one\ntwo"\n\ny,b,c\n', {}, ["a.csv:4 has 3 columns", "quoted"]),
         ("a.csv", 'x,"one\ny,two\n', {}, ["a.csv:2", "unexpected end"]),
         ("a.tsv", tsv(head="label\ttext\n"), {"text_column": "txet"}, ["column 'txet'", "Try: text"]),
         ("a.tsv", tsv(), {"label_column": 3}, ["data.label_column is 3", "2 columns"]),
@@ -212,11 +212,16 @@ def test_a_later_file_is_read_as_the_first_was(tmp_path):
         ("a.tsv", "".join(f"{n}\ttext {n}\n" for n in range(30)), {}, ["no column", "column 1", "30 in 30 rows"]),
         ("a.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}\n', {}, ["a.jsonl:2 has no column 'label'"]),
         ("a.jsonl", '{"text": "a", "label": 1}\n[1, 2]\n', {}, ["a.jsonl:2", "list", "object"]),
-        ("a.jsonl", '{"text": "a", \n', {}, ["a.jsonl:1", "object in every line"]),
+        ("a.jsonl", '{"text": "a", \n', {}, ["a.jsonl:1", "object per line"]),
         ("a.jsonl", '{"text": "a", "label": null}\n', {}, ["a.jsonl:1 has no column 'label'"]),
-        ("a.json", '[\n  {"text": "a", "label": 1}\n]\n', {}, ["a.json:1", "JSON lines", "not one array", "jq -c"]),
-        ("a.json", '[{"text": "a", "label": 1}]\n', {}, ["a.json:1 is a JSON list", "not one array", "jq -c"]),
-        ("a.json", '{\n  "text": "a"\n}\n', {}, ["a.json:1 is no JSON of its own", "an object in every line"]),
+        (
+            "a.json",
+            '[\n  {"text": "a", "label": 1}\n]\n',
+            {},
+            ["a.json:1", "not a single array", "jq -c"],
+        ),
+        ("a.json", '[{"text": "a", "label": 1}]\n', {}, ["a.json:1 is a JSON list", "not a single array", "jq -c"]),
+        ("a.json", '{\n  "text": "a"\n}\n', {}, ["a.json:1 is not valid JSON", "one object per line"]),
     ],
 )
 def test_mistakes_are_named_by_file_and_line(name, content, settings, words, tmp_path):
@@ -236,7 +241,7 @@ def test_mistakes_are_named_by_file_and_line(name, content, settings, words, tmp
         (5, ["the examples are 5", "a path, or a list"]),
         (None, ["the examples are None", "a path, or a list"]),
         ("timemachine", ["without labels", "grammar"]),
-        ("no-such-file", ["neither named data"]),
+        ("no-such-file", ["neither a dataset"]),
     ],
 )
 def test_sources_that_are_no_examples(source, words):

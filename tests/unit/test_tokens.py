@@ -86,7 +86,7 @@ class TestNormalizer:
         assert Normalizer.from_json(json.loads(json.dumps(normalizer.to_json()))) == normalizer
 
     def test_mistakes(self) -> None:
-        with pytest.raises(WeftError, match=r"normal form 'NFX' is not known.*Try: NFC"):
+        with pytest.raises(WeftError, match=r"normalization 'NFX' is not known.*Try: NFC"):
             Normalizer("NFX")
         with pytest.raises(WeftError, match="a stored normalizer is"):
             Normalizer.from_json({"form": "NFC", "lower": "yes", "letters_only": False})
@@ -235,7 +235,7 @@ class TestSubwords:
             SubwordTokenizer.train(["床前明月光\n"], 9)
         with pytest.raises(WeftError, match="subword size is 4; expected more than the 4"):
             SubwordTokenizer.train(["a"], 4)
-        with pytest.raises(WeftError, match="no text to learn"):
+        with pytest.raises(WeftError, match="no text to train"):
             SubwordTokenizer.train(["", ""], 10)
         with pytest.raises(WeftError, match="cannot be read"):
             tokenizer_from_json({"name": "subword", "model": "{"})

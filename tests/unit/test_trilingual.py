@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 from weft.errors import WeftError
-from weft.text.grammars.trilingual import LONGEST, english_grammar, text, triples
+from weft.text.grammars.trilingual import MAX_WORDS, english_grammar, text, triples
 from weft.text.parallel import open_pairs
 
 TRIPLES = triples(4000, seed=7)
@@ -298,7 +298,7 @@ def test_no_sentence_has_two_derivations():
     rng = random.Random(3)
     for _ in range(150):
         sentence = english_grammar().sample(rng)
-        if len(sentence.words) <= LONGEST:
+        if len(sentence.words) <= MAX_WORDS:
             assert english_grammar().derivations(sentence.words) == 1, sentence.words
 
 
@@ -314,7 +314,7 @@ def test_sizes_and_seeds():
     assert TRIPLES[:50] != triples(50, seed=8)
     assert len({triple.english for triple in TRIPLES}) == len(TRIPLES) == 4000
     lengths = Counter(len(triple.english.split()) for triple in TRIPLES)
-    assert (min(lengths), max(lengths)) == (3, LONGEST)
+    assert (min(lengths), max(lengths)) == (3, MAX_WORDS)
     words = {word for triple in TRIPLES for word in re.findall(r"[\w']+", triple.english.lower())}
     assert 120 < len(words) < 200
     with pytest.raises(WeftError, match="language 'german' is not known; expected one of: french, chinese"):

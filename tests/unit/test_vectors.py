@@ -27,11 +27,11 @@ def test_word2vec_and_glove(head, tmp_path):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("cat 1 2\ndog 1\n", [":2 has 1 numbers", "2 in every line"]),
-        ("cat 1 x\n", [":1", "a word and its numbers"]),
+        ("cat 1 2\ndog 1\n", [":2 has 1 values", "2 in every line"]),
+        ("cat 1 x\n", [":1", "a word and its vector"]),
         ("cat 1 nan\n", [":1", "not finite"]),
         ("cow 1 2\n", ["none of the 4 tokens"]),
-        ("cat\n", [":1 has 0 numbers"]),
+        ("cat\n", [":1 has 0 values"]),
     ],
 )
 def test_mistakes(content, words, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import signal
 import sys
@@ -89,6 +90,7 @@ app = make_app()
 def main() -> None:
     """The program `weft`. A user's error is one message and exit code 2, never a traceback."""
     _let_idle_threads_sleep()
+    _show_log()
     try:
         try:
             app()
@@ -119,6 +121,12 @@ def _let_idle_threads_sleep() -> None:
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+
+
+def _show_log() -> None:
+    """Show the log messages of the library, such as the start of a download, on standard error."""
+    logging.basicConfig(format="%(message)s", stream=sys.stderr)
+    logging.getLogger("weft").setLevel(logging.INFO)
 
 
 def _discard_output() -> None:

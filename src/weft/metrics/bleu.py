@@ -1,7 +1,7 @@
-"""How close translations come to given ones: the sentence score of the study notes, and corpus BLEU and chrF.
+"""Metrics of translation: a sentence-level BLEU, and corpus BLEU and chrF.
 
-The sentence score is worked out here, from counts of n-grams. The corpus scores are sacrebleu's, the reference
-implementation, with its signature, so that they can be set beside anybody's.
+The sentence score is computed here from n-gram counts. The corpus scores are those of sacrebleu, the reference
+implementation, with its signature, so that they are comparable.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ _OTHER_LETTER = re.compile(r"[^\W\d_\u3400-\u9fff]")
 
 
 class Matches(NamedTuple):
-    """N-grams of a prediction: how many of them the label has too, each at most as often as there, of how many."""
+    """Clipped matches of the n-grams of a prediction, and the number of its n-grams."""
 
     found: int
     total: int
 
 
 def count_matches(label: Sequence[str], prediction: Sequence[str], n: int) -> Matches:
+    """Count the n-grams of a prediction that occur in the label, each at most as often as there."""
+
     def ngrams(tokens: Sequence[str]) -> Counter[tuple[str, ...]]:
         return Counter(tuple(tokens[start : start + n]) for start in range(len(tokens) - n + 1))
 
@@ -40,29 +42,35 @@ def count_matches(label: Sequence[str], prediction: Sequence[str], n: int) -> Ma
 
 
 def precisions(label: Sequence[str], prediction: Sequence[str], k: int) -> list[float]:
-    """p_1 to p_k: the share of the prediction's n-grams that the label has too.
+    """The n-gram precisions p_1 to p_k: the fraction of the prediction's n-grams that occur in the label.
 
-    A prediction too short to have any n-gram has p_n = 0, unless the label is as short: then there was none to find,
-    and p_n = 1.
+    If the prediction is too short to have n-grams, p_n is 0, or 1 if the label is too short as well.
 
     >>> precisions("A B C D E F".split(), "A B B C D".split(), 4)
     [0.8, 0.75, 0.3333333333333333, 0.0]
     """
-    shares = []
+    found_precisions = []
     for n in range(1, k + 1):
         found, total = count_matches(label, prediction, n)
-        shares.append(found / total if total else float(len(label) < n))
-    return shares
+        found_precisions.append(found / total if total else float(len(label) < n))
+    return found_precisions
 
 
 def sentence_bleu(label: Sequence[str], prediction: Sequence[str], k: int = 2) -> float:
-    """exp(min(0, 1 - len_label / len_prediction)) times the product of p_n ** (1 / 2**n), n = 1 ... k: from 0 to 1.
+    """Sentence-level BLEU from 0 to 1, with geometric weights.
+
+    exp(min(0, 1 - len(label) / len(prediction))) * prod(p_n ** (1 / 2**n) for n in 1 ... k)
+
+    Args:
+        label: the tokens of the reference.
+        prediction: the tokens of the prediction.
+        k: the length of the longest n-grams.
 
     >>> sentence_bleu("A B C D E F".split(), "A B".split(), k=2) == math.exp(1 - 6 / 2)
     True
     """
     if k < 1:
-        raise WeftError(f"the longest n-gram is {k}", expected="1 or more")
+        raise WeftError(f"the longest n-gram is {k}", expected="at least 1")
     if not prediction:
         return float(not label)
     brevity = math.exp(min(0, 1 - len(label) / len(prediction)))
@@ -76,10 +84,10 @@ class _Scored(NamedTuple):
 
 @dataclass(frozen=True)
 class Translations:
-    """Predicted sentences, and for each one or more reference translations; from 0 to 100, as is usual.
+    """Predicted sentences with one or more references each; scores from 0 to 100.
 
-    Its statistics are the texts themselves. `tokenize` is sacrebleu's name of the way BLEU cuts words; left empty it
-    is "zh" where the references are mostly Chinese, and "13a", everybody's default, where they are not.
+    The sufficient statistics are the texts themselves. `tokenize` is the name of sacrebleu's tokenizer for BLEU; empty
+    selects "zh" if the references are mostly Chinese, else the default "13a".
     """
 
     predictions: tuple[str, ...]
@@ -90,17 +98,17 @@ class Translations:
         if len(self.predictions) != len(self.references):
             raise WeftError(
                 f"there are {len(self.predictions)} predictions and references for {len(self.references)} sentences",
-                expected="as many",
+                expected="equal numbers",
             )
         if not all(self.references):
             number = next(number for number, choices in enumerate(self.references, start=1) if not choices)
-            raise WeftError(f"sentence {number} has no reference", expected="one or more for each prediction")
+            raise WeftError(f"sentence {number} has no reference", expected="at least one per prediction")
 
     @classmethod
     def of(
         cls, predictions: Iterable[str], references: Iterable[str | Iterable[str]], *, tokenize: str = ""
     ) -> Translations:
-        """From predictions and, in the same order, one reference or several for each.
+        """Build from predictions and, in the same order, one reference or several for each.
 
         >>> Translations.of(["A cat sleeps here.", "Hi!"], ["A cat sleeps here.", ["Hello!", "Hi!"]]).bleu
         100.0
@@ -111,7 +119,7 @@ class Translations:
     def __add__(self, other: Translations) -> Translations:
         if self.tokenize != other.tokenize:
             raise WeftError(
-                f"one half is cut by {self.tokenize!r}, the other by {other.tokenize!r}", expected="one way"
+                f"the tokenizers are {self.tokenize!r} and {other.tokenize!r}", expected="the same tokenizer"
             )
         return Translations(self.predictions + other.predictions, self.references + other.references, self.tokenize)
 
@@ -128,7 +136,7 @@ class Translations:
 
     @property
     def exact(self) -> float:
-        """The share of predictions that are a reference, letter by letter, from 0 to 1; all spaces are of one kind."""
+        """The fraction of predictions that equal a reference, up to white space."""
         pairs = zip(self.predictions, self.references, strict=True)
         hits = sum(one.split() in [choice.split() for choice in choices] for one, choices in pairs)
         return hits / len(self) if len(self) else math.nan
@@ -137,14 +145,14 @@ class Translations:
         return self.bleu
 
     def signature(self) -> str:
-        """What exactly was measured, as sacrebleu writes it, to stand beside the numbers."""
+        """What exactly was measured, in the notation of sacrebleu."""
         return f"BLEU|{self._bleu.signature} chrF2|{self._chrf.signature} sentences:{len(self)}"
 
     @cached_property
     def _bleu(self) -> _Scored:
         from sacrebleu.metrics.bleu import BLEU
 
-        # force: text that our own tokenizer wrote with spaces before stops is meant, and needs no warning
+        # force: our own tokenizers may write spaces before full stops, which needs no warning
         return self._scored(BLEU(tokenize=self.tokenize or ("zh" if self._is_chinese() else "13a"), force=True))
 
     @cached_property
@@ -156,11 +164,11 @@ class Translations:
     def _scored(self, metric: BLEU | CHRF) -> _Scored:
         if not len(self):
             return _Scored(math.nan, "nothing")
-        # One list for each place among a sentence's references, None where a sentence has fewer.
+        # The n-th list holds the n-th reference of each sentence; None for sentences with fewer.
         most = max(map(len, self.references))
         streams = [[choices[at] if at < len(choices) else None for choices in self.references] for at in range(most)]
         score = metric.corpus_score(list(self.predictions), cast("list[list[str]]", streams)).score
-        # A perfect score comes out a rounding above; how many references there are, a metric knows only now.
+        # A perfect score may round above 100. The signature is complete only after scoring.
         return _Scored(min(100.0, float(score)), str(metric.get_signature()))
 
     def _is_chinese(self) -> bool:

@@ -21,9 +21,9 @@ def check_texts(texts: Iterable[str]) -> list[str]:
     ['one', 'two']
     """
     if isinstance(texts, str):
-        raise WeftError(f"the texts are a single str, {short_repr(texts)}", expected="a list of texts", hint="[text]")
+        raise WeftError(f"the texts are a single str, {short_repr(texts)}", expected="a list of strings", hint="[text]")
     if not isinstance(texts, Iterable):
-        raise WeftError(f"the texts are {short_repr(texts)}", expected="a list of texts")
+        raise WeftError(f"the texts are {short_repr(texts)}", expected="a list of strings")
     return [check_text(text, f"text {number}") for number, text in enumerate(texts, start=1)]
 
 

@@ -1,8 +1,8 @@
-"""Tagged sentences in files: a word a line with its columns, a blank line after each sentence; or words with spaces.
+"""Readers of tagged sentences: CoNLL-U, other CoNLL formats, and segmented text.
 
-CoNLL-U is known by its name or its ten columns: ranges (3-4) and empty nodes (8.1) are left out there, and columns
-have names. Any other table has its columns by number, divided by tabs or else by spaces. Comments stand before a
-sentence. Every mistake is named by file and line.
+CoNLL formats have one word per line in columns, and a blank line after each sentence. CoNLL-U is recognized by its file
+name or its ten columns; its columns have names, and ranges (3-4) and empty nodes (8.1) are skipped. Other formats have
+numbered columns, separated by tabs or spaces. Errors state file and line.
 """
 
 from __future__ import annotations
@@ -23,41 +23,42 @@ from weft.text.spans import SCHEMES, Span, spans_to_tags
 CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 GRAMMAR = ("form", "upos", "chunk")  # the columns of the embedded grammar's sentences
 GRAMMAR_SENTENCES = 5000
-EMPTY_FIELD = "_"  # what CoNLL-U writes where a column has nothing
+EMPTY_FIELD = "_"  # an empty field of CoNLL-U
 
 _ID = re.compile(r"\d+([-.]\d+)?")
 _COMMENT = "# "
 _DOCUMENT = "-DOCSTART-"  # CoNLL 2003's line between documents
 
 
-def count_noun(count: int, thing: str) -> str:
-    """So many of a thing.
+def count_noun(count: int, noun: str) -> str:
+    """A count with its noun.
 
     >>> count_noun(1, "tag"), count_noun(1000, "sentence")
     ('1 tag', '1,000 sentences')
     """
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 class TaggedSentence(NamedTuple):
-    """Words, their tags (none if none were read), and where they stand."""
+    """A sentence of words with tags (empty if none were read), and its location for error messages."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
     location: str
-    lines: tuple[int, ...]  # of each word
+    lines: tuple[int, ...]  # the line number of each word
 
     def where(self, word: int) -> str:
+        """The location of the word at index `word`, as file:line."""
         return f"{self.location}:{self.lines[word]}"
 
 
 class ConllFormat(NamedTuple):
-    """How a table is laid out: what its columns are called, if they are called anything, and how they are divided."""
+    """The columns of a file: their names (empty if they have none), their separator and their number."""
 
     names: tuple[str, ...]
     tabs: bool
     width: int
-    line: int  # where that was seen
+    line: int  # the line from which the format was detected
 
     @property
     def conllu(self) -> bool:
@@ -67,18 +68,18 @@ class ConllFormat(NamedTuple):
         return line.split("\t") if self.tabs else re.split(r"[ \t]+", line.strip(" \t"))
 
     def put(self, line: str, at: int, value: str) -> str:
-        """A line with another value in one of its columns, and all else as it was."""
+        """Replace the value of one column of a line; everything else stays unchanged."""
         pieces = re.split("(\t)" if self.tabs else r"([ \t]+)", line)
-        first = int(not self.tabs and not pieces[0])  # white space before the first column leaves nothing before itself
+        first = int(not self.tabs and not pieces[0])  # leading white space yields an empty first piece
         pieces[2 * (at + first)] = value
         return "".join(pieces)
 
     def add(self, line: str, value: str) -> str:
-        """A line with one more column."""
+        """Append a column to a line."""
         return f"{line}\t{value}" if self.tabs else line.rstrip(" \t") + f" {value}"
 
     def find(self, column: str, location: str) -> int:
-        """Where a column stands that is given by its name, by its number from 1, or from the end, as -1."""
+        """The index of a column given by its name, or by its number from 1, or from the end as -1."""
         if re.fullmatch(r"-?\d+", column):
             number = int(column)
             if not 1 <= abs(number) <= self.width:
@@ -100,17 +101,21 @@ class ConllFormat(NamedTuple):
 
 
 class ConllTable(NamedTuple):
-    """A table as it stands in its file."""
+    """The content of a CoNLL file, complete enough to write the file back unchanged."""
 
     location: str
     format: ConllFormat
-    lines: list[str]  # all of them, with their ends
-    sentences: list[dict[int, list[str]]]  # the fields of the words of each, by the number of their line, from 1
-    breaks: dict[int, list[str]]  # those of the lines between documents
+    lines: list[str]  # all lines, with their line ends
+    sentences: list[dict[int, list[str]]]  # per sentence, the fields of each word by line number, from 1
+    breaks: dict[int, list[str]]  # the fields of the lines between documents, by line number
 
 
 def read_conll(document: Document) -> ConllTable:
-    """A table as it stands in its file, every row as wide as the first."""
+    """Read a CoNLL file.
+
+    Raises:
+        WeftError: if a row has another number of columns than the first one.
+    """
     lines = list(document.own_lines())
     bare = [line.rstrip("\r\n") for line in lines]
     format = detect_format(document, bare)
@@ -143,7 +148,7 @@ def read_conll(document: Document) -> ConllTable:
 
 
 def detect_format(document: Document, lines: Sequence[str]) -> ConllFormat:
-    """How a table is laid out, by its first row that is no comment."""
+    """Detect the format from the first row that is not a comment."""
     rows = [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
     number, line = next((row for row in rows if not row[1].startswith("#")), rows[0])
     if is_conllu(document.name, line):
@@ -154,9 +159,10 @@ def detect_format(document: Document, lines: Sequence[str]) -> ConllFormat:
 
 
 def _comments(format: ConllFormat, lines: Sequence[str]) -> Callable[..., bool]:
-    """What tells whether a line is a comment, given that it comes before a sentence's `first` row, or not.
+    """A predicate that decides whether a line is a comment, given whether it precedes the `first` row of a sentence.
 
-    Outside of CoNLL-U # may be a word. It is none if its line is not as wide as the rows are, or ends as no row does.
+    Outside of CoNLL-U # may be a word. The line is a comment if its number of columns differs from that of the rows, or
+    if no row has its last field.
     """
     if format.conllu:
         return lambda line, first: line.startswith("#")
@@ -173,20 +179,20 @@ def _comments(format: ConllFormat, lines: Sequence[str]) -> Callable[..., bool]:
 
 
 def is_conllu(name: str, line: str) -> bool:
-    """Whether a file of that name and with that first row is CoNLL-U."""
+    """Whether a file with this name and this first row is CoNLL-U."""
     fields = line.split("\t")
     return ".conllu" in name.lower() or (len(fields) == len(CONLLU) and bool(_ID.fullmatch(fields[0])))
 
 
 def _is_word(identity: str, where: str) -> bool:
-    """Whether a row of CoNLL-U is a word, not a range or an empty node."""
+    """Whether the ID of a CoNLL-U row is that of a word, not of a range or an empty node."""
     if not _ID.fullmatch(identity):
-        raise WeftError(f"{where}: the first column is {identity!r}", expected="a number, a range 3-4, or 8.1")
+        raise WeftError(f"{where}: the first column is {identity!r}", expected="an ID such as 3, 3-4 or 8.1")
     return identity.isdigit()
 
 
 def _ragged(location: str, line: int, found: int, format: ConllFormat) -> WeftError:
-    how = "divided by tabs" if format.tabs else "divided by spaces"
+    how = "separated by tabs" if format.tabs else "separated by spaces"
     what = "of CoNLL-U" if format.conllu else f"as in line {format.line}"
     return WeftError(
         f"{location}:{line}: the row has {count_noun(found, 'column')}", expected=f"{format.width} {what}, {how}"
@@ -196,14 +202,21 @@ def _ragged(location: str, line: int, found: int, format: ConllFormat) -> WeftEr
 def table_sentences(
     table: ConllTable, column: str = "", words: str = "", *, tagged: bool = True
 ) -> list[TaggedSentence]:
-    """The sentences of a table. Columns are names or numbers; "" is FORM and UPOS of CoNLL-U, else first and last."""
+    """The sentences of a CoNLL file.
+
+    Args:
+        table: the file.
+        column: the column of the tags, a name or a number; empty: UPOS of CoNLL-U, else the last.
+        words: the column of the words; empty: FORM of CoNLL-U, else the first.
+        tagged: whether to read tags.
+    """
     location, format = table.location, table.format
     word_at = format.find(words or ("form" if format.conllu else "1"), location)
     tag_at = format.find(column or ("upos" if format.conllu else "-1"), location) if tagged else 0
     if tagged and tag_at == word_at:
         raise WeftError(
-            f"{location}: column {word_at + 1} is to be both the words and the tags",
-            expected="two columns",
+            f"{location}: column {word_at + 1} is given for both the words and the tags",
+            expected="two different columns",
             hint="--column NUMBER" if format.width > 1 else "a word and its tag in each row",
         )
     found = []
@@ -216,7 +229,7 @@ def table_sentences(
         found.append(TaggedSentence(tuple(fields[word_at] for fields in rows.values()), tags, location, tuple(rows)))
     if found and tagged and format.conllu and all(tag == EMPTY_FIELD for sentence in found for tag in sentence.tags):
         raise WeftError(
-            f"{location}: column {CONLLU[tag_at]} has nothing but {EMPTY_FIELD}",
+            f"{location}: column {CONLLU[tag_at]} has only {EMPTY_FIELD}",
             expected="a column with tags",
             hint="--column xpos" if CONLLU[tag_at] == "upos" else "--column upos",
         )
@@ -224,7 +237,7 @@ def table_sentences(
 
 
 def segmented_sentences(document: Document) -> list[TaggedSentence]:
-    """Words with spaces between them, a sentence a line; or the words of CoNLL-U."""
+    """Sentences of a segmented text: one per line with spaces between words, or the words of CoNLL-U."""
     rows = ((number, line) for number, line in enumerate(document.lines(), start=1) if line.strip())
     ahead = next((line for _, line in rows if not line.startswith("#")), "")
     if is_conllu(document.name, ahead.rstrip("\r\n")):
@@ -239,24 +252,32 @@ def segmented_sentences(document: Document) -> list[TaggedSentence]:
                 tabs.append(number)
     if 2 * len(tabs) > len(found):
         raise WeftError(
-            f"{document.location}:{tabs[0]} has tabs, as have {len(tabs):,} of {len(found):,} lines: this is a table",
-            expected="for segments, a sentence a line with spaces between its words, or CoNLL-U",
-            hint="tags of words are learned without --segment",
+            f"{document.location}:{tabs[0]} has tabs, as {len(tabs):,} of {len(found):,} lines do: this is CoNLL",
+            expected="for --segment, one sentence per line with spaces between words, or CoNLL-U",
+            hint="without --segment, to train a tagger of words",
         )
     return found
 
 
-Pairs = Sequence[tuple[Sequence[str], Sequence[str]]]
-Source = str | Path | Corpus | Pairs
+TaggedPairs = Sequence[tuple[Sequence[str], Sequence[str]]]  # words and tags of each sentence
+SentenceSource = str | Path | Corpus | TaggedPairs
 
 
-def open_sentences(source: Source, column: str = "", words: str = "") -> list[TaggedSentence]:
-    """Tagged sentences: of a path, `-`, the name `grammar`, a Corpus, or (words, tags) pairs that are at hand."""
+def open_sentences(source: SentenceSource, column: str = "", words: str = "") -> list[TaggedSentence]:
+    """Read tagged sentences.
+
+    Args:
+        source: a path, `-` for standard input, the name `grammar`, a Corpus, or (words, tags) pairs.
+        column: the column of the tags; see `table_sentences`.
+        words: the column of the words.
+    """
     if source == "grammar":
         return _grammar(column or "upos")
     if isinstance(source, str | Path | Corpus):
         documents = _documents(source)
-        return _some([one for each in documents for one in table_sentences(read_conll(each), column, words)], source)
+        return _not_empty(
+            [one for each in documents for one in table_sentences(read_conll(each), column, words)], source
+        )
     found = []
     for at, pair in enumerate(source, start=1):
         location = f"sentence {at}"
@@ -268,14 +289,14 @@ def open_sentences(source: Source, column: str = "", words: str = "") -> list[Ta
             )
         if one:
             found.append(TaggedSentence(one, tags, location, tuple(range(1, len(one) + 1))))
-    return _some(found, "the list of sentences")
+    return _not_empty(found, "the list of sentences")
 
 
 def open_segmented(source: str | Path | Corpus) -> list[TaggedSentence]:
-    """Sentences whose words are known: of a path, `-`, the name `grammar`, or a Corpus."""
+    """Read segmented sentences from a path, `-` for standard input, the name `grammar`, or a Corpus."""
     if source == "grammar":
         return [one._replace(tags=()) for one in _grammar("upos")]
-    return _some([one for each in _documents(source) for one in segmented_sentences(each)], source)
+    return _not_empty([one for each in _documents(source) for one in segmented_sentences(each)], source)
 
 
 def _documents(source: str | Path | Corpus) -> Iterable[Document]:
@@ -283,7 +304,7 @@ def _documents(source: str | Path | Corpus) -> Iterable[Document]:
     return [document for document in corpus.documents() if not document.is_blank()]
 
 
-def _some(sentences: list[TaggedSentence], source: object) -> list[TaggedSentence]:
+def _not_empty(sentences: list[TaggedSentence], source: object) -> list[TaggedSentence]:
     if not sentences:
         name = source.name if isinstance(source, Corpus) else source
         raise WeftError(f"{name} has no sentences", expected="at least one")
@@ -291,7 +312,7 @@ def _some(sentences: list[TaggedSentence], source: object) -> list[TaggedSentenc
 
 
 def _grammar(column: str) -> list[TaggedSentence]:
-    """Sentences of the embedded grammar, with parts of speech, or with its noun phrases as spans."""
+    """Sentences of the embedded grammar, tagged with parts of speech or with noun phrase chunks."""
     if column not in GRAMMAR[1:]:
         raise unknown_name("grammar: column", column, GRAMMAR[1:])
     rng = random.Random(0)
@@ -304,13 +325,13 @@ def _grammar(column: str) -> list[TaggedSentence]:
     return found
 
 
-def _phrases(node: Node, begin: int) -> Iterator[Span]:
-    """The innermost noun phrases below a node: of beings, things and places."""
+def _phrases(node: Node, start: int) -> Iterator[Span]:
+    """The innermost noun phrases below a node, labelled BEING, THING or PLACE."""
     for child in node.children:
         width = 1 if isinstance(child, Leaf) else sum(1 for _ in child.leaves())
-        kind = {"bare": "BEING", "name": "BEING", "thing": "THING", "spot": "PLACE"}.get(child.symbol.split(".")[0])
-        if kind:
-            yield Span(kind, begin, begin + width)
+        label = {"bare": "BEING", "name": "BEING", "thing": "THING", "spot": "PLACE"}.get(child.symbol.split(".")[0])
+        if label:
+            yield Span(label, start, start + width)
         elif isinstance(child, Node):
-            yield from _phrases(child, begin)
-        begin += width
+            yield from _phrases(child, start)
+        start += width

@@ -1,6 +1,6 @@
-"""Plain text from wherever it is, as a stream: files, folders, archives, standard input, or strings at hand.
+"""Plain text as a stream of lines: from files, folders, archives, standard input, or strings in memory.
 
-A corpus is read as often as needed and never held in memory. Its mistakes are named by file and line.
+A corpus can be read any number of times and is never held in memory. Errors state file and line.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ _BLOCK = 1 << 16
 
 @dataclass(frozen=True)
 class Document:
-    """One text of a corpus; `location` is what error messages call it."""
+    """One text of a corpus; `location` names it in error messages."""
 
     name: str
     location: str
     open_bytes: Callable[[], BinaryIO] = field(repr=False)
 
     def lines(self) -> Iterator[str]:
-        """The lines, each with its "\\n"; the last one may have none.
+        """Iterate over the lines, each with its "\\n"; the last one may have none.
 
-        Any convention of line ends is read. A line of more than a million characters comes in pieces, cut before
-        a space, so that a book without line ends still streams; no tokenizer sees the difference.
+        All conventions of line ends are converted. A line of more than a million characters is split before a space,
+        so that a text without line ends still streams; this does not change its tokens.
         """
         return self._lines(newline=None)
 
     def own_lines(self) -> Iterator[str]:
-        """The lines with the ends that they have in the file, so that it can be given back as it was."""
+        """Iterate over the lines with their original line ends, so that the file can be reproduced exactly."""
         return self._lines(newline="")
 
     def _lines(self, newline: str | None) -> Iterator[str]:
@@ -58,7 +58,7 @@ class Document:
                     yield line
                     number += line.endswith(("\n", "\r"))
         except UnicodeDecodeError:
-            # The decoder works in blocks and knows no lines, so the position is searched for only now.
+            # The decoder works in blocks and does not know lines, so the position is searched for here.
             raise sources.encoding_error(self.location, self.open_bytes) from None
 
     def is_blank(self) -> bool:
@@ -70,7 +70,7 @@ def _pieces(text: io.TextIOWrapper) -> Iterator[str]:
     while piece := text.readline(_LONGEST_LINE):
         held += piece
         if not held.endswith("\n") and len(held) >= _LONGEST_LINE:
-            # Before the first space of a run, where every tokenizer has a boundary anyway.
+            # Before the first space of a run, where every tokenizer has a token boundary.
             cut = len(held[: held.rfind(" ") + 1].rstrip())
             if cut:
                 yield held[:cut]
@@ -84,7 +84,7 @@ def _pieces(text: io.TextIOWrapper) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Documents under one name. At least one of them has something other than white space in it.
+    """A named collection of documents. At least one of them is not blank.
 
     >>> corpus = Corpus.from_texts("two", ["one line\\nanother", "再来一行\\n"])
     >>> [list(document.lines()) for document in corpus.documents()]
@@ -96,35 +96,40 @@ class Corpus:
 
     @classmethod
     def open(cls, source: str | Path) -> Corpus:
-        """The text at `source`, checked to be there and not to be blank.
+        """Open the text at `source`.
 
-        A file (plain or .gz), a folder (every .txt, .text and .md below it, also as .gz; hidden ones left out), a
-        .zip (its text members; one of them as `archive.zip:folder/name.txt`), or `-` for standard input.
+        Args:
+            source: a file (plain or .gz), a folder (all .txt, .text and .md files below it, also as .gz, except hidden
+                ones), a .zip (its text members; a single one as `archive.zip:folder/name.txt`), or `-` for standard
+                input.
+
+        Raises:
+            WeftError: if it cannot be read or is blank.
         """
         found = [Document(*entry) for entry in sources.entries(str(source))]
         return cls._checked(str(source) if str(source) != "-" else sources.STANDARD_INPUT, found)
 
     @classmethod
     def from_texts(cls, name: str, texts: Iterable[str]) -> Corpus:
-        """Texts that are already in memory, one document each."""
+        """Make a corpus from strings, one document each."""
         documents = []
         for number, text in enumerate(check_texts(texts), start=1):
             label = f"{name} {number}"
             documents.append(Document(label, label, _bytes_of(text)))
         if not documents:
-            raise WeftError(f"{name} has no texts", expected="one text or more")
+            raise WeftError(f"{name} has no texts", expected="at least one")
         return cls._checked(name, documents)
 
     @classmethod
     def _checked(cls, name: str, documents: list[Document]) -> Corpus:
-        """Blank documents among others do no harm and are left out; a corpus of nothing else is a mistake."""
+        """Leave out blank documents; a corpus of blank documents only is an error."""
         written = tuple(document for document in documents if not document.is_blank())
         if written:
             return cls(name, written)
         places = ", ".join(document.location for document in documents[:3])
         more = f" and {len(documents) - 3} more" if len(documents) > 3 else ""
         first = next(documents[0].lines(), None)
-        state = "is empty" if len(documents) == 1 and first is None else "has nothing but blank lines"
+        state = "is empty" if len(documents) == 1 and first is None else "has only blank lines"
         raise WeftError(f"{places}{more} {state}", expected="some text")
 
     def documents(self) -> Iterator[Document]:
@@ -132,7 +137,7 @@ class Corpus:
 
 
 def _bytes_of(text: str) -> Callable[[], BinaryIO]:
-    # A lone surrogate cannot be written as UTF-8; "replace" would hide it, so it is refused by name.
+    # A lone surrogate cannot be encoded as UTF-8; errors="replace" would hide it.
     try:
         encoded = text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -141,7 +146,7 @@ def _bytes_of(text: str) -> Callable[[], BinaryIO]:
 
 
 def _blocks(document: Document, normalizer: Normalizer) -> Iterator[str]:
-    """The normalised document in blocks of whole lines, large enough that the cost of a call does not show."""
+    """The normalized document in blocks of whole lines, large enough to make the overhead per call negligible."""
     lines: list[str] = []
     size = 0
     for line in normalizer.lines(document.lines()):
@@ -155,24 +160,24 @@ def _blocks(document: Document, normalizer: Normalizer) -> Iterator[str]:
 
 
 def _token_blocks(corpus: Corpus, normalizer: Normalizer, tokenizer: Tokenizer) -> Iterator[list[str]]:
-    """All tokens of the corpus, a block at a time, with "<eos>" between documents and only there."""
-    begun = False
+    """All tokens of the corpus in blocks, with "<eos>" between documents."""
+    started = False
     for document in corpus.documents():
-        divider = [EOS] if begun else []
+        separator = [EOS] if started else []
         for block in _blocks(document, normalizer):
             tokens = tokenizer.split(block)
             if tokens:
-                yield divider + tokens if divider else tokens
-                divider, begun = [], True
-    if not begun:
+                yield separator + tokens if separator else tokens
+                separator, started = [], True
+    if not started:
         raise WeftError(
-            f"nothing is left of {corpus.name} after it was normalised",
+            f"{corpus.name} is empty after normalization",
             hint="letters_only = false" if normalizer.letters_only else "other data",
         )
 
 
 def count_tokens(corpus: Corpus, normalizer: Normalizer, tokenizer: Tokenizer) -> Counter[str]:
-    """How often every token occurs in what `encode_corpus` would write, the "<eos>" between documents included."""
+    """Count the tokens of a corpus, including the "<eos>" between documents."""
     counts: Counter[str] = Counter()
     for tokens in _token_blocks(corpus, normalizer, tokenizer):
         counts.update(tokens)
@@ -180,16 +185,19 @@ def count_tokens(corpus: Corpus, normalizer: Normalizer, tokenizer: Tokenizer) -
 
 
 def id_type(vocabulary_size: int) -> type[np.uint16] | type[np.uint32]:
-    """The narrowest whole numbers that hold every id."""
+    """The narrowest unsigned integer type that holds all ids."""
     return np.uint16 if vocabulary_size <= 1 << 16 else np.uint32
 
 
 def encode_corpus(
     corpus: Corpus, normalizer: Normalizer, tokenizer: Tokenizer, vocabulary: Vocabulary, path: Path
 ) -> int:
-    """Write the ids of all tokens to a binary file, "<eos>" between documents, and return how many there are.
+    """Write the ids of all tokens, with "<eos>" between documents, to a binary file.
 
-    The file appears under its name only when it is whole. Ids are 16 bits wide where the vocabulary allows it.
+    The file appears under its name only when it is complete. Ids have 16 bits if the vocabulary fits, else 32.
+
+    Returns:
+        The number of tokens.
     """
     width = id_type(len(vocabulary))
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
@@ -206,7 +214,7 @@ def encode_corpus(
 
 
 def open_tokens(path: Path, vocabulary_size: int) -> np.ndarray[tuple[int], np.dtype[np.unsignedinteger]]:
-    """The ids that `encode_corpus` wrote, read from the disk only where they are looked at."""
+    """Memory-map the ids (N,) that `encode_corpus` wrote."""
     kind = id_type(vocabulary_size)
     if not path.is_file():
         raise WeftError(f"there is no token file {path}")

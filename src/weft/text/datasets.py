@@ -1,7 +1,6 @@
-"""Data by name: where to find it, how to be sure of it, and how to open it.
+"""Named datasets: embedded texts, and public files that are downloaded once and verified.
 
-A named file is looked for in the folder $WEFT_DATA, then in the user's cache, then fetched. Wherever it comes
-from, its sha256 is checked before use.
+A file is looked up in $WEFT_DATA, then in the user's cache, then downloaded. Its sha256 is always checked before use.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from weft.text.grammars import trilingual
 
 @dataclass(frozen=True)
 class Dataset:
-    """Named data: a public file known by its hash, or a text that is made here and needs no file."""
+    """A named dataset: a public file identified by its hash, or a text that is generated and needs no file."""
 
     name: str
     description: str
@@ -36,20 +35,20 @@ class Dataset:
     sha256: str = ""
     sha1: str = ""
     size: int = 0
-    member: str = ""  # the text inside, where the file is an archive
+    member: str = ""  # the text within the file, if it is an archive
     text: Callable[[], str] | None = None
 
 
 DATASETS = {
     "python-docs": Dataset(
         name="python-docs",
-        description="prose of Python's own language reference, one paragraph a line (embedded)",
+        description="prose of Python's own language reference, one paragraph per line (embedded)",
         licence="PSF License",
         text=python_docs.prose,
     ),
     "grammar": Dataset(
         name="grammar",
-        description="20,000 sentences of a small grammar whose entropy is known exactly (embedded)",
+        description="20,000 sentences of a small grammar with known entropy (embedded)",
         licence="Apache-2.0",
         text=lambda: grammar.ENGLISH.text(20_000, seed=0),
     ),
@@ -77,7 +76,7 @@ DATASETS = {
     ),
     "fra-eng": Dataset(
         name="fra-eng",
-        description="English sentences with their French translations, from tatoeba.org by way of manythings.org",
+        description="English sentences with their French translations, from tatoeba.org via manythings.org",
         licence="CC BY 2.0 FR",
         filename="fra-eng.zip",
         urls=("http://d2l-data.s3-accelerate.amazonaws.com/fra-eng.zip",),
@@ -90,7 +89,7 @@ DATASETS = {
 
 
 def cache_folder() -> Path:
-    """Where fetched files are kept: $WEFT_CACHE, or this platform's usual place."""
+    """The folder of downloaded files: $WEFT_CACHE, or the default of the platform."""
     if chosen := os.environ.get("WEFT_CACHE"):
         return Path(chosen)
     if sys.platform == "darwin":
@@ -101,9 +100,13 @@ def cache_folder() -> Path:
 
 
 def locate(name: str, *, progress: ProgressBar = on_terminal) -> Path:
-    """The verified file of a named dataset; fetched into the cache if it is nowhere yet."""
+    """The path of the verified file of a dataset, which is downloaded into the cache if necessary.
+
+    Raises:
+        WeftError: if the name is unknown, the download fails, or the file has another sha256.
+    """
     dataset = _file_dataset(name)
-    for path in _places(dataset):
+    for path in _candidates(dataset):
         if path.is_file():
             return _verified(dataset, path)
     cached = cache_folder() / dataset.filename
@@ -111,10 +114,9 @@ def locate(name: str, *, progress: ProgressBar = on_terminal) -> Path:
         fetch(dataset.urls, cached, size=dataset.size, sha256=dataset.sha256, progress=progress)
     except FetchError as error:
         raise WeftError(
-            f"{name} is not on this machine and could not be fetched ({error})",
+            f"{name} is not on this machine and could not be downloaded ({error})",
             expected=f"{dataset.filename} with sha256 {dataset.sha256}",
-            hint=f"put it at {cached}, or into a folder named by WEFT_DATA; or, with a network, the same again: "
-            "it goes on where it stopped",
+            hint=f"put it at {cached} or into the folder $WEFT_DATA, or try again with a network: the download resumes",
         ) from error
     return _verified(dataset, cached)
 
@@ -124,16 +126,16 @@ def _file_dataset(name: str) -> Dataset:
         raise unknown_name("data", name, DATASETS)
     dataset = DATASETS[name]
     if dataset.text is not None:
-        raise WeftError(f"{name} is made when it is opened and has no file", hint=f"open_data({name!r})")
+        raise WeftError(f"{name} is generated and has no file", hint=f"open_data({name!r})")
     return dataset
 
 
-def _places(dataset: Dataset) -> Iterator[Path]:
-    """Where the file may already be, in the order of looking."""
+def _candidates(dataset: Dataset) -> Iterator[Path]:
+    """Where the file may be, in the order of lookup."""
     if chosen := os.environ.get("WEFT_DATA"):
         folder = Path(chosen)
         if not folder.is_dir():
-            raise WeftError(f"WEFT_DATA is {chosen}, which is no folder")
+            raise WeftError(f"WEFT_DATA is {chosen}, which is not a folder")
         for depth in ("", "*/", "*/*/"):
             yield from sorted(folder.glob(depth + dataset.filename))
     yield cache_folder() / dataset.filename
@@ -148,16 +150,16 @@ def _verified(dataset: Dataset, path: Path) -> Path:
         return path
     cached = path.parent == cache_folder()
     raise WeftError(
-        f"{path} is not the {dataset.name} it should be: its sha256 is {found}",
+        f"{path} is not {dataset.name}: its sha256 is {found}",
         expected=dataset.sha256,
-        hint="delete it, and it will be fetched anew" if cached else "replace it, or take it out of WEFT_DATA",
+        hint="delete it to download it again" if cached else "replace it, or remove it from $WEFT_DATA",
     )
 
 
 def open_data(source: str | Path) -> Corpus:
-    """The text that a `--data` value stands for: `-`, a name in DATASETS, or a path.
+    """Open the text that a `--data` value names: `-`, a name in DATASETS, or a path.
 
-    A name wins over a file or folder of the same name in the working directory; write `./name` for that one.
+    A dataset takes precedence over a file of the same name in the working directory, which is `./name`.
     """
     if not isinstance(source, str | Path):
         raise WeftError(
@@ -173,7 +175,7 @@ def open_data(source: str | Path) -> Corpus:
         names = difflib.get_close_matches(name, DATASETS, n=1, cutoff=0.5)
         files = difflib.get_close_matches(name, [entry.name for entry in Path().iterdir()], n=2, cutoff=0.5)
         raise WeftError(
-            f"{source} is neither named data ({', '.join(DATASETS)}) nor a file or folder here",
+            f"{source} is neither a dataset ({', '.join(DATASETS)}) nor a file or folder here",
             expected="a name or a path",
             hint=" or ".join([*names, *(f"./{name}" for name in files)]),
         )
@@ -189,7 +191,7 @@ def _open_named(dataset: Dataset) -> Corpus:
 
 
 class Status(NamedTuple):
-    """Whether a dataset can be used now. `path` is where it was found, whole or damaged."""
+    """Whether a dataset is available. `path` is where its file was found, intact or damaged."""
 
     dataset: Dataset
     state: Literal["embedded", "found", "damaged", "to fetch"]
@@ -197,14 +199,14 @@ class Status(NamedTuple):
 
 
 def status() -> list[Status]:
-    """The state of every dataset, without touching the network."""
+    """The status of every dataset, without network access."""
     return [_status(dataset) for dataset in DATASETS.values()]
 
 
 def _status(dataset: Dataset) -> Status:
     if dataset.text is not None:
         return Status(dataset, "embedded", None)
-    path = next((path for path in _places(dataset) if path.is_file()), None)
+    path = next((path for path in _candidates(dataset) if path.is_file()), None)
     if path is None:
         return Status(dataset, "to fetch", None)
     return Status(dataset, "found" if sha256_of(path) == dataset.sha256 else "damaged", path)

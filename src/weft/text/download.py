@@ -1,13 +1,13 @@
-"""Fetching one file over an unreliable line: resumable, checked, and never half there under its final name.
+"""Download of one file: resumable, verified by its sha256, and atomic.
 
-What has arrived waits in `NAME.part` beside the target. A lock file lets one process fetch while others wait for
-its result.
+The received part is stored in `NAME.part` next to the target. A lock file lets one process download while others wait.
 """
 
 from __future__ import annotations
 
 import hashlib
 import http.client
+import logging
 import sys
 import urllib.error
 import urllib.request
@@ -20,40 +20,42 @@ from weft.errors import WeftError
 Report = Callable[[int], None]
 ProgressBar = Callable[[str, int], AbstractContextManager[Report]]
 
+_logger = logging.getLogger(__name__)
+
 _TIMEOUT_SECONDS = 30.0
-_MOST_CONNECTIONS = 10
+_MAX_CONNECTIONS = 10
 
 
 class FetchError(Exception):
-    """No address gave the file; what had arrived is kept for the next attempt."""
+    """No URL served the file; the received part is kept for the next attempt."""
 
 
-class _BrokenError(Exception):
-    """One connection failed or ended early."""
+class _ConnectionBrokenError(Exception):
+    """A connection failed or ended early."""
 
 
-class _RangeError(_BrokenError):
-    """The server has no such continuation: what is here is not the beginning of its file."""
+class _RangeError(_ConnectionBrokenError):
+    """The server cannot resume: the received part is not the beginning of its file."""
 
 
 @contextmanager
 def silent(label: str, size: int) -> Iterator[Report]:
-    """ProgressBar that nobody sees."""
+    """No progress display."""
     yield lambda done: None
 
 
 @contextmanager
 def on_terminal(label: str, size: int) -> Iterator[Report]:
-    """A bar on standard error if that is a terminal, a plain line if it is not."""
+    """A progress bar on standard error if it is a terminal; otherwise a log message."""
     if not sys.stderr.isatty():
-        print(f"fetching {label} ({size:,} bytes)", file=sys.stderr)
+        _logger.info("downloading %s (%s bytes)", label, f"{size:,}")
         yield lambda done: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
     from rich.progress import Progress as Bar
 
-    columns = (TextColumn("fetching {task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    columns = (TextColumn("downloading {task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Bar(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task(label, total=size)
         yield lambda done: bar.update(task, completed=done)
@@ -68,14 +70,23 @@ def sha256_of(path: Path) -> str:
 
 
 def fetch(urls: tuple[str, ...], target: Path, *, size: int, sha256: str, progress: ProgressBar) -> None:
-    """Bring the file of this size and hash to `target` from the first address that gives it.
+    """Download a file to `target` from the first URL that serves it.
 
-    Raises FetchError where no address answers, and WeftError where one serves other bytes.
+    Args:
+        urls: the URLs, in order of preference.
+        target: the path of the file.
+        size: the size of the file in bytes.
+        sha256: the hash of the file.
+        progress: the progress display.
+
+    Raises:
+        FetchError: if no URL serves the file.
+        WeftError: if a URL serves other content, or the file cannot be written.
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with _locked(target.with_name(f"{target.name}.lock")):
-            if target.exists():  # another process was first
+            if target.exists():  # another process has downloaded it
                 return
             part = target.with_name(f"{target.name}.part")
             with progress(target.name, size) as report:
@@ -83,7 +94,7 @@ def fetch(urls: tuple[str, ...], target: Path, *, size: int, sha256: str, progre
             part.replace(target)
     except OSError as error:
         raise WeftError(
-            f"{target} cannot be written: {error.strerror or error}", hint="another folder in WEFT_CACHE"
+            f"{target} cannot be written: {error.strerror or error}", hint="another folder in $WEFT_CACHE"
         ) from error
 
 
@@ -93,10 +104,10 @@ def _fetch_part(urls: tuple[str, ...], part: Path, size: int, sha256: str, repor
         try:
             _complete(url, part, size, report)
             if sha256_of(part) != sha256:
-                # The beginning may be of another version of the file, left by an older attempt.
+                # The received part may belong to another version of the file, from an earlier attempt.
                 part.unlink()
                 _complete(url, part, size, report)
-        except _BrokenError as error:
+        except _ConnectionBrokenError as error:
             reasons.append(f"{url}: {error}")
             continue
         found = sha256_of(part)
@@ -108,8 +119,8 @@ def _fetch_part(urls: tuple[str, ...], part: Path, size: int, sha256: str, repor
 
 
 def _complete(url: str, part: Path, size: int, report: Report) -> None:
-    """Fetch what is missing of `part`, going on after a broken connection as long as each one brings something."""
-    for _ in range(_MOST_CONNECTIONS):
+    """Complete `part`; reconnect after a broken connection as long as each connection makes progress."""
+    for _ in range(_MAX_CONNECTIONS):
         before = _size(part)
         if before == size:
             return
@@ -120,30 +131,30 @@ def _complete(url: str, part: Path, size: int, report: Report) -> None:
             return
         except _RangeError:
             part.unlink(missing_ok=True)
-        except _BrokenError:
+        except _ConnectionBrokenError:
             if _size(part) <= before:
                 raise
-    raise _BrokenError(f"broke off {_MOST_CONNECTIONS} times")
+    raise _ConnectionBrokenError(f"the connection broke {_MAX_CONNECTIONS} times")
 
 
 def _receive(url: str, part: Path, size: int, report: Report) -> None:
-    """One connection: append what follows the bytes already here, or start over if the server will not go on."""
+    """One connection: append to the received part, or start over if the server does not support ranges."""
     have = _size(part)
     with _connected(url, have) as response:
-        goes_on = response.status == 206 and response.headers.get("Content-Range", "").startswith(f"bytes {have}-")
-        if response.status == 206 and not goes_on:
-            raise _RangeError("the server answered with a range that was not asked for")
-        done = have if goes_on else 0
-        with part.open("ab" if goes_on else "wb") as file:
+        resumes = response.status == 206 and response.headers.get("Content-Range", "").startswith(f"bytes {have}-")
+        if response.status == 206 and not resumes:
+            raise _RangeError("the server sent a range that was not requested")
+        done = have if resumes else 0
+        with part.open("ab" if resumes else "wb") as file:
             for block in _blocks(response):
                 done += len(block)
                 if done > size:
                     file.truncate(0)
-                    raise _BrokenError(f"the server sent more than {size} bytes")
+                    raise _ConnectionBrokenError(f"the server sent more than {size} bytes")
                 file.write(block)
                 report(done)
     if done < size:
-        raise _BrokenError(f"the connection ended after {done} of {size} bytes")
+        raise _ConnectionBrokenError(f"the connection ended after {done} of {size} bytes")
 
 
 @contextmanager
@@ -153,10 +164,10 @@ def _connected(url: str, start: int) -> Iterator[http.client.HTTPResponse]:
         response = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=_TIMEOUT_SECONDS)
     except urllib.error.HTTPError as error:
         error.close()
-        kind = _RangeError if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE else _BrokenError
+        kind = _RangeError if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE else _ConnectionBrokenError
         raise kind(f"HTTP {error.code} {error.reason}") from error
     except (OSError, http.client.HTTPException) as error:
-        raise _BrokenError(str(getattr(error, "reason", error))) from error
+        raise _ConnectionBrokenError(str(getattr(error, "reason", error))) from error
     with response:
         yield response
 
@@ -168,7 +179,7 @@ def _blocks(response: http.client.HTTPResponse) -> Iterator[bytes]:
         except http.client.IncompleteRead as error:
             block = error.partial
         except (OSError, http.client.HTTPException) as error:
-            raise _BrokenError(str(error)) from error
+            raise _ConnectionBrokenError(str(error)) from error
         if not block:
             return
         yield block
@@ -180,7 +191,7 @@ def _size(path: Path) -> int:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold the lock at `path`; it goes with the process, however that ends, so no stale lock can remain."""
+    """Hold the lock file at `path`. The lock ends with the process, so no stale lock can remain."""
     with path.open("ab") as file:
         if sys.platform == "win32":
             import msvcrt
@@ -189,7 +200,7 @@ def _locked(path: Path) -> Iterator[None]:
                 try:
                     msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
                     break
-                except OSError:  # it gives up after ten seconds; we do not
+                except OSError:  # msvcrt gives up after ten seconds; we do not
                     continue
         else:
             import fcntl

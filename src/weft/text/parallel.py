@@ -1,4 +1,4 @@
-"""Parallel text: sentences with their translations, read from wherever they are, and the codecs of the two sides."""
+"""Parallel text: pairs of a sentence and its translation, and the codecs of the two sides."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from weft.text.subword_tokenizer import SubwordTokenizer
 
 @dataclass(frozen=True)
 class Pairs:
-    """Sentences and their translations, side by side; neither side of a pair is empty.
+    """Source sentences and their translations. Neither side of a pair is empty.
 
     >>> pairs = Pairs("two", ["Go.", "I'm home."], ["Va !", "Je suis chez moi."])
     >>> len(pairs), pairs.swapped().sources[0]
@@ -32,7 +32,7 @@ class Pairs:
     def __post_init__(self) -> None:
         for side, texts in (("sources", self.sources), ("targets", self.targets)):
             if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
-                raise WeftError(f"the {side} of {self.name} are {short_repr(texts)}", expected="a list of texts")
+                raise WeftError(f"the {side} of {self.name} are {short_repr(texts)}", expected="a list of strings")
         if len(self.sources) != len(self.targets):
             raise WeftError(
                 f"{self.name} has {len(self.sources)} sources and {len(self.targets)} targets",
@@ -50,21 +50,25 @@ class Pairs:
         return len(self.sources)
 
     def swapped(self) -> Pairs:
-        """The other direction."""
+        """The pairs of the opposite translation direction."""
         return Pairs(self.name, self.targets, self.sources)
 
 
 def open_pairs(source: str | Path, *, source_column: int = 1, target_column: int = 2) -> Pairs:
-    """The pairs that a `--data` value stands for.
+    """Open the parallel text that a `--data` value names.
 
-    That is a name in DATASETS, a tab-separated file whose columns of that number are read (the others may hold
-    anything), or two files of as many lines as `source.en,target.fr`; a file may be plain, .gz, a member of a .zip
-    (`archive.zip:folder/name.txt`), or `-` for standard input. White space at the ends of a side is not kept, and
-    lines that are blank on both sides are left out.
+    White space at both ends of a sentence is removed, and lines that are blank on both sides are skipped.
+
+    Args:
+        source: a name in DATASETS; a tab-separated file; or two files with equal numbers of lines, as
+            `source.en,target.fr`. A file may be plain, .gz, a member of a .zip (`archive.zip:folder/name.txt`), or `-`
+            for standard input.
+        source_column: the column of the source sentence in a tab-separated file, from 1.
+        target_column: the column of the target sentence.
     """
     for role, column in (("source", source_column), ("target", target_column)):
         if column < 1:
-            raise WeftError(f"the {role} column is {column}", expected="a number of 1 or more")
+            raise WeftError(f"the {role} column is {column}", expected="an integer of at least 1")
     if source_column == target_column:
         raise WeftError(f"source and target are both column {source_column}", expected="two different columns")
     name = str(source)
@@ -98,7 +102,7 @@ def _two_files(name: str) -> Pairs:
     halves = name.split(",")
     if len(halves) != 2 or not all(halves):
         raise WeftError(
-            f"{name} is no file, and no two files with a comma between them",
+            f"{name} is neither a file nor two files separated by a comma",
             expected="SOURCE-FILE,TARGET-FILE",
             hint="a.en,b.fr",
         )
@@ -107,7 +111,7 @@ def _two_files(name: str) -> Pairs:
     if len(sources) != len(targets):
         raise WeftError(
             f"{left.location} has {len(sources)} lines and {right.location} has {len(targets)}",
-            expected="as many in both, line by line the translation of each other",
+            expected="equal numbers of lines, each the translation of the other",
         )
     pairs = Pairs(name, [], [])
     for number, sides in enumerate(zip(sources, targets, strict=True), start=1):
@@ -134,10 +138,10 @@ def _short_line(location: str, line: str, columns: int, most: int) -> WeftError:
     if columns == 1:
         return WeftError(
             f"{location}: no tab in {start!r}",
-            expected="source and translation with a tab between them",
-            hint="two files as SOURCE-FILE,TARGET-FILE, if each side has its own",
+            expected="source and translation separated by a tab",
+            hint="SOURCE-FILE,TARGET-FILE, if each side is in its own file",
         )
-    return WeftError(f"{location}: {columns} columns in {start!r}", expected=f"{most} or more, with tabs between them")
+    return WeftError(f"{location}: {columns} columns in {start!r}", expected=f"at least {most}, separated by tabs")
 
 
 def _add(pairs: Pairs, source: str, target: str, source_location: str, target_location: str) -> None:
@@ -154,7 +158,7 @@ def _add(pairs: Pairs, source: str, target: str, source_location: str, target_lo
 
 @dataclass(frozen=True)
 class PairCodec:
-    """How the two sides of a pair become ids and text again. Joint ones are one and the same codec."""
+    """The codecs of source and target; with a joint vocabulary both are the same object."""
 
     source: Codec
     target: Codec
@@ -177,7 +181,7 @@ class PairCodec:
 
 
 def build_pair_codec(config: PairTextConfig, pairs: Pairs) -> PairCodec:
-    """The codecs of both sides, made from the pairs: sub-words may be joint, other tokens belong to their language."""
+    """Build the codecs of both sides from the pairs. Only subword vocabularies can be joint."""
     if config.joint and config.tokenizer == SubwordTokenizer.name:
         codec = build_codec(config, pairs.sources + pairs.targets)
         return PairCodec(codec, codec)

@@ -1,4 +1,4 @@
-"""Where text comes from: a source given by the user becomes named streams of bytes, or an error that helps."""
+"""Opens what a user names as a source of text: a file, folder, archive or standard input, as streams of bytes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STANDARD_INPUT = "standard input"
 
 
 class TextSource(NamedTuple):
-    """One stream: its name within the source, the location to call it by in messages, and how to open it anew."""
+    """One text: its name within the source, its location for error messages, and a function that opens it."""
 
     name: str
     location: str
@@ -33,7 +33,11 @@ class TextSource(NamedTuple):
 
 
 def entries(source: str) -> list[TextSource]:
-    """Every text that `source` names, in a fixed order."""
+    """List the texts of a source in a fixed order.
+
+    Args:
+        source: a path, `archive.zip:member`, or `-` for standard input.
+    """
     if source == "-":
         return [_standard_input()]
     try:
@@ -56,37 +60,37 @@ def _named(source: str) -> list[TextSource]:
 
 @contextmanager
 def reading(location: str, open_bytes: Callable[[], BinaryIO]) -> Iterator[BinaryIO]:
-    """Open a stream for the time of a `with`, and turn what can go wrong below it into messages."""
+    """Open a stream as a context manager, and convert errors of reading and decompressing to WeftError."""
     try:
         with open_bytes() as stream:
             yield stream
     except (zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise WeftError(f"{location} is damaged or not what its name says: {error}") from error
-    except RuntimeError as error:  # zipfile's word for a password that is wanted, or a method that it does not know
+        raise WeftError(f"{location} is damaged or not of the type its name says: {error}") from error
+    except RuntimeError as error:  # zipfile: the archive is encrypted, or its compression method is not supported
         raise WeftError(f"{location} cannot be unpacked: {error}") from error
     except OSError as error:
         raise _system_error(location, error) from error
 
 
 def binary_error(location: str, line: int) -> WeftError:
-    return WeftError(f"{location}:{line}: NUL byte, so this is no plain text", expected="UTF-8 text")
+    return WeftError(f"{location}:{line}: NUL byte, not plain text", expected="UTF-8 text")
 
 
 def encoding_error(location: str, open_bytes: Callable[[], BinaryIO]) -> WeftError:
-    """Find the first line that is not UTF-8, and guess what it may be."""
+    """Find the first line that is not UTF-8, and infer its likely encoding."""
     with reading(location, open_bytes) as stream:
         start = stream.read(1 << 13)
     wide = start.startswith((b"\xff\xfe", b"\xfe\xff"))
     if b"\0" in start and not wide:
         return binary_error(location, start[: start.index(b"\0")].count(b"\n") + 1)
-    # Latin-1 maps every byte to one character, so this counts lines exactly as a text file does.
+    # Latin-1 maps every byte to one character, so lines are counted exactly as in a text file.
     with reading(location, open_bytes) as stream, io.TextIOWrapper(stream, encoding="latin-1") as lines:
         for number, line in enumerate(lines, start=1):
             raw = line.encode("latin-1")
             try:
                 raw.decode("utf-8")
             except UnicodeDecodeError as error:
-                encoding = "UTF-16" if wide else _guess(raw)
+                encoding = "UTF-16" if wide else _likely_encoding(raw)
                 return WeftError(
                     f"{location}:{number}: byte 0x{raw[error.start]:02x} at position {error.start + 1} is not UTF-8",
                     expected="UTF-8 text",
@@ -95,8 +99,8 @@ def encoding_error(location: str, open_bytes: Callable[[], BinaryIO]) -> WeftErr
     raise AssertionError(f"{location} failed to decode once, but not twice")
 
 
-def _guess(raw: bytes) -> str:
-    """Chinese text in its national encoding has bytes above 0x7f in pairs; Western European text has single ones."""
+def _likely_encoding(raw: bytes) -> str:
+    """Chinese text in GB18030 has bytes above 0x7f in pairs; Western European text has single ones."""
     runs = re.findall(rb"[\x80-\xff]+", raw)
     return "GB18030" if all(len(run) % 2 == 0 for run in runs) else "WINDOWS-1252"
 
@@ -114,7 +118,7 @@ def _missing(path: Path) -> WeftError:
 
 
 def _standard_input() -> TextSource:
-    """Standard input can be read only once, so it is copied to a file that goes when its last reader does."""
+    """Copy standard input, which can be read only once, to a file that is deleted with its last reader."""
     descriptor, name = tempfile.mkstemp(prefix="weft-")
     spool = _Spool(Path(name))
     with os.fdopen(descriptor, "wb") as copy:
@@ -158,7 +162,7 @@ def _folder(folder: Path) -> list[TextSource]:
         raise WeftError(
             f"the folder {folder} has no text files",
             expected=f"files that end in {', '.join(TEXT_SUFFIXES)}, or those with .gz",
-            hint="give one file by its name, whatever it ends in",
+            hint="a single file by its path, whatever its suffix",
         )
     return [_plain(name, found[name]) for name in sorted(found)]
 
@@ -180,7 +184,7 @@ def _zip_members(archive: Path) -> list[TextSource]:
         raise WeftError(
             f"{archive} has no text members; it has {_some(names)}",
             expected=f"members that end in {', '.join(TEXT_SUFFIXES)}",
-            hint=f"{archive}:MEMBER for one of another name",
+            hint=f"{archive}:MEMBER for a member with another suffix",
         )
     return [_zip_entry(archive, name) for name in texts]
 
@@ -204,7 +208,7 @@ def _zip_member(archive: Path, member: str) -> TextSource:
 
 def _zip_entry(archive: Path, member: str) -> TextSource:
     def open_member() -> BinaryIO:
-        # The stream keeps the archive's file open for itself, so the archive may be closed before it.
+        # The stream keeps the file of the archive open, so the archive may be closed before it.
         with zipfile.ZipFile(archive) as opened:
             return cast(BinaryIO, opened.open(member))
 

@@ -1,4 +1,4 @@
-"""Rows of cells, from a file of tab-separated, comma-separated, JSON or "label text" lines."""
+"""Reader of labelled texts in TSV, CSV, JSON lines or "label text" lines, with detection of the format."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from weft.errors import WeftError
 from weft.text.corpus import Document
 
-# What people call such columns; of several the first wins.
+# Usual names of the columns, in order of preference.
 TEXT_NAMES = (
     "text", "sentence", "review", "content", "body", "comment",
     "message", "document", "tweet", "question", "text_a", "title",
@@ -24,19 +24,21 @@ LABEL_NAMES = (
 )  # fmt: skip
 
 SUFFIXES = {".tsv": "tsv", ".tab": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
-DELIMITERS = "\t;,"  # of CSV; a comma can stand in every text, the others hardly
-PEEK = 50  # lines by which a format is told
+DELIMITERS = "\t;,"  # of CSV, in order of preference: texts contain commas more often than the others
+PEEK = 50  # lines from which the format is detected
 FASTTEXT = "__label__"
 
-csv.field_size_limit(1 << 30)  # a text may well be longer than the usual limit
+csv.field_size_limit(1 << 30)  # texts may exceed the default limit
 
-Row = tuple[int, list[str | None]]  # the number of its first line, and its cells; None: the row has no such cell
+Row = tuple[int, list[str | None]]  # line number, and cells; None: the row lacks this cell
 
 
 class Table(NamedTuple):
+    """The rows of a file, its format, and the names of its columns."""
+
     location: str
-    format: str  # a name of FORMATS
-    names: tuple[str, ...] | None  # of the columns
+    format: str  # a name in FORMATS
+    names: tuple[str, ...] | None  # of the columns; None: they have no names
     rows: list[Row]
 
     @property
@@ -44,27 +46,28 @@ class Table(NamedTuple):
         return len(self.names) if self.names else len(self.rows[0][1])
 
     @property
-    def about(self) -> str:
-        """How it was read, in words."""
-        if self.format in ("jsonl", "lines"):  # their columns have names of themselves
+    def description(self) -> str:
+        """The format in words."""
+        if self.format in ("jsonl", "lines"):  # their columns always have names
             return _IN_WORDS[self.format]
-        return f"{_IN_WORDS[self.format]}, {'names of columns in its first row' if self.names else 'no row of names'}"
+        return f"{_IN_WORDS[self.format]}, {'with a header' if self.names else 'without a header'}"
 
 
 _IN_WORDS = {
     "tsv": "tab-separated",
     "csv": "CSV",
     "jsonl": "JSON lines",
-    "lines": "lines, a label and its text in each",
+    "lines": "lines with a label and a text",
 }
 
 
 def location_of(table: Table, row: Row) -> str:
+    """The location of a row, as file:line."""
     return f"{table.location}:{row[0]}"
 
 
 def numbered_lines(document: Document) -> Iterator[tuple[int, str]]:
-    """The lines with their numbers, without line ends; a line that comes in pieces is put together."""
+    """Iterate over (line number, line without its end); lines that the document splits are joined."""
     number, held = 1, ""
     for piece in document.lines():
         held += piece
@@ -78,9 +81,14 @@ def numbered_lines(document: Document) -> Iterator[tuple[int, str]]:
 def read_table(
     document: Document, format: str, header: str, *, names: Set[str], values: Set[str] = frozenset()
 ) -> Table:
-    """The rows of a document. `format` and `header` may be "auto".
+    """Read the rows of a document.
 
-    `names` are those that a header is known to have, beside the usual ones, `values` cells that no header has.
+    Args:
+        document: the document.
+        format: a name in FORMATS, or "auto".
+        header: whether the first row holds column names: "yes", "no" or "auto".
+        names: column names that identify a header, besides the usual ones.
+        values: cells (labels) that a header cannot contain.
     """
     table = FORMATS[_form(document, values) if format == "auto" else format](document)
     if table.names is not None or not table.rows:
@@ -92,14 +100,14 @@ def read_table(
             raise WeftError(
                 f"{location_of(table, table.rows[0])}: two columns are called {twice!r}",
                 expected="different names",
-                hint="--set data.header=no, if these are no names",
+                hint="--set data.header=no, if these are not names",
             )
         return table._replace(names=tuple(first), rows=table.rows[1:])
     return table
 
 
 def _is_header(first: list[str], rest: list[Row], names: Set[str], values: Set[str]) -> bool:
-    """Whether a first row names the columns: a usual name that is no value, or short cells above a column of labels."""
+    """Whether a first row is a header: it has a usual column name, or short cells above a column of labels."""
     cells = [cell.strip() for cell in first]
     if any(cell in values for cell in cells):
         return False
@@ -110,10 +118,10 @@ def _is_header(first: list[str], rest: list[Row], names: Set[str], values: Set[s
     if values or not rest or not all(re.fullmatch(r"[^\W\d]\w*([ .-]\w+){0,2}", cell) for cell in cells):
         return False
     labels = [column for cell, column in zip(first, columns, strict=True) if cell not in column]
-    # A few values that recur all the time, and what stands above them is none of them.
+    # A column of few recurring values below a cell that is not one of them.
     if len(rest) >= 10 and any(len(set(column)) <= len(rest) / 5 for column in labels):
         return True
-    # Of fewer rows more is asked: single words, and texts that are longer than what stands above them.
+    # With fewer rows the criteria are stricter: single words above, and texts longer than the cell above them.
     texts = any(
         sum(len(cell) > len(name) for cell in column) > len(rest) / 2
         for name, column in zip(cells, columns, strict=True)
@@ -123,13 +131,13 @@ def _is_header(first: list[str], rest: list[Row], names: Set[str], values: Set[s
 
 
 def format_by_suffix(document: Document) -> str | None:
-    """The format that the end of a document's name tells, if it does."""
+    """The format that the suffix of a document's name indicates; None if it is not a known suffix."""
     path = PurePosixPath(document.name.lower())
     return SUFFIXES.get((path.with_suffix("") if path.suffix == ".gz" else path).suffix)
 
 
 def _form(document: Document, values: Set[str]) -> str:
-    """The format of a document, by its name or else by its first lines."""
+    """Detect the format of a document from its name, or else from its first lines."""
     named = format_by_suffix(document)
     if named is not None:
         return named
@@ -145,7 +153,7 @@ def _form(document: Document, values: Set[str]) -> str:
 
 
 def format_with_column(document: Document, name: str) -> str | None:
-    """The format in which a document is a table with a column of that name, if its first line says so."""
+    """The format in which the first line of a document has a column of this name; None if there is none."""
     line, named = next(iter(_peek(document)), ""), format_by_suffix(document)
     for format in (named,) if named else ("jsonl", "tsv", "csv"):
         for cells in _first_cells(line, format):
@@ -155,13 +163,13 @@ def format_with_column(document: Document, name: str) -> str | None:
 
 
 def looks_like_table(document: Document) -> bool:
-    """Whether a document looks like more than lines of text: its name says so, or JSON or a tab in its first line."""
+    """Whether a document seems to be a table: by its suffix, or by JSON or a tab in its first line."""
     line = next(iter(_peek(document)), "")
     return format_by_suffix(document) is not None or line.lstrip().startswith("{") or "\t" in line
 
 
 def _first_cells(line: str, format: str) -> list[list[str]]:
-    """The cells of a first line, in every way that the format may have cut it."""
+    """The cells of a first line for each possible delimiter of the format."""
     if format == "jsonl":
         try:
             return [list(json.loads(line))]
@@ -175,13 +183,13 @@ def _first_cells(line: str, format: str) -> list[list[str]]:
 
 
 def _is_csv(lines: list[str], delimiter: str, values: Set[str]) -> bool:
-    """Whether a delimiter cuts lines into cells, or only stands in texts behind a label.
+    """Whether a delimiter separates cells, rather than occurring within texts that follow a label.
 
-    It cuts all of them into equally many cells, and one of these holds: quotes are round the cells; the delimiter is in
-    a first word, which so is no label; one of the columns has nothing but known labels; or a few values recur in one of
-    them, and the delimiter has no space after it, as it has in texts, or these values are fewer than the first words.
+    It must split all lines into equally many cells, and one of these must hold: cells are quoted; the delimiter occurs
+    in a first word, which is then not a label; a column holds known labels only; or few values recur in a column, and
+    either the delimiter has no space after it, as it has in texts, or these values are fewer than the first words.
     """
-    rows = _divided(lines, delimiter)
+    rows = _split_evenly(lines, delimiter)
     if not rows:
         return False
     if _quoted(lines, delimiter) or any(delimiter in line.split()[0] for line in lines):
@@ -189,7 +197,7 @@ def _is_csv(lines: list[str], delimiter: str, values: Set[str]) -> bool:
     columns = [[cell.strip() for cell in column] for column in zip(*rows, strict=True)]
     if values and any(len(column) > 1 or column[0] in values for column in columns if set(column[1:]) <= values):
         return True
-    candidates = [part for column in columns for part in (column, column[1:])]  # the first row may be names
+    candidates = [part for column in columns for part in (column, column[1:])]  # the first row may be a header
     few = [part for part in candidates if 1 < len(set(part)) <= max(2, len(rows) / 2)]
     firsts = [line.split()[0] for line in lines]
     if few and not any(f"{delimiter} " in line for line in lines):
@@ -202,7 +210,7 @@ def _recur(values: list[str]) -> bool:
 
 
 def _quoted(lines: list[str], delimiter: str) -> bool:
-    """Whether quotes are round cells: they keep a delimiter from cutting, or there are some in every row."""
+    """Whether cells are quoted: quotes protect a delimiter, or occur in every row."""
     try:
         rows = list(csv.reader((f"{line}\n" for line in lines), delimiter=delimiter, strict=True))
     except csv.Error:
@@ -217,23 +225,25 @@ def _peek(document: Document) -> list[str]:
     return list(islice((line for _, line in numbered_lines(document) if line.strip()), PEEK))
 
 
-def _divided(lines: list[str], delimiter: str) -> list[list[str]]:
-    """The cells of the lines if the delimiter cuts all of them into equally many, two or more; else none."""
+def _split_evenly(lines: list[str], delimiter: str) -> list[list[str]]:
+    """The cells of the lines if the delimiter splits all of them into equally many, at least two; else []."""
     rows = list(csv.reader(lines, delimiter=delimiter))
     if len(lines) == PEEK:
-        rows.pop()  # it may have been cut off
+        rows.pop()  # it may be incomplete
     widths = {len(cells) for cells in rows}
     return rows if len(widths) == 1 and widths != {1} else []
 
 
 def _tsv(document: Document) -> Table:
     rows = ((number, line.split("\t")) for number, line in numbered_lines(document) if line.strip())
-    return Table(document.location, "tsv", None, _even(document.location, rows, "a text must have no tab in it"))
+    return Table(
+        document.location, "tsv", None, _check_widths(document.location, rows, "a text must not contain a tab")
+    )
 
 
 def _csv(document: Document) -> Table:
     lines = _peek(document)
-    delimiter = next((one for one in DELIMITERS if _divided(lines, one)), ",")
+    delimiter = next((one for one in DELIMITERS if _split_evenly(lines, one)), ",")
     numbered = numbered_lines(document)
     reader = csv.reader((f"{line}\n" for _, line in numbered), delimiter=delimiter, strict=True)
 
@@ -249,18 +259,18 @@ def _csv(document: Document) -> Table:
             document.location,
             "csv",
             None,
-            _even(document.location, rows(), "a comma inside a text needs quotes around it"),
+            _check_widths(document.location, rows(), "a text with a comma must be quoted"),
         )
     except csv.Error as error:
         raise WeftError(
             f"{document.location}:{reader.line_num}: {error}",
             expected='CSV: a text with commas, quotes or line ends in "quotes", and quotes in it doubled',
-            hint="--set data.format=tsv or lines, if it is none",
+            hint="--set data.format=tsv or lines, if it is not CSV",
         ) from error
 
 
-def _even(location: str, rows: Iterator[tuple[int, list[str]]], why: str) -> list[Row]:
-    """The rows, all as wide as the first."""
+def _check_widths(location: str, rows: Iterator[tuple[int, list[str]]], why: str) -> list[Row]:
+    """The rows, checked to have equally many cells."""
     found: list[Row] = []
     for number, cells in rows:
         if found and len(cells) != len(found[0][1]):
@@ -281,9 +291,9 @@ def _jsonl(document: Document) -> Table:
         try:
             value = json.loads(line)
         except ValueError as error:
-            raise _no_object(document, number, f"is no JSON of its own ({error})", line) from error
+            raise _not_an_object(document, number, f"is not valid JSON ({error})", line) from error
         if not isinstance(value, dict):
-            raise _no_object(document, number, f"is a JSON {type(value).__name__}", line)
+            raise _not_an_object(document, number, f"is a JSON {type(value).__name__}", line)
         objects.append((number, value))
     names = tuple(dict.fromkeys(name for _, value in objects for name in value))
     return Table(
@@ -294,17 +304,17 @@ def _jsonl(document: Document) -> Table:
     )
 
 
-def _no_object(document: Document, number: int, what: str, line: str) -> WeftError:
+def _not_an_object(document: Document, number: int, what: str, line: str) -> WeftError:
     array = number == 1 and line.lstrip().startswith("[")
     return WeftError(
         f"{document.location}:{number} {what}",
-        expected="JSON lines, an object in every line" + (", and not one array of all" if array else ""),
+        expected="JSON lines, one object per line" + (", not a single array" if array else ""),
         hint=f"jq -c '.[]' {document.location} > lines.jsonl" if array else "",
     )
 
 
 def _plain(value: object) -> str | None:
-    """A JSON value as a cell; what is neither text, number, true nor false is none."""
+    """A JSON value as a cell; None if it is neither a string, a number nor a boolean."""
     if isinstance(value, str):
         return value
     return json.dumps(value) if isinstance(value, bool | int | float) else None

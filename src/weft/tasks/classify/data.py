@@ -294,7 +294,7 @@ def _from_document(document: Document, config: ClassifyDataConfig, like: Example
         place = location_of(table, row)
         found.append(Example(_cell(table, row, text).strip(), _label(name, place), place))
     layout = ExampleLayout(table.names[text], table.names[label]) if table.names else ExampleLayout()
-    description = f"read as {table.about}: text from {_called(table, text)}, label from {_called(table, label)}"
+    description = f"read as {table.description}: text from {_called(table, text)}, label from {_called(table, label)}"
     return Examples(found, layout, description)
 
 

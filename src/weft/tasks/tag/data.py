@@ -15,7 +15,7 @@ from weft.tasks.tag.config import TagConfig, TagDataConfig
 from weft.tasks.tag.lexicon import LEXICONS
 from weft.tasks.tag.vocabulary import TaggerVocabulary
 from weft.tasks.task import DATA_FOLDER, StoreData
-from weft.text.conll import Source, TaggedSentence, count_noun, open_segmented, open_sentences
+from weft.text.conll import SentenceSource, TaggedSentence, count_noun, open_segmented, open_sentences
 from weft.text.corpus import Corpus
 from weft.text.spans import (
     OUTSIDE,
@@ -41,7 +41,7 @@ class Reading(NamedTuple):
     notes: list[str]
 
 
-def read_tagged(source: Source, config: TagDataConfig) -> Reading:
+def read_tagged(source: SentenceSource, config: TagDataConfig) -> Reading:
     """Sentences to train on, and the scheme of their tags."""
     if config.task == "segments":
         if str(config.tag_column):
@@ -54,7 +54,7 @@ def read_tagged(source: Source, config: TagDataConfig) -> Reading:
     return _reading(sentences, config, _scheme(sentences, config.scheme))
 
 
-def read_like(source: Source, config: TagDataConfig, scheme: Scheme | None) -> Reading:
+def read_like(source: SentenceSource, config: TagDataConfig, scheme: Scheme | None) -> Reading:
     """Sentences to measure on, with tags of the scheme that those trained on have, or of none."""
     if config.task == "segments":
         return Reading([as_characters(one) for one in _segmented(source)], WORD_SCHEME, [])
@@ -66,7 +66,7 @@ def _reading(sentences: list[TaggedSentence], config: TagDataConfig, scheme: Sch
     return Reading(sentences if scheme is None else _checked(sentences, scheme, config, notes), scheme, notes)
 
 
-def _segmented(source: Source) -> list[TaggedSentence]:
+def _segmented(source: SentenceSource) -> list[TaggedSentence]:
     if not isinstance(source, str | Corpus) and not hasattr(source, "__fspath__"):
         raise WeftError("the data is a list of sentences", expected="for segments, a path, a name or a Corpus")
     return open_segmented(source)  # type: ignore[arg-type]
@@ -206,7 +206,7 @@ def _checked(
     return found
 
 
-def open_tagged(source: Source, dev: Source | None, config: TagConfig) -> StoreData:
+def open_tagged(source: SentenceSource, dev: SentenceSource | None, config: TagConfig) -> StoreData:
     """Read sentences to train on and to hold out; returns what stores them in a run."""
     data = config.data
     read = read_tagged(source, data)
@@ -232,7 +232,7 @@ def open_tagged(source: Source, dev: Source | None, config: TagConfig) -> StoreD
 
 
 def _open_dev(
-    dev: Source, config: TagConfig, read: Reading, tags: Sequence[str], notes: list[str]
+    dev: SentenceSource, config: TagConfig, read: Reading, tags: Sequence[str], notes: list[str]
 ) -> tuple[list[TaggedSentence], dict[str, str]]:
     held = read_like(dev, config.data, read.scheme)
     extra = unknown_tags(held.sentences, tags)

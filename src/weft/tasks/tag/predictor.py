@@ -27,7 +27,7 @@ from weft.tasks.tag.model import Tagger, keep_apart
 from weft.tasks.tag.table import read_tables, tag_table
 from weft.tasks.tag.vocabulary import TaggerVocabulary
 from weft.tasks.tag.word_split import make_split
-from weft.text.conll import Source, TaggedSentence
+from weft.text.conll import SentenceSource, TaggedSentence
 from weft.text.corpus import Corpus
 from weft.text.spans import OUTSIDE, Span, tags_to_spans, tags_to_words
 from weft.training.run import Run
@@ -193,7 +193,7 @@ class TagPredictor:
                 hint=f".{other}(...)",
             )
 
-    def read(self, source: Source, *, column: str = "") -> Reading:
+    def read(self, source: SentenceSource, *, column: str = "") -> Reading:
         """Sentences to evaluate on, and notes on what was repaired and on tags the model does not have.
 
         Args:
@@ -249,7 +249,7 @@ class TagPredictor:
         vocabulary = self.vocabulary._replace(extra_tags=tuple(unknown_tags(sentences, self.tags)))
         return evaluate_tagger(self.model, vocabulary, vocabulary.encode_tagged(sentences))
 
-    def evaluate(self, source: Source, *, column: str = "") -> TagScores | WordScores:
+    def evaluate(self, source: SentenceSource, *, column: str = "") -> TagScores | WordScores:
         """Evaluate on other sentences: a path, a name, a Corpus, or (words, tags) pairs."""
         return self.score(self.read(source, column=column).sentences)
 

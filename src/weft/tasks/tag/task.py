@@ -17,14 +17,14 @@ from weft.tasks.tag.model import TaggedBatch, Tagger
 from weft.tasks.tag.predictor import TagPredictor
 from weft.tasks.tag.vocabulary import TaggerVocabulary
 from weft.tasks.task import Prepared, StoreData, Task, find_device
-from weft.text.conll import Source, count_noun
+from weft.text.conll import SentenceSource, count_noun
 from weft.text.spans import OUTSIDE
 from weft.training.loss import Loss
 from weft.training.run import Run
 from weft.training.trainer import Evaluation, Trainer
 
 
-class TagTask(Task[Source, TagConfig, TagPredictor]):
+class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
     """Train a recurrent model with a CRF to tag the words of a sentence, or to find the words of a text."""
 
     name = "tag"
@@ -33,7 +33,7 @@ class TagTask(Task[Source, TagConfig, TagPredictor]):
     metric = "score"
     unit = "words"
 
-    def open(self, source: Source, dev: Source | None, config: TagConfig) -> StoreData:
+    def open(self, source: SentenceSource, dev: SentenceSource | None, config: TagConfig) -> StoreData:
         return open_tagged(source, dev, config)
 
     def prepare(self, run: Run, config: TagConfig) -> Prepared:

@@ -1,1 +1,1 @@
-"""Grammars whose entropy is known."""
+"""Embedded grammars: text with known entropy, and parallel text with unambiguous translations."""

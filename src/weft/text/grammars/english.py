@@ -1,8 +1,7 @@
-"""A small grammar of English-like sentences whose entropy is known exactly.
+"""A small grammar of English with known entropy.
 
-A model trained on its text can be compared with the best that any model can do. Subject and verb agree in number
-across whatever stands between them, relative clauses nest, and a few words (that, light, watch, dance) have a
-part of speech that only their surroundings tell.
+A model trained on its text can be compared with the optimum. Subject and verb agree in number over any distance,
+relative clauses nest, and the part of speech of a few words (that, light, watch, dance) depends on their context.
 """
 
 from __future__ import annotations
@@ -11,9 +10,9 @@ from weft.text.grammars.pcfg import Grammar, GrammarLikelihood, Leaf, Node, Sent
 
 __all__ = ["ENGLISH", "PHRASES", "WORDS", "Grammar", "GrammarLikelihood", "Leaf", "Node", "Sentence"]
 
-# A row whose name has # stands for two: one in the singular (.sg), one in the plural (.pl).
-# No sentence has two derivations. What keeps it so: each verb takes an object, a place or neither, never a choice;
-# adverbs stand before their verb; a noun has a place or a relative clause behind it, never both.
+# A symbol with # is two symbols: one for the singular (.sg), one for the plural (.pl).
+# The grammar is unambiguous, because each verb takes an object, a place or neither, without a choice; adverbs precede
+# their verb; and a noun is followed by a place or a relative clause, but not by both.
 PHRASES: dict[str, list[tuple[float, str]]] = {
     "sentence": [(85, "clause stop"), (15, "clause comma conjunction clause stop")],
     "clause": [(55, "subject.sg predicate.sg"), (45, "subject.pl predicate.pl")],
@@ -35,7 +34,7 @@ PHRASES: dict[str, list[tuple[float, str]]] = {
     "spot.#": [(75, "determiner.# site.#"), (25, "determiner.# adjective site.#")],
 }
 
-# The tag of each class, and its words. The n-th word of a list has weight 1/n, as words of a language tend to.
+# The tag of each word class, and its words. The n-th word has weight 1/n (Zipf's law).
 WORDS: dict[str, tuple[str, str]] = {
     "determiner.sg": ("DET", "the a this every that"),
     "determiner.pl": ("DET", "the some these those"),

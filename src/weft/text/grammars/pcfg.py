@@ -1,8 +1,8 @@
-"""Probabilistic context-free grammars: sentences at random, and what an ideal model can know about them.
+"""Probabilistic context-free grammars: sampling, the probability of a sentence, and the exact entropy.
 
-Every rule is chosen independently, so the entropy of a sentence has a closed form: the expected number of uses of
-each symbol, times the entropy of the choice it makes. It is the entropy of derivations; where no sentence has two
-derivations, as in the grammar of `weft.text.grammars.english`, it is that of sentences.
+Each rule is chosen independently, so the entropy has a closed form: the sum over all symbols of the expected number
+of uses times the entropy of the rules. This is the entropy of derivations. It equals that of sentences if the grammar
+is unambiguous, as `weft.text.grammars.english` is.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from weft.text.word_tokenizer import WordTokenizer
 
 
 class Leaf(NamedTuple):
-    """A word in a derivation, below the word class it was drawn from."""
+    """A word of a derivation; `symbol` is its word class."""
 
     symbol: str
     word: str
@@ -31,12 +31,13 @@ class Leaf(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A phrase in a derivation."""
+    """A phrase of a derivation."""
 
     symbol: str
     children: tuple[Node | Leaf, ...]
 
     def leaves(self) -> Iterator[Leaf]:
+        """The words below this node, from left to right."""
         for child in self.children:
             if isinstance(child, Leaf):
                 yield child
@@ -45,7 +46,7 @@ class Node(NamedTuple):
 
 
 class Sentence(NamedTuple):
-    """One derivation: its words and their tags, the log-probability of all its choices in nats, and its tree."""
+    """A sampled sentence: words, tags, the log-probability of its derivation in nats, and the derivation tree."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
@@ -58,23 +59,23 @@ class Sentence(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """One way to rewrite a symbol, with the log-probability of choosing it."""
+    """The right-hand side of a rule, and its log-probability."""
 
     log_prob: float
     symbols: tuple[str, ...]
 
 
 class WordClass(NamedTuple):
-    """A symbol that becomes one word: the tag of its words, and the log-probability of each."""
+    """A preterminal symbol: the tag of its words, and the log-probability of each word."""
 
     tag: str
     words: Mapping[str, float]
 
 
 class GrammarLikelihood(NamedTuple):
-    """What the model that knows the grammar needs for a text, in nats, and what there was to predict.
+    """The negative log-likelihood of a text under its grammar, in nats, and its length in words and characters.
 
-    A line end counts as one word token and as one character.
+    A line end counts as one word and as one character.
     """
 
     nats: float
@@ -92,10 +93,10 @@ class GrammarLikelihood(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Grammar:
-    """A start symbol, rules for phrases, and classes of words.
+    """A start symbol, rules of phrases, and word classes.
 
-    Rules may recur, but not through their first symbol (no left recursion), and a sentence must be of finite
-    length on average. A text is made of independent sentences, one a line.
+    Rules may be recursive, but not left-recursive, and the expected length of a sentence must be finite. A text
+    consists of independent sentences, one per line.
     """
 
     start: str
@@ -108,7 +109,7 @@ class Grammar:
                 if symbol not in self.rules and symbol not in self.word_classes:
                     raise WeftError(f"{left} uses {symbol}, which has no rule and no words")
             if not all(rule.symbols for rule in rules):
-                raise WeftError(f"{left} has an empty rule", expected="one symbol or more")
+                raise WeftError(f"{left} has an empty rule", expected="at least one symbol")
             if left in self._first_symbols(left):
                 raise WeftError(f"{left} can begin with itself", expected="no left recursion")
         if self.start not in self.rules:
@@ -123,25 +124,28 @@ class Grammar:
         phrases: Mapping[str, Sequence[tuple[float, str]]],
         word_classes: Mapping[str, tuple[str, Mapping[str, float]]],
     ) -> Grammar:
-        """From tables that are easy to write: `symbol -> (weight, "symbol symbol ...")` and `class -> (tag, weights)`.
+        """Build a grammar from weights, which are normalized to probabilities.
 
-        Weights are relative; those of a symbol need not sum to one.
+        Args:
+            start: the start symbol.
+            phrases: for each symbol its rules, as (weight, "symbol symbol ...").
+            word_classes: for each word class its tag and the weights of its words.
         """
         rules = {
             left: tuple(
                 Rule(log_prob, tuple(right.split()))
-                for log_prob, (_, right) in zip(_log_shares([w for w, _ in rows]), rows, strict=True)
+                for log_prob, (_, right) in zip(_log_probs([w for w, _ in rows]), rows, strict=True)
             )
             for left, rows in phrases.items()
         }
         classes = {
-            name: WordClass(tag, dict(zip(weights, _log_shares(list(weights.values())), strict=True)))
+            name: WordClass(tag, dict(zip(weights, _log_probs(list(weights.values())), strict=True)))
             for name, (tag, weights) in word_classes.items()
         }
         return cls(start, rules, classes)
 
     def _first_symbols(self, symbol: str) -> set[str]:
-        """All symbols that some derivation of `symbol` can begin with."""
+        """All symbols with which a derivation of `symbol` can begin."""
         found: set[str] = set()
         waiting = [symbol]
         while waiting:
@@ -153,8 +157,8 @@ class Grammar:
     # Sampling
 
     @cached_property
-    def _wheels(self) -> dict[str, list[float]]:
-        """For every symbol the running sums of its probabilities, to turn a uniform number into a choice."""
+    def _cumulative(self) -> dict[str, list[float]]:
+        """The cumulative probabilities of each symbol's rules or words, for sampling."""
         choices = {name: [rule.log_prob for rule in rules] for name, rules in self.rules.items()}
         choices |= {name: list(words.words.values()) for name, words in self.word_classes.items()}
         return {name: list(accumulate(map(math.exp, log_probs))) for name, log_probs in choices.items()}
@@ -164,13 +168,13 @@ class Grammar:
         return {name: list(words.words.items()) for name, words in self.word_classes.items()}
 
     def sample(self, rng: random.Random) -> Sentence:
-        """One sentence at random."""
+        """Sample a sentence."""
         log_prob = 0.0
 
         def grow(symbol: str) -> Node | Leaf:
             nonlocal log_prob
-            wheel = self._wheels[symbol]
-            choice = min(bisect(wheel, rng.random()), len(wheel) - 1)  # sums may end a rounding below one
+            cumulative = self._cumulative[symbol]
+            choice = min(bisect(cumulative, rng.random()), len(cumulative) - 1)  # the last sum may round below 1
             if symbol in self.word_classes:
                 word, word_log_prob = self._word_lists[symbol][choice]
                 log_prob += word_log_prob
@@ -185,24 +189,24 @@ class Grammar:
         return Sentence(tuple(leaf.word for leaf in leaves), tuple(leaf.tag for leaf in leaves), log_prob, tree)
 
     def text(self, sentences: int, seed: int) -> str:
-        """Independent sentences, one a line; the same for the same seed."""
+        """Sample a text of independent sentences, one per line."""
         rng = random.Random(seed)
         return "".join(f"{self.sample(rng).text}\n" for _ in range(sentences))
 
     # Probability of given words
 
     def log_prob(self, words: Sequence[str]) -> float:
-        """The log-probability of a sentence in nats, summed over its derivations; -inf if it has none."""
+        """The log-probability of a sentence in nats, over all its derivations; -inf if it has none."""
         return self._inside(words, lambda log_prob: log_prob)
 
     def derivations(self, words: Sequence[str]) -> int:
-        """In how many ways the grammar derives a sentence."""
+        """The number of derivations of a sentence."""
         return round(math.exp(self._inside(words, lambda log_prob: 0.0)))
 
     def _inside(self, words: Sequence[str], weigh: Callable[[float], float]) -> float:
-        """The inside algorithm, from the top and the left: where can a symbol that begins here end, and how likely.
+        """The inside algorithm, top-down from left to right: where a symbol that starts here can end, and its weight.
 
-        Only spans that the words to their left allow are looked at, so it is quick where few are possible.
+        Only spans that are consistent with the words to their left are visited.
         """
         known: dict[tuple[str, int], dict[int, float]] = {}
 
@@ -233,9 +237,12 @@ class Grammar:
         return ends(self.start, 0).get(len(words), -math.inf)
 
     def likelihood(self, text: str) -> GrammarLikelihood:
-        """What an ideal model needs for a text of whole lines; infinite if the grammar cannot make one of them."""
+        """The likelihood of a text of complete lines: a bound for every model.
+
+        It is infinite if the grammar does not derive one of the lines.
+        """
         if not text.endswith("\n"):
-            raise WeftError("the text does not end with a line end", expected="whole lines")
+            raise WeftError("the text does not end with a line end", expected="complete lines")
         lines = [WordTokenizer().split(line) for line in text[:-1].split("\n")]
         nats = -sum(self.log_prob(words) for words in lines)
         return GrammarLikelihood(nats, sum(len(words) + 1 for words in lines), len(text))
@@ -244,35 +251,35 @@ class Grammar:
 
     @cached_property
     def _expected_children(self) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-        """How many of each symbol (column) one use of a symbol (row) makes on average."""
-        places = {name: place for place, name in enumerate((*self.rules, *self.word_classes))}
-        matrix = np.zeros((len(places), len(places)))
+        """The expected number of each symbol (column) in one expansion of a symbol (row)."""
+        indices = {name: index for index, name in enumerate((*self.rules, *self.word_classes))}
+        matrix = np.zeros((len(indices), len(indices)))
         for left, rules in self.rules.items():
             for rule in rules:
                 for symbol in rule.symbols:
-                    matrix[places[left], places[symbol]] += math.exp(rule.log_prob)
+                    matrix[indices[left], indices[symbol]] += math.exp(rule.log_prob)
         return matrix
 
     @cached_property
     def expected_uses(self) -> dict[str, float]:
-        """How often each symbol occurs in a sentence on average: u = start + u A, solved for u."""
+        """The expected number of uses of each symbol in a sentence: the solution u of u = start + u A."""
         names = [*self.rules, *self.word_classes]
         start = np.array([float(name == self.start) for name in names])
         uses = np.linalg.solve(np.eye(len(names)) - self._expected_children.T, start)
         return dict(zip(names, uses.tolist(), strict=True))
 
     def entropy_per_sentence(self) -> float:
-        """In nats: the uses of each symbol times the entropy of its choice."""
+        """The entropy of a sentence in nats."""
         choices = {name: [rule.log_prob for rule in rules] for name, rules in self.rules.items()}
         choices |= {name: list(words.words.values()) for name, words in self.word_classes.items()}
         return sum(self.expected_uses[name] * _entropy(log_probs) for name, log_probs in choices.items())
 
     def expected_words(self) -> float:
-        """Words and punctuation marks of a sentence, its line end not counted."""
+        """The expected number of words and punctuation marks of a sentence, without its line end."""
         return sum(self.expected_uses[name] for name in self.word_classes)
 
     def expected_characters(self) -> float:
-        """Characters of a sentence on its line, the line end included."""
+        """The expected number of characters of a sentence, with its line end."""
         return sum(
             self.expected_uses[name] * math.exp(log_prob) * _width(word, word_class.tag)
             for name, word_class in self.word_classes.items()
@@ -280,7 +287,7 @@ class Grammar:
         )
 
     def entropy_per_word(self) -> float:
-        """The entropy rate of the text in nats per word token, a line end being one of them."""
+        """The entropy rate of the text in nats per word token, line ends included."""
         return self.entropy_per_sentence() / (self.expected_words() + 1)
 
     def entropy_per_character(self) -> float:
@@ -289,17 +296,16 @@ class Grammar:
 
 
 def _width(word: str, tag: str) -> int:
-    """The characters that a word adds to its line.
+    """The number of characters that a word adds to its line.
 
-    A space before each word, none before punctuation; the first word has none either, and the line end makes up
-    for that one.
+    There is a space before each word except the first, which the line end compensates for, and none before punctuation.
     """
     return len(word) + (tag != "PUNCT")
 
 
-def _log_shares(weights: Sequence[float]) -> list[float]:
+def _log_probs(weights: Sequence[float]) -> list[float]:
     if not weights or min(weights) <= 0:
-        raise WeftError(f"weights are {list(weights)}", expected="one or more, all above 0")
+        raise WeftError(f"weights are {list(weights)}", expected="at least one, all above 0")
     return [math.log(weight / sum(weights)) for weight in weights]
 
 

@@ -1,7 +1,7 @@
-"""Chinese from a derivation of the translation grammar: measure words, 的, and an order of its own.
+"""Chinese sentences from derivations of the English grammar: measure words, 的, and word order.
 
-Nothing is inflected. What says more about a noun stands before it, a relative clause too; a place stands before
-the verb; and what there is stands behind where it is.
+There is no inflection. All modifiers, including relative clauses, precede their noun; a place precedes the verb; in
+existential clauses the place comes first.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from weft.text.grammars.trilingual.lexicon import (
 
 
 class Phrase(NamedTuple):
-    """A noun phrase in two halves, between which something else may stand: 三只 | 小猫."""
+    """A noun phrase in two parts, between which a modifier may occur: 三只 | 小猫."""
 
     quantity: str
     noun: str
 
 
 def sentence(tree: Node) -> str:
+    """The Chinese sentence of a derivation."""
     text = ""
     for part in tree.children:
         if isinstance(part, Node):
@@ -48,17 +49,17 @@ def _clause(clause: Node) -> str:
     if inner.symbol == "scene":
         _, _, new, place = parts
         absent = node(new).children[0].symbol.startswith("no.")
-        return f"{_place(node(place))}{'没有' if absent else '有'}{_somebody(new)}"
+        return f"{_place(node(place))}{'没有' if absent else '有'}{_nominal(new)}"
     if inner.symbol == "description":
         subject, quality = parts[0], leaf(parts[-1]).word
         kind = _noun(subject).kind if isinstance(subject, Node) else "person"
         predicate = OLD[kind][1] if quality == "old" and kind in OLD else ADJECTIVES[quality].predicate
-        return _somebody(subject) + (predicate if len(parts) == 3 else f"不{predicate.removeprefix('很')}")
-    return _somebody(parts[0]) + _action(parts[1])
+        return _nominal(subject) + (predicate if len(parts) == 3 else f"不{predicate.removeprefix('很')}")
+    return _nominal(parts[0]) + _action(parts[1])
 
 
-def _somebody(part: Node | Leaf) -> str:
-    """A subject, an object or a place in full."""
+def _nominal(part: Node | Leaf) -> str:
+    """A subject, object or place."""
     if isinstance(part, Leaf):
         if part.symbol.startswith("self"):
             return "我" if part.word == "I" else "我们"
@@ -66,15 +67,15 @@ def _somebody(part: Node | Leaf) -> str:
     if part.symbol.startswith("np."):
         return "".join(_noun_phrase(part))
     if len(part.children) == 1:
-        return _somebody(part.children[0])
+        return _nominal(part.children[0])
     quantity, noun = _noun_phrase(node(part.children[0]))
     modifier = node(part.children[1])
     if modifier.symbol == "place":
         return f"{_place(modifier)}的{quantity}{noun}"
-    if len(modifier.children) == 2:  # the noun is who acts: 三只 | 正在睡觉的 | 猫
+    if len(modifier.children) == 2:  # the noun is the subject: 三只 | 正在睡觉的 | 猫
         return f"{quantity}{_action(modifier.children[1])}的{noun}"
     _, who, verb = modifier.children
-    return f"{_somebody(who)}{VERB_FORMS[leaf(verb).word].chinese}的{quantity}{noun}"
+    return f"{_nominal(who)}{VERB_FORMS[leaf(verb).word].chinese}的{quantity}{noun}"
 
 
 def _noun(phrase: Node) -> Noun:
@@ -93,7 +94,7 @@ def _noun_phrase(phrase: Node) -> Phrase:
         whose = "我" if owner == "my" else "我们"
     else:
         whose = NAMES[owner].chinese if owner in NAMES else NOUNS[owner].chinese
-    # One 的 is enough: 国王的猫, but 国王古老的城堡.
+    # A single 的 suffices: 国王的猫, but 国王古老的城堡.
     return Phrase("", f"{whose}{'' if '的' in described else '的'}{described}")
 
 
@@ -105,7 +106,7 @@ def _quantity(word: str, noun: Noun) -> str:
 
 
 def _described(words: list[str], noun: Noun) -> str:
-    """Adjectives in order: those with 的 before those without (红色的小帽子), and never two 的 in a row."""
+    """Order adjectives: those with 的 precede those without (红色的小帽子), and there are never two 的 in a row."""
     adjectives = [
         OLD[noun.kind][0] if word == "old" and noun.kind in OLD else ADJECTIVES[word].chinese for word in words
     ]
@@ -120,22 +121,22 @@ def _described(words: list[str], noun: Noun) -> str:
 
 def _place(place: Node) -> str:
     preposition, spot = place.children
-    return _somebody(spot) + PREPOSITIONS[leaf(preposition).word][1]
+    return _nominal(spot) + PREPOSITIONS[leaf(preposition).word][1]
 
 
 def _action(action: Node | Leaf) -> str:
-    verb, lasting, adverb, denial, complement = Action.read(action)
-    if lasting:
+    verb, progressive, adverb, negation, complement = Action.read(action)
+    if progressive:
         where = f"在{_place(complement)}" if complement else ""
-        return f"没有{where or '在'}{verb.chinese}" if denial else f"{where or '正在'}{verb.chinese}"
+        return f"没有{where or '在'}{verb.chinese}" if negation else f"{where or '正在'}{verb.chinese}"
     lead = ADVERBS[adverb][1] if adverb else ""
-    if denial == "never":  # 从不买, but 从来看不见, 从来不从市场来
+    if negation == "never":  # 从不买, but 从来看不见, 从来不从市场来
         lead = "从" if verb.negated.startswith("不") and verb.base != "come" else "从来"
-    said = verb.negated if denial else verb.chinese
+    said = verb.negated if negation else verb.chinese
     if complement is None:
         return lead + said
     if verb.base == "live":
         return f"{said}在{_place(complement)}"
     if verb.base == "come":
-        return f"{lead}{'不' if denial else ''}从{_somebody(complement)}来"
-    return lead + said + _somebody(complement)
+        return f"{lead}{'不' if negation else ''}从{_nominal(complement)}来"
+    return lead + said + _nominal(complement)

@@ -1,7 +1,7 @@
-"""French from a derivation of the translation grammar: agreement, places of adjectives, elision, contraction.
+"""French sentences from derivations of the English grammar: agreement, position of adjectives, elision, contraction.
 
-Words are first put in order, each form agreeing with what it belongs to. What depends on the sound of the next
-word comes last: l'île, du marché, qu'elle.
+Words are first ordered and inflected. Elision and contraction, which depend on the next word, come last: l'île, du
+marché, qu'elle.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from weft.text.grammars.trilingual.lexicon import (
     Verb,
 )
 
-JE, IL, NOUS, ILS = range(4)  # the forms of a verb
+JE, IL, NOUS, ILS = range(4)  # the verb forms
 
-_SOME = "des:some"  # the plural of un, which vanishes after de, unlike the des that is de + les
+_SOME = "des:some"  # the plural of un, which is dropped after de, unlike des = de + les
 _ELIDED = frozenset({"le", "la", "je", "me", "ne", "de", "que"})
-_MELTED = {("de", "le"): "du", ("de", "les"): "des", ("à", "le"): "au", ("à", "les"): "aux"}
+_CONTRACTED = {("de", "le"): "du", ("de", "les"): "des", ("à", "le"): "au", ("à", "les"): "aux"}
 _VOWELS = frozenset("aeiouyhâéèêîôûœ")
-_ASPIRATED = frozenset({"hibou", "hiboux"})  # an h that keeps its vowel: le hibou
+_ASPIRATED = frozenset({"hibou", "hiboux"})  # an aspirated h prevents elision: le hibou
 _BE = ("suis", "est", "sommes", "sont")
 _LEAD = {"need": ["besoin", "de"], "go": ["à"], "come": ["de"]}  # between a verb and its object
 
 
 class Phrase(NamedTuple):
-    """Words, and what others agree with."""
+    """Words, with the person and gender that others agree with."""
 
     words: list[str]
     person: int = IL
@@ -45,33 +45,34 @@ class Phrase(NamedTuple):
 
 
 def sentence(tree: Node) -> str:
+    """The French sentence of a derivation."""
     words: list[str] = []
     for part in tree.children:
         if isinstance(part, Node):
             words += _clause(part)
         else:
             words += {".": ["."], ",": [","], "and": ["et"], "but": ["mais"], "because": ["parce", "que"]}[part.word]
-    text = " ".join(_sounded(words)).replace("' ", "'").replace(" ,", ",").replace(" .", ".")
+    text = " ".join(_contract(words)).replace("' ", "'").replace(" ,", ",").replace(" .", ".")
     return text[0].upper() + text[1:]
 
 
-def is_vowel(word: str) -> bool:
-    """Whether a word before this one loses its vowel."""
+def begins_with_vowel(word: str) -> bool:
+    """Whether the word before this one is elided."""
     return word[0].lower() in _VOWELS and word not in _ASPIRATED
 
 
-def _sounded(words: list[str]) -> list[str]:
-    """Elision and contraction, from the end, so that l'arbre is settled before de can melt with its article."""
+def _contract(words: list[str]) -> list[str]:
+    """Apply elision and contraction from the end, so that l'arbre is elided before de could contract with le."""
     spoken: list[str] = []
     for word in reversed(words):
         following = spoken[-1] if spoken else "."
         if word == "de" and following in ("de", "d'"):
             continue
         if word == "de" and following == _SOME:
-            spoken[-1] = "d'" if is_vowel(spoken[-2]) else "de"
-        elif (word, following) in _MELTED:
-            spoken[-1] = _MELTED[word, following]
-        elif word in _ELIDED and is_vowel(following):
+            spoken[-1] = "d'" if begins_with_vowel(spoken[-2]) else "de"
+        elif (word, following) in _CONTRACTED:
+            spoken[-1] = _CONTRACTED[word, following]
+        elif word in _ELIDED and begins_with_vowel(following):
             spoken.append(f"{word[:-1]}'")
         else:
             spoken.append(word)
@@ -85,17 +86,17 @@ def _clause(clause: Node) -> list[str]:
         _, _, new, place = parts
         absent = node(new).children[0].symbol.startswith("no.")
         there_is = "il ne y a pas" if absent else "il y a"
-        return [*there_is.split(), *_somebody(new).words, *_place(node(place))]
-    subject = _somebody(parts[0])
+        return [*there_is.split(), *_nominal(new).words, *_place(node(place))]
+    subject = _nominal(parts[0])
     if inner.symbol == "description":
         verb = [_BE[subject.person]] if len(parts) == 3 else ["ne", _BE[subject.person], "pas"]
-        quality = _agreeing(leaf(parts[-1]).word, subject.gender, plural=subject.person == ILS)
+        quality = _inflect(leaf(parts[-1]).word, subject.gender, plural=subject.person == ILS)
         return [*subject.words, *verb, quality]
     return subject.words + _action(parts[1], subject.person)
 
 
-def _somebody(part: Node | Leaf) -> Phrase:
-    """A subject, an object or a place in full."""
+def _nominal(part: Node | Leaf) -> Phrase:
+    """A subject, object or place."""
     if isinstance(part, Leaf):
         if part.symbol.startswith("self"):
             return Phrase(["je"], JE) if part.word == "I" else Phrase(["nous"], NOUS)
@@ -103,7 +104,7 @@ def _somebody(part: Node | Leaf) -> Phrase:
         return Phrase([name.french], IL, name.gender)
     if part.symbol.startswith("np."):
         return _noun_phrase(part)
-    head = _somebody(part.children[0])
+    head = _nominal(part.children[0])
     if len(part.children) == 1:
         return head
     modifier = node(part.children[1])
@@ -115,7 +116,7 @@ def _relative(clause: Node, head: Phrase) -> list[str]:
     if len(clause.children) == 2:
         return ["qui", *_action(clause.children[1], head.person)]
     _, who, verb = clause.children
-    subject = _somebody(who)
+    subject = _nominal(who)
     return ["que", *subject.words, VERB_FORMS[leaf(verb).word].french[subject.person]]
 
 
@@ -125,10 +126,10 @@ def _noun_phrase(phrase: Node) -> Phrase:
     form = noun.french[plural]
     before, after = [], []
     for adjective in (leaf(one).word for one in adjectives):
-        agreeing = _agreeing(adjective, noun.gender, plural)
+        agreeing = _inflect(adjective, noun.gender, plural)
         if adjective not in BEFORE:
             after.append(agreeing)
-        elif is_vowel(form) and not plural:
+        elif begins_with_vowel(form) and not plural:
             before.append(BEFORE_VOWEL.get(agreeing, agreeing))
         else:
             before.append(agreeing)
@@ -142,7 +143,7 @@ def _noun_phrase(phrase: Node) -> Phrase:
     return Phrase(words, ILS if plural else IL, noun.gender)
 
 
-def _agreeing(adjective: str, gender: str, plural: bool) -> str:
+def _inflect(adjective: str, gender: str, plural: bool) -> str:
     return ADJECTIVES[adjective].french[(gender == "f") + 2 * plural]
 
 
@@ -164,7 +165,7 @@ def _determiner(word: str, gender: str, plural: bool, following: str, adjective_
     assert word in ("this", "these")
     if plural:
         return "ces"
-    return "cette" if gender == "f" else "cet" if is_vowel(following) else "ce"
+    return "cette" if gender == "f" else "cet" if begins_with_vowel(following) else "ce"
 
 
 def _possessive(word: str, gender: str, plural: bool, following: str) -> str:
@@ -172,7 +173,7 @@ def _possessive(word: str, gender: str, plural: bool, following: str) -> str:
         return "nos" if plural else "notre"
     if plural:
         return "mes"
-    return "ma" if gender == "f" and not is_vowel(following) else "mon"
+    return "ma" if gender == "f" and not begins_with_vowel(following) else "mon"
 
 
 def _owner(english: str) -> list[str]:
@@ -184,23 +185,23 @@ def _owner(english: str) -> list[str]:
 
 def _place(place: Node) -> list[str]:
     preposition, spot = place.children
-    return [*PREPOSITIONS[leaf(preposition).word][0], *_somebody(spot).words]
+    return [*PREPOSITIONS[leaf(preposition).word][0], *_nominal(spot).words]
 
 
 def _action(action: Node | Leaf, person: int) -> list[str]:
-    """A predicate: ne, a pronoun, the verb, pas or jamais or an adverb, and the rest."""
+    """A predicate: ne, pronoun, verb, pas or jamais or adverb, and complement."""
     read = Action.read(action)
-    before, behind = _complement(read.verb, read.complement)
+    before, after = _complement(read.verb, read.complement)
     words = [*before, read.verb.french[person]]
-    if read.denial:
-        words = ["ne", *words, "jamais" if read.denial == "never" else "pas"]
+    if read.negation:
+        words = ["ne", *words, "jamais" if read.negation == "never" else "pas"]
     if read.adverb:
         words.append(ADVERBS[read.adverb][0])
-    return words + behind
+    return words + after
 
 
 def _complement(verb: Verb, complement: Node | None) -> tuple[list[str], list[str]]:
-    """What stands before the verb (a pronoun), and what stands behind it."""
+    """The parts of a complement before the verb (a pronoun) and after it."""
     if complement is None:
         return [], []
     if complement.symbol == "place":
@@ -208,4 +209,4 @@ def _complement(verb: Verb, complement: Node | None) -> tuple[list[str], list[st
     first = complement.children[0]
     if isinstance(first, Leaf) and first.word in PRONOUNS:
         return [PRONOUNS[first.word][0]], []
-    return [], _LEAD.get(verb.base, []) + _somebody(complement).words
+    return [], _LEAD.get(verb.base, []) + _nominal(complement).words

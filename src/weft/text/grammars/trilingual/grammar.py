@@ -1,4 +1,4 @@
-"""The English side: the grammar that draws sentences, and how they are written."""
+"""The English side: the grammar of the sentences, and their spelling."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from weft.text.grammars.trilingual.lexicon import (
 Rules = dict[str, list[tuple[float, str]]]
 
 
-# # is a number: sg or pl. @ is who acts: sg, pl, i or we, and % the form of the verb that goes with it: sg, or base
-# for all others. Kinds of noun: see NOUN_CLASSES.
+# Placeholders: # is the number, sg or pl; @ is the subject, sg, pl, i or we; % is the verb form that agrees with it, sg
+# or base. Noun classes: see NOUN_CLASSES.
 _PHRASES: Rules = {
     "sentence": [(76, "clause stop"), (14, "clause comma conjunction clause stop"), (10, "clause because clause stop")],
     "clause": [(74, "event"), (14, "description"), (12, "scene")],
@@ -28,7 +28,7 @@ _PHRASES: Rules = {
     ],
     "subject.sg": [(68, "being.sg"), (17, "name"), (15, "pronoun")],
     "subject.pl": [(1, "being.pl")],
-    # Beings and things as they are spoken of in full, with a place or a relative clause behind them but never both.
+    # Noun phrases of beings and things, followed by a place or a relative clause, but not by both.
     "being.#": [
         (30, "np.determiner.person.#"), (28, "np.determiner.animal.#"), (10, "np.owner.animal.#"),
         (5, "np.determiner.person.# place"), (5, "np.determiner.animal.# place"),
@@ -44,7 +44,7 @@ _PHRASES: Rules = {
         (20, "light.sg", "sg"), (13, "light.pl", "base"), (7, "self.i", "base"), (5, "self.we", "base")))],
     "made": [(w, f"that {who} act.thing.{form}") for w, who, form in (
         (45, "light.sg", "sg"), (30, "light.pl", "base"), (15, "self.i", "base"), (10, "self.we", "base"))],
-    # What somebody does.
+    # Predicates.
     "action.@": [(30, "doing.@"), (28, "meeting.@"), (24, "dealing.@"), (7, "dwelling.%"), (11, "moving.%")],
     "doing.@": [
         (30, "be.@ gerund"), (30, "be.@ gerund place"), (10, "be.@ not gerund"), (8, "be.@ not gerund place"),
@@ -67,10 +67,10 @@ _PHRASES: Rules = {
         (55, "motion.% goal"), (20, "often motion.% goal"),
         (13, "do.% not motion.base known"), (12, "never motion.% known"),
     ],
-    # Whom: nobody acts on himself, so "me" and "us" are for others to see.
+    # Objects. There are no reflexive objects, so "me" and "us" occur with third-person subjects only.
     **{f"object.{who}": [(35, "being.sg"), (25, "being.pl"), (15, "name"), (25, pronoun)]
        for who, pronoun in (("sg", "him.3"), ("pl", "him.3"), ("i", "him.1"), ("we", "him.1"))},
-    # After a negation there is no "a" and no "some": either the thing is known, or it is "any".
+    # After a negation there is no "a" or "some": the object is definite, or has "any".
     **{f"target.{who}": [
         (20, "np.definite.person.sg"), (15, "np.definite.animal.sg"), (10, "np.definite.person.pl"),
         (12, "np.definite.animal.pl"), (8, "np.any.person.pl"), (8, "np.any.animal.pl"), (10, "name"), (17, pronoun),
@@ -78,7 +78,7 @@ _PHRASES: Rules = {
     "goods": [
         (35, "np.definite.thing.sg"), (25, "np.definite.thing.pl"), (25, "np.any.thing.pl"), (15, "np.owner.thing.sg"),
     ],
-    # Where.
+    # Places.
     "place": [(36, "in spot.in"), (12, "on spot.on"), (10, "under spot.under"), (42, "beside spot.near")],
     "spot.in": [(58, "np.determiner.in.sg"), (18, "np.determiner.in.pl"), (24, "np.owner.in.sg")],
     "spot.on": [(80, "np.determiner.on.sg"), (20, "np.determiner.on.pl")],
@@ -86,7 +86,7 @@ _PHRASES: Rules = {
     "spot.near": [(75, "np.determiner.near.sg"), (25, "np.determiner.near.pl")],
     "goal": [(70, "np.determiner.goal.sg"), (30, "np.determiner.goal.pl")],
     "known": [(70, "np.definite.goal.sg"), (30, "np.definite.goal.pl")],
-    # What there is, and how things are.
+    # Existential and copular clauses.
     "scene": [
         (30, "there be.sg np.article.animal.sg place"), (20, "there be.sg np.article.thing.sg place"),
         (20, "there be.pl np.amount.animal.pl place"), (20, "there be.pl np.amount.thing.pl place"),
@@ -140,13 +140,13 @@ _WORDS = {
     "on": "on",
     "under": "under",
 }
-# Several words that are drawn as one.
+# Multi-word expressions that are sampled as one word.
 _BESIDE = ("near", "behind", "in front of", "next to")
 _MOTION = {"sg": ("goes to", "comes from"), "base": ("go to", "come from")}
 
 
 def _expanded() -> Rules:
-    """The rules with their marks filled in, and those of noun phrases, which are all alike."""
+    """The rules with placeholders replaced, and the rules of noun phrases, which share one pattern."""
     rules: Rules = {}
     for name, rows in _PHRASES.items():
         for who, form in (("sg", "sg"), ("pl", "base"), ("i", "base"), ("we", "base")):
@@ -160,17 +160,17 @@ def _expanded() -> Rules:
     for phrase in sorted(used):
         _, first, kind, number, *plain = phrase.split(".")
         first = first if first == "owner" else f"{first}.{number}"
-        noun, size, trait = f"noun.{kind}.{number}", f"size.{_spoken_of(kind)}", f"trait.{_spoken_of(kind)}"
+        noun, size, trait = f"noun.{kind}.{number}", f"size.{_adjective_class(kind)}", f"trait.{_adjective_class(kind)}"
         rules[phrase] = [(52, f"{first} {noun}")]
-        if not plain:  # or "the red hat is red"
+        if not plain:  # to exclude "the red hat is red"
             rules[phrase] += [(20, f"{first} {size} {noun}")]
-        if not plain and kind not in ("on", "under"):  # no tired tables
+        if not plain and kind not in ("on", "under"):  # to exclude "tired tables"
             rules[phrase] += [(17, f"{first} {trait} {noun}"), (11, f"{first} {size} {trait} {noun}")]
     return rules
 
 
-def _spoken_of(kind: str) -> str:
-    """Whose adjectives a class of nouns takes: what stands after a preposition is a place."""
+def _adjective_class(kind: str) -> str:
+    """The class of adjectives of a noun class; nouns after a preposition are places."""
     return kind if kind in ADJECTIVE_CLASSES else "place"
 
 
@@ -183,8 +183,8 @@ def _word_classes() -> dict[str, list[str]]:
     for kind, (size, trait) in ADJECTIVE_CLASSES.items():
         classes[f"size.{kind}"], classes[f"trait.{kind}"] = size.split(), trait.split()
     for kind in ("person", "animal", "thing", "near"):
-        said = " ".join(ADJECTIVE_CLASSES[_spoken_of(kind)]).split()
-        classes[f"quality.{kind}"] = [word for word in said if word != "new"]  # which is neuf in French, as a predicate
+        said = " ".join(ADJECTIVE_CLASSES[_adjective_class(kind)]).split()
+        classes[f"quality.{kind}"] = [word for word in said if word != "new"]  # predicative: neuf in French
     for kind, listed in VERB_CLASSES.items():
         classes[f"{kind}.base"] = listed.split()
         classes[f"{kind}.sg"] = [VERBS[verb].singular for verb in listed.split()]
@@ -197,12 +197,13 @@ def _word_classes() -> dict[str, list[str]]:
 
 @cache
 def english_grammar() -> Grammar:
-    """The grammar of the English side. It is built when first asked for."""
+    """The grammar of the English side, built at the first call."""
     classes = {name: (name.split(".")[0], dict.fromkeys(words, 1.0)) for name, words in _word_classes().items()}
     return Grammar.from_weights("sentence", _expanded(), classes)
 
 
 def english(tree: Node) -> str:
+    """The English sentence of a derivation."""
     words = " ".join(leaf.word for leaf in tree.leaves()).replace(" .", ".").replace(" ,", ",").split(" ")
     spoken = [
         "an" if word == "a" and following[0] in "aeiou" else word

@@ -1,4 +1,4 @@
-"""The words of the translation grammar: each English one with its French forms and its Chinese word."""
+"""The lexicon: English words with their French forms and Chinese translations."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Noun(NamedTuple):
-    """A noun in two numbers. French has a gender; Chinese a measure word, and 们 for several people."""
+    """A noun: singular and plural, French gender, Chinese measure word."""
 
     singular: str
     plural: str
@@ -18,7 +18,7 @@ class Noun(NamedTuple):
 
 
 class Adjective(NamedTuple):
-    """An adjective: four French forms (m, f, m plural, f plural); the Chinese one before a noun and as a predicate."""
+    """An adjective: four French forms (m, f, m plural, f plural); Chinese attributive and predicative form."""
 
     english: str
     french: tuple[str, str, str, str]
@@ -27,7 +27,7 @@ class Adjective(NamedTuple):
 
 
 class Verb(NamedTuple):
-    """A verb: English sleep, sleeps, sleeping; French je, il, nous, ils; Chinese, and what it becomes with 不."""
+    """A verb: English sleep, sleeps, sleeping; French je, il, nous, ils; Chinese, and its negation with 不."""
 
     base: str
     singular: str
@@ -38,7 +38,7 @@ class Verb(NamedTuple):
 
 
 class Name(NamedTuple):
-    """Somebody: a name, or a pronoun of the third person."""
+    """A name or a third-person pronoun."""
 
     english: str
     french: str
@@ -95,7 +95,7 @@ NOUNS = {
     )
 }
 
-# Which nouns stand where: after a determiner as a person, an animal, a thing; after in, on, under, near; after to.
+# Nouns by use: as a person, animal or thing; after in, on, under, near; as a destination.
 NOUN_CLASSES = {
     "person": "man woman king queen actress engineer",
     "animal": "cat dog bird cow owl spider",
@@ -107,9 +107,9 @@ NOUN_CLASSES = {
     "goal": "garden inn hotel hospital market castle station",
 }
 
-# A French adjective stands before its noun if it is one of these.
+# Adjectives that precede their noun in French.
 BEFORE = frozenset({"young", "old", "small", "big", "new", "beautiful"})
-# The third form of some of them: before a masculine noun that begins with a vowel.
+# Their form before a masculine noun that begins with a vowel, if it differs.
 BEFORE_VOWEL = {"vieux": "vieil", "beau": "bel", "nouveau": "nouvel"}
 
 ADJECTIVES = {
@@ -135,10 +135,10 @@ ADJECTIVES = {
     )
 }
 
-# Chinese has three words for old: of beings (above), of things, of places.
+# Chinese has three words for "old": of beings (above), of things, and of places.
 OLD = {"thing": ("旧", "很旧"), "place": ("古老的", "很古老")}
 
-# What is said of each kind of noun: adjectives before the noun in French, and after it.
+# The adjectives of each noun class: those before the noun in French, and those after it.
 ADJECTIVE_CLASSES = {
     "person": ("young old", "tired happy quiet strange intelligent"),
     "animal": ("small big young old", "black white tired happy strange"),
@@ -174,7 +174,7 @@ VERBS = {
     )
 }
 
-# By every English form: the noun and whether it is the plural; the verb.
+# By English form: the noun and whether the form is plural; the verb.
 NOUN_FORMS = {form: (noun, form == noun.plural) for noun in NOUNS.values() for form in (noun.singular, noun.plural)}
 VERB_FORMS = {form: verb for verb in VERBS.values() for form in (verb.base, verb.singular, verb.gerund)}
 
@@ -210,7 +210,7 @@ PRONOUNS = {
 }
 NUMBERS = {"two": ("deux", "两"), "three": ("trois", "三"), "four": ("quatre", "四")}
 ADVERBS = {"often": ("souvent", "经常"), "always": ("toujours", "总是")}
-# French words; those that end in "de" and "à" melt with an article. In Chinese the place stands between 在 and these.
+# French words ("de" and "à" contract with an article), and the Chinese word after the place, which follows 在.
 PREPOSITIONS = {
     "in": (("dans",), "里"),
     "on": (("sur",), "上"),
