@@ -11,15 +11,22 @@ from pathlib import Path
 
 import pytest
 
+from tests.pages import examples, same
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+NOTES, NOTES_ZH = ROOT / "docs" / "from-the-notes.md", ROOT / "docs" / "from-the-notes.zh.md"  # one program, two texts
 
 
 def python_blocks(page):
     return re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.M | re.S)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if python_blocks(page)], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if python_blocks(page) and page not in (NOTES, NOTES_ZH)],
+    ids=lambda page: page.name,
+)
 def test_examples_run(page, tmp_path):
     (tmp_path / "my.txt").write_text("It was the best of times, it was the worst of times.\n" * 100, encoding="utf-8")
     script = "\n".join(python_blocks(page))
@@ -27,6 +34,36 @@ def test_examples_run(page, tmp_path):
         [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=120, env={**os.environ}
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_notes_print_what_the_page_shows(tmp_path):
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    command = [sys.executable, str(ROOT / "tests" / "pages.py"), str(NOTES)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=400, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_chinese_notes_page_has_the_same_examples():
+    blocks = [
+        [(one.language, one.code, one.shown) for one in examples(page.read_text(encoding="utf-8"))]
+        for page in (NOTES, NOTES_ZH)
+    ]
+    assert blocks[0] == blocks[1]
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "agree"),
+    [
+        ("loss 1.25\n", "loss 1.26", True),
+        ("loss 1.25", "loss 1.27", False),
+        ("loss 1.25", "loss 1.250", False),
+        ("done after ...\n3 tokens", "done after 12 s\n3 tokens", True),
+        ("done after ...\n3 tokens", "done after 12 s\n4 tokens", False),
+        ("True", "False", False),
+    ],
+)
+def test_pages_compare_what_is_printed(shown, printed, agree):
+    assert same(shown, printed) is agree
 
 
 def test_the_page_of_commands_is_current():
@@ -39,3 +76,17 @@ def test_links_lead_somewhere(page):
     prose = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", prose):
         assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_named_source_files_exist(page):
+    for path in re.findall(r"`((?:src/weft|examples|benchmarks)/[\w./-]*)`", page.read_text(encoding="utf-8")):
+        assert (ROOT / path).exists(), path
+
+
+def test_the_glossary_names_code_that_exists():
+    rows = re.findall(r"\| `([\w/]+\.py)` `(\w+)` \|$", (ROOT / "docs" / "glossary.md").read_text("utf-8"), flags=re.M)
+    assert len(rows) > 80
+    for file, name in rows:
+        source = (ROOT / "src" / "weft" / file).read_text(encoding="utf-8")
+        assert re.search(rf"\b{name}\b", source), f"{name} is not in {file}"
