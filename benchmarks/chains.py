@@ -1,10 +1,10 @@
-"""Chains against their peers: HMM with hmmlearn, CRF with pytorch-crf. Writes docs/benchmarks-chains.md.
+"""Speed of chain models: HMM against hmmlearn, CRF against pytorch-crf. Writes docs/benchmarks-chains.md.
 
     python benchmarks/chains.py [--rounds 15] [--threads N] [--write]
 
-All run in this one process, taking turns, and what counts is the median time of the rounds, so the machine should have
-nothing else to do. hmmlearn knows no threads; ours and pytorch-crf have those of torch (`--threads 1` for one). Before
-anything is timed, the results are compared: a fast wrong answer is worth nothing.
+All run alternately in one process, and the median time of the rounds counts, so the machine should be idle otherwise.
+hmmlearn is single-threaded; ours and pytorch-crf use torch's threads (`--threads 1` for one). The results are compared
+before anything is timed.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from weft.tasks.ngram.model import modified_kneser_ney
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks-chains.md"
 SEQUENCES, LENGTH = 1000, 100
 
-Table = dict[str, dict[str, float]]  # what -> who -> seconds
+Timings = dict[str, dict[str, float]]  # operation -> library -> seconds
 
 
-def measure(ways: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    """Median seconds of each way, taking turns."""
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    for way in ways.values():
-        way()
+def measure(functions: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
+    """The median time of each function in seconds; the functions alternate."""
+    times: dict[str, list[float]] = {name: [] for name in functions}
+    for function in functions.values():
+        function()
     for _ in range(rounds):
-        for name, way in ways.items():
+        for name, function in functions.items():
             begin = time.perf_counter()
-            way()
+            function()
             times[name].append(time.perf_counter() - begin)
     return {name: statistics.median(found) for name, found in times.items()}
 
@@ -58,7 +58,7 @@ def theirs(model: HMM, implementation: str) -> CategoricalHMM:
     return peer
 
 
-def hmm(states: int, size: int, rounds: int) -> Table:
+def hmm(states: int, size: int, rounds: int) -> Timings:
     true, model = random_hmm(states, size, seed=1), random_hmm(states, size, seed=2)
     sequences = [true.sample(LENGTH, seed=seed)[1].numpy() for seed in range(SEQUENCES)]
     X, lengths = np.concatenate(sequences)[:, None], [LENGTH] * SEQUENCES
@@ -79,7 +79,7 @@ def hmm(states: int, size: int, rounds: int) -> Table:
         log_prob, path = peer.decode(X, lengths)
         ours = model.viterbi(sequences)
         np.testing.assert_allclose(sum(one.log_prob for one in ours), log_prob, rtol=1e-9)
-        assert (torch.cat([one.states for one in ours]).numpy() == path).mean() > 0.9999  # but for ties
+        assert (torch.cat([one.states for one in ours]).numpy() == path).mean() > 0.9999  # except for ties
         fitted = their_iteration(implementation)
         found = iteration()
         np.testing.assert_allclose(found.transition, fitted.transmat_, atol=1e-9)
@@ -103,7 +103,7 @@ def hmm(states: int, size: int, rounds: int) -> Table:
     }
 
 
-def crf(rounds: int) -> Table:
+def crf(rounds: int) -> Timings:
     B, T, K = 32, 50, 20
     torch.manual_seed(0)
     ours, peer = CRF(K), torchcrf.CRF(K, batch_first=True)
@@ -137,7 +137,7 @@ def crf(rounds: int) -> Table:
 
 
 def ngram() -> tuple[float, float, int]:
-    """Seconds and gigabytes (of the whole process) for 2 million tokens at order 5, and how many n-grams that is."""
+    """Time in seconds and memory of the process in gigabytes for 2 million tokens at order 5; number of n-grams."""
     tokens = np.minimum(np.random.default_rng(0).zipf(1.2, 2_000_000) - 1, 19_999).astype(np.uint16)
     begin = time.perf_counter()
     model = modified_kneser_ney(tokens, 20_000, 5)
@@ -145,7 +145,7 @@ def ngram() -> tuple[float, float, int]:
     return seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, len(model)
 
 
-def page(table: Table, counted: tuple[float, float, int], rounds: int) -> str:
+def page(table: Timings, counted: tuple[float, float, int], rounds: int) -> str:
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
     names = ("torch", "numpy", "hmmlearn", "pytorch-crf")
@@ -158,10 +158,10 @@ def page(table: Table, counted: tuple[float, float, int], rounds: int) -> str:
         + ", ".join(f"{name} {version(name)}" for name in names)
         + f"; {description()}.",
         "",
-        f"{SEQUENCES:,} sequences of {LENGTH} observations. Median time of {rounds} rounds in which all take turns "
-        "in one process; the results were compared before.",
+        f"{SEQUENCES:,} sequences of {LENGTH} observations. Median time of {rounds} alternating rounds in one process; "
+        "the results were compared before.",
         "",
-        "| work | who | milliseconds | weft is faster by |",
+        "| operation | library | milliseconds | speedup of weft |",
         "| --- | --- | --- | --- |",
     ]
     for work, times in table.items():
@@ -170,8 +170,8 @@ def page(table: Table, counted: tuple[float, float, int], rounds: int) -> str:
     seconds, gigabytes, count = counted
     lines += [
         "",
-        f"n-grams: 2,000,000 tokens of 20,000 kinds, order 5, modified Kneser-Ney: {seconds:.1f} s, "
-        f"{count:,} n-grams, {gigabytes:.2f} GB at the most (the whole process).",
+        f"n-grams: 2,000,000 tokens, vocabulary 20,000, order 5, modified Kneser-Ney: {seconds:.1f} s, "
+        f"{count:,} n-grams, {gigabytes:.2f} GB peak memory of the process.",
         "",
     ]
     return "\n".join(lines)
@@ -180,12 +180,12 @@ def page(table: Table, counted: tuple[float, float, int], rounds: int) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--threads", type=int, help="of torch; as many as it takes by itself if not given")
+    parser.add_argument("--threads", type=int, help="number of torch threads; default: torch's own")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.name}")
     arguments = parser.parse_args()
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
-    counted = ngram()  # first, so that its memory is its own
+    counted = ngram()  # first, so that peak memory is that of the n-gram model
     table = hmm(8, 50, arguments.rounds) | hmm(32, 1000, arguments.rounds) | crf(arguments.rounds)
     text = page(table, counted, arguments.rounds)
     print(text)

@@ -1,7 +1,7 @@
-"""How fast the engine is beside torch, on this machine: a table of ratios, written to docs/benchmarks.md.
+"""Speed of the engine relative to torch on this machine: a table of ratios, written to docs/benchmarks.md.
 
-Ours and the peer are checked to agree, then run in turns in one process; a figure is the median of many turns. The peer
-gets its best layout (time first, one-hot rows made beforehand).
+Ours and the peer are checked to agree, then alternate in one process; each time is the median of many rounds. The peer
+gets its best layout (time first, one-hot rows precomputed).
 
     python -m benchmarks.engine [--quick]
 """
@@ -41,19 +41,19 @@ class Row(NamedTuple):
     at_least: float
     ours: float  # seconds
     theirs: float
-    operations: int  # in its products; 0: it is not they that bound it
+    operations: int  # of its matrix products; 0: they are not the bottleneck
 
     @property
     def ratio(self) -> float:
         return self.theirs / self.ours
 
     def bound(self, peak: float) -> str:
-        """The ratio that products at the machine's peak, in GFLOP/s, would give."""
+        """The ratio if the products ran at the peak of the machine, in GFLOP/s."""
         return f"{self.theirs * peak * 1e9 / self.operations:.1f} x" if self.operations else ""
 
 
 def in_turns(works: list[Work], seconds: float) -> list[float]:
-    """The median time of each work, all of them in turns."""
+    """The median time of each function; the functions alternate."""
     for work in works:
         work()
     taken: list[list[float]] = [[] for _ in works]
@@ -80,14 +80,14 @@ def agree(name: str, ours: Tensor, theirs: Tensor) -> None:
 
 
 def operations(cell: Cell, tokens: int, *, ids: bool = True, wants_x: bool = False) -> int:
-    """Additions and multiplications in the products of one training step: forward, and twice as many back."""
+    """Floating-point operations in the products of one training step: forward, and twice as many backward."""
     recurrent = sum(len(product.blocks) for product in program_of(cell).products) * cell.hidden_size
     inputs = 0 if ids else cell.blocks * cell.input_size
     return 2 * tokens * cell.hidden_size * (3 * recurrent + (3 if wants_x else 2) * inputs)
 
 
 def peak() -> float:
-    """GFLOP/s of multiply-adds that touch no memory, on all threads: no program does better here."""
+    """GFLOP/s of multiply-adds on registers, on all threads: the upper bound of this machine."""
     core = engine.library()
     return max(core.weft_peak(torch.get_num_threads()) for _ in range(5)) / 1e9 if core else math.inf
 
@@ -99,7 +99,7 @@ class Bench:
     def add(self, work: str, peer: str, at_least: float, ours: Work, theirs: Work, operations: int = 0) -> None:
         mine, other = in_turns([ours, theirs], self.seconds)
         self.rows.append(Row(work, peer, at_least, mine, other, operations))
-        self.peak = max(self.peak, peak())  # again and again: whoever shares the machine only lowers it
+        self.peak = max(self.peak, peak())  # repeated, because other load on the machine can only lower it
         print(line(self.rows[-1], self.peak), flush=True)
 
     def against_torch(self, cell: type[Cell], peer: type[nn.Module], at_least: float) -> None:
@@ -269,7 +269,7 @@ def roof(seconds: float) -> float:
 
 
 def kept_bytes(module: nn.Module, run: Callable[[], Tensor]) -> int:
-    """What a forward call keeps for the way back, weights and inputs aside."""
+    """The memory that a forward call keeps for the backward pass, without weights and inputs."""
     own = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
     kept: dict[int, int] = {}
 
@@ -309,7 +309,7 @@ def report(bench: Bench, gflops: float, share: float, memory: tuple[int, int]) -
             f"- peak: {bench.peak:.0f} GFLOP/s, multiply-adds in registers on all threads; bound: the ratio if the "
             "products ran at that peak and all else took no time, which no program on this machine exceeds",
             f"- share of the roof, LSTM H{H}, train: {share:.0%} (at least 55 %)",
-            f"- kept for the way back, LSTM H{H}, batch {B}, {T} steps: {memory[0] / 1e6:.1f} MB, "
+            f"- kept for the backward pass, LSTM H{H}, batch {B}, {T} steps: {memory[0] / 1e6:.1f} MB, "
             f"torch.nn.LSTM {memory[1] / 1e6:.1f} MB",
             "- at least: the ratio that was aimed at before anything was measured; the notes: the study notes that the "
             "models follow",

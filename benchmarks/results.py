@@ -1,6 +1,6 @@
-"""What the tasks reach on real data with their default settings; keeps docs/results.json and the table made of it.
+"""Results of the tasks on real data with default settings; writes docs/results.json and the table in docs/results.md.
 
-python -m benchmarks.results                      every row, every seed
+python -m benchmarks.results                      all rows, all seeds
 python -m benchmarks.results cls/sst2             one row, or several
 python -m benchmarks.results cls/sst2 --seed 2    one seed
 python -m benchmarks.results --list
@@ -60,7 +60,7 @@ def main() -> None:
                 "minutes": round(result.seconds / 60, 2),
                 "threads": torch.get_num_threads(),
                 "commit": commit(),
-                "facts": result.facts,
+                "metrics": result.metrics,
             }
             print(json.dumps(record), flush=True)
             keep(record)
@@ -74,7 +74,7 @@ def commit() -> str:
 
 
 def keep(record: dict[str, Any]) -> None:
-    """Put the record in the place of an older one of the same row and seed, and write the table anew."""
+    """Replace the record of the same row and seed, and rewrite the table."""
     records = json.loads(RECORDS.read_text(encoding="utf-8")) if RECORDS.exists() else []
     records = [one for one in records if (one["row"], one["seed"]) != (record["row"], record["seed"])]
     records = sorted([*records, record], key=lambda one: (one["row"], one["seed"]))
@@ -89,7 +89,7 @@ def keep(record: dict[str, Any]) -> None:
 def table(records: list[dict[str, Any]]) -> str:
     lines = ["| data | metric | seed | score | goal | minutes | also |", "| --- | --- | --- | --- | --- | --- | --- |"]
     for one in records:
-        also = ", ".join(f"{name} {_short(value)}" for name, value in one["facts"].items())
+        also = ", ".join(f"{name} {_short(value)}" for name, value in one["metrics"].items())
         goal = "" if one["goal"] is None else f"{one['goal']}{'' if one['score'] >= one['goal'] else ' (not reached)'}"
         threads = "" if one["threads"] == 2 else f" ({one['threads']} thread{'s' if one['threads'] != 1 else ''})"
         lines.append(

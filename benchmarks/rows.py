@@ -1,4 +1,4 @@
-"""One line of docs/results.md: a data set, a task with its default settings, a seed, and what came out."""
+"""One row of docs/results.md: a dataset, a task with its default settings, and its result per seed."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Result:
-    """What one training reached. `score` is what the goal is held against; `facts` is whatever else is worth saying."""
+    """The result of one training run: the score that is compared with the goal, and other metrics."""
 
     metric: str
     score: float
     seconds: float  # of training, evaluations on held-out data included
-    facts: dict[str, Any] = field(default_factory=dict)
+    metrics: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Row:
-    """`run(folder, seed)` trains in the folder, which is new and thrown away afterwards, and measures."""
+    """A row of the table. `run(folder, seed)` trains and evaluates in a temporary folder."""
 
     goal: float | None
     run: Callable[[Path, int], Result]
@@ -29,7 +29,7 @@ class Row:
 
 
 def data(*parts: str) -> Path:
-    """A file of the real data: below $WEFT_DATA, or ../shared/data."""
+    """The path of a data file: below $WEFT_DATA, or ../shared/data."""
     folder = Path(os.environ.get("WEFT_DATA") or Path(__file__).parents[2] / "shared" / "data")
     path = folder.joinpath(*parts)
     if not path.exists():

@@ -1,7 +1,7 @@
-"""Classification on real data with the default settings: accuracy on test sets.
+"""Text classification on real data with default settings: accuracy on test sets.
 
-Settings were chosen on the development sets, but for the learning rate: between 0.001 and 0.002 it was chosen with the
-test scores of all three sets in view.
+The defaults were tuned on the development sets, except for the learning rate, which was chosen between 0.001 and 0.002
+with knowledge of the test scores of all three datasets.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from weft.tasks.classify.task import TASK, start_classify
 
 
 def classify(*parts: str, train: str, dev: str, test: str, unseen: bool = False) -> Callable[[Path, int], Result]:
-    """Train on one file, choose by another, measure on a third; with `unseen` only on its texts that train has not."""
+    """Train on one file, select on another, evaluate on a third; with `unseen`, on texts new to the model."""
 
     def run(folder: Path, seed: int) -> Result:
         train_file, dev_file, test_file = (str(data("cls", *parts, name)) for name in (train, dev, test))
@@ -31,16 +31,16 @@ def classify(*parts: str, train: str, dev: str, test: str, unseen: bool = False)
         seconds = time.perf_counter() - began
         model: ClassifyPredictor = TASK.load(training.run)
         found = model.evaluate(test_file)
-        facts = {"texts": found.count, "macro_f1": round(found.macro_f1, 4), "train_texts": _count(train_file)}
+        metrics = {"texts": found.count, "macro_f1": round(found.macro_f1, 4), "train_texts": _count(train_file)}
         if not unseen:
-            return Result("test accuracy", found.accuracy, seconds, facts)
+            return Result("test accuracy", found.accuracy, seconds, metrics)
         seen = {row.text for row in read_labelled(train_file, ClassifyDataConfig()).rows}
         rows = [
             (row.text, row.label) for row in read_labelled(test_file, ClassifyDataConfig()).rows if row.text not in seen
         ]
         new = model.evaluate(rows)
-        facts |= {"all_rows": round(found.accuracy, 4), "texts": new.count, "macro_f1": round(new.macro_f1, 4)}
-        return Result("test accuracy, unseen rows", new.accuracy, seconds, facts)
+        metrics |= {"all_rows": round(found.accuracy, 4), "texts": new.count, "macro_f1": round(new.macro_f1, 4)}
+        return Result("test accuracy, unseen rows", new.accuracy, seconds, metrics)
 
     return run
 

@@ -11,7 +11,7 @@ from weft.tasks.tag.task import TASK, start_tag
 
 
 def row(goal: float, metric: str, files: tuple[str, str, str, str], *sets: str) -> Row:
-    """A row on the folder and its three files; `sets` is what the data's format needs."""
+    """A row of a folder with three files; `sets` are the settings that its format requires."""
     folder, *names = files
 
     def run(out: Path, seed: int) -> Result:

@@ -16,12 +16,12 @@ from weft.tasks.translate.task import TASK, start_translate
 from weft.text.parallel import Pairs, open_pairs
 
 PAIRS = ("mt", "fra-eng", "fra-eng.zip")
-# Equal time, not equal steps: the rate stays as it is, and the mean of the weights takes the place of its fall.
+# Equal time, not equal steps: the learning rate is constant, and the EMA of the weights replaces its decay.
 FOUR_MINUTES = ["train.minutes=4", "train.epochs=100", "train.schedule=constant", "train.learning_rate=0.002"]
 
 
 def split() -> tuple[Pairs, Pairs]:
-    """All pairs but those of the 2 % of the sources that are the test set, and those; the same ones for every seed."""
+    """Training pairs, and test pairs (2 % of the source sentences); the same split for every seed."""
     pairs = open_pairs(f"{data(*PAIRS)}:fra-eng/fra.txt")
     sides = hold_out(pairs.sources, 0.02, seed=1)
     rest, test = (
@@ -40,12 +40,12 @@ def train(folder: Path, seed: int, sets: list[str]) -> tuple[TranslatePredictor,
 
 
 def all_pairs(folder: Path, seed: int) -> Result:
-    """The defaults, nothing else."""
+    """All pairs, default settings."""
     model, test, seconds = train(folder, seed, [])
     greedy, beam = model.evaluate(test, beam=1), model.evaluate(test, beam=5)
     sources = list(dict.fromkeys(test.sources))
     speed = decoding_speed(model, sources)
-    facts = {
+    metrics = {
         "pairs": len(test),
         "beam 5": beam.bleu,
         "chrF": beam.chrf,
@@ -55,7 +55,7 @@ def all_pairs(folder: Path, seed: int) -> Result:
         "ratio": speed.ratio,
         "signature": beam.signature(),
     }
-    return Result("BLEU, greedy", greedy.bleu, seconds, facts)
+    return Result("BLEU, greedy", greedy.bleu, seconds, metrics)
 
 
 def four_minutes(*sets: str) -> Row:
@@ -69,7 +69,7 @@ def four_minutes(*sets: str) -> Row:
 
 
 def notes(folder: Path, seed: int) -> Result:
-    """The notes' set-up: the first 600 pairs, 2 layers of 32 units, 300 passes; nothing is held out."""
+    """The setup of the study notes: the first 600 pairs, 2 layers of 32 units, 300 epochs, no held-out data."""
     config = load_config(TranslateConfig, None, [*NOTES, f"train.seed={seed}"])
     training = start_translate(notes_pairs(data(*PAIRS)), folder / "run", config)
     for _ in training.trainer.run():
@@ -81,10 +81,10 @@ def notes(folder: Path, seed: int) -> Result:
         for text, translation in found.items()
     }
     loop, ours = (statistics.median(speeds) for speeds in training_speed(rounds=11, epochs=10))
-    facts = {f"{text} => {found[text]}": score for text, score in scores.items()}
-    facts |= {"tokens/s": ours, "the notes' loop": loop, "ratio": ours / loop}
+    metrics = {f"{text} => {found[text]}": score for text, score in scores.items()}
+    metrics |= {"tokens/s": ours, "the notes' loop": loop, "ratio": ours / loop}
     return Result(
-        "mean BLEU of the notes' four sentences", sum(scores.values()) / 4, training.trainer.progress.seconds, facts
+        "mean BLEU of the notes' four sentences", sum(scores.values()) / 4, training.trainer.progress.seconds, metrics
     )
 
 

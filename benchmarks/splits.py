@@ -1,8 +1,10 @@
-"""How much of raw text is cut into the words that treebanks have: `python -m benchmarks.splits`.
+"""Accuracy of splitting raw text into the words of treebanks.
 
-For each test set the share of its sentences whose words come through when they are joined by spaces and cut again, and,
-where the file has it, the share of raw sentences that are cut into exactly their words: by print alone, and as a tagger
-trained on the training set does it.
+    python -m benchmarks.splits
+
+For each test set: the fraction of sentences whose words are restored after joining them by spaces, and, if the file has
+raw text, the fraction of raw sentences that are split into exactly their words, by the word tokenizer alone and by a
+tagger trained on the training set.
 """
 
 from __future__ import annotations
@@ -29,10 +31,10 @@ def main() -> None:
         words = [list(one.words) for one in table_sentences(test)]
         raw = [line.strip().removeprefix(TEXT) for line in test.lines if line.startswith(TEXT)]
         for name, split in (("print", WordTokenizer().split), *((name, make(count)) for name, make in SPLITS.items())):
-            shares = [("joined by spaces", sum(split(" ".join(row)) == row for row in words))]
+            counts = [("joined by spaces", sum(split(" ".join(row)) == row for row in words))]
             if raw:
-                shares.append(("raw", sum(split(text) == row for text, row in zip(raw, words, strict=True))))
-            found = ", ".join(f"{what} {right / len(words):.4f}" for what, right in shares)
+                counts.append(("raw", sum(split(text) == row for text, row in zip(raw, words, strict=True))))
+            found = ", ".join(f"{what} {correct / len(words):.4f}" for what, correct in counts)
             print(f"{folder:8} {name:6} {found} of {len(words):,}")
 
 

@@ -1,14 +1,13 @@
-"""How fast the tagger trains beside torch.nn.LSTM with PackedSequence, and how fast it and the classifier read a file:
-in batches of similar length beside one sentence at a time.
+"""Training speed of the tagger against torch.nn.LSTM with PackedSequence, and inference speed of tagger and classifier
+in batches of similar length against one sentence at a time.
 
 python -m benchmarks.throughput            both
 python -m benchmarks.throughput train
 python -m benchmarks.throughput infer
 
-The two networks are the same module with the same weights, but the peer's runs its LSTMs by torch.nn.LSTM, and embeds,
-drops, reads out and moves its weights as torch does; first they are checked to give the same loss and gradients. Steps
-take turns in one process; medians count. Sentences are those of tag/en_ewt where that is at hand, else of the embedded
-grammar. On a machine where nothing else runs.
+Both networks are the same module with the same weights, but the peer uses torch for the LSTMs, embeddings, dropout,
+loss and optimizer. They are first checked to give the same loss and gradients. Steps alternate in one process, and
+medians count. The sentences are those of tag/en_ewt if available, else of the embedded grammar. Use an idle machine.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ LIBRARY: Any = import_module("weft.engine.library")
 
 
 class Packed(nn.Module):
-    """What a Stack of bidirectional LSTM layers computes, by torch.nn.LSTM on a PackedSequence."""
+    """A stack of bidirectional LSTM layers computed by torch.nn.LSTM on a PackedSequence."""
 
     def __init__(self, stack: Stack, dropout: float) -> None:
         super().__init__()
@@ -74,7 +73,7 @@ class Packed(nn.Module):
 
 
 def on_torch(run: Callable[[Any], None]) -> Callable[[Any], None]:
-    """The same with embeddings, dropout and the cost by torch, not by the engine."""
+    """The same model with embeddings, dropout and loss computed by torch instead of the engine."""
 
     def plain(batch: Any) -> None:
         own, LIBRARY.usable = LIBRARY.usable, lambda: False
@@ -111,7 +110,7 @@ def prepared(rows: list[TaggedSentence], folder: str, *sets: str) -> Any:
 
 
 def agree(ours: Tagger, theirs: Tagger, batch: Any) -> None:
-    """Both give the same loss and, by name of what they share, the same gradients."""
+    """Check that both give the same loss, and the same gradients of their common parameters."""
     ours.eval(), theirs.eval()
     gradients = []
     for model in (ours, theirs):
@@ -135,7 +134,7 @@ CASES = {
 
 
 def batches_of(data: Any, which: str, count: int) -> list[Any]:
-    """The first batches of an epoch; or of sentences by chance; or of sentences of any length from 4 to 60 alike."""
+    """The first batches of an epoch, of random sentences, or of sentences with uniform lengths from 4 to 60."""
     rng = np.random.default_rng(0)
     if which == "similar":
         return list(data.epoch(0))[:count]
@@ -219,8 +218,8 @@ def infer_labels(count: int) -> None:
         infer("labels, grammar, the default model", texts, model.classify, lambda found: found.label)
 
 
-def infer(title: str, rows: list[Any], run: Callable[[list[Any]], list[Any]], told: Callable[[Any], object]) -> None:
-    """A model, as it is before training, on all rows in batches of similar length, and on one at a time."""
+def infer(title: str, rows: list[Any], run: Callable[[list[Any]], list[Any]], result: Callable[[Any], object]) -> None:
+    """Inference of an untrained model on all rows: in batches of similar length, and one at a time."""
     run(rows[:50])  # warm
     began = time.perf_counter()
     together = run(rows)
@@ -228,8 +227,8 @@ def infer(title: str, rows: list[Any], run: Callable[[list[Any]], list[Any]], to
     began = time.perf_counter()
     alone = [run([row])[0] for row in rows]
     single = time.perf_counter() - began
-    # Rounding may turn a result where two are all but equally likely; no more than that.
-    differ = sum(told(one) != told(other) for one, other in zip(together, alone, strict=True))
+    # Rounding may change a result if two are almost equally probable.
+    differ = sum(result(one) != result(other) for one, other in zip(together, alone, strict=True))
     assert differ <= len(rows) / 1000, f"{differ} of {len(rows)} sentences come out otherwise in a batch"
     print(f"inference: {title}; {len(rows):,} sentences, {torch.get_num_threads()} threads")
     print(f"  in batches       {batched:6.2f} s  {len(rows) / batched:8,.0f} sentences/s")

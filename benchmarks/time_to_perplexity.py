@@ -1,13 +1,13 @@
-"""How long until a character model knows its text: the study notes' recipe against weft's, in one run.
+"""Time until a character model reaches a training perplexity of 1.1: the recipe of the study notes against weft's.
 
-The notes' set-up: the first 10,000 characters of The Time Machine in lower case, letters and spaces only; a GRU of
+The notes' setup: the first 10,000 characters of The Time Machine in lower case, letters and spaces only; a GRU of
 256 units on one-hot characters; batches of 32 rows of 35 steps; until the mean training perplexity of an epoch is
 below 1.1. Their recipe: torch.nn.GRU, SGD at rate 1, gradients clipped at norm 1, random offset each epoch, state
 carried. Ours: the same text, cell, size and batches, with the optimizer and schedule below.
 
     python benchmarks/time_to_perplexity.py [--repeat 3] [--skip-notes]
 
-Prints each time, the median and the ratio. The text is looked for as `--data timemachine` is.
+Prints each time, the median and the ratio. The text is the dataset `timemachine`.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ class NotesModel(nn.Module):
         self.size, self.layer, self.output = size, nn.GRU(size, UNITS), nn.Linear(UNITS, size)
 
     def forward(self, ids, state):
-        outputs, state = self.layer(F.one_hot(ids.T, self.size).float(), state)  # time first, as they have it
+        outputs, state = self.layer(F.one_hot(ids.T, self.size).float(), state)  # time first, as in the notes
         return self.output(outputs), state
 
 
 def notes_recipe(tokens, size: int, seed: int) -> tuple[float, int]:
-    """Seconds and epochs until the target."""
+    """Seconds and epochs until the target is reached."""
     torch.manual_seed(seed)
     model = NotesModel(size)
     optimizer = torch.optim.SGD(model.parameters(), lr=1)
@@ -80,7 +80,7 @@ def notes_recipe(tokens, size: int, seed: int) -> tuple[float, int]:
 
 
 def our_recipe(seed: int, folder: Path) -> tuple[float, int]:
-    """The same by weft: the trainer that `weft train lm` runs."""
+    """The same with the trainer of `weft train lm`."""
     from dataclasses import replace
 
     config = replace(OURS, train=replace(OURS.train, seed=seed))

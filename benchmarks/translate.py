@@ -1,12 +1,12 @@
 """Speed of translators: training against the study notes' loop, and beam search in batches against one at a time.
 
-    python -m benchmarks.translate train [--rounds 5]      the notes' set-up, both in turn, on the machine's cores
+    python -m benchmarks.translate train [--rounds 5]      the notes' setup, alternating
     python -m benchmarks.translate decode RUN --data FILE  a trained run, on the sources of some pairs
 
-The notes' set-up: the first 600 pairs of mt/fra-eng, lower case, words between spaces that occur twice, GRUs of 2
+The notes' setup: the first 600 pairs of mt/fra-eng, lower case, words between spaces that occur twice, GRUs of 2
 layers of 32 units, embeddings of 32, dropout 0.1, the encoder's last state joined to every input of the decoder,
 batches of 64, Adam at 0.005, gradients clipped at norm 1. The notes' loop pads every sentence to 10 steps and runs
-torch.nn.GRU; it is written here from its description. Tokens are real target tokens, <eos> included, on both sides.
+torch.nn.GRU; it is reimplemented here from its description. Tokens are target tokens without padding, <eos> included.
 """
 
 from __future__ import annotations
@@ -102,9 +102,9 @@ class NotesLoop:
             self.optimizer.zero_grad()
             begin = torch.full((len(rows), 1), BEGIN)
             logits = self.decoder(torch.cat([begin, targets[:, :-1]], 1), self.encoder(sources))
-            nats = F.cross_entropy(logits.permute(0, 2, 1), targets, reduction="none")
+            losses = F.cross_entropy(logits.permute(0, 2, 1), targets, reduction="none")
             inside = torch.arange(STEPS) < lengths[:, None]
-            (nats * inside).mean(1).sum().backward()
+            (losses * inside).mean(1).sum().backward()
             norm = torch.sqrt(sum(torch.sum(p.grad**2) for p in self.parameters))
             if norm > 1:
                 for parameter in self.parameters:
@@ -125,7 +125,7 @@ def padded(rows) -> Padded:
 
 
 def training_speed(rounds: int, epochs: int) -> tuple[list[float], list[float]]:
-    """Tokens a second of the notes' loop and of ours, in turn."""
+    """Tokens per second of the notes' loop and of ours, alternating."""
     with tempfile.TemporaryDirectory() as folder:
         config = load_config(TranslateConfig, None, NOTES)
         training = start_translate(notes_pairs(data("mt", "fra-eng", "fra-eng.zip")), Path(folder) / "run", config)
@@ -149,7 +149,7 @@ def training_speed(rounds: int, epochs: int) -> tuple[list[float], list[float]]:
 
 
 class Decoding(NamedTuple):
-    """Sentences a second, their ratio, and the share of those translated alone that came out the same."""
+    """Sentences per second in batches and one at a time, their ratio, and the fraction of equal translations."""
 
     batched: float
     alone: float
@@ -160,7 +160,7 @@ class Decoding(NamedTuple):
 def decoding_speed(
     model: TranslatePredictor, texts: list[str], *, beam: int = 5, single: int = 60, rounds: int = 5
 ) -> Decoding:
-    """All texts at once, then about `single` of them, evenly spread, one at a time; in turn, medians of the rounds."""
+    """Translate all texts at once, then about `single` of them one at a time; alternating, medians of the rounds."""
     model.translate(texts[:50], beam=beam)
     step, same = max(1, len(texts) // single), []
     batched, alone = [], []
@@ -168,7 +168,7 @@ def decoding_speed(
         began = time.perf_counter()
         together = model.translate(texts, beam=beam)
         batched.append(len(texts) / (time.perf_counter() - began))
-        chosen = range(number * step // rounds, len(texts), step)  # others each time
+        chosen = range(number * step // rounds, len(texts), step)  # different ones in each round
         began = time.perf_counter()
         found = [model.translate([texts[row]], beam=beam)[0] for row in chosen]
         alone.append(len(found) / (time.perf_counter() - began))

@@ -1,8 +1,8 @@
-"""A bidirectional model trained to foretell the next character: a splendid perplexity, and useless text.
+"""A bidirectional model trained to predict the next character: an excellent perplexity, and useless text.
 
-Two models of the same size learn the same text in the same way. One reads forward, the other from both ends. The
-second looks far better by perplexity, on text it has never seen and even on pure noise, and cannot write a word,
-because what it has learned is to copy: at every place but a window's last, its backward half has read the answer.
+Two models of the same size are trained on the same text, one unidirectional, one bidirectional. The second has a far
+lower perplexity, on unseen text and even on random characters, but cannot generate text. It has learned to copy: at
+every position of a window but the last, its backward direction has read the target.
 
     python examples/bidirectional_misuse.py                    about a minute, on the first 100,000 characters
     python examples/bidirectional_misuse.py --data my.txt
@@ -30,8 +30,8 @@ from weft.text.datasets import open_data
 
 ROWS, STEPS = 32, 35  # of a batch
 PROMPT = "time traveller"
-RESERVED = 4  # the vocabulary's first tokens stand for no character
-DISTANCES = range(-4, 3)  # of a character from the answer: 0 is the answer itself
+RESERVED = 4  # the first tokens of the vocabulary are not characters
+DISTANCES = range(-4, 3)  # of a character from the target; 0 is the target itself
 
 
 class NextCharacter(nn.Module):
@@ -48,7 +48,7 @@ class NextCharacter(nn.Module):
 
 
 def train(model: NextCharacter, tokens: np.ndarray, steps: int) -> None:
-    """An ordinary training loop."""
+    """A plain training loop."""
     optimizer = torch.optim.Adam(model.parameters(), 0.005)
     stream = RandomWindows(tokens, ROWS, STEPS, seed=1)
     done = epoch = 0
@@ -64,15 +64,15 @@ def train(model: NextCharacter, tokens: np.ndarray, steps: int) -> None:
 
 
 def windows(tokens: np.ndarray) -> tuple[Tensor, Tensor]:
-    """All whole windows of a text: what is read, and what comes next, (N, STEPS) each."""
+    """All complete windows of a text: inputs and targets, (N, STEPS) each."""
     count = (len(tokens) - 1) // STEPS
     ids = torch.from_numpy(tokens[: count * STEPS + 1].astype(np.int64))
     return ids[:-1].reshape(count, STEPS), ids[1:].reshape(count, STEPS)
 
 
 @torch.no_grad()
-def nats(model: NextCharacter, inputs: Tensor, targets: Tensor) -> Tensor:
-    """-log P of every next character, (N, STEPS)."""
+def cross_entropy(model: NextCharacter, inputs: Tensor, targets: Tensor) -> Tensor:
+    """The cross-entropy of every next character in nats, (N, STEPS)."""
     return F.cross_entropy(model(inputs).transpose(1, 2), targets, reduction="none")
 
 
@@ -80,48 +80,50 @@ def perplexity(values: Tensor) -> float:
     return math.exp(values.mean().item())
 
 
-def choose(logits: Tensor, generator: torch.Generator) -> int:
-    """A character by chance, at temperature 0.5; never a reserved symbol."""
+def sample(logits: Tensor, generator: torch.Generator) -> int:
+    """Sample a character at temperature 0.5; never a reserved token."""
     logits[:RESERVED] = -torch.inf
     return int(torch.multinomial((logits / 0.5).softmax(-1), 1, generator=generator))
 
 
 @torch.no_grad()
-def write(model: NextCharacter, codec: Codec, prompt: str, length: int) -> str:
-    """The usual way: read one character, hand the state on, choose the next."""
+def generate(model: NextCharacter, codec: Codec, prompt: str, length: int) -> str:
+    """Generate step by step: read one character, carry the state, sample the next character."""
     generator = torch.Generator().manual_seed(0)
     ids, state, outputs = codec.encode(prompt), None, torch.empty(0)
-    for place in range(len(ids) + length):
-        if place == len(ids):
-            ids.append(choose(model.output(outputs)[0, -1], generator))
-        outputs, state = model.stack(torch.tensor([ids[place : place + 1]]), state)
+    for index in range(len(ids) + length):
+        if index == len(ids):
+            ids.append(sample(model.output(outputs)[0, -1], generator))
+        outputs, state = model.stack(torch.tensor([ids[index : index + 1]]), state)
     return codec.decode(ids)
 
 
 @torch.no_grad()
-def write_rereading(model: NextCharacter, codec: Codec, prompt: str, length: int) -> str:
-    """The kinder way: before each choice all of the text is read anew, from both ends if the model can."""
+def generate_rereading(model: NextCharacter, codec: Codec, prompt: str, length: int) -> str:
+    """Generate by reading the complete text again before each character, in both directions if the model has them."""
     generator = torch.Generator().manual_seed(0)
     ids = codec.encode(prompt)
     for _ in range(length):
-        ids.append(choose(model(torch.tensor([ids]))[0, -1], generator))
+        ids.append(sample(model(torch.tensor([ids]))[0, -1], generator))
     return codec.decode(ids)
 
 
 @torch.no_grad()
 def influence(model: NextCharacter, inputs: Tensor, distance: int, seed: int = 0) -> float:
-    """How far a prediction moves when the character at that distance from the answer is swapped for another.
+    """How much a prediction changes if the character at this distance from the target is replaced.
 
-    It is the total variation between the chances before and after: 0 is no influence, 1 is another world. Asked in
-    the middle of each window, where the model reads characters on both sides of the answer.
+    This is the total variation distance between the predicted distributions, from 0 to 1, in the middle of each window,
+    where the model reads characters on both sides of the target.
     """
-    place = STEPS // 2  # the prediction made here is of the character at place + 1
+    position = STEPS // 2  # the target is the character at position + 1
     generator = torch.Generator().manual_seed(seed)
     letters = model.output.out_features - RESERVED
-    swapped = inputs.clone()
-    others = torch.randint(1, letters, (len(inputs),), generator=generator)  # how far on in the alphabet
-    swapped[:, place + 1 + distance] = RESERVED + (inputs[:, place + 1 + distance] - RESERVED + others) % letters
-    before, after = (model(ids)[:, place].softmax(-1) for ids in (inputs, swapped))
+    replaced = inputs.clone()
+    offsets = torch.randint(1, letters, (len(inputs),), generator=generator)
+    replaced[:, position + 1 + distance] = (
+        RESERVED + (inputs[:, position + 1 + distance] - RESERVED + offsets) % letters
+    )
+    before, after = (model(ids)[:, position].softmax(-1) for ids in (inputs, replaced))
     return ((before - after).abs().sum(-1) / 2).mean().item()
 
 
@@ -131,32 +133,34 @@ def report(models: dict[str, NextCharacter], codec: Codec, train_tokens: np.ndar
 
     noise = np.random.default_rng(0).integers(RESERVED, len(codec.vocabulary), 4000)
     line("", list(models))
-    print("Perplexity of the next character, as a training loop reports it")
-    for title, tokens in (("text it was trained on", train_tokens), ("text it has never seen", dev_tokens)):
-        line(f"  {title}", [f"{perplexity(nats(model, *windows(tokens))):.2f}" for model in models.values()])
-    line("  letters drawn at random", [f"{perplexity(nats(model, *windows(noise))):.2f}" for model in models.values()])
-    print(f"The same on unseen text, by place in the window of {STEPS}")
-    unseen = {name: nats(model, *windows(dev_tokens)) for name, model in models.items()}
-    line(f"  places 1 to {STEPS - 1}", [f"{perplexity(values[:, :-1]):.2f}" for values in unseen.values()])
-    line(f"  place {STEPS}: the answer is outside the window", [f"{perplexity(v[:, -1]):.2f}" for v in unseen.values()])
-    print("How far a prediction moves when one character is swapped (0 to 1)")
+    print("Perplexity of the next character, as reported by the training loop")
+    for title, tokens in (("training text", train_tokens), ("unseen text", dev_tokens)):
+        line(f"  {title}", [f"{perplexity(cross_entropy(model, *windows(tokens))):.2f}" for model in models.values()])
+    line(
+        "  random characters", [f"{perplexity(cross_entropy(model, *windows(noise))):.2f}" for model in models.values()]
+    )
+    print(f"The same on unseen text, by position in the window of {STEPS}")
+    unseen = {name: cross_entropy(model, *windows(dev_tokens)) for name, model in models.items()}
+    line(f"  positions 1 to {STEPS - 1}", [f"{perplexity(values[:, :-1]):.2f}" for values in unseen.values()])
+    line(f"  position {STEPS}: the target is outside", [f"{perplexity(v[:, -1]):.2f}" for v in unseen.values()])
+    print("Change of a prediction if one character is replaced (0 to 1)")
     for distance in DISTANCES:
         where = (
-            "the answer itself"
+            "the target itself"
             if not distance
-            else f"{abs(distance)} {'after' if distance > 0 else 'before'} the answer"
+            else f"{abs(distance)} {'after' if distance > 0 else 'before'} the target"
         )
         moves = [influence(model, windows(dev_tokens)[0], distance) for model in models.values()]
         line(f"  {where}", [f"{move:.3f}" for move in moves])
-    print(f"What they write after {PROMPT!r}")
+    print(f"Text generated after {PROMPT!r}")
     for name, model in models.items():
-        print(f"  {name:28}{write(model, codec, PROMPT, 60)}")
-    print(f"  {'bidirectional, reading anew':28}{write_rereading(models['bidirectional'], codec, PROMPT, 60)}")
+        print(f"  {name:28}{generate(model, codec, PROMPT, 60)}")
+    print(f"  {'bidirectional, rereading':28}{generate_rereading(models['bidirectional'], codec, PROMPT, 60)}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", default="timemachine", help="a file, or a name of `weft data list`")
+    parser.add_argument("--data", default="timemachine", help="a file, or a name listed by `weft data list`")
     parser.add_argument("--quick", action="store_true", help="small models, few steps, embedded text")
     options = parser.parse_args()
     data, hidden, steps = ("python-docs", 48, 120) if options.quick else (options.data, 128, 400)

@@ -1,6 +1,6 @@
-"""Cells of your own: a few lines of equations, trained at the speed of a hand-fused one.
+"""Custom cells: a few lines of equations that run at the speed of a fused kernel.
 
-Run it: python examples/own_cell.py
+python examples/own_cell.py
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from weft.nn import Recurrent
 class PeepholeLSTM(Cell):
     """i, f = s(W x + U h + p * c); c' = f * c + i * tanh(W x + U h); o = s(W x + U h + p * c'); h' = o * tanh(c').
 
-    The gates see the memory cell through one weight a unit. Gers and Schmidhuber 2000. Blocks: i, f, g, o.
+    The gates read the memory cell through one weight per unit. Gers and Schmidhuber 2000. Blocks: i, f, g, o.
     """
 
     blocks, state_type = 4, LSTMState
@@ -48,7 +48,7 @@ class MinimalGatedUnit(Cell):
 
 
 class LayerNormLSTM(Cell):
-    """An LSTM whose gate blocks and memory cell are normalised over the units. Ba et al. 2016. Blocks: i, f, g, o."""
+    """An LSTM whose gate blocks and memory cell are normalized over the units. Ba et al. 2016. Blocks: i, f, g, o."""
 
     blocks, state_type = 4, LSTMState
 
@@ -68,15 +68,15 @@ class LayerNormLSTM(Cell):
 OWN_CELLS = {"peephole-lstm": PeepholeLSTM, "minimal-gated-unit": MinimalGatedUnit, "layer-norm-lstm": LayerNormLSTM}
 
 
-def teach(cell: Cell, *, steps: int = 200, length: int = 6) -> tuple[float, float]:
-    """Teach a cell to say at the end what it heard at the start: the loss of the first step and of the last."""
-    layer, answer = Recurrent(cell), nn.Linear(cell.hidden_size, cell.input_size)
-    optimizer = torch.optim.Adam([*layer.parameters(), *answer.parameters()], 1e-2)
+def train(cell: Cell, *, steps: int = 200, length: int = 6) -> tuple[float, float]:
+    """Train a cell to reproduce its first input at the last step; returns the first and the final loss."""
+    layer, output = Recurrent(cell), nn.Linear(cell.hidden_size, cell.input_size)
+    optimizer = torch.optim.Adam([*layer.parameters(), *output.parameters()], 1e-2)
     losses = []
     for _ in range(steps):
         ids = torch.randint(0, cell.input_size, (32, length))
-        outputs, _ = layer(ids)
-        loss = F.cross_entropy(answer(outputs[:, -1]), ids[:, 0])
+        hidden, _ = layer(ids)
+        loss = F.cross_entropy(output(hidden[:, -1]), ids[:, 0])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -87,5 +87,5 @@ def teach(cell: Cell, *, steps: int = 200, length: int = 6) -> tuple[float, floa
 if __name__ == "__main__":
     torch.manual_seed(0)
     for name, make in OWN_CELLS.items():
-        first, last = teach(make(8, 32))
+        first, last = train(make(8, 32))
         print(f"{name:20} loss {first:.2f} -> {last:.2f}")

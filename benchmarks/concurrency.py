@@ -1,7 +1,9 @@
-"""A training by the command line, alone, beside a busy process, and two at once: `python -m benchmarks.beside`.
+"""Training speed of `weft train` alone, next to a busy process, and of two training runs at once.
 
-Steps a second of `weft train` on the embedded grammar, as it waits for work and as GNU's OpenMP would have it wait by
-itself, in turn. Where two trainings share the cores, each of them can have half the steps of one alone.
+    python -m benchmarks.concurrency
+
+Measures steps per second on the embedded grammar, with the spin count that weft sets for idle OpenMP threads and with
+the default of GNU OpenMP, alternating. Two runs that share the cores can reach half the speed of one alone.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 TASKS = {"lm": "grammar", "translate": "grammar-fr"}
-WAITING = {"weft": {}, "OpenMP": {"GOMP_SPINCOUNT": "300000"}}  # its own default
+SPIN_COUNTS = {"weft": {}, "OpenMP": {"GOMP_SPINCOUNT": "300000"}}  # the default of GNU OpenMP
 
 
 def start(task: str, out: Path, seconds: float, environment: dict[str, str]) -> subprocess.Popen[bytes]:
@@ -28,21 +30,21 @@ def start(task: str, out: Path, seconds: float, environment: dict[str, str]) -> 
     )
 
 
-def steps_a_second(run: Path) -> float:
+def steps_per_second(run: Path) -> float:
     last = json.loads((run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])
     return last["step"] / last["seconds"]
 
 
-def measure(task: str, beside: str, seconds: float, environment: dict[str, str]) -> float:
+def measure(task: str, load: str, seconds: float, environment: dict[str, str]) -> float:
     with tempfile.TemporaryDirectory() as folder:
-        runs = [Path(folder) / name for name in ("one", "other")[: 2 if beside == "another training" else 1]]
-        busy = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if beside == "a busy process" else None
+        runs = [Path(folder) / name for name in ("one", "other")[: 2 if load == "another training" else 1]]
+        busy = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if load == "a busy process" else None
         trainings = [start(task, run, seconds, environment) for run in runs]
         codes = [training.wait() for training in trainings]
         if busy is not None:
             busy.kill()
         assert not any(codes), "a training failed"
-        return statistics.mean(map(steps_a_second, runs))
+        return statistics.mean(map(steps_per_second, runs))
 
 
 def main() -> None:
@@ -51,13 +53,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     for task in TASKS:
-        for beside in ("nothing", "a busy process", "another training"):
-            found: dict[str, list[float]] = {name: [] for name in WAITING}
+        for load in ("nothing", "a busy process", "another training"):
+            found: dict[str, list[float]] = {name: [] for name in SPIN_COUNTS}
             for _ in range(options.rounds):
-                for name, environment in WAITING.items():
-                    found[name].append(measure(task, beside, options.seconds, environment))
+                for name, environment in SPIN_COUNTS.items():
+                    found[name].append(measure(task, load, options.seconds, environment))
             medians = ", ".join(f"{name} {statistics.median(speeds):.1f}" for name, speeds in found.items())
-            print(f"{task:10} beside {beside:17} steps/s: {medians}", flush=True)
+            print(f"{task:10} next to {load:17} steps/s: {medians}", flush=True)
 
 
 if __name__ == "__main__":
