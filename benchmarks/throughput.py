@@ -89,8 +89,8 @@ def twin(model: Tagger) -> Tagger:
     """The same tagger on torch's LSTM."""
     other = copy.deepcopy(model)
     other.stack = Packed(model.stack, model.dropout if len(model.stack.layers) > 1 else 0.0)
-    if model.reader.spell is not None:
-        other.reader.spell = Packed(model.reader.spell, 0.0)
+    if model.encoder.spell is not None:
+        other.encoder.spell = Packed(model.encoder.spell, 0.0)
     return other
 
 
@@ -117,7 +117,7 @@ def agree(ours: Tagger, theirs: Tagger, batch: Any) -> None:
         model.zero_grad()
         loss = model.loss(batch)
         (loss.total / loss.count).backward()
-        gradients.append((loss.total.detach(), model.reader.words.weight.grad, model.scores.weight.grad))
+        gradients.append((loss.total.detach(), model.encoder.words.weight.grad, model.scores.weight.grad))
     for one, other in zip(*gradients, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
 

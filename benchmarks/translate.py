@@ -28,7 +28,7 @@ from weft.data.buckets import Padded, load_columns
 from weft.tasks import load_for
 from weft.tasks.translate.config import TranslateConfig
 from weft.tasks.translate.data import TRAIN_PAIRS, read_pairs
-from weft.tasks.translate.model import BEGIN
+from weft.tasks.translate.model import BOS_ID
 from weft.tasks.translate.predictor import END, TranslatePredictor
 from weft.tasks.translate.task import start_translate
 from weft.text.parallel import Pairs, open_pairs
@@ -100,7 +100,7 @@ class NotesLoop:
         for rows in torch.randperm(len(self.sources.ids)).split(64):
             sources, targets, lengths = self.sources.ids[rows], self.targets.ids[rows], self.targets.lengths[rows]
             self.optimizer.zero_grad()
-            begin = torch.full((len(rows), 1), BEGIN)
+            begin = torch.full((len(rows), 1), BOS_ID)
             logits = self.decoder(torch.cat([begin, targets[:, :-1]], 1), self.encoder(sources))
             losses = F.cross_entropy(logits.permute(0, 2, 1), targets, reduction="none")
             inside = torch.arange(STEPS) < lengths[:, None]

@@ -114,7 +114,7 @@ def test_the_chance_of_a_stretch_is_that_of_all_paths_through_it(allowed):
     for row, length in enumerate(LENGTHS.tolist()):
         path = [[0, 2, 0, 1], [1, 0, 1, 2], [0, 1, 0, 1], [1, 2, 1, 0]][row][:length]
         wanted.append((path, list(itertools.combinations(range(length + 1), 2))))
-    found = crf.stretches(numbers, wanted, LENGTHS)
+    found = crf.segment_probabilities(numbers, wanted, LENGTHS)
     for row, (path, stretches) in enumerate(wanted):
         all_paths = [(one, s.item()) for one, s in paths(crf, numbers[row], len(path))]
         total = sum(math.exp(s) for _, s in all_paths)

@@ -91,7 +91,7 @@ def test_missing_observations(model):
         if total == 0:
             continue
         gaps = model.missing(observations)
-        assert [gap.place for gap in gaps] == [t for t, x in enumerate(observations) if x == MISSING]
+        assert [gap.position for gap in gaps] == [t for t, x in enumerate(observations) if x == MISSING]
         for place, probs in gaps:
             tried = [[*observations[:place], x, *observations[place + 1 :]] for x in range(V)]
             torch.testing.assert_close(probs.tolist(), [likelihood(model, one) / total for one in tried])
@@ -108,7 +108,7 @@ def test_the_likeliest_fills_of_all_gaps_together(model):
             for place, value in zip(places, values, strict=True):
                 tried[place] = value
             chances[values] = likelihood(model, tried) / total
-        found = model.best(observations, V ** len(places), width=V**2)
+        found = model.fill_blanks(observations, V ** len(places), width=V**2)
         assert sum(np.exp(one.log_prob) for one in found) == pytest.approx(1)
         assert [np.exp(one.log_prob) for one in found] == pytest.approx([chances[one.ids] for one in found])
         assert found[0].log_prob == pytest.approx(np.log(max(chances.values())))
@@ -154,7 +154,7 @@ def test_impossible_observations_are_named():
         model.log_likelihood([[0, 3]])
     with pytest.raises(WeftError, match="id 2 for impossible"):
         model.step(torch.tensor([0, 2]), model.initial_state(2))
-    assert model.measure(np.array([0, 2])).nats == math.inf
+    assert model.evaluate(np.array([0, 2])).nats == math.inf
     assert not model.log_pi([0, 2, 1]).isnan().any()
 
 
@@ -260,7 +260,7 @@ def test_step_by_step_is_the_whole_at_once(tokens, seed):
     for before, token in itertools.pairwise(tokens):
         log_probs, state = model.step(torch.tensor([before]), state)
         nats -= float(log_probs[0, token])
-    found = model.measure(np.array(tokens, dtype=np.uint16))
+    found = model.evaluate(np.array(tokens, dtype=np.uint16))
     assert found.nats == pytest.approx(nats)
     assert found.count == len(tokens) - 1
 

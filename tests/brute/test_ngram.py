@@ -148,7 +148,7 @@ def test_a_whole_text_at_once_is_step_by_step(seed, order):
     for before, token in itertools.pairwise(text):
         log_probs, state = model.step(torch.tensor([before]), state)
         nats -= float(log_probs[0, token])
-    likelihood = model.measure(text)
+    likelihood = model.evaluate(text)
     assert likelihood.count == len(text) - 1
     assert likelihood.nats == pytest.approx(nats)
 
@@ -156,10 +156,10 @@ def test_a_whole_text_at_once_is_step_by_step(seed, order):
 def test_measured_in_chunks(monkeypatch):
     model = modified_kneser_ney(random_text(0), 6, 4)
     text = random_text(1, length=100)
-    whole = model.measure(text).nats
+    whole = model.evaluate(text).nats
     for chunk in (1, 2, 3, 7, 99, 100):
         monkeypatch.setattr(ngram, "_CHUNK", chunk)
-        assert model.measure(text).nats == pytest.approx(whole)
+        assert model.evaluate(text).nats == pytest.approx(whole)
 
 
 @pytest.mark.parametrize("order", [1, 2, 5])
@@ -171,13 +171,13 @@ def test_it_is_a_stepper(make, order):
 def test_stored_and_back():
     model = modified_kneser_ney(random_text(3), 6, 3)
     again = NGram.from_tensors(model.tensors(), model.size, model.discounts)
-    assert again.measure(random_text(4)) == model.measure(random_text(4))
+    assert again.evaluate(random_text(4)) == model.evaluate(random_text(4))
 
 
 def test_texts_shorter_than_the_order():
     model = modified_kneser_ney(np.array([1, 2]), 3, 5)
     assert table(model, [1, 2, 1, 2]).sum() == pytest.approx(1)
-    assert math.isfinite(model.measure(np.array([0, 1, 2, 0])).nats)
+    assert math.isfinite(model.evaluate(np.array([0, 1, 2, 0])).nats)
 
 
 def test_mistakes():

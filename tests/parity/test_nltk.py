@@ -40,6 +40,6 @@ def test_perplexity(order, level):
     model, peer = kneser_ney(ids, len(names), order, discount=0.3), theirs(tokens, order, 0.3)
     words = [names[i] for i in test]
     scores = [peer.score(words[t], words[max(0, t - order + 1) : t]) for t in range(1, len(words))]
-    likelihood = model.measure(test)
+    likelihood = model.evaluate(test)
     assert likelihood.nats == pytest.approx(-sum(map(math.log, scores)), rel=1e-12)
     assert likelihood.count == len(scores)

@@ -96,8 +96,8 @@ def test_the_grammar_itself_is_the_best_there_is(tmp_path):
 def test_an_hmm_among_models_that_fill_blanks(book, runs, tmp_path):
     table = json.loads(succeeds("eval", runs["hmm"][0], "--against", runs["ngram"][0], "--json").stdout)
     contexts = {row["name"]: row["context"] for row in table["compared"]}
-    assert contexts[str(runs["hmm"][0])] == "both sides"
-    assert contexts[str(runs["ngram"][0])] == "before"
+    assert contexts[str(runs["hmm"][0])] == "both"
+    assert contexts[str(runs["ngram"][0])] == "left"
     assert all(0 <= row["accuracy"] <= 1 for row in table["compared"])
 
 

@@ -21,7 +21,7 @@ from weft.cli import main
 from weft.config import load_config
 from weft.data.buckets import load_columns
 from weft.tasks.classify.config import ClassifyConfig
-from weft.tasks.classify.model import Classifier, Labelled
+from weft.tasks.classify.model import Classifier, LabelledBatch
 from weft.training.run import open_run
 
 SETTINGS = [
@@ -330,7 +330,7 @@ def test_a_break_and_a_resume_end_in_the_same_weights(tmp_path):
 def test_class_weights_multiply_the_loss():
     torch.manual_seed(0)
     model = Classifier(5, 2, ClassifyConfig().model).eval()
-    batch = Labelled(torch.tensor([[4], [4], [4]]), torch.tensor([1, 1, 1]), torch.tensor([0, 0, 1]))
+    batch = LabelledBatch(torch.tensor([[4], [4], [4]]), torch.tensor([1, 1, 1]), torch.tensor([0, 0, 1]))
     plain, weighted = model.loss(batch).total, model.loss(batch, torch.tensor([0.75, 1.5])).total
     nats = -model(batch.ids, batch.lengths).logits.log_softmax(-1)[range(3), batch.labels]
     assert plain.item() == pytest.approx(nats.sum().item())

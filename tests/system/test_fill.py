@@ -111,7 +111,7 @@ def test_the_right_side_pays_in_one_table(runs):
     against = ["--against", runs / "before", "--against", runs / "lm"]
     found = json.loads(succeeds("eval", runs / "both", *against, "--json").stdout)
     blind, frequent, before, lm, both = found["compared"]
-    assert [line["context"] for line in found["compared"]] == ["none", "none", "before", "before", "both sides"]
+    assert [line["context"] for line in found["compared"]] == ["none", "none", "left", "left", "both"]
     assert both["perplexity"] == found["perplexity"]
     assert both["perplexity"] < 0.8 * min(before["perplexity"], lm["perplexity"])
     assert both["accuracy"] > max(before["accuracy"], lm["accuracy"])

@@ -13,7 +13,7 @@ from weft.nn import Recurrent
 from weft.nn.dropout import word_dropout
 from weft.nn.pooling import POOLINGS, LastPooling, MaxPooling, MeanPooling, Pooled, Pooling
 from weft.tasks.classify.config import ClassifyModelConfig
-from weft.tasks.classify.model import Classifier, Labelled
+from weft.tasks.classify.model import Classifier, LabelledBatch
 
 V, LABELS = 11, 3
 LENGTHS = torch.tensor([6, 1, 4, 0, 7])
@@ -50,8 +50,8 @@ def test_battery(shape, pooling):
     torch.manual_seed(1)
     model = Classifier(V, LABELS, config(pooling=pooling, **SHAPES[shape]))
     lengths, labels = torch.tensor([30, 3, 17, 30, 1]), torch.tensor([0, 2, 1, 1, 0])
-    batch = Labelled(rows(5, 30), lengths, labels)
-    parts = [Labelled(*(part[begin:end] for part in batch)) for begin, end in ((0, 1), (1, 5))]
+    batch = LabelledBatch(rows(5, 30), lengths, labels)
+    parts = [LabelledBatch(*(part[begin:end] for part in batch)) for begin, end in ((0, 1), (1, 5))]
     check_model(model, batch, parts)
     weights = torch.tensor([0.5, 2.0, 1.25])
     check_model(model, batch, parts, loss=lambda model, batch: model.loss(batch, weights))

@@ -121,8 +121,8 @@ def test_it_is_the_two_stacks_run_on_either_side():
     nothing = torch.zeros(3, 6, dtype=torch.float64)
     x = model.embedding(ids)
     for t in range(6):
-        before = model.ahead(x[:, :t])[0][:, -1] if t else nothing
-        after = model.back(x[:, t + 1 :])[0][:, 0] if t < 5 else nothing
+        before = model.forward_stack(x[:, :t])[0][:, -1] if t else nothing
+        after = model.backward_stack(x[:, t + 1 :])[0][:, 0] if t < 5 else nothing
         expected = model.readout(torch.cat([before, after], -1)).log_softmax(-1)
         torch.testing.assert_close(whole[:, t], expected)
 
@@ -161,16 +161,16 @@ def test_best_is_what_enumeration_finds(ids):
     blanks = ids.count(model.blank)
     ways = {fills: joint(model, ids, fills) for fills in itertools.product(range(3), repeat=blanks)}
     assert sum(map(math.exp, ways.values())) == pytest.approx(1)
-    found = model.best(ids, n=50, width=50)
+    found = model.fill_blanks(ids, n=50, width=50)
     assert len(found) == len(ways), "asked for more than there is, it gives all there is"
     assert [way.ids for way in found] == sorted(ways, key=ways.get, reverse=True)
     assert [way.log_prob for way in found] == pytest.approx(sorted(ways.values(), reverse=True))
-    assert model.best(ids, n=2, width=50) == found[:2]
+    assert model.fill_blanks(ids, n=2, width=50) == found[:2]
 
 
 def test_one_blank_is_exact_however_narrow_the_search():
     model, ids = model_of("deep"), [4, 2, V, 7, 1]
-    found = model.best(ids, n=V, width=1)
+    found = model.fill_blanks(ids, n=V, width=1)
     expected = log_probs(model, torch.tensor([ids]))[0, 2].sort(descending=True)
     assert [way.ids[0] for way in found] == expected.indices.tolist()
     assert [way.log_prob for way in found] == pytest.approx(expected.values.tolist())
@@ -178,9 +178,9 @@ def test_one_blank_is_exact_however_narrow_the_search():
 
 def test_long_texts_are_read_in_parts(monkeypatch):
     model, ids = model_of("deep"), [4, V, 2, V, 7]
-    whole = model.best(ids, n=20, width=20)
+    whole = model.fill_blanks(ids, n=20, width=20)
     monkeypatch.setattr("weft.tasks.fill.model.LONGEST", 12)  # two rows at a time
-    parts = model.best(ids, n=20, width=20)
+    parts = model.fill_blanks(ids, n=20, width=20)
     assert [way.ids for way in parts] == [way.ids for way in whole]
     assert [way.log_prob for way in parts] == pytest.approx([way.log_prob for way in whole])
 
@@ -196,7 +196,7 @@ def test_without_the_shift_it_would_leak(monkeypatch):
 
 def test_banned_tokens_leave_their_probability_to_the_others():
     model, ids = model_of("deep"), [4, V, 7, V]
-    found = model.best(ids, n=999, width=999, banned=[0, 3])
+    found = model.fill_blanks(ids, n=999, width=999, banned=[0, 3])
     assert len(found) == (V - 2) ** 2
     assert not {0, 3} & {token for way in found for token in way.ids}
     assert sum(math.exp(way.log_prob) for way in found) == pytest.approx(1)
@@ -206,13 +206,13 @@ def test_hiding_draws_a_share_and_leaves_the_batch_alone():
     model, ids = model_of("one-hot"), rows(400, 50)
     torch.manual_seed(0)
     before = ids.clone()
-    shown = model.hide(ids, 0.1)
+    shown = model.mask_tokens(ids, 0.1)
     assert torch.equal(ids, before)
     hidden = shown == model.blank
     assert hidden.double().mean().item() == pytest.approx(0.1, abs=0.01)
     assert hidden.double().mean(1).max() <= 0.4
     assert torch.equal(shown[~hidden], ids[~hidden])
-    assert torch.equal(model.hide(ids, 0.0), ids)
+    assert torch.equal(model.mask_tokens(ids, 0.0), ids)
 
 
 def test_it_learns_what_only_the_right_side_tells():

@@ -119,7 +119,7 @@ def test_dropout_only_while_training():
 
 
 def test_bidirectional_is_refused_with_the_reason_and_the_way_out():
-    with pytest.raises(WeftError, match=r"backward half has already read it.*fill"):
+    with pytest.raises(WeftError, match=r"backward direction has already read it.*fill"):
         LanguageModel(V, ModelConfig(bidirectional=True))
 
 

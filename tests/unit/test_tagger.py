@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from tests.checks import check_model
 from weft.data.buckets import Ragged, pad, take
 from weft.errors import WeftError
-from weft.tasks.tag.augmentation import Swaps
+from weft.tasks.tag.augmentation import MentionReplacement
 from weft.tasks.tag.config import TagDataConfig, TagModelConfig
-from weft.tasks.tag.encoder import Embedding, collate, make_reader
+from weft.tasks.tag.encoder import TokenEmbedding, collate, make_encoder
 from weft.tasks.tag.evaluation import PRIOR_STD, calibrate
 from weft.tasks.tag.lexicon import LEXICONS
-from weft.tasks.tag.model import OUTPUTS, Softmax, TaggedBatch, Tagger, allowed_tags, keep_apart
-from weft.tasks.tag.neighbours import Neighbours
+from weft.tasks.tag.model import OUTPUTS, SoftmaxOutput, TaggedBatch, Tagger, forbid_continuation, tag_constraints
+from weft.tasks.tag.neighbours import NeighbourWordLoss
 from weft.tasks.tag.vocabulary import TaggerVocabulary
 from weft.text.conll import TaggedSentence
 from weft.text.spans import SCHEMES, WORD_SCHEME, tags_to_spans, tags_to_words, words_to_tags
@@ -91,7 +91,7 @@ def test_words_are_told_apart_by_their_spelling():
     columns = {name: Ragged.from_rows(rows) for name, rows in lexicon.encode([["tac", "slab"]]).items()}
     inputs = collate(columns, np.array([0]))
     assert inputs.ids.tolist() == [[0, 0]]
-    one, other = model.eval().reader(inputs).tensor()[0]
+    one, other = model.eval().encoder(inputs).tensor()[0]
     alike = SMALL["embedding_dim"] + SMALL["shape_dim"]
     assert one[:alike].equal(other[:alike])
     assert not one.allclose(other)
@@ -138,9 +138,9 @@ def test_ways_to_cut_keep_to_spaces_and_are_those_of_enumeration(spaces, output)
     """Every way there is, once, with its share of the ways that a space allows; so are the chances of single words."""
     letters = ("B", "M", "E", "S")
     torch.manual_seed(5)
-    crf, scores = OUTPUTS[output](4, allowed_tags(letters, WORD_SCHEME)), torch.randn(1, 4, 4)
+    crf, scores = OUTPUTS[output](4, tag_constraints(letters, WORD_SCHEME)), torch.randn(1, 4, 4)
     starts = [int(not at) for piece in spaces.split() for at in range(len(piece))]
-    apart = keep_apart(scores, torch.tensor([starts]), letters)
+    apart = forbid_continuation(scores, torch.tensor([starts]), letters)
     weight = {}
     for cuts in itertools.product([False, True], repeat=3):
         words = "".join(f" {one}" if cut else one for one, cut in zip("abcd", (False, *cuts), strict=True)).split()
@@ -155,7 +155,7 @@ def test_ways_to_cut_keep_to_spaces_and_are_those_of_enumeration(spaces, output)
     best = max(found, key=found.get)
     ends = list(itertools.accumulate(map(len, best), initial=0))
     stretches = list(itertools.pairwise(ends))
-    (chances,) = crf.stretches(apart, [(ways[0].tags, stretches)])
+    (chances,) = crf.segment_probabilities(apart, [(ways[0].tags, stretches)])
     for (begin, end), chance in zip(stretches, chances, strict=True):
         same = [one for words, one in weight.items() if (begin, end) in places(words)]
         assert chance == pytest.approx(sum(same) / total, abs=1e-6)
@@ -172,28 +172,28 @@ def is_legal(path):
 @torch.no_grad()
 def test_softmax_loss_is_that_of_each_tag():
     scores, tags, lengths = torch.randn(2, 3, 3), torch.tensor([[0, 1, 2], [2, 0, 0]]), torch.tensor([3, 1])
-    output = Softmax(3, allowed_tags(TAGS, SCHEMES["bio"]))
+    output = SoftmaxOutput(3, tag_constraints(TAGS, SCHEMES["bio"]))
     expected = [scores[0].log_softmax(-1)[[0, 1, 2], [0, 1, 2]].sum(), scores[1, 0].log_softmax(-1)[2]]
     torch.testing.assert_close(output.log_likelihood(scores, tags, lengths), torch.stack(expected))
     assert not any(parameter.requires_grad for parameter in output.parameters())
 
 
 def test_schemes_say_what_may_follow():
-    closing = allowed_tags(["B", "M", "E", "S"], SCHEMES["bmes"])
+    closing = tag_constraints(["B", "M", "E", "S"], SCHEMES["bmes"])
     assert closing.transition.int().tolist() == [[0, 1, 1, 0], [0, 1, 1, 0], [1, 0, 0, 1], [1, 0, 0, 1]]
     assert closing.start.int().tolist() == [1, 0, 0, 1]
     assert closing.end.int().tolist() == [0, 0, 1, 1]
-    assert allowed_tags(["NOUN"], None) is None
+    assert tag_constraints(["NOUN"], None) is None
 
 
 def test_rare_words_are_forgotten_now_and_then():
-    embedding = Embedding([0, 1, 99], 2, forget=1.0)
+    embedding = TokenEmbedding([0, 1, 99], 2, forget=1.0)
     ids = torch.tensor([1, 2]).repeat(4000, 1)
     rare, common = (embedding(ids).tensor() == embedding.weight[0]).all(-1).float().mean(0).tolist()
     assert rare == pytest.approx(0.5, abs=0.05)
     assert common == pytest.approx(0.01, abs=0.01)
     assert embedding.eval()(ids).tensor().equal(embedding.weight[ids])
-    assert Embedding([0, 1], 2, forget=0.0)(ids[:, :1]).tensor().ne(embedding.weight[0]).any()
+    assert TokenEmbedding([0, 1], 2, forget=0.0)(ids[:, :1]).tensor().ne(embedding.weight[0]).any()
 
 
 @pytest.mark.parametrize("task", ["tags", "segments"])
@@ -208,8 +208,10 @@ def test_something_must_be_read(task):
 def test_readers_say_how_wide_they_are():
     for task in LEXICONS:
         model, columns = made(task)
-        found = make_reader(LEXICONS[task].build([], TagDataConfig()), TagModelConfig(**SMALL))
-        assert model.reader(collate(columns, np.array([0]))).shape[-1] == model.reader.output_size == found.output_size
+        found = make_encoder(LEXICONS[task].build([], TagDataConfig()), TagModelConfig(**SMALL))
+        assert (
+            model.encoder(collate(columns, np.array([0]))).shape[-1] == model.encoder.output_size == found.output_size
+        )
 
 
 @given(st.lists(st.lists(st.integers(1, 9), max_size=5), min_size=1, max_size=6), st.data())
@@ -227,7 +229,7 @@ def balanced(output="crf", strange=()):
     columns["tags"] = Ragged.from_rows(SPANS)
     knowledge = TaggerVocabulary(LEXICONS["tags"].build([], TagDataConfig()), KINDS, SCHEMES["bio"], tuple(strange))
     model.scores.bias.data[0] += 2.0
-    model.lean.fill_(9.0)  # of an earlier evaluation
+    model.span_start_bias.fill_(9.0)  # of an earlier evaluation
     if strange:
         columns["tags"].values[3] = len(KINDS)  # the sentence of one word
     calibrate(model, knowledge, columns)
@@ -243,39 +245,39 @@ def test_as_many_spans_are_expected_as_there_are(output):
     inside = torch.arange(6) < inputs.lengths[:, None]
     shares = model.output.marginals(model(inputs), inputs.lengths)[inside].sum(0)
     for begin, count in ((1, 4), (3, 2)):
-        pull = float(model.lean[begin]) / PRIOR_STD**2
+        pull = float(model.span_start_bias[begin]) / PRIOR_STD**2
         assert count - float(shares[begin]) == pytest.approx(pull, abs=1e-2)
         assert pull > 0.1
-    assert not model.lean[[0, 2, 4]].any(), "only what begins a span is leaned to"
+    assert not model.span_start_bias[[0, 2, 4]].any(), "only what begins a span is leaned to"
 
 
 @torch.no_grad()
 def test_a_lean_is_not_fitted_to_tags_that_training_lacks():
     some, columns = balanced(strange=["B-Z"])
-    assert some.lean[1] > 0
-    assert not some.lean.allclose(balanced()[0].lean)
+    assert some.span_start_bias[1] > 0
+    assert not some.span_start_bias.allclose(balanced()[0].span_start_bias)
     every = TaggerVocabulary(
         LEXICONS["tags"].build([], TagDataConfig()), ("O",), SCHEMES["bio"], ("B-Z", "I-Z", "B-Q", "I-Q")
     )
     calibrate(some, every, columns)
-    assert not some.lean.any(), "there is nothing to begin"
+    assert not some.span_start_bias.any(), "there is nothing to begin"
 
 
 @torch.no_grad()
 def test_training_does_not_see_the_lean():
     model, columns = balanced()
     model.dropout = model.embedding_dropout = 0.0
-    for embedding in (model.reader.words, model.reader.shapes, model.reader.characters):
+    for embedding in (model.encoder.words, model.encoder.shapes, model.encoder.characters):
         embedding.chance.zero_()
     inputs = collate(columns, np.array([0]))
     trained, used = model.train()(inputs), model.eval()(inputs)
-    torch.testing.assert_close(trained, used - model.lean)
+    torch.testing.assert_close(trained, used - model.span_start_bias)
 
 
 def test_words_beside_are_told_from_each_side():
     """One by one: what stands at t ahead tells word t + 1, what stands at t going back tells word t - 1."""
     torch.manual_seed(0)
-    neighbours = Neighbours(3, 5)
+    neighbours = NeighbourWordLoss(3, 5)
     outputs, lengths = torch.randn(3, 4, 6), [4, 1, 2]
     ids = torch.tensor([[4, 1, 7, 2], [3, 0, 0, 0], [2, 4, 0, 0]])  # 7 is past the words told apart
     expected = 0.0
@@ -322,7 +324,7 @@ def test_words_beside_are_told_only_where_tags_are_spans_of_words():
         model.eval()
     without.load_state_dict({name: t for name, t in with_them.state_dict().items() if "neighbours" not in name})
     rows = batch(columns, [0, 1, 2])
-    outputs = with_them.stack(with_them.reader(rows.inputs), lengths=rows.inputs.lengths)[0]
+    outputs = with_them.stack(with_them.encoder(rows.inputs), lengths=rows.inputs.lengths)[0]
     more = 0.5 * with_them.neighbours(outputs, rows.inputs.ids, rows.inputs.lengths)
     torch.testing.assert_close(with_them.loss(rows).total, without.loss(rows).total + more)
 
@@ -331,7 +333,7 @@ def test_spans_are_swapped_for_others_of_their_kind():
     """What is between spans stays; what stands for a span is one of its kind, whole, and each of them in its turn."""
     _, columns = made(tags=KINDS)
     columns["tags"] = Ragged.from_rows(SPANS)
-    swaps = Swaps(columns, KINDS, 1.0)
+    swaps = MentionReplacement(columns, KINDS, 1.0)
     names = {"X": {("The", "cat"), ("a",), ("cat",), ("big",)}, "Y": {("a",), ("big", "cat")}}
     text = [word for words in WORDS for word in words]
     spelled = dict(zip(columns["forms"].values.tolist(), text, strict=True))
@@ -357,12 +359,12 @@ def test_spans_stay_unless_they_are_swapped():
     _, columns = made(tags=KINDS)
     columns["tags"] = Ragged.from_rows(SPANS)
     rows = np.array([3, 1, 2])
-    drawn = Swaps(columns, KINDS, 0.0).draw(rows)
+    drawn = MentionReplacement(columns, KINDS, 0.0).draw(rows)
     for name in ("words", "shapes", "forms", "tags"):
         for at, row in enumerate(rows):
             assert drawn[name][at].tolist() == columns[name][row].tolist()
     torch.manual_seed(5)
-    half = Swaps(columns, KINDS, 0.5)
+    half = MentionReplacement(columns, KINDS, 0.5)
     drawn = [half.draw(np.array([1]))["words"][0].tolist() for _ in range(400)]
     assert sum(one != columns["words"][1].tolist() for one in drawn) == pytest.approx(100, abs=30)  # half of the halves
     torch.manual_seed(5)

@@ -68,7 +68,7 @@ def test_the_score_is_that_of_the_model():
         ids = found.codec.target.vocabulary.encode(one.tokens)
         ended = one.tokens[-1] == "<eos>"
         batch = sentences([found.codec.source.encode(PAIRS.sources[0])], [ids[:-1] if ended else ids])
-        nats = found.model.nats(batch)[0, : len(ids)].sum().item()
+        nats = found.model.token_losses(batch)[0, : len(ids)].sum().item()
         assert one.log_prob == pytest.approx(-nats, abs=1e-3)
         assert one.score == pytest.approx(one.log_prob / len(one.tokens) ** 0.6)
 
@@ -163,7 +163,8 @@ def test_settings_of_training_reach_the_loss_and_the_batches(tmp_path, monkeypat
     loss = Translator.loss
 
     def watched(self, batch, **how):
-        given.append((how["smoothing"], how["sampling"], batch.sources.ids.numel(), len(batch.targets.lengths)))
+        sizes = batch.sources.ids.numel(), len(batch.targets.lengths)
+        given.append((how["label_smoothing"], how["scheduled_sampling"], *sizes))
         return loss(self, batch, **how)
 
     monkeypatch.setattr(Translator, "loss", watched)

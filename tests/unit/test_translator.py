@@ -14,10 +14,10 @@ from weft.decoding import beam_search
 from weft.engine import readout_nats
 from weft.errors import WeftError
 from weft.nn.attention import SCORES
-from weft.tasks.translate.bridge import Bridge, Straight
+from weft.tasks.translate.bridge import IdentityBridge, LinearBridge
 from weft.tasks.translate.config import TranslateModelConfig
-from weft.tasks.translate.decoder import DECODERS, Carried, ContextDecoder, Decoded
-from weft.tasks.translate.model import BEGIN, Sentences, Translator
+from weft.tasks.translate.decoder import DECODERS, ContextDecoder, Decoded, DecoderState
+from weft.tasks.translate.model import BOS_ID, TranslationBatch, Translator
 
 V, W = 11, 9  # source and target vocabulary
 
@@ -52,7 +52,7 @@ def model_of(shape="attend_after", seed=0, sizes=(V, W)):
 def batch_of(rows=4, seed=0):
     random = torch.Generator().manual_seed(seed)
     lengths = [[6, 1, 4, 6, 3][:rows], [2, 5, 4, 1, 5][:rows]]
-    return Sentences(
+    return TranslationBatch(
         *(
             pad([torch.randint(size, (length,), generator=random).tolist() for length in side])
             for size, side in zip((V, W), lengths, strict=True)
@@ -61,7 +61,7 @@ def batch_of(rows=4, seed=0):
 
 
 def rows_of(batch, rows):
-    return Sentences(*(Padded(side.ids[rows], side.lengths[rows]) for side in batch))
+    return TranslationBatch(*(Padded(side.ids[rows], side.lengths[rows]) for side in batch))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -70,7 +70,7 @@ def test_battery(shape):
     parts = [rows_of(batch, slice(0, 1)), rows_of(batch, slice(1, 5))]
     torch.manual_seed(3)
     check_model(Translator(V, W, SHAPES[shape]), batch, parts)
-    check_model(model_of(shape), batch, parts, loss=lambda model, part: model.loss(part, smoothing=0.2))
+    check_model(model_of(shape), batch, parts, loss=lambda model, part: model.loss(part, label_smoothing=0.2))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -82,7 +82,7 @@ def stepwise(model, batch):
     """Log-probabilities of all targets, one token at a time, as a decoder meets them."""
     stepper = model.stepper(batch.sources)
     state, found = stepper.initial_state(len(batch.sources.lengths)), []
-    ids = torch.full((len(batch.targets.lengths),), BEGIN)
+    ids = torch.full((len(batch.targets.lengths),), BOS_ID)
     for time in range(batch.targets.ids.shape[1]):
         log_probs, state = stepper.step(ids, state)
         found.append(log_probs)
@@ -107,13 +107,13 @@ class Drifting(ContextDecoder):
     """The study notes' decoder: its context is its own state, which in prediction is no longer the encoder's."""
 
     def initial_state(self, encoded):
-        return Carried(self.bridge(encoded.state), ())
+        return DecoderState(self.bridge(encoded.state), ())
 
     def forward(self, inputs, carried, *, lengths=None):
         context = carried.layers[-1].h
         joined = inputs.join(context)
         outputs, layers = self.stack(joined, carried.layers, lengths=lengths)
-        return Decoded(outputs, None, Carried(layers, ()))
+        return Decoded(outputs, None, DecoderState(layers, ()))
 
 
 def test_a_context_that_drifts_is_caught(monkeypatch):
@@ -140,26 +140,26 @@ def test_the_source_is_the_same_at_every_step(shape):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_row_alone_and_what_stands_in_the_padding(shape):
     model, batch = model_of(shape), batch_of()
-    together = model.nats(batch)
+    together = model.token_losses(batch)
     for row in range(4):
         source, target = (int(side.lengths[row]) for side in batch)
-        alone = Sentences(
+        alone = TranslationBatch(
             Padded(batch.sources.ids[row : row + 1, :source], batch.sources.lengths[row : row + 1]),
             Padded(batch.targets.ids[row : row + 1, :target], batch.targets.lengths[row : row + 1]),
         )
-        torch.testing.assert_close(together[row, :target], model.nats(alone)[0])
+        torch.testing.assert_close(together[row, :target], model.token_losses(alone)[0])
         assert not together[row, target:].any()
-    other = Sentences(*(Padded(side.ids.clone(), side.lengths) for side in batch))
+    other = TranslationBatch(*(Padded(side.ids.clone(), side.lengths) for side in batch))
     for side, size in zip(other, (V, W), strict=True):
         outside = torch.arange(side.ids.shape[1]) >= side.lengths[:, None]
         side.ids[outside] = size - 1
-    assert torch.equal(model.nats(other), together)
+    assert torch.equal(model.token_losses(other), together)
 
 
 @pytest.mark.parametrize("shape", ["attend_after", "attend_before"])
 def test_alignments(shape):
     model, batch = model_of(shape), batch_of()
-    weights = model.align(batch)
+    weights = model.attention_weights(batch)
     assert weights.shape == (4, 5, 6)
     for row, (source, target) in enumerate(zip(*(side.lengths.tolist() for side in batch), strict=True)):
         assert not weights[row, :, source:].any()
@@ -192,7 +192,7 @@ def test_the_loss_by_hand():
             chances = torch.full((W,), smoothing / W, dtype=torch.float64)
             chances[batch.targets.ids[row, time]] += 1 - smoothing
             total -= (chances * log_probs[row, time]).sum().item()
-    loss = model.loss(batch, smoothing=smoothing)
+    loss = model.loss(batch, label_smoothing=smoothing)
     assert loss.total.item() == pytest.approx(total)
     assert loss.count == int(batch.targets.lengths.sum())
 
@@ -203,11 +203,11 @@ def test_scheduled_sampling(shape):
     model, batch = model_of(shape), batch_of()
     encoded = model.encoder(batch.sources)
     inside = torch.arange(5) < batch.targets.lengths[:, None]
-    taught, none = model.decode(encoded, batch.targets), model.decode_sampled(encoded, batch.targets, 0.0)
+    taught, none = model.decode(encoded, batch.targets), model.decode_scheduled(encoded, batch.targets, 0.0)
     torch.testing.assert_close(none.outputs[inside], taught.outputs[inside])
-    guessed = model.decode_sampled(encoded, batch.targets, 1.0)
+    guessed = model.decode_scheduled(encoded, batch.targets, 1.0)
     stepper = model.stepper(batch.sources)
-    ids, state = torch.full((4,), BEGIN), stepper.initial_state(4)
+    ids, state = torch.full((4,), BOS_ID), stepper.initial_state(4)
     for time in range(5):
         log_probs, state = stepper.step(ids, state)
         now = inside[:, time]
@@ -219,9 +219,9 @@ def test_scheduled_sampling(shape):
 def test_sampling_half_is_between():
     torch.manual_seed(0)
     model, batch = model_of(), batch_of()
-    totals = {model.loss(batch, sampling=0.5).total.item() for _ in range(20)}
+    totals = {model.loss(batch, scheduled_sampling=0.5).total.item() for _ in range(20)}
     assert len(totals) > 3
-    loss = model.loss(batch, sampling=0.5)
+    loss = model.loss(batch, scheduled_sampling=0.5)
     loss.total.backward()
     assert all(parameter.grad is not None and parameter.grad.any() for parameter in model.parameters())
 
@@ -234,7 +234,7 @@ def test_beams(shape):
     check_beam(
         beam_search,
         model.stepper(sources),
-        [[BEGIN]] * 3,
+        [[BOS_ID]] * 3,
         vocabulary=4,
         tokens=[3, 4, 2],
         end=3,
@@ -248,14 +248,14 @@ def test_beams(shape):
 def test_bridges():
     """Straight where the two ends fit, else a layer for each decoder layer; both give states of the decoder's kind."""
     kinds = {
-        ("gru", "", 0, 0, False): Straight,
-        ("lstm", "", 0, 0, False): Straight,
-        ("gru", "", 0, 0, True): Bridge,
-        ("lstm", "gru", 0, 0, False): Bridge,
-        ("gru", "lstm", 0, 0, False): Bridge,
-        ("gru", "", 4, 0, False): Bridge,
-        ("gru", "", 0, 1, False): Bridge,
-        ("gru", "", 0, 3, False): Bridge,
+        ("gru", "", 0, 0, False): IdentityBridge,
+        ("lstm", "", 0, 0, False): IdentityBridge,
+        ("gru", "", 0, 0, True): LinearBridge,
+        ("lstm", "gru", 0, 0, False): LinearBridge,
+        ("gru", "lstm", 0, 0, False): LinearBridge,
+        ("gru", "", 4, 0, False): LinearBridge,
+        ("gru", "", 0, 1, False): LinearBridge,
+        ("gru", "", 0, 3, False): LinearBridge,
     }
     for (cell, encoder_cell, encoder_hidden, encoder_layers, bidirectional), kind in kinds.items():
         model = model_of(
@@ -275,7 +275,7 @@ def test_bridges():
         wanted = model.decoder.stack.initial_state(4)
         assert [type(layer) for layer in begun] == [type(layer) for layer in wanted]
         assert [part.shape for part in flat(begun)] == [part.shape for part in flat(wanted)]
-        if kind is Straight:
+        if kind is IdentityBridge:
             assert all(torch.equal(*both) for both in zip(flat(begun), flat(encoded.state), strict=True))
 
 
@@ -285,8 +285,8 @@ def test_the_source_matters():
         model, batch = model_of(shape), batch_of()
         other = batch.sources.ids.clone()
         other[:, 0] = (other[:, 0] + 1) % V
-        changed = Sentences(Padded(other, batch.sources.lengths), batch.targets)
-        assert not torch.isclose(model.nats(changed)[:, 0], model.nats(batch)[:, 0]).any(), shape
+        changed = TranslationBatch(Padded(other, batch.sources.lengths), batch.targets)
+        assert not torch.isclose(model.token_losses(changed)[:, 0], model.token_losses(batch)[:, 0]).any(), shape
 
 
 def test_attention_learns_to_reverse():
@@ -296,7 +296,7 @@ def test_attention_learns_to_reverse():
     rows = torch.randint(4, 12, (256, 5))
     ends = torch.full((256, 1), 3)
     full = torch.full((256,), 6)
-    batch = Sentences(Padded(torch.cat([rows, ends], 1), full), Padded(torch.cat([rows.flip(1), ends], 1), full))
+    batch = TranslationBatch(Padded(torch.cat([rows, ends], 1), full), Padded(torch.cat([rows.flip(1), ends], 1), full))
     optimizer = torch.optim.Adam(model.parameters(), 0.02)
     for _ in range(120):
         loss = model.loss(batch)
@@ -304,15 +304,15 @@ def test_attention_learns_to_reverse():
         (loss.total / loss.count).backward()
         optimizer.step()
     assert (loss.total / loss.count).item() < 0.1
-    found = beam_search(model.eval().stepper(batch.sources), [[BEGIN]] * 256, width=3, tokens=[9] * 256, end=3)
+    found = beam_search(model.eval().stepper(batch.sources), [[BOS_ID]] * 256, width=3, tokens=[9] * 256, end=3)
     right = [best[0].ids == tuple(row) for best, row in zip(found, rows.flip(1).tolist(), strict=True)]
     assert sum(right) > 240
-    places = model.align(batch)[:, :5].argmax(-1)
+    places = model.attention_weights(batch)[:, :5].argmax(-1)
     assert (places == torch.arange(4, -1, -1)).double().mean() > 0.5
 
 
 def test_mistakes():
-    with pytest.raises(WeftError, match=r"model.hidden_size=7 cannot be shared.*model.encoder_hidden_size"):
+    with pytest.raises(WeftError, match=r"model.hidden_size=7 cannot be divided.*model.encoder_hidden_size"):
         Translator(V, W, config(hidden_size=7))
     with pytest.raises(WeftError, match=r"queries of size 6 and keys of size 8"):
         Translator(V, W, config(attention="dot", encoder_hidden_size=4))

@@ -6,7 +6,7 @@
     expect         expected counts, which are the gradient of the log-partition
     viterbi        the best path
     n_best         the n best paths
-    stretches      probability of a segment of a path
+    segment_log_probs      probability of a segment of a path
     log_partition  `partition` as a differentiable torch function
 
 Compiled code (kernel.py) runs where it is available, the same recursions as plain torch (reference.py) elsewhere.
@@ -24,8 +24,8 @@ import torch
 from torch import Tensor
 
 from weft.chains import kernel, reference
-from weft.chains.problem import NO_STATE, Best, Chains, Expected, Partition, Stretch
-from weft.chains.reference import n_best, stretches
+from weft.chains.problem import NO_STATE, Best, Chains, Expected, Partition, Segment
+from weft.chains.reference import n_best, segment_log_probs
 
 __all__ = [
     "NO_STATE",
@@ -33,14 +33,14 @@ __all__ = [
     "Chains",
     "Expected",
     "Partition",
-    "Stretch",
+    "Segment",
     "cavity",
     "expect",
     "log_partition",
     "n_best",
     "partition",
     "posterior",
-    "stretches",
+    "segment_log_probs",
     "viterbi",
 ]
 

@@ -114,4 +114,4 @@ class Best(NamedTuple):
 
 
 NO_STATE = -1
-Stretch = tuple[int, int]  # positions of a chain, from its first: begin (included) and end (excluded)
+Segment = tuple[int, int]  # positions of a chain, from its first: begin (included) and end (excluded)

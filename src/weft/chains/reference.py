@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from weft.chains.problem import NO_STATE, Best, Chains, Expected, Partition, Stretch
+from weft.chains.problem import NO_STATE, Best, Chains, Expected, Partition, Segment
 
 IMPOSSIBLE = -torch.inf  # the log of probability 0
 
@@ -183,7 +183,7 @@ def _n_best_of(chains: Chains, row: int, count: int) -> list[tuple[float, list[i
     return found
 
 
-def stretches(chains: Chains, paths: Sequence[tuple[Sequence[int], Sequence[Stretch]]]) -> list[list[float]]:
+def segment_log_probs(chains: Chains, paths: Sequence[tuple[Sequence[int], Sequence[Segment]]]) -> list[list[float]]:
     """Computes the log-probability that a chain follows a path inside a segment, summed over everything outside it.
 
     Args:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from weft import chains
-from weft.chains import Chains, Stretch
+from weft.chains import Chains, Segment
 from weft.errors import WeftError
 
 
@@ -155,8 +155,8 @@ class CRF(nn.Module):
         found = zip(chains.n_best(problem, count), log_z, strict=True)
         return [[TagPath(path, score - total) for score, path in row] for row, total in found]
 
-    def stretches(
-        self, scores: Tensor, paths: Sequence[tuple[Sequence[int], Sequence[Stretch]]], lengths: Tensor | None = None
+    def segment_probabilities(
+        self, scores: Tensor, paths: Sequence[tuple[Sequence[int], Sequence[Segment]]], lengths: Tensor | None = None
     ) -> list[list[float]]:
         """Computes P(y_b ... y_(e-1) | scores) of segments (b, e) of a row's tags, summed over all tags around them.
 
@@ -168,7 +168,7 @@ class CRF(nn.Module):
         Returns:
             For each row the probabilities of its segments.
         """
-        found = chains.stretches(self._chains(scores, lengths), paths)
+        found = chains.segment_log_probs(self._chains(scores, lengths), paths)
         return [[min(1.0, math.exp(one)) for one in row] for row in found]
 
     def _chains(self, scores: Tensor, lengths: Tensor | None) -> Chains:

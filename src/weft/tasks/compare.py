@@ -31,7 +31,7 @@ class TokenPredictor(Protocol):
 
     @property
     def context(self) -> str:
-        """What a token is predicted from: "before" or "both sides"."""
+        """What a token is predicted from: "left" or "both"."""
         ...
 
     def predict_tokens(self, tokens: Tokens) -> TokenPredictions:

@@ -1,4 +1,7 @@
-"""A recurrent classifier: it reads a text, pools the states of its tokens into one vector, and tells the label."""
+"""The text classification model.
+
+ids (B, T) -> embedding (B, T, E) -> recurrent stack (B, T, H) -> pooling (B, P) -> logits (B, labels)
+"""
 
 from __future__ import annotations
 
@@ -17,25 +20,32 @@ from weft.tasks.classify.config import ClassifyModelConfig
 from weft.training.loss import Loss
 
 
-class Labelled(NamedTuple):
-    """Texts side by side with their labels."""
+class LabelledBatch(NamedTuple):
+    """A batch of padded texts and their labels."""
 
     ids: Tensor  # (B, T)
     lengths: Tensor  # (B,)
     labels: Tensor  # (B,)
 
 
-class Read(NamedTuple):
-    """What the model makes of each text: the score of every label, and how much each token counted."""
+class ClassifierOutput(NamedTuple):
+    """The logits of the labels, and the pooling weight of each token."""
 
     logits: Tensor  # (B, labels)
     weights: Tensor  # (B, T)
 
 
 class Classifier(nn.Module):
-    """Ids (B, T) -> embedding -> stack (B, T, H) -> pooling (B, P) -> logits (B, labels).
+    """A recurrent text classifier.
 
-    `unknown` is the id that dropped words are read as.
+    Args:
+        vocabulary_size: V, the size of the vocabulary.
+        labels: the number of labels.
+        config: the `model` settings. With embedding_dim=0 the stack reads one-hot vectors.
+        unknown: the id that word dropout puts in place of a token.
+
+    Raises:
+        WeftError: an unknown pooling.
     """
 
     def __init__(self, vocabulary_size: int, labels: int, config: ClassifyModelConfig, *, unknown: int = 0) -> None:
@@ -59,7 +69,8 @@ class Classifier(nn.Module):
         self.pooling = POOLINGS[config.pooling](config.hidden_size, config.hidden_size if config.bidirectional else 0)
         self.output = nn.Linear(self.pooling.output_size, labels)
 
-    def forward(self, ids: Tensor, lengths: Tensor) -> Read:
+    def forward(self, ids: Tensor, lengths: Tensor) -> ClassifierOutput:
+        """Classifies padded texts: ids (B, T), lengths (B,)."""
         config, device = self.config, self.output.bias.device
         ids = ids.to(device)
         inside = torch.arange(ids.shape[1], device=device) < lengths.to(device)[:, None]  # (B, T)
@@ -70,13 +81,18 @@ class Classifier(nn.Module):
             x = Embedded.of(ids, self.embedding.weight, config.embedding_dropout, self.training)
         outputs, _ = self.stack(x, lengths=lengths)
         pooled = self.pooling(outputs, inside)
-        return Read(self.output(dropout(pooled.vector, config.dropout, self.training)), pooled.weights)
+        return ClassifierOutput(self.output(dropout(pooled.vector, config.dropout, self.training)), pooled.weights)
 
-    def loss(self, batch: Labelled, class_weights: Tensor | None = None) -> Loss:
-        """The nats of the true labels, each times the weight of its label where there are any."""
+    def loss(self, batch: LabelledBatch, class_weights: Tensor | None = None) -> Loss:
+        """Computes the summed cross-entropy of the true labels.
+
+        Args:
+            batch: texts and labels.
+            class_weights: (labels,) weights of the labels; None means 1.
+        """
         logits = self(batch.ids, batch.lengths).logits
         labels = batch.labels.to(logits.device)
-        nats = F.cross_entropy(logits, labels, reduction="none")
+        losses = F.cross_entropy(logits, labels, reduction="none")
         if class_weights is not None:
-            nats = nats * class_weights.to(logits.device)[labels]
-        return Loss(nats.sum(), len(labels))
+            losses = losses * class_weights.to(logits.device)[labels]
+        return Loss(losses.sum(), len(labels))

@@ -26,7 +26,7 @@ from weft.tasks.classify.data import (
     read_labelled,
     read_texts,
 )
-from weft.tasks.classify.model import Classifier, Read
+from weft.tasks.classify.model import Classifier, ClassifierOutput
 from weft.text.arguments import check_texts
 from weft.text.codec import Codec
 from weft.training.run import Run
@@ -168,7 +168,7 @@ def _predict(model: Classifier, texts: Ragged) -> list[tuple[list[float], list[f
     @torch.no_grad()
     def read(rows: IntArray) -> list[tuple[list[float], list[float]]]:
         batch = pad([texts[row] for row in rows])
-        found: Read = model.eval()(*batch)
+        found: ClassifierOutput = model.eval()(*batch)
         log_probs = found.logits.double().log_softmax(-1).tolist()
         weights = found.weights.tolist()
         return [

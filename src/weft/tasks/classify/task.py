@@ -15,7 +15,7 @@ from weft.errors import WeftError, unknown_name
 from weft.tasks.classify.command import COMMANDS
 from weft.tasks.classify.config import ClassifyConfig
 from weft.tasks.classify.data import DEV_EXAMPLES, TRAIN_EXAMPLES, WORD_VECTORS, Source, open_examples
-from weft.tasks.classify.model import Classifier, Labelled
+from weft.tasks.classify.model import Classifier, LabelledBatch
 from weft.tasks.classify.predictor import ClassifyPredictor, evaluate_classifier, make_model
 from weft.tasks.task import Prepared, StoreData, Task, find_device
 from weft.text.codec import Codec
@@ -53,8 +53,8 @@ class ClassifyTask(Task[Source, ClassifyConfig, ClassifyPredictor]):
         model.to(find_device(config.train.device))
         weights = class_weights(config.train.class_weights, counts)
 
-        def batch(rows: IntArray) -> Labelled:
-            return Labelled(*take(train["text"], rows), torch.tensor(train["label"].values[rows]).long())
+        def batch(rows: IntArray) -> LabelledBatch:
+            return LabelledBatch(*take(train["text"], rows), torch.tensor(train["label"].values[rows]).long())
 
         def evaluate() -> Evaluation:
             assert dev is not None

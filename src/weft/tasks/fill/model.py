@@ -59,8 +59,8 @@ class Filler(nn.Module):
                 residual=config.residual,
             )
 
-        self.ahead = stack(reverse=False)
-        self.back = stack(reverse=True) if config.bidirectional else None
+        self.forward_stack = stack(reverse=False)
+        self.backward_stack = stack(reverse=True) if config.bidirectional else None
         # Without this layer the two sides could only vote, each for its own words; with it they are heard together.
         self.join = nn.Linear(config.hidden_size * (2 if config.bidirectional else 1), config.hidden_size)
         self.weight = None if config.tied else nn.Parameter(torch.empty(vocabulary_size, config.hidden_size))
@@ -73,11 +73,11 @@ class Filler(nn.Module):
         x = ids
         if self.embedding is not None:
             x = embed(ids, self.embedding.weight, self.dropout, self.training)
-        ahead, _ = self.ahead(x, lengths=lengths)
+        ahead, _ = self.forward_stack(x, lengths=lengths)
         sides = [F.pad(ahead[:, :-1], (0, 0, 1, 0))]
-        if self.back is not None:
+        if self.backward_stack is not None:
             # Outputs past a row's length are zero, so each row's own last place finds zeros after it.
-            back, _ = self.back(x, lengths=lengths)
+            back, _ = self.backward_stack(x, lengths=lengths)
             sides.append(F.pad(back[:, 1:], (0, 0, 0, 1)))
         return dropout(torch.cat(sides, -1), self.dropout, self.training)
 
@@ -103,18 +103,18 @@ class Filler(nn.Module):
         total = readout_nats(joined, self._output_weight(), self.bias, passage.targets, drop=drop, total=True)
         return Loss(total, int((passage.targets != IGNORE_INDEX).sum()))
 
-    def hide(self, ids: Tensor, share: float) -> Tensor:
+    def mask_tokens(self, ids: Tensor, share: float) -> Tensor:
         """The rows (on the CPU) with some tokens turned into blanks; each draws its own share, `share` on average."""
         shares = 2 * share * torch.rand(len(ids), 1)
         return ids.masked_fill(torch.rand(ids.shape) < shares, self.blank)
 
     @property
-    def reads(self) -> str:
+    def context(self) -> str:
         """What it tells a token from."""
-        return "before" if self.back is None else "both sides"
+        return "left" if self.backward_stack is None else "both"
 
     @torch.no_grad()
-    def guess(self, tokens: Tokens) -> TokenPredictions:
+    def predict_tokens(self, tokens: Tokens) -> TokenPredictions:
         """How well it tells each token but the first from all the others."""
         total = TokenPredictions(Likelihood(0.0, 0), 0)
         for passage in evaluation_passages(tokens):
@@ -124,7 +124,7 @@ class Filler(nn.Module):
         return total
 
     @torch.no_grad()
-    def best(self, ids: Sequence[int], n: int, *, width: int, banned: Sequence[int] = ()) -> list[FilledBlanks]:
+    def fill_blanks(self, ids: Sequence[int], n: int, *, width: int, banned: Sequence[int] = ()) -> list[FilledBlanks]:
         """The `n` likeliest ways to fill the blanks of one row, likeliest first; see `fill_blanks`."""
 
         def log_probs(rows: Tensor, place: int) -> Tensor:

@@ -36,18 +36,18 @@ class BlankModel(Protocol):
     """A model that fills blanks: a bidirectional recurrent model, or an HMM."""
 
     @property
-    def reads(self) -> str: ...
+    def context(self) -> str: ...
 
     @property
     def blank(self) -> int:
         """The id of a missing token."""
         ...
 
-    def best(self, ids: Sequence[int], n: int, *, width: int, banned: Sequence[int] = ()) -> list[FilledBlanks]:
+    def fill_blanks(self, ids: Sequence[int], n: int, *, width: int, banned: Sequence[int] = ()) -> list[FilledBlanks]:
         """The `n` most probable ways to fill the blanks of one row, with their joint log-probabilities."""
         ...
 
-    def guess(self, tokens: Tokens) -> TokenPredictions: ...
+    def predict_tokens(self, tokens: Tokens) -> TokenPredictions: ...
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class FillPredictor:
         blanked = Blanked.read(check_text(text))
         ids = blanked.ids(self.codec, self.model.blank, tokens)
         answers = []
-        for filled in self.model.best(ids, n, width=width, banned=self._no_answers()):
+        for filled in self.model.fill_blanks(ids, n, width=width, banned=self._no_answers()):
             rest = iter(filled.ids)
             fills = [self.codec.decode([next(rest) for _ in range(count)]) for count in blanked.widths(tokens)]
             answers.append(Answer(tuple(fills), blanked.filled(self.codec, fills), math.exp(filled.log_prob)))
@@ -107,9 +107,9 @@ class FillPredictor:
 
     @property
     def context(self) -> str:
-        """What a token is predicted from: "before" or "both sides"."""
-        return self.model.reads
+        """What a token is predicted from: "left" or "both"."""
+        return self.model.context
 
     def predict_tokens(self, tokens: Tokens) -> TokenPredictions:
         """Predict each token but the first of token ids (N,) from its context."""
-        return self.model.guess(tokens)
+        return self.model.predict_tokens(tokens)

@@ -31,11 +31,11 @@ class FillTask(TextTask[FillConfig, FillPredictor]):
 
         def objective(window: Window, carried: State) -> Loss:
             """Every token of every row at once; some of the tokens that it is predicted from are masked."""
-            return model.loss(Passage(model.hide(window.inputs, config.batch.mask_rate), window.inputs))
+            return model.loss(Passage(model.mask_tokens(window.inputs, config.batch.mask_rate), window.inputs))
 
         def evaluate() -> Evaluation:
             assert dev is not None
-            found = model.eval().guess(dev)
+            found = model.eval().predict_tokens(dev)
             likelihood = found.likelihood
             metrics = {"cross_entropy": likelihood.cross_entropy, "perplexity": likelihood.perplexity}
             return Evaluation(likelihood.cross_entropy, {**metrics, "accuracy": found.accuracy})

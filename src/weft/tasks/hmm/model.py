@@ -44,7 +44,7 @@ class Path(NamedTuple):
 class Gap(NamedTuple):
     """A missing observation: where, and how likely each value is there, given all that is not missing."""
 
-    place: int
+    position: int
     probs: Tensor  # (V,)
 
 
@@ -138,12 +138,12 @@ class HMM:
     def missing(self, sequence: Observations) -> list[Gap]:
         """For each observation that is MISSING, how likely each value is there, given those that are not."""
         shares = self.posterior([sequence])[0]
-        places = np.flatnonzero(as_observations(sequence) == MISSING)
-        return [Gap(int(place), shares[place] @ self.emission) for place in places]
+        positions = np.flatnonzero(as_observations(sequence) == MISSING)
+        return [Gap(int(position), shares[position] @ self.emission) for position in positions]
 
     blank = MISSING
 
-    def best(self, ids: Sequence[int], n: int, *, width: int, banned: Sequence[int] = ()) -> list[FilledBlanks]:
+    def fill_blanks(self, ids: Sequence[int], n: int, *, width: int, banned: Sequence[int] = ()) -> list[FilledBlanks]:
         """The `n` likeliest values of the missing observations together, likeliest first; see `fill_blanks`.
 
         Their joint probability is the model's own, whatever the order in which they are filled.
@@ -207,16 +207,16 @@ class HMM:
     def select(self, state: Tensor, rows: Tensor) -> Tensor:
         return state[rows]
 
-    def measure(self, tokens: np.ndarray[Any, np.dtype[Any]]) -> Likelihood:
+    def evaluate(self, tokens: np.ndarray[Any, np.dtype[Any]]) -> Likelihood:
         """How well the model foretells the tokens, each but the first from all that stand before it."""
         if len(tokens) < 2:
             raise WeftError(f"there are {len(tokens)} tokens to evaluate on", expected="at least 2")
         whole, first = self.log_likelihood([tokens, tokens[:1]]).tolist()
         return Likelihood(first - whole if whole > -np.inf else np.inf, len(tokens) - 1)
 
-    reads = "both sides"
+    context = "both"
 
-    def guess(self, tokens: np.ndarray[Any, np.dtype[Any]]) -> TokenPredictions:
+    def predict_tokens(self, tokens: np.ndarray[Any, np.dtype[Any]]) -> TokenPredictions:
         """How well the model tells each token but the first from all the others, those after it included."""
         ids = as_observations(tokens)
         found, shares = chains.cavity(self.chains([ids]))

@@ -109,7 +109,7 @@ class HmmTrainer:
         """The held-out likelihood of the best model so far."""
         assert self.best is not None
         assert self.data.dev is not None
-        found = self.best.model.measure(self.data.dev)
+        found = self.best.model.evaluate(self.data.dev)
         metrics = {"cross_entropy": found.cross_entropy, "perplexity": found.perplexity}
         self.progress.best, self.progress.best_metrics, self.progress.best_step = (
             found.cross_entropy,

@@ -46,7 +46,7 @@ def _ngram(model: LmPredictor, tokens: Tokens) -> Baseline | None:
     train = open_tokens(run.path / TRAIN_TOKENS, size)
     part = f" of its first {MOST_TOKENS:,} tokens" if len(train) > MOST_TOKENS else " of the same text"
     ngram = modified_kneser_ney(train[:MOST_TOKENS], size, ORDER)
-    return Baseline(f"{ORDER}-gram{part}", ngram.measure(tokens))
+    return Baseline(f"{ORDER}-gram{part}", ngram.evaluate(tokens))
 
 
 def _entropy(model: LmPredictor, tokens: Tokens) -> Baseline | None:

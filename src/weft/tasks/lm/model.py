@@ -1,4 +1,11 @@
-"""A recurrent language model: reads tokens, and after each gives the chances of the next one."""
+"""The recurrent language model.
+
+    ids (B, T) -> embedding or one-hot -> recurrent stack (B, T, H) -> logits (B, T, V) of the next token
+
+    P(x) = product over t of P(x_t | x_1 ... x_(t-1))
+
+Tied input and output weights: Press and Wolf 2017, "Using the output embedding to improve language models".
+"""
 
 from __future__ import annotations
 
@@ -18,20 +25,25 @@ from weft.nn.bptt import Unroll, full
 from weft.tasks.config import ModelConfig
 from weft.training.loss import Loss, count_predictions
 
-LARGEST_TABLE = 1 << 26  # numbers in the sampler's table of a whole vocabulary
+LARGEST_TABLE = 1 << 26  # maximum number of elements of the sampler's precomputed input projections
 
 
 class LanguageModel(nn.Module):
-    """Token ids (B, T) -> embedding or one-hot -> recurrent stack -> logits (B, T, V).
+    """A recurrent language model. It is also a `Stepper`: decoding runs it one token at a time.
 
-    It is also a Stepper: `initial_state`, `step` and `select` let decoding run it one token at a time.
+    Args:
+        vocabulary_size: V, the size of the vocabulary.
+        config: the `model` settings. With embedding_dim=0 the stack reads one-hot vectors.
+
+    Raises:
+        WeftError: a bidirectional stack, or tied weights of different sizes.
     """
 
     def __init__(self, vocabulary_size: int, config: ModelConfig) -> None:
         super().__init__()
         if config.bidirectional:
             raise WeftError(
-                "a bidirectional stack cannot predict the next token: its backward half has already read it, so that "
+                "a bidirectional stack cannot predict the next token: its backward direction has already read it, so "
                 "training looks perfect and generation, where there is no future to read, fails",
                 expected="model.bidirectional=false",
                 hint="`fill` for predicting a token from both sides",
@@ -39,7 +51,7 @@ class LanguageModel(nn.Module):
         if config.tied and config.embedding_dim != config.hidden_size:
             raise WeftError(
                 f"model.tied with model.embedding_dim={config.embedding_dim}, model.hidden_size={config.hidden_size}",
-                expected="the two to be equal, as one matrix serves both ends",
+                expected="the two to be equal, because one matrix is used for both",
                 hint=f"--set model.embedding_dim={config.hidden_size}",
             )
         self.vocabulary_size, self.dropout = vocabulary_size, config.dropout
@@ -52,24 +64,33 @@ class LanguageModel(nn.Module):
             dropout=config.dropout,
             residual=config.residual,
         )
-        # Either way the first layer's projected input starts with a variance of about 1/3, as much as its state brings.
+        # In both cases the first layer's input projection starts with a variance of about 1/3, like the recurrent one.
         if self.embedding is None:
             nn.init.normal_(self.stack.layers[0].cell.weight_ih, std=3**-0.5)  # type: ignore[union-attr,arg-type]
         elif config.tied:
             nn.init.normal_(self.embedding.weight, std=config.embedding_dim**-0.5)  # small, as output weights
-        # Tied weights are the embedding's, so there is no matrix of the output's own.
+        # Tied weights are those of the embedding.
         self.weight = None if config.tied else nn.Parameter(torch.empty(vocabulary_size, config.hidden_size))
         self.bias = nn.Parameter(torch.zeros(vocabulary_size))
         if self.weight is not None:
             nn.init.normal_(self.weight, std=config.hidden_size**-0.5)
 
     def forward(self, ids: Tensor, state: State = None, *, unroll: Unroll = full) -> tuple[Tensor, State]:
-        """Ids (B, T) to logits (B, T, V) of each next token, and the state after the last."""
+        """Computes logits.
+
+        Args:
+            ids: (B, T) token ids.
+            state: the initial state; None means zeros.
+            unroll: the method of backpropagation through time (weft.nn.bptt).
+
+        Returns:
+            Logits (B, T, V) of each next token, and the final state.
+        """
         outputs, state = self._run(ids, state, unroll)
         return F.linear(dropout(outputs, self.dropout, self.training), self._output_weight(), self.bias), state
 
     def _run(self, ids: Tensor, state: State, unroll: Unroll) -> tuple[Tensor, State]:
-        """The outputs (B, T, H) of the stack."""
+        """Computes the outputs (B, T, H) of the stack."""
         x = ids
         if self.embedding is not None:
             x = embed(ids, self.embedding.weight, self.dropout, self.training)
@@ -81,7 +102,7 @@ class LanguageModel(nn.Module):
         return weight
 
     def loss(self, window: Window, state: State = None, *, unroll: Unroll = full) -> Loss:
-        """The nats of the window's targets; the state is dropped where the window starts anew."""
+        """Computes the summed cross-entropy of the window's targets. A fresh window starts from the zero state."""
         outputs, state = self._run(window.inputs.to(self.bias.device), None if window.reset_state else state, unroll)
         drop = Drop(self.dropout if self.training else 0.0)
         total = readout_nats(outputs, self._output_weight(), self.bias, window.targets, drop=drop, total=True)
@@ -89,16 +110,17 @@ class LanguageModel(nn.Module):
         return Loss(total, count, map_state(Tensor.detach, state))
 
     def initial_state(self, rows: int) -> State:
+        """Returns the zero state for `rows` sequences."""
         return self.stack.initial_state(rows)
 
     @torch.no_grad()
     def step(self, ids: Tensor, state: State) -> tuple[Tensor, State]:
-        """Ids (R,) to log-probabilities (R, V) of the next token."""
+        """Reads ids (R,). Returns log-probabilities (R, V) of the next token and the new state."""
         logits, state = self(ids[:, None].to(self.bias.device), state)
         return F.log_softmax(logits[:, 0], -1), state
 
     def sampler(self, rows: int) -> Stream | None:
-        """The engine's own loop from token to token, where it can run this model."""
+        """Returns the engine's sampling loop for `rows` sequences, or None if the engine cannot run this model."""
         layers = [layer for layer in self.stack.layers if isinstance(layer, Recurrent)]
         cells = [layer.cell for layer in layers]
         if self.stack.residual or not can_stream(cells):
@@ -119,7 +141,7 @@ class LanguageModel(nn.Module):
         return map_state(lambda part: part[rows], state)
 
     @torch.no_grad()
-    def measure(self, tokens: Tokens) -> Likelihood:
+    def evaluate(self, tokens: Tokens) -> Likelihood:
         """How well the model foretells the tokens, each from all that stand before it."""
         self.eval()
         total, state = Likelihood(0.0, 0), None
@@ -128,10 +150,10 @@ class LanguageModel(nn.Module):
             total, state = total + Likelihood(float(loss.total), loss.count), loss.state
         return total
 
-    reads = "before"
+    context = "left"
 
     @torch.no_grad()
-    def guess(self, tokens: Tokens) -> TokenPredictions:
+    def predict_tokens(self, tokens: Tokens) -> TokenPredictions:
         """The same, with how often the likeliest token was the true one."""
         self.eval()
         total, state = TokenPredictions(Likelihood(0.0, 0), 0), None

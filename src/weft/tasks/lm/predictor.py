@@ -23,15 +23,15 @@ class TokenModel(Stepper, Protocol):
     """A language model of any kind: recurrent, n-gram, HMM."""
 
     @property
-    def reads(self) -> str:
-        """The context of `guess`: "before" or "both sides"."""
+    def context(self) -> str:
+        """The context of `predict_tokens`: "left" or "both"."""
         ...
 
-    def measure(self, tokens: Tokens) -> Likelihood:
+    def evaluate(self, tokens: Tokens) -> Likelihood:
         """The likelihood of each token but the first, given those before it."""
         ...
 
-    def guess(self, tokens: Tokens) -> TokenPredictions:
+    def predict_tokens(self, tokens: Tokens) -> TokenPredictions:
         """Predict each token but the first from its context."""
         ...
 
@@ -128,16 +128,16 @@ class LmPredictor:
 
     def evaluate_tokens(self, tokens: Tokens) -> Likelihood:
         """The likelihood of token ids (N,), each but the first given those before it."""
-        return self.model.measure(tokens)
+        return self.model.evaluate(tokens)
 
     @property
     def context(self) -> str:
-        """What a token is predicted from: "before" or "both sides"."""
-        return self.model.reads
+        """What a token is predicted from: "left" or "both"."""
+        return self.model.context
 
     def predict_tokens(self, tokens: Tokens) -> TokenPredictions:
         """Predict each token but the first of token ids (N,) from its context."""
-        return self.model.guess(tokens)
+        return self.model.predict_tokens(tokens)
 
 
 def unknown_note(unknown: Sequence[str], where: str) -> str:

@@ -34,7 +34,7 @@ class LmTask(TextTask[LmConfig, LmPredictor]):
 
         def evaluate() -> Evaluation:
             assert dev is not None
-            found = model.measure(dev)
+            found = model.evaluate(dev)
             metrics = {"cross_entropy": found.cross_entropy, "perplexity": found.perplexity}
             return Evaluation(found.cross_entropy, metrics)
 

@@ -80,7 +80,7 @@ class NGram:
     def select(self, state: Tensor, rows: Tensor) -> Tensor:
         return state[rows]
 
-    def measure(self, tokens: Array) -> Likelihood:
+    def evaluate(self, tokens: Array) -> Likelihood:
         """How well the model foretells the tokens, each but the first from those before it."""
         if len(tokens) < 2:
             raise WeftError(f"there are {len(tokens)} tokens to evaluate on", expected="at least 2")
@@ -92,11 +92,11 @@ class NGram:
                 nats -= float(np.log(probs[before:]).sum())
         return Likelihood(nats, len(tokens) - 1)
 
-    reads = "before"
+    context = "left"
 
-    def guess(self, tokens: Array) -> TokenPredictions:
+    def predict_tokens(self, tokens: Array) -> TokenPredictions:
         """The same, with how often the likeliest token was the true one."""
-        likelihood = self.measure(tokens)
+        likelihood = self.evaluate(tokens)
         ids, right, contexts = self._checked(tokens), 0, np.full((1, self.order - 1), NOWHERE)
         rows = max(1, _CHUNK // self.size)
         for begin in range(0, len(ids) - 1, rows):

@@ -35,9 +35,9 @@ class NgramTrainer:
         tokens, dev = self.data.train, self.data.dev
         self.model = modified_kneser_ney(tokens, len(self.data.codec.vocabulary), self.config.model.order)
         self.progress.step = 1
-        evaluation, loss = None, self.model.measure(tokens) if len(tokens) > 1 else Likelihood(0.0, 0)
+        evaluation, loss = None, self.model.evaluate(tokens) if len(tokens) > 1 else Likelihood(0.0, 0)
         if dev is not None:
-            found = self.model.measure(dev)
+            found = self.model.evaluate(dev)
             metrics = {"cross_entropy": found.cross_entropy, "perplexity": found.perplexity}
             evaluation = Evaluation(found.cross_entropy, metrics)
             self.progress.best, self.progress.best_metrics, self.progress.best_step = evaluation.score, metrics, 1

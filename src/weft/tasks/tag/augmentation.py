@@ -17,7 +17,7 @@ from weft.text.spans import Span, tags_to_spans
 PLACES = ("words", "shapes", "forms", "tags")  # the columns that have a number for each place of a sentence
 
 
-class Swaps:
+class MentionReplacement:
     """Draws sentences of the columns in which a `share` of the spans has been replaced.
 
     What stands for a span is any of its kind, as often as it is in the text. Chance is torch's, which a run saves.

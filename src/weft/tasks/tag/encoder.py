@@ -21,7 +21,7 @@ from weft.tasks.tag.config import TagModelConfig
 from weft.tasks.tag.lexicon import Lexicon, WordLexicon
 
 
-class Words(NamedTuple):
+class WordInputs(NamedTuple):
     """Sentences of words. A word that comes twice in a batch is spelled once."""
 
     ids: Tensor  # (B, T)
@@ -31,7 +31,7 @@ class Words(NamedTuple):
     spelling: Padded  # (U, C)
 
 
-class Characters(NamedTuple):
+class CharacterInputs(NamedTuple):
     """Sentences of characters, and the pairs that each one ends and begins."""
 
     ids: Tensor  # (B, T)
@@ -39,22 +39,22 @@ class Characters(NamedTuple):
     pairs: Tensor  # (B, T + 1): place t ends pair t and begins pair t + 1
 
 
-Inputs = Words | Characters
+Inputs = WordInputs | CharacterInputs
 
 
 def collate(columns: Mapping[str, Ragged], rows: IntArray) -> Inputs:
     """Some sentences of the columns that a lexicon encodes."""
     ids, lengths = take(columns["words"], rows)
     if "pairs" in columns:
-        return Characters(ids, lengths, take(columns["pairs"], rows).ids)
+        return CharacterInputs(ids, lengths, take(columns["pairs"], rows).ids)
     forms = take(columns["forms"], rows).ids
     inside = torch.arange(forms.shape[1]) < lengths[:, None]
     different, places = np.unique(forms[inside].numpy(), return_inverse=True)
     forms[inside] = torch.from_numpy(places)
-    return Words(ids, lengths, take(columns["shapes"], rows).ids, forms, take(columns["spelling"], different))
+    return WordInputs(ids, lengths, take(columns["shapes"], rows).ids, forms, take(columns["spelling"], different))
 
 
-class WordReader(nn.Module):
+class WordEncoder(nn.Module):
     """(B, T) words to (B, T, embedding + shapes + 2 character_hidden): the word, how it looks, how it is spelled.
 
     The spelling is the last state of a recurrent layer in each direction: what the word ends with, and begins with.
@@ -65,16 +65,16 @@ class WordReader(nn.Module):
         if not config.embedding_dim and not config.char_dim:
             raise WeftError("model.embedding_dim and model.char_dim are both 0", expected="one of them above 0")
         alpha = config.word_dropout_alpha
-        self.words = Embedding(lexicon.words.counts, config.embedding_dim, alpha) if config.embedding_dim else None
-        self.shapes = Embedding(lexicon.shapes.counts, config.shape_dim, alpha) if config.shape_dim else None
+        self.words = TokenEmbedding(lexicon.words.counts, config.embedding_dim, alpha) if config.embedding_dim else None
+        self.shapes = TokenEmbedding(lexicon.shapes.counts, config.shape_dim, alpha) if config.shape_dim else None
         self.characters = self.spell = None
         self.output_size = config.embedding_dim + config.shape_dim
         if config.char_dim:
-            self.characters = Embedding(lexicon.characters.counts, config.char_dim, alpha)
+            self.characters = TokenEmbedding(lexicon.characters.counts, config.char_dim, alpha)
             self.spell = make_stack(config.cell, config.char_dim, config.char_hidden_size, bidirectional=True)
             self.output_size += self.spell.output_size
 
-    def forward(self, inputs: Words, drop: Drop = NOTHING) -> Embedded:
+    def forward(self, inputs: WordInputs, drop: Drop = NOTHING) -> Embedded:
         parts = [] if self.words is None else [self.words.part(inputs.ids)]
         if self.shapes is not None:
             parts.append(self.shapes.part(inputs.shapes))
@@ -84,7 +84,7 @@ class WordReader(nn.Module):
         return Embedded(parts, drop)
 
 
-class CharacterReader(nn.Module):
+class CharacterEncoder(nn.Module):
     """(B, T) characters to (B, T, embedding + 2 pairs): a row for the character and for the pairs it is in."""
 
     def __init__(self, lexicon: Lexicon, config: TagModelConfig) -> None:
@@ -93,11 +93,11 @@ class CharacterReader(nn.Module):
         if not config.embedding_dim and not config.bigram_dim:
             raise WeftError("model.embedding_dim and model.bigram_dim are both 0", expected="one of them above 0")
         alpha = config.word_dropout_alpha
-        self.words = Embedding(lexicon.words.counts, config.embedding_dim, alpha) if config.embedding_dim else None
-        self.pairs = Embedding(lexicon.pairs.counts, config.bigram_dim, alpha) if config.bigram_dim else None
+        self.words = TokenEmbedding(lexicon.words.counts, config.embedding_dim, alpha) if config.embedding_dim else None
+        self.pairs = TokenEmbedding(lexicon.pairs.counts, config.bigram_dim, alpha) if config.bigram_dim else None
         self.output_size = config.embedding_dim + 2 * config.bigram_dim
 
-    def forward(self, inputs: Characters, drop: Drop = NOTHING) -> Embedded:
+    def forward(self, inputs: CharacterInputs, drop: Drop = NOTHING) -> Embedded:
         parts = [] if self.words is None else [self.words.part(inputs.ids)]
         if self.pairs is not None:
             ids, table, chances = self.pairs.part(inputs.pairs)
@@ -106,11 +106,11 @@ class CharacterReader(nn.Module):
         return Embedded(parts, drop)
 
 
-def make_reader(lexicon: Lexicon, config: TagModelConfig) -> WordReader | CharacterReader:
-    return WordReader(lexicon, config) if isinstance(lexicon, WordLexicon) else CharacterReader(lexicon, config)
+def make_encoder(lexicon: Lexicon, config: TagModelConfig) -> WordEncoder | CharacterEncoder:
+    return WordEncoder(lexicon, config) if isinstance(lexicon, WordLexicon) else CharacterEncoder(lexicon, config)
 
 
-class Embedding(nn.Module):
+class TokenEmbedding(nn.Module):
     """A row for each id. While training, an id seen n times is read as 0, unknown, with the chance d / (d + n)."""
 
     chance: Tensor

@@ -57,10 +57,10 @@ def calibrate(model: Tagger, vocabulary: TaggerVocabulary, columns: Mapping[str,
     What is added to the scores of the tags that begin a span of a kind is what makes the sentences' tags likeliest.
     """
     model.eval()
-    model.lean.zero_()
+    model.span_start_bias.zero_()
     names = columns["tags"]
     rows = np.array([row for row in range(len(names)) if (names[row] < len(vocabulary.tags)).all()], dtype=np.int64)
-    begins = beginnings(vocabulary.tags).to(model.lean)  # (kinds, K)
+    begins = beginnings(vocabulary.tags).to(model.span_start_bias)  # (kinds, K)
     if not len(rows) or not len(begins):
         return
 
@@ -83,7 +83,7 @@ def calibrate(model: Tagger, vocabulary: TaggerVocabulary, columns: Mapping[str,
         return float(total.detach())
 
     optimizer.step(cost)  # type: ignore[no-untyped-call]
-    model.lean += (much @ begins).detach()
+    model.span_start_bias += (much @ begins).detach()
 
 
 def beginnings(tags: Sequence[str]) -> Tensor:

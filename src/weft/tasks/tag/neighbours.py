@@ -15,7 +15,7 @@ TOLD = 3000  # the most frequent words are told apart; all others are one
 WIDTH = 50  # numbers between a state and the words
 
 
-class Neighbours(nn.Module):
+class NeighbourWordLoss(nn.Module):
     """The two halves of a bidirectional layer's outputs (B, T, 2 H) to what the words beside them cost, in nats."""
 
     def __init__(self, hidden: int, words: int) -> None:

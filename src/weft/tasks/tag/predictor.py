@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from weft.chains import Stretch
+from weft.chains import Segment
 from weft.config import from_dict
 from weft.data.buckets import IntArray, Ragged, in_batches, load_columns, take
 from weft.errors import WeftError
@@ -23,7 +23,7 @@ from weft.tasks.tag.data import DEV_SENTENCES, SHOWN, Reading, extra_tag_notes, 
 from weft.tasks.tag.encoder import collate
 from weft.tasks.tag.evaluation import TagScores, evaluate_tagger
 from weft.tasks.tag.lexicon import WordLexicon
-from weft.tasks.tag.model import Tagger, keep_apart
+from weft.tasks.tag.model import Tagger, forbid_continuation
 from weft.tasks.tag.table import read_tables, tag_table
 from weft.tasks.tag.vocabulary import TaggerVocabulary
 from weft.tasks.tag.word_split import make_split
@@ -56,7 +56,7 @@ class SegmentedText:
 Text = str | Sequence[str]
 Decoded = TypeVar("Decoded")
 SegmentedPath = tuple[
-    list[Stretch], tuple[float, ...], float
+    list[Segment], tuple[float, ...], float
 ]  # words as (begin, end), their probabilities, that of all
 
 
@@ -127,7 +127,7 @@ class TagPredictor:
             stretches = [[(one.start, one.end) for one in tags_to_spans(self._names(path))] for _, path in flat]
             rows = torch.tensor([row for row, _ in flat])
             wanted = [(path.tags, stretch) for (_, path), stretch in zip(flat, stretches, strict=True)]
-            chances = self.model.output.stretches(scores[rows.to(scores.device)], wanted, lengths[rows])
+            chances = self.model.output.segment_probabilities(scores[rows.to(scores.device)], wanted, lengths[rows])
             found: list[list[SegmentedPath]] = [[] for _ in paths]
             for (row, path), stretch, chance in zip(flat, stretches, chances, strict=True):
                 found[row].append((stretch, tuple(chance), math.exp(path.log_prob)))
@@ -171,7 +171,7 @@ class TagPredictor:
             inputs = collate(columns, rows)
             scores = self.model(inputs)
             if starts is not None:
-                scores = keep_apart(scores, take(starts, rows).ids, self.tags)
+                scores = forbid_continuation(scores, take(starts, rows).ids, self.tags)
             return decode(scores, inputs.lengths)
 
         return in_batches(columns["words"].lengths, run)

@@ -7,7 +7,7 @@ import numpy as np
 from weft.cells import State
 from weft.config import from_dict
 from weft.data.buckets import Buckets, IntArray, load_columns, take
-from weft.tasks.tag.augmentation import Swaps
+from weft.tasks.tag.augmentation import MentionReplacement
 from weft.tasks.tag.command import COMMANDS
 from weft.tasks.tag.config import TagConfig
 from weft.tasks.tag.data import DEV_SENTENCES, TRAIN_SENTENCES, open_tagged
@@ -45,7 +45,7 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
         )
         spans_of_words = vocabulary.scheme is not None and vocabulary.lexicon.task == "tags"
         swaps = (
-            Swaps(columns, vocabulary.tags, config.batch.mention_replacement)
+            MentionReplacement(columns, vocabulary.tags, config.batch.mention_replacement)
             if config.batch.mention_replacement and spans_of_words
             else None
         )

@@ -1,4 +1,4 @@
-"""From what the encoder ends with to what the decoder begins with."""
+"""The bridge: from the encoder's final state to the decoder's initial state."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from weft.cells import State
 from weft.nn import Stack, map_state
 
 
-class Straight(nn.Module):
-    """Encoder and decoder are alike, and the last states are the first ones (Sutskever et al. 2014)."""
+class IdentityBridge(nn.Module):
+    """The final state is the initial state, because encoder and decoder have the same shape (Sutskever et al. 2014)."""
 
     def forward(self, states: tuple[State, ...]) -> tuple[State, ...]:
         return states
 
 
-class Bridge(nn.Module):
-    """Sizes, cells, directions or layers differ: each decoder layer begins with tanh(W s + b).
+class LinearBridge(nn.Module):
+    """Each decoder layer starts with tanh(W s + b), where the shapes of encoder and decoder differ.
 
-    s is all that a layer of the encoder ends with, both directions and memory cells included: the layer of the same
-    height, or the top one for decoder layers that stand higher.
+    s is the complete final state of an encoder layer, both directions and memory cells included: of the layer at the
+    same height, or of the top layer for decoder layers above it.
     """
 
     def __init__(self, encoder: Stack, decoder: Stack) -> None:
@@ -29,25 +29,25 @@ class Bridge(nn.Module):
         wanted = decoder.initial_state(1)
         self.kinds = [type(layer) for layer in wanted]
         self.sizes = [[part.shape[-1] for part in _parts(layer)] for layer in wanted]
-        self.lines = nn.ModuleList(
+        self.linears = nn.ModuleList(
             nn.Linear(sizes[min(height, len(sizes) - 1)], sum(parts)) for height, parts in enumerate(self.sizes)
         )
 
     def forward(self, states: tuple[State, ...]) -> tuple[State, ...]:
-        begun = []
-        for height, (kind, sizes, line) in enumerate(zip(self.kinds, self.sizes, self.lines, strict=True)):
+        initial = []
+        for height, (kind, sizes, linear) in enumerate(zip(self.kinds, self.sizes, self.linears, strict=True)):
             below = torch.cat(_parts(states[min(height, len(states) - 1)]), -1)
-            begun.append(kind(*torch.split(torch.tanh(line(below)), sizes, -1)))
-        return tuple(begun)
+            initial.append(kind(*torch.split(torch.tanh(linear(below)), sizes, -1)))
+        return tuple(initial)
 
 
-def make_bridge(encoder: Stack, decoder: Stack) -> Straight | Bridge:
-    """The way from one to the other: straight wherever that is possible."""
+def make_bridge(encoder: Stack, decoder: Stack) -> IdentityBridge | LinearBridge:
+    """Builds the identity if the shapes of the states agree, else a linear bridge."""
 
     def shape(stack: Stack) -> list[object]:
         return [(type(layer), [part.shape for part in _parts(layer)]) for layer in stack.initial_state(1)]
 
-    return Straight() if shape(encoder) == shape(decoder) else Bridge(encoder, decoder)
+    return IdentityBridge() if shape(encoder) == shape(decoder) else LinearBridge(encoder, decoder)
 
 
 def _parts(state: State) -> list[Tensor]:

@@ -1,14 +1,14 @@
-"""The decoders of a translator: four ways to let the source into the words of its translation.
+"""The decoders of the translation model: four ways to condition on the source.
 
-    state          the source is the state the decoder begins with, and nothing else     (Sutskever et al. 2014)
-    context        and the encoder's last state joins the input of every step            (Cho et al. 2014)
-    attend_before  the state before a step is the query; what it finds joins the input   (Bahdanau et al. 2015)
-    attend_after   the state after a step is the query; what it finds joins the output   (Luong et al. 2015)
+    state          the source is the initial state, and nothing else                      Sutskever et al. 2014
+    context        the encoder's final output is also an input of every step              Cho et al. 2014
+    attend_before  the state before a step is the query; the context joins the input      Bahdanau et al. 2015
+    attend_after   the state after a step is the query; the context joins the output      Luong et al. 2015
 
-Each reads inputs (B, T, E) from a state that `start` makes of an encoded source, and gives outputs (B, T, O) and the
-state after them; a step is a run of one input. In the last way no step waits for another's attention, so a whole
-target runs through the engine at once while training, and attention is two batched products; in the third each step
-does.
+A decoder reads inputs (B, T, E) from a state that `initial_state` computes from the encoded source, and returns outputs
+(B, T, O) and the final state. A single step is a run of length 1. With `attend_after` no step depends on the attention
+of another, so in training a whole target runs through the engine at once and attention is two batched products; with
+`attend_before` the steps run one by one.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from weft.tasks.translate.config import TranslateModelConfig
 from weft.tasks.translate.encoder import Encoded, Encoder
 
 
-class Carried(NamedTuple):
-    """What a decoder carries from step to step: the state of its layers, and the source, which stays as it is."""
+class DecoderState(NamedTuple):
+    """The state of a decoder: the states of its layers, and the source, which does not change."""
 
     layers: tuple[State, ...]
-    source: Tensor | AttentionMemory | tuple[()]
+    source: Tensor | AttentionMemory | tuple[()]  # context vector (B, M), attention memory, or nothing
 
-    def select(self, rows: Tensor) -> Carried:
-        """Those rows, in that order; they may repeat."""
+    def select(self, rows: Tensor) -> DecoderState:
+        """Returns the state of the given rows, in that order; rows may repeat."""
         source = self.source.select(rows) if isinstance(self.source, AttentionMemory) else _select(self.source, rows)
-        return Carried(_select(self.layers, rows), source)
+        return DecoderState(_select(self.layers, rows), source)
 
 
 def _select(state: State, rows: Tensor) -> State:
@@ -45,18 +45,25 @@ def _select(state: State, rows: Tensor) -> State:
 
 
 class Decoded(NamedTuple):
+    """The result of a decoder's run."""
+
     outputs: Tensor  # (B, T, O)
-    weights: Tensor | None  # (B, T, S) of the attention, where there is one
-    carried: Carried
+    weights: Tensor | None  # (B, T, S) attention weights, or None without attention
+    state: DecoderState
 
 
 class Decoder(nn.Module, ABC):
-    """What all have in common: a stack of layers in one direction, and the bridge into it."""
+    """Base class: a causal stack of layers, and the bridge from the encoder's final state.
 
-    attends = False
+    Args:
+        encoder: the encoder.
+        config: the `model` settings.
+        joined: the number of features that join the embedded token in the input of the lowest layer.
+    """
+
+    has_attention = False
 
     def __init__(self, encoder: Encoder, config: TranslateModelConfig, *, joined: int = 0) -> None:
-        """`joined` numbers stand beside the embedded token in the input of the lowest layer."""
         super().__init__()
         self.stack = make_stack(
             config.cell,
@@ -70,55 +77,55 @@ class Decoder(nn.Module, ABC):
         self.output_size = config.hidden_size
 
     @abstractmethod
-    def initial_state(self, encoded: Encoded) -> Carried:
-        """The state before the first token."""
+    def initial_state(self, encoded: Encoded) -> DecoderState:
+        """Computes the state before the first target token."""
 
     @abstractmethod
-    def forward(self, inputs: Embedded, carried: Carried, *, lengths: Tensor | None = None) -> Decoded:
-        """What it makes of the inputs, from a state on."""
+    def forward(self, inputs: Embedded, state: DecoderState, *, lengths: Tensor | None = None) -> Decoded:
+        """Runs over inputs (B, T, E) from a state; `lengths` (B,) are those of the targets."""
 
 
 class StateDecoder(Decoder):
-    """The source is known by the state alone."""
+    """The source is the initial state, and nothing else."""
 
-    def initial_state(self, encoded: Encoded) -> Carried:
-        return Carried(self.bridge(encoded.state), ())
+    def initial_state(self, encoded: Encoded) -> DecoderState:
+        return DecoderState(self.bridge(encoded.state), ())
 
-    def forward(self, inputs: Embedded, carried: Carried, *, lengths: Tensor | None = None) -> Decoded:
-        outputs, layers = self.stack(inputs, carried.layers, lengths=lengths)
-        return Decoded(outputs, None, Carried(layers, ()))
+    def forward(self, inputs: Embedded, state: DecoderState, *, lengths: Tensor | None = None) -> Decoded:
+        outputs, layers = self.stack(inputs, state.layers, lengths=lengths)
+        return Decoded(outputs, None, DecoderState(layers, ()))
 
 
 class ContextDecoder(Decoder):
-    """The encoder's last state joins the input of every step: always the encoder's, never the decoder's own."""
+    """The encoder's final output joins the input of every step."""
 
     def __init__(self, encoder: Encoder, config: TranslateModelConfig) -> None:
         super().__init__(encoder, config, joined=encoder.output_size)
 
-    def initial_state(self, encoded: Encoded) -> Carried:
-        return Carried(self.bridge(encoded.state), encoded.context)
+    def initial_state(self, encoded: Encoded) -> DecoderState:
+        return DecoderState(self.bridge(encoded.state), encoded.context)
 
-    def forward(self, inputs: Embedded, carried: Carried, *, lengths: Tensor | None = None) -> Decoded:
-        context = carried.source
+    def forward(self, inputs: Embedded, state: DecoderState, *, lengths: Tensor | None = None) -> Decoded:
+        context = state.source
         assert isinstance(context, Tensor)
-        outputs, layers = self.stack(inputs.join(context), carried.layers, lengths=lengths)
-        return Decoded(outputs, None, Carried(layers, context))
+        outputs, layers = self.stack(inputs.join(context), state.layers, lengths=lengths)
+        return Decoded(outputs, None, DecoderState(layers, context))
 
 
-class AttendBefore(Decoder):
-    """The top layer's state before the step asks; the answer is a part of the step's input."""
+class AttendBeforeDecoder(Decoder):
+    """The query is the top layer's state before the step; the context joins the step's input."""
 
-    attends = True
+    has_attention = True
 
     def __init__(self, encoder: Encoder, config: TranslateModelConfig) -> None:
         super().__init__(encoder, config, joined=encoder.output_size)
         self.attention = Attention(config.attention, config.hidden_size, encoder.output_size)
 
-    def initial_state(self, encoded: Encoded) -> Carried:
-        return Carried(self.bridge(encoded.state), self.attention.prepare(encoded.outputs, encoded.lengths))
+    def initial_state(self, encoded: Encoded) -> DecoderState:
+        return DecoderState(self.bridge(encoded.state), self.attention.prepare(encoded.outputs, encoded.lengths))
 
-    def forward(self, inputs: Embedded, carried: Carried, *, lengths: Tensor | None = None) -> Decoded:
-        layers, source = carried
+    def forward(self, inputs: Embedded, state: DecoderState, *, lengths: Tensor | None = None) -> Decoded:
+        layers, source = state
         outputs, weights = [], []
         for time, x in enumerate(inputs.tensor().unbind(1)):
             context, weight = self.attention(layers[-1].h[:, None], source)
@@ -126,35 +133,37 @@ class AttendBefore(Decoder):
             output, layers = self.stack(torch.cat([x[:, None], context], -1), layers, lengths=active)
             outputs.append(output)
             weights.append(weight)
-        return Decoded(torch.cat(outputs, 1), torch.cat(weights, 1), Carried(layers, source))
+        return Decoded(torch.cat(outputs, 1), torch.cat(weights, 1), DecoderState(layers, source))
 
 
-class AttendAfter(Decoder):
-    """The top layer's output asks; what it says and what it is answered make the output: tanh(W [h; context])."""
+class AttendAfterDecoder(Decoder):
+    """The query is the top layer's output h; the output is tanh(W [h; context])."""
 
-    attends = True
+    has_attention = True
 
     def __init__(self, encoder: Encoder, config: TranslateModelConfig) -> None:
         super().__init__(encoder, config)
         self.attention = Attention(config.attention, config.hidden_size, encoder.output_size)
-        # As wide as an embedding, so that tied output weights fit whatever the number of hidden units.
+        # The embedding dimension, so that tied output weights fit any hidden size.
         self.output_size = config.embedding_dim
         self.join = nn.Linear(config.hidden_size + encoder.output_size, self.output_size)
         self.dropout = config.dropout
 
-    def initial_state(self, encoded: Encoded) -> Carried:
-        return Carried(self.bridge(encoded.state), self.attention.prepare(encoded.outputs, encoded.lengths))
+    def initial_state(self, encoded: Encoded) -> DecoderState:
+        return DecoderState(self.bridge(encoded.state), self.attention.prepare(encoded.outputs, encoded.lengths))
 
-    def forward(self, inputs: Embedded, carried: Carried, *, lengths: Tensor | None = None) -> Decoded:
-        outputs, layers = self.stack(inputs, carried.layers, lengths=lengths)
-        context, weights = self.attention(outputs, carried.source)
+    def forward(self, inputs: Embedded, state: DecoderState, *, lengths: Tensor | None = None) -> Decoded:
+        outputs, layers = self.stack(inputs, state.layers, lengths=lengths)
+        context, weights = self.attention(outputs, state.source)
         joined = dropout(torch.cat([outputs, context], -1), self.dropout, self.training)
-        return Decoded(torch.tanh(self.join(joined)), weights, Carried(layers, carried.source))
+        return Decoded(torch.tanh(self.join(joined)), weights, DecoderState(layers, state.source))
 
 
-DECODERS: dict[str, type[StateDecoder] | type[ContextDecoder] | type[AttendBefore] | type[AttendAfter]] = {
+DECODERS: dict[
+    str, type[StateDecoder] | type[ContextDecoder] | type[AttendBeforeDecoder] | type[AttendAfterDecoder]
+] = {
     "state": StateDecoder,
     "context": ContextDecoder,
-    "attend_before": AttendBefore,
-    "attend_after": AttendAfter,
+    "attend_before": AttendBeforeDecoder,
+    "attend_after": AttendAfterDecoder,
 }

@@ -1,4 +1,4 @@
-"""The encoder of a translator: a source, read once, as a vector for each of its tokens and a last state."""
+"""The encoder of the translation model: a vector for each source token, and a final state."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from weft.nn import BothDirections, Stack
 
 
 class Encoded(NamedTuple):
-    """What an encoder knows of some sources."""
+    """Encoded sources."""
 
-    outputs: Tensor  # (B, S, M) for each token
-    state: tuple[State, ...]  # of each layer, lowest first, after the whole source
+    outputs: Tensor  # (B, S, M), a vector for each token
+    state: tuple[State, ...]  # the final state of each layer, lowest first
     lengths: Tensor  # (B,)
 
     @property
     def context(self) -> Tensor:
-        """The whole source as one vector (B, M): what the top layer ends with, both directions side by side."""
+        """The final hidden state of the top layer, both directions concatenated, (B, M)."""
         top = self.state[-1]
         context: Tensor = torch.cat([side.h for side in top], -1) if isinstance(top, BothDirections) else top.h
         return context
 
 
 def make_embedding(vocabulary_size: int, size: int) -> nn.Embedding:
-    """An embedding with small initial values.
+    """Builds an embedding with small initial values.
 
-    It also serves as output weights, and large inputs would saturate states and attention, which slows learning.
+    Tied output weights need small values, and large inputs would saturate states and attention.
     """
     embedding = nn.Embedding(vocabulary_size, size)
     nn.init.normal_(embedding.weight, std=0.1)
@@ -39,7 +39,12 @@ def make_embedding(vocabulary_size: int, size: int) -> nn.Embedding:
 
 
 class Encoder(nn.Module):
-    """Token ids (B, S) through an embedding and a stack of layers of one or both directions."""
+    """An embedding and a stack of layers in one or both directions.
+
+    Args:
+        vocabulary_size: the size of the source vocabulary.
+        stack: the layers.
+    """
 
     def __init__(self, vocabulary_size: int, stack: Stack) -> None:
         super().__init__()
@@ -47,6 +52,7 @@ class Encoder(nn.Module):
         self.output_size = stack.output_size
 
     def forward(self, sources: Padded) -> Encoded:
+        """Encodes padded token ids (B, S)."""
         x = Embedded.of(sources.ids, self.embedding.weight, self.stack.dropout, self.training)
         outputs, state = self.stack(x, lengths=sources.lengths)
         return Encoded(outputs, state, sources.lengths.to(outputs.device))

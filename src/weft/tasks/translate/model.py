@@ -1,4 +1,9 @@
-"""A translator: an encoder reads a sentence, a decoder writes its translation, token by token."""
+"""The translation model: an encoder-decoder.
+
+source ids (B, S) -> encoder -> bridge -> decoder, which reads the translation so far -> logits (B, T, V)
+
+P(y | x) = product over t of P(y_t | y_1 ... y_(t-1), x)
+"""
 
 from __future__ import annotations
 
@@ -14,30 +19,39 @@ from weft.engine import Drop, Embedded, Likeliest, dropout, readout_nats
 from weft.errors import WeftError
 from weft.nn import make_stack
 from weft.tasks.translate.config import TranslateModelConfig
-from weft.tasks.translate.decoder import DECODERS, Carried, Decoded
+from weft.tasks.translate.decoder import DECODERS, Decoded, DecoderState
 from weft.tasks.translate.encoder import Encoded, Encoder, make_embedding
 from weft.text.vocabulary import BOS, RESERVED
 from weft.training.loss import Loss
 
-BEGIN = RESERVED.index(BOS)  # what the decoder reads first
+BOS_ID = RESERVED.index(BOS)  # the first token that the decoder reads
 
 
-class Sentences(NamedTuple):
-    """One batch: sentences, and their translations with <eos> at their ends."""
+class TranslationBatch(NamedTuple):
+    """A batch of source sentences and their translations, which end with <eos>."""
 
     sources: Padded
     targets: Padded
 
 
 class Translator(nn.Module):
-    """Source ids (B, S) -> encoder -> bridge -> decoder, which reads the translation so far -> logits (B, T, V)."""
+    """An encoder-decoder for translation.
+
+    Args:
+        source_size: the size of the source vocabulary.
+        target_size: V, the size of the target vocabulary.
+        config: the `model` settings.
+
+    Raises:
+        WeftError: the hidden size cannot be divided between two directions.
+    """
 
     def __init__(self, source_size: int, target_size: int, config: TranslateModelConfig) -> None:
         super().__init__()
         sides = 2 if config.bidirectional else 1
         if config.bidirectional and not config.encoder_hidden_size and config.hidden_size % 2:
             raise WeftError(
-                f"model.hidden_size={config.hidden_size} cannot be shared by the encoder's two directions",
+                f"model.hidden_size={config.hidden_size} cannot be divided between the encoder's two directions",
                 expected="an even number",
                 hint="--set model.encoder_hidden_size=N, or --set model.bidirectional=false",
             )
@@ -54,81 +68,95 @@ class Translator(nn.Module):
         self.encoder = Encoder(source_size, stack)
         self.embedding = make_embedding(target_size, config.embedding_dim)
         self.decoder = DECODERS[config.decoder](self.encoder, config)
-        given, wanted = self.decoder.output_size, config.embedding_dim if config.tied else self.decoder.output_size
-        # Tied output weights are as wide as an embedding, which a decoder's outputs need not be.
-        self.narrow = nn.Linear(given, wanted, bias=False) if given != wanted else None
+        size = self.decoder.output_size
+        wanted = config.embedding_dim if config.tied else size
+        # Tied output weights have the embedding dimension, which may differ from the size of the decoder's outputs.
+        self.output_projection = nn.Linear(size, wanted, bias=False) if size != wanted else None
         self.weight = None if config.tied else nn.Parameter(torch.empty(target_size, wanted))
         self.bias = nn.Parameter(torch.zeros(target_size))
         if self.weight is not None:
             nn.init.normal_(self.weight, std=wanted**-0.5)
 
     @property
-    def attends(self) -> bool:
-        return self.decoder.attends
+    def has_attention(self) -> bool:
+        """Whether the decoder has attention."""
+        return self.decoder.has_attention
 
     @property
     def output_weight(self) -> Tensor:
+        """The weight of the output layer, (V, O); the target embedding if the weights are tied."""
         return self.embedding.weight if self.weight is None else self.weight
 
     def embed(self, ids: Tensor) -> Embedded:
+        """Looks up target ids (B, T) in the embedding, with dropout."""
         return Embedded.of(ids, self.embedding.weight, self.dropout, self.training)
 
     def readout(self, outputs: Tensor) -> Tensor:
-        """What the decoder gives (..., O) to logits (..., V)."""
-        return F.linear(self.narrowed(dropout(outputs, self.dropout, self.training)), self.output_weight, self.bias)
+        """Maps decoder outputs (..., O) to logits (..., V)."""
+        return F.linear(
+            self.project_outputs(dropout(outputs, self.dropout, self.training)), self.output_weight, self.bias
+        )
 
-    def narrowed(self, outputs: Tensor) -> Tensor:
-        """What the decoder gives (..., O), as wide as the output weights."""
-        return outputs if self.narrow is None else self.narrow(outputs)
+    def project_outputs(self, outputs: Tensor) -> Tensor:
+        """Projects decoder outputs to the size of the output weights, if they differ."""
+        return outputs if self.output_projection is None else self.output_projection(outputs)
 
     def decode(self, encoded: Encoded, targets: Padded) -> Decoded:
-        """The decoder over whole translations, each token read after those before it (teacher forcing)."""
-        carried = self.decoder.initial_state(encoded)
-        return self.decoder(self.embed(_shifted(targets.ids)), carried, lengths=targets.lengths)  # type: ignore[no-any-return]
+        """Runs the decoder over whole translations with teacher forcing: it reads the true previous tokens."""
+        state = self.decoder.initial_state(encoded)
+        return self.decoder(self.embed(_shifted(targets.ids)), state, lengths=targets.lengths)  # type: ignore[no-any-return]
 
-    def decode_sampled(self, encoded: Encoded, targets: Padded, share: float) -> Decoded:
-        """The same, but with that chance an input is the decoder's own guess, not the truth.
+    def decode_scheduled(self, encoded: Encoded, targets: Padded, probability: float) -> Decoded:
+        """Runs the decoder with scheduled sampling (Bengio et al. 2015).
 
-        That is scheduled sampling (Bengio et al. 2015). A guess waits for the step before it, so steps run one by one.
+        With the given probability an input is the decoder's own prediction instead of the true token. A prediction
+        depends on the step before it, so the steps run one by one.
         """
-        carried = self.decoder.initial_state(encoded)
+        state = self.decoder.initial_state(encoded)
         inputs = _shifted(targets.ids).to(self.bias.device)
-        guessed = torch.rand(inputs.shape).to(inputs.device) < share
+        use_prediction = torch.rand(inputs.shape).to(inputs.device) < probability
         outputs, weights, ids = [], [], inputs[:, :1]
         for time in range(inputs.shape[1]):
             active = (targets.lengths > time).long()
-            decoded = self.decoder(self.embed(ids), carried, lengths=active)
-            carried = decoded.carried
+            decoded = self.decoder(self.embed(ids), state, lengths=active)
+            state = decoded.state
             outputs.append(decoded.outputs)
             weights.append(decoded.weights)
             if time + 1 < inputs.shape[1]:
                 with torch.no_grad():
-                    guess = self.readout(decoded.outputs).argmax(-1)
-                ids = torch.where(guessed[:, time + 1, None], guess, inputs[:, time + 1, None])
-        return Decoded(torch.cat(outputs, 1), torch.cat(weights, 1) if self.attends else None, carried)
+                    predicted = self.readout(decoded.outputs).argmax(-1)
+                ids = torch.where(use_prediction[:, time + 1, None], predicted, inputs[:, time + 1, None])
+        return Decoded(torch.cat(outputs, 1), torch.cat(weights, 1) if self.has_attention else None, state)
 
-    def forward(self, batch: Sentences) -> Tensor:
-        """Logits (B, T, V) of every token of the translations, given the source and the tokens before it."""
+    def forward(self, batch: TranslationBatch) -> Tensor:
+        """Computes logits (B, T, V) of every target token given the source and the true tokens before it."""
         return self.readout(self.decode(self.encoder(batch.sources), batch.targets).outputs)
 
-    def nats(self, batch: Sentences) -> Tensor:
-        """The nats of every token of the translations, (B, T); 0 past their ends."""
+    def token_losses(self, batch: TranslationBatch) -> Tensor:
+        """Computes the cross-entropy of every target token, (B, T); 0 in the padding."""
         decoded = self.decode(self.encoder(batch.sources), batch.targets)
-        return self._nats(decoded.outputs, batch.targets)
+        return self._token_losses(decoded.outputs, batch.targets)
 
-    def loss(self, batch: Sentences, *, smoothing: float = 0.0, sampling: float = 0.0) -> Loss:
-        """The nats of the translations' tokens, against targets smoothed that much."""
+    def loss(self, batch: TranslationBatch, *, label_smoothing: float = 0.0, scheduled_sampling: float = 0.0) -> Loss:
+        """Computes the summed cross-entropy of the target tokens.
+
+        Args:
+            batch: sentences and their translations.
+            label_smoothing: weight of the uniform distribution in the targets (Szegedy et al. 2016).
+            scheduled_sampling: probability that the decoder reads its own prediction.
+        """
         encoded = self.encoder(batch.sources)
-        decoded = (
-            self.decode_sampled(encoded, batch.targets, sampling) if sampling else self.decode(encoded, batch.targets)
-        )
-        total = self._nats(decoded.outputs, batch.targets, smoothing, total=True)
+        if scheduled_sampling:
+            decoded = self.decode_scheduled(encoded, batch.targets, scheduled_sampling)
+        else:
+            decoded = self.decode(encoded, batch.targets)
+        total = self._token_losses(decoded.outputs, batch.targets, label_smoothing, total=True)
         return Loss(total, sum(batch.targets.lengths.tolist()))
 
-    def _nats(self, outputs: Tensor, targets: Padded, smoothing: float = 0.0, *, total: bool = False) -> Tensor:
-        share = self.dropout if self.training else 0.0
-        if self.narrow is not None:
-            outputs, share = self.narrow(dropout(outputs, share)), 0.0
+    def _token_losses(self, outputs: Tensor, targets: Padded, smoothing: float = 0.0, *, total: bool = False) -> Tensor:
+        rate = self.dropout if self.training else 0.0
+        if self.output_projection is not None:
+            outputs, rate = self.output_projection(dropout(outputs, rate)), 0.0
         return readout_nats(
             outputs,
             self.output_weight,
@@ -136,54 +164,56 @@ class Translator(nn.Module):
             targets.ids,
             lengths=targets.lengths,
             smoothing=smoothing,
-            drop=Drop(share),
+            drop=Drop(rate),
             total=total,
         )
 
     @torch.no_grad()
-    def align(self, batch: Sentences) -> Tensor:
-        """Which source tokens each token of the translations attends to, (B, T, S). All of it in one run."""
+    def attention_weights(self, batch: TranslationBatch) -> Tensor:
+        """Computes the attention weights of each target token over the source tokens, (B, T, S)."""
         weights = self.decode(self.encoder(batch.sources), batch.targets).weights
         assert weights is not None, "a decoder without attention"
         return weights
 
     @torch.no_grad()
     def stepper(self, sources: Padded) -> TranslationStepper:
-        """What decoding steps through: the translations of these sources."""
-        begun = self.decoder.initial_state(self.encoder(sources))
-        return TranslationStepper(self, begun, len(sources.lengths), Likeliest(self.output_weight, self.bias))
+        """Encodes the sources and returns a `Stepper` over their translations."""
+        initial = self.decoder.initial_state(self.encoder(sources))
+        return TranslationStepper(self, initial, len(sources.lengths), Likeliest(self.output_weight, self.bias))
 
 
 def _shifted(targets: Tensor) -> Tensor:
-    """What the decoder reads before each target: the one before it, <bos> before the first."""
-    return torch.cat([targets.new_full((len(targets), 1), BEGIN), targets[:, :-1]], 1)
+    """Shifts targets (B, T) to the decoder's inputs: <bos>, then the targets without the last."""
+    return torch.cat([targets.new_full((len(targets), 1), BOS_ID), targets[:, :-1]], 1)
 
 
 @dataclass(frozen=True)
 class TranslationStepper:
-    """A Stepper over the translations of given sources: row r of its start is the r-th source, before any token."""
+    """A `Stepper` over the translations of N sources: row r of its initial state is source r."""
 
     model: Translator
-    begun: Carried
+    initial: DecoderState
     sources: int
     output: Likeliest
 
-    def initial_state(self, rows: int) -> Carried:
+    def initial_state(self, rows: int) -> DecoderState:
+        """Returns the state before the first target token. `rows` must be the number of sources."""
         assert rows == self.sources, f"{rows} rows of {self.sources} sources"
-        return self.begun
+        return self.initial
 
     @torch.no_grad()
-    def step(self, ids: Tensor, state: Carried) -> tuple[Tensor, Carried]:
-        """Ids (R,) to log-probabilities (R, V) of the next token."""
+    def step(self, ids: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
+        """Reads ids (R,). Returns log-probabilities (R, V) of the next token and the new state."""
         decoded = self.model.decoder(self.model.embed(ids[:, None]), state)
-        return F.log_softmax(self.model.readout(decoded.outputs[:, 0]), -1), decoded.carried
+        return F.log_softmax(self.model.readout(decoded.outputs[:, 0]), -1), decoded.state
 
     @torch.no_grad()
-    def top_k(self, ids: Tensor, state: Carried, k: int) -> tuple[Tensor, Tensor, Carried]:
-        """The same of the likeliest alone, as many as there are: their log-probabilities and ids, (R, many)."""
+    def top_k(self, ids: Tensor, state: DecoderState, k: int) -> tuple[Tensor, Tensor, DecoderState]:
+        """Reads ids (R,). Returns the log-probabilities and ids of the top k next tokens, (R, k), and the new state."""
         decoded = self.model.decoder(self.model.embed(ids[:, None]), state)
-        outputs = self.model.narrowed(decoded.outputs[:, 0])
-        return *self.output(outputs, min(k, self.output.size)), decoded.carried
+        outputs = self.model.project_outputs(decoded.outputs[:, 0])
+        return *self.output(outputs, min(k, self.output.size)), decoded.state
 
-    def select(self, state: Carried, rows: Tensor) -> Carried:
+    def select(self, state: DecoderState, rows: Tensor) -> DecoderState:
+        """Returns the state of the given rows, which may repeat."""
         return state.select(rows)

@@ -18,7 +18,7 @@ from weft.metrics import Likelihood, Translations
 from weft.tasks.lm.predictor import unknown_note
 from weft.tasks.translate.config import TranslateConfig
 from weft.tasks.translate.data import Source, held_out_pairs, read_pairs
-from weft.tasks.translate.model import BEGIN, Sentences, Translator
+from weft.tasks.translate.model import BOS_ID, TranslationBatch, Translator
 from weft.text.arguments import check_texts
 from weft.text.codec import Codec
 from weft.text.parallel import PairCodec, Pairs
@@ -35,9 +35,11 @@ def make_model(codec: PairCodec, config: TranslateConfig) -> Translator:
     return Translator(len(codec.source.vocabulary), len(codec.target.vocabulary), config.model)
 
 
-def sentences(sources: Sequence[Sequence[int] | IntArray], targets: Sequence[Sequence[int] | IntArray]) -> Sentences:
+def sentences(
+    sources: Sequence[Sequence[int] | IntArray], targets: Sequence[Sequence[int] | IntArray]
+) -> TranslationBatch:
     """Encoded pairs as a batch; both sides end with <eos>."""
-    return Sentences(pad([[*row, END] for row in sources]), pad([[*row, END] for row in targets]))
+    return TranslationBatch(pad([[*row, END] for row in sources]), pad([[*row, END] for row in targets]))
 
 
 Weights = tuple[tuple[float, ...], ...]
@@ -116,7 +118,7 @@ class TranslatePredictor:
         Returns:
             Up to `n` translations of each text, best first.
         """
-        if (copy_unknown or attention) and not self.model.attends:
+        if (copy_unknown or attention) and not self.model.has_attention:
             raise WeftError(
                 f"{self.run.path} was trained with model.decoder={self.config.model.decoder}",
                 expected="a decoder with attention, which says where a word comes from",
@@ -160,7 +162,7 @@ class TranslatePredictor:
         rows = pad([source.ids for source in sources])
         found = beam_search(
             self.model.stepper(rows),
-            [[BEGIN]] * len(sources),
+            [[BOS_ID]] * len(sources),
             width=options.beam,
             tokens=[most_tokens(len(source.ids)) for source in sources],
             end=END,
@@ -178,7 +180,9 @@ class TranslatePredictor:
         """The attention of all translations, each over its own source, by reading them once more, all at once."""
         owners = torch.tensor([row for row, hypotheses in enumerate(found) for _ in hypotheses])
         targets = pad([[*one.ids, END] if one.ended else one.ids for hypotheses in found for one in hypotheses])
-        weights = self.model.align(Sentences(Padded(rows.ids[owners], rows.lengths[owners]), targets))
+        weights = self.model.attention_weights(
+            TranslationBatch(Padded(rows.ids[owners], rows.lengths[owners]), targets)
+        )
         for row, owner, length in zip(weights, owners, targets.lengths, strict=True):
             yield tuple(map(tuple, row[:length, : rows.lengths[owner]].tolist()))
 
@@ -219,7 +223,7 @@ class TranslatePredictor:
 
         def run(rows: IntArray) -> list[float]:
             batch = sentences([sources[row] for row in rows], [targets[row] for row in rows])
-            nats: list[float] = self.model.nats(batch).double().sum(1).tolist()
+            nats: list[float] = self.model.token_losses(batch).double().sum(1).tolist()
             return nats
 
         return Likelihood(sum(in_batches(lengths, run)), int(lengths[:, 1].sum()) if len(pairs) else 0)

@@ -12,7 +12,7 @@ from weft.tasks.task import Prepared, StoreData, Task, find_device
 from weft.tasks.translate.command import COMMANDS
 from weft.tasks.translate.config import TranslateConfig
 from weft.tasks.translate.data import DEV_PAIRS, TRAIN_PAIRS, Source, held_out_pairs, store_pairs
-from weft.tasks.translate.model import Sentences
+from weft.tasks.translate.model import TranslationBatch
 from weft.tasks.translate.predictor import END, TranslatePredictor, make_model
 from weft.text.parallel import PairCodec
 from weft.training.loss import Loss
@@ -53,19 +53,21 @@ class TranslateTask(Task[Source, TranslateConfig, TranslatePredictor]):
 
         sources, targets = (columns[name].with_end(END) for name in ("source", "target"))
 
-        def collate(numbers: IntArray) -> Sentences:
+        def collate(numbers: IntArray) -> TranslationBatch:
             rows = short[numbers]
-            return Sentences(take(sources, rows), take(targets, rows))
+            return TranslationBatch(take(sources, rows), take(targets, rows))
 
         buckets = Buckets(lengths[short] + 1, config.batch.max_tokens, config.batch.size, config.train.seed, collate)
         model = make_model(codec, config).to(find_device(config.train.device))
         dev = held_out_pairs(run) if run.has(DEV_PAIRS) else None
         predictor = TranslatePredictor(run, model, codec, config)
 
-        def objective(batch: Sentences, carried: State) -> Loss:
+        def objective(batch: TranslationBatch, carried: State) -> Loss:
             done = trainer.progress.step / max(1, trainer.total)
             return model.loss(
-                batch, smoothing=config.train.label_smoothing, sampling=config.train.scheduled_sampling * done
+                batch,
+                label_smoothing=config.train.label_smoothing,
+                scheduled_sampling=config.train.scheduled_sampling * done,
             )
 
         def evaluate() -> Evaluation:
