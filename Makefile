@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 BUILD := pyproject.toml setup.py constraints.txt $(wildcard src/weft/*/core/*)
 
-.PHONY: demo test check format sanitize bench results clean
+.PHONY: demo test check format sanitize fuzz bench results clean
 
 demo: $(VENV)/ready
 	$(BIN)/weft demo
@@ -26,6 +26,10 @@ format: $(VENV)/ready-dev
 # The engine's tests with a core that checks every access (needs g++).
 sanitize: $(VENV)/ready-dev
 	tests/sanitize.sh $(BIN)/python
+
+# Changed run directories, loaded for some minutes: only clear errors may come out.
+fuzz: $(VENV)/ready-dev
+	$(BIN)/python -m tests.fuzz_runs 300
 
 # On a machine where nothing else runs.
 bench: $(VENV)/ready-dev

@@ -22,6 +22,7 @@ else:
     import tomli as tomllib
 
 Config = TypeVar("Config")
+LARGEST_INTEGER = 2**31 - 1  # of settings without a limit of their own
 Value = TypeVar("Value", bool, int, float, str)
 
 # Settings by their names of earlier versions. Used only to suggest the new name.
@@ -252,8 +253,10 @@ def _checked(key: str, value: Any, kind: Any, limits: Mapping[str, Any]) -> Any:
     if limits["choices"] and value not in limits["choices"]:
         raise unknown_name(key, str(value), limits["choices"])
     low, high = limits["low"], limits["high"]
+    if kind is int and high is None:
+        high = LARGEST_INTEGER
     too_low, too_high = low is not None and not value >= low, high is not None and not value <= high
     if too_low or too_high or (kind is float and value in (float("inf"), float("-inf"))):
-        bounds = f"{low} to {high}" if high is not None else f"{low} or more"
+        bounds = f"{low} to {high}" if high not in (None, LARGEST_INTEGER) or too_high else f"{low} or more"
         raise WeftError(f"{key} is {value}", expected=bounds if low is not None else "a finite number")
     return float(value) if kind is float else value  # type: ignore[arg-type]

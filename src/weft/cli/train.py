@@ -132,7 +132,7 @@ def run_steps(training: Training) -> Step | None:
         for number in previous:
             signal.signal(number, stop)
         with TrainingProgress(training.task.metric, training.unit, training.task.loss_smoothing) as progress:
-            for last in training.trainer.run():
+            for last in training.steps():
                 progress.step(last)
     finally:
         for number, handler in previous.items():

@@ -73,13 +73,28 @@ def save_columns(path: Path, columns: Mapping[str, Ragged]) -> None:
 
 
 def load_columns(path: Path) -> dict[str, Ragged]:
-    """Read the columns that `save_columns` wrote."""
+    """Read the columns that `save_columns` wrote.
+
+    Raises:
+        WeftError: The file is no such file, or its columns are inconsistent.
+    """
     try:
+        with zipfile.ZipFile(path) as archive:
+            # What is stored as it is cannot be larger than the file.
+            if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
+                raise ValueError("it has compressed members")
         with np.load(path, allow_pickle=False) as arrays:
             names = dict.fromkeys(name.rpartition(".")[0] for name in arrays.files)
-            return {name: Ragged(arrays[f"{name}.values"], arrays[f"{name}.ends"]) for name in names}
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+            columns = {name: Ragged(arrays[f"{name}.values"], arrays[f"{name}.ends"]) for name in names}
+        for name, column in columns.items():
+            values, ends = column.values, column.ends
+            integers = values.ndim == ends.ndim == 1 and values.dtype.kind in "iu" and ends.dtype.kind in "iu"
+            last = int(ends[-1]) if integers and len(ends) else 0
+            if not integers or last != len(values) or (np.diff(ends, prepend=0) < 0).any():
+                raise ValueError(f"the column {name!r} is inconsistent")
+    except (OSError, ValueError, KeyError, NotImplementedError, zipfile.BadZipFile) as error:
         raise WeftError(f"{path} cannot be read: {error}", expected="the encoded examples of a run") from error
+    return columns
 
 
 class Padded(NamedTuple):

@@ -51,22 +51,25 @@ def load(path: str | Path) -> Any:
     Raises:
         WeftError: If there is no run at the path, or it is damaged or of another format.
     """
-    from weft.training.run import open_run
+    from weft.training.run import open_run, reading
 
     run = open_run(path)
-    return _task_of(run.task, path).load(run)
+    task = _task_of(run.task, path)
+    with reading(run):
+        return task.load(run)
 
 
 def load_for(path: str | Path, capability: str) -> Any:
     """Load what serves a command (`generate`, `fill`, `tag`, ...) from a run directory; other runs are refused."""
-    from weft.training.run import open_run
+    from weft.training.run import open_run, reading
 
     run = open_run(path)
     task = _task_of(run.task, path)
     if capability not in task.commands.capabilities:
         able = [f"`weft train {name}`" for name in TASKS if capability in get_commands(name).capabilities]
         raise WeftError(f"{path} is a run of the task {run.task!r}", expected=f"a run of {' or '.join(able)}")
-    return task.load_for(capability, run)
+    with reading(run):
+        return task.load_for(capability, run)
 
 
 def _task_of(name: str, path: str | Path) -> Task[Any, Any, Any]:

@@ -13,7 +13,7 @@ class StackConfig(Settings):
 
     cell: str = setting("lstm", "recurrent cell, a name in weft.cells.CELLS")
     hidden_size: int = setting(256, "hidden units per layer", low=1)
-    num_layers: int = setting(1, "number of layers", low=1)
+    num_layers: int = setting(1, "number of layers", low=1, high=1000)
     residual: bool = setting(False, "add a residual connection around each layer")
     dropout: float = setting(0.3, "dropout rate of layer outputs", low=0, high=0.95)
 

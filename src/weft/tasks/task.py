@@ -19,21 +19,22 @@ from weft.cells import State
 from weft.config import changed, from_dict, to_dict
 from weft.errors import WeftError
 from weft.tasks.command import Commands
+from weft.training.lock import RunLock, lock_run
 from weft.training.run import (
     CHECKPOINT,
+    DATA_FOLDER,
+    DATA_RECORD,
     Run,
-    check_file,
     check_new,
     create_run,
     file_hash,
     open_run,
     read_json,
+    reading,
     save_tensors,
     write_json,
 )
 from weft.training.trainer import Progress, Step
-
-DATA_FOLDER, DATA_RECORD = "data", "data/facts.json"
 
 Config = TypeVar("Config")
 Predictor = TypeVar("Predictor")
@@ -80,13 +81,21 @@ class Prepared(NamedTuple):
 
 @dataclass(frozen=True)
 class Training:
-    """A training run before its next step: iterate over `trainer.run()`."""
+    """A training run before its next step: iterate over `steps()`."""
 
     task: Task[Any, Any, Any]
     run: Run
     trainer: TaskTrainer
     description: str
     unit: str
+    lock: RunLock  # no other process may train the run meanwhile
+
+    def steps(self) -> Iterator[Step]:
+        """Train to the end; yields each step. Afterwards other processes may train the run."""
+        try:
+            yield from self.trainer.run()
+        finally:
+            self.lock.release()
 
     @property
     def model(self) -> Any:
@@ -151,7 +160,7 @@ class Task(ABC, Generic[Source, Config, Predictor]):
             dev: Held-out data; without it a part of the source is held out.
 
         Returns:
-            A Training before its first step. Nothing is trained until `trainer.run()` is iterated over.
+            A Training before its first step. Nothing is trained until `steps()` is iterated over.
 
         Raises:
             WeftError: If `out` exists, or the data or a setting is not usable. No run directory is left then.
@@ -159,18 +168,20 @@ class Task(ABC, Generic[Source, Config, Predictor]):
         settings = self.config_class() if config is None else config
         check_new(Path(out))  # before the data is read, which may take a while
         store = self.open(source, dev, settings)
-        built: list[Prepared] = []
+        built: list[tuple[Prepared, RunLock]] = []
 
         def fill(folder: Path) -> Mapping[str, Any]:
+            lock = lock_run(folder)
             vocabulary = _store(store, folder, source, dev)
             prepared = self._prepare(Run(folder, self.name, to_dict(settings), dict(vocabulary)), settings)
             save_tensors(folder / CHECKPOINT, *prepared.trainer.state())
-            built.append(prepared)
+            built.append((prepared, lock))
             return vocabulary
 
         run = create_run(Path(out), task=self.name, config=to_dict(settings), fill=fill)
-        built[0].trainer.run_directory = run  # the folder has its final name now
-        return self._training(run, built[0])
+        (prepared, lock), *_ = built
+        prepared.trainer.run_directory = run  # the folder has its final name now
+        return self._training(run, prepared, lock)
 
     def resume(self, run: Run | str | Path, config: Config | None = None, *, source: str | None = None) -> Training:
         """Continue from a run's last checkpoint.
@@ -189,6 +200,7 @@ class Task(ABC, Generic[Source, Config, Predictor]):
             raise WeftError(
                 f"{run.path} is a run of the task {run.task!r}", expected=f"a run of `weft train {self.name}`"
             )
+        lock = lock_run(run.path)
         if config is not None:
             run = self._change_settings(run, config)
         record = read_json(run.path / DATA_RECORD)
@@ -197,20 +209,19 @@ class Task(ABC, Generic[Source, Config, Predictor]):
                 f"{run.path} was started on {record['source']} and cannot resume on {source}",
                 expected="the same data, or no --data at all, since the run keeps its own copy",
             )
-        for name, digest in record["files"].items():
-            check_file(run.path / DATA_FOLDER / name, digest)
-        saved = run.load(CHECKPOINT)
-        prepared = self._prepare(run, from_dict(self.config_class, run.config))
-        prepared.trainer.restore(saved.tensors, saved.metadata, carried=prepared.carried)
+        with reading(run):
+            saved = run.load(CHECKPOINT)
+            prepared = self._prepare(run, from_dict(self.config_class, run.config))
+            prepared.trainer.restore(saved.tensors, saved.metadata, carried=prepared.carried)
         run.drop_metrics_after(prepared.trainer.progress.step)
-        return self._training(run, prepared)
+        return self._training(run, prepared, lock)
 
     def train(
         self, source: Source, out: str | Path, config: Config | None = None, *, dev: Source | None = None
     ) -> Predictor:
         """Train a model to the end and load it; the arguments are those of `start`, which lets you watch the steps."""
         training = self.start(source, out, config, dev=dev)
-        for _ in training.trainer.run():
+        for _ in training.steps():
             pass
         return self.load(training.run)
 
@@ -218,8 +229,8 @@ class Task(ABC, Generic[Source, Config, Predictor]):
         torch.manual_seed(self.seed(config))
         return self.prepare(run, config)
 
-    def _training(self, run: Run, prepared: Prepared) -> Training:
-        return Training(self, run, prepared.trainer, prepared.description, prepared.unit or self.unit)
+    def _training(self, run: Run, prepared: Prepared, lock: RunLock) -> Training:
+        return Training(self, run, prepared.trainer, prepared.description, prepared.unit or self.unit, lock)
 
     def _change_settings(self, run: Run, config: Config) -> Run:
         differences = changed(run.config, to_dict(config))

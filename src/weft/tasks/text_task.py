@@ -10,12 +10,12 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from weft.data.windows import Tokens
 from weft.errors import WeftError
-from weft.tasks.task import DATA_FOLDER, Prepared, StoreData, Task, TaskTrainer
+from weft.tasks.task import Prepared, StoreData, Task, TaskTrainer
 from weft.text.codec import Codec, prepare_corpus
 from weft.text.config import TextConfig
 from weft.text.corpus import Corpus, encode_corpus, open_tokens
 from weft.text.datasets import open_data
-from weft.training.run import Run
+from weft.training.run import DATA_FOLDER, Run
 
 TRAIN_TOKENS, DEV_TOKENS = f"{DATA_FOLDER}/train.bin", f"{DATA_FOLDER}/dev.bin"
 
@@ -53,8 +53,8 @@ class TextTask(Task[TextSource, TextTaskConfig, TextPredictor]):
 
     def prepare(self, run: Run, config: TextTaskConfig) -> Prepared:
         codec = Codec.from_json(run.vocabulary)
-        train = open_tokens(run.path / TRAIN_TOKENS, len(codec.vocabulary))
-        dev = open_tokens(run.path / DEV_TOKENS, len(codec.vocabulary)) if run.has(DEV_TOKENS) else None
+        train = open_tokens(run.data_file(TRAIN_TOKENS), len(codec.vocabulary))
+        dev = open_tokens(run.data_file(DEV_TOKENS), len(codec.vocabulary)) if run.has(DEV_TOKENS) else None
         trainer, carried = self.make_trainer(run, config, TextData(codec, train, dev))
         description = (
             f"{len(train):,} {codec.tokenizer.name} tokens to train on, {0 if dev is None else len(dev):,} held out, "
@@ -71,7 +71,7 @@ def held_out_tokens(run: Run, codec: Codec) -> Tokens:
     """The part of a run's own text that its model was not trained on."""
     if not run.has(DEV_TOKENS):
         raise WeftError(f"{run.path} has no held-out text", expected="text to evaluate on", hint="--data PATH")
-    return open_tokens(run.path / DEV_TOKENS, len(codec.vocabulary))
+    return open_tokens(run.data_file(DEV_TOKENS), len(codec.vocabulary))
 
 
 @contextmanager

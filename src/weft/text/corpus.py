@@ -23,6 +23,7 @@ from weft.text.vocabulary import EOS, Vocabulary
 
 _LONGEST_LINE = 1 << 20
 _BLOCK = 1 << 16
+_TOKENS_CHECKED = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -222,4 +223,9 @@ def open_tokens(path: Path, vocabulary_size: int) -> np.ndarray[tuple[int], np.d
     size = path.stat().st_size
     if size == 0 or size % width:
         raise WeftError(f"{path} has {size} bytes", expected=f"ids of {width} bytes each, at least one")
-    return np.memmap(path, dtype=kind, mode="r")
+    tokens = np.memmap(path, dtype=kind, mode="r")
+    for begin in range(0, len(tokens), _TOKENS_CHECKED):  # ids of no token would be read as other memory
+        largest = int(tokens[begin : begin + _TOKENS_CHECKED].max())
+        if largest >= vocabulary_size:
+            raise WeftError(f"{path} has the token id {largest}", expected=f"ids below {vocabulary_size}")
+    return tokens

@@ -5,6 +5,7 @@
     weights.safetensors     the best weights so far
     checkpoint.safetensors  the latest weights and everything else that resuming needs
     metrics.jsonl           a line for every report and evaluation
+    lock                    held by the process that trains the run (weft.training.lock)
     data/                   the encoded training data, for resuming; may be deleted after training
 
 Nothing is ever unpickled. Files are written atomically: beside their place, then renamed, so a kill at any moment
@@ -17,10 +18,12 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -30,10 +33,15 @@ from torch import Tensor
 import weft
 from weft.errors import WeftError
 
+Value = TypeVar("Value")
+
 FORMAT = 2  # increased when a run of one format cannot be read as the other
 
 CONFIG, VOCABULARY, METRICS = "config.json", "vocabulary.json", "metrics.jsonl"
 WEIGHTS, CHECKPOINT = "weights.safetensors", "checkpoint.safetensors"
+DATA_FOLDER, DATA_RECORD = "data", "data/record.json"
+
+LARGEST_JSON = 1 << 28  # bytes; a larger file is not one of ours, and is not read
 
 
 class Saved(NamedTuple):
@@ -67,6 +75,29 @@ class Run:
         saved = self.load(CHECKPOINT).tensors
         return with_prefix(saved, "model.") | with_prefix(saved, "ema.")
 
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Returns the shapes of what `weights` returns, from the file's header alone."""
+        if self.has(WEIGHTS):
+            return tensor_shapes(self.path / WEIGHTS)
+        found = tensor_shapes(self.path / CHECKPOINT)
+        return with_prefix(found, "model.") | with_prefix(found, "ema.")
+
+    def data_file(self, name: str) -> Path:
+        """Returns the path of a data file of the run after comparing its content with the recorded hash.
+
+        Args:
+            name: the file's name below the run directory, such as "data/dev.bin".
+
+        Raises:
+            WeftError: the file is missing or its content has changed.
+        """
+        files = read_json(self.path / DATA_RECORD).get("files")
+        digest = files.get(Path(name).name) if isinstance(files, dict) else None
+        if not isinstance(digest, str):
+            raise _damaged(self.path / DATA_RECORD, f"it has no hash of {name}")
+        check_file(self.path / name, digest)
+        return self.path / name
+
     def has(self, name: str) -> bool:
         """Whether the run has a file of that name."""
         return (self.path / name).exists()
@@ -79,8 +110,17 @@ class Run:
     def metrics(self) -> list[dict[str, Any]]:
         """Returns the lines of metrics.jsonl, without a last line that a kill has truncated."""
         file = self.path / METRICS
-        lines = file.read_text(encoding="utf-8").splitlines(keepends=True) if file.exists() else []
-        return [json.loads(line) for line in lines if line.endswith("\n")]
+        if not file.exists():
+            return []
+        _regular_size(file)
+        try:
+            lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+            records = [json.loads(line) for line in lines if line.endswith("\n")]
+            if not all(isinstance(record, dict) and isinstance(record.get("step"), int) for record in records):
+                raise TypeError
+        except (ValueError, TypeError, RecursionError) as error:
+            raise _damaged(file, "it is not lines of JSON as weft writes them") from error
+        return records
 
     def drop_metrics_after(self, step: int) -> None:
         """Removes the metrics of steps that a resumed run will repeat."""
@@ -150,7 +190,27 @@ def open_run(path: str | Path) -> Run:
     if not (path / CONFIG).exists():
         raise WeftError(f"{path} has no {CONFIG}", expected="a folder made by `weft train`")
     content = read_json(path / CONFIG)
-    return Run(path, content["task"], content["config"], read_json(path / VOCABULARY))
+    task, config = content.get("task"), content.get("config")
+    if not isinstance(task, str) or not isinstance(config, dict):
+        raise _damaged(path / CONFIG, "it names no task and settings")
+    return Run(path, task, config, read_json(path / VOCABULARY))
+
+
+@contextmanager
+def reading(run: Run) -> Iterator[None]:
+    """Reports what goes wrong with a run's content as one error: a run may come from a stranger, or be damaged.
+
+    Raises:
+        WeftError: the content is valid JSON and tensors but not of a run of its task.
+    """
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, RuntimeError, TypeError, ValueError) as error:
+        raise WeftError(
+            f"{run.path} cannot be read as a run of the task {run.task!r} ({type(error).__name__}: {error})",
+            expected="a run directory as weft writes it",
+            hint="copy the run anew, or train again",
+        ) from error
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
@@ -160,15 +220,31 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 def read_json(path: Path) -> dict[str, Any]:
     try:
+        size = _regular_size(path)
+        if size > LARGEST_JSON:
+            raise _damaged(path, f"it has {size:,} bytes, more than {LARGEST_JSON:,}")
         body: dict[str, Any] = json.loads(path.read_bytes())
+        if not isinstance(body, dict) or not isinstance(body["format"], int):
+            raise TypeError
         _check_format(path, body["format"])
         if body.pop("sha256") != _json_hash(body):
             raise _damaged(path, "its content does not match its hash")
-    except FileNotFoundError as error:
-        raise WeftError(f"{path} is missing", expected="a whole run directory") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise _damaged(path, "it is not JSON as weft writes it") from error
     return body
+
+
+def _regular_size(path: Path) -> int:
+    """The size of a regular file. A pipe would block its reader, and a device may have no end."""
+    try:
+        status = path.stat()
+    except FileNotFoundError as error:
+        raise WeftError(
+            f"{path} is missing", expected="a whole run directory", hint="train again, or copy the run anew"
+        ) from error
+    if not stat.S_ISREG(status.st_mode):
+        raise _damaged(path, "it is not a regular file")
+    return status.st_size
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
@@ -178,10 +254,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
 
 
 def load_tensors(path: Path) -> Saved:
-    if not path.exists():
-        raise WeftError(
-            f"{path} is missing", expected="a whole run directory", hint="train again, or copy the run anew"
-        )
+    _regular_size(path)
     try:
         with safe_open(path, framework="pt") as file:
             header = file.metadata() or {}
@@ -189,8 +262,21 @@ def load_tensors(path: Path) -> Saved:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (it is not a dict)
         if header["sha256"] != _tensor_hash(tensors, header["content"]):
             raise _damaged(path, "its content does not match its hash")
-        return Saved(tensors, json.loads(header["content"]))
-    except (SafetensorError, KeyError, ValueError) as error:
+        content = json.loads(header["content"])
+        if not isinstance(content, dict):
+            raise TypeError
+        return Saved(tensors, content)
+    except (SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise _damaged(path, "it is cut short or not a safetensors file of a run") from error
+
+
+def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """Reads the shapes of the tensors of a safetensors file, and not the tensors."""
+    _regular_size(path)
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
         raise _damaged(path, "it is cut short or not a safetensors file of a run") from error
 
 
@@ -202,11 +288,19 @@ def file_hash(path: Path) -> str:
     return digest.hexdigest()
 
 
+_hashes: dict[tuple[int, int, int, int], str] = {}  # of data files, by file, size and time of change
+
+
 def check_file(path: Path, sha256: str) -> None:
     """Refuses a file of the run whose content has changed."""
     if not path.exists():
         raise WeftError(f"{path} is missing", expected="the encoded data that training started with", hint="train anew")
-    if file_hash(path) != sha256:
+    _regular_size(path)
+    status = path.stat()
+    identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    if identity not in _hashes:
+        _hashes[identity] = file_hash(path)
+    if _hashes[identity] != sha256:
         raise _damaged(path, "its content does not match its hash")
 
 
@@ -253,6 +347,6 @@ def _damaged(path: Path, how: str) -> WeftError:
     )
 
 
-def with_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Selects the tensors whose names begin with the prefix, and strips it."""
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+def with_prefix(named: Mapping[str, Value], prefix: str) -> dict[str, Value]:
+    """Selects the entries whose names begin with the prefix, and strips it."""
+    return {name.removeprefix(prefix): value for name, value in named.items() if name.startswith(prefix)}

@@ -18,7 +18,7 @@ import numpy as np
 from weft.data.buckets import Ragged, hold_out, save_columns
 from weft.errors import WeftError, unknown_name
 from weft.tasks.classify.config import ClassifyConfig, ClassifyDataConfig
-from weft.tasks.task import DATA_FOLDER, StoreData
+from weft.tasks.task import StoreData
 from weft.text.codec import Codec, build_codec
 from weft.text.corpus import Document
 from weft.text.datasets import DATASETS, open_data
@@ -35,6 +35,7 @@ from weft.text.tables import (
     read_table,
 )
 from weft.text.word_vectors import WordVectors, read_word_vectors
+from weft.training.run import DATA_FOLDER
 
 GRAMMAR_SENTENCES = 5000
 TRAIN_EXAMPLES, DEV_EXAMPLES = f"{DATA_FOLDER}/train.npz", f"{DATA_FOLDER}/dev.npz"

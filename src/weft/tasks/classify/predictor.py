@@ -139,7 +139,7 @@ class ClassifyPredictor:
             raise WeftError(
                 f"{self.run.path} has no held-out texts", expected="text to evaluate on", hint="--data PATH"
             )
-        return evaluate_classifier(self.model, self.labels, load_columns(self.run.path / DEV_EXAMPLES))
+        return evaluate_classifier(self.model, self.labels, load_columns(self.run.data_file(DEV_EXAMPLES)))
 
 
 def _listed(numbers: list[int]) -> str:

@@ -20,6 +20,7 @@ from weft.tasks.classify.predictor import ClassifyPredictor, evaluate_classifier
 from weft.tasks.task import Prepared, StoreData, Task, find_device
 from weft.text.codec import Codec
 from weft.text.vocabulary import RESERVED
+from weft.training.build import build_model, load_model
 from weft.training.run import Run
 from weft.training.trainer import Evaluation, Trainer
 
@@ -39,9 +40,9 @@ class ClassifyTask(Task[Source, ClassifyConfig, ClassifyPredictor]):
     def prepare(self, run: Run, config: ClassifyConfig) -> Prepared:
         codec, counts = Codec.from_json(run.vocabulary), run.vocabulary["labels"]
         labels = tuple(counts)
-        train = load_columns(run.path / TRAIN_EXAMPLES)
-        dev = load_columns(run.path / DEV_EXAMPLES) if run.has(DEV_EXAMPLES) else None
-        model = make_model(run, config)
+        train = load_columns(run.data_file(TRAIN_EXAMPLES))
+        dev = load_columns(run.data_file(DEV_EXAMPLES)) if run.has(DEV_EXAMPLES) else None
+        model = build_model(lambda: make_model(run, config))
         held_out = len(dev["text"]) if dev else 0
         description = f"{len(train['text']):,} texts to train on, {held_out:,} held out, {len(labels)} labels"
         description += f", vocabulary of {len(codec.vocabulary):,} ({run.vocabulary['description']})"
@@ -75,9 +76,9 @@ class ClassifyTask(Task[Source, ClassifyConfig, ClassifyPredictor]):
         return Prepared(trainer, description)
 
     def load(self, run: Run) -> ClassifyPredictor:
-        model = make_model(run, from_dict(ClassifyConfig, run.config))
-        model.load_state_dict(run.weights())
-        return ClassifyPredictor(run, model.eval(), Codec.from_json(run.vocabulary), tuple(run.vocabulary["labels"]))
+        config = from_dict(ClassifyConfig, run.config)
+        model = load_model(lambda: make_model(run, config), run)
+        return ClassifyPredictor(run, model, Codec.from_json(run.vocabulary), tuple(run.vocabulary["labels"]))
 
 
 def class_weights(setting: str, counts: Mapping[str, int]) -> Tensor | None:
@@ -112,7 +113,7 @@ def class_weights(setting: str, counts: Mapping[str, int]) -> Tensor | None:
 def load_word_vectors(model: Classifier, run: Run) -> int:
     """Initialise the embedding with word vectors, other tokens at random with the same standard deviation."""
     assert model.embedding is not None
-    with np.load(run.path / WORD_VECTORS, allow_pickle=False) as arrays, torch.no_grad():
+    with np.load(run.data_file(WORD_VECTORS), allow_pickle=False) as arrays, torch.no_grad():
         values = torch.from_numpy(arrays["values"])
         model.embedding.weight.normal_(std=float(values.std()))
         model.embedding.weight[torch.from_numpy(arrays["ids"])] = values

@@ -12,6 +12,7 @@ from weft.tasks.fill.predictor import FillPredictor
 from weft.tasks.task import find_device
 from weft.tasks.text_task import TextData, TextTask
 from weft.text.codec import Codec
+from weft.training.build import build_model, load_model
 from weft.training.loss import Loss
 from weft.training.run import Run
 from weft.training.trainer import Evaluation, Trainer
@@ -26,7 +27,8 @@ class FillTask(TextTask[FillConfig, FillPredictor]):
 
     def make_trainer(self, run: Run, config: FillConfig, data: TextData) -> tuple[Trainer, State]:
         windows = RandomWindows(data.train, config.batch.size, config.batch.seq_length, config.train.seed)
-        model = Filler(len(data.codec.vocabulary), config.model).to(find_device(config.train.device))
+        size = len(data.codec.vocabulary)
+        model = build_model(lambda: Filler(size, config.model)).to(find_device(config.train.device))
         dev = data.dev
 
         def objective(window: Window, carried: State) -> Loss:
@@ -45,9 +47,9 @@ class FillTask(TextTask[FillConfig, FillPredictor]):
 
     def load(self, run: Run) -> FillPredictor:
         codec = Codec.from_json(run.vocabulary)
-        model = Filler(len(codec.vocabulary), from_dict(FillConfig, run.config).model)
-        model.load_state_dict(run.weights())
-        return FillPredictor(run, model.eval(), codec)
+        config = from_dict(FillConfig, run.config).model
+        model = load_model(lambda: Filler(len(codec.vocabulary), config), run)
+        return FillPredictor(run, model, codec)
 
 
 TASK = FillTask()

@@ -19,6 +19,7 @@ from weft.tasks.hmm.model import HMM
 from weft.tasks.lm.predictor import LmPredictor
 from weft.tasks.text_task import TextData, TextTask
 from weft.text.codec import Codec
+from weft.training.build import check_memory
 from weft.training.run import CHECKPOINT, WEIGHTS, Run, with_prefix
 from weft.training.trainer import Evaluation, Progress, Step
 
@@ -44,6 +45,8 @@ class HmmTrainer:
         self.run_directory: Run | None = run
         self.config, self.data, self.progress = config, data, Progress()
         self.size = len(data.codec.vocabulary)
+        states = config.model.num_states
+        check_memory("training this model", 8 * 4 * states * (states + self.size + 1))  # doubles; model, best, counts
         self.model = self._first_model(0)
         self.best: Scored | None = None
         self.before = -math.inf  # the objective one iteration ago

@@ -9,11 +9,10 @@ from weft.data.windows import Tokens
 from weft.metrics import Likelihood
 from weft.tasks.lm.predictor import LmPredictor
 from weft.tasks.ngram.model import modified_kneser_ney
-from weft.tasks.task import DATA_RECORD
 from weft.tasks.text_task import TRAIN_TOKENS
 from weft.text.corpus import open_tokens
 from weft.text.grammars.english import ENGLISH
-from weft.training.run import read_json
+from weft.training.run import DATA_RECORD, read_json
 
 ORDER = 5
 MOST_TOKENS = 5_000_000  # counted at most, so that the baseline takes no longer than the evaluation
@@ -43,7 +42,7 @@ def _ngram(model: LmPredictor, tokens: Tokens) -> Baseline | None:
     run, size = model.run, len(model.codec.vocabulary)
     if run.task == "ngram" or not run.has(TRAIN_TOKENS):
         return None
-    train = open_tokens(run.path / TRAIN_TOKENS, size)
+    train = open_tokens(run.data_file(TRAIN_TOKENS), size)
     part = f" of its first {MOST_TOKENS:,} tokens" if len(train) > MOST_TOKENS else " of the same text"
     ngram = modified_kneser_ney(train[:MOST_TOKENS], size, ORDER)
     return Baseline(f"{ORDER}-gram{part}", ngram.evaluate(tokens))

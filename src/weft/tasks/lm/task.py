@@ -13,6 +13,7 @@ from weft.tasks.lm.predictor import LmPredictor
 from weft.tasks.task import find_device
 from weft.tasks.text_task import TextData, TextTask
 from weft.text.codec import Codec
+from weft.training.build import build_model, load_model
 from weft.training.run import Run
 from weft.training.trainer import Evaluation, Trainer
 
@@ -28,7 +29,8 @@ class LmTask(TextTask[LmConfig, LmPredictor]):
         windows = WINDOWS[config.batch.sampling](
             data.train, config.batch.size, config.batch.seq_length, config.train.seed
         )
-        model = LanguageModel(len(data.codec.vocabulary), config.model).to(find_device(config.train.device))
+        size = len(data.codec.vocabulary)
+        model = build_model(lambda: LanguageModel(size, config.model)).to(find_device(config.train.device))
         bptt = unroll(config.bptt.method, steps=config.bptt.steps, keep=config.bptt.keep_probability)
         dev = data.dev
 
@@ -50,9 +52,9 @@ class LmTask(TextTask[LmConfig, LmPredictor]):
 
     def load(self, run: Run) -> LmPredictor:
         codec = Codec.from_json(run.vocabulary)
-        model = LanguageModel(len(codec.vocabulary), from_dict(LmConfig, run.config).model)
-        model.load_state_dict(run.weights())
-        return LmPredictor(run, model.eval(), codec)
+        config = from_dict(LmConfig, run.config).model
+        model = load_model(lambda: LanguageModel(len(codec.vocabulary), config), run)
+        return LmPredictor(run, model, codec)
 
 
 TASK = LmTask()

@@ -14,7 +14,7 @@ from weft.errors import WeftError
 from weft.tasks.tag.config import TagConfig, TagDataConfig
 from weft.tasks.tag.lexicon import LEXICONS
 from weft.tasks.tag.vocabulary import TaggerVocabulary
-from weft.tasks.task import DATA_FOLDER, StoreData
+from weft.tasks.task import StoreData
 from weft.text.conll import SentenceSource, TaggedSentence, count_noun, open_segmented, open_sentences
 from weft.text.corpus import Corpus
 from weft.text.spans import (
@@ -28,6 +28,7 @@ from weft.text.spans import (
     tags_to_spans,
     words_to_tags,
 )
+from weft.training.run import DATA_FOLDER
 
 TRAIN_SENTENCES, DEV_SENTENCES = f"{DATA_FOLDER}/train.npz", f"{DATA_FOLDER}/dev.npz"
 SHOWN = 10  # of many tags, in a message

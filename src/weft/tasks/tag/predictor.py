@@ -259,7 +259,7 @@ class TagPredictor:
             raise WeftError(
                 f"{self.run.path} has no held-out sentences", expected="data to evaluate on", hint="--data PATH"
             )
-        return evaluate_tagger(self.model, self.vocabulary, load_columns(self.run.path / DEV_SENTENCES))
+        return evaluate_tagger(self.model, self.vocabulary, load_columns(self.run.data_file(DEV_SENTENCES)))
 
 
 def _check_count(n: int) -> None:

@@ -19,6 +19,7 @@ from weft.tasks.tag.vocabulary import TaggerVocabulary
 from weft.tasks.task import Prepared, StoreData, Task, find_device
 from weft.text.conll import SentenceSource, count_noun
 from weft.text.spans import OUTSIDE
+from weft.training.build import build_model, load_model
 from weft.training.loss import Loss
 from weft.training.run import Run
 from weft.training.trainer import Evaluation, Trainer
@@ -38,11 +39,9 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
 
     def prepare(self, run: Run, config: TagConfig) -> Prepared:
         vocabulary = TaggerVocabulary.from_json(run.vocabulary)
-        columns = load_columns(run.path / TRAIN_SENTENCES)
-        dev = load_columns(run.path / DEV_SENTENCES) if run.has(DEV_SENTENCES) else None
-        model = Tagger(vocabulary.lexicon, vocabulary.tags, vocabulary.scheme, config.model).to(
-            find_device(config.train.device)
-        )
+        columns = load_columns(run.data_file(TRAIN_SENTENCES))
+        dev = load_columns(run.data_file(DEV_SENTENCES)) if run.has(DEV_SENTENCES) else None
+        model = build_model(lambda: make_tagger(vocabulary, config)).to(find_device(config.train.device))
         spans_of_words = vocabulary.scheme is not None and vocabulary.lexicon.task == "tags"
         swaps = (
             MentionReplacement(columns, vocabulary.tags, config.batch.mention_replacement)
@@ -81,9 +80,12 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
     def load(self, run: Run) -> TagPredictor:
         vocabulary = TaggerVocabulary.from_json(run.vocabulary)
         config = from_dict(TagConfig, run.config)
-        model = Tagger(vocabulary.lexicon, vocabulary.tags, vocabulary.scheme, config.model)
-        model.load_state_dict(run.weights())
-        return TagPredictor(run, model.eval(), vocabulary)
+        return TagPredictor(run, load_model(lambda: make_tagger(vocabulary, config), run), vocabulary)
+
+
+def make_tagger(vocabulary: TaggerVocabulary, config: TagConfig) -> Tagger:
+    """The model for a vocabulary, with random weights."""
+    return Tagger(vocabulary.lexicon, vocabulary.tags, vocabulary.scheme, config.model)
 
 
 TASK = TagTask()

@@ -29,7 +29,7 @@ class TranslateModelConfig(ModelConfig):
 
     cell: str = "gru"
     hidden_size: int = setting(384, "hidden units per layer of the decoder", low=1)
-    num_layers: int = setting(1, "number of decoder layers", low=1)
+    num_layers: int = setting(1, "number of decoder layers", low=1, high=1000)
     embedding_dim: int = setting(256, "embedding dimension", low=1)
     tied: bool = setting(True, "share the target embedding with the output layer")
     dropout: float = 0.1
@@ -38,7 +38,7 @@ class TranslateModelConfig(ModelConfig):
     encoder_hidden_size: int = setting(
         0, "hidden units per direction of the encoder; 0: hidden_size divided among the directions", low=0
     )
-    encoder_num_layers: int = setting(0, "number of encoder layers; 0: as many as the decoder's", low=0)
+    encoder_num_layers: int = setting(0, "number of encoder layers; 0: as many as the decoder's", low=0, high=1000)
     decoder: str = setting(
         "attend_after",
         "use of the source: initial state only, context vector in every step, attention before or after a step",

@@ -9,11 +9,11 @@ from typing import Any
 
 from weft.data.buckets import Ragged, hold_out, save_columns
 from weft.errors import WeftError
-from weft.tasks.task import DATA_FOLDER, StoreData
+from weft.tasks.task import StoreData
 from weft.tasks.translate.config import TranslateConfig
 from weft.text.parallel import Pairs, build_pair_codec, open_pairs
 from weft.text.tokenizers import Normalizer
-from weft.training.run import Run
+from weft.training.run import DATA_FOLDER, Run
 
 TRAIN_PAIRS, DEV_PAIRS = f"{DATA_FOLDER}/train.npz", f"{DATA_FOLDER}/dev.json"
 
@@ -71,7 +71,7 @@ def held_out_pairs(run: Run) -> Pairs:
     if not run.has(DEV_PAIRS):
         raise WeftError(f"{run.path} has no held-out pairs", expected="pairs to evaluate on", hint="--data PATH")
     try:
-        text = json.loads((run.path / DEV_PAIRS).read_text(encoding="utf-8"))
+        text = json.loads(run.data_file(DEV_PAIRS).read_text(encoding="utf-8"))
         return Pairs(f"held out of {run.path}", text["sources"], text["targets"])
     except (ValueError, KeyError, TypeError) as error:
         raise WeftError(

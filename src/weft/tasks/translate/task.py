@@ -15,6 +15,7 @@ from weft.tasks.translate.data import DEV_PAIRS, TRAIN_PAIRS, Source, held_out_p
 from weft.tasks.translate.model import TranslationBatch
 from weft.tasks.translate.predictor import END, TranslatePredictor, make_model
 from weft.text.parallel import PairCodec
+from weft.training.build import build_model, load_model
 from weft.training.loss import Loss
 from weft.training.run import Run
 from weft.training.trainer import Evaluation, Trainer
@@ -34,7 +35,7 @@ class TranslateTask(Task[Source, TranslateConfig, TranslatePredictor]):
 
     def prepare(self, run: Run, config: TranslateConfig) -> Prepared:
         codec = PairCodec.from_json(run.vocabulary)
-        columns = load_columns(run.path / TRAIN_PAIRS)
+        columns = load_columns(run.data_file(TRAIN_PAIRS))
         lengths = np.stack([columns[name].lengths for name in ("source", "target")], 1)
         full = lengths.min(1) > 0  # else of one side nothing is left as the model reads text
         if not full.any():
@@ -58,7 +59,7 @@ class TranslateTask(Task[Source, TranslateConfig, TranslatePredictor]):
             return TranslationBatch(take(sources, rows), take(targets, rows))
 
         buckets = Buckets(lengths[short] + 1, config.batch.max_tokens, config.batch.size, config.train.seed, collate)
-        model = make_model(codec, config).to(find_device(config.train.device))
+        model = build_model(lambda: make_model(codec, config)).to(find_device(config.train.device))
         dev = held_out_pairs(run) if run.has(DEV_PAIRS) else None
         predictor = TranslatePredictor(run, model, codec, config)
 
@@ -91,9 +92,8 @@ class TranslateTask(Task[Source, TranslateConfig, TranslatePredictor]):
 
     def load(self, run: Run) -> TranslatePredictor:
         codec, config = PairCodec.from_json(run.vocabulary), from_dict(TranslateConfig, run.config)
-        model = make_model(codec, config)
-        model.load_state_dict(run.weights())
-        return TranslatePredictor(run, model.eval(), codec, config)
+        model = load_model(lambda: make_model(codec, config), run)
+        return TranslatePredictor(run, model, codec, config)
 
 
 TASK = TranslateTask()

@@ -1,0 +1,95 @@
+"""Building models: whether one fits into memory is checked before any of it is allocated.
+
+A model is first built on torch's meta device, which has shapes and no memory. Its shapes then tell the memory that
+training takes, or are compared with those of a run's weights.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from torch import nn
+
+from weft.errors import WeftError
+from weft.training.run import Run
+
+Model = TypeVar("Model", bound=nn.Module)
+
+TRAINING_COPIES = 4  # of the weights: themselves, their gradients, and the optimizer's two moments
+_LIMIT = Path("/sys/fs/cgroup/memory.max")
+
+
+def machine_memory() -> int:
+    """The memory of this machine, or of the container that the process runs in, in bytes."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 1 << 62
+    try:
+        limit = _LIMIT.read_text().strip()
+    except OSError:
+        limit = "max"
+    return min(total, int(limit)) if limit.isdigit() else total
+
+
+def check_memory(what: str, needed: int | None) -> None:
+    """Refuse what needs more bytes than the machine has; None stands for more than can be counted.
+
+    Raises:
+        WeftError: with the memory that is needed and the memory there is.
+    """
+    total = machine_memory()
+    if needed is None or needed > total:
+        size = "more than 8 EiB" if needed is None else f"about {needed / 2**30:,.1f} GiB"
+        raise WeftError(
+            f"{what} needs {size} of memory, and this machine has {total / 2**30:,.1f} GiB",
+            expected="a model that fits",
+            hint="smaller sizes, such as --set model.hidden_size=256",
+        )
+
+
+def build_model(make: Callable[[], Model]) -> Model:
+    """Build a model for training.
+
+    Args:
+        make: Builds it; called twice.
+
+    Raises:
+        WeftError: The model does not fit into memory.
+    """
+    outline = _outline(make)
+    size = None if outline is None else sum(p.numel() * p.element_size() for p in outline.parameters())
+    check_memory("training this model", None if size is None else size * TRAINING_COPIES)
+    return make()
+
+
+def load_model(make: Callable[[], Model], run: Run) -> Model:
+    """Build the model of a run with its best weights, in evaluation mode.
+
+    Raises:
+        WeftError: The run's weights are not those of a model with its settings.
+    """
+    outline, shapes = _outline(make), run.shapes()
+    wanted = {} if outline is None else {name: tuple(value.shape) for name, value in outline.state_dict().items()}
+    if wanted != shapes:
+        name = next((name for name in (*wanted, *shapes) if wanted.get(name) != shapes.get(name)), "weights")
+        raise WeftError(
+            f"{run.path}: {name} is {shapes.get(name, 'missing')} in the saved weights",
+            expected=f"{wanted.get(name, 'none')}, as the settings of the run say",
+            hint="copy the run anew, or train again",
+        )
+    model = make()
+    model.load_state_dict(run.weights())
+    return model.eval()
+
+
+def _outline(make: Callable[[], Model]) -> Model | None:
+    """The model without memory behind its weights; None if they are more than can be counted."""
+    try:
+        with torch.device("meta"):
+            return make()
+    except RuntimeError as error:
+        if "overflow" in str(error):
+            return None
+        raise

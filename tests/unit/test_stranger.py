@@ -1,0 +1,157 @@
+"""A run directory from a stranger, or a damaged one: refused cheaply and in words, whatever its files hold."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+
+import pytest
+import torch
+
+import weft
+from weft.config import load_config
+from weft.errors import WeftError
+from weft.tasks.lm.config import LmConfig
+from weft.training import build
+from weft.training.run import (
+    CONFIG,
+    DATA_RECORD,
+    VOCABULARY,
+    WEIGHTS,
+    load_tensors,
+    read_json,
+    save_tensors,
+    write_json,
+)
+
+SMALL = ["text.limit=3000", "model.hidden_size=8", "batch.size=4", "train.epochs=1"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("stranger") / "run"
+    weft.train_lm("grammar", folder, load_config(LmConfig, sets=SMALL))
+    return folder
+
+
+@pytest.fixture
+def run(trained, tmp_path):
+    return shutil.copytree(trained, tmp_path / "run")
+
+
+def rewrite(path, change):
+    """Change a JSON file of a run, with its hash made right again."""
+    content = read_json(path)
+    change(content)
+    content = {name: value for name, value in content.items() if name not in ("format", "weft")}
+    write_json(path, content)
+
+
+@pytest.mark.parametrize("name", ["hidden_size", "embedding_dim", "num_layers"])
+@pytest.mark.parametrize("size", [10**4, 10**7, 10**9, 10**30, -1, "8", None, 1.5, True])
+def test_sizes_that_are_not_those_of_the_weights(run, name, size):
+    rewrite(run / CONFIG, lambda content: content["config"]["model"].update({name: size}))
+    began = time.perf_counter()
+    with pytest.raises(WeftError):
+        weft.load(run)
+    assert time.perf_counter() - began < 20
+
+
+@pytest.mark.parametrize("part", ["tokens", "counts", "tokenizer", "normalizer", "vocabulary"])
+@pytest.mark.parametrize("value", [None, [], {}, 7, "x", [None], [["a"]], {"tokens": None}])
+def test_vocabularies_that_are_none(run, part, value):
+    content = read_json(run / VOCABULARY)
+    keys = [key for key in content if key not in ("format", "weft")]
+
+    def change(found):
+        for key in keys:
+            if isinstance(found[key], dict) and part in found[key]:
+                found[key][part] = value
+        found[part] = value
+
+    rewrite(run / VOCABULARY, change)
+    try:
+        weft.load(run)
+    except WeftError:
+        return
+    assert part in ("tokens", "counts", "normalizer")  # where a value may be ignored
+
+
+def test_nested_json(run):
+    (run / CONFIG).write_text("[" * 200_000 + "]" * 200_000)
+    with pytest.raises(WeftError, match="damaged"):
+        weft.load(run)
+
+
+@pytest.mark.parametrize("text", ["null", "[]", "3", '{"format": "2"}', '{"format": 2}', "\x00", "{"])
+def test_json_of_another_kind(run, text):
+    (run / CONFIG).write_text(text)
+    with pytest.raises(WeftError, match="damaged"):
+        weft.load(run)
+
+
+@pytest.mark.parametrize("name", [CONFIG, VOCABULARY, WEIGHTS])
+def test_pipes_and_devices(run, name):
+    (run / name).unlink()
+    os.mkfifo(run / name)
+    with pytest.raises(WeftError, match="not a regular file"):
+        weft.load(run)
+    (run / name).unlink()
+    (run / name).symlink_to("/dev/zero")
+    with pytest.raises(WeftError, match="not a regular file"):
+        weft.load(run)
+
+
+def test_weights_of_another_model(run):
+    tensors, metadata = load_tensors(run / WEIGHTS)
+    name = next(iter(tensors))
+    save_tensors(run / WEIGHTS, {**tensors, name: torch.zeros(3, 3)}, metadata)
+    with pytest.raises(WeftError, match="as the settings of the run say"):
+        weft.load(run)
+    save_tensors(run / WEIGHTS, {key: value for key, value in tensors.items() if key != name}, metadata)
+    with pytest.raises(WeftError, match="missing in the saved weights"):
+        weft.load(run)
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "remove"])
+def test_damaged_data_is_noticed_by_an_evaluation(run, damage):
+    file = run / "data" / "dev.bin"
+    content = bytearray(file.read_bytes())
+    if damage == "flip":
+        content[len(content) // 2] ^= 1
+        file.write_bytes(content)
+    elif damage == "cut":
+        file.write_bytes(content[: len(content) // 2])
+    else:
+        file.unlink()
+    with pytest.raises(WeftError, match=r"dev\.bin is damaged|no held-out text"):
+        weft.load(run).evaluate_held_out()
+
+
+def test_data_with_ids_of_no_token(run):
+    file = run / "data" / "dev.bin"
+    file.write_bytes(b"\xff\xff" * 50)
+    from weft.training.run import file_hash
+
+    rewrite(run / DATA_RECORD, lambda content: content["files"].update({"dev.bin": file_hash(file)}))
+    with pytest.raises(WeftError, match="token id 65535"):
+        weft.load(run).evaluate_held_out()
+
+
+def test_metrics_that_are_none(run):
+    (run / "metrics.jsonl").write_text('{"step": 1}\n[3]\n')
+    with pytest.raises(WeftError, match=r"metrics\.jsonl is damaged"):
+        weft.resume_lm(run)
+
+
+def test_a_model_that_does_not_fit_is_refused_with_its_size(tmp_path, monkeypatch):
+    out = tmp_path / "run"
+    with pytest.raises(WeftError, match="needs more than 8 EiB of memory, and this machine has"):
+        weft.train_lm("grammar", out, load_config(LmConfig, sets=[*SMALL, "model.hidden_size=1000000000"]))
+    with pytest.raises(WeftError, match=r"needs about [\d,]+\.\d GiB of memory"):
+        weft.train_lm("grammar", out, load_config(LmConfig, sets=[*SMALL, "model.hidden_size=1000000"]))
+    monkeypatch.setattr(build, "machine_memory", lambda: 10_000)
+    with pytest.raises(WeftError, match="GiB of memory"):
+        weft.train_lm("grammar", out, load_config(LmConfig, sets=SMALL))
+    assert not out.exists()
