@@ -13,7 +13,7 @@ from benchmarks.rows import data
 from weft.tasks.tag.config import TagDataConfig
 from weft.tasks.tag.lexicon import WordLexicon
 from weft.tasks.tag.word_split import SPLITS
-from weft.text.conll import read_table, table_sentences
+from weft.text.conll import read_conll, table_sentences
 from weft.text.corpus import Corpus
 from weft.text.word_tokenizer import WordTokenizer
 
@@ -26,7 +26,7 @@ TEXT = "# text = "
 
 def main() -> None:
     for folder, names in FILES.items():
-        train, test = (read_table(next(Corpus.open(data("tag", folder, name)).documents())) for name in names)
+        train, test = (read_conll(next(Corpus.open(data("tag", folder, name)).documents())) for name in names)
         count = WordLexicon.build(table_sentences(train), TagDataConfig()).count
         words = [list(one.words) for one in table_sentences(test)]
         raw = [line.strip().removeprefix(TEXT) for line in test.lines if line.startswith(TEXT)]

@@ -1,4 +1,4 @@
-"""Interpolated Kneser-Ney with one discount: the chances that nltk gives."""
+"""Interpolated Kneser-Ney with one discount gives the probabilities of nltk."""
 
 from __future__ import annotations
 

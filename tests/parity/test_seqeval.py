@@ -1,4 +1,4 @@
-"""Spans and their F1 as seqeval has them, whose own measure is conlleval."""
+"""Spans and their F1 equal those of seqeval, which follows conlleval."""
 
 from __future__ import annotations
 

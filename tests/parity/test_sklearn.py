@@ -1,4 +1,4 @@
-"""The scores of classification against scikit-learn's."""
+"""The metrics of classification equal those of scikit-learn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BLEU: the notes' score worked by hand, and the corpus scores beside sacrebleu called directly."""
+"""BLEU: the sentence score by hand, and the corpus scores against sacrebleu."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class TestNotes:
         assert sentence_bleu(label, label, k) == 1
 
     @given(tokens.filter(len), tokens.filter(len), st.integers(1, 4))
-    def test_as_the_formula_says(self, label, prediction, k):
+    def test_equals_the_formula(self, label, prediction, k):
         """With n-grams as they were counted before sets: each of the prediction's takes one of the label's away."""
         if len(prediction) < k:
             return
@@ -82,7 +82,7 @@ OTHERS = ["Le chat dort au jardin.", "Elle aime les vieux livres !", "La pluie t
 
 
 class TestCorpus:
-    def test_as_sacrebleu_says(self):
+    def test_equals_sacrebleu(self):
         found = Translations.of(PREDICTIONS, REFERENCES)
         assert found.bleu == found.score() == sacrebleu.corpus_bleu(PREDICTIONS, [REFERENCES]).score
         assert found.chrf == sacrebleu.corpus_chrf(PREDICTIONS, [REFERENCES]).score
@@ -112,14 +112,14 @@ class TestCorpus:
         assert found.bleu == sacrebleu.corpus_bleu(PREDICTIONS, streams).score
         assert "nrefs:var" in found.signature()
 
-    def test_chinese_is_cut_into_characters(self):
+    def test_chinese_is_split_into_characters(self):
         predictions, references = ["三只小猫在桥上睡觉。"], ["三只小狗在桥上睡觉。"]
         found = Translations.of(predictions, references)
         assert found.bleu == sacrebleu.corpus_bleu(predictions, [references], tokenize="zh").score > 0
         assert "tok:zh" in found.signature()
         assert "tok:13a" in Translations.of(predictions, references, tokenize="13a").signature()
 
-    def test_the_texts_add_up(self):
+    def test_parts_add_up(self):
         whole = Translations.of(PREDICTIONS, REFERENCES)
         parts = [Translations.of(PREDICTIONS[:1], REFERENCES[:1]), Translations.of(PREDICTIONS[1:], REFERENCES[1:])]
         check_metric(whole, parts)
@@ -138,7 +138,7 @@ class TestCorpus:
         perfect = Translations.of(REFERENCES, REFERENCES)
         assert (perfect.bleu, perfect.chrf, perfect.exact) == (100, 100, 1)
 
-    def test_exact_is_about_letters_not_kinds_of_space(self):
+    def test_exact_ignores_white_space(self):
         assert Translations.of(["Ça va ?", "Ça va?", "ça va ?"], ["Ça va\u202f?"] * 3).exact == 1 / 3
 
     def test_nothing(self):

@@ -33,7 +33,7 @@ def test_an_epoch_has_every_example_once_in_batches_within_their_limits(
         assert len(batch) == 1 or longest * len(batch) <= tokens
 
 
-def test_an_epoch_is_a_function_of_its_number_and_can_be_taken_up_anywhere() -> None:
+def test_an_epoch_is_reproducible_and_can_be_resumed_at_any_batch() -> None:
     data = buckets([(length % 7, 3) for length in range(50)])
     whole = [batch.tolist() for batch in data.epoch(4)]
     assert [batch.tolist() for batch in data.epoch(4, start=6)] == whole[6:]
@@ -70,12 +70,12 @@ def test_results_come_back_in_the_order_of_the_examples(lengths: list[tuple[int,
     assert found == [2 * row for row in range(len(lengths))]
 
 
-def test_nothing_in_batches_is_nothing() -> None:
+def test_no_examples_give_no_results() -> None:
     assert in_batches(np.zeros(0, dtype=int), lambda chosen: 1 / 0) == []  # type: ignore[arg-type, return-value]
 
 
 @given(st.lists(st.lists(st.integers(0, 9), max_size=6), max_size=9))
-def test_columns_survive_the_disk(tmp_path_factory: pytest.TempPathFactory, rows: list[list[int]]) -> None:
+def test_saved_columns_are_loaded_unchanged(tmp_path_factory: pytest.TempPathFactory, rows: list[list[int]]) -> None:
     file = tmp_path_factory.mktemp("columns") / "train.npz"
     save_columns(file, {"ids": Ragged.from_rows(rows), "label.x": Ragged.from_rows([[7]])})
     back = load_columns(file)
@@ -84,12 +84,12 @@ def test_columns_survive_the_disk(tmp_path_factory: pytest.TempPathFactory, rows
     assert back["label.x"][0].tolist() == [7]
 
 
-def test_rows_with_a_mark_at_their_ends() -> None:
+def test_with_end_appends_to_every_row() -> None:
     rows = Ragged.from_rows([[3, 1], [], [4]]).with_end(9)
     assert [rows[row].tolist() for row in range(3)] == [[3, 1, 9], [9], [4, 9]]
 
 
-def test_a_broken_file_is_named(tmp_path: Path) -> None:
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     file = tmp_path / "train.npz"
     file.write_bytes(b"PK nothing")
     with pytest.raises(WeftError, match=r"train\.npz"):

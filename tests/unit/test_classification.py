@@ -1,4 +1,4 @@
-"""Accuracy, precision, recall and F1, by hand and by their definitions."""
+"""Metrics of classification: by hand and by their definitions."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def test_a_case_by_hand():
     assert found.signature() == "accuracy|labels:3|texts:6"
 
 
-def test_a_label_that_does_not_occur_is_no_part_of_macro_f1():
+def test_labels_that_do_not_occur_are_not_in_macro_f1():
     found = Confusion.of(ABC, [("a", "a"), ("b", "b")])
     assert found.macro_f1 == 1
     assert found.scores[2].f1 == 0
 
 
-def test_nothing_measured_is_not_a_number():
+def test_no_texts_are_nan():
     empty = Confusion.of(ABC, [])
     assert math.isnan(empty.accuracy)
     assert math.isnan(empty.macro_f1)
@@ -55,7 +55,7 @@ def test_parts_add_up(pairs, cut):
     assert merged.macro_f1 == whole.macro_f1
 
 
-def test_other_labels_do_not_add_up():
+def test_different_labels_cannot_be_added():
     with pytest.raises(WeftError, match="the same labels"):
         Confusion.of(ABC, []) + Confusion.of(("a", "b"), [])
 

@@ -72,7 +72,7 @@ def test_defaults_survive_json_and_toml(tmp_path):
     assert load_config(LmConfig, file) == config
 
 
-def test_file_then_sets_in_turn(tmp_path):
+def test_sets_override_the_file_in_order(tmp_path):
     file = tmp_path / "some.toml"
     file.write_text('[model]\ncell = "gru"\nhidden_size = 12\n', encoding="utf-8")
     config = load_config(
@@ -83,7 +83,7 @@ def test_file_then_sets_in_turn(tmp_path):
     assert isinstance(config.train.learning_rate, float)
 
 
-def test_base_stays_below_file_and_sets_and_is_not_changed():
+def test_sets_override_the_base_without_modifying_it():
     base = to_dict(load_config(LmConfig, None, ["model.hidden_size=5", "train.epochs=3"]))
     config = load_config(LmConfig, None, ["train.epochs=4"], base=base)
     assert (config.model.hidden_size, config.train.epochs, base["train"]["epochs"]) == (5, 4, 3)
@@ -115,7 +115,7 @@ def test_errors_name_the_key_and_what_is_expected(assignment, words):
     assert all(word in str(caught.value) for word in words), str(caught.value)
 
 
-def test_broken_or_missing_file(tmp_path):
+def test_invalid_or_missing_file(tmp_path):
     with pytest.raises(WeftError, match=r"none\.toml"):
         load_config(LmConfig, tmp_path / "none.toml")
     broken = tmp_path / "broken.toml"

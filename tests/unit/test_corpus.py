@@ -1,4 +1,4 @@
-"""Reading text: every kind of source, every kind of damage, and the stream of ids at the end."""
+"""Reading text: every kind of source, damaged files, and encoding to token ids."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class TestSources:
         assert list(document.lines()) == ["one\n", "二\n", "three\n", "\n", "last 行"]
         assert list(document.lines()) == list(document.lines())
 
-    def test_lines_with_their_own_ends(self, tmp_path: Path) -> None:
+    def test_original_line_ends(self, tmp_path: Path) -> None:
         raw = "a\r\n\nb\rc\n\r\nd"
         (tmp_path / "mixed.txt").write_bytes(raw.encode())
         (document,) = Corpus.open(tmp_path / "mixed.txt").documents()
@@ -102,11 +102,11 @@ class TestSources:
         gc.collect()
         assert list(tmp_path.iterdir()) == []
 
-    def test_texts_at_hand(self) -> None:
+    def test_strings_in_memory(self) -> None:
         corpus = Corpus.from_texts("poems", (text for text in ["春\r\n", "", "夏"]))
         assert contents(corpus) == {"poems 1": "春\n", "poems 3": "夏"}
 
-    def test_one_reader_does_not_disturb_another(self, tmp_path: Path) -> None:
+    def test_concurrent_readers_are_independent(self, tmp_path: Path) -> None:
         path = write_zip(tmp_path / "two.zip", {"a.txt": "1\n2\n3\n"})
         (document,) = Corpus.open(path).documents()
         pairs = list(zip(document.lines(), document.lines(), strict=True))
@@ -147,7 +147,7 @@ class TestDamage:
         with pytest.raises(WeftError, match=r"b\.zip:x/y\.txt:3: byte 0xff"):
             contents(Corpus.open(tmp_path / "b.zip"))
 
-    def test_not_the_archive_it_is_named(self, tmp_path: Path) -> None:
+    def test_file_with_a_wrong_suffix(self, tmp_path: Path) -> None:
         for name in ("a.zip", "a.txt.gz"):
             (tmp_path / name).write_text("just text", encoding="utf-8")
             with pytest.raises(WeftError, match=rf"{name} is damaged or not of the type its name says"):
@@ -213,7 +213,7 @@ words_in_lines = st.text(alphabet="ab 中。\n'", min_size=1).filter(str.strip)
 
 class TestStreams:
     @given(st.lists(words_in_lines, min_size=1, max_size=3), st.sampled_from([CharTokenizer(), WordTokenizer()]))
-    def test_blocks_and_long_lines_do_not_show(self, texts: list[str], tokenizer: Tokenizer) -> None:
+    def test_blocks_and_long_lines_do_not_change_the_tokens(self, texts: list[str], tokenizer: Tokenizer) -> None:
         whole = [token for i, text in enumerate(texts) for token in ["<eos>"] * (i > 0) + tokenizer.split(text)]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(corpus_module, "_BLOCK", 5)
@@ -221,7 +221,7 @@ class TestStreams:
             blocks = corpus_module._token_blocks(Corpus.from_texts("x", texts), Normalizer(), tokenizer)
             assert [token for block in blocks for token in block] == whole
 
-    def test_long_lines_come_in_pieces(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_long_lines_are_split(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(corpus_module, "_LONGEST_LINE", 6)
         (document,) = Corpus.from_texts("x", ["aa bb   cc dd\n中文没有空格的一行\nend"]).documents()
         assert list(document.lines()) == ["aa bb", "   cc", " dd\n", "中文没有空格的一行\n", "end"]
@@ -262,7 +262,7 @@ class TestStreams:
         assert ids.dtype == np.uint32
         assert list(ids) == [0, 0, len(large) - 1]
 
-    def test_documents_that_normalise_to_nothing_leave_no_divider(self, tmp_path: Path) -> None:
+    def test_no_eos_for_documents_that_are_empty_after_normalization(self, tmp_path: Path) -> None:
         corpus = Corpus.from_texts("mixed", ["中文", "one", "二", "Two\n2 a"])
         letters = Normalizer(lower=True, letters_only=True)
         vocabulary = Vocabulary.build(count_tokens(corpus, letters, WordTokenizer()))

@@ -1,4 +1,4 @@
-"""Named data: where it is looked for, how it is fetched over a line that breaks, and what is said when it is not."""
+"""Named datasets: lookup, resumable and verified downloads, and error messages."""
 
 from __future__ import annotations
 
@@ -108,12 +108,12 @@ class TestFetching:
         locate("poem", progress=silent)
         assert server.asked == [None]
 
-    def test_goes_on_within_one_call(self, server: Server, cache: Path) -> None:
+    def test_reconnects_within_one_call(self, server: Server, cache: Path) -> None:
         server.cut_after = [1000, HALF]
         assert locate("poem", progress=silent).read_bytes() == CONTENT
         assert server.asked == [None, "bytes=1000-", f"bytes={1000 + HALF}-"]
 
-    def test_goes_on_in_a_later_call(self, server: Server, cache: Path) -> None:
+    def test_resumes_in_a_later_call(self, server: Server, cache: Path) -> None:
         server.cut_after = [HALF, 0]
         with pytest.raises(WeftError, match=rf"connection ended after {HALF} of {len(CONTENT)} bytes"):
             locate("poem", progress=silent)
@@ -141,14 +141,14 @@ class TestFetching:
         ],
         ids=["complete", "too long", "complete but wrong", "wrong beginning", "empty"],
     )
-    def test_what_an_earlier_attempt_left(self, server: Server, cache: Path, left_over: bytes, requests: int) -> None:
+    def test_parts_of_earlier_attempts(self, server: Server, cache: Path, left_over: bytes, requests: int) -> None:
         cache.mkdir()
         (cache / "poem.txt.part").write_bytes(left_over)
         assert locate("poem", progress=silent).read_bytes() == CONTENT
         assert len(server.asked) == requests
         assert files(cache) == ["poem.txt"]
 
-    def test_wrong_bytes_never_get_the_name(self, server: Server, cache: Path) -> None:
+    def test_a_file_with_a_wrong_hash_is_never_stored(self, server: Server, cache: Path) -> None:
         server.content = CONTENT[:-1] + b"?"
         wrong = hashlib.sha256(server.content).hexdigest()
         with pytest.raises(WeftError, match=rf"served a file with sha256 {wrong}; expected {SHA256}"):
@@ -164,7 +164,7 @@ class TestFetching:
             locate("poem", progress=silent)
         assert "poem.txt" not in files(cache)
 
-    def test_the_next_address_is_tried(self, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_next_url_is_tried(self, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(DATASETS, "poem", poem("http://127.0.0.1:9/poem.txt", server.url))
         assert locate("poem", progress=silent).read_bytes() == CONTENT
 
@@ -182,7 +182,7 @@ class TestFetching:
         with pytest.raises(WeftError, match=r"cannot be written.*WEFT_CACHE"):
             locate("poem", progress=silent)
 
-    def test_an_interruption_keeps_what_has_come(self, server: Server, cache: Path) -> None:
+    def test_an_interruption_keeps_the_received_part(self, server: Server, cache: Path) -> None:
         class Stop(BaseException):
             pass
 
@@ -202,7 +202,7 @@ class TestFetching:
         assert locate("poem", progress=silent).read_bytes() == CONTENT
         assert server.asked == [None, f"bytes={len(kept)}-"]
 
-    def test_processes_at_once_fetch_once(self, server: Server, cache: Path) -> None:
+    def test_concurrent_processes_download_once(self, server: Server, cache: Path) -> None:
         server.pause_seconds = 1.0  # long enough for all of them to have started
         program = (
             "import sys; from pathlib import Path; from weft.text.download import fetch, silent;"
@@ -338,7 +338,7 @@ class TestOpening:
         monkeypatch.setitem(DATASETS, "fra-eng", dataclasses.replace(DATASETS["fra-eng"], sha256=digest))
         assert first_lines("fra-eng", 5) == ["Go.\tVa !\n"]
 
-    def test_a_name_wins_over_a_file_unless_written_as_a_path(self, tmp_path: Path) -> None:
+    def test_a_dataset_takes_precedence_over_a_file(self, tmp_path: Path) -> None:
         (tmp_path / "grammar").write_text("mine\n", encoding="utf-8")
         assert first_lines("./grammar", 1) == ["mine\n"]
         assert first_lines("grammar", 1) != ["mine\n"]
@@ -349,7 +349,7 @@ class TestOpening:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("二\n".encode())))
         assert first_lines("-", 1) == ["二\n"]
 
-    def test_unknown_words_are_read_both_ways(self, tmp_path: Path) -> None:
+    def test_an_unknown_name_suggests_datasets_and_files(self, tmp_path: Path) -> None:
         (tmp_path / "timemachine2.txt").touch()
         with pytest.raises(WeftError) as caught:
             open_data("timemachin")

@@ -1,4 +1,4 @@
-"""The grammar with known entropy: against enumeration on small grammars, against sampling on the real one."""
+"""Grammars with known entropy: against enumeration for small grammars, against samples for the embedded one."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ class TestText:
             sentence = ENGLISH.sample(rng)
             assert tuple(WordTokenizer().split(sentence.text)) == sentence.words
 
-    def test_the_ideal_model(self) -> None:
+    def test_likelihood_of_sampled_text(self) -> None:
         rng = random.Random(9)
         sentences = [ENGLISH.sample(rng) for _ in range(500)]
         ideal = ENGLISH.likelihood("".join(f"{sentence.text}\n" for sentence in sentences))
@@ -255,6 +255,6 @@ class TestText:
         ({"S": [(1, "w S S"), (1, "w")]}, "expected length of a sentence is infinite"),
     ],
 )
-def test_broken_grammars(phrases: dict[str, list[tuple[float, str]]], message: str) -> None:
+def test_invalid_grammars(phrases: dict[str, list[tuple[float, str]]], message: str) -> None:
     with pytest.raises(WeftError, match=message):
         Grammar.from_weights("S", phrases, {"w": ("X", {"a": 1})})

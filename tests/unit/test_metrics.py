@@ -1,4 +1,4 @@
-"""Perplexity at its three landmarks, and sums that stay exact."""
+"""Perplexity: special cases, and exact sums."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_perfect_model_has_perplexity_one():
     assert measured(F.one_hot(targets, 3).double().log(), targets).perplexity == 1.0
 
 
-def test_one_impossible_truth_makes_it_infinite():
+def test_a_true_token_of_probability_zero_makes_it_infinite():
     probabilities = torch.tensor([[0.5, 0.5, 0.0], [0.5, 0.0, 0.5]])
     assert measured(probabilities.log(), torch.tensor([0, 1])).perplexity == math.inf
 
@@ -35,7 +35,7 @@ def test_a_uniform_model_has_the_size_of_the_vocabulary(size):
     assert likelihood.bits_per_token == pytest.approx(math.log2(size))
 
 
-def test_overflow_is_infinite_and_nothing_is_nan():
+def test_overflow_is_infinite_and_no_tokens_are_nan():
     assert Likelihood(1e9, 1).perplexity == math.inf
     assert math.isnan(Likelihood(0.0, 0).perplexity)
 

@@ -1,4 +1,4 @@
-"""Parallel text: every way to give pairs, every mistake in them by file and line, and codecs that lose nothing."""
+"""Parallel text: every kind of source, errors by file and line, and lossless codecs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class TestSources:
         right.write_bytes(gzip.compress(b"Va !\r\nJe suis chez moi."))
         assert sides(open_pairs(f"{left},{right}")) == (SOURCES, TARGETS)
 
-    def test_one_file_of_that_name_wins(self, tmp_path, monkeypatch):
+    def test_an_existing_file_with_a_comma_takes_precedence(self, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         write(Path("a"), "Go.\n")
         write(Path("b"), "Va !\n")
@@ -85,7 +85,7 @@ class TestSources:
         assert open_pairs(f"{left},{right}").targets == ["mot", "Va !"]
 
     @given(st.lists(st.tuples(*[st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1)] * 2), min_size=1))
-    def test_whatever_was_written_is_read(self, tmp_path_factory, rows):
+    def test_written_pairs_are_read_back(self, tmp_path_factory, rows):
         path = tmp_path_factory.mktemp("x") / "x"
         write(path, "".join(f"{source}\t{target}\n" for source, target in rows))
         assert list(zip(*sides(open_pairs(path)), strict=True)) == rows
@@ -162,7 +162,7 @@ class TestCodecs:
 
     @pytest.mark.parametrize("level", ["char", "word", "space", "subword"])
     @pytest.mark.parametrize("joint", [True, False])
-    def test_text_survives_and_so_does_the_codec(self, level, joint):
+    def test_decode_inverts_encode_and_codecs_are_restored_from_json(self, level, joint):
         codecs = build_pair_codec(PairTextConfig(tokenizer=level, joint=joint, max_vocab_size=120), self.PAIRS)
         again = PairCodec.from_json(json.loads(json.dumps(codecs.to_json())))
         assert again == codecs
@@ -176,12 +176,12 @@ class TestCodecs:
                 else:
                     assert codec.decode(ids) == text
 
-    def test_words_belong_to_their_language(self):
+    def test_word_vocabularies_are_separate(self):
         codecs = build_pair_codec(PairTextConfig(tokenizer="word"), self.PAIRS)
         assert "water" in codecs.source.vocabulary
         assert "water" not in codecs.target.vocabulary
 
-    def test_joint_pieces_are_learned_from_both_sides(self):
+    def test_joint_subwords_are_trained_on_both_sides(self):
         codec = build_pair_codec(PairTextConfig(tokenizer="subword", max_vocab_size=150), self.PAIRS).source
         assert not codec.unknown("water pluie")
 
@@ -200,7 +200,7 @@ class TestPrint:
         assert WordTokenizer.train(["“Is it?” she asked: yes; 100% sure!", "他说：“不！”"]).gaps == ()
 
     @given(st.text(st.sampled_from("ab'’-.,;:!?%«»()\"“” \u00a0\u202f\n1猫，。")))
-    def test_the_same_tokens_are_found_again(self, text):
+    def test_split_inverts_join(self, text):
         words = WordTokenizer.train(FRENCH)
         assert words.split(words.join(words.split(text))) == words.split(text)
 
@@ -242,7 +242,7 @@ class TestSpaces:
         assert SpaceTokenizer().join(SpaceTokenizer().split(text.lower())) == tokens
 
     @given(st.lists(st.text("abé'«,.!?", min_size=1), min_size=1).map(" ".join))
-    def test_as_the_notes_do_it(self, text):
+    def test_equals_the_reference_implementation(self, text):
         assert SpaceTokenizer().split(text.lower()) == by_hand(text)
 
 

@@ -1,4 +1,4 @@
-"""Spans in tags: read as conlleval reads them, written back, repair_tags; schemes told apart."""
+"""Span schemes: decoding as conlleval does, encoding, repair, and detection of the scheme."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ ANY_TAG = st.one_of(st.just("O"), st.builds("{}-{}".format, st.sampled_from("BIE
         ("B-a-b I-a-b I-a", [("a-b", 0, 2), ("a", 2, 3)]),
     ],
 )
-def test_reading(tags, spans):
+def test_tags_to_spans(tags, spans):
     assert tags_to_spans(tags.split()) == [Span(*span) for span in spans]
 
 
-def test_a_tag_that_is_none():
+def test_invalid_tag():
     with pytest.raises(WeftError, match="'NOUN'"):
         tags_to_spans(["B-X", "NOUN"])
     assert split_tag("O-X") is None
@@ -60,7 +60,7 @@ def test_a_tag_that_is_none():
 
 
 @given(st.lists(ANY_TAG, max_size=8), st.sampled_from(list(SCHEMES.values())))
-def test_mending_keeps_the_spans_and_is_done_once(tags, scheme):
+def test_repair_keeps_the_spans_and_is_idempotent(tags, scheme):
     good = repair_tags(tags, scheme)
     assert tags_to_spans(good) == tags_to_spans(tags)
     assert repair_tags(good, scheme) == good
@@ -71,7 +71,7 @@ def test_mending_keeps_the_spans_and_is_done_once(tags, scheme):
     st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4), st.sampled_from("XY"))),
     st.sampled_from(list(SCHEMES.values())),
 )
-def test_what_is_written_is_read(steps, scheme):
+def test_spans_survive_tags(steps, scheme):
     spans, end = [], 0
     for gap, size, kind in steps:
         spans.append(Span(kind, end + gap, end + gap + size))
@@ -98,7 +98,7 @@ def test_what_is_written_is_read(steps, scheme):
         ("NN S-LRB", None),
     ],
 )
-def test_schemes_are_found(tags, name):
+def test_detect_scheme(tags, name):
     scheme = detect_scheme(tags.split())
     assert (scheme and scheme.name) == name
 
@@ -122,7 +122,7 @@ def test_mixed_tags_are_refused(tags, words):
     assert str(caught.value).startswith(words)
 
 
-def test_letters_of_no_scheme_have_two_that_no_scheme_has():
+def test_every_mix_of_schemes_has_two_conflicting_letters():
     """So that the error can always name a tag that does not fit beside the other."""
     letters = {letter for scheme in SCHEMES.values() for letter in scheme[1:]}
     for size in range(1, len(letters) + 1):
@@ -136,7 +136,7 @@ def test_letters_of_no_scheme_have_two_that_no_scheme_has():
 
 
 @given(st.lists(st.text("我们去图", min_size=1, max_size=5)))
-def test_words_are_found_again(words):
+def test_words_survive_tags(words):
     tags = words_to_tags(words)
     assert tags_to_words("".join(words), tags) == words
     assert {to_bioes(tag) for tag in tags} <= {"B-_", "I-_", "E-_", "S-_"}

@@ -1,4 +1,4 @@
-"""Measures of tags: known and unknown words, spans, words found in a text."""
+"""Metrics of tagging: known and unknown words, spans, and segmentation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weft.metrics import AccuracyCounts, MatchCounts, SpanScores, TokenScores, W
 from weft.text.spans import words_to_tags
 
 
-def test_words_by_whether_they_are_known():
+def test_accuracy_on_known_and_unknown_words():
     scores = TokenScores.of(list("ABAB"), list("ABBA"), [1, 1, 1, 0])
     assert (scores.known, scores.unknown) == (AccuracyCounts(2, 3), AccuracyCounts(0, 1))
     assert scores.accuracy == 0.5
@@ -38,7 +38,7 @@ def test_segmentation_by_hand():
     assert other.unknown == AccuracyCounts(1, 1)
 
 
-def test_nothing_found_is_zero_not_an_error():
+def test_no_prediction_scores_zero():
     scores = SpanScores.of(["O", "O"], ["O", "O"])
     assert scores.score() == 0
     assert SpanScores.of(["B-X"], ["O"]).all == MatchCounts(0, 0, 1)

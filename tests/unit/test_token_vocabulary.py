@@ -1,4 +1,4 @@
-"""Numbering tokens: the order, what is dropped, and the way to JSON and back."""
+"""Vocabulary: order of ids, dropped tokens, JSON."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_order_does_not_depend_on_the_order_of_counting() -> None:
     assert hash(Vocabulary.build(dict(items))) == hash(Vocabulary.build(dict(reversed(items))))
 
 
-def test_what_is_dropped_counts_as_unknown() -> None:
+def test_dropped_tokens_count_as_unk() -> None:
     counted = {"a": 5, "b": 3, "c": 2, "d": 1, "<eos>": 4, "<unk>": 10}
     rare = Vocabulary.build(counted, min_count=2)
     assert rare.tokens[4:] == ("a", "b", "c")

@@ -1,4 +1,4 @@
-"""The three languages: French and Chinese are checked by a second, smaller grammar book written here."""
+"""The trilingual grammar: French and Chinese are checked against independent rules written here."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_french():
     assert mistakes == {}
 
 
-def test_french_has_what_makes_it_french():
+def test_french_elision_contraction_and_agreement_occur():
     written = " ".join(triple.french for triple in TRIPLES).lower()
     wanted = (
         "l'oiseau|le hibou|l'île|l'homme|cet |mon auberge|mon image|vieil |bel |nouvel | du roi| de l'actrice| au |"
@@ -286,7 +286,7 @@ The actress lives behind the strange house because she sees three cows.
 """
 
 
-def test_read_by_hand():
+def test_sentences_checked_by_hand():
     """These were read by a person, word by word."""
     known = {triple.english: triple for triple in TRIPLES}
     lines = [line.strip() for line in READ_BY_HAND.strip().splitlines()]
@@ -302,7 +302,7 @@ def test_no_sentence_has_two_derivations():
             assert english_grammar().derivations(sentence.words) == 1, sentence.words
 
 
-def test_english_settles_the_translation():
+def test_english_determines_the_translation():
     seen: dict[str, tuple[str, str]] = {}
     for triple in [*TRIPLES, *triples(4000, seed=8)]:
         assert seen.setdefault(triple.english, triple[1:]) == triple[1:]

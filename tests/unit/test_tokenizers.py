@@ -1,4 +1,4 @@
-"""Normalising and cutting: exact cases, and the laws that streaming rests on."""
+"""Normalization and tokenizers: exact cases, and the properties that streaming relies on."""
 
 from __future__ import annotations
 
@@ -68,16 +68,16 @@ class TestNormalizer:
         assert normalizer(text) == expected
 
     @given(normalizers, texts)
-    def test_lines_make_the_text(self, normalizer: Normalizer, text: str) -> None:
+    def test_line_by_line_equals_the_whole_text(self, normalizer: Normalizer, text: str) -> None:
         assert "".join(normalizer.lines(text.splitlines(keepends=True))) == normalizer(text)
 
     @given(st.sampled_from(["NFC", "NFKC"]), texts)
-    def test_is_the_normal_form_of_the_whole(self, form: str, text: str) -> None:
+    def test_equals_unicodedata_normalize(self, form: str, text: str) -> None:
         whole = unicodedata.normalize(form, text.replace("\r\n", "\n").replace("\r", "\n"))  # type: ignore[arg-type]
         assert Normalizer(form)(text) == whole
 
     @given(texts)
-    def test_letters_are_those_of_the_whole(self, text: str) -> None:
+    def test_letters_only_line_by_line(self, text: str) -> None:
         kept = "".join(c if c.isascii() and c.isalpha() else " " for c in text)
         assert Normalizer("none", lower=True, letters_only=True)(text) == " ".join(kept.split()).lower()
 
@@ -110,7 +110,7 @@ class TestEveryTokenizer:
 
     @every_tokenizer
     @given(text=texts)
-    def test_a_cut_before_a_space_changes_nothing(self, tokenizer: Tokenizer, text: str) -> None:
+    def test_splitting_the_text_before_a_space_keeps_the_tokens(self, tokenizer: Tokenizer, text: str) -> None:
         left, space, right = text.partition(" ")
         left = left.rstrip() + "x"
         assert tokenizer.split(left) + tokenizer.split(space + right) == tokenizer.split(left + space + right)
@@ -122,13 +122,13 @@ class TestEveryTokenizer:
         assert again.split("The cat. 猫。\n") == tokenizer.split("The cat. 猫。\n")
         assert TOKENIZERS[tokenizer.name] is type(tokenizer)
 
-    def test_unknown_level(self) -> None:
+    def test_unknown_tokenizer(self) -> None:
         with pytest.raises(WeftError, match=r"tokenizer 'wrod' is not known.*Try: word"):
             tokenizer_from_json({"name": "wrod"})
 
 
 @given(texts)
-def test_characters_are_exact(text: str) -> None:
+def test_char_tokenizer_is_lossless(text: str) -> None:
     tokens = CharTokenizer().split(text)
     assert len(tokens) == len(text)
     assert CharTokenizer().join(tokens) == text
@@ -179,7 +179,7 @@ class TestWords:
             "she said; 他说, 中 (x)",
         ],
     )
-    def test_join_restores_good_print(self, text: str) -> None:
+    def test_join_restores_typographic_spacing(self, text: str) -> None:
         assert self.words.join(self.words.split(text)) == text
 
     @given(texts)
@@ -188,7 +188,7 @@ class TestWords:
     @example("don ' t 3 . 5 , 6")
     @example("か \u3099 x \u0301y -\u0301 ( \u0301")
     @example("1 : 2 ' \"' a")
-    def test_split_undoes_join(self, text: str) -> None:
+    def test_split_is_the_inverse_of_join(self, text: str) -> None:
         tokens = self.words.split(text)
         assert self.words.split(self.words.join(tokens)) == tokens
 

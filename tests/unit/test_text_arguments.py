@@ -1,4 +1,4 @@
-"""Texts as Python gives them: anything that can be walked through once, and nothing else."""
+"""Texts passed from Python: any iterable of strings, and errors for everything else."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_texts_of_any_kind() -> None:
         (["a", "x" * 100, list(range(100))], r"text 3 is \[0, 1.*\.\.\."),
     ],
 )
-def test_what_is_no_list_of_texts(texts, words) -> None:  # type: ignore[no-untyped-def]
+def test_invalid_texts_are_refused(texts, words) -> None:  # type: ignore[no-untyped-def]
     for take in (check_texts, lambda texts: Corpus.from_texts("mine", texts)):
         with pytest.raises(WeftError, match=words):
             take(texts)
@@ -35,7 +35,7 @@ def test_what_is_no_list_of_texts(texts, words) -> None:  # type: ignore[no-unty
         Pairs("mine", texts, ["a"])
 
 
-def test_one_text_and_one_name() -> None:
+def test_a_single_text_with_its_name() -> None:
     assert check_text("a") == "a"
     with pytest.raises(WeftError, match=r"the prompt is \['a'\]; expected a str"):
         check_text(["a"], "the prompt")  # type: ignore[arg-type]

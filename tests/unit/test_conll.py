@@ -1,4 +1,4 @@
-"""Tables of tagged words and segmented text: read whole, and their mistakes named by file and line."""
+"""CoNLL files and segmented text: reading, and errors by file and line."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class TestReading:
         assert read(path, "xpos") == read(path, "5") == read(path, "-6") == read(path, "XPOS")
         assert open_sentences(path, "deprel", "lemma")[0].words[1] == "nosotros"
 
-    def test_conllu_is_known_without_its_name(self, tmp_path):
+    def test_conllu_is_detected_without_its_suffix(self, tmp_path):
         assert read(written(tmp_path, CONLLU, "a.txt")) == read(written(tmp_path, CONLLU, "a.conllu"))
 
     def test_blank_lines_may_hold_white_space_and_a_hash_may_be_a_word(self, tmp_path):
@@ -107,7 +107,7 @@ class TestReading:
             (("Hi",), ("INTJ",)),
         ]
 
-    def test_pairs_at_hand(self):
+    def test_pairs_in_memory(self):
         assert read([(["a", "b"], "XY"), ([], [])]) == [(("a", "b"), ("X", "Y"))]
 
     def test_the_grammar_has_both_kinds_of_tags(self):
@@ -166,7 +166,7 @@ def test_mistakes_in_conllu(text, column, words, tmp_path):
     assert all(word in str(caught.value) for word in words), caught.value
 
 
-def test_a_table_is_no_segmented_text(tmp_path):
+def test_a_conll_file_is_refused_as_segmented_text(tmp_path):
     with pytest.raises(WeftError, match=r"data.conll:1 has tabs, as 2 of 3 lines do: this is CoNLL"):
         open_segmented(written(tmp_path, "a\tX\nb\tY\n\nc d\n"))
     assert len(open_segmented(written(tmp_path, "a\tb c\nd e\nf g\n"))) == 3
@@ -174,7 +174,7 @@ def test_a_table_is_no_segmented_text(tmp_path):
         read_tagged("grammar", TagDataConfig(task="segments", tag_column=2))
 
 
-def test_a_line_given_another_value_keeps_all_else():
+def test_replacing_a_value_keeps_the_rest_of_the_line():
     layout = ConllFormat((), False, 3, 1)
     assert layout.put(" a  b\t c ", 1, "X") == " a  X\t c "
     assert layout.put("a  b\t c ", 2, "X") == "a  b\t X "
@@ -196,7 +196,7 @@ def test_other_mistakes(tmp_path):
 
 
 class TestSpans:
-    def test_broken_spans_are_mended_with_a_note_or_refused(self, tmp_path):
+    def test_invalid_spans_are_repaired_with_a_note_or_refused(self, tmp_path):
         path = written(tmp_path, "a\tO\nb\tI-X\n\nc\tI-Y\nd\tB-Y\n")
         found = read_tagged(path, TagDataConfig())
         assert [one.tags for one in found.sentences] == [("O", "B-X"), ("B-Y", "B-Y")]
@@ -211,7 +211,7 @@ class TestSpans:
         with pytest.raises(WeftError, match=r"data.conll:4: the tag X is not a span tag, but .*data.conll:2 has B-PER"):
             read_tagged(path, TagDataConfig())
 
-    def test_what_is_measured_on_is_mended_as_what_is_held_out(self, tmp_path):
+    def test_evaluation_data_is_repaired_like_held_out_data(self, tmp_path):
         path = written(tmp_path, "a\tB-X\nb\tI-X\nc\tB-X\n")
         found = read_like(path, TagDataConfig(), SCHEMES["bioes"])
         assert found.sentences[0].tags == ("B-X", "E-X", "S-X")
@@ -241,7 +241,7 @@ class TestSpans:
             with pytest.raises(WeftError, match=r":2: the tag is 'E-X'; .*the scheme is bio"):
                 call()
 
-    def test_all_letters_of_all_kinds_are_tags(self):
+    def test_tags_cover_all_letters_of_all_labels(self):
         sentences = [TaggedSentence(("a", "b"), ("B-Y", "I-Y"), "", (1, 2)), TaggedSentence(("a",), ("B-X",), "", (3,))]
         assert all_tags(sentences, SCHEMES["bio"]) == ("O", "B-X", "I-X", "B-Y", "I-Y")
         assert all_tags([TaggedSentence(("a",), ("S",), "", (1,))], SCHEMES["bmes"]) == ("B", "M", "E", "S")
@@ -269,7 +269,7 @@ class TestLexicons:
         assert lexicon.known(TaggedSentence(("cAt", "dog"), (), "", (1, 2))) == [1, 0]
         assert WordLexicon.from_json(lexicon.to_json()) == lexicon
 
-    def test_what_can_be_made_up_is_told_by_kind(self):
+    def test_urls_mentions_and_numbers_share_placeholders(self):
         words = ("Call", "555-1234", "@someone", "http://t.co/x1", "@")
         lexicon = WordLexicon.build([TaggedSentence(words, (), "", (1,) * 5)], TagDataConfig())
         others = ("call", "555-9876", "@Other", "HTTPS://a.b", "www.c.d")

@@ -1,4 +1,4 @@
-"""Raw text cut into words: addresses stay whole, training words are kept, and no character is lost."""
+"""Raw text split into words: URLs stay whole, training words are kept, and no character is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows over a stream: every promise about coverage, order, offset and resuming."""
+"""Windows of a token stream: coverage, order, offsets and resuming."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_no_token_is_read_twice_in_an_epoch(size):
 
 
 @given(SIZES, st.integers(0, 5))
-def test_an_epoch_can_be_taken_up_anywhere(size, start):
+def test_an_epoch_can_be_resumed_at_any_batch(size, start):
     rows, steps, extra, epoch = size
     for kind in (SequentialWindows, RandomWindows):
         stream = kind(tokens_for(rows, steps, extra), rows, steps, seed=3)
@@ -71,7 +71,7 @@ def test_the_offset_differs_between_epochs_and_seeds(kind):
     assert max(offsets) < 10 + 10 * (kind is RandomWindows)
 
 
-def test_random_windows_come_in_another_order_each_epoch():
+def test_random_windows_are_reshuffled_each_epoch():
     stream = RandomWindows(np.arange(1000), 4, 10, seed=0)
     orders = [torch.cat([w.inputs[:, 0] for w in stream.epoch(epoch)]) // 10 for epoch in range(2)]
     assert not torch.equal(*orders)
@@ -97,7 +97,7 @@ def test_a_memory_mapped_file_is_read_only_where_windows_are(tmp_path):
     assert torch.equal(window.targets, window.inputs + 1)
 
 
-def test_too_short_a_text_says_what_is_needed():
+def test_the_error_for_a_short_text_states_the_required_length():
     with pytest.raises(
         WeftError, match=r"50 tokens; expected at least 396 for one batch of 32 rows of 12 steps.*batch"
     ):
@@ -109,7 +109,7 @@ def test_too_short_a_text_says_what_is_needed():
 @pytest.mark.parametrize(
     ("count", "steps", "margin", "rows"), [(1000, 64, 16, 3), (64, 64, 200, 2), (2, 5, 3, 1), (97, 8, 3, 4)]
 )
-def test_evaluation_passages_ask_for_every_token_once_with_all_its_context(count, steps, margin, rows):
+def test_evaluation_passages_have_every_token_once_as_target_with_full_context(count, steps, margin, rows):
     tokens = np.arange(count)  # a token is its own place
     asked = []
     for passage in evaluation_passages(tokens, seq_length=steps, margin=margin, batch_size=rows):
