@@ -246,7 +246,7 @@ def test_ctrl_c_finishes_the_step_saves_and_says_how_to_go_on(book, tmp_path):
     stdout, stderr = training.communicate(timeout=60)
     assert training.returncode == 130, stderr
     assert "Traceback" not in stderr
-    assert f"To go on: weft train lm --out {out} --resume" in stderr
+    assert f"To resume: weft train lm --out {out} --resume" in stderr
     steps = int(re.search(r"interrupted after (\d+) steps", stdout).group(1))
     again = weft("train", "lm", "--out", out, "--resume", "--set", "train.minutes=0.001")
     assert f"after step {steps}" in again.stderr

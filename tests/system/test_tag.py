@@ -101,7 +101,7 @@ def test_raw_text_to_columns_inline_and_json(runs):
     assert done.stdout == "the/DET cat/NOUN sleeps/VERB ./PUNCT\n\nshe/PRON waits/VERB ./PUNCT\n"
     found = json.loads(succeeds("tag", runs / "ner", "the cat sees a light .", "--json", "--n-best", 3).stdout)
     assert found["words"] == ["the", "cat", "sees", "a", "light", "."]
-    assert found["spans"][0] == {"kind": "BEING", "begin": 0, "end": 2, "words": ["the", "cat"]}
+    assert found["spans"][0] == {"label": "BEING", "start": 0, "end": 2, "words": ["the", "cat"]}
     assert len(found["confidence"]) == 6
     assert all(0 < one <= 1 for one in found["confidence"])
     chances = [way["probability"] for way in found["n_best"]]
@@ -241,7 +241,7 @@ def test_eval(runs, files):
     assert re.search(r"unknown words +\d\.\d{4} of 1", words)
     found = json.loads(succeeds("eval", runs / "ner", "--data", files / "dev.txt", "--json").stdout)
     assert found["score"] == found["f1"] > 0.8
-    assert set(found["kinds"]) == {"BEING", "THING", "PLACE"}
+    assert set(found["labels"]) == {"BEING", "THING", "PLACE"}
     assert "read:conlleval" in found["signature"]
     table = succeeds("eval", runs / "ner").stdout
     assert re.search(r"^all +0\.\d+ +0\.\d+ +0\.\d+", table, flags=re.M)
@@ -259,11 +259,11 @@ def test_eval_mends_what_is_broken_and_looks_where_it_is_told(runs, files, tmp_p
     done = succeeds("eval", tmp_path / "bioes", "--data", "-", "--json", stdin=rows)
     assert "standard input:2: I-BEING after B-BEING is read as E-BEING" in done.stderr
     assert "counts as wrong" not in done.stderr
-    assert json.loads(done.stdout)["kinds"]["BEING"]["true"] == 2
+    assert json.loads(done.stdout)["labels"]["BEING"]["true"] == 2
     table = "the\tDET\tx\ncat\tNOUN\ty\n"
     assert "1.0000 of 2 words" in succeeds("eval", runs / "pos", "--data", "-", "--column", 2, stdin=table).stdout
     message = fails("eval", runs / "pos", "--data", "-", stdin=table)
-    assert "standard input:1: the tag is 'x', and like all others here it is none of those trained on" in message
+    assert "standard input:1: the tag is 'x', and like all others here it is not among the training tags" in message
     assert "--column" in message
     assert "the tag is 'O', and like all" in fails("eval", runs / "pos", "--data", "-", stdin="the O\ncat O\n")
     assert "of 2 words" in succeeds("eval", runs / "ner", "--data", "-", stdin="the O\ncat O\n").stdout
@@ -283,7 +283,7 @@ def test_eval_mends_what_is_broken_and_looks_where_it_is_told(runs, files, tmp_p
         (lambda model: model.tag([["a", 1]]), ["word 2 of text 1 is a int"]),
         (lambda model: model.tag(["a", ["b", ""]]), ["word 2 of text 2 is empty"]),
         (lambda model: model.tag([["a", " "]]), ["word 2 of text 1 is empty"]),
-        (lambda model: model.n_best(["a"], 0), ["the 0 likeliest", "1 or more"]),
+        (lambda model: model.n_best(["a"], 0), ["n is 0", "1 or more"]),
         (lambda model: model.tag(["a"], split="blank"), ["split 'blank' is not known", "word, space"]),
     ],
 )
@@ -379,12 +379,12 @@ def test_mistakes_of_training(arguments, stdin, words, files, tmp_path):
         (["tag", "POS", ""], ["empty"]),
         (["tag", "POS", "a", "--columns"], ["--columns reads a table"]),
         (["tag", "POS", "a", "--file", "x"], ["one of the two"]),
-        (["tag", "SEG", "--file", "WORDS", "--columns"], ["finds words"]),
+        (["tag", "SEG", "--file", "WORDS", "--columns"], ["segments text"]),
         (["tag", "POS", "a", "--column", "2"], ["--column without --columns"]),
         (["tag", "POS", "--file", "PLAIN", "--columns", "--split", "space"], ["--split is for texts"]),
-        (["tag", "SEG", "ab", "--split", "space"], ["finds words itself", "no --split"]),
+        (["tag", "SEG", "ab", "--split", "space"], ["segments text into words itself", "no --split"]),
         (["tag", "POS", "ab", "--split", "blank"], ["'blank' is not known"]),
-        (["eval", "SEG", "--data", "WORDS", "--column", "2"], ["finds words", "no --column"]),
+        (["eval", "SEG", "--data", "WORDS", "--column", "2"], ["segments text", "no --column"]),
         (["eval", "POS", "--column", "2"], ["--column without --data"]),
         (["tag", "POS", "--file", "nowhere.txt"], ["nowhere.txt"]),
         (["generate", "POS"], ["'tag'", "weft train lm"]),

@@ -192,7 +192,7 @@ def evaluate(
     if isinstance(found, WordScores):
         return Report(record, list(_word_lines(found)), notes)
     if found.spans is not None:
-        record["kinds"] = {kind: vars(one) | {"f1": one.f1} for kind, one in sorted(found.spans.labels.items())}
+        record["labels"] = {label: vars(one) | {"f1": one.f1} for label, one in sorted(found.spans.labels.items())}
     return Report(record, list(_tag_lines(found)), notes)
 
 
