@@ -391,7 +391,7 @@ def test_mistakes_in_training(content, options, words, command, tmp_path, monkey
         (["classify", "RUN", "one", "--column", "2"], ["--column without a --file"]),
         (["classify", "RUN", "--file", "TEST", "--column", "9"], ["--column is 9", "2 columns"]),
         (["eval", "RUN", "--data", "TEST"], ["test.tsv:2 has the label 'meh'", "'neg', 'pos'"]),
-        (["eval", "RUN", "--against", "RUN"], ["no --against"]),
+        (["eval", "RUN", "--against", "RUN"], ["has no --against"]),
         (["generate", "RUN"], ["'classify'", "weft train lm"]),
         (["train", "classify", "--out", "NEW"], ["--data is missing", "grammar"]),
         (["train", "classify", "--out", "NEW", "--data", "python-docs"], ["without labels"]),

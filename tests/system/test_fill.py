@@ -120,7 +120,7 @@ def test_the_right_side_pays_in_one_table(runs):
     assert found["signature"] == f"masked token|per:word|tokens:{found['tokens']}"
     words = succeeds("eval", runs / "both", "--data", "-", stdin="i am hungry .").stdout
     assert re.search(r"uniform baseline +none +\d+\.\d\d", words)
-    assert re.search(r"both +both sides", words)
+    assert re.search(r"both +both", words)
     assert "(3 tokens)" in words
 
 

@@ -388,7 +388,7 @@ def test_mistakes_of_training(arguments, stdin, words, files, tmp_path):
         (["eval", "POS", "--column", "2"], ["--column without --data"]),
         (["tag", "POS", "--file", "nowhere.txt"], ["nowhere.txt"]),
         (["generate", "POS"], ["'tag'", "weft train lm"]),
-        (["eval", "POS", "--against", "SEG"], ["no --against"]),
+        (["eval", "POS", "--against", "SEG"], ["has no --against"]),
         (["eval", "NER", "--data", "PLAIN"], ["plain.txt:1: the tag is 'X'", "the scheme is bio"]),
         (["train", "tag", "--out", "POS", "--resume", "--segment"], ["data.task=tags"]),
     ],

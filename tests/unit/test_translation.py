@@ -18,7 +18,7 @@ from weft.tasks.translate.model import Translator
 from weft.tasks.translate.predictor import (
     END,
     TranslatePredictor,
-    make_model,
+    make_translator,
     most_tokens,
     sentences,
     split_whole,
@@ -39,7 +39,7 @@ def translating(*sets, seed=0, spread=1.0):
     config = load_config(TranslateConfig, None, ["model.hidden_size=12", "model.embedding_dim=8", *sets])
     codec = build_pair_codec(config.text, PAIRS)
     torch.manual_seed(seed)
-    model: Translator = make_model(codec, config).eval()
+    model: Translator = make_translator(codec, config).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(std=spread)
@@ -97,6 +97,26 @@ def test_strange_characters_of_subwords_are_themselves():
         tokens = split_whole(codec, text)
         assert "".join(tokens) == text
         assert codec.vocabulary.encode(tokens) == codec.encode(text)
+
+
+@pytest.mark.parametrize("decoder", ["attend_after", "attend_before"])
+def test_recorded_attention_equals_that_of_the_whole_translation(decoder):
+    """The weights are kept during the search; the decoder would give the same for the finished translation."""
+    found = translating("text.tokenizer=word", f"model.decoder={decoder}")
+    texts = [*PAIRS.sources, "a cat!", "the dog"]
+    for text, best in zip(texts, found.n_best(texts, 3, beam=4, attention=True), strict=True):
+        source = found.codec.source.encode(text)
+        for one in best:
+            assert len(one.attention) == len(one.tokens)
+            target = found.codec.target.vocabulary.encode(token for token in one.tokens if token != "<eos>")
+            whole = found.model.attention_weights(sentences([source], [target]))[0, : len(one.tokens)]
+            torch.testing.assert_close(torch.tensor(one.attention), whole)
+
+
+def test_translating_with_attention_decodes_once(monkeypatch):
+    found = translating("text.tokenizer=word")
+    monkeypatch.setattr(Translator, "attention_weights", lambda *_: pytest.fail("the source is encoded again"))
+    assert found.n_best(["the cat."], 1, attention=True)[0][0].attention
 
 
 def test_long_source_is_cut():

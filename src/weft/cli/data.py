@@ -25,8 +25,8 @@ def list_data(json_output: Annotated[bool, typer.Option("--json", help="Print JS
             typer.echo(f"{dataset.name:12} {dataset.description} [{dataset.licence}]\n{'':12} {where}")
 
 
-@data.command()
-def fetch(name: Annotated[str, typer.Argument(help="A name of `weft data list`.")]) -> None:
+@data.command(name="fetch")
+def fetch_data(name: Annotated[str, typer.Argument(help="A name of `weft data list`.")]) -> None:
     """Fetch a data set, verify it, and print its path."""
     from weft.text.datasets import DATASETS, locate
 

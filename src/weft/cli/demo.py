@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from weft.tasks.lm.config import LmConfig
     from weft.tasks.lm.predictor import LmPredictor
 
-MARK = "made-by-weft-demo"  # marks a folder that the demo made and may replace
+DEMO_MARKER = "made-by-weft-demo"  # marks a folder that the demo made and may replace
 PROMPT = "The value of"
 
 
@@ -26,11 +26,11 @@ def demo(
     Trains a character model on the prose of Python's language reference, generates text and evaluates the model; then
     trains another on sentences of a grammar whose entropy is known, and compares it with the best possible score.
     """
-    if out.exists() and not (out / MARK).exists():
+    if out.exists() and not (out / DEMO_MARKER).exists():
         raise WeftError(f"{out} exists and was not made by the demo", expected="a new folder", hint="--out runs/demo2")
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
-    (out / MARK).write_text("weft demo replaces this folder each time it runs.\n", encoding="utf-8")
+    (out / DEMO_MARKER).write_text("weft demo replaces this folder each time it runs.\n", encoding="utf-8")
     _prose(out / "prose")
     _grammar(out / "grammar")
     typer.echo(
@@ -80,12 +80,12 @@ def _config(epochs: int) -> LmConfig:
 
 
 def _train(name: str, out: Path, config: LmConfig) -> LmPredictor:
-    from weft.cli.train import describe, run_steps
+    from weft.cli.train import describe, train_with_progress
     from weft.tasks.lm.task import TASK
 
     training = TASK.start(name, out, config)
     typer.echo(f"   {describe(training)}", err=True)
-    run_steps(training)
+    train_with_progress(training)
     return TASK.load(training.run)
 
 

@@ -97,7 +97,7 @@ def run_training(
             _say(f"{out} does not exist yet: starting it")
         training = task.start(data, out, settings, dev=dev)
     _say(describe(training))
-    last = run_steps(training)
+    last = train_with_progress(training)
     if last is None:
         _say(f"{out} has finished already, after step {training.trainer.progress.step}: nothing to do")
     result = summary(training, last)
@@ -117,7 +117,7 @@ def describe(training: Training) -> str:
     return f"{training.description}, {sum(parameter.numel() for parameter in model.parameters()):,} weights"
 
 
-def run_steps(training: Training) -> Step | None:
+def train_with_progress(training: Training) -> Step | None:
     """Train to the end, or to the end of the step in which Ctrl-C comes, and show the progress."""
     from weft.cli.progress import TrainingProgress
 

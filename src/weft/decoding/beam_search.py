@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
@@ -34,6 +34,7 @@ class Hypothesis(NamedTuple):
     log_prob: float  # of all its tokens, the end token included
     score: float  # log_prob / L^alpha, where L counts the end token too
     ended: bool  # False if it was cut at the maximum length
+    recorded: Tensor | None = None  # (L, ...) what `record` returned at each of its tokens
 
 
 def beam_search(
@@ -46,6 +47,7 @@ def beam_search(
     alpha: float = 0.75,
     n_best: int = 1,
     banned: Sequence[int] = (),
+    record: Callable[[Any], Tensor] | None = None,
 ) -> list[list[Hypothesis]]:
     """Finds the best continuations of every prompt by score = log P / L^alpha.
 
@@ -64,6 +66,8 @@ def beam_search(
         alpha: the exponent of the length penalty: larger values favour longer outputs; 0 means log P alone.
         n_best: how many hypotheses to return for each prompt, at most `width`.
         banned: ids that are never generated.
+        record: maps the state after a step to a value for each row, (R, ...), such as its attention weights; those of
+            the tokens of a hypothesis are returned with it.
 
     Returns:
         For each prompt up to `n_best` hypotheses, best first.
@@ -93,7 +97,8 @@ def beam_search(
         for ids in columns[:-1]:
             _, state = stepper.step(ids, state)
         limits = torch.tensor([tokens[row] for row in rows.tolist()])
-        search = _Search(width, limits, end, alpha, n_best, torch.tensor(sorted(set(banned)), dtype=torch.long))
+        ids_banned = torch.tensor(sorted(set(banned)), dtype=torch.long)
+        search = _Search(width, limits, end, alpha, n_best, ids_banned, record)
         for row, hypotheses in zip(rows.tolist(), search.run(stepper, columns[-1], state), strict=True):
             found[row] = hypotheses
     return found
@@ -106,9 +111,19 @@ class _Search:
     hypothesis is an index into that history; its tokens are read by following the parents at the end.
     """
 
-    def __init__(self, width: int, limits: Tensor, end: int | None, alpha: float, n_best: int, banned: Tensor) -> None:
+    def __init__(
+        self,
+        width: int,
+        limits: Tensor,
+        end: int | None,
+        alpha: float,
+        n_best: int,
+        banned: Tensor,
+        record: Callable[[Any], Tensor] | None,
+    ) -> None:
         self.width, self.limits, self.end, self.alpha, self.n_best = width, limits, end, alpha, n_best
-        self.banned = banned
+        self.banned, self.record = banned, record
+        self.recorded: list[Tensor] = []  # what was recorded at each step, in the order of its tokens
         self.history: list[tuple[Tensor, Tensor]] = []  # tokens and parents of each step
         self.finished: list[tuple[int, Tensor, Tensor, Tensor, Tensor]] = []  # step; prompt, index, log_prob, ended
         self.scores = torch.full((len(limits), width), -torch.inf, dtype=torch.float64)  # of finished hypotheses
@@ -121,6 +136,8 @@ class _Search:
         while len(prompt):
             log_probs, choices, state = self._top_k(stepper, ids, state)
             parent, ids, total = self._expand(log_probs, choices, prompt, total)
+            if self.record is not None:
+                self.recorded.append(self.record(state).cpu()[parent])
             prompt = prompt[parent]
             self.history.append((ids, index[parent]))
             kept = self._finish(prompt, ids, total)
@@ -185,19 +202,33 @@ class _Search:
             best = sorted(hypotheses, key=lambda one: -one[0])[: self.n_best]
             result.append(
                 [
-                    Hypothesis(_follow_parents(steps, step, index, ended), log_prob, score, ended)
+                    self._hypothesis(steps, step, index, log_prob, score, ended)
                     for score, step, index, log_prob, ended in best
                 ]
             )
         return result
 
+    def _hypothesis(
+        self,
+        steps: Sequence[tuple[list[int], list[int]]],
+        step: int,
+        index: int,
+        log_prob: float,
+        score: float,
+        ended: bool,
+    ) -> Hypothesis:
+        path = _follow_parents(steps, step, index)
+        ids = [tokens[at] for (tokens, _), at in zip(steps, path, strict=False)]
+        recorded = [values[at] for values, at in zip(self.recorded, path, strict=False)]
+        return Hypothesis(
+            tuple(ids[:-1] if ended else ids), log_prob, score, ended, torch.stack(recorded) if recorded else None
+        )
 
-def _follow_parents(
-    steps: Sequence[tuple[list[int], list[int]]], step: int, index: int, ended: bool
-) -> tuple[int, ...]:
-    """Returns the tokens that lead to an index of a step, without the end token."""
-    ids = []
-    for tokens, parents in reversed(steps[:step]):
-        ids.append(tokens[index])
+
+def _follow_parents(steps: Sequence[tuple[list[int], list[int]]], step: int, index: int) -> list[int]:
+    """Returns the index at every step, from the first on, that leads to an index of the given step."""
+    path = []
+    for _, parents in reversed(steps[:step]):
+        path.append(index)
         index = parents[index]
-    return tuple(reversed(ids[1:] if ended else ids))
+    return path[::-1]

@@ -47,7 +47,7 @@ def read_lines(source: str) -> list[str]:
     return [line for document in Corpus.open(source).documents() for _, line in numbered_lines(document)]
 
 
-class Report(NamedTuple):
+class EvaluationReport(NamedTuple):
     """The result of an evaluation: as plain data, and as the lines that people read."""
 
     record: dict[str, Any]
@@ -68,8 +68,8 @@ class Commands:
         details: What else its help says.
         data: Help of --data.
         dev: Help of --dev.
-        evaluate: `evaluate(model, data, *, own options) -> Report`, for `weft eval`. `data` is a source, or None for
-            the run's own held-out data.
+        evaluate: `evaluate(model, data, *, own options) -> EvaluationReport`, for `weft eval`. `data` is a source, or
+            None for the run's own held-out data.
         capabilities: The commands that runs of this task serve.
         functions: The commands that this task defines.
         train_options: Own options of `weft train`, as a function from their values to `section.key=value` settings.
@@ -78,7 +78,7 @@ class Commands:
     summary: str
     data: str
     dev: str
-    evaluate: Callable[..., Report]
+    evaluate: Callable[..., EvaluationReport]
     capabilities: tuple[str, ...] = ()
     functions: tuple[Callable[..., Output], ...] = ()
     details: str = ""

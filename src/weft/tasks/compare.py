@@ -13,7 +13,7 @@ from weft.data.windows import Tokens
 from weft.errors import WeftError
 from weft.metrics import Likelihood, TokenPredictions
 from weft.tasks import load
-from weft.tasks.command import Report
+from weft.tasks.command import EvaluationReport
 from weft.tasks.text_task import encoded, held_out_tokens
 from weft.text.codec import Codec
 from weft.training.run import Run
@@ -65,7 +65,7 @@ def compare(model: TokenPredictor, others: Sequence[TokenPredictor], tokens: Tok
     ]
 
 
-def compare_runs(model: TokenPredictor, against: Sequence[Path], data: str | None) -> Report:
+def compare_runs(model: TokenPredictor, against: Sequence[Path], data: str | None) -> EvaluationReport:
     """What `weft eval --against` reports: the model beside other runs, on a text or on its own held-out text."""
     others = [load(path) for path in against]
     if data is None:
@@ -74,7 +74,7 @@ def compare_runs(model: TokenPredictor, against: Sequence[Path], data: str | Non
         return _report(model, compare(model, others, tokens))
 
 
-def _report(model: TokenPredictor, rows: Sequence[ComparedModel]) -> Report:
+def _report(model: TokenPredictor, rows: Sequence[ComparedModel]) -> EvaluationReport:
     level, last = model.codec.tokenizer.name, rows[-1].predictions
     compared = [
         {
@@ -93,7 +93,7 @@ def _report(model: TokenPredictor, rows: Sequence[ComparedModel]) -> Report:
     for name, context, found in rows:
         lines.append(f"{name:{wide}}  {context:10}  {found.likelihood.perplexity:10.2f}  {found.accuracy:8.1%}")
     lines.append(f"({last.likelihood.count:,} tokens)")
-    return Report({**head, **compared[-1], "compared": compared}, lines)
+    return EvaluationReport({**head, **compared[-1], "compared": compared}, lines)
 
 
 def _constant(weights: np.ndarray[Any, np.dtype[np.float64]], tokens: Tokens) -> TokenPredictions:

@@ -36,9 +36,9 @@ from weft.training.run import (
 )
 from weft.training.trainer import Progress, Step
 
-Config = TypeVar("Config")
+TaskConfig = TypeVar("TaskConfig")
 Predictor = TypeVar("Predictor")
-Source = TypeVar("Source", contravariant=True)
+DataSource = TypeVar("DataSource", contravariant=True)
 
 # Stores the encoded examples in the folder data/ of a new run; returns the content of vocabulary.json.
 StoreData = Callable[[Path], Mapping[str, Any]]
@@ -102,10 +102,10 @@ class Training:
         return self.trainer.model
 
 
-class Task(ABC, Generic[Source, Config, Predictor]):
+class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
     """Everything the rest of weft asks of a task.
 
-    `Source` is what its data is read from, `Config` its settings, `Predictor` a loaded model ready for use.
+    `DataSource` is what its data is read from, `TaskConfig` its settings, `Predictor` a loaded model ready for use.
     """
 
     name: ClassVar[str]  # in config.json, on the command line, in the table of tasks
@@ -116,10 +116,10 @@ class Task(ABC, Generic[Source, Config, Predictor]):
     loss_smoothing: ClassVar[float] = 0.98  # of the loss in progress lines; 0 where each step reads all data
     fixed_settings: ClassVar[tuple[str, ...]] = ("train.optimizer",)  # under train., but not changed by a resume
 
-    config_class: type[Config]
+    config_class: type[TaskConfig]
 
     @abstractmethod
-    def open(self, source: Source, dev: Source | None, config: Config) -> StoreData:
+    def open(self, source: DataSource, dev: DataSource | None, config: TaskConfig) -> StoreData:
         """Read the data, or check that it can be read, before a run directory exists.
 
         Args:
@@ -132,7 +132,7 @@ class Task(ABC, Generic[Source, Config, Predictor]):
         """
 
     @abstractmethod
-    def prepare(self, run: Run, config: Config) -> Prepared:
+    def prepare(self, run: Run, config: TaskConfig) -> Prepared:
         """Build the trainer from the data that `open` stored in the run."""
 
     @abstractmethod
@@ -143,13 +143,13 @@ class Task(ABC, Generic[Source, Config, Predictor]):
         """Load what serves one of the task's capabilities; the predictor itself unless a task says otherwise."""
         return self.load(run)
 
-    def seed(self, config: Config) -> int:
+    def seed(self, config: TaskConfig) -> int:
         """The seed set before the trainer is built."""
         seed: int = config.train.seed  # type: ignore[attr-defined]
         return seed
 
     def start(
-        self, source: Source, out: str | Path, config: Config | None = None, *, dev: Source | None = None
+        self, source: DataSource, out: str | Path, config: TaskConfig | None = None, *, dev: DataSource | None = None
     ) -> Training:
         """Store the data in a new run directory and build the trainer.
 
@@ -183,7 +183,7 @@ class Task(ABC, Generic[Source, Config, Predictor]):
         prepared.trainer.run_directory = run  # the folder has its final name now
         return self._training(run, prepared, lock)
 
-    def resume(self, run: Run | str | Path, config: Config | None = None, *, source: str | None = None) -> Training:
+    def resume(self, run: Run | str | Path, config: TaskConfig | None = None, *, source: str | None = None) -> Training:
         """Continue from a run's last checkpoint.
 
         Args:
@@ -217,7 +217,7 @@ class Task(ABC, Generic[Source, Config, Predictor]):
         return self._training(run, prepared, lock)
 
     def train(
-        self, source: Source, out: str | Path, config: Config | None = None, *, dev: Source | None = None
+        self, source: DataSource, out: str | Path, config: TaskConfig | None = None, *, dev: DataSource | None = None
     ) -> Predictor:
         """Train a model to the end and load it; the arguments are those of `start`, which lets you watch the steps."""
         training = self.start(source, out, config, dev=dev)
@@ -225,14 +225,14 @@ class Task(ABC, Generic[Source, Config, Predictor]):
             pass
         return self.load(training.run)
 
-    def _prepare(self, run: Run, config: Config) -> Prepared:
+    def _prepare(self, run: Run, config: TaskConfig) -> Prepared:
         torch.manual_seed(self.seed(config))
         return self.prepare(run, config)
 
     def _training(self, run: Run, prepared: Prepared, lock: RunLock) -> Training:
         return Training(self, run, prepared.trainer, prepared.description, prepared.unit or self.unit, lock)
 
-    def _change_settings(self, run: Run, config: Config) -> Run:
+    def _change_settings(self, run: Run, config: TaskConfig) -> Run:
         differences = changed(run.config, to_dict(config))
         fixed = [key for key in differences if not key.startswith("train.") or key in self.fixed_settings]
         if fixed:

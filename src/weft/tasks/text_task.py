@@ -19,7 +19,7 @@ from weft.training.run import DATA_FOLDER, Run
 
 TRAIN_TOKENS, DEV_TOKENS = f"{DATA_FOLDER}/train.bin", f"{DATA_FOLDER}/dev.bin"
 
-TextSource = str | Corpus  # a path, the name of a data set, or a Corpus
+CorpusSource = str | Corpus  # a path, the name of a data set, or a Corpus
 
 
 class HasText(Protocol):
@@ -41,12 +41,12 @@ class TextData(NamedTuple):
     dev: Tokens | None
 
 
-class TextTask(Task[TextSource, TextTaskConfig, TextPredictor]):
+class TextTask(Task[CorpusSource, TextTaskConfig, TextPredictor]):
     """A task on one long text. A subclass gives `make_trainer` and `load`."""
 
     metric = "perplexity"
 
-    def open(self, source: TextSource, dev: TextSource | None, config: TextTaskConfig) -> StoreData:
+    def open(self, source: CorpusSource, dev: CorpusSource | None, config: TextTaskConfig) -> StoreData:
         corpus = source if isinstance(source, Corpus) else open_data(source)
         held_out = dev if dev is None or isinstance(dev, Corpus) else open_data(dev)
         return lambda data: prepare_corpus(config.text, corpus, held_out, data).to_json()
@@ -75,7 +75,7 @@ def held_out_tokens(run: Run, codec: Codec) -> Tokens:
 
 
 @contextmanager
-def encoded(source: TextSource, codec: Codec) -> Iterator[Tokens]:
+def encoded(source: CorpusSource, codec: Codec) -> Iterator[Tokens]:
     """The token ids of a text, in a temporary file for the time of a `with`."""
     corpus = source if isinstance(source, Corpus) else open_data(source)
     with tempfile.TemporaryDirectory() as folder:

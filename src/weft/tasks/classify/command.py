@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weft.errors import WeftError, WeftWarning
-from weft.tasks.command import Commands, Output, Report, TextHelp, TextInput
+from weft.tasks.command import Commands, EvaluationReport, Output, TextHelp, TextInput
 
 if TYPE_CHECKING:
     from weft.metrics import Confusion
@@ -84,7 +84,7 @@ def _escape_space(token: str) -> str:
     return re.sub(r"\s", lambda space: f"\\u{ord(space[0]):04x}", token)
 
 
-def evaluate(model: ClassifyPredictor, data: str | None) -> Report:
+def evaluate(model: ClassifyPredictor, data: str | None) -> EvaluationReport:
     """Accuracy, F1 and the confusion matrix."""
     notes = []
     if data is None:
@@ -114,7 +114,7 @@ def evaluate(model: ClassifyPredictor, data: str | None) -> Report:
     for score in found.scores:
         numbers = f"{score.precision:9.4f}  {score.recall:6.4f}  {score.f1:6.4f}  {score.support:6,}"
         lines.append(f"{score.label:{wide}}  {numbers}")
-    return Report(record, [*lines, "", *_confusion_table(found)], notes)
+    return EvaluationReport(record, [*lines, "", *_confusion_table(found)], notes)
 
 
 def _confusion_table(found: Confusion) -> list[str]:

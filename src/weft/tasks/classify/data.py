@@ -37,11 +37,11 @@ from weft.text.tables import (
 from weft.text.word_vectors import WordVectors, read_word_vectors
 from weft.training.run import DATA_FOLDER
 
-GRAMMAR_SENTENCES = 5000
+GRAMMAR_EXAMPLES = 5000
 TRAIN_EXAMPLES, DEV_EXAMPLES = f"{DATA_FOLDER}/train.npz", f"{DATA_FOLDER}/dev.npz"
 WORD_VECTORS = f"{DATA_FOLDER}/vectors.npz"
 
-Tokens = TypeVar("Tokens", list[int], list[str])
+_Tokens = TypeVar("_Tokens", list[int], list[str])
 
 
 class Example(NamedTuple):
@@ -73,10 +73,10 @@ class Texts(NamedTuple):
     notes: list[str]  # how they were read, where that was not said
 
 
-Source = str | Path | Iterable[tuple[str, Any]]
+ExampleSource = str | Path | Iterable[tuple[str, Any]]
 
 
-def read_labelled(source: Source, config: ClassifyDataConfig, like: ExampleLayout | None = None) -> Examples:
+def read_labelled(source: ExampleSource, config: ClassifyDataConfig, like: ExampleLayout | None = None) -> Examples:
     """The examples of a source: a file, a folder of folders, `-`, "grammar", or pairs of text and label.
 
     `like` tells how the examples that these are to be used with were laid out, and which labels they had.
@@ -84,7 +84,7 @@ def read_labelled(source: Source, config: ClassifyDataConfig, like: ExampleLayou
     if not isinstance(source, str | Path):
         return Examples(_from_pairs(source), ExampleLayout(), "pairs")
     if str(source) == "grammar":
-        return Examples(grammar_examples(GRAMMAR_SENTENCES, seed=0), ExampleLayout(), "sentences of the grammar")
+        return Examples(grammar_examples(GRAMMAR_EXAMPLES, seed=0), ExampleLayout(), "sentences of the grammar")
     if str(source) in DATASETS:
         raise WeftError(f"{source} is a text without labels", expected="texts with labels", hint="--data grammar")
     if Path(source).is_dir():
@@ -122,7 +122,7 @@ def read_texts(source: str, column: int | str | None, like: ExampleLayout | None
     return Texts(texts, notes)
 
 
-def open_examples(source: Source, dev: Source | None, config: ClassifyConfig) -> StoreData:
+def open_examples(source: ExampleSource, dev: ExampleSource | None, config: ClassifyConfig) -> StoreData:
     """Read and encode examples to train on and to hold out; returns what stores them in a run."""
     examples = read_labelled(source, config.data)
     rows = examples.rows
@@ -196,7 +196,7 @@ def _encode(rows: Sequence[Example], codec: Codec, labels: Sequence[str]) -> dic
     return {"text": texts, "label": [[places[row.label]] for row in rows]}
 
 
-def cut_middle(tokens: Tokens, most: int) -> Tokens:
+def cut_middle(tokens: _Tokens, most: int) -> _Tokens:
     """At most so many tokens: of more, as many from the beginning as from the end, where a text says what it is."""
     return tokens if len(tokens) <= most else tokens[: (most + 1) // 2] + tokens[len(tokens) - most // 2 :]
 

@@ -19,7 +19,7 @@ from weft.tasks.classify.data import (
     Example,
     ExampleLayout,
     Examples,
-    Source,
+    ExampleSource,
     Texts,
     check_labels,
     cut_middle,
@@ -116,7 +116,7 @@ class ClassifyPredictor:
         """
         return read_texts(source, column, self.layout)
 
-    def read(self, source: Source) -> Examples:
+    def read(self, source: ExampleSource) -> Examples:
         """Labelled examples, read in the same way as the training data."""
         examples = read_labelled(source, self.config.data, self.layout)
         check_labels(examples.rows, self.labels)
@@ -129,7 +129,7 @@ class ClassifyPredictor:
         probabilities = [one.probabilities[row.label] for row, one in zip(rows, found, strict=True)]
         return Confusion.of(self.labels, pairs, -float(np.log(np.maximum(probabilities, 1e-300)).sum()))
 
-    def evaluate(self, source: Source) -> Confusion:
+    def evaluate(self, source: ExampleSource) -> Confusion:
         """Evaluate on labelled examples: a file, a folder, "grammar", or a list of (text, label)."""
         return self.score(self.read(source).rows)
 
@@ -147,7 +147,7 @@ def _listed(numbers: list[int]) -> str:
     return f"text {shown}" if len(numbers) == 1 else f"texts {shown}{', ...' if len(numbers) > 5 else ''}"
 
 
-def make_model(run: Run, config: ClassifyConfig) -> Classifier:
+def make_classifier(run: Run, config: ClassifyConfig) -> Classifier:
     """The untrained model of a run."""
     vocabulary = Codec.from_json(run.vocabulary).vocabulary
     return Classifier(len(vocabulary), len(run.vocabulary["labels"]), config.model, unknown=vocabulary.unk_id)

@@ -14,9 +14,9 @@ from weft.data.buckets import Buckets, IntArray, load_columns, take
 from weft.errors import WeftError, unknown_name
 from weft.tasks.classify.command import COMMANDS
 from weft.tasks.classify.config import ClassifyConfig
-from weft.tasks.classify.data import DEV_EXAMPLES, TRAIN_EXAMPLES, WORD_VECTORS, Source, open_examples
+from weft.tasks.classify.data import DEV_EXAMPLES, TRAIN_EXAMPLES, WORD_VECTORS, ExampleSource, open_examples
 from weft.tasks.classify.model import Classifier, LabelledBatch
-from weft.tasks.classify.predictor import ClassifyPredictor, evaluate_classifier, make_model
+from weft.tasks.classify.predictor import ClassifyPredictor, evaluate_classifier, make_classifier
 from weft.tasks.task import Prepared, StoreData, Task, find_device
 from weft.text.codec import Codec
 from weft.text.vocabulary import RESERVED
@@ -25,7 +25,7 @@ from weft.training.run import Run
 from weft.training.trainer import Evaluation, Trainer
 
 
-class ClassifyTask(Task[Source, ClassifyConfig, ClassifyPredictor]):
+class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
     """Train a recurrent model to predict the label of a text."""
 
     name = "classify"
@@ -34,7 +34,7 @@ class ClassifyTask(Task[Source, ClassifyConfig, ClassifyPredictor]):
     metric = "accuracy"
     unit = "texts"
 
-    def open(self, source: Source, dev: Source | None, config: ClassifyConfig) -> StoreData:
+    def open(self, source: ExampleSource, dev: ExampleSource | None, config: ClassifyConfig) -> StoreData:
         return open_examples(source, dev, config)
 
     def prepare(self, run: Run, config: ClassifyConfig) -> Prepared:
@@ -42,7 +42,7 @@ class ClassifyTask(Task[Source, ClassifyConfig, ClassifyPredictor]):
         labels = tuple(counts)
         train = load_columns(run.data_file(TRAIN_EXAMPLES))
         dev = load_columns(run.data_file(DEV_EXAMPLES)) if run.has(DEV_EXAMPLES) else None
-        model = build_model(lambda: make_model(run, config))
+        model = build_model(lambda: make_classifier(run, config))
         held_out = len(dev["text"]) if dev else 0
         description = f"{len(train['text']):,} texts to train on, {held_out:,} held out, {len(labels)} labels"
         description += f", vocabulary of {len(codec.vocabulary):,} ({run.vocabulary['description']})"
@@ -77,7 +77,7 @@ class ClassifyTask(Task[Source, ClassifyConfig, ClassifyPredictor]):
 
     def load(self, run: Run) -> ClassifyPredictor:
         config = from_dict(ClassifyConfig, run.config)
-        model = load_model(lambda: make_model(run, config), run)
+        model = load_model(lambda: make_classifier(run, config), run)
         return ClassifyPredictor(run, model, Codec.from_json(run.vocabulary), tuple(run.vocabulary["labels"]))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from weft.errors import WeftWarning
-from weft.tasks.command import Commands, Output, Report, TextHelp, TextInput
+from weft.tasks.command import Commands, EvaluationReport, Output, TextHelp, TextInput
 from weft.tasks.lm.command import TEXT_DATA, TEXT_DEV, Against
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _table(answers: list[Answer]) -> str:
     return "\n".join(line.replace("\n", "\\n") for line in lines)
 
 
-def evaluate(model: FillPredictor, data: str | None, *, against: Against = None) -> Report:
+def evaluate(model: FillPredictor, data: str | None, *, against: Against = None) -> EvaluationReport:
     """Predictions of a hidden token, beside baselines and other runs."""
     from weft.tasks.compare import compare_runs
 

@@ -13,7 +13,7 @@ from weft.errors import WeftError
 from weft.metrics import TokenPredictions
 from weft.tasks.fill.blanks import Blanked
 from weft.tasks.lm.predictor import unknown_note
-from weft.tasks.text_task import TextSource, encoded, held_out_tokens
+from weft.tasks.text_task import CorpusSource, encoded, held_out_tokens
 from weft.text.arguments import check_text
 from weft.text.codec import Codec
 from weft.text.vocabulary import RESERVED
@@ -96,7 +96,7 @@ class FillPredictor:
         """What a user should know about these texts: their unknown tokens."""
         return [unknown_note(unknown, repr(text)) for text in texts if (unknown := self.unknown(text))]
 
-    def evaluate(self, source: TextSource) -> TokenPredictions:
+    def evaluate(self, source: CorpusSource) -> TokenPredictions:
         """Predict each token of a text from all others: a path, the name of a data set, or a Corpus."""
         with encoded(source, self.codec) as tokens:
             return self.predict_tokens(tokens)

@@ -16,7 +16,7 @@ from weft.training.run import DATA_RECORD, read_json
 
 ORDER = 5
 MOST_TOKENS = 5_000_000  # counted at most, so that the baseline takes no longer than the evaluation
-GRAMMAR = "grammar"  # the data set whose entropy is known
+GRAMMAR_DATASET = "grammar"  # the data set whose entropy is known
 
 
 class Baseline(NamedTuple):
@@ -51,7 +51,7 @@ def _ngram(model: LmPredictor, tokens: Tokens) -> Baseline | None:
 def _entropy(model: LmPredictor, tokens: Tokens) -> Baseline | None:
     """The entropy of the embedded grammar on the whole lines of a text, if the run was trained on that grammar."""
     run, codec = model.run, model.codec
-    if not run.has(DATA_RECORD) or read_json(run.path / DATA_RECORD)["source"] != GRAMMAR:
+    if not run.has(DATA_RECORD) or read_json(run.path / DATA_RECORD)["source"] != GRAMMAR_DATASET:
         return None
     text = codec.decode(tokens.tolist())
     lines = text[text.find("\n") + 1 : text.rfind("\n") + 1]

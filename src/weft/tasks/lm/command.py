@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from weft.errors import WeftWarning
-from weft.tasks.command import Commands, Output, Report, TextHelp, TextInput
+from weft.tasks.command import Commands, EvaluationReport, Output, TextHelp, TextInput
 
 if TYPE_CHECKING:
     from weft.data.windows import Tokens
@@ -64,7 +64,7 @@ def generate(
             yield f"{text}\n"
 
 
-def evaluate(model: LmPredictor, data: str | None, *, against: Against = None) -> Report:
+def evaluate(model: LmPredictor, data: str | None, *, against: Against = None) -> EvaluationReport:
     """Perplexity and bits per token, beside baselines; with --against, token predictions of several models."""
     from weft.tasks.compare import compare_runs
     from weft.tasks.text_task import encoded, held_out_tokens
@@ -77,7 +77,7 @@ def evaluate(model: LmPredictor, data: str | None, *, against: Against = None) -
         return _likelihood(model, tokens)
 
 
-def _likelihood(model: LmPredictor, tokens: Tokens) -> Report:
+def _likelihood(model: LmPredictor, tokens: Tokens) -> EvaluationReport:
     from weft.tasks.lm.baselines import baselines
 
     found, others = model.evaluate_tokens(tokens), baselines(model, tokens)
@@ -105,7 +105,7 @@ def _likelihood(model: LmPredictor, tokens: Tokens) -> Report:
             for number, (name, other) in enumerate(others)
         ),
     ]
-    return Report(record, lines)
+    return EvaluationReport(record, lines)
 
 
 COMMANDS = Commands(

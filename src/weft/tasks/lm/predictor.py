@@ -10,7 +10,7 @@ from weft.data.windows import Tokens
 from weft.decoding import NO_TOKEN, Sample, Sampler, Stepper, generate
 from weft.errors import WeftError
 from weft.metrics import Likelihood, TokenPredictions
-from weft.tasks.text_task import TextSource, encoded, held_out_tokens
+from weft.tasks.text_task import CorpusSource, encoded, held_out_tokens
 from weft.text.arguments import check_text, check_texts
 from weft.text.codec import Codec, StreamingDecoder
 from weft.text.vocabulary import RESERVED
@@ -117,7 +117,7 @@ class LmPredictor:
         """What a user should know about these prompts: their unknown tokens."""
         return [unknown_note(unknown, f"the prompt {one!r}") for one in prompts if (unknown := self.unknown(one))]
 
-    def evaluate(self, source: TextSource) -> Likelihood:
+    def evaluate(self, source: CorpusSource) -> Likelihood:
         """The likelihood of a text: a path, the name of a data set, or a Corpus."""
         with encoded(source, self.codec) as tokens:
             return self.evaluate_tokens(tokens)

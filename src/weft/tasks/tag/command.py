@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from weft.errors import WeftError, WeftWarning
-from weft.tasks.command import Commands, Output, Report, TextHelp, TextInput
+from weft.tasks.command import Commands, EvaluationReport, Output, TextHelp, TextInput
 
 if TYPE_CHECKING:
     from weft.metrics.tagging import WordScores
@@ -176,7 +176,7 @@ def evaluate(
     column: Annotated[
         str | None, typer.Option(help="The column of the tags in --data, if it is not that of the training data.")
     ] = None,
-) -> Report:
+) -> EvaluationReport:
     """Accuracy, and F1 of spans or of words."""
     from weft.metrics.tagging import WordScores
 
@@ -190,10 +190,10 @@ def evaluate(
         found = model.evaluate_held_out()
     record: dict[str, Any] = {"score": found.score(), **found.metrics(), "signature": found.signature()}
     if isinstance(found, WordScores):
-        return Report(record, list(_word_lines(found)), notes)
+        return EvaluationReport(record, list(_word_lines(found)), notes)
     if found.spans is not None:
         record["labels"] = {label: vars(one) | {"f1": one.f1} for label, one in sorted(found.spans.labels.items())}
-    return Report(record, list(_tag_lines(found)), notes)
+    return EvaluationReport(record, list(_tag_lines(found)), notes)
 
 
 def _word_lines(found: WordScores) -> Iterator[str]:

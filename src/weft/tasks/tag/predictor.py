@@ -54,7 +54,7 @@ class SegmentedText:
 
 
 Text = str | Sequence[str]
-Decoded = TypeVar("Decoded")
+_Decoded = TypeVar("_Decoded")
 SegmentedPath = tuple[
     list[Segment], tuple[float, ...], float
 ]  # words as (begin, end), their probabilities, that of all
@@ -97,7 +97,7 @@ class TagPredictor:
         _check_count(n)
         assert isinstance(self.vocabulary.lexicon, WordLexicon)
         cut = make_split(split, self.vocabulary.lexicon.count)
-        words = [cut(text) if isinstance(text, str) else text for text in check_texts(texts, "tag")]
+        words = [cut(text) if isinstance(text, str) else text for text in check_sentences(texts, "tag")]
         output = self.model.output
 
         def decode(scores: Tensor, lengths: Tensor) -> list[tuple[list[TagPath], IntArray]]:
@@ -144,11 +144,11 @@ class TagPredictor:
         return self.model.output.n_best(scores, n, lengths)
 
     def _decode_characters(
-        self, texts: Iterable[str], decode: Callable[[Tensor, Tensor], list[Decoded]]
-    ) -> list[tuple[str, Decoded]]:
+        self, texts: Iterable[str], decode: Callable[[Tensor, Tensor], list[_Decoded]]
+    ) -> list[tuple[str, _Decoded]]:
         """Decode the characters of each text. No word spans white space."""
         self._is("segments", "segment", "tag")
-        pieces = [text.split() for text in check_texts(texts, "segment", words=False)]
+        pieces = [text.split() for text in check_sentences(texts, "segment", words=False)]
         characters = ["".join(row) for row in pieces]
         starts = Ragged.from_rows([int(not at) for piece in row for at in range(len(piece))] for row in pieces)
         return list(zip(characters, self._decode(characters, decode, starts), strict=True))
@@ -157,9 +157,9 @@ class TagPredictor:
     def _decode(
         self,
         words: Sequence[Sequence[str]],
-        decode: Callable[[Tensor, Tensor], list[Decoded]],
+        decode: Callable[[Tensor, Tensor], list[_Decoded]],
         starts: Ragged | None = None,
-    ) -> list[Decoded]:
+    ) -> list[_Decoded]:
         """Score each text, in batches, and decode the scores; a span begins at each of the `starts`."""
         for place, row in enumerate(words, start=1):
             if not len(row):
@@ -167,7 +167,7 @@ class TagPredictor:
         columns = self.vocabulary.encode(words)
         self.model.eval()
 
-        def run(rows: IntArray) -> list[Decoded]:
+        def run(rows: IntArray) -> list[_Decoded]:
             inputs = collate(columns, rows)
             scores = self.model(inputs)
             if starts is not None:
@@ -267,7 +267,7 @@ def _check_count(n: int) -> None:
         raise WeftError(f"n is {n}", expected="1 or more")
 
 
-def check_texts(texts: Any, call: str, *, words: bool = True) -> list[Any]:
+def check_sentences(texts: Any, call: str, *, words: bool = True) -> list[Any]:
     """The texts as a list; each must be a string or, where `words` is true, a list of words."""
     what = "strings, or lists of words" if words else "strings"
     if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):

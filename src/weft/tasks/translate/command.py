@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from weft.errors import WeftWarning
-from weft.tasks.command import Commands, Output, Report, TextHelp, TextInput
+from weft.tasks.command import Commands, EvaluationReport, Output, TextHelp, TextInput
 
 if TYPE_CHECKING:
     from weft.tasks.translate.predictor import TranslatePredictor, Translation
@@ -78,7 +78,7 @@ def _lines(found: Translation, attention: bool) -> str:
     return "\n".join(lines)
 
 
-def evaluate(model: TranslatePredictor, data: str | None, *, beam: Beam = 5) -> Report:
+def evaluate(model: TranslatePredictor, data: str | None, *, beam: Beam = 5) -> EvaluationReport:
     """BLEU, chrF and exact matches."""
     found = model.evaluate_held_out(beam=beam) if data is None else model.evaluate(data, beam=beam)
     scores = {"bleu": found.bleu, "chrf": found.chrf, "exact": found.exact}
@@ -88,7 +88,7 @@ def evaluate(model: TranslatePredictor, data: str | None, *, beam: Beam = 5) -> 
         f"exact match  {found.exact:.2%}",
         f"{len(found):,} pairs, beam {beam}; {found.signature()}",
     ]
-    return Report({"pairs": len(found), "beam": beam, **scores, "signature": found.signature()}, lines)
+    return EvaluationReport({"pairs": len(found), "beam": beam, **scores, "signature": found.signature()}, lines)
 
 
 COMMANDS = Commands(

@@ -17,10 +17,10 @@ from weft.training.run import DATA_FOLDER, Run
 
 TRAIN_PAIRS, DEV_PAIRS = f"{DATA_FOLDER}/train.npz", f"{DATA_FOLDER}/dev.json"
 
-Source = str | Pairs  # a path, the name of a data set, or Pairs
+PairSource = str | Pairs  # a path, the name of a data set, or Pairs
 
 
-def read_pairs(source: Source, config: TranslateConfig) -> Pairs:
+def read_pairs(source: PairSource, config: TranslateConfig) -> Pairs:
     """Pairs from a path or the name of a data set; Pairs are returned as they are."""
     text = config.text
     if isinstance(source, Pairs):
@@ -28,7 +28,7 @@ def read_pairs(source: Source, config: TranslateConfig) -> Pairs:
     return open_pairs(source, source_column=text.source_column, target_column=text.target_column)
 
 
-def store_pairs(source: Source, dev: Source | None, config: TranslateConfig) -> StoreData:
+def store_pairs(source: PairSource, dev: PairSource | None, config: TranslateConfig) -> StoreData:
     """Read pairs to train on and to hold out; returns what encodes and stores them in a run.
 
     Equal sources stay on one side, with all their translations, so that no held-out source occurs in training.

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from weft.data.buckets import IntArray, Padded, in_batches, pad
+from weft.data.buckets import IntArray, in_batches, pad
 from weft.decoding import Hypothesis, beam_search
 from weft.errors import WeftError, WeftWarning
 from weft.metrics import Likelihood, Translations
 from weft.tasks.lm.predictor import unknown_note
+from weft.tasks.translate.attention_stepper import AttentionStepper, last_weights
 from weft.tasks.translate.config import TranslateConfig
-from weft.tasks.translate.data import Source, held_out_pairs, read_pairs
+from weft.tasks.translate.data import PairSource, held_out_pairs, read_pairs
 from weft.tasks.translate.model import BOS_ID, TranslationBatch, Translator
 from weft.text.arguments import check_texts
 from weft.text.codec import Codec
@@ -31,7 +32,7 @@ LENGTH_PENALTY = 0.75
 TOKENS, ROWS = 1 << 16, 2560  # source tokens and hypotheses in a batch
 
 
-def make_model(codec: PairCodec, config: TranslateConfig) -> Translator:
+def make_translator(codec: PairCodec, config: TranslateConfig) -> Translator:
     return Translator(len(codec.source.vocabulary), len(codec.target.vocabulary), config.model)
 
 
@@ -71,7 +72,7 @@ class _Options(NamedTuple):
     beam: int
     length_penalty: float
     banned: list[int]
-    aligned: bool
+    attention: bool  # record the weights
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ class TranslatePredictor:
         sources = [self._read(text) for text in texts if text.strip()]
         self._warn_cut(sources)
         banned = [RESERVED.index(name) for name in RESERVED if name != EOS and not (copy_unknown and name == UNK)]
-        options = _Options(n, beam, length_penalty, banned, aligned=attention or copy_unknown)
+        options = _Options(n, beam, length_penalty, banned, attention=attention or copy_unknown)
         lengths = np.array([len(source.ids) for source in sources])
 
         def run(rows: IntArray) -> list[list[Translation]]:
@@ -160,8 +161,9 @@ class TranslatePredictor:
     def _translate(self, sources: list[_Source], options: _Options) -> list[list[Translation]]:
         self.model.eval()
         rows = pad([source.ids for source in sources])
+        stepper = self.model.stepper(rows)
         found = beam_search(
-            self.model.stepper(rows),
+            AttentionStepper(stepper) if options.attention else stepper,
             [[BOS_ID]] * len(sources),
             width=options.beam,
             tokens=[most_tokens(len(source.ids)) for source in sources],
@@ -169,34 +171,32 @@ class TranslatePredictor:
             alpha=options.length_penalty,
             n_best=options.n,
             banned=options.banned,
+            record=last_weights if options.attention else None,
         )
-        weights = self._weights(rows, found) if options.aligned else None
         return [
-            [self._written(source, hypothesis, () if weights is None else next(weights)) for hypothesis in hypotheses]
+            [self._translation(source, hypothesis) for hypothesis in hypotheses]
             for source, hypotheses in zip(sources, found, strict=True)
         ]
 
-    def _weights(self, rows: Padded, found: Sequence[Sequence[Hypothesis]]) -> Iterator[Weights]:
-        """The attention of all translations, each over its own source, by reading them once more, all at once."""
-        owners = torch.tensor([row for row, hypotheses in enumerate(found) for _ in hypotheses])
-        targets = pad([[*one.ids, END] if one.ended else one.ids for hypotheses in found for one in hypotheses])
-        weights = self.model.attention_weights(
-            TranslationBatch(Padded(rows.ids[owners], rows.lengths[owners]), targets)
-        )
-        for row, owner, length in zip(weights, owners, targets.lengths, strict=True):
-            yield tuple(map(tuple, row[:length, : rows.lengths[owner]].tolist()))
-
-    def _written(self, source: _Source, found: Hypothesis, weights: Weights) -> Translation:
+    def _translation(self, source: _Source, found: Hypothesis) -> Translation:
         codec = self.codec.target
         tokens = codec.vocabulary.decode(found.ids)
+        # Sources of a batch are padded: the weights of a hypothesis cover the longest of them.
+        weights = () if found.recorded is None else found.recorded[:, : len(source.ids)].tolist()
         for place, token in enumerate(tokens):
             if token == UNK and weights and len(source.tokens) > 1:
-                attended = weights[place][:-1]  # not the end
+                attended = weights[place][:-1]  # not <eos>
                 tokens[place] = source.tokens[attended.index(max(attended))]
         text = codec.tokenizer.join(tokens)
         ends = (EOS,) if found.ended else ()
         return Translation(
-            text.strip(), found.score, found.log_prob, (*tokens, *ends), source.tokens, weights, source.cut
+            text.strip(),
+            found.score,
+            found.log_prob,
+            (*tokens, *ends),
+            source.tokens,
+            tuple(map(tuple, weights)),
+            source.cut,
         )
 
     def _read(self, text: str) -> _Source:
@@ -228,7 +228,7 @@ class TranslatePredictor:
 
         return Likelihood(sum(in_batches(lengths, run)), int(lengths[:, 1].sum()) if len(pairs) else 0)
 
-    def evaluate(self, source: Source, *, beam: int = 5, length_penalty: float = LENGTH_PENALTY) -> Translations:
+    def evaluate(self, source: PairSource, *, beam: int = 5, length_penalty: float = LENGTH_PENALTY) -> Translations:
         """Translate the sources of pairs and compare the results with their targets: a path, a name, or Pairs."""
         pairs = read_pairs(source, self.config)
         # A source that occurs in several pairs is translated once.

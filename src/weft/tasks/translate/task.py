@@ -11,9 +11,9 @@ from weft.errors import WeftError
 from weft.tasks.task import Prepared, StoreData, Task, find_device
 from weft.tasks.translate.command import COMMANDS
 from weft.tasks.translate.config import TranslateConfig
-from weft.tasks.translate.data import DEV_PAIRS, TRAIN_PAIRS, Source, held_out_pairs, store_pairs
+from weft.tasks.translate.data import DEV_PAIRS, TRAIN_PAIRS, PairSource, held_out_pairs, store_pairs
 from weft.tasks.translate.model import TranslationBatch
-from weft.tasks.translate.predictor import END, TranslatePredictor, make_model
+from weft.tasks.translate.predictor import END, TranslatePredictor, make_translator
 from weft.text.parallel import PairCodec
 from weft.training.build import build_model, load_model
 from weft.training.loss import Loss
@@ -21,7 +21,7 @@ from weft.training.run import Run
 from weft.training.trainer import Evaluation, Trainer
 
 
-class TranslateTask(Task[Source, TranslateConfig, TranslatePredictor]):
+class TranslateTask(Task[PairSource, TranslateConfig, TranslatePredictor]):
     """Train an encoder-decoder with attention on sentences and their translations."""
 
     name = "translate"
@@ -30,7 +30,7 @@ class TranslateTask(Task[Source, TranslateConfig, TranslatePredictor]):
     metric = "bleu"
     sample = "grammar-fr"
 
-    def open(self, source: Source, dev: Source | None, config: TranslateConfig) -> StoreData:
+    def open(self, source: PairSource, dev: PairSource | None, config: TranslateConfig) -> StoreData:
         return store_pairs(source, dev, config)
 
     def prepare(self, run: Run, config: TranslateConfig) -> Prepared:
@@ -59,7 +59,7 @@ class TranslateTask(Task[Source, TranslateConfig, TranslatePredictor]):
             return TranslationBatch(take(sources, rows), take(targets, rows))
 
         buckets = Buckets(lengths[short] + 1, config.batch.max_tokens, config.batch.size, config.train.seed, collate)
-        model = build_model(lambda: make_model(codec, config)).to(find_device(config.train.device))
+        model = build_model(lambda: make_translator(codec, config)).to(find_device(config.train.device))
         dev = held_out_pairs(run) if run.has(DEV_PAIRS) else None
         predictor = TranslatePredictor(run, model, codec, config)
 
@@ -92,7 +92,7 @@ class TranslateTask(Task[Source, TranslateConfig, TranslatePredictor]):
 
     def load(self, run: Run) -> TranslatePredictor:
         codec, config = PairCodec.from_json(run.vocabulary), from_dict(TranslateConfig, run.config)
-        model = load_model(lambda: make_model(codec, config), run)
+        model = load_model(lambda: make_translator(codec, config), run)
         return TranslatePredictor(run, model, codec, config)
 
 

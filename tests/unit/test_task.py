@@ -1,0 +1,311 @@
+"""The contract of a task: a toy task is one folder and one line in the table, and every command knows it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import weft
+from weft.config import load_config
+from weft.errors import WeftError
+from weft.tasks import TASKS, get_commands, get_task
+from weft.tasks.hmm import task as hmm_task
+from weft.tasks.hmm.config import HmmConfig
+from weft.tasks.task import Task
+from weft.training.run import CHECKPOINT, WEIGHTS
+from weft.training.trainer import Trainer
+
+TEXT = "It was the best of times, it was the worst of times.\n" * 30
+
+# A task that learns how many vowels a word has, from a file with one word per line.
+TOY = {
+    "config.py": """
+from dataclasses import dataclass, field
+
+from weft.training.config import TrainConfig
+
+
+@dataclass(frozen=True)
+class VowelsConfig:
+    train: TrainConfig = field(default_factory=TrainConfig)
+""",
+    "command.py": '''
+from typing import Annotated
+
+import typer
+
+from weft.tasks.command import Commands, EvaluationReport, TextHelp, TextInput
+
+
+def count(
+    model,
+    texts: Annotated[TextInput, TextHelp("Words.", missing="there is no word", example="weft count RUN word")],
+    *,
+    digits: Annotated[int, typer.Option(help="How many digits to show.")] = 1,
+    json: bool = False,
+):
+    """Count the vowels of each word."""
+    for word in texts.lines():
+        number = model.count(word)
+        yield {"word": word, "vowels": number} if json else f"{word} {number:.{digits}f}\\n"
+
+
+def evaluate(model, data):
+    error = model.evaluate(data)
+    return EvaluationReport({"error": error}, [f"error {error:.3f}"])
+
+
+COMMANDS = Commands(
+    summary="Train a model that counts vowels.",
+    data="Words, one per line.",
+    dev="Held-out words.",
+    evaluate=evaluate,
+    capabilities=("count",),
+    functions=(count,),
+)
+''',
+    "task.py": """
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from weft.tasks.task import Prepared, Task
+from weft.training.loss import Loss
+from weft.training.run import Run
+from weft.training.trainer import Evaluation, Trainer
+
+from vowels.command import COMMANDS
+from vowels.config import VowelsConfig
+
+
+def read(source):
+    return Path(source).read_text().split()
+
+
+def encode(word):
+    return torch.tensor([float(word.count(letter)) for letter in "abcdefghijklmnopqrstuvwxyz"])
+
+
+def vowels(word):
+    return float(sum(word.count(letter) for letter in "aeiou"))
+
+
+@dataclass
+class Words:
+    words: list
+
+    batches = 1
+
+    def epoch(self, number, start=0):
+        yield torch.stack([encode(word) for word in self.words]), torch.tensor([vowels(word) for word in self.words])
+
+
+@dataclass
+class Predictor:
+    run: Run
+    model: nn.Module
+
+    def count(self, word):
+        return self.model(encode(word)).item()
+
+    def evaluate(self, source):
+        words = read(source or self.run.path / "data/dev.txt")
+        return sum(abs(self.count(word) - vowels(word)) for word in words) / len(words)
+
+
+class VowelsTask(Task):
+    name = "vowels"
+    commands = COMMANDS
+    config_class = VowelsConfig
+    metric = "error"
+    unit = "words"
+
+    def open(self, source, dev, config):
+        words = read(source)
+
+        def store(folder):
+            (folder / "train.txt").write_text(" ".join(words[:-3]))
+            (folder / "dev.txt").write_text(" ".join(words[-3:]))
+            return {}
+
+        return store
+
+    def prepare(self, run, config):
+        words, dev = read(run.path / "data/train.txt"), read(run.path / "data/dev.txt")
+        model = nn.Linear(26, 1)
+
+        def objective(batch, carried):
+            inputs, targets = batch
+            return Loss((model(inputs)[:, 0] - targets).square().sum(), len(targets))
+
+        def evaluate():
+            error = sum(abs(model(encode(word)).item() - vowels(word)) for word in dev) / len(dev)
+            return Evaluation(error, {"error": error})
+
+        trainer = Trainer(model, Words(words), objective, config.train, evaluate=evaluate, run=run)
+        return Prepared(trainer, f"{len(words)} words")
+
+    def load(self, run):
+        model = nn.Linear(26, 1)
+        model.load_state_dict(run.weights())
+        return Predictor(run, model)
+
+
+TASK = VowelsTask()
+""",
+}
+
+# The one line in the table, and the program.
+PROGRAM = """
+import weft.tasks
+weft.tasks.TASKS["vowels"] = "vowels"
+from weft.cli import main
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory):
+    """The toy task's folder, importable; returns a function that runs the program with it."""
+    folder = tmp_path_factory.mktemp("toy")
+    (folder / "vowels").mkdir()
+    (folder / "vowels" / "__init__.py").touch()
+    for name, source in TOY.items():
+        (folder / "vowels" / name).write_text(source, encoding="utf-8")
+    words = ["apple", "bee", "sky", "ocean", "tree", "audio", "hymn", "idea", "stone", "queue", "lamp", "radio"]
+    (folder / "words.txt").write_text("\n".join(words * 4), encoding="utf-8")
+
+    def program(*arguments):
+        return subprocess.run(
+            [sys.executable, "-c", PROGRAM, *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            cwd=folder,
+        )
+
+    return folder, program
+
+
+def test_a_toy_task_is_one_folder_and_one_line(toy, monkeypatch):
+    folder, program = toy
+    learn = ["--set", "train.epochs=150", "--set", "train.learning_rate=0.05", "--set", "train.weight_decay=0"]
+    done = program("train", "vowels", "--data", "words.txt", "--out", "run", *learn, "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["end"] == "finished"
+    assert result["held_out_error"] < 0.3
+    assert "45 words, 27 weights" in done.stderr
+    assert "words/s" in done.stderr
+    resumed = program("train", "vowels", "--out", "run", "--resume", "--set", "train.epochs=160")
+    assert "resuming run after step 150" in resumed.stderr, resumed.stderr
+    assert "finished after 160 steps" in resumed.stdout
+    assert json.loads(program("eval", "run", "--json").stdout)["error"] < 0.3
+    assert "error 0." in program("eval", "run", "--data", "words.txt").stdout
+    assert program("count", "run", "queue", "--digits", "0").stdout == "queue 4\n"
+    assert json.loads(program("count", "run", "sky", "--json").stdout)["vowels"] == pytest.approx(0, abs=0.5)
+    assert "which has no --column" in program("eval", "run", "--column", "2").stderr
+    assert "`weft train lm`" in program("generate", "run").stderr
+    assert "there is no word" in program("count", "run").stderr
+    assert "Words, one per line." in program("train", "vowels", "--help").stdout
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.setitem(TASKS, "vowels", "vowels")
+    model = weft.load(folder / "run")
+    assert model.count("audio") == pytest.approx(4, abs=0.5)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_task_has_what_the_contract_asks(name):
+    task, commands = get_task(name), get_commands(name)
+    assert isinstance(task, Task)
+    assert task.name == name
+    assert task.commands is commands
+    assert commands.summary.endswith(".")
+    assert all(function.__name__ in commands.capabilities for function in commands.functions)
+    assert isinstance(task.config_class(), task.config_class)
+
+
+def test_unknown_task():
+    with pytest.raises(WeftError, match=r"task 'tags' is not known.*Try: tag"):
+        get_task("tags")
+
+
+def test_starting_a_run_builds_one_trainer(tmp_path, monkeypatch):
+    built = []
+    make = Trainer.__init__
+
+    def count(self, *arguments, **options):
+        built.append(self)
+        make(self, *arguments, **options)
+
+    monkeypatch.setattr(Trainer, "__init__", count)
+    (tmp_path / "text.txt").write_text(TEXT)
+    small = ["model.hidden_size=8", "batch.size=4", "batch.seq_length=8"]
+    training = weft.start_lm(str(tmp_path / "text.txt"), tmp_path / "run", load_config(weft.LmConfig, sets=small))
+    assert built == [training.trainer]
+    assert training.trainer.run_directory.path == tmp_path / "run"
+    next(training.trainer.run())
+    training.trainer.save()
+    assert weft.resume_lm(tmp_path / "run").trainer.progress.step == 1
+
+
+def hmm_config(*sets: str) -> HmmConfig:
+    few = ["model.num_states=3", "train.iterations=9", "train.restarts=3", "train.tolerance=0", "train.seq_length=50"]
+    return load_config(HmmConfig, sets=[*few, *sets])
+
+
+def equal_files(one: Path, other: Path) -> bool:
+    first, second = load_file(one), load_file(other)
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.parametrize("stop_at", [1, 4, 10, 17])
+def test_hmm_training_resumes_bit_for_bit(stop_at, tmp_path, monkeypatch):
+    monkeypatch.setattr(hmm_task, "SAVE_SECONDS", 0.0)
+    (tmp_path / "text.txt").write_text(TEXT)
+    source = str(tmp_path / "text.txt")
+    steps = list(weft.start_hmm(source, tmp_path / "straight", hmm_config()).trainer.run())
+    for step in weft.start_hmm(source, tmp_path / "broken", hmm_config()).trainer.run():
+        if step.number == stop_at:
+            break
+    resumed = weft.resume_hmm(tmp_path / "broken", source=source)
+    assert resumed.trainer.progress.step == stop_at
+    rest = list(resumed.trainer.run())
+    assert [step.number for step in rest] == list(range(stop_at + 1, steps[-1].number + 1))
+    assert [step.loss for step in rest] == [step.loss for step in steps[stop_at:]]
+    assert rest[-1].end == "finished"
+    for name in (WEIGHTS, CHECKPOINT):
+        assert equal_files(tmp_path / "straight" / name, tmp_path / "broken" / name), name
+    lines = [weft.load(tmp_path / name).run.metrics() for name in ("straight", "broken")]
+    assert [{**one, "seconds": 0} for one in lines[0]] == [{**one, "seconds": 0} for one in lines[1]]
+    assert list(weft.resume_hmm(tmp_path / "broken").trainer.run()) == []
+
+
+def test_hmm_training_stops_on_request_and_can_be_extended(tmp_path):
+    (tmp_path / "text.txt").write_text(TEXT)
+    training = weft.start_hmm(str(tmp_path / "text.txt"), tmp_path / "run", hmm_config("train.restarts=1"))
+    for step in training.trainer.run():
+        if step.number == 3:
+            training.trainer.stop()
+    assert (step.number, step.end) == (4, "interrupted")
+    longer = weft.resume_hmm(tmp_path / "run", hmm_config("train.restarts=1", "train.iterations=20"))
+    assert [step.number for step in longer.trainer.run()][-1] == 21
+    with pytest.raises(WeftError, match=r"train\.seq_length=50 and cannot resume with 60"):
+        weft.resume_hmm(tmp_path / "run", hmm_config("train.restarts=1", "train.iterations=20", "train.seq_length=60"))
+
+
+def test_resuming_a_finished_ngram_run_does_nothing(tmp_path):
+    (tmp_path / "text.txt").write_text(TEXT)
+    model = weft.train_ngram(str(tmp_path / "text.txt"), tmp_path / "run")
+    resumed = weft.resume_ngram(tmp_path / "run")
+    assert resumed.trainer.progress.step == 1
+    assert list(resumed.trainer.run()) == []
+    assert weft.load(tmp_path / "run").evaluate_held_out() == model.evaluate_held_out()
