@@ -148,18 +148,18 @@ def test_many_sequences_are_each_alone():
 def test_impossible_observations_are_named():
     model = HMM(torch.tensor([1.0, 0]), torch.eye(2), torch.tensor([[0.5, 0.5, 0], [0, 0, 1.0]]))
     assert model.log_likelihood([[0, 1, 2], [0, 1]]).tolist() == [-math.inf, pytest.approx(math.log(0.25))]
-    with pytest.raises(WeftError, match=r"sequence 1 is impossible: .* place 2 gives the observation 2"):
+    with pytest.raises(WeftError, match=r"sequence 1 is impossible: .* position 2 emits the observation 2"):
         model.posterior([[0], [0, 1, 2, 0]])
-    with pytest.raises(WeftError, match="sequence 0, place 1: the observation is 3; expected 0 to 2"):
+    with pytest.raises(WeftError, match="sequence 0, position 1: the observation is 3; expected 0 to 2"):
         model.log_likelihood([[0, 3]])
-    with pytest.raises(WeftError, match="id 2 for impossible"):
+    with pytest.raises(WeftError, match="id 2 has probability 0"):
         model.step(torch.tensor([0, 2]), model.initial_state(2))
     assert model.evaluate(np.array([0, 2])).nats == math.inf
     assert not model.log_pi([0, 2, 1]).isnan().any()
 
 
 def test_mistaken_probabilities():
-    with pytest.raises(WeftError, match=r"transition has probabilities .* sum of 0.5"):
+    with pytest.raises(WeftError, match=r"transition has values .* sums from 0.5"):
         HMM(torch.tensor([1.0]), torch.tensor([[0.5]]), torch.tensor([[1.0]]))
     with pytest.raises(WeftError, match=r"emission is \(1, 2\)"):
         HMM(torch.tensor([0.5, 0.5]), torch.eye(2), torch.tensor([[0.5, 0.5]]))

@@ -179,7 +179,7 @@ def test_one_blank_is_exact_however_narrow_the_search():
 def test_long_texts_are_read_in_parts(monkeypatch):
     model, ids = model_of("deep"), [4, V, 2, V, 7]
     whole = model.fill_blanks(ids, n=20, width=20)
-    monkeypatch.setattr("weft.tasks.fill.model.LONGEST", 12)  # two rows at a time
+    monkeypatch.setattr("weft.tasks.fill.model.MAX_TOKENS", 12)  # two rows at a time
     parts = model.fill_blanks(ids, n=20, width=20)
     assert [way.ids for way in parts] == [way.ids for way in whole]
     assert [way.log_prob for way in parts] == pytest.approx([way.log_prob for way in whole])

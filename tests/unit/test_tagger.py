@@ -187,13 +187,13 @@ def test_schemes_say_what_may_follow():
 
 
 def test_rare_words_are_forgotten_now_and_then():
-    embedding = TokenEmbedding([0, 1, 99], 2, forget=1.0)
+    embedding = TokenEmbedding([0, 1, 99], 2, alpha=1.0)
     ids = torch.tensor([1, 2]).repeat(4000, 1)
     rare, common = (embedding(ids).tensor() == embedding.weight[0]).all(-1).float().mean(0).tolist()
     assert rare == pytest.approx(0.5, abs=0.05)
     assert common == pytest.approx(0.01, abs=0.01)
     assert embedding.eval()(ids).tensor().equal(embedding.weight[ids])
-    assert TokenEmbedding([0, 1], 2, forget=0.0)(ids[:, :1]).tensor().ne(embedding.weight[0]).any()
+    assert TokenEmbedding([0, 1], 2, alpha=0.0)(ids[:, :1]).tensor().ne(embedding.weight[0]).any()
 
 
 @pytest.mark.parametrize("task", ["tags", "segments"])
@@ -268,7 +268,7 @@ def test_training_does_not_see_the_lean():
     model, columns = balanced()
     model.dropout = model.embedding_dropout = 0.0
     for embedding in (model.encoder.words, model.encoder.shapes, model.encoder.characters):
-        embedding.chance.zero_()
+        embedding.dropout_rate.zero_()
     inputs = collate(columns, np.array([0]))
     trained, used = model.train()(inputs), model.eval()(inputs)
     torch.testing.assert_close(trained, used - model.span_start_bias)
@@ -284,8 +284,8 @@ def test_words_beside_are_told_from_each_side():
     for row, length in enumerate(lengths):
         told = [number if number < 5 else 0 for number in ids[row].tolist()]
         for t in range(length - 1):
-            expected -= neighbours.ahead(outputs[row, t, :3]).log_softmax(-1)[told[t + 1]]
-            expected -= neighbours.back(outputs[row, t + 1, 3:]).log_softmax(-1)[told[t]]
+            expected -= neighbours.next_word(outputs[row, t, :3]).log_softmax(-1)[told[t + 1]]
+            expected -= neighbours.previous_word(outputs[row, t + 1, 3:]).log_softmax(-1)[told[t]]
     torch.testing.assert_close(neighbours(outputs, ids, torch.tensor(lengths)), expected)
     assert neighbours(outputs[1:2], ids[1:2], torch.tensor([1])) == 0, "nothing stands beside a single word"
 
@@ -296,7 +296,7 @@ def test_what_tells_a_word_has_not_seen_it(layers):
     model, columns = made(num_layers=layers)
     model.eval()
     seen = []
-    model.neighbours.register_forward_hook(lambda module, inputs, output: seen.append(inputs[0][0]))
+    model.neighbour_loss.register_forward_hook(lambda module, inputs, output: seen.append(inputs[0][0]))
 
     def outputs(place=None):
         """Both halves of what the words beside are told from, where the word at the place is another one."""
@@ -315,17 +315,17 @@ def test_what_tells_a_word_has_not_seen_it(layers):
 
 
 def test_words_beside_are_told_only_where_tags_are_spans_of_words():
-    assert made()[0].neighbours is not None
-    assert made(neighbour_loss_weight=0.0)[0].neighbours is None
-    assert made(scheme=None)[0].neighbours is None
-    assert made("segments")[0].neighbours is None
+    assert made()[0].neighbour_loss is not None
+    assert made(neighbour_loss_weight=0.0)[0].neighbour_loss is None
+    assert made(scheme=None)[0].neighbour_loss is None
+    assert made("segments")[0].neighbour_loss is None
     (with_them, columns), (without, _) = made(neighbour_loss_weight=0.5), made(neighbour_loss_weight=0.0)
     for model in (with_them, without):
         model.eval()
-    without.load_state_dict({name: t for name, t in with_them.state_dict().items() if "neighbours" not in name})
+    without.load_state_dict({name: t for name, t in with_them.state_dict().items() if "neighbour_loss" not in name})
     rows = batch(columns, [0, 1, 2])
     outputs = with_them.stack(with_them.encoder(rows.inputs), lengths=rows.inputs.lengths)[0]
-    more = 0.5 * with_them.neighbours(outputs, rows.inputs.ids, rows.inputs.lengths)
+    more = 0.5 * with_them.neighbour_loss(outputs, rows.inputs.ids, rows.inputs.lengths)
     torch.testing.assert_close(with_them.loss(rows).total, without.loss(rows).total + more)
 
 
@@ -339,7 +339,7 @@ def test_spans_are_swapped_for_others_of_their_kind():
     spelled = dict(zip(columns["forms"].values.tolist(), text, strict=True))
     seen = {"X": set(), "Y": set()}
     for _ in range(60):
-        drawn = swaps.draw(np.array([2, 0]))
+        drawn = swaps.sample(np.array([2, 0]))
         for row, original in ((0, 2), (1, 0)):
             words = [spelled[form] for form in drawn["forms"][row].tolist()]
             spans = tags_to_spans([KINDS[number] for number in drawn["tags"][row].tolist()])
@@ -359,13 +359,13 @@ def test_spans_stay_unless_they_are_swapped():
     _, columns = made(tags=KINDS)
     columns["tags"] = Ragged.from_rows(SPANS)
     rows = np.array([3, 1, 2])
-    drawn = MentionReplacement(columns, KINDS, 0.0).draw(rows)
+    drawn = MentionReplacement(columns, KINDS, 0.0).sample(rows)
     for name in ("words", "shapes", "forms", "tags"):
         for at, row in enumerate(rows):
             assert drawn[name][at].tolist() == columns[name][row].tolist()
     torch.manual_seed(5)
     half = MentionReplacement(columns, KINDS, 0.5)
-    drawn = [half.draw(np.array([1]))["words"][0].tolist() for _ in range(400)]
+    drawn = [half.sample(np.array([1]))["words"][0].tolist() for _ in range(400)]
     assert sum(one != columns["words"][1].tolist() for one in drawn) == pytest.approx(100, abs=30)  # half of the halves
     torch.manual_seed(5)
-    assert drawn == [half.draw(np.array([1]))["words"][0].tolist() for _ in range(400)], "chance is torch's"
+    assert drawn == [half.sample(np.array([1]))["words"][0].tolist() for _ in range(400)], "chance is torch's"

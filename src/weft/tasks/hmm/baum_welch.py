@@ -1,8 +1,8 @@
-"""Fitting a hidden Markov model: by counting where the states are known, by Baum-Welch where they are not.
+"""Fitting a hidden Markov model: by counting if the states are observed, by Baum-Welch if they are hidden.
 
-Baum-Welch takes the counts that the present model expects for the counts that nobody made. With `smoothing` s every
-count is larger by s, and what never falls is then `objective`: the log-likelihood plus s times the log of every
-parameter. With s = 0 it is the log-likelihood itself.
+Baum-Welch is expectation maximisation: it replaces the unobserved counts by their expectations under the current model
+(Baum et al. 1970). With additive `smoothing` s every count is larger by s. The quantity that never decreases is the
+`objective`: the log-likelihood plus s times the sum of the logs of all parameters; with s = 0 the log-likelihood.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from weft.tasks.hmm.model import HMM, MISSING, Observations, as_observations
 
 
 class Iteration(NamedTuple):
-    """A model on the way, and how good it is."""
+    """The model of one iteration, and its likelihood."""
 
-    number: int  # from 0: the model that was given
+    number: int  # 0 is the initial model
     model: HMM
     log_likelihood: float
     objective: float
 
 
 def random_hmm(states: int, size: int, *, seed: int = 0) -> HMM:
-    """Random rows, none of them near the edge: a start for Baum-Welch that is not symmetrical."""
+    """Draws a random model from Dirichlet distributions (concentration 5), an asymmetric start for Baum-Welch."""
     if states < 1 or size < 1:
         raise WeftError(f"states={states}, size={size}", expected="both to be 1 or more")
     random = np.random.default_rng(seed)
@@ -40,23 +40,32 @@ def random_hmm(states: int, size: int, *, seed: int = 0) -> HMM:
 
 
 def improve(model: HMM, sequences: Sequence[Observations], *, smoothing: float = 0.0) -> tuple[HMM, float]:
-    """One step of Baum-Welch: a better model, and the log-likelihood of the one given."""
+    """Takes one step of Baum-Welch.
+
+    Args:
+        model: the current model.
+        sequences: the observations.
+        smoothing: added to every expected count.
+
+    Returns:
+        The re-estimated model, and the log-likelihood of `model`.
+    """
     _check(smoothing)
     problem = model.chains(sequences)
     found = chains.expect(problem)
     if found.log_z.isneginf().any():
         model.check_possible(sequences, chains.partition(problem))
-    emission = found.table[:-1].t()  # what was missing tells nothing of the emissions
+    emission = found.table[:-1].t()  # missing observations do not count for the emissions
     better = HMM(
-        _shares(found.start, smoothing, model.initial),
-        _shares(found.transition, smoothing, model.transition),
-        _shares(emission, smoothing, model.emission),
+        _normalize(found.start, smoothing, model.initial),
+        _normalize(found.transition, smoothing, model.transition),
+        _normalize(emission, smoothing, model.emission),
     )
     return better, float(found.log_z.sum())
 
 
 def baum_welch(model: HMM, sequences: Sequence[Observations], *, smoothing: float = 0.0) -> Iterator[Iteration]:
-    """One better model after another, from the one given on, for as long as you like to look."""
+    """Yields the iterations of Baum-Welch without end, starting with the given model."""
     for number in itertools.count():
         better, log_likelihood = improve(model, sequences, smoothing=smoothing)
         yield Iteration(number, model, log_likelihood, log_likelihood + _log_prior(model, smoothing))
@@ -74,7 +83,21 @@ def fit_hmm(
     restarts: int = 1,
     seed: int = 0,
 ) -> HMM:
-    """The best of some Baum-Welch runs from different random models."""
+    """Fits a model by Baum-Welch from several random initial models.
+
+    Args:
+        sequences: the observations; MISSING is allowed.
+        states: K, the number of hidden states.
+        size: V, the number of observation values.
+        iterations: the maximum number of iterations of each run.
+        tolerance: a run ends when the objective improves by less than this per observation, in nats.
+        smoothing: added to every expected count.
+        restarts: the number of runs.
+        seed: the random seed of the first run; the others use the following seeds.
+
+    Returns:
+        The model with the best objective.
+    """
     *_, (_, best) = fit_steps(
         sequences, states, size, iterations=iterations, tolerance=tolerance, smoothing=smoothing, restarts=restarts,
         seed=seed,
@@ -93,10 +116,7 @@ def fit_steps(
     restarts: int,
     seed: int,
 ) -> Iterator[tuple[Iteration, Iteration]]:
-    """Every step of every run, beside the best one so far.
-
-    A run ends after `iterations` steps, or when a step gains less than `tolerance` nats an observation.
-    """
+    """Yields every iteration of every run of `fit_hmm`, with the best iteration so far."""
     if restarts < 1:
         raise WeftError(f"restarts is {restarts}", expected="1 (a single run) or more")
     observations = sum(int((as_observations(sequence) != MISSING).sum()) for sequence in sequences)
@@ -120,14 +140,27 @@ def count_hmm(
     *,
     smoothing: float = 0.0,
 ) -> HMM:
-    """The model of sequences whose hidden states are known: tagged text. Counts, and nothing else."""
+    """Estimates a model from sequences with observed states, for example tagged text, by counting.
+
+    Args:
+        sequences: the observations; MISSING is allowed.
+        paths: the states of each sequence.
+        states: K, the number of states.
+        size: V, the number of observation values.
+        smoothing: added to every count.
+
+    Raises:
+        WeftError: lengths differ, or a value is out of range.
+    """
     _check(smoothing)
     initial, transition = np.zeros(states), np.zeros((states, states))
     emission = np.zeros((states, size))
     for number, (sequence, path) in enumerate(zip(sequences, paths, strict=True)):
         x, h = as_observations(sequence), as_observations(path)
         if len(x) != len(h):
-            raise WeftError(f"sequence {number} has {len(x)} observations and {len(h)} states", expected="as many")
+            raise WeftError(
+                f"sequence {number} has {len(x)} observations and {len(h)} states", expected="equal numbers"
+            )
         for what, values, limit in (("observation", x, size), ("state", h, states)):
             if len(values) and not (values.min() >= (MISSING if what == "observation" else 0) and values.max() < limit):
                 raise WeftError(f"sequence {number} has the {what} {values.max()}", expected=f"0 to {limit - 1}")
@@ -137,11 +170,11 @@ def count_hmm(
         known = x != MISSING
         np.add.at(emission, (h[known], x[known]), 1)
     counts = (torch.from_numpy(one) for one in (initial, transition, emission))
-    return HMM(*(_shares(one, smoothing, torch.full_like(one, 1 / one.shape[-1])) for one in counts))
+    return HMM(*(_normalize(one, smoothing, torch.full_like(one, 1 / one.shape[-1])) for one in counts))
 
 
-def _shares(counts: Tensor, smoothing: float, otherwise: Tensor) -> Tensor:
-    """Counts as probabilities; a row without any count keeps what it has."""
+def _normalize(counts: Tensor, smoothing: float, otherwise: Tensor) -> Tensor:
+    """Normalizes counts to probabilities; a row without counts becomes `otherwise`."""
     smoothed = counts + smoothing
     totals = smoothed.sum(-1, keepdim=True)
     return torch.where(totals > 0, smoothed / totals, otherwise)

@@ -1,4 +1,4 @@
-"""The hidden Markov model: a hidden state that moves by chance, and at each place an observation that depends on it.
+"""The hidden Markov model: a hidden state that follows a Markov chain, and an observation at each position.
 
     P(x, h) = prod_t P(h_t | h_(t-1)) P(x_t | h_t),    P(h_1 | h_0) = P(h_1)
 
@@ -7,8 +7,8 @@
 
     P(x) = sum_h pi_t(h) P(x_t | h) rho_t(h) for any t,    P(x_j | all the others) ~ sum_h pi_j(h) rho_j(h) P(x_j | h)
 
-An observation that is MISSING is one of which nothing is known: its factor is left out. Probabilities of zero are
-allowed everywhere; a sequence that they make impossible has the log-likelihood -inf.
+A MISSING observation contributes no factor. Probabilities of zero are allowed everywhere; a sequence that they make
+impossible has the log-likelihood -inf. Rabiner 1989, "A tutorial on hidden Markov models".
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from weft.decoding.blanks import FilledBlanks, fill_blanks
 from weft.errors import WeftError
 from weft.metrics import Likelihood, TokenPredictions
 
-MISSING = -1  # an observation of which nothing is known
-_ROWS = 1024  # places whose (V,) chances are made at a time
+MISSING = -1  # an unknown observation
+_ROWS = 1024  # positions whose (V,) probabilities are computed at a time
 
-Observations = Any  # whole numbers, one an observation: a list, an array or a tensor
+Observations = Any  # (T,) integers: a list, an array or a tensor
 
 
 class Path(NamedTuple):
-    """Hidden states, and the log-probability of them together with the observations."""
+    """Hidden states, and their joint log-probability with the observations."""
 
     states: Tensor  # (T,)
     log_prob: float
 
 
 class Gap(NamedTuple):
-    """A missing observation: where, and how likely each value is there, given all that is not missing."""
+    """A missing observation: its position, and the distribution of its value given the known observations."""
 
     position: int
     probs: Tensor  # (V,)
@@ -50,7 +50,13 @@ class Gap(NamedTuple):
 
 @dataclass(frozen=True)
 class HMM:
-    """K hidden states, V kinds of observations. It is also a Stepper: its state is P(h_t | x_1 .. x_(t-1)), (R, K)."""
+    """A hidden Markov model with K states and V observation values.
+
+    It is also a `Stepper`: its state is P(h_t | x_1 .. x_(t-1)), (R, K).
+
+    Raises:
+        WeftError: shapes do not fit, or rows are not probability distributions.
+    """
 
     initial: Tensor  # (K,) P(h_1)
     transition: Tensor  # (K, K) P(h_t | h_(t-1)): from, to
@@ -67,102 +73,107 @@ class HMM:
             totals = probs.sum(-1)
             if not (probs >= 0).all() or not (totals - 1).abs().max() < 1e-6:
                 raise WeftError(
-                    f"HMM: {name} has probabilities from {float(probs.min()):.4g} on, with a sum of "
+                    f"HMM: {name} has values from {float(probs.min()):.4g} and sums from "
                     f"{float(totals.min()):.4g} to {float(totals.max()):.4g}",
-                    expected="0 or more each, and 1 in all",
+                    expected="non-negative values that sum to 1",
                 )
 
     @property
     def states(self) -> int:
+        """K, the number of hidden states."""
         return len(self.initial)
 
     @property
     def size(self) -> int:
-        """V"""
+        """V, the number of observation values."""
         return self.emission.shape[1]
 
-    # The chain that observations make of it
+    # The chain of a sequence of observations
 
     def chains(self, sequences: Sequence[Observations]) -> Chains:
-        """The sequences one after another, as chains. The last row of the table is that of what is missing."""
+        """Builds the chains of the sequences. The last row of their table belongs to missing observations."""
         rows = [as_observations(sequence) for sequence in sequences]
         lengths = torch.tensor([len(row) for row in rows], dtype=torch.int64)
         ids = np.concatenate(rows) if rows else np.zeros(0, dtype=np.int64)
         if len(ids) and not (ids.min() >= MISSING and ids.max() < self.size):
-            number, place, wrong = _first_wrong(rows, self.size)
+            number, position, wrong = _first_wrong(rows, self.size)
             raise WeftError(
-                f"sequence {number}, place {place}: the observation is {wrong}",
-                expected=f"0 to {self.size - 1}, or {MISSING} where it is missing",
+                f"sequence {number}, position {position}: the observation is {wrong}",
+                expected=f"0 to {self.size - 1}, or {MISSING} if it is missing",
             )
         ids = np.where(ids == MISSING, self.size, ids)
-        nothing = torch.zeros(self.states, dtype=torch.float64)
-        table = torch.cat([self.emission.log().t(), nothing[None]])  # (V + 1, K)
+        zeros = torch.zeros(self.states, dtype=torch.float64)
+        table = torch.cat([self.emission.log().t(), zeros[None]])  # (V + 1, K)
         begins = lengths.cumsum(0) - lengths
-        return Chains(self.initial.log(), self.transition.log(), nothing, table, torch.from_numpy(ids), begins, lengths)
+        return Chains(self.initial.log(), self.transition.log(), zeros, table, torch.from_numpy(ids), begins, lengths)
 
     def check_possible(self, sequences: Sequence[Observations], found: Partition) -> None:
-        """Refuse to speak of the states of a sequence that cannot be; says which observation makes it so."""
+        """Refuses sequences of probability 0.
+
+        Raises:
+            WeftError: a sequence is impossible; the message names the observation.
+        """
         impossible = (found.dead >= 0).nonzero().flatten().tolist()
         if not impossible:
             return
         number = impossible[0]
-        place = int(found.dead[number])
+        position = int(found.dead[number])
         raise WeftError(
-            f"sequence {number} is impossible: no state that can be at place {place} gives the observation "
-            f"{int(as_observations(sequences[number])[place])}",
-            expected="observations with a chance above 0",
+            f"sequence {number} is impossible: no reachable state at position {position} emits the observation "
+            f"{int(as_observations(sequences[number])[position])}",
+            expected="observations with a probability above 0",
             hint="a model fitted with smoothing",
         )
 
-    # What can be asked of observations
+    # Inference
 
     def log_likelihood(self, sequences: Sequence[Observations]) -> Tensor:
-        """log P(x) of each sequence, (B,); -inf for one that cannot be."""
+        """Computes log P(x) of each sequence, (B,); -inf if it is impossible."""
         return chains.partition(self.chains(sequences)).log_z
 
     def log_pi(self, sequence: Observations) -> Tensor:
-        """The forward recursion in logarithms, (T, K)."""
+        """Computes the forward recursion in the log domain, (T, K)."""
         return Recursions(self.chains([sequence])).pi[0]
 
     def log_rho(self, sequence: Observations) -> Tensor:
-        """The backward recursion in logarithms, (T, K)."""
+        """Computes the backward recursion in the log domain, (T, K)."""
         return Recursions(self.chains([sequence])).backward()[0]
 
     def posterior(self, sequences: Sequence[Observations]) -> list[Tensor]:
-        """P(h_t | x) for every place of every sequence: (T, K) each."""
+        """Computes P(h_t | x) at every position of each sequence, (T, K) each."""
         problem = self.chains(sequences)
-        found, shares = chains.posterior(problem)
+        found, probs = chains.posterior(problem)
         self.check_possible(sequences, found)
-        return list(torch.split(shares, problem.lengths.tolist()))
+        return list(torch.split(probs, problem.lengths.tolist()))
 
     def missing(self, sequence: Observations) -> list[Gap]:
-        """For each observation that is MISSING, how likely each value is there, given those that are not."""
-        shares = self.posterior([sequence])[0]
+        """Computes the distribution of every MISSING observation given the known ones."""
+        probs = self.posterior([sequence])[0]
         positions = np.flatnonzero(as_observations(sequence) == MISSING)
-        return [Gap(int(position), shares[position] @ self.emission) for position in positions]
+        return [Gap(int(position), probs[position] @ self.emission) for position in positions]
 
     blank = MISSING
 
     def fill_blanks(self, ids: Sequence[int], n: int, *, width: int, banned: Sequence[int] = ()) -> list[FilledBlanks]:
-        """The `n` likeliest values of the missing observations together, likeliest first; see `fill_blanks`.
+        """Finds the `n` most probable joint values of the missing observations; see `weft.decoding.fill_blanks`.
 
-        Their joint probability is the model's own, whatever the order in which they are filled.
+        The joint probability is that of the model and does not depend on the order in which the values are filled.
         """
 
-        def log_probs(rows: Tensor, place: int) -> Tensor:
-            shares = self.posterior(list(rows.numpy()))
-            return (torch.stack([share[place] for share in shares]) @ self.emission).log()
+        def log_probs(rows: Tensor, position: int) -> Tensor:
+            probs = self.posterior(list(rows.numpy()))
+            return (torch.stack([row[position] for row in probs]) @ self.emission).log()
 
         return fill_blanks(ids, self.blank, n, log_probs, width=width, banned=banned)
 
     def leave_one_out(self, sequence: Observations) -> Tensor:
-        """P(x_j | all other observations) for every j, as if only that one were missing: (T, V)."""
-        found, shares = chains.cavity(self.chains([sequence]))
+        """Computes P(x_j | all other observations) for every position j, (T, V)."""
+        found, probs = chains.cavity(self.chains([sequence]))
         self.check_possible([sequence], found)
-        return shares @ self.emission
+        return probs @ self.emission
 
     def viterbi(self, sequences: Sequence[Observations]) -> list[Path]:
-        """The likeliest states of each sequence."""
+        """Finds the most probable states of each sequence."""
         problem = self.chains(sequences)
         states, score = chains.viterbi(problem)
         if score.isneginf().any():
@@ -171,76 +182,80 @@ class HMM:
         return [Path(row, log_prob) for row, log_prob in zip(rows, score.tolist(), strict=True)]
 
     def sample(self, length: int, *, seed: int = 0) -> tuple[Tensor, Tensor]:
-        """Hidden states and observations at random, (T,) each."""
+        """Samples hidden states and observations, (T,) each."""
         uniforms = np.random.default_rng(seed).random((length, 2))
-        wheels = [rows.numpy().cumsum(-1) for rows in (self.initial[None], self.transition, self.emission)]
+        cumulative = [rows.numpy().cumsum(-1) for rows in (self.initial[None], self.transition, self.emission)]
         last = [(rows > 0).cumsum(-1).argmax(-1) for rows in (self.initial[None], self.transition, self.emission)]
 
-        def turn(kind: int, row: int, uniform: float) -> int:
-            # Sums may end a rounding below one: then the last with any chance is meant.
-            return min(int(np.searchsorted(wheels[kind][row], uniform, side="right")), int(last[kind][row]))
+        def sample_row(kind: int, row: int, uniform: float) -> int:
+            # Rounding may leave a cumulative sum below 1: clamp to the last value of non-zero probability.
+            return min(int(np.searchsorted(cumulative[kind][row], uniform, side="right")), int(last[kind][row]))
 
         states, observations = np.zeros(length, dtype=np.int64), np.zeros(length, dtype=np.int64)
         for t in range(length):
-            states[t] = turn(0, 0, uniforms[0, 0]) if t == 0 else turn(1, states[t - 1], uniforms[t, 0])
-            observations[t] = turn(2, states[t], uniforms[t, 1])
+            states[t] = sample_row(0, 0, uniforms[0, 0]) if t == 0 else sample_row(1, states[t - 1], uniforms[t, 0])
+            observations[t] = sample_row(2, states[t], uniforms[t, 1])
         return torch.from_numpy(states), torch.from_numpy(observations)
 
-    # The next token
+    # Stepper
 
     def initial_state(self, rows: int) -> Tensor:
+        """Returns P(h_1) for each row, (R, K)."""
         return self.initial.expand(rows, -1).clone()
 
     def step(self, ids: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Read one observation a row, (R,); log-probabilities (R, V) of the next, and P(h) of the next place."""
+        """Reads ids (R,). Returns log-probabilities (R, V) of the next observation, and P(h) of its state, (R, K)."""
         held = state * self.emission.t()[ids]  # (R, K)
         total = held.sum(-1, keepdim=True)
         if not (total > 0).all():
             row = int((total[:, 0] <= 0).nonzero()[0, 0])
             raise WeftError(
-                f"the model holds the token with id {int(ids[row])} for impossible where it stands",
+                f"the token with id {int(ids[row])} has probability 0 at its position",
                 hint="a model fitted with smoothing",
             )
         after = (held / total) @ self.transition
         return (after @ self.emission).log(), after
 
     def select(self, state: Tensor, rows: Tensor) -> Tensor:
+        """Returns the state of the given rows, which may repeat."""
         return state[rows]
 
     def evaluate(self, tokens: np.ndarray[Any, np.dtype[Any]]) -> Likelihood:
-        """How well the model foretells the tokens, each but the first from all that stand before it."""
+        """Computes the likelihood of the tokens (N,), each but the first given all tokens before it."""
         if len(tokens) < 2:
             raise WeftError(f"there are {len(tokens)} tokens to evaluate on", expected="at least 2")
         whole, first = self.log_likelihood([tokens, tokens[:1]]).tolist()
         return Likelihood(first - whole if whole > -np.inf else np.inf, len(tokens) - 1)
 
-    context = "both"
+    context = "both"  # `predict_tokens` predicts a token from those before and after it
 
     def predict_tokens(self, tokens: np.ndarray[Any, np.dtype[Any]]) -> TokenPredictions:
-        """How well the model tells each token but the first from all the others, those after it included."""
+        """Predicts each token but the first from all the others, and compares with the true tokens."""
         ids = as_observations(tokens)
-        found, shares = chains.cavity(self.chains([ids]))
+        found, states = chains.cavity(self.chains([ids]))
         self.check_possible([ids], found)
-        nats, right = 0.0, 0
+        nats, correct = 0.0, 0
         for begin in range(1, len(ids), _ROWS):
-            probs = shares[begin : begin + _ROWS] @ self.emission  # (rows, V)
+            probs = states[begin : begin + _ROWS] @ self.emission  # (rows, V)
             true = torch.from_numpy(ids[begin : begin + _ROWS])
             nats -= float(probs.gather(1, true[:, None]).log().sum())
-            right += int((probs.argmax(-1) == true).sum())
-        return TokenPredictions(Likelihood(nats, len(ids) - 1), right)
+            correct += int((probs.argmax(-1) == true).sum())
+        return TokenPredictions(Likelihood(nats, len(ids) - 1), correct)
 
     # Storage
 
     def tensors(self) -> dict[str, Tensor]:
+        """Returns the parameters by name."""
         return {"initial": self.initial, "transition": self.transition, "emission": self.emission}
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> HMM:
+        """Builds the model from what `tensors` returned."""
         return cls(tensors["initial"], tensors["transition"], tensors["emission"])
 
 
 def as_observations(sequence: Observations) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """One sequence as an array."""
+    """Converts one sequence to an int64 array."""
     return np.asarray(sequence).astype(np.int64, copy=False).reshape(-1)
 
 

@@ -129,7 +129,7 @@ class LanguageModel(nn.Module):
         if self.embedding is not None:
             if self.vocabulary_size * cells[0].weight_ih.shape[0] > LARGEST_TABLE:
                 return None
-            # Embedding and input projection are two products in a row: one table of the vocabulary does both.
+            # The embedding and the input projection of the first layer combine to one table with a row for each token.
             first = copy.deepcopy(cells[0])
             first.input_size = self.vocabulary_size
             first.weight_ih = nn.Parameter(cells[0].weight_ih.detach() @ self.embedding.weight.detach().t())
@@ -138,11 +138,12 @@ class LanguageModel(nn.Module):
         return Stream(cells, weight, self.bias, rows=rows)
 
     def select(self, state: State, rows: Tensor) -> State:
+        """Returns the state of the given rows, which may repeat."""
         return map_state(lambda part: part[rows], state)
 
     @torch.no_grad()
     def evaluate(self, tokens: Tokens) -> Likelihood:
-        """How well the model foretells the tokens, each from all that stand before it."""
+        """Computes the likelihood of the tokens (N,), each given all tokens before it."""
         self.eval()
         total, state = Likelihood(0.0, 0), None
         for window in evaluation_windows(tokens):
@@ -150,16 +151,16 @@ class LanguageModel(nn.Module):
             total, state = total + Likelihood(float(loss.total), loss.count), loss.state
         return total
 
-    context = "left"
+    context = "left"  # tokens are predicted from those before them
 
     @torch.no_grad()
     def predict_tokens(self, tokens: Tokens) -> TokenPredictions:
-        """The same, with how often the likeliest token was the true one."""
+        """As `evaluate`, and counts how often the most probable token is the true one."""
         self.eval()
         total, state = TokenPredictions(Likelihood(0.0, 0), 0), None
         for window in evaluation_windows(tokens):
             inputs, targets = window.inputs.to(self.bias.device), window.targets.to(self.bias.device)
             logits, state = self(inputs, None if window.reset_state else state)
-            asked = targets != IGNORE_INDEX
-            total += count_predictions(logits[asked], targets[asked])
+            valid = targets != IGNORE_INDEX
+            total += count_predictions(logits[valid], targets[valid])
         return total

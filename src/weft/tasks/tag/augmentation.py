@@ -1,7 +1,7 @@
-"""Spans that others of their kind stand for while training (Dai, Adel 2020).
+"""Data augmentation by mention replacement (Dai and Adel 2020, "An analysis of simple data augmentation for NER").
 
-What is said of one place may be said of another: so every sentence is met with other names in it each time, and a name
-is learned from all the sentences that it could stand in.
+In training, spans of a sentence are replaced by random spans of the same label from the training data, so a name is
+learned from many contexts and a context with many names.
 """
 
 from __future__ import annotations
@@ -14,42 +14,46 @@ import torch
 from weft.data.buckets import IntArray, Ragged
 from weft.text.spans import Span, tags_to_spans
 
-PLACES = ("words", "shapes", "forms", "tags")  # the columns that have a number for each place of a sentence
+TOKEN_COLUMNS = ("words", "shapes", "forms", "tags")  # the columns with a value for each token
 
 
 class MentionReplacement:
-    """Draws sentences of the columns in which a `share` of the spans has been replaced.
+    """Samples sentences in which spans are replaced. Random numbers come from torch's generator, which a run saves.
 
-    What stands for a span is any of its kind, as often as it is in the text. Chance is torch's, which a run saves.
+    Args:
+        columns: the encoded training data.
+        tags: the names of the tags.
+        probability: the probability that a span is replaced. The replacement is drawn from all spans of the same label,
+            each occurrence with equal probability.
     """
 
-    def __init__(self, columns: Mapping[str, Ragged], tags: Sequence[str], share: float) -> None:
-        self.columns, self.share = columns, share
+    def __init__(self, columns: Mapping[str, Ragged], tags: Sequence[str], probability: float) -> None:
+        self.columns, self.probability = columns, probability
         self.begins = columns["tags"].ends - columns["tags"].lengths
-        self.spans: list[list[Span]] = []  # of each sentence, in places of all the text
-        self.kinds: dict[str, list[Span]] = {}
+        self.spans: list[list[Span]] = []  # of each sentence, as positions in the whole data
+        self.by_label: dict[str, list[Span]] = {}
         for row, begin in enumerate(self.begins.tolist()):
             found = tags_to_spans([tags[number] for number in columns["tags"][row].tolist()])
             self.spans.append([Span(span.label, begin + span.start, begin + span.end) for span in found])
             for span in self.spans[row]:
-                self.kinds.setdefault(span.label, []).append(span)
+                self.by_label.setdefault(span.label, []).append(span)
 
-    def draw(self, rows: IntArray) -> dict[str, Ragged]:
-        """The columns of these sentences alone, as they are this time."""
+    def sample(self, rows: IntArray) -> dict[str, Ragged]:
+        """Returns the columns of the given sentences, with spans replaced at random."""
         pieces: list[IntArray] = []
         lengths = []
         for row in rows.tolist():
-            place, end, length = int(self.begins[row]), int(self.columns["tags"].ends[row]), 0
+            position, end, length = int(self.begins[row]), int(self.columns["tags"].ends[row]), 0
             own = self.spans[row]
-            chances, choices = torch.rand(2, len(own)).tolist()
-            for span, chance, choice in zip(own, chances, choices, strict=True):
-                same = self.kinds[span.label]
-                other = same[int(choice * len(same))] if chance < self.share else span
-                pieces += [np.arange(place, span.start), np.arange(other.start, other.end)]
-                length += span.start - place + other.end - other.start
-                place = span.end
-            pieces.append(np.arange(place, end))
-            lengths.append(length + end - place)
+            uniforms, choices = torch.rand(2, len(own)).tolist()
+            for span, uniform, choice in zip(own, uniforms, choices, strict=True):
+                candidates = self.by_label[span.label]
+                new = candidates[int(choice * len(candidates))] if uniform < self.probability else span
+                pieces += [np.arange(position, span.start), np.arange(new.start, new.end)]
+                length += span.start - position + new.end - new.start
+                position = span.end
+            pieces.append(np.arange(position, end))
+            lengths.append(length + end - position)
         index, ends = np.concatenate(pieces), np.cumsum(lengths, dtype=np.int64)
-        drawn = {name: Ragged(self.columns[name].values[index], ends) for name in PLACES}
-        return {**drawn, "spelling": self.columns["spelling"]}
+        sampled = {name: Ragged(self.columns[name].values[index], ends) for name in TOKEN_COLUMNS}
+        return {**sampled, "spelling": self.columns["spelling"]}

@@ -1,7 +1,7 @@
-"""What a tagger reads: words with the characters they are spelled with, or the characters of a text with their pairs.
+"""Token representations of the tagger: words with their spelling, or characters with character bigrams.
 
-Each becomes a row of numbers for every place. A word seen but a few times is now and then read as unknown while
-training, so that the model learns what to do with words that it has never seen: look at their spelling.
+Every token becomes a vector. In training a rare word is sometimes replaced by the unknown word (word dropout), so the
+model learns to rely on the spelling of words that it has never seen.
 """
 
 from __future__ import annotations
@@ -22,42 +22,50 @@ from weft.tasks.tag.lexicon import Lexicon, WordLexicon
 
 
 class WordInputs(NamedTuple):
-    """Sentences of words. A word that comes twice in a batch is spelled once."""
+    """A batch of sentences of words. The spelling of a word form is encoded once per batch."""
 
     ids: Tensor  # (B, T)
     lengths: Tensor  # (B,)
     shapes: Tensor  # (B, T)
-    forms: Tensor  # (B, T): the row of the spelling
-    spelling: Padded  # (U, C)
+    forms: Tensor  # (B, T): the row of `spelling`
+    spelling: Padded  # (U, C): characters of the U distinct word forms
 
 
 class CharacterInputs(NamedTuple):
-    """Sentences of characters, and the pairs that each one ends and begins."""
+    """A batch of sentences of characters, with character bigrams."""
 
     ids: Tensor  # (B, T)
     lengths: Tensor  # (B,)
-    pairs: Tensor  # (B, T + 1): place t ends pair t and begins pair t + 1
+    pairs: Tensor  # (B, T + 1): character t ends bigram t and begins bigram t + 1
 
 
 Inputs = WordInputs | CharacterInputs
 
 
 def collate(columns: Mapping[str, Ragged], rows: IntArray) -> Inputs:
-    """Some sentences of the columns that a lexicon encodes."""
+    """Builds a batch from the given rows of the columns that a lexicon encodes."""
     ids, lengths = take(columns["words"], rows)
     if "pairs" in columns:
         return CharacterInputs(ids, lengths, take(columns["pairs"], rows).ids)
     forms = take(columns["forms"], rows).ids
     inside = torch.arange(forms.shape[1]) < lengths[:, None]
-    different, places = np.unique(forms[inside].numpy(), return_inverse=True)
-    forms[inside] = torch.from_numpy(places)
-    return WordInputs(ids, lengths, take(columns["shapes"], rows).ids, forms, take(columns["spelling"], different))
+    distinct, indices = np.unique(forms[inside].numpy(), return_inverse=True)
+    forms[inside] = torch.from_numpy(indices)
+    return WordInputs(ids, lengths, take(columns["shapes"], rows).ids, forms, take(columns["spelling"], distinct))
 
 
 class WordEncoder(nn.Module):
-    """(B, T) words to (B, T, embedding + shapes + 2 character_hidden): the word, how it looks, how it is spelled.
+    """Word embedding, word shape embedding, and a bidirectional recurrent layer over the characters of the word.
 
-    The spelling is the last state of a recurrent layer in each direction: what the word ends with, and begins with.
+    words (B, T) -> (B, T, embedding_dim + shape_dim + 2 char_hidden_size). The spelling is represented by the final
+    state of each direction (Lample et al. 2016, "Neural architectures for named entity recognition").
+
+    Args:
+        lexicon: the vocabularies.
+        config: the `model` settings.
+
+    Raises:
+        WeftError: both embedding_dim and char_dim are 0.
     """
 
     def __init__(self, lexicon: WordLexicon, config: TagModelConfig) -> None:
@@ -85,7 +93,17 @@ class WordEncoder(nn.Module):
 
 
 class CharacterEncoder(nn.Module):
-    """(B, T) characters to (B, T, embedding + 2 pairs): a row for the character and for the pairs it is in."""
+    """Character embedding and the embeddings of the two bigrams that contain the character.
+
+    characters (B, T) -> (B, T, embedding_dim + 2 bigram_dim).
+
+    Args:
+        lexicon: the vocabularies.
+        config: the `model` settings.
+
+    Raises:
+        WeftError: both embedding_dim and bigram_dim are 0.
+    """
 
     def __init__(self, lexicon: Lexicon, config: TagModelConfig) -> None:
         super().__init__()
@@ -100,30 +118,41 @@ class CharacterEncoder(nn.Module):
     def forward(self, inputs: CharacterInputs, drop: Drop = NOTHING) -> Embedded:
         parts = [] if self.words is None else [self.words.part(inputs.ids)]
         if self.pairs is not None:
-            ids, table, chances = self.pairs.part(inputs.pairs)
-            pairs = forget(ids.to(table.device), chances)  # (B, T + 1): forgotten at both places or at none
+            ids, table, rates = self.pairs.part(inputs.pairs)
+            pairs = forget(ids.to(table.device), rates)  # (B, T + 1): dropped at both characters or at none
             parts += [Part(pairs[:, :-1], table), Part(pairs[:, 1:], table)]
         return Embedded(parts, drop)
 
 
 def make_encoder(lexicon: Lexicon, config: TagModelConfig) -> WordEncoder | CharacterEncoder:
+    """Builds the encoder of the lexicon's tokens."""
     return WordEncoder(lexicon, config) if isinstance(lexicon, WordLexicon) else CharacterEncoder(lexicon, config)
 
 
 class TokenEmbedding(nn.Module):
-    """A row for each id. While training, an id seen n times is read as 0, unknown, with the chance d / (d + n)."""
+    """An embedding with word dropout: an id seen n times is read as 0, unknown, with probability a / (a + n).
 
-    chance: Tensor
+    Kiperwasser and Goldberg 2016, "Simple and accurate dependency parsing".
 
-    def __init__(self, counts: Sequence[int], size: int, forget: float) -> None:
+    Args:
+        counts: how often each id occurs in the training data.
+        size: the embedding dimension.
+        alpha: a, the strength of the word dropout; 0 means none.
+    """
+
+    dropout_rate: Tensor  # (V,)
+
+    def __init__(self, counts: Sequence[int], size: int, alpha: float) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(len(counts), size))
         nn.init.normal_(self.weight, std=size**-0.5)
-        chance = forget / (forget + torch.tensor(counts, dtype=torch.float32)) if forget else torch.zeros(len(counts))
-        self.register_buffer("chance", chance, persistent=False)
+        rate = alpha / (alpha + torch.tensor(counts, dtype=torch.float32)) if alpha else torch.zeros(len(counts))
+        self.register_buffer("dropout_rate", rate, persistent=False)
 
     def part(self, ids: Tensor) -> Part:
-        return Part(ids, self.weight, self.chance if self.training else None)
+        """Returns the lookup of ids (B, T), with word dropout in training mode."""
+        return Part(ids, self.weight, self.dropout_rate if self.training else None)
 
     def forward(self, ids: Tensor) -> Embedded:
+        """Looks up ids (B, T)."""
         return Embedded([self.part(ids)])

@@ -1,6 +1,9 @@
-"""The tagger: every place of a sentence is read from both sides, and its tag told from that.
+"""The tagging model.
 
-what stands at each place -> bidirectional layers -> a score for each tag -> tags told together, or each for itself
+    tokens -> token representations (B, T, E) -> bidirectional stack (B, T, 2H) -> tag scores (B, T, K) -> CRF or
+    softmax
+
+Lample et al. 2016, "Neural architectures for named entity recognition".
 """
 
 from __future__ import annotations
@@ -24,32 +27,35 @@ from weft.training.loss import Loss
 
 
 class TaggedBatch(NamedTuple):
-    """Sentences and their tags."""
+    """A batch of sentences and their tags."""
 
     inputs: Inputs
     tags: Tensor  # (B, T)
 
 
-class Linear(NamedTuple):
-    """The parameters of a layer that makes scores."""
+class ScoreLayer(NamedTuple):
+    """The parameters of the linear layer that computes the tag scores."""
 
     weight: Tensor
     bias: Tensor
 
 
 class CRFOutput(CRF):
-    """Tags told together."""
+    """A CRF output layer: the tags of a sentence are predicted jointly."""
 
-    def nats(self, hidden: Tensor, line: Linear, tags: Tensor, lengths: Tensor, drop: Drop) -> Tensor:
-        """What the tags of all rows cost by the scores that a line makes of what is hidden, (B, T, H)."""
-        scores = F.linear(drop.apply(hidden), *line)
+    def negative_log_likelihood(
+        self, hidden: Tensor, layer: ScoreLayer, tags: Tensor, lengths: Tensor, drop: Drop
+    ) -> Tensor:
+        """Computes the summed negative log-likelihood of tags (B, T) given hidden states (B, T, H)."""
+        scores = F.linear(drop.apply(hidden), *layer)
         return -self.log_likelihood(scores, tags, lengths).sum()
 
 
 class SoftmaxOutput(CRF):
-    """Tags each told for itself: a CRF whose tags do not see each other.
+    """A softmax output layer: every tag is predicted independently.
 
-    Only when a sentence is tagged must they keep to what is allowed: the likeliest sequence that does is taken.
+    It is a CRF without transition scores. The constraints apply in decoding only, which finds the most probable
+    sequence that satisfies them.
     """
 
     def __init__(self, tags: int, allowed: TagConstraints | None = None) -> None:
@@ -65,8 +71,10 @@ class SoftmaxOutput(CRF):
             )
         return each.sum(1)
 
-    def nats(self, hidden: Tensor, line: Linear, tags: Tensor, lengths: Tensor, drop: Drop) -> Tensor:
-        return readout_nats(hidden, *line, tags, lengths=lengths, drop=drop, total=True)
+    def negative_log_likelihood(
+        self, hidden: Tensor, layer: ScoreLayer, tags: Tensor, lengths: Tensor, drop: Drop
+    ) -> Tensor:
+        return readout_nats(hidden, *layer, tags, lengths=lengths, drop=drop, total=True)
 
     def marginals(self, scores: Tensor, lengths: Tensor | None = None) -> Tensor:
         return scores.softmax(-1)
@@ -79,10 +87,16 @@ OUTPUTS: dict[str, Callable[[int, TagConstraints | None], CRFOutput | SoftmaxOut
 
 
 class Tagger(nn.Module):
-    """Inputs (B, T) to scores (B, T, K) of K tags; `output` makes tags and probabilities of them.
+    """A bidirectional recurrent tagger over K tags; `output` turns the scores into tags and probabilities.
 
-    `span_start_bias` is added to the scores after training: how readily spans of each kind begin, fitted to held-out
-    sentences.
+    `span_start_bias` (K,) is added to the scores in evaluation mode. It calibrates how often spans of each label begin
+    and is fitted to held-out sentences.
+
+    Args:
+        lexicon: the vocabularies.
+        tags: the names of the K tags.
+        scheme: the scheme of the tags, or None if tags are not spans.
+        config: the `model` settings.
     """
 
     span_start_bias: Tensor
@@ -103,52 +117,64 @@ class Tagger(nn.Module):
         )
         self.scores = nn.Linear(self.stack.output_size, len(tags))
         self.output = OUTPUTS[config.output](len(tags), tag_constraints(tags, scheme))
-        # Where every word has a tag of its own there is enough to learn from.
-        beside = config.neighbour_loss_weight > 0 and scheme is not None and isinstance(lexicon, WordLexicon)
-        self.neighbours = NeighbourWordLoss(config.hidden_size, len(lexicon.words)) if beside else None
-        self.weight = config.neighbour_loss_weight
+        # Where every word has its own tag (no spans), the tags give enough training signal.
+        auxiliary = config.neighbour_loss_weight > 0 and scheme is not None and isinstance(lexicon, WordLexicon)
+        self.neighbour_loss = NeighbourWordLoss(config.hidden_size, len(lexicon.words)) if auxiliary else None
+        self.neighbour_weight = config.neighbour_loss_weight
         self.register_buffer("span_start_bias", torch.zeros(len(tags)))
 
     def forward(self, inputs: Inputs) -> Tensor:
-        hidden, _ = self.stack(self._read(inputs), lengths=inputs.lengths)
+        """Computes the tag scores (B, T, K)."""
+        hidden, _ = self.stack(self._encode(inputs), lengths=inputs.lengths)
         scores: Tensor = self.scores(self._drop(self.dropout).apply(hidden))
         return scores if self.training else scores + self.span_start_bias
 
     def loss(self, batch: TaggedBatch) -> Loss:
-        """The nats of the tags of all sentences, with a share of those of the words beside them; how many tags."""
+        """Computes the summed negative log-likelihood of the tags plus the weighted auxiliary loss."""
         inputs, lengths = batch.inputs, batch.inputs.lengths
-        x = self._read(inputs)
+        x = self._encode(inputs)
         hidden, _ = self.stack(x, lengths=lengths)
-        line = Linear(
+        layer = ScoreLayer(
             self.scores.weight, self.scores.bias if self.training else self.scores.bias + self.span_start_bias
         )
-        total = self.output.nats(hidden, line, batch.tags.to(hidden.device), lengths, self._drop(self.dropout))
-        if self.neighbours is not None:
-            # Of several layers only the lowest will do: above it, each direction has seen the other's words. It is run
-            # again for that, with noise of its own.
+        total = self.output.negative_log_likelihood(
+            hidden, layer, batch.tags.to(hidden.device), lengths, self._drop(self.dropout)
+        )
+        if self.neighbour_loss is not None:
+            # Only the lowest layer is used: above it, each direction has read the other's words. It is run again for
+            # this loss, with dropout masks of its own.
             lowest = hidden if len(self.stack.layers) == 1 else self.stack.layers[0](x, lengths=lengths)[0]
-            total = total + self.weight * self.neighbours(lowest, inputs.ids, lengths)
+            total = total + self.neighbour_weight * self.neighbour_loss(lowest, inputs.ids, lengths)
         return Loss(total, sum(lengths.tolist()))
 
-    def _read(self, inputs: Inputs) -> Embedded:
+    def _encode(self, inputs: Inputs) -> Embedded:
         return self.encoder(inputs, self._drop(self.embedding_dropout))  # type: ignore[no-any-return]  # (B, T, E)
 
-    def _drop(self, share: float) -> Drop:
-        return Drop(share, units=True) if self.training else NOTHING
+    def _drop(self, rate: float) -> Drop:
+        return Drop(rate, units=True) if self.training else NOTHING
 
 
 def tag_constraints(tags: Sequence[str], scheme: Scheme | None) -> TagConstraints | None:
-    """What tags may follow each other, by their scheme."""
+    """Returns the constraints of the scheme, or None without a scheme."""
     if scheme is None:
         return None
     return (bioes_constraints if scheme.marks_end else bio_constraints)([to_bioes(tag) for tag in tags])
 
 
 def forbid_continuation(scores: Tensor, starts: Tensor, tags: Sequence[str]) -> Tensor:
-    """Scores (B, T, K) with which no span goes on over a place that is one of the `starts` (B, T).
+    """Forbids that a span continues across given boundaries.
 
-    What would have to go on there has no way to end, in a scheme that tells ends, so that it is ruled out as well.
+    In a scheme that marks the ends of spans, a span that would have to continue there cannot be closed, so it becomes
+    impossible as a whole.
+
+    Args:
+        scores: (B, T, K).
+        starts: (B, T), true at the tokens at which a new span or an O must start.
+        tags: the names of the K tags.
+
+    Returns:
+        Scores (B, T, K), -inf for I and E tags at the starts.
     """
-    goes_on = torch.tensor([to_bioes(tag)[0] in "IE" for tag in tags], device=scores.device)
+    continues = torch.tensor([to_bioes(tag)[0] in "IE" for tag in tags], device=scores.device)
     here = starts.to(device=scores.device, dtype=torch.bool)
-    return scores.masked_fill(here[:, :, None] & goes_on, -torch.inf)
+    return scores.masked_fill(here[:, :, None] & continues, -torch.inf)

@@ -1,7 +1,10 @@
-"""Telling the words beside each place, as a second thing to learn (Rei 2017).
+"""The auxiliary loss of predicting neighbouring words.
 
-What goes ahead tells the next word, what goes back the one before. Every word of a text teaches that, so that a layer
-learns what words are alike from sentences in which nothing is tagged but O. Once trained it is not asked any more.
+Rei 2017, "Semi-supervised multitask learning for sequence labeling".
+
+The forward direction of a bidirectional layer predicts the next word, the backward direction the previous one. Every
+word of a text is a target, so the layer learns similarities of words also from sentences tagged O throughout. The
+predictions are not used after training.
 """
 
 from __future__ import annotations
@@ -11,31 +14,46 @@ from torch import Tensor, nn
 
 from weft.engine import readout_nats
 
-TOLD = 3000  # the most frequent words are told apart; all others are one
-WIDTH = 50  # numbers between a state and the words
+MAX_WORDS = 3000  # the most frequent words are targets of their own; all others share the unknown word
+HIDDEN_SIZE = 50  # units between a state and the words
 
 
 class NeighbourWordLoss(nn.Module):
-    """The two halves of a bidirectional layer's outputs (B, T, 2 H) to what the words beside them cost, in nats."""
+    """The cross-entropy of neighbouring words, predicted from the outputs (B, T, 2H) of a bidirectional layer.
 
-    def __init__(self, hidden: int, words: int) -> None:
+    Args:
+        hidden_size: H, the units of each direction.
+        words: the size of the vocabulary of words, sorted by frequency.
+    """
+
+    def __init__(self, hidden_size: int, words: int) -> None:
         super().__init__()
-        self.hidden, self.told = hidden, min(words, TOLD)
-        self.ahead, self.back = (
-            nn.Sequential(nn.Linear(hidden, WIDTH), nn.Tanh(), nn.Linear(WIDTH, self.told)) for _ in range(2)
+        self.hidden_size, self.words = hidden_size, min(words, MAX_WORDS)
+        self.next_word, self.previous_word = (
+            nn.Sequential(nn.Linear(hidden_size, HIDDEN_SIZE), nn.Tanh(), nn.Linear(HIDDEN_SIZE, self.words))
+            for _ in range(2)
         )
 
     def forward(self, outputs: Tensor, ids: Tensor, lengths: Tensor) -> Tensor:
-        """The nats of all words but the first of each row told from the left, of all but the last from the right."""
+        """Computes the summed cross-entropy of all next and previous words.
+
+        Args:
+            outputs: (B, T, 2H), the forward direction first.
+            ids: (B, T) word ids.
+            lengths: (B,).
+        """
         ids, lengths = ids.to(outputs.device), lengths.to(outputs.device)
-        ids = ids.masked_fill(ids >= self.told, 0)
-        both = torch.arange(1, ids.shape[1], device=ids.device) < lengths[:, None]  # (B, T - 1): a pair stands here
-        before, after = ids[:, :-1][both], ids[:, 1:][both]
-        left, right = outputs[:, :-1, : self.hidden][both], outputs[:, 1:, self.hidden :][both]
-        return _nats(self.ahead, left, after) + _nats(self.back, right, before)
+        ids = ids.masked_fill(ids >= self.words, 0)
+        pairs = torch.arange(1, ids.shape[1], device=ids.device) < lengths[:, None]  # (B, T - 1): both words exist
+        previous, following = ids[:, :-1][pairs], ids[:, 1:][pairs]
+        forward = outputs[:, :-1, : self.hidden_size][pairs]
+        backward = outputs[:, 1:, self.hidden_size :][pairs]
+        return _cross_entropy(self.next_word, forward, following) + _cross_entropy(
+            self.previous_word, backward, previous
+        )
 
 
-def _nats(teller: nn.Sequential, states: Tensor, words: Tensor) -> Tensor:
-    states, last = teller[:-1](states), teller[-1]
+def _cross_entropy(predictor: nn.Sequential, states: Tensor, words: Tensor) -> Tensor:
+    states, last = predictor[:-1](states), predictor[-1]
     assert isinstance(last, nn.Linear)
     return readout_nats(states[None], last.weight, last.bias, words[None], total=True)

@@ -43,15 +43,15 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
         dev = load_columns(run.data_file(DEV_SENTENCES)) if run.has(DEV_SENTENCES) else None
         model = build_model(lambda: make_tagger(vocabulary, config)).to(find_device(config.train.device))
         spans_of_words = vocabulary.scheme is not None and vocabulary.lexicon.task == "tags"
-        swaps = (
+        replacement = (
             MentionReplacement(columns, vocabulary.tags, config.batch.mention_replacement)
             if config.batch.mention_replacement and spans_of_words
             else None
         )
 
         def batch(rows: IntArray) -> TaggedBatch:
-            drawn, chosen = (swaps.draw(rows), np.arange(len(rows))) if swaps else (columns, rows)
-            return TaggedBatch(collate(drawn, chosen), take(drawn["tags"], chosen).ids)
+            sampled, chosen = (replacement.sample(rows), np.arange(len(rows))) if replacement else (columns, rows)
+            return TaggedBatch(collate(sampled, chosen), take(sampled["tags"], chosen).ids)
 
         def objective(batch: TaggedBatch, carried: State) -> Loss:
             return model.loss(batch)
