@@ -26,6 +26,8 @@ ORDER = [
     "training",
     "decoding",
     "tasks",
+    "probes",
+    "pictures",
     "cli",
 ]
 PACKAGE = Path(weft.__file__).parent

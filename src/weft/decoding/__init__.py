@@ -3,6 +3,7 @@
 stepper.py      Stepper: what decoding needs of a model (initial_state, step, select)
 sampling.py     generate: one continuation of each prompt, greedy or sampled (temperature, top-k, top-p)
 beam_search.py  beam_search: the best continuations of each prompt
+beam_tree.py    beam_tree: the same search, with every hypothesis it considered
 blanks.py       fill_blanks: the best ways to fill the blanks of a sequence
 """
 

@@ -98,13 +98,13 @@ def beam_search(
             _, state = stepper.step(ids, state)
         limits = torch.tensor([tokens[row] for row in rows.tolist()])
         ids_banned = torch.tensor(sorted(set(banned)), dtype=torch.long)
-        search = _Search(width, limits, end, alpha, n_best, ids_banned, record)
+        search = Search(width, limits, end, alpha, n_best, ids_banned, record)
         for row, hypotheses in zip(rows.tolist(), search.run(stepper, columns[-1], state), strict=True):
             found[row] = hypotheses
     return found
 
 
-class _Search:
+class Search:
     """A beam over B prompts at once. A row is an unfinished hypothesis; the rows of a prompt are adjacent.
 
     The history keeps, for each step, the chosen tokens and the index of their parents in the step before. A finished

@@ -19,6 +19,7 @@ from weft.cells import State
 from weft.config import changed, from_dict, to_dict
 from weft.errors import WeftError
 from weft.tasks.command import Commands
+from weft.tasks.inspection import Inspection
 from weft.training.lock import RunLock, lock_run
 from weft.training.run import (
     CHECKPOINT,
@@ -142,6 +143,10 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
     def load_for(self, capability: str, run: Run) -> Any:
         """Load what serves one of the task's capabilities; the predictor itself unless a task says otherwise."""
         return self.load(run)
+
+    def inspect(self, predictor: Predictor, text: str) -> Inspection:
+        """The parts of a loaded model on a text that `weft.probes` look at; none unless a task gives them."""
+        return Inspection()
 
     def seed(self, config: TaskConfig) -> int:
         """The seed set before the trainer is built."""

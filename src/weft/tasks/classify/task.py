@@ -15,8 +15,10 @@ from weft.errors import WeftError, unknown_name
 from weft.tasks.classify.command import COMMANDS
 from weft.tasks.classify.config import ClassifyConfig
 from weft.tasks.classify.data import DEV_EXAMPLES, TRAIN_EXAMPLES, WORD_VECTORS, ExampleSource, open_examples
+from weft.tasks.classify.inspection import inspect_classify
 from weft.tasks.classify.model import Classifier, LabelledBatch
 from weft.tasks.classify.predictor import ClassifyPredictor, evaluate_classifier, make_classifier
+from weft.tasks.inspection import Inspection
 from weft.tasks.task import Prepared, StoreData, Task, find_device
 from weft.text.codec import Codec
 from weft.text.vocabulary import RESERVED
@@ -79,6 +81,9 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
         config = from_dict(ClassifyConfig, run.config)
         model = load_model(lambda: make_classifier(run, config), run)
         return ClassifyPredictor(run, model, Codec.from_json(run.vocabulary), tuple(run.vocabulary["labels"]))
+
+    def inspect(self, predictor: ClassifyPredictor, text: str) -> Inspection:
+        return inspect_classify(predictor, text)
 
 
 def class_weights(setting: str, counts: Mapping[str, int]) -> Tensor | None:

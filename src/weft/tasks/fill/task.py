@@ -7,8 +7,10 @@ from weft.config import from_dict
 from weft.data.windows import Passage, RandomWindows, Window
 from weft.tasks.fill.command import COMMANDS
 from weft.tasks.fill.config import FillConfig
+from weft.tasks.fill.inspection import inspect_fill
 from weft.tasks.fill.model import Filler
 from weft.tasks.fill.predictor import FillPredictor
+from weft.tasks.inspection import Inspection
 from weft.tasks.task import find_device
 from weft.tasks.text_task import TextData, TextTask
 from weft.text.codec import Codec
@@ -50,6 +52,9 @@ class FillTask(TextTask[FillConfig, FillPredictor]):
         config = from_dict(FillConfig, run.config).model
         model = load_model(lambda: Filler(len(codec.vocabulary), config), run)
         return FillPredictor(run, model, codec)
+
+    def inspect(self, predictor: FillPredictor, text: str) -> Inspection:
+        return inspect_fill(predictor, text)
 
 
 TASK = FillTask()

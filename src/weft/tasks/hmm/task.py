@@ -15,7 +15,9 @@ from weft.tasks.fill.predictor import FillPredictor
 from weft.tasks.hmm.baum_welch import Iteration, baum_welch, random_hmm
 from weft.tasks.hmm.command import COMMANDS
 from weft.tasks.hmm.config import HmmConfig
+from weft.tasks.hmm.inspection import inspect_hmm
 from weft.tasks.hmm.model import HMM
+from weft.tasks.inspection import Inspection
 from weft.tasks.lm.predictor import LmPredictor
 from weft.tasks.text_task import TextData, TextTask
 from weft.text.codec import Codec
@@ -181,6 +183,9 @@ class HmmTask(TextTask[HmmConfig, LmPredictor]):
         if capability == "fill":
             return FillPredictor(run, HMM.from_tensors(run.weights()), Codec.from_json(run.vocabulary))
         return self.load(run)
+
+    def inspect(self, predictor: LmPredictor, text: str) -> Inspection:
+        return inspect_hmm(predictor, text)
 
 
 TASK = HmmTask()

@@ -6,8 +6,10 @@ from weft.cells import State
 from weft.config import from_dict
 from weft.data.windows import WINDOWS
 from weft.nn.bptt import unroll
+from weft.tasks.inspection import Inspection
 from weft.tasks.lm.command import COMMANDS
 from weft.tasks.lm.config import LmConfig
+from weft.tasks.lm.inspection import inspect_lm
 from weft.tasks.lm.model import LanguageModel
 from weft.tasks.lm.predictor import LmPredictor
 from weft.tasks.task import find_device
@@ -55,6 +57,9 @@ class LmTask(TextTask[LmConfig, LmPredictor]):
         config = from_dict(LmConfig, run.config).model
         model = load_model(lambda: LanguageModel(len(codec.vocabulary), config), run)
         return LmPredictor(run, model, codec)
+
+    def inspect(self, predictor: LmPredictor, text: str) -> Inspection:
+        return inspect_lm(predictor, text)
 
 
 TASK = LmTask()

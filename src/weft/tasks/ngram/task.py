@@ -10,6 +10,8 @@ from torch import Tensor
 
 from weft.cells import State
 from weft.metrics import Likelihood
+from weft.tasks.inspection import Inspection
+from weft.tasks.lm.inspection import inspect_steps
 from weft.tasks.lm.predictor import LmPredictor
 from weft.tasks.ngram.command import COMMANDS
 from weft.tasks.ngram.config import NgramConfig
@@ -76,6 +78,9 @@ class NgramTask(TextTask[NgramConfig, LmPredictor]):
         tensors, metadata = run.load(WEIGHTS)
         model = NGram.from_tensors(tensors, metadata["size"], [tuple(row) for row in metadata["discounts"]])
         return LmPredictor(run, model, Codec.from_json(run.vocabulary))
+
+    def inspect(self, predictor: LmPredictor, text: str) -> Inspection:
+        return inspect_steps(predictor, text)
 
 
 TASK = NgramTask()

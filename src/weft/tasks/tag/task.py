@@ -7,12 +7,14 @@ import numpy as np
 from weft.cells import State
 from weft.config import from_dict
 from weft.data.buckets import Buckets, IntArray, load_columns, take
+from weft.tasks.inspection import Inspection
 from weft.tasks.tag.augmentation import MentionReplacement
 from weft.tasks.tag.command import COMMANDS
 from weft.tasks.tag.config import TagConfig
 from weft.tasks.tag.data import DEV_SENTENCES, TRAIN_SENTENCES, open_tagged
 from weft.tasks.tag.encoder import collate
 from weft.tasks.tag.evaluation import calibrate, evaluate_tagger
+from weft.tasks.tag.inspection import inspect_tag
 from weft.tasks.tag.model import TaggedBatch, Tagger
 from weft.tasks.tag.predictor import TagPredictor
 from weft.tasks.tag.vocabulary import TaggerVocabulary
@@ -81,6 +83,9 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
         vocabulary = TaggerVocabulary.from_json(run.vocabulary)
         config = from_dict(TagConfig, run.config)
         return TagPredictor(run, load_model(lambda: make_tagger(vocabulary, config), run), vocabulary)
+
+    def inspect(self, predictor: TagPredictor, text: str) -> Inspection:
+        return inspect_tag(predictor, text)
 
 
 def make_tagger(vocabulary: TaggerVocabulary, config: TagConfig) -> Tagger:

@@ -8,10 +8,12 @@ from weft.cells import State
 from weft.config import from_dict
 from weft.data.buckets import Buckets, IntArray, load_columns, take
 from weft.errors import WeftError
+from weft.tasks.inspection import Inspection
 from weft.tasks.task import Prepared, StoreData, Task, find_device
 from weft.tasks.translate.command import COMMANDS
 from weft.tasks.translate.config import TranslateConfig
 from weft.tasks.translate.data import DEV_PAIRS, TRAIN_PAIRS, PairSource, held_out_pairs, store_pairs
+from weft.tasks.translate.inspection import inspect_translate
 from weft.tasks.translate.model import TranslationBatch
 from weft.tasks.translate.predictor import END, TranslatePredictor, make_translator
 from weft.text.parallel import PairCodec
@@ -94,6 +96,9 @@ class TranslateTask(Task[PairSource, TranslateConfig, TranslatePredictor]):
         codec, config = PairCodec.from_json(run.vocabulary), from_dict(TranslateConfig, run.config)
         model = load_model(lambda: make_translator(codec, config), run)
         return TranslatePredictor(run, model, codec, config)
+
+    def inspect(self, predictor: TranslatePredictor, text: str) -> Inspection:
+        return inspect_translate(predictor, text)
 
 
 TASK = TranslateTask()

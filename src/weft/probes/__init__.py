@@ -1,0 +1,80 @@
+"""Probes: what happens inside a trained model, as plain data with names.
+
+A probe takes a loaded run and a text and returns a frozen dataclass: `to_dict()` is ready for JSON, `records()` are
+rows with names, `to_dataframe()` is a pandas table of them.
+
+    import weft
+    from weft import probes
+    model = weft.load("runs/mine")
+    probes.surprisal(model, "The value of").nats
+    probes.activations(model, "The value of").layers[0].gates["f"]     # (T, H)
+
+surprisal        -log P of each token, the entropy, the best alternatives
+activations      every gate and state of every layer and direction
+gradient_flow    the norm of dL_t/dh_s for all s <= t
+step_jacobians   norm and spectral radius of dh_t/dh_(t-1)
+gradient_terms   dh_t/dw as the explicit sum over earlier steps
+connectivity     the influence of each input position on each prediction
+evidence         which tokens speak for a prediction: occlusion, integrated gradients, pooling weights
+attention, beam  attention weights; every hypothesis of a beam search
+posterior        forward, backward, marginals, Viterbi path of an HMM or a CRF
+top_passages, select_units, correlate_units   what single units respond to
+
+The same functions for a network that is at hand, without a run, take a `weft.tasks.inspection.Network`:
+`read_activations`, `flow`, `connect`. Layers and units are numbered from 0, as in torch.
+"""
+
+from weft.probes.activations import Activations, LayerActivations, activations, read_activations
+from weft.probes.attention import Attention, BeamSearch, attention, beam
+from weft.probes.connectivity import Connectivity, connect, connectivity, integrated_gradients
+from weft.probes.evidence import Evidence, evidence
+from weft.probes.gradient_flow import GradientFlow, LayerGradients, flow, flow_by_autograd, gradient_flow
+from weft.probes.jacobian import GradientTerms, StepJacobians, gradient_terms, step_jacobians
+from weft.probes.posterior import Posterior, posterior
+from weft.probes.result import ProbeResult
+from weft.probes.surprisal import Surprisal, surprisal
+from weft.probes.units import (
+    TopPassages,
+    UnitCorrelations,
+    UnitSelection,
+    correlate_units,
+    select_units,
+    top_passages,
+)
+
+__all__ = [
+    "Activations",
+    "Attention",
+    "BeamSearch",
+    "Connectivity",
+    "Evidence",
+    "GradientFlow",
+    "GradientTerms",
+    "LayerActivations",
+    "LayerGradients",
+    "Posterior",
+    "ProbeResult",
+    "StepJacobians",
+    "Surprisal",
+    "TopPassages",
+    "UnitCorrelations",
+    "UnitSelection",
+    "activations",
+    "attention",
+    "beam",
+    "connect",
+    "connectivity",
+    "correlate_units",
+    "evidence",
+    "flow",
+    "flow_by_autograd",
+    "gradient_flow",
+    "gradient_terms",
+    "integrated_gradients",
+    "posterior",
+    "read_activations",
+    "select_units",
+    "step_jacobians",
+    "surprisal",
+    "top_passages",
+]

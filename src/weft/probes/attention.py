@@ -1,0 +1,113 @@
+"""Attention: the weights of a translator or of attention pooling; and the tree of a beam search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from weft.errors import WeftError
+from weft.probes.parts import get_part
+from weft.probes.result import Array, ProbeResult, to_array
+from weft.tasks.inspection import AttentionWeights, NamedBeamTree
+
+
+@dataclass(frozen=True, eq=False)
+class Attention(ProbeResult):
+    """Attention weights (Q, S).
+
+    Attributes:
+        queries: What asks: each token of the best translation, or the label of a text.
+        tokens: The S tokens of the source.
+        weights: (Q, S); each row sums to 1.
+    """
+
+    probe = "attention"
+
+    queries: tuple[str, ...]
+    tokens: tuple[str, ...]
+    weights: Array
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        for number, (query, row) in enumerate(zip(self.queries, self.weights.tolist(), strict=True)):
+            for position, (token, weight) in enumerate(zip(self.tokens, row, strict=True)):
+                yield {"step": number, "query": query, "position": position, "token": token, "weight": weight}
+
+
+def attention(model: Any, text: str) -> Attention:
+    """The attention weights of the best translation of a text, or of the pooling of a classifier.
+
+    Raises:
+        WeftError: The model has no attention.
+    """
+    found: AttentionWeights = get_part(model, text, "attention")()
+    return Attention(found.queries, found.tokens, to_array(found.weights))
+
+
+class Hypothesis(NamedTuple):
+    """A hypothesis of a beam search; see `weft.decoding.beam_tree.BeamNode`."""
+
+    parent: int  # its index, or -1 for the beginning
+    step: int
+    token: str
+    log_prob: float
+    score: float
+    status: str  # kept, ended, cut, outranked, pruned
+    reason: str
+    best: bool  # on the way to the best result
+
+
+@dataclass(frozen=True, eq=False)
+class BeamSearch(ProbeResult):
+    """Every hypothesis that a beam search considered.
+
+    Attributes:
+        hypotheses: In the order in which they were considered; parents come before their children.
+        width: The beam width.
+        length_penalty: The exponent alpha of score = log P / length^alpha.
+        result: The tokens of the best result.
+        score: Its score.
+    """
+
+    probe = "beam"
+
+    hypotheses: tuple[Hypothesis, ...]
+    width: int
+    length_penalty: float
+    result: tuple[str, ...]
+    score: float
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        for number, one in enumerate(self.hypotheses):
+            yield {"hypothesis": number, **one._asdict()}
+
+
+def beam(model: Any, text: str, *, width: int = 5, length_penalty: float | None = None) -> BeamSearch:
+    """The whole tree of a beam search: for the translation of a text, or for its continuation.
+
+    Args:
+        model: A loaded translator or language model.
+        text: The source, or the beginning of a text.
+        width: The beam width.
+        length_penalty: The exponent alpha; without it the model's default.
+
+    Raises:
+        WeftError: The model does not generate, or the width is below 1.
+    """
+    if width < 1:
+        raise WeftError(f"the beam width is {width}", expected="1 or more")
+    search = get_part(model, text, "search")
+    found: NamedBeamTree = search(width, length_penalty)
+    tree, names = found
+    best = tree.results[0]
+    finished = [n for n, node in enumerate(tree.nodes) if node.status in ("ended", "cut")]
+    at = max(finished, key=lambda n: tree.nodes[n].score)
+    path = set()
+    while at >= 0:
+        path.add(at)
+        at = tree.nodes[at].parent
+    hypotheses = tuple(
+        Hypothesis(one.parent, one.step, names[one.id], one.log_prob, one.score, one.status, one.reason, n in path)
+        for n, one in enumerate(tree.nodes)
+    )
+    return BeamSearch(hypotheses, tree.width, tree.alpha, tuple(names[one] for one in best.ids), best.score)

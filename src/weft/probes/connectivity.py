@@ -1,0 +1,128 @@
+"""Connectivity: the influence of each input position on each prediction.
+
+Two measures of how the log-probability of a prediction depends on the embedding of each token:
+
+    gradient norm            ||d log P / d x_s||                                  (Madsen 2019, Distill)
+    integrated gradients     x_s . mean over a of d log P / d x_s at a x          (Sundararajan et al. 2017)
+
+Integrated gradients are signed, start from embeddings of zero, and sum to log P(x) - log P(0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from weft.errors import WeftError
+from weft.probes.gradient_flow import choose_predictions, losses_of, sweep
+from weft.probes.parts import get_network
+from weft.probes.result import Array, ProbeResult, to_array
+from weft.tasks.inspection import Network
+
+GRADIENT, INTEGRATED = "gradient", "integrated"
+METHODS = (GRADIENT, INTEGRATED)
+POINTS = 32  # of the integral
+BATCH_TOKENS = 1 << 14  # rows x tokens in one backward pass: bounds the memory
+MOST_TOKENS = 1 << 15  # rows x tokens by default; longer texts show their last predictions
+
+
+@dataclass(frozen=True, eq=False)
+class Connectivity(ProbeResult):
+    """The influence (P, T) of T tokens on P predictions.
+
+    Attributes:
+        tokens: The T tokens that are read.
+        predictions: The numbers of the predictions.
+        names: What each of them predicts.
+        log_probs: (P,), the log-probability of each prediction's target.
+        influence: (P, T).
+        method: "gradient" or "integrated".
+    """
+
+    probe = "connectivity"
+
+    tokens: tuple[str, ...]
+    predictions: tuple[int, ...]
+    names: tuple[str, ...]
+    log_probs: Array
+    influence: Array
+    method: str
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        for prediction, name, row in zip(self.predictions, self.names, self.influence.tolist(), strict=True):
+            for position, (token, value) in enumerate(zip(self.tokens, row, strict=True)):
+                where = {"prediction": prediction, "predicted": name, "position": position, "token": token}
+                yield {**where, "influence": value, "method": self.method}
+
+
+def connectivity(
+    model: Any, text: str, *, method: str = GRADIENT, predictions: Sequence[int] | None = None, points: int = POINTS
+) -> Connectivity:
+    """The influence of each token on each prediction.
+
+    Args:
+        model: A loaded run with recurrent layers.
+        text: The text that the model reads.
+        method: "gradient" for gradient norms, "integrated" for integrated gradients.
+        predictions: The numbers of the predictions, negative ones counted from the end. Without it all of them, or the
+            last ones where all would take more than a few seconds.
+        points: Points of the integral.
+
+    Raises:
+        WeftError: The method is unknown, the model has no recurrent layers, or there is no such prediction.
+    """
+    if method not in METHODS or points < 1:
+        raise WeftError(
+            f"the method is {method!r} with {points} points", expected=f"one of {METHODS}, 1 or more points"
+        )
+    return connect(get_network(model, text), method=method, predictions=predictions, points=points)
+
+
+def connect(
+    network: Network, *, method: str = GRADIENT, predictions: Sequence[int] | None = None, points: int = POINTS
+) -> Connectivity:
+    """`connectivity` of a network that is at hand."""
+    numbers = choose_predictions(network, predictions)
+    rows = points if method == INTEGRATED else 1
+    if predictions is None:
+        numbers = numbers[-max(1, MOST_TOKENS // (rows * len(network.tokens))) :]
+    with torch.no_grad():
+        log_probs = -losses_of(network, network.logits(network.embeddings))[0, numbers]
+    if method == INTEGRATED:
+        influence = np.stack([to_array(integrated_gradients(network, one, points=points)) for one in numbers])
+    elif network.readout is not None and len(numbers) > 1:
+        influence = sweep(network, numbers)[1]
+    else:
+        influence = np.concatenate(
+            [to_array(part.norm(dim=-1)) for part in _gradients(network, [(one, 1.0) for one in numbers])]
+        )
+    names = tuple(network.predictions[one] for one in numbers)
+    return Connectivity(network.tokens, tuple(numbers), names, to_array(log_probs), influence, method)
+
+
+def integrated_gradients(network: Network, prediction: int, *, points: int = POINTS) -> Tensor:
+    """The contribution (T,) of each token to the log-probability of a prediction, by the midpoint rule."""
+    scales = [(number + 0.5) / points for number in range(points)]
+    total = sum(part.sum(0) for part in _gradients(network, [(prediction, scale) for scale in scales]))
+    assert isinstance(total, Tensor)
+    return (total / points * network.embeddings[0]).sum(-1)
+
+
+def _gradients(network: Network, asked: Sequence[tuple[int, float]]) -> Iterator[Tensor]:
+    """d log P / dx of predictions, each at the embeddings times a scale: (rows, T, E) in batches of bounded size."""
+    T = len(network.tokens)
+    size = max(1, BATCH_TOKENS // T)
+    for begin in range(0, len(asked), size):
+        part = asked[begin : begin + size]
+        scales = torch.tensor([scale for _, scale in part], dtype=network.embeddings.dtype)
+        x = (network.embeddings * scales[:, None, None].to(network.embeddings)).detach().requires_grad_()
+        with torch.enable_grad():
+            losses = losses_of(network, network.logits(x))  # (rows, P)
+            total = -losses[torch.arange(len(part)), [number for number, _ in part]].sum()
+        (gradient,) = torch.autograd.grad(total, x)
+        yield gradient

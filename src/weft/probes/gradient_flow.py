@@ -1,0 +1,239 @@
+"""Gradient flow: how much of the gradient of a prediction's loss reaches each earlier state.
+
+For the loss L_t of prediction t, the norm of dL_t/dh_s for every step s, of every layer and direction: it vanishes
+where the norms fall towards the past, and explodes where they grow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from weft.cells import State
+from weft.errors import WeftError
+from weft.nn import Recurrent
+from weft.probes.layers import LayerName, flatten, split_stack
+from weft.probes.parts import get_network
+from weft.probes.result import Array, ProbeResult
+from weft.probes.unrolled import take_step, unrolled
+from weft.tasks.inspection import Network
+
+MOST_SLOW_PAIRS = 1 << 18  # predictions x tokens for networks that are differentiated prediction by prediction
+
+
+@dataclass(frozen=True, eq=False)
+class LayerGradients:
+    """Gradient norms of one direction of one layer: (P, T) for P predictions and T steps.
+
+    Attributes:
+        name: The stack, the layer from 0 and the direction.
+        tokens: The T tokens it reads.
+        states: The norm of dL/d(part of the state after step s), for h, and c where the cell has one.
+        gates: The norm of dL/d(gate at step s), by the names of the gates.
+    """
+
+    name: LayerName
+    tokens: tuple[str, ...]
+    states: Mapping[str, Array]
+    gates: Mapping[str, Array]
+
+
+@dataclass(frozen=True, eq=False)
+class GradientFlow(ProbeResult):
+    """Gradient norms of all layers.
+
+    Attributes:
+        predictions: The numbers of the P predictions whose losses are differentiated.
+        names: What each of them predicts.
+        layers: The norms of every layer and direction.
+    """
+
+    probe = "gradient"
+
+    predictions: tuple[int, ...]
+    names: tuple[str, ...]
+    layers: tuple[LayerGradients, ...]
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        for one in self.layers:
+            for kind, parts in (("state", one.states), ("gate", one.gates)):
+                for part, norms in parts.items():
+                    for prediction, name, row in zip(self.predictions, self.names, norms.tolist(), strict=True):
+                        where = {**one.name._asdict(), kind: part, "prediction": prediction, "predicted": name}
+                        for position, (token, norm) in enumerate(zip(one.tokens, row, strict=True)):
+                            yield {**where, "position": position, "token": token, "norm": norm}
+
+
+def gradient_flow(model: Any, text: str, *, predictions: Sequence[int] | None = None) -> GradientFlow:
+    """The norm of dL_t/dh_s for predictions t and all steps s, per layer, per part of the state, and per gate.
+
+    Memory: 8 bytes for each prediction, token, layer and (gate or part of the state).
+
+    Args:
+        model: A loaded run.
+        text: The text that the model reads.
+        predictions: The numbers of the predictions, negative ones counted from the end; without it, all.
+
+    Raises:
+        WeftError: The model has no recurrent layers, or there is no such prediction.
+    """
+    return flow(get_network(model, text), predictions=predictions)
+
+
+def flow(network: Network, *, predictions: Sequence[int] | None = None) -> GradientFlow:
+    """`gradient_flow` of a network that is at hand."""
+    numbers = choose_predictions(network, predictions)
+    return flow_by_autograd(network, numbers) if network.readout is None else sweep(network, numbers)[0]
+
+
+def choose_predictions(network: Network, given: Sequence[int] | None) -> list[int]:
+    """The numbers of predictions, in order and from 0."""
+    count = len(network.predictions)
+    if given is None:
+        return list(range(count))
+    for number in given:
+        if not -count <= number < count:
+            raise WeftError(f"there is no prediction {number}", expected=f"0 to {count - 1}, or -1 for the last")
+    return sorted({number % count for number in given})
+
+
+def losses_of(network: Network, logits: Tensor) -> Tensor:
+    """-log P of the target of each prediction: logits (B, P, C) to (B, P)."""
+    targets = torch.tensor(network.targets, device=logits.device)
+    return F.cross_entropy(logits.transpose(1, 2), targets.expand(len(logits), -1), reduction="none")
+
+
+def flow_by_autograd(network: Network, predictions: Sequence[int]) -> GradientFlow:
+    """Gradient flow of any network, by one backward pass for each prediction."""
+    if len(predictions) * len(network.tokens) > MOST_SLOW_PAIRS:
+        raise WeftError(
+            f"{len(predictions):,} predictions of {len(network.tokens):,} tokens",
+            expected=f"at most {MOST_SLOW_PAIRS:,} pairs for this model, which needs a backward pass for each",
+            hint="predictions=[-1] for the last one",
+        )
+    with torch.enable_grad(), unrolled(network) as nodes:
+        losses = losses_of(network, network.logits(network.embeddings))[0]
+    flat = [tensor for steps in nodes.values() for state, gates in steps for tensor in (*state, *gates)]
+    unique = {id(tensor): tensor for tensor in flat if tensor.requires_grad}
+    norms: list[dict[int, float]] = []
+    for number in predictions:
+        found = torch.autograd.grad(losses[number], list(unique.values()), retain_graph=True, allow_unused=True)
+        norms.append({key: 0.0 if one is None else float(one.norm()) for key, one in zip(unique, found, strict=True)})
+    layers = []
+    for name, steps in nodes.items():
+
+        def table(part: int, field: str, steps: Any = steps) -> Array:
+            rows = [[row.get(id(getattr(step[part], field)), 0.0) for step in steps] for row in norms]
+            return np.array(rows).reshape(len(norms), len(steps))
+
+        states = {field: table(0, field) for field in steps[0][0]._fields}
+        gates = {field: table(1, field) for field in steps[0][1]._fields}
+        layers.append(LayerGradients(name, network.stacks[name.stack].tokens, states, gates))
+    return GradientFlow(tuple(predictions), tuple(network.predictions[one] for one in predictions), tuple(layers))
+
+
+def sweep(network: Network, predictions: Sequence[int]) -> tuple[GradientFlow, Array]:
+    """Gradient flow of a causal stack with a local readout: all predictions in one pass from the last step on back.
+
+    The gradients of all predictions are rows of one batch, so a step costs one product for all of them.
+
+    Returns:
+        The gradient flow, and the norm of dL_t/dx_s of the embeddings, (P, T).
+    """
+    ((key, (stack, tokens)),) = network.stacks.items()
+    layers = split_stack(key, stack)
+    inputs, states = _forward(network, [layer for _, layer in layers])
+    direct = _readout_gradients(network, predictions)  # (P, O)
+    P, T = len(predictions), len(tokens)
+    names = [(layer.cell.state_type._fields, _gate_names(layer)) for _, layer in layers]  # type: ignore[attr-defined]
+    norms = [[torch.zeros(P, T) for _ in (*parts, *gates)] for parts, gates in names]
+    embedding_norms = torch.zeros(P, T)
+    flowing = [
+        tuple(direct.new_zeros(P, layer.output_size) for _ in names[n][0]) for n, (_, layer) in enumerate(layers)
+    ]
+    steps = torch.tensor(predictions)
+    for s in reversed(range(T)):
+        first = int(torch.searchsorted(steps, s))  # predictions before step s cannot depend on it
+        if first == P:
+            continue
+        down = torch.where((steps[first:] == s)[:, None], direct[first:], 0.0)
+        for n in reversed(range(len(layers))):
+            layer = layers[n][1]
+            gradients = tuple(part[first:] for part in flowing[n])
+            gradients = (gradients[0] + down, *gradients[1:])
+            dx, before, inside = _backward_step(layer, inputs[n][s], states[n][s], gradients)
+            for table, gradient in zip(norms[n], inside, strict=True):
+                table[first:, s] = gradient.norm(dim=-1)
+            flowing[n] = tuple(torch.cat([part[:first], new]) for part, new in zip(flowing[n], before, strict=True))
+            down = dx + down if stack.residual and dx.shape == down.shape else dx
+        embedding_norms[first:, s] = down.norm(dim=-1)
+    found = []
+    for n, (name, _) in enumerate(layers):
+        tables = [table.double().numpy() for table in norms[n]]
+        states_found = dict(zip(names[n][0], tables, strict=False))
+        gates_found = dict(zip(names[n][1], tables[len(names[n][0]) :], strict=True))
+        found.append(LayerGradients(name, tokens, states_found, gates_found))
+    named = tuple(network.predictions[one] for one in predictions)
+    return GradientFlow(tuple(predictions), named, tuple(found)), embedding_norms.double().numpy()
+
+
+@torch.no_grad()
+def _forward(network: Network, layers: Sequence[Recurrent]) -> tuple[list[list[Tensor]], list[list[State]]]:
+    """Of each layer the projected input of each step (1, G*H), and the state before it."""
+    ((_, (stack, _)),) = network.stacks.items()
+    recordings = flatten(stack.record(network.embeddings))
+    x, inputs, states = network.embeddings, [], []
+    for layer, recording in zip(layers, recordings, strict=True):
+        inputs.append(list(layer.cell.project(x).unbind(1)))
+        after = [
+            type(recording.states)(*parts) for parts in zip(*(part.unbind(1) for part in recording.states), strict=True)
+        ]
+        states.append([layer.initial_state(1), *after[:-1]])
+        outputs = recording.states.h
+        x = outputs + x if stack.residual and outputs.shape == x.shape else outputs
+    return inputs, states
+
+
+def _readout_gradients(network: Network, predictions: Sequence[int]) -> Tensor:
+    """dL_t/do_t of the stack's outputs, (P, O)."""
+    assert network.readout is not None
+    ((_, (stack, _)),) = network.stacks.items()
+    with torch.no_grad():
+        outputs, _ = stack(network.embeddings)
+    outputs = outputs.detach().requires_grad_()
+    with torch.enable_grad():
+        total = losses_of(network, network.readout(outputs)[:, : len(network.targets)]).sum()
+    gradient: Tensor = torch.autograd.grad(total, outputs)[0]
+    return gradient[0, torch.tensor(list(predictions))]
+
+
+def _backward_step(
+    layer: Recurrent, x_proj: Tensor, state: State, gradients: Sequence[Tensor]
+) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """Gradients after a step, (P, H) each, to those of its input, of the state before it, and of its state and gates.
+
+    The gradient of a part of the state contains what reaches it through the others: c of an LSTM makes h.
+    """
+    rows = len(gradients[0])
+    x = x_proj.expand(rows, -1).clone().requires_grad_()
+    before = type(state)(*(part.expand(rows, -1).clone().requires_grad_() for part in state))
+    with torch.enable_grad():
+        after, gates = take_step(layer, x, before)
+    inputs = (x, *before, *after, *gates)
+    found = torch.autograd.grad(tuple(after), inputs, tuple(gradients), allow_unused=True)
+    whole = [torch.zeros_like(one) if part is None else part for one, part in zip(inputs, found, strict=True)]
+    return whole[0] @ layer.cell.weight_ih.detach(), tuple(whole[1 : 1 + len(state)]), tuple(whole[1 + len(state) :])
+
+
+def _gate_names(layer: Recurrent) -> tuple[str, ...]:
+    cell = layer.cell
+    with torch.no_grad():
+        _, gates = cell.step(cell.weight_ih.new_zeros(1, cell.blocks * cell.hidden_size), cell.initial_state(1))
+    names: tuple[str, ...] = gates._fields
+    return names

@@ -1,0 +1,62 @@
+"""The part of a model that a probe needs, or one clear message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.errors import WeftError
+from weft.tasks import get_task
+from weft.tasks.inspection import Inspection, Network
+from weft.training.run import Run
+
+# What each part is called in messages, and the runs that have it.
+PARTS = {
+    "scores": ("predicts no tokens", "a run that predicts tokens: lm, ngram, hmm or fill"),
+    "network": ("has no recurrent layers", "a run with recurrent layers: lm, fill, classify, tag or translate"),
+    "attention": ("has no attention", "a translator with an attention decoder, or a classifier"),
+    "search": ("has no beam search", "a run that generates: lm, ngram, hmm or translate"),
+    "chain": ("has no chain of hidden states", "a run of the hmm or the tag task"),
+}
+
+
+def inspect(model: Any, text: str) -> Inspection:
+    """The inspection of a loaded model on a text.
+
+    Raises:
+        WeftError: The model cannot be inspected, or cannot read the text.
+    """
+    run = getattr(model, "run", None)
+    if not isinstance(run, Run):
+        raise WeftError(f"a {type(model).__name__} is no loaded run", expected="one", hint="weft.load('runs/mine')")
+    if not isinstance(text, str):
+        raise WeftError(f"the text is a {type(text).__name__}", expected="a string")
+    return get_task(run.task).inspect(model, text)
+
+
+def find_part(model: Any, inspection: Inspection, name: str) -> Any:
+    """A part of an inspection; refused with the reason if the model does not have it."""
+    found = getattr(inspection, name)
+    if found is None:
+        lacks, able = PARTS[name]
+        run = getattr(model, "run", None)
+        where = f"{run.path} is a run of the task {run.task!r}: it" if run is not None else "the model"
+        raise WeftError(f"{where} {inspection.missing.get(name, lacks)}", expected=able)
+    return found
+
+
+def get_part(model: Any, text: str, name: str) -> Any:
+    return find_part(model, inspect(model, text), name)
+
+
+def get_network(model: Any, text: str) -> Network:
+    network: Network = get_part(model, text, "network")
+    return network
+
+
+def choose(kind: str, given: int | None, count: int) -> list[int]:
+    """The numbers that were asked for: one, from 0 or counted from the end, or all."""
+    if given is None:
+        return list(range(count))
+    if not -count <= given < count:
+        raise WeftError(f"there is no {kind} {given}", expected=f"0 to {count - 1}")
+    return [given % count]

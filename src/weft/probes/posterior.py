@@ -1,0 +1,88 @@
+"""Posteriors: what an HMM or a CRF knows of its hidden states or tags after it has read a text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from weft import chains
+from weft.chains.reference import Recursions
+from weft.probes.parts import get_part
+from weft.probes.result import Array, ProbeResult, to_array
+from weft.tasks.inspection import ChainView
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior(ProbeResult):
+    """The states of a chain on one text.
+
+    Attributes:
+        kind: "hmm" or "crf".
+        tokens: The T tokens.
+        states: The names of the K states or tags.
+        forward: (T, K), log of the summed scores of all paths that reach a state, without the token's own score.
+        backward: (T, K), log of the summed scores of all paths from a state on.
+        marginals: (T, K), the probability of each state at each token, given the whole text.
+        viterbi: The best path, as numbers of states.
+        viterbi_log_prob: The log of its probability, given the text.
+        log_likelihood: log of the sum over all paths.
+        transition: (K, K), from, to: probabilities of an HMM, scores of a CRF (-inf: not allowed).
+        emissions: For each state of an HMM its most probable tokens, with their probabilities.
+    """
+
+    probe = "posterior"
+
+    kind: str
+    tokens: tuple[str, ...]
+    states: tuple[str, ...]
+    forward: Array
+    backward: Array
+    marginals: Array
+    viterbi: tuple[int, ...]
+    viterbi_log_prob: float
+    log_likelihood: float
+    transition: Array
+    emissions: tuple[tuple[tuple[str, float], ...], ...]
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        for position, token in enumerate(self.tokens):
+            for number, state in enumerate(self.states):
+                yield {
+                    "position": position,
+                    "token": token,
+                    "state": state,
+                    "forward": float(self.forward[position, number]),
+                    "backward": float(self.backward[position, number]),
+                    "marginal": float(self.marginals[position, number]),
+                    "viterbi": self.viterbi[position] == number,
+                }
+
+
+def posterior(model: Any, text: str) -> Posterior:
+    """Forward and backward recursions, marginals, the Viterbi path and the transitions of an HMM or a CRF.
+
+    Raises:
+        WeftError: The model has no chain of hidden states, or holds the text for impossible.
+    """
+    view: ChainView = get_part(model, text, "chain")()
+    recursions = Recursions(view.chains)
+    _, shares = chains.posterior(view.chains)
+    path, score = chains.viterbi(view.chains)
+    log_z = float(recursions.log_z[0])
+    T = len(view.tokens)
+    return Posterior(
+        view.kind,
+        view.tokens,
+        view.states,
+        to_array(recursions.pi[0]),
+        to_array(recursions.backward()[0]),
+        to_array(shares.view(-1, len(view.states))[:T]),
+        tuple(path.view(-1)[:T].tolist()),
+        float(score[0]) - log_z,
+        log_z,
+        to_array(view.transition.to(torch.float64)),
+        view.emissions,
+    )

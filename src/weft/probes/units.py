@@ -1,0 +1,295 @@
+"""Units: what single hidden units of a network respond to.
+
+top_passages      the passages of a corpus that activate a unit most
+select_units      the units that are on throughout a phrase and off around it, as in LSTMVis (Strobelt et al. 2018)
+correlate_units   the correlation of every unit with a label of each token: line position, inside quotes, any other
+
+A corpus is an iterable of texts; each text is read by itself, and no more than one is held in memory at a time.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from weft.errors import WeftError
+from weft.nn import Bidirectional
+from weft.probes.labels import LABELS, Label
+from weft.probes.layers import BACKWARD, FORWARD, LayerName, capture_calls, find_layers
+from weft.probes.parts import get_network
+from weft.probes.result import Array, ProbeResult, to_array
+from weft.tasks.inspection import Network
+
+CONTEXT = 20  # tokens shown on each side
+
+
+class UnitName(NamedTuple):
+    """A unit: its layer (stack, number, direction) and its number from 0."""
+
+    stack: str
+    layer: int
+    direction: str
+    unit: int
+
+    def __str__(self) -> str:
+        return f"{self.stack} layer {self.layer} {self.direction} unit {self.unit}"
+
+
+class Passage(NamedTuple):
+    """Tokens around a maximum of a unit, and its value at each of them."""
+
+    text: int  # the number of the text in the corpus
+    position: int  # of the maximum, in the text
+    peak: int  # of the maximum, among the tokens
+    tokens: tuple[str, ...]
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class TopPassages(ProbeResult):
+    """The passages of a corpus that activate a unit most, strongest first."""
+
+    probe = "units"
+
+    unit: UnitName
+    passages: tuple[Passage, ...]
+    count: int  # tokens read
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        for rank, one in enumerate(self.passages):
+            for token, value in zip(one.tokens, one.values, strict=True):
+                yield {**self.unit._asdict(), "rank": rank, "text": one.text, "token": token, "value": value}
+
+
+class SelectedUnit(NamedTuple):
+    """A unit that is on throughout a phrase.
+
+    Attributes:
+        unit: Which one.
+        sign: +1 where it is on with positive values, -1 with negative ones.
+        inside: The smallest absolute value within the phrase.
+        outside: The largest value of the same sign at the tokens right before and after it.
+    """
+
+    unit: UnitName
+    sign: int
+    inside: float
+    outside: float
+
+
+@dataclass(frozen=True, eq=False)
+class UnitSelection(ProbeResult):
+    """The units that are on throughout a phrase and off around it, those with the largest margin first."""
+
+    probe = "selection"
+
+    tokens: tuple[str, ...]
+    begin: int  # of the phrase, in tokens
+    end: int
+    threshold: float
+    units: tuple[SelectedUnit, ...]
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        for one in self.units:
+            yield {**one.unit._asdict(), "sign": one.sign, "inside": one.inside, "outside": one.outside}
+
+
+@dataclass(frozen=True, eq=False)
+class UnitCorrelations(ProbeResult):
+    """The Pearson correlation of every unit with a label, the strongest first.
+
+    Attributes:
+        label: The name of the label.
+        units: The units.
+        correlations: (N,).
+        count: Tokens read.
+    """
+
+    probe = "correlation"
+
+    label: str
+    units: tuple[UnitName, ...]
+    correlations: Array
+    count: int
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        for unit, value in zip(self.units, self.correlations.tolist(), strict=True):
+            yield {**unit._asdict(), "label": self.label, "correlation": value}
+
+
+def top_passages(
+    model: Any,
+    texts: Iterable[str],
+    *,
+    unit: int,
+    layer: int = -1,
+    direction: str | None = None,
+    stack: str | None = None,
+    count: int = 10,
+) -> TopPassages:
+    """The passages of a corpus that activate a unit most; no two of them overlap.
+
+    Args:
+        model: A loaded run with recurrent layers.
+        texts: The corpus; each text is read by itself.
+        unit: The number of the unit, from 0.
+        layer: Its layer, from 0 (the lowest) or counted from the top.
+        direction: "forward" or "backward", where the layer has both.
+        stack: The name of its stack, where the model has several.
+        count: How many passages to return.
+
+    Raises:
+        WeftError: There is no such unit, or the corpus is empty.
+    """
+    best: list[tuple[float, int, int, Passage]] = []
+    name, total, number = None, 0, 0
+    for number, (network, hidden) in enumerate(_read_texts(model, texts)):
+        name = find_layers(network, stack, layer, direction)[0]
+        values = hidden[name]
+        if not 0 <= unit < values.shape[1]:
+            raise WeftError(f"{name} has no unit {unit}", expected=f"0 to {values.shape[1] - 1}")
+        tokens, column = network.stacks[name.stack].tokens, values[:, unit]
+        total += len(tokens)
+        for at in _peaks(column, count):
+            first, last = max(0, at - CONTEXT), at + CONTEXT // 2
+            shown = tuple(column[first:last].tolist())
+            passage = Passage(number, at, at - first, tokens[first:last], shown)
+            heapq.heappush(best, (float(column[at]), -number, -at, passage))
+            if len(best) > count:
+                heapq.heappop(best)
+    if name is None:
+        raise WeftError("the corpus is empty", expected="some text")
+    ordered = tuple(entry[-1] for entry in sorted(best, reverse=True))
+    return TopPassages(UnitName(*name, unit), ordered, total)
+
+
+def select_units(model: Any, text: str, phrase: str | tuple[int, int], *, threshold: float = 0.3) -> UnitSelection:
+    """The units that are on throughout a phrase and off right before and after it.
+
+    Args:
+        model: A loaded run with recurrent layers.
+        text: The text that the model reads.
+        phrase: A part of the text, or the positions (begin, end) of its tokens.
+        threshold: A unit is on where its hidden state is above the threshold, or below -threshold throughout.
+
+    Raises:
+        WeftError: The phrase is not a part of the text.
+    """
+    network = get_network(model, text)
+    tokens = next(iter(network.stacks.values())).tokens
+    begin, end = phrase if isinstance(phrase, tuple) else find_phrase(tokens, phrase)
+    if not 0 <= begin < end <= len(tokens):
+        raise WeftError(f"the phrase is tokens {begin} to {end}", expected=f"positions within 0 to {len(tokens)}")
+    found = []
+    for name, values in hidden_states(network).items():
+        if len(values) != len(tokens):
+            continue  # a stack that reads another text, as a decoder does
+        around = np.concatenate([values[max(0, begin - 1) : begin], values[end : end + 1]])
+        for sign in (1, -1):
+            inside = (sign * values[begin:end]).min(0)
+            outside = (sign * around).max(0) if len(around) else np.full(values.shape[1], -np.inf)
+            for unit in np.flatnonzero((inside >= threshold) & (outside < threshold)):
+                low = float(outside[unit])
+                found.append(SelectedUnit(UnitName(*name, int(unit)), sign, float(inside[unit]), low))
+    found.sort(key=lambda one: one.outside - one.inside)
+    return UnitSelection(tokens, begin, end, threshold, tuple(found))
+
+
+def correlate_units(model: Any, texts: Iterable[str], label: str | Label, *, name: str = "") -> UnitCorrelations:
+    """The correlation of every unit's hidden state with a label of each token.
+
+    Args:
+        model: A loaded run with recurrent layers.
+        texts: The corpus; each text is read by itself.
+        label: "line-position", "quotes", or a function from the tokens of a text to one number for each.
+        name: What to call the label, where it is a function.
+
+    Raises:
+        WeftError: The label is unknown or does not fit the tokens, or the corpus is empty.
+    """
+    if isinstance(label, str):
+        if label not in LABELS:
+            raise WeftError(f"the label is {label!r}", expected=f"one of: {', '.join(LABELS)}, or a function")
+        name, label = label, LABELS[label]
+    sums: dict[LayerName, Array] = {}
+    count, sy, syy = 0, 0.0, 0.0
+    for network, hidden in _read_texts(model, texts):
+        tokens = next(iter(network.stacks.values())).tokens
+        y = np.asarray(label(tokens), dtype=np.float64)
+        if y.shape != (len(tokens),):
+            raise WeftError(f"the label has {y.size} values for {len(tokens)} tokens", expected="one for each token")
+        count, sy, syy = count + len(y), sy + float(y.sum()), syy + float((y * y).sum())
+        for layer, x in hidden.items():
+            if len(x) == len(y):
+                part = np.stack([x.sum(0), (x * x).sum(0), y @ x])
+                sums[layer] = sums.get(layer, np.zeros_like(part)) + part
+    if not count:
+        raise WeftError("the corpus is empty", expected="some text")
+    units, values = [], []
+    for layer, (sx, sxx, sxy) in sums.items():
+        spread = np.sqrt(np.maximum(sxx * count - sx**2, 0) * max(syy * count - sy**2, 0))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found = np.where(spread > 0, (sxy * count - sx * sy) / spread, 0.0)
+        units += [UnitName(*layer, unit) for unit in range(len(found))]
+        values.append(found)
+    flat = np.concatenate(values)
+    order = np.argsort(-np.abs(flat), kind="stable")
+    return UnitCorrelations(name or "label", tuple(units[at] for at in order), flat[order], count)
+
+
+def find_phrase(tokens: Sequence[str], phrase: str) -> tuple[int, int]:
+    """The first place where tokens, joined with or without spaces, make a phrase: (begin, end)."""
+    wanted = "".join(phrase.split())
+    for begin in range(len(tokens)):
+        joined = ""
+        for end in range(begin, len(tokens)):
+            joined += "".join(tokens[end].split())
+            if joined == wanted and joined:
+                return begin, end + 1
+            if not wanted.startswith(joined):
+                break
+    raise WeftError(f"the phrase {phrase!r} is not made of whole tokens of the text", expected="a part of the text")
+
+
+@torch.no_grad()
+def hidden_states(network: Network) -> dict[LayerName, Array]:
+    """h of every layer and direction, (T, H), by the layers' fast path."""
+    found: dict[LayerName, list[Tensor]] = {}
+    for key, calls in capture_calls(network, network.stacks).items():
+        stack = network.stacks[key].stack
+        for call in calls:
+            x, states = call.x, call.state or [None] * len(stack.layers)
+            for number, (layer, state) in enumerate(zip(stack.layers, states, strict=True)):
+                outputs, _ = layer(x, state)
+                if isinstance(layer, Bidirectional):
+                    size = layer.forward_layer.output_size
+                    parts = {FORWARD: outputs[0, :, :size], BACKWARD: outputs[0, :, size:]}
+                else:
+                    parts = {BACKWARD if layer.reverse else FORWARD: outputs[0]}
+                for direction, part in parts.items():
+                    found.setdefault(LayerName(key, number, direction), []).append(part)
+                x = outputs + x if stack.residual and x.shape == outputs.shape else outputs
+    return {name: to_array(torch.cat(parts)) for name, parts in found.items()}
+
+
+def _read_texts(model: Any, texts: Iterable[str]) -> Iterator[tuple[Network, dict[LayerName, Array]]]:
+    for text in texts:
+        network = get_network(model, text)
+        yield network, hidden_states(network)
+
+
+def _peaks(values: Array, count: int) -> list[int]:
+    """The positions of the largest values, no two within the same passage."""
+    chosen: list[int] = []
+    for at in np.argsort(-values, kind="stable").tolist():
+        if all(abs(at - other) > CONTEXT for other in chosen):
+            chosen.append(at)
+            if len(chosen) == count:
+                break
+    return chosen

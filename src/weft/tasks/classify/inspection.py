@@ -1,0 +1,47 @@
+"""What the probes may look at in a classifier."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from weft.errors import WeftError
+from weft.nn.pooling import Pooled
+from weft.tasks.classify.data import cut_middle
+from weft.tasks.classify.predictor import ClassifyPredictor
+from weft.tasks.inspection import AttentionWeights, Inspection, Network, StackUse
+
+
+def inspect_classify(predictor: ClassifyPredictor, text: str) -> Inspection:
+    """One prediction: the label of the text."""
+    model, codec = predictor.model.eval(), predictor.codec
+    tokens = tuple(cut_middle(codec.tokenizer.split(codec.normalizer(text)), predictor.config.data.max_tokens))
+    if not tokens:
+        raise WeftError(f"the text {text[:40]!r} has no tokens as the model reads it", expected="at least one")
+    row = torch.tensor([codec.vocabulary.encode(tokens)], device=model.output.bias.device)
+    if model.embedding is None:
+        embeddings = F.one_hot(row, len(codec.vocabulary)).to(model.output.bias.dtype)
+    else:
+        embeddings = model.embedding(row).detach()
+
+    def pool(x: Tensor) -> Pooled:
+        inside = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
+        pooled: Pooled = model.pooling(model.stack(x)[0], inside)
+        return pooled
+
+    def logits(x: Tensor) -> Tensor:
+        found: Tensor = model.output(pool(x).vector)[:, None]  # (B, 1, labels)
+        return found
+
+    with torch.no_grad():
+        target = int(logits(embeddings)[0, 0].argmax())
+    label = predictor.labels[target]
+
+    @torch.no_grad()
+    def attention() -> AttentionWeights:
+        return AttentionWeights((label,), tokens, pool(embeddings).weights)
+
+    stacks = {"stack": StackUse(model.stack, tokens)}
+    network = Network(tokens, embeddings, logits, (label,), (target,), predictor.labels, stacks)
+    return Inspection(network=network, attention=attention)

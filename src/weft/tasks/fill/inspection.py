@@ -1,0 +1,45 @@
+"""What the probes may look at in a fill-in-the-blank model."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from weft.tasks.fill.model import Filler
+from weft.tasks.fill.predictor import FillPredictor
+from weft.tasks.inspection import Inspection, Network, StackUse, TokenScores
+from weft.tasks.lm.inspection import read_tokens
+
+
+def inspect_fill(predictor: FillPredictor, text: str) -> Inspection:
+    """Every token of the text is predicted from all others."""
+    model = predictor.model
+    assert isinstance(model, Filler)
+    model.eval()
+    tokens, ids = read_tokens(predictor.codec, text, least=2)
+    names = predictor.codec.vocabulary.tokens
+    row = torch.tensor([ids], device=model.bias.device)
+    if model.embedding is None:
+        embeddings = F.one_hot(row, model.vocabulary_size + 1).to(model.bias.dtype)
+    else:
+        embeddings = model.embedding(row).detach()
+
+    def logits(x: Tensor) -> Tensor:
+        ahead, _ = model.forward_stack(x)
+        sides = [F.pad(ahead[:, :-1], (0, 0, 1, 0))]  # what stands before each token
+        if model.backward_stack is not None:
+            back, _ = model.backward_stack(x)
+            sides.append(F.pad(back[:, 1:], (0, 0, 0, 1)))  # and after it
+        return model.readout(torch.cat(sides, -1))
+
+    @torch.no_grad()
+    def scores() -> TokenScores:
+        log_probs = logits(embeddings)[0].log_softmax(-1)
+        context = "left" if model.backward_stack is None else "both"
+        return TokenScores(tokens, tuple(range(len(ids))), log_probs, row[0].cpu(), names, context)
+
+    stacks = {"left": StackUse(model.forward_stack, tokens)}
+    if model.backward_stack is not None:
+        stacks["right"] = StackUse(model.backward_stack, tokens)
+    return Inspection(scores=scores, network=Network(tokens, embeddings, logits, tokens, tuple(ids), names, stacks))

@@ -1,0 +1,127 @@
+"""What a loaded model shows of itself on one text: the hook between the tasks and `weft.probes`.
+
+A predictor has a method `inspect(text) -> Inspection`. Its parts are views of the model that all tasks share; a part
+that a model does not have is None. The probes are written once over these parts, so a new task is open to every probe
+whose part it gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from torch import Tensor
+
+from weft.chains import Chains
+from weft.decoding.beam_tree import BeamTree
+from weft.nn import Stack
+
+
+class TokenScores(NamedTuple):
+    """Distributions over the vocabulary for tokens of the text.
+
+    Attributes:
+        tokens: All tokens of the text.
+        positions: The positions of the P predicted tokens.
+        log_probs: (P, V), the predicted distribution at each of them.
+        ids: (P,), the true tokens.
+        names: The V tokens of the vocabulary.
+        context: What a token is predicted from: "left" or "both".
+    """
+
+    tokens: tuple[str, ...]
+    positions: tuple[int, ...]
+    log_probs: Tensor
+    ids: Tensor
+    names: Sequence[str]
+    context: str
+
+
+class StackUse(NamedTuple):
+    """A recurrent stack of a model, and the token at each of its steps."""
+
+    stack: Stack
+    tokens: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Network:
+    """A recurrent network as a differentiable function of the embeddings of a text.
+
+    Attributes:
+        tokens: The T tokens that are read.
+        embeddings: (1, T, E), their embeddings, or one-hot vectors where the model has no embedding.
+        logits: Embeddings (B, T, E) to logits (B, P, C) of all predictions.
+        predictions: What each of the P predictions is: the next token, the tag of a token, the label of the text.
+        targets: The class that each prediction is about.
+        classes: The names of the C classes.
+        stacks: The stacks by name; all are run by `logits`.
+        readout: Outputs (B, T, O) of the stack to logits (B, T, C), where there is one causal stack and prediction t
+            depends on output t alone; otherwise None.
+    """
+
+    tokens: tuple[str, ...]
+    embeddings: Tensor
+    logits: Callable[[Tensor], Tensor]
+    predictions: tuple[str, ...]
+    targets: tuple[int, ...]
+    classes: Sequence[str]
+    stacks: Mapping[str, StackUse]
+    readout: Callable[[Tensor], Tensor] | None = None
+
+
+class AttentionWeights(NamedTuple):
+    """Attention weights (T, S): of each of T queries over S tokens; each row sums to 1."""
+
+    queries: tuple[str, ...]
+    tokens: tuple[str, ...]
+    weights: Tensor
+
+
+class NamedBeamTree(NamedTuple):
+    """A beam search, and the tokens by id."""
+
+    tree: BeamTree
+    names: Sequence[str]
+
+
+class ChainView(NamedTuple):
+    """One chain of hidden states over the tokens of a text: an HMM, or the tags of a CRF.
+
+    Attributes:
+        tokens: The T tokens.
+        states: The names of the K states.
+        chains: The chain's scores; one row.
+        transition: (K, K), probabilities of an HMM or scores of a CRF.
+        emissions: For each state its most probable observations, where the model has emissions.
+        kind: "hmm" or "crf".
+    """
+
+    tokens: tuple[str, ...]
+    states: tuple[str, ...]
+    chains: Chains
+    transition: Tensor
+    emissions: tuple[tuple[tuple[str, float], ...], ...]
+    kind: str
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """The parts of a model on one text; None where a model does not have one.
+
+    Attributes:
+        scores: Predicted distributions of the tokens.
+        network: The recurrent network.
+        attention: Attention weights: of a translator, or of the pooling of a classifier.
+        search: Beam search with this width and length penalty (None: the default), with every hypothesis.
+        chain: The chain of hidden states.
+        missing: Why a part is None, where there is more to say than that the task has none.
+    """
+
+    scores: Callable[[], TokenScores] | None = None
+    network: Network | None = None
+    attention: Callable[[], AttentionWeights] | None = None
+    search: Callable[[int, float | None], NamedBeamTree] | None = None
+    chain: Callable[[], ChainView] | None = None
+    missing: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,98 @@
+"""What the probes may look at in a language model: recurrent, n-gram or HMM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from weft.decoding.beam_tree import beam_tree
+from weft.errors import WeftError
+from weft.tasks.inspection import Inspection, NamedBeamTree, Network, StackUse, TokenScores
+from weft.tasks.lm.model import LanguageModel
+from weft.tasks.lm.predictor import LmPredictor
+from weft.text.codec import Codec
+from weft.text.vocabulary import RESERVED
+
+CONTINUATION = 12  # tokens that a beam search adds to a text
+ALPHA = 0.75
+
+
+def read_tokens(codec: Codec, text: str, least: int = 1) -> tuple[tuple[str, ...], list[int]]:
+    """The tokens of a text and their ids.
+
+    Raises:
+        WeftError: There are fewer than `least` tokens.
+    """
+    tokens = codec.tokenizer.split(codec.normalizer(text))
+    if len(tokens) < least:
+        known = " ".join(codec.vocabulary.tokens[len(RESERVED) :][:12])
+        raise WeftError(
+            f"the text {text[:40]!r} has {len(tokens)} tokens as the model reads it",
+            expected=f"at least {least}, with some of: {known}",
+        )
+    return tuple(tokens), codec.vocabulary.encode(tokens)
+
+
+def inspect_lm(predictor: LmPredictor, text: str) -> Inspection:
+    """The parts of a recurrent language model."""
+    model = predictor.model
+    assert isinstance(model, LanguageModel)
+    model.eval()
+    tokens, ids = read_tokens(predictor.codec, text, least=2)
+    names = predictor.codec.vocabulary.tokens
+    row = torch.tensor([ids], device=model.bias.device)
+    if model.embedding is None:
+        embeddings = F.one_hot(row, model.vocabulary_size).to(model.bias.dtype)
+    else:
+        embeddings = model.embedding(row).detach()
+
+    def readout(outputs: Tensor) -> Tensor:
+        return F.linear(outputs, model._output_weight(), model.bias)
+
+    def logits(x: Tensor) -> Tensor:
+        return readout(model.stack(x)[0][:, :-1])
+
+    @torch.no_grad()
+    def scores() -> TokenScores:
+        log_probs = logits(embeddings)[0].log_softmax(-1)
+        return TokenScores(tokens, tuple(range(1, len(ids))), log_probs, row[0, 1:].cpu(), names, "left")
+
+    stacks = {"stack": StackUse(model.stack, tokens)}
+    network = Network(tokens, embeddings, logits, tokens[1:], tuple(ids[1:]), names, stacks, readout)
+    return Inspection(scores=scores, network=network, search=search_continuations(predictor, ids))
+
+
+def inspect_steps(predictor: LmPredictor, text: str) -> Inspection:
+    """The parts of any model of the next token: its distribution after each token, and beam search."""
+    tokens, ids = read_tokens(predictor.codec, text, least=2)
+
+    @torch.no_grad()
+    def scores() -> TokenScores:
+        state, rows = predictor.model.initial_state(1), []
+        for token in ids[:-1]:
+            log_probs, state = predictor.model.step(torch.tensor([token]), state)
+            rows.append(log_probs)
+        names = predictor.codec.vocabulary.tokens
+        return TokenScores(tokens, tuple(range(1, len(ids))), torch.cat(rows), torch.tensor(ids[1:]), names, "left")
+
+    return Inspection(scores=scores, search=search_continuations(predictor, ids))
+
+
+def search_continuations(predictor: LmPredictor, ids: list[int]) -> Callable[[int, float | None], NamedBeamTree]:
+    """Beam search for the best continuations of a text."""
+    vocabulary = predictor.codec.vocabulary
+    end = vocabulary.eos_id if vocabulary.counts[vocabulary.eos_id] else None
+    banned = [vocabulary.id(token) for token in RESERVED if vocabulary.id(token) != end]
+
+    @torch.no_grad()
+    def search(width: int, alpha: float | None) -> NamedBeamTree:
+        penalty = ALPHA if alpha is None else alpha
+        tree = beam_tree(
+            predictor.model, ids, width=width, tokens=CONTINUATION, end=end, alpha=penalty, n_best=1, banned=banned
+        )
+        return NamedBeamTree(tree, vocabulary.tokens)
+
+    return search

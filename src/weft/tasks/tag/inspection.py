@@ -1,0 +1,57 @@
+"""What the probes may look at in a tagger."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from weft.chains import Chains
+from weft.data.buckets import Ragged, take
+from weft.errors import WeftError
+from weft.tasks.inspection import ChainView, Inspection, Network, StackUse
+from weft.tasks.tag.encoder import collate
+from weft.tasks.tag.lexicon import WordLexicon
+from weft.tasks.tag.model import forbid_continuation
+from weft.tasks.tag.predictor import TagPredictor
+from weft.tasks.tag.word_split import make_split
+
+
+def inspect_tag(predictor: TagPredictor, text: str) -> Inspection:
+    """One prediction for each word, or for each character of a text that is segmented."""
+    model, lexicon = predictor.model.eval(), predictor.vocabulary.lexicon
+    starts = None
+    if isinstance(lexicon, WordLexicon):
+        words = tuple(make_split("space" if predictor.unspaced else "word", lexicon.count)(text))
+    else:
+        pieces = text.split()
+        words = tuple("".join(pieces))
+        starts = Ragged.from_rows([[int(not at) for piece in pieces for at in range(len(piece))]])
+    if not words:
+        raise WeftError(f"the text {text[:40]!r} has no words", expected="at least one")
+    first = np.arange(1)
+    inputs = collate(predictor.vocabulary.encode([words]), first)
+    with torch.no_grad():
+        embeddings = model._encode(inputs).tensor()
+
+    def logits(x: Tensor) -> Tensor:
+        scores: Tensor = model.scores(model.stack(x)[0]) + model.span_start_bias
+        return (
+            scores
+            if starts is None
+            else forbid_continuation(scores, take(starts, first).ids.expand(len(x), -1), predictor.tags)
+        )
+
+    with torch.no_grad():
+        scores = logits(embeddings)
+        (path,) = model.output.decode(scores, inputs.lengths)
+
+    def chain() -> ChainView:
+        start, transition, end = (part.detach() for part in model.output.masked())
+        chains = Chains.padded(start, transition, end, scores, inputs.lengths)
+        return ChainView(words, predictor.tags, chains, transition, (), "crf")
+
+    names = tuple(f"{predictor.tags[tag]} of {word}" for tag, word in zip(path.tags, words, strict=True))
+    stacks = {"stack": StackUse(model.stack, words)}
+    network = Network(words, embeddings, logits, names, tuple(path.tags), predictor.tags, stacks)
+    return Inspection(network=network, chain=chain)

@@ -1,0 +1,71 @@
+"""What the probes may look at in a translator."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from weft.data.buckets import Padded, pad
+from weft.decoding.beam_tree import beam_tree
+from weft.errors import WeftError
+from weft.tasks.inspection import AttentionWeights, Inspection, NamedBeamTree, Network, StackUse
+from weft.tasks.translate.encoder import Encoded
+from weft.tasks.translate.model import BOS_ID, TranslationBatch
+from weft.tasks.translate.predictor import END, LENGTH_PENALTY, TranslatePredictor, most_tokens
+from weft.text.vocabulary import BOS, EOS, RESERVED
+
+WIDTH = 5
+
+
+def inspect_translate(predictor: TranslatePredictor, text: str) -> Inspection:
+    """The source and its best translation, read by encoder and decoder with teacher forcing."""
+    model = predictor.model.eval()
+    if not text.strip():
+        raise WeftError("the text is blank", expected="a sentence to translate")
+    source = predictor._read(text)
+    names = predictor.codec.target.vocabulary.tokens
+    banned = [RESERVED.index(name) for name in RESERVED if name != EOS]
+
+    @torch.no_grad()
+    def search(width: int, alpha: float | None) -> NamedBeamTree:
+        penalty = LENGTH_PENALTY if alpha is None else alpha
+        tree = beam_tree(
+            model.stepper(pad([source.ids])),
+            [BOS_ID],
+            width=width,
+            tokens=most_tokens(len(source.ids)),
+            end=END,
+            alpha=penalty,
+            banned=banned,
+        )
+        return NamedBeamTree(tree, names)
+
+    best = search(WIDTH, None).tree.results[0]
+    ids = [*best.ids, END] if best.ended else list(best.ids)
+    tokens = tuple(names[one] for one in ids)
+    with torch.no_grad():
+        embeddings = model.encoder.embedding(torch.tensor([source.ids], device=model.bias.device))
+
+    def logits(x: Tensor) -> Tensor:
+        lengths = torch.full((len(x),), x.shape[1])
+        outputs, state = model.encoder.stack(x, lengths=lengths)
+        encoded = Encoded(outputs, state, lengths.to(outputs.device))
+        return model.readout(model.decode(encoded, _repeat(pad([ids]), len(x))).outputs)
+
+    def attention() -> AttentionWeights:
+        weights = model.attention_weights(TranslationBatch(pad([source.ids]), pad([ids])))
+        return AttentionWeights(tokens, source.tokens, weights[0])
+
+    stacks = {
+        "encoder": StackUse(model.encoder.stack, source.tokens),
+        "decoder": StackUse(model.decoder.stack, (BOS, *tokens[:-1])),
+    }
+    network = Network(source.tokens, embeddings, logits, tokens, tuple(ids), names, stacks)
+    missing = {"attention": f"has no attention: it was trained with model.decoder={predictor.config.model.decoder}"}
+    return Inspection(
+        network=network, search=search, attention=attention if model.has_attention else None, missing=missing
+    )
+
+
+def _repeat(rows: Padded, count: int) -> Padded:
+    return Padded(rows.ids.expand(count, -1), rows.lengths.expand(count))
