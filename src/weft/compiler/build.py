@@ -1,5 +1,8 @@
-"""Equations to a program: forward code with and without what the way back needs, backward code, and the map that
-says where each gradient is found."""
+"""Building a program: forward code for inference and for training, backward code, and the places of all gradients.
+
+The forward code for training also stores what the backward pass needs, preferably over input blocks that are dead by
+then.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from weft.compiler.trace import trace
 
 
 class Forward(NamedTuple):
-    """A block of a product as the engine needs it: the rows of the weight, and what it is added to (-1: nothing)."""
+    """A block of a product: its weight, and the input block and vector that it is added to (-1: none)."""
 
     weight: Weight
     block: int
@@ -29,31 +32,31 @@ class Forward(NamedTuple):
 
 
 class ProductPlan(NamedTuple):
-    """One product, forward and back."""
+    """A product in the forward and the backward pass."""
 
     blocks: list[Forward]
-    state: int  # the state that is its operand as it stands, or -1
-    operand: Place  # where the way back finds the operand of all steps
-    gradients: list[Place]  # where it finds the gradient of each block of all steps
+    state: int  # the state that is its operand, or -1 if the operand is computed
+    operand: Place  # where the backward pass reads the operand of all steps
+    gradients: list[Place]  # where the backward pass reads the gradient of each block, of all steps
 
 
 class Program(NamedTuple):
-    """Everything the engine needs to run a cell, and Python to hand it the right memory."""
+    """A compiled cell: what the engine needs to run it, and what Python needs to allocate its memory."""
 
     hidden_size: int
     blocks: int
     states: int
     vectors: list[Vector]
-    vector_sums: list[tuple[int, ...]]  # further rows of the table of vectors: sums of some of the first
-    input_vectors: list[tuple[int, int]]  # (block, vector): biases that go to the input projection
+    vector_sums: list[tuple[int, ...]]  # further rows of the table of vectors: sums of the first ones
+    input_vectors: list[tuple[int, int]]  # (block, vector): biases that are added to the input projection
     products: list[ProductPlan]
-    extra: int  # blocks a step keeps beside the input's own
-    input_sums: list[int]  # for each input block, the sum that is its bias's gradient (-1: zero)
-    vector_gradients: list[list[int]]  # for each vector, the sums that make up its gradient
+    extra: int  # blocks that a step stores in addition to those of the input
+    input_sums: list[int]  # for each input block, the sum that is the gradient of its bias (-1: zero)
+    vector_gradients: list[list[int]]  # for each vector, the sums that add up to its gradient
     sums: int
-    d_products: int  # blocks of the gradients of products that are not gradients of the input as well
-    operands: int  # blocks of the operands computed again
-    back_order: list[int]  # products, in the order the way back meets them
+    d_products: int  # blocks of product gradients that are not also gradients of the input
+    operands: int  # blocks of recomputed operands
+    back_order: list[int]  # products, in the order of the backward pass
     run: Code
     train: Code
     back: Code
@@ -70,8 +73,7 @@ class Program(NamedTuple):
 
 
 class StepMasks(NamedTuple):
-    """What is added to a cell's equations: masks on h before its products, masks that hold units back, or, after
-    training, their average."""
+    """Which masks a step uses: a recurrent dropout mask on h, a zoneout mask, or the expected zoneout of evaluation."""
 
     recurrent_dropout: bool = False
     zoneout: bool = False
@@ -82,7 +84,15 @@ _NONE = StepMasks()
 
 
 def program_of(cell: Cell, noise: StepMasks = _NONE) -> Program:
-    """The program of a cell as it stands. Raises Untraceable."""
+    """Compiles a cell.
+
+    Args:
+        cell: the cell; its current mode and Python attributes are compiled in.
+        noise: the masks that the step uses.
+
+    Raises:
+        Untraceable: the step uses an operation that the engine does not have.
+    """
     equations = trace(cell)
     if noise.recurrent_dropout:
         equations = with_recurrent_dropout(equations)
@@ -94,6 +104,7 @@ def program_of(cell: Cell, noise: StepMasks = _NONE) -> Program:
 
 
 def compile_equations(equations: Equations) -> Program:
+    """Compiles traced equations: fuses sums, derives the backward pass, allocates storage, generates code."""
     equations = join_sums(equations)
     derivative = derive(equations)
     kept = _keep(equations, derivative)
@@ -159,7 +170,7 @@ def _forward(equations: Equations, kept: dict[int, Place]) -> Code:
 
 
 def _keep(equations: Equations, derivative: Derivative) -> list[Place]:
-    """A place for every kept value: the memory of an input block that nothing reads any more, or memory of its own."""
+    """Allocates a place for every stored value: an input block that is dead by then, or an extra block (liveness)."""
     graph = equations.graph
     uses = graph.uses([*equations.outputs, *(p.operand for p in equations.products)])
     segment: dict[int, int] = {}
@@ -171,7 +182,7 @@ def _keep(equations: Equations, derivative: Derivative) -> list[Place]:
         for arg in graph.nodes[number].args:
             if graph.nodes[arg].op == "x":
                 g = int(graph.nodes[arg].key[0])
-                # A multiplication may be carried out as late as the addition it belongs to.
+                # A fused multiplication is executed as late as its addition.
                 later = [n for n in segment if number in graph.nodes[n].args] if graph.nodes[number].op == "mul" else []
                 last_read[g] = max([last_read[g], *((segment[n], n) for n in [number, *later])])
     for k, product in enumerate(equations.products):
@@ -234,7 +245,7 @@ def _products(
 
 
 def _sums(derivative: Derivative) -> tuple[list[int], list[int], list[list[int]]]:
-    """The nodes to add up over all rows and steps, and which of them each bias and each vector is."""
+    """Returns the nodes to sum over all rows and steps, and the sums that form the gradient of each bias and vector."""
     sums: list[int] = []
 
     def position(number: int) -> int:

@@ -1,9 +1,10 @@
-"""From equations to equations: sums joined to products, masks put in, and the derivative.
+"""Transformations of equations: fused sums, dropout and zoneout masks, and the derivative.
 
-The derivative is reverse mode over one step. It decides what the forward run must keep: results of costly functions
-and of products are kept, what follows from them by cheap arithmetic is computed again, and so are one costly
-function of a new state (the LSTM's tanh(c')) and those that are the same on all lanes (a norm's inverse root),
-because the memory would cost more than the function.
+The derivative is reverse-mode automatic differentiation of one step. It also decides what the forward pass stores:
+results of expensive functions and of products are stored; values that follow from them by cheap arithmetic are
+recomputed (rematerialisation). Two kinds of expensive functions are recomputed as well, because storing them would cost
+more: a function of a new state (tanh(c') of the LSTM), and values that are uniform over the lanes (the inverse root of
+a norm).
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from weft.compiler.graph import COSTLY, Equations, Graph, Node, Origin, Product
 
 
 def join_sums(equations: Equations) -> Equations:
-    """W x + U h + b becomes one leaf: the product is added on top of the input block, the bias goes to the input's.
+    """Fuses W x + U h + b into one leaf: the product accumulates onto the input block, the bias joins the input bias.
 
-    Only where nothing else uses the parts (the GRU's candidate needs U h by itself).
+    It applies only if nothing else uses the parts (the candidate of the GRU needs U h separately).
     """
     old = equations.graph
     operands = [product.operand for product in equations.products]
@@ -44,7 +45,7 @@ def join_sums(equations: Equations) -> Equations:
 
 
 def _terms(graph: Graph, number: int, uses: list[int], inner: set[int]) -> list[int]:
-    """The leaves of a tree of additions none of whose inner sums is used elsewhere."""
+    """Returns the terms of a tree of additions whose inner sums have no other use."""
     found = []
     for arg in graph.nodes[number].args:
         if graph.nodes[arg].op == "add" and uses[arg] == 1:
@@ -56,7 +57,7 @@ def _terms(graph: Graph, number: int, uses: list[int], inner: set[int]) -> list[
 
 
 def _absorb(graph: Graph, terms: list[int], uses: list[int], products: list[Product]) -> list[int]:
-    """The terms that are left when a product has taken in its input block and its bias."""
+    """Fuses the input block and the bias into a product. Returns the remaining terms."""
 
     def alone(op: str) -> list[int]:
         return [t for t in terms if graph.nodes[t].op == op and (uses[t] == 1 or op == "vector")]
@@ -80,19 +81,19 @@ def _copy(new: Graph, old: Graph, renamed: dict[int, int], number: int) -> int:
 
 
 def with_recurrent_dropout(equations: Equations) -> Equations:
-    """Products see h times the leaf ("row_mask",), the same for all steps of a row; the rest sees h itself."""
+    """Multiplies h by the leaf ("row_mask",) inside the operands of products, and nowhere else."""
     graph, renamed = Graph(), dict[int, int]()
     for number in range(len(equations.graph.nodes)):
         _copy(graph, equations.graph, renamed, number)
     products = [_masked(graph, Product(renamed[p.operand], p.weights, p.origins)) for p in equations.products]
     outputs = [renamed[number] for number in equations.outputs]
-    graph, moved = _sorted_by_need(graph, products, outputs)
+    graph, moved = _topological_order(graph, products, outputs)
     outputs = [moved[number] for number in outputs]
     return replace(equations, graph=graph, products=products, outputs=outputs)
 
 
 def with_zoneout(equations: Equations) -> Equations:
-    """A unit of a state keeps its old value where the leaf ("step_mask", i) is not zero."""
+    """Adds zoneout: a unit of state i keeps its previous value where the leaf ("step_mask", i) is not zero."""
     graph = equations.graph
     outputs = [
         graph.apply("select", graph.leaf("step_mask", i), graph.leaf("state", i), output)
@@ -102,7 +103,7 @@ def with_zoneout(equations: Equations) -> Equations:
 
 
 def with_expected_zoneout(equations: Equations, rate: float) -> Equations:
-    """What zoneout gives on average, for use after training: rate * old + (1 - rate) * new."""
+    """Adds the expectation of zoneout, for evaluation mode: rate * old + (1 - rate) * new."""
     graph = equations.graph
     outputs = []
     for i, output in enumerate(equations.outputs):
@@ -112,7 +113,7 @@ def with_expected_zoneout(equations: Equations, rate: float) -> Equations:
 
 
 def _masked(graph: Graph, product: Product) -> Product:
-    """The product with h replaced by h * mask inside its operand."""
+    """Replaces h by h * mask inside the operand of a product."""
     h, mask = graph.leaf("state", 0), graph.leaf("row_mask")
     renamed = {h: graph.apply("mul", h, mask)}
 
@@ -125,8 +126,8 @@ def _masked(graph: Graph, product: Product) -> Product:
     return Product(swap(product.operand), product.weights, product.origins)
 
 
-def _sorted_by_need(graph: Graph, products: list[Product], outputs: list[int]) -> tuple[Graph, dict[int, int]]:
-    """The same nodes, with every operand before the blocks of its product."""
+def _topological_order(graph: Graph, products: list[Product], outputs: list[int]) -> tuple[Graph, dict[int, int]]:
+    """Reorders the nodes so that every operand precedes the blocks of its product."""
     new, renamed = Graph(), dict[int, int]()
 
     def visit(number: int) -> None:
@@ -149,27 +150,32 @@ def _sorted_by_need(graph: Graph, products: list[Product], outputs: list[int]) -
 
 @dataclass
 class Derivative:
-    """The equations of one step backward. Its leaves are what the forward run kept, ("kept", n), the gradients of the
-    new state and the output, and of each product's operand as the products before it in time give it."""
+    """The equations of the backward pass of one step.
+
+    Its leaves are the stored forward values ("kept", n), the gradients of the new state ("d_state", i) and of the
+    output ("d_output"), and the gradient of each product's operand ("d_operand", k), which the backward product
+    computes.
+    """
 
     graph: Graph
-    kept: list[int]  # nodes of the forward graph, state leaves among them
-    order: list[int]  # products, in the order their gradients are known
-    products: list[list[int]]  # for each product the gradients of its blocks
-    operands: list[int]  # for each product its operand, computed again
-    inputs: list[int]  # gradients of the blocks of the projected input
-    states: list[int]  # gradients of the state before
-    vectors: list[list[int]]  # for each vector the nodes whose sum over rows and steps is its gradient
+    kept: list[int]  # stored nodes of the forward graph; states may be among them
+    order: list[int]  # products, in the order in which their gradients are available
+    products: list[list[int]]  # for each product, the gradients of its blocks
+    operands: list[int]  # for each product, its recomputed operand
+    inputs: list[int]  # gradients of the blocks of the input projection
+    states: list[int]  # gradients of the previous state
+    vectors: list[list[int]]  # for each vector, the nodes whose sum over rows and steps is its gradient
 
 
 def derive(equations: Equations) -> Derivative:
+    """Derives the backward pass of one step by reverse-mode differentiation."""
     forward, back = equations.graph, Graph()
     kept: dict[int, int] = {}
-    plan = _Plan(equations)
+    plan = _StoragePlan(equations)
     fetched: dict[int, int] = {}
 
     def fetch(number: int) -> int:
-        """The node of the backward graph that holds a forward value."""
+        """Returns the node of the backward graph that holds a forward value: stored or recomputed."""
         if number not in fetched:
             node = forward.nodes[number]
             if node.op in _FREE:
@@ -189,7 +195,7 @@ def derive(equations: Equations) -> Derivative:
         if i == 0:
             gradients[number].append(back.leaf("d_output"))
 
-    first_block: dict[int, int] = {}  # product -> the first of its leaves: there all its gradients are known
+    first_block: dict[int, int] = {}  # product -> its first leaf; in reverse order, all its gradients are known there
     for number, node in enumerate(forward.nodes):
         if node.op == "product":
             first_block.setdefault(int(node.key[0]), number)
@@ -201,7 +207,7 @@ def derive(equations: Equations) -> Derivative:
         if number in gradients:
             total = back.total(gradients[number])
             if node.args:
-                for arg, gradient in _back_through(back, node, fetch, number, total):
+                for arg, gradient in _gradients(back, node, fetch, number, total):
                     gradients.setdefault(arg, []).append(gradient)
             else:
                 leaves[node] = total
@@ -211,7 +217,7 @@ def derive(equations: Equations) -> Derivative:
             order.append(k)
             gradients.setdefault(equations.products[k].operand, []).append(back.leaf("d_operand", k))
 
-    order += [k for k in range(len(equations.products)) if k not in order]  # products that nothing uses
+    order += [k for k in range(len(equations.products)) if k not in order]  # unused products
     inputs = [leaves.get(Node("x", (), (g,)), -1) for g in range(equations.blocks)]
     vectors = [[leaves[n]] if (n := Node("vector", (), (v,))) in leaves else [] for v in range(len(equations.vectors))]
     for k, product in enumerate(equations.products):
@@ -237,38 +243,38 @@ def derive(equations: Equations) -> Derivative:
 _FREE = {"constant", "vector", "row_mask", "step_mask"}
 
 
-class _Plan:
-    """Which forward values are kept for the way back."""
+class _StoragePlan:
+    """Decides which forward values are stored for the backward pass."""
 
     def __init__(self, equations: Equations) -> None:
         graph = equations.graph
         needed = {p.operand for p in equations.products}
-        for number in _reached(equations):
+        for number in _live(equations):
             needed |= _needed_by(graph.nodes[number], number)
         self.keep: set[int] = set()
         self._graph, self._outputs = graph, set(equations.outputs)
         for number in sorted(needed):
-            if not self._follows(number):
+            if not self._is_cheap(number):
                 self.keep.add(number)
 
-    def _follows(self, number: int) -> bool:
-        """Whether a value follows from kept ones by cheap arithmetic."""
+    def _is_cheap(self, number: int) -> bool:
+        """Whether a value can be recomputed from stored ones by cheap arithmetic."""
         node = self._graph.nodes[number]
         if node.op in _FREE or number in self.keep:
             return True
         costly = node.op in COSTLY and number not in self._graph.uniform
         if not node.args or (costly and node.args[0] not in self._outputs):
             return False
-        return all(self._follows(arg) for arg in node.args)
+        return all(self._is_cheap(arg) for arg in node.args)
 
 
-def _reached(equations: Equations) -> list[int]:
+def _live(equations: Equations) -> list[int]:
     uses = equations.graph.uses([*equations.outputs, *(p.operand for p in equations.products)])
     return [number for number, count in enumerate(uses) if count and equations.graph.nodes[number].args]
 
 
 def _needed_by(node: Node, number: int) -> set[int]:
-    """The forward values in a node's derivative."""
+    """Returns the forward values that the derivative of a node uses."""
     a = node.args
     if node.op in ("mul", "maximum", "minimum"):
         return set(a)
@@ -281,8 +287,8 @@ def _needed_by(node: Node, number: int) -> set[int]:
     return set()
 
 
-def _back_through(g: Graph, node: Node, fetch, number: int, d: int) -> list[tuple[int, int]]:  # type: ignore[no-untyped-def]
-    """(argument, gradient) pairs of one node whose result has the gradient d."""
+def _gradients(g: Graph, node: Node, fetch, number: int, d: int) -> list[tuple[int, int]]:  # type: ignore[no-untyped-def]
+    """Returns (argument, gradient) pairs of a node whose result has the gradient d."""
     op, a = node.op, node.args
     if op == "add":
         return [(a[0], d), (a[1], d)]
@@ -293,7 +299,7 @@ def _back_through(g: Graph, node: Node, fetch, number: int, d: int) -> list[tupl
     if op == "div":
         part = g.apply("div", d, fetch(a[1]))
         return [(a[0], part), (a[1], g.apply("neg", g.apply("mul", part, fetch(number))))]
-    if op in ("maximum", "minimum"):  # equal arguments share the gradient, as torch has it
+    if op in ("maximum", "minimum"):  # equal arguments share the gradient, as in torch
         x, y = (fetch(a[0]), fetch(a[1])) if op == "maximum" else (fetch(a[1]), fetch(a[0]))
         share = g.apply("select", g.apply("eq", x, y), g.constant(0.5), g.apply("lt", y, x))
         left = g.apply("mul", d, share)
@@ -327,7 +333,7 @@ def _back_through(g: Graph, node: Node, fetch, number: int, d: int) -> list[tupl
 
 
 def _mean(g: Graph, d: int) -> int:
-    """The mean over lanes; what is the same on all of them is taken out of it."""
+    """Returns the mean over lanes, with uniform factors moved out of it."""
     node = g.nodes[d]
     if d in g.uniform:
         return d

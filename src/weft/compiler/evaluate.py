@@ -1,7 +1,4 @@
-"""Equations carried out by torch: the same graph that the engine runs, for devices it does not know.
-
-It is also what a program is checked against: a cell's step and its traced equations must give the same.
-"""
+"""An interpreter of equations in torch: the reference for the engine, and the fallback on other devices."""
 
 from __future__ import annotations
 
@@ -44,7 +41,18 @@ def evaluate(
     state: Sequence[Tensor],
     row_mask: Tensor | None = None,
 ) -> list[Tensor]:
-    """One step: x_proj (B, G*H) and the state before it to the state after it."""
+    """Computes one step.
+
+    Args:
+        equations: the traced equations of a cell.
+        parameter: maps a parameter's name to its value.
+        x_proj: (B, G*H), the input projection.
+        state: the state before the step, (B, H) each.
+        row_mask: (B, H), the recurrent dropout mask, if the equations use one.
+
+    Returns:
+        The state after the step.
+    """
     H = equations.hidden_size
     values: list[Tensor] = []
     products: dict[int, Tensor] = {}

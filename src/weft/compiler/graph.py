@@ -1,7 +1,8 @@
-"""Expressions on lanes: what one step of a cell computes, one row of H numbers at a time.
+"""The intermediate representation: a graph of pointwise operations on vectors of H lanes.
 
-A graph is a list of nodes in the order of computation; a node's arguments are numbers of earlier nodes. Equal nodes
-are one node, so a gradient that is used twice is computed once. Nothing here knows a cell or a tensor.
+A graph is a list of nodes in topological order; the arguments of a node are indices of earlier nodes. Equal nodes are
+merged (common subexpression elimination), so a value that is used twice is computed once. The graph knows neither cells
+nor tensors.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ from typing import NamedTuple
 
 
 class Node(NamedTuple):
-    """One operation. For a leaf, `key` says which: the number of a gate block, of a state, of a vector, a constant."""
+    """An operation. A leaf has no arguments; its `key` is the index of a gate block, state or vector, or a constant."""
 
     op: str
     args: tuple[int, ...]
     key: tuple[float, ...]
 
 
-# op -> how many arguments. `select` is where(a != 0, b, c); `mean` is the mean over a row, on every lane of it;
-# `d_tanh` and `d_sigmoid` are (gradient, result) -> gradient; `stop` is its argument, and no gradient goes through it.
+# operation -> number of arguments. `select` is where(a != 0, b, c); `mean` is the mean over the lanes, on every lane;
+# `d_tanh` and `d_sigmoid` map (gradient, result) to the argument's gradient; `stop` is the identity without gradient.
 POINTWISE = {
     "add": 2, "sub": 2, "mul": 2, "div": 2, "maximum": 2, "minimum": 2, "lt": 2, "le": 2, "eq": 2,
     "neg": 1, "abs": 1, "sqrt": 1, "rsqrt": 1, "exp": 1, "log": 1, "tanh": 1, "sigmoid": 1, "relu": 1, "mean": 1,
@@ -31,36 +32,39 @@ COMPARISONS = {"lt", "le", "eq"}
 
 @dataclass
 class Graph:
-    """Nodes in order; `leaf` and `apply` give the number of the node they make or find."""
+    """Nodes in topological order. `leaf` and `apply` return the index of a new or an existing equal node."""
 
     nodes: list[Node] = field(default_factory=list)
-    uniform: set[int] = field(default_factory=set)  # nodes that are the same on all lanes of a row
+    uniform: set[int] = field(default_factory=set)  # nodes with the same value on all lanes
     _known: dict[Node, int] = field(default_factory=dict)
 
     def leaf(self, op: str, *key: float) -> int:
-        return self._number(Node(op, (), key))
+        """Returns the leaf with that key."""
+        return self._add(Node(op, (), key))
 
     def constant(self, value: float) -> int:
+        """Returns the constant."""
         return self.leaf("constant", float(value))
 
     def apply(self, op: str, *args: int) -> int:
+        """Returns the result of an operation on nodes, simplified."""
         assert len(args) == POINTWISE[op], op
-        return self._simpler(op, args)
+        return self._simplify(op, args)
 
     def value_of(self, number: int) -> float | None:
-        """The number behind a constant node."""
+        """Returns the value of a constant node, or None."""
         node = self.nodes[number]
         return node.key[0] if node.op == "constant" else None
 
     def total(self, terms: list[int]) -> int:
-        """The sum of some nodes; of none, zero."""
+        """Returns the sum of the nodes; zero for an empty list."""
         result = self.constant(0.0) if not terms else terms[0]
         for term in terms[1:]:
             result = self.apply("add", result, term)
         return result
 
     def uses(self, results: list[int]) -> list[int]:
-        """How often each node is used, by other live nodes and by the results."""
+        """Counts the uses of each node by live nodes and by the results; 0 means dead code."""
         counts = [0] * len(self.nodes)
         for number in results:
             counts[number] += 1
@@ -70,8 +74,8 @@ class Graph:
                     counts[arg] += 1
         return counts
 
-    def _simpler(self, op: str, args: tuple[int, ...]) -> int:
-        """The identities that never change a result (x * 0 is not one of them: x may be NaN)."""
+    def _simplify(self, op: str, args: tuple[int, ...]) -> int:
+        """Applies algebraic identities that are exact (x * 0 = 0 is not: x may be NaN)."""
         values = [self.value_of(arg) for arg in args]
         if op == "add" and 0.0 in values:
             return args[1 - values.index(0.0)]
@@ -87,9 +91,9 @@ class Graph:
             return self.apply("sub", args[0], self.nodes[args[1]].args[0])
         if op in ("add", "mul"):
             args = (min(args), max(args))
-        return self._number(Node(op, args, ()))
+        return self._add(Node(op, args, ()))
 
-    def _number(self, node: Node) -> int:
+    def _add(self, node: Node) -> int:
         if node not in self._known:
             self._known[node] = len(self.nodes)
             if node.op in ("constant", "mean") or (node.args and self.uniform.issuperset(node.args)):
@@ -99,7 +103,7 @@ class Graph:
 
 
 class Weight(NamedTuple):
-    """H rows of a recurrent weight: of parameter `name`, from row `start` (from column `start` if `turned`)."""
+    """H rows of the parameter `name` from row `start`; H columns from column `start` if `turned` (transposed)."""
 
     name: str
     start: int
@@ -107,7 +111,7 @@ class Weight(NamedTuple):
 
 
 class Vector(NamedTuple):
-    """H numbers of a parameter, the same for every row and step; with `single`, one number for all lanes."""
+    """H elements of a parameter, broadcast over rows and steps; with `single`, one element for all lanes."""
 
     name: str
     start: int
@@ -115,7 +119,7 @@ class Vector(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """What a block of a product is added to: a block of the input (-1 for none), and vectors."""
+    """What a block of a product is added to: a block of the input projection (-1: none), and vectors (biases)."""
 
     block: int
     vectors: tuple[int, ...]
@@ -123,7 +127,7 @@ class Origin(NamedTuple):
 
 @dataclass
 class Product:
-    """An operand of H lanes times some weights of H rows each; block j is the leaf ("product", k, j)."""
+    """Product k: an operand of H lanes times blocks of weights. Block j of its result is the leaf ("product", k, j)."""
 
     operand: int
     weights: list[Weight]
@@ -132,7 +136,7 @@ class Product:
 
 @dataclass
 class Equations:
-    """One step of a cell: products in order of need, and the nodes that are the new state, h first."""
+    """One step of a cell: the graph, the products in order of execution, and the nodes of the new state, h first."""
 
     graph: Graph
     products: list[Product]

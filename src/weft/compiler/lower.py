@@ -1,8 +1,8 @@
-"""From equations to code for the engine: where every value lives, and in which order it is computed.
+"""Lowering: from a graph to code for the engine, with storage for every value and an order of instructions.
 
-Code is cut into segments; between segment k and k+1 stands one product. A value lives in the place it must be
-written to anyway (a new state, a kept value, the operand of a product), in a register of the tile if it has none, or
-in scratch memory if a later segment needs it. Places are (buffer, part, block): the engine knows where they are.
+Code is divided into segments, with one product between two segments. A value is stored in the place that it must be
+written to anyway (a new state, a stored value, the operand of a product), else in a register of the tile, or in scratch
+memory if a later segment uses it. A place is (buffer, part, block); the engine maps it to an address.
 """
 
 from __future__ import annotations
@@ -22,25 +22,31 @@ _OPS = (
     "log", "tanh", "sigmoid", "relu", "mean", "select", "multiply_add", "d_tanh", "d_sigmoid", "accumulate",
     "mean_product",
 )  # fmt: skip
-_WITH_PRODUCT = {"add": "multiply_add", "mean": "mean_product"}  # what an operation on a product becomes
+_WITH_PRODUCT = {"add": "multiply_add", "mean": "mean_product"}  # operations that fuse with a multiplication
 OPCODES = {name: number for number, name in enumerate(_OPS)} | {"stop": _OPS.index("copy")}
 
 
 class Place(NamedTuple):
+    """A block of H elements in a buffer of the engine."""
+
     buffer: int
-    part: int  # which product, for the buffers that have one part a product
+    part: int  # the product, in buffers with a part for each product
     block: int
 
 
 class Instruction(NamedTuple):
+    """An operation on entries of the table (see `Code`)."""
+
     op: str
     target: int
     args: tuple[int, ...]
-    uniform: bool = False  # the same on all lanes of a row
+    uniform: bool = False  # the result is the same on all lanes
 
 
 @dataclass
 class Segment:
+    """The instructions between two products, and the places that they load and store."""
+
     instructions: list[Instruction] = field(default_factory=list)
     loads: list[int] = field(default_factory=list)
     stores: list[int] = field(default_factory=list)
@@ -48,7 +54,7 @@ class Segment:
 
 @dataclass
 class Code:
-    """Instructions name entries of one table: places, then constants, then sums over rows, then registers."""
+    """Segments of instructions. Operands are indices into one table: places, constants, sums over rows, registers."""
 
     places: list[Place]
     constants: list[float]
@@ -79,7 +85,16 @@ def lower(
     targets: dict[int, list[Place]],
     sums: list[int],
 ) -> Code:
-    """Code that brings every node of `targets` to its places and adds the nodes of `sums` up over the rows."""
+    """Generates code.
+
+    Args:
+        graph: the graph.
+        place_of_leaf: maps a leaf (operation, key) to the place that holds it.
+        segment_of_leaf: maps a leaf to the first segment in which it is available.
+        segments: the number of segments.
+        targets: the nodes to store, with their places.
+        sums: the nodes to accumulate over all rows.
+    """
     return _Lowering(graph, place_of_leaf, segment_of_leaf, segments, targets, sums).code()
 
 
@@ -109,7 +124,7 @@ class _Lowering:
         self.constants: list[float] = []
 
     def _fuse(self) -> dict[int, tuple[int, ...]]:
-        """add(mul(a, b), c) and mean(mul(a, b)) as one instruction where the product has no other use."""
+        """Fuses add(mul(a, b), c) and mean(mul(a, b)) to one instruction if the multiplication has no other use."""
         fused: dict[int, tuple[int, ...]] = {}
         inner: set[int] = set()
         for number, node in enumerate(self.graph.nodes):
@@ -174,7 +189,7 @@ class _Lowering:
         registers = 0
 
         def locate(number: int) -> int:
-            """The table entry a value is read from."""
+            """Returns the table entry that holds a value."""
             node = self.graph.nodes[number]
             if number in located:
                 return located[number]
@@ -194,7 +209,7 @@ class _Lowering:
                 out.stores.append(entry)
                 out.instructions.append(Instruction("copy", entry, (locate(number),)))
 
-        for number in mine:  # leaves that go somewhere as they are, before anything is overwritten
+        for number in mine:  # copy leaves to their targets before anything is overwritten
             if not self.graph.nodes[number].args:
                 write(number, self.targets.get(number, []))
         for i, number in enumerate(steps):

@@ -1,4 +1,4 @@
-"""What each operation of torch is in terms of lanes. One short rule each; a rule may use several nodes."""
+"""Rules of the tracer: how each torch operation maps to nodes of the graph, one short rule each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from weft.compiler.trace import rule
 
 
 def _each(build: Any, *names: str) -> None:
-    """A rule for operations that act lane by lane: build(graph, *nodes) for every lane of the broadcast arguments."""
+    """Adds a rule for pointwise operations: build(graph, *nodes) for every block of the broadcast arguments."""
 
     @rule(*names)
     def apply(recorder: Any, result: Tensor, *args: Any, **kwargs: Any) -> list[int]:
@@ -62,7 +62,7 @@ def _not(g: Any, a: int) -> int:
 
 
 def _signed(name: str, swap: bool) -> None:
-    """Sums and differences: a +- alpha b, or swapped, b - alpha a."""
+    """Adds a rule for a + alpha b or a - alpha b; swapped: b - alpha a."""
 
     @rule(name)
     def apply(recorder: Any, result: Tensor, a: Any, b: Any, alpha: float = 1) -> list[int]:
@@ -167,7 +167,7 @@ def _addmm(
 
 
 def _mean_of(recorder: Any, lanes: list[int]) -> int:
-    """The mean over some blocks of H: the mean of their means."""
+    """Returns the mean over several blocks of H lanes: the mean of their means."""
     g = recorder.graph
     means = [g.apply("mean", lane) for lane in lanes]
     return int(g.apply("mul", g.total(means), g.constant(1 / len(means))))
@@ -193,7 +193,7 @@ _reduction("sum", is_sum=True)
 
 
 def _groups(recorder: Any, a: Tensor) -> list[list[int]]:
-    """The lanes of each last dimension: of (2, n*H) one group of n, of (2, n, H) n groups of one."""
+    """Groups blocks by the last dimension: (2, n*H) is one group of n blocks, (2, n, H) is n groups of one."""
     lanes = recorder.lanes_of(a, a.shape)
     size = a.shape[-1] // recorder.H
     return [lanes[i : i + size] for i in range(0, len(lanes), size)]

@@ -1,8 +1,8 @@
-"""From a cell's `step` to its equations, by watching it run once on two made-up rows.
+"""Tracing: from a cell's `step` to its equations, by running it once on two dummy rows.
 
-torch shows every operation it carries out. Views (chunk, slices, transposes, unbind) need no care at all: where a
-tensor lies in memory tells which lanes of which result, or which part of which parameter, it is. What the engine has
-no equivalent for is refused with the name of the operation and the line of the cell that asked for it.
+A TorchDispatchMode sees every operation. Views (chunk, slices, transposes, unbind) need no rules: the memory address of
+a tensor tells which blocks of which result, or which part of which parameter, it is. An operation that the engine does
+not have raises `Untraceable` with the name of the operation and the line of the cell.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _OURS, _TORCH = str(Path(__file__).parent), str(Path(torch.__file__).parent)
 
 
 class Untraceable(WeftError):  # noqa: N818  a WeftError that says what is the matter
-    """A cell's step does something that has no place in a program; it still runs as plain torch."""
+    """A cell's step uses an operation that cannot be compiled. The cell still runs as plain torch."""
 
 
 class _Base:
-    """A result of the trace: (2, n*H) or (2, n, H) numbers in memory, n lanes of nodes; or narrow, (2, n) numbers.
+    """The memory of a traced result: (2, n*H) or (2, n, H), with a node for each of n blocks, or narrow, (2, n).
 
-    What follows from parameters alone has no rows: its row step is zero.
+    A value computed from parameters alone is the same for all rows: its row step is zero.
     """
 
     def __init__(self, lanes: list[int], row_step: int, narrow: bool) -> None:
@@ -39,12 +39,16 @@ class _Base:
 
 
 def trace(cell: Cell) -> Equations:
-    """The equations of one step. Raises Untraceable, a WeftError, naming the operation and its line."""
+    """Traces one step of a cell.
+
+    Raises:
+        Untraceable: an operation cannot be compiled; the message names it and its line.
+    """
     recorder = _Recorder(cell)
     H, G = cell.hidden_size, cell.blocks
     with torch.enable_grad():
-        x = _made_up(cell, G * H)
-        state = [_made_up(cell, H) for _ in cell.initial_state(1)]
+        x = _dummy(cell, G * H)
+        state = [_dummy(cell, H) for _ in cell.initial_state(1)]
         recorder.track(x, [recorder.graph.leaf("x", g) for g in range(G)])
         for i, part in enumerate(state):
             recorder.track(part, [recorder.graph.leaf("state", i)])
@@ -56,8 +60,8 @@ def trace(cell: Cell) -> Equations:
     return Equations(recorder.graph, recorder.products, recorder.vectors, outputs, G, H)
 
 
-def _made_up(cell: Cell, columns: int) -> Tensor:
-    """Some numbers, without touching anyone's random state."""
+def _dummy(cell: Cell, columns: int) -> Tensor:
+    """Returns fixed values of shape (2, columns), without using the random state."""
     line = torch.linspace(-0.5, 0.5, _ROWS * columns, dtype=cell.weight_ih.dtype, device=cell.weight_ih.device)
     return line.reshape(_ROWS, columns).clone()
 
@@ -65,14 +69,14 @@ def _made_up(cell: Cell, columns: int) -> Tensor:
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # else torch would load its compiler, a second of start-up, to tell it to look away
+        return False  # otherwise torch imports its compiler, a second of start-up, to disable it here
 
     def __init__(self, cell: Cell) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.cell, self.H = cell, cell.hidden_size
         self.graph, self.products, self.vectors = Graph(), [], []
         self._bases: dict[int, _Base] = {}
-        self._alive: list[Tensor] = []  # while a result lives, nothing else can take its place in memory
+        self._alive: list[Tensor] = []  # keeps results alive, so that no memory address is reused
         named = [*cell.named_parameters(), *cell.named_buffers()]
         self._named = {value.untyped_storage().data_ptr(): (name, value) for name, value in named}
         self._constants: dict[int, tuple[Tensor, float]] = {}
@@ -92,12 +96,12 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._constants[result.untyped_storage().data_ptr()] = (result, float(first))
             return result
         if not torch.is_grad_enabled() and any(self._known(t) for t in tensors):
-            raise self.refuse(name, "stands in a block without gradients; detach() what should have none")
+            raise self.refuse(name, "is inside torch.no_grad(); use detach() for values without gradient")
         if name == "detach" and self._known(tensors[0]):
-            result = result.clone()  # in memory of its own, or it could not be told from what it was
+            result = result.clone()  # a copy, to distinguish it from its source by its address
         first_result = result[0] if isinstance(result, (tuple, list)) else result
         if isinstance(first_result, Tensor) and any(_same_memory(first_result, t) for t in tensors):
-            return result  # a view: its place in memory says what it is
+            return result  # a view: its address identifies it
         if not any(self._known(t) for t in tensors):
             return result
         rule = _RULES.get(name)
@@ -108,7 +112,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise self.refuse(name, why)
         if any(self._has_rows(t) for t in tensors):
             self.track(first_result, rule(self, first_result, *args, **kwargs))
-        else:  # from parameters alone: as if it were the same for both rows
+        else:  # from parameters alone: the same for both rows
             shape = first_result.shape or (1,)
             lanes = rule(self, first_result.expand(_ROWS, *shape), *args, **kwargs)
             self._bases[first_result.untyped_storage().data_ptr()] = _Base(
@@ -139,7 +143,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return base is not None and base.row_step > 0
 
     def lanes_of(self, value: Any, shape: Sequence[int]) -> list[int]:
-        """The nodes of an argument broadcast to a result's shape: (2, n*H), (2, n, H) or, narrow, (2, n, 1)."""
+        """Returns the nodes of an argument broadcast to a shape: (2, n*H), (2, n, H) or, narrow, (2, n, 1)."""
         if not isinstance(value, Tensor):
             return [self.graph.constant(value)] * self._count(shape)
         place = value.untyped_storage().data_ptr()
@@ -159,7 +163,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return size if shape[-1] == 1 else size // self.H
 
     def _starts(self, spread: Tensor) -> tuple[list[int], int]:
-        """Where the lanes of the first row begin in memory, and the step from one unit to the next."""
+        """Returns the offsets of the blocks of the first row, and the stride between units."""
         shape, strides, first = spread.shape, spread.stride(), int(spread.storage_offset())
         if shape[0] != _ROWS or spread.dim() not in (2, 3):
             raise self.refuse("shape", f"{tuple(shape)} is not (rows, units) or (rows, blocks, units)")
@@ -190,7 +194,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         raise self.refuse("indexing", "picks units that are not a whole block of H, or a tensor made outside the step")
 
     def product(self, operand: Tensor, weight: Tensor) -> list[int]:
-        """operand (2, H) times weight (H, n*H), which is a parameter or a transposed slice of one."""
+        """Records operand (2, H) times weight (H, n*H), which is a parameter or a transposed slice of one."""
         H, place = self.H, weight.untyped_storage().data_ptr()
         if place not in self._named or operand.shape[-1] != H or weight.shape[0] != H or weight.shape[1] % H:
             raise self.refuse(
@@ -235,7 +239,7 @@ _RULES: dict[str, Rule] = {}
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Teach the tracer operations of torch: (recorder, result, *arguments) -> the nodes of the result."""
+    """Registers a rule for torch operations: (recorder, result, *arguments) -> the nodes of the result."""
 
     def add(function: Rule) -> Rule:
         _RULES.update(dict.fromkeys(names, function))
