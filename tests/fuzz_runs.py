@@ -34,7 +34,7 @@ SETTINGS = {
     "model.hidden_size": 6,
     "model.embedding_dim": 6,
     "text.limit": 1500,
-    "batch.size": 4,
+    "batch.size": 16,
     "model.num_states": 3,
     "train.iterations": 2,
 }
@@ -161,9 +161,10 @@ def attempt(source: Path, seed: int) -> bool:
 def main(seconds: float = 120.0, first: int = 0) -> int:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     warnings.simplefilter("ignore")
-    ends, seed, refused = time.monotonic() + seconds, first, 0
+    seed, refused = first, 0
     with tempfile.TemporaryDirectory() as folder:
         made = make_runs(Path(folder))
+        ends = time.monotonic() + seconds
         while time.monotonic() < ends:
             run = made[seed % len(made)]
             try:

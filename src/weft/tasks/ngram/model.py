@@ -179,6 +179,12 @@ class NGram:
             Level(*(tensors[f"{name}.{length}"].numpy() for name in Level._fields))
             for length in range(1, len(discounts) + 1)
         )
+        for length, level in enumerate(levels, start=1):
+            lengths = {len(part) for part in level if part.ndim == 1}
+            if len(lengths) != 1 or any(part.ndim != 1 for part in level):
+                raise WeftError(f"the {length}-grams have tables of different sizes", expected="one size")
+        if not levels or len(levels[0].keys) != size:
+            raise WeftError(f"there are not {size} unigrams", expected="one for each token of the vocabulary")
         return cls(size, levels, tuple(discounts))
 
 
