@@ -14,7 +14,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
-from weft.errors import WeftError, unknown_name
+from weft.errors import WeftError, check_path, unknown_name
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -131,7 +131,7 @@ def load_config(
         WeftError: for an unreadable file, an unknown key, a wrong type or a value out of range.
     """
     values: dict[str, Any] = copy.deepcopy(dict(base or {}))
-    for source in ({} if file is None else _read_toml(Path(file)), sections):
+    for source in ({} if file is None else _read_toml(check_path(file, "the configuration file")), sections):
         for section, part in source.items():
             values[section] = {**values.get(section, {}), **part} if isinstance(part, Mapping) else part
     assignments = sets.items() if isinstance(sets, Mapping) else map(_parse_assignment, sets)
@@ -207,9 +207,9 @@ def _parse_assignment(assignment: str) -> tuple[str, Any]:
     key, equals, text = (part.strip() for part in assignment.partition("="))
     if not equals or not key:
         raise WeftError(
-            f"--set {assignment!r} has no key and value",
+            f"the setting {assignment!r} has no key and value",
             expected="section.key=value",
-            hint="--set train.learning_rate=0.01",
+            hint="`train.learning_rate=0.01`",
         )
     return key, _parse_value(text)
 
@@ -233,8 +233,8 @@ def _put(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
 def _unknown_setting(key: str, known: Sequence[str]) -> WeftError:
     renamed = RENAMED_SETTINGS.get(key, "")
     if renamed in known:
-        return WeftError(f"setting {key!r} was renamed", expected=renamed, hint=f"--set {renamed}=VALUE")
-    return unknown_name("setting", key, known)
+        return WeftError(f"setting {key!r} was renamed", expected=renamed, hint=f"`{renamed}=VALUE`")
+    return unknown_name("setting", key, known, "`{}=VALUE`" if "." in key else "{}")
 
 
 _TYPES: dict[Any, tuple[tuple[type, ...], str]] = {
@@ -251,7 +251,7 @@ def _checked(key: str, value: Any, kind: Any, limits: Mapping[str, Any]) -> Any:
     if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
         raise WeftError(f"{key} is {value!r}", expected=words)
     if limits["choices"] and value not in limits["choices"]:
-        raise unknown_name(key, str(value), limits["choices"])
+        raise unknown_name(key, str(value), limits["choices"], f"`{key}={{}}`")
     low, high = limits["low"], limits["high"]
     if kind is int and high is None:
         high = LARGEST_INTEGER

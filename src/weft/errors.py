@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class WeftError(Exception):
@@ -18,8 +19,11 @@ class WeftError(Exception):
         expected: what was expected instead.
         hint: what to try.
 
-    >>> print(WeftError("batch size is -3", expected="an integer of at least 1", hint="--set batch.size=32"))
-    batch size is -3; expected an integer of at least 1. Try: --set batch.size=32
+    Messages name Python arguments and settings in backticks: `out`, `column=NAME`, `train.epochs=3`. The command line
+    translates them to its options: --out, --column NAME, --set train.epochs=3.
+
+    >>> print(WeftError("batch size is -3", expected="an integer of at least 1", hint="`batch.size=32`"))
+    batch size is -3; expected an integer of at least 1. Try: `batch.size=32`
     """
 
     def __init__(self, given: str, *, expected: str = "", hint: str = "") -> None:
@@ -28,19 +32,37 @@ class WeftError(Exception):
         super().__init__(f"{message}. Try: {hint}" if hint else message)
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str]) -> WeftError:
+def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "{}") -> WeftError:
     """The error for an unknown name; suggests the closest known name, if any is close.
 
     Args:
         kind: what the name names, such as "setting".
         name: the unknown name.
         known: the known names.
+        hint: how the suggestion is written; `{}` stands for the close name.
     """
     names = list(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return WeftError(
-        f"{kind} {name!r} is not known", expected=f"one of: {', '.join(names)}", hint=near[0] if near else ""
+        f"{kind} {name!r} is not known",
+        expected=f"one of: {', '.join(names)}",
+        hint=hint.format(near[0]) if near else "",
     )
+
+
+def check_path(path: str | Path, what: str) -> Path:
+    """Return the path; refuse an empty one, which would silently mean the current folder.
+
+    Args:
+        path: a path or name.
+        what: what the message calls it, such as "`out`".
+    """
+    if isinstance(path, str) and not path.strip():
+        hint = "a path such as ./data; a shell variable may not be set"
+        raise WeftError(f"{what} is empty", expected="a path or a name", hint=hint)
+    if not isinstance(path, str | Path):
+        raise WeftError(f"{what} is {path!r}", expected="a path or a name")
+    return Path(path)
 
 
 class WeftWarning(UserWarning):

@@ -13,17 +13,33 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from weft.cli.commands import make_command
 from weft.cli.data import data
 from weft.cli.demo import demo
 from weft.cli.evaluate import make_evaluate
+from weft.cli.messages import for_command_line
 from weft.cli.train import make_train
 from weft.errors import WeftError, WeftWarning
 from weft.tasks import TASKS, get_commands
 
 # Errors of writing to an open stream: a full disk or quota, too large a file, a broken disk, a stream not for writing.
 _REFUSED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+
+
+class _Program(TyperGroup):
+    """The group of all commands. It ends by the signal's code when the reader of our output has gone."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            result = super().invoke(ctx)
+            if sys.stdout is not None:
+                sys.stdout.flush()
+            return result
+        except BrokenPipeError:  # here, because click would exit with 1
+            _discard_output()
+            raise typer.Exit(128 + signal.SIGPIPE) from None
 
 
 def _version(wanted: bool) -> None:
@@ -52,7 +68,7 @@ def shown_warnings() -> Iterator[None]:
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **rest: Any) -> None:
         if issubclass(category, WeftWarning):
-            print(f"weft: {message}", file=sys.stderr, flush=True)
+            print(f"weft: {for_command_line(str(message))}", file=sys.stderr, flush=True)
         else:
             previous(message, category, *place, **rest)
 
@@ -69,7 +85,7 @@ def make_app() -> typer.Typer:
         name="weft",
         help="Recurrent sequence models on your own text: train, generate, classify, tag, translate, fill, evaluate.",
         no_args_is_help=True,
-        add_completion=False,
+        cls=_Program,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )
@@ -98,7 +114,7 @@ def main() -> None:
             if sys.stdout is not None:
                 sys.stdout.flush()  # now, while an error of a full disk can still be reported
     except WeftError as error:
-        print(f"weft: {error}", file=sys.stderr)
+        print(f"weft: {for_command_line(str(error))}", file=sys.stderr)
         sys.exit(2)
     except BrokenPipeError:
         _discard_output()  # the reader of our output has gone

@@ -13,7 +13,7 @@ import typer
 from weft.cli.output import output
 from weft.errors import WeftError
 from weft.tasks import TASKS, get_commands, load_for
-from weft.tasks.command import Output, TextHelp, TextInput
+from weft.tasks.command import Output, TextHelp, TextInput, name_option, path_option, run_argument
 
 Parameter = inspect.Parameter
 
@@ -73,12 +73,14 @@ def make_command(function: Callable[..., Output]) -> Callable[..., None]:
                     stream.flush()
 
     parameters = [
-        keyword("run", Annotated[Path, typer.Argument(help=runs_of(function.__name__))], Parameter.empty),
+        keyword("run", Annotated[Path, run_argument(runs_of(function.__name__))], Parameter.empty),
         keyword("texts", Annotated[list[str] | None, texts_parameter], None),
-        keyword("file", Annotated[str | None, typer.Option(help=help.file)], None),
+        keyword("file", Annotated[str | None, name_option("--file", help.file)], None),
         *own.values(),
         keyword(
-            "out", Annotated[Path | None, typer.Option(help="Write to this file instead of standard output.")], None
+            "out",
+            Annotated[Path | None, path_option("--out", "Write to this file instead of standard output.")],
+            None,
         ),
         keyword("json", Annotated[bool, typer.Option("--json", help="Write one JSON line for each text.")], False),
     ]

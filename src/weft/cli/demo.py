@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from weft.errors import WeftError
+from weft.tasks.command import path_option
 
 if TYPE_CHECKING:
     from weft.tasks.lm.config import LmConfig
@@ -19,7 +20,7 @@ PROMPT = "The value of"
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Where to put the demo's two run directories.")] = Path("runs/demo"),
+    out: Annotated[Path, path_option("--out", "Where to put the demo's two run directories.")] = Path("runs/demo"),
 ) -> None:
     """Train, generate and evaluate in about a minute, on text that comes with every Python.
 

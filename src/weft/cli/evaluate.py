@@ -12,6 +12,7 @@ import typer
 from weft.cli.commands import Parameter, as_command, keyword, own_options
 from weft.errors import WeftError, WeftWarning
 from weft.tasks import TASKS, get_commands, get_task
+from weft.tasks.command import name_option, run_argument
 
 HELP = """Evaluate a model on data it was not trained on.
 
@@ -34,10 +35,13 @@ def make_evaluate() -> Any:
         _evaluate(run, data, json, {name: (given[name], option.default) for name, option in options.items()}, users)
 
     parameters = [
-        keyword("run", Annotated[Path, typer.Argument(help="A run directory.")], Parameter.empty),
+        keyword("run", Annotated[Path, run_argument("A run directory.")], Parameter.empty),
         keyword(
             "data",
-            Annotated[str | None, typer.Option(help="Data to evaluate on; without it the run's own held-out data.")],
+            Annotated[
+                str | None,
+                name_option("--data", "Data to evaluate on; without it the run's own held-out data."),
+            ],
             None,
         ),
         *(_named(option, users[name]) for name, option in options.items()),
@@ -49,7 +53,8 @@ def make_evaluate() -> Any:
 def _named(option: Parameter, tasks: list[str]) -> Parameter:
     """An option whose help says for which tasks it is."""
     kind, info = option.annotation.__origin__, option.annotation.__metadata__[0]
-    shown = typer.Option(*(info.param_decls or ()), min=info.min, help=f"({', '.join(tasks)}) {info.help}")
+    help = f"({', '.join(tasks)}) {info.help}"
+    shown = typer.Option(*(info.param_decls or ()), min=info.min, parser=info.parser, metavar=info.metavar, help=help)
     return option.replace(annotation=Annotated[kind, shown])
 
 

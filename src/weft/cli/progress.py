@@ -23,7 +23,8 @@ PLAIN_SECONDS = 10.0  # between plain lines without an evaluation
 class TrainingProgress:
     """`with TrainingProgress(metric, unit) as progress: for step in trainer.run(): progress.step(step)`."""
 
-    def __init__(self, metric: str, unit: str, smoothing: float) -> None:
+    def __init__(self, metric: str, unit: str, smoothing: float, time_limit: float = 0.0) -> None:
+        self.time_limit = time_limit  # in seconds; 0: none
         self.metric, self.unit, self.smoothing = metric, unit, smoothing
         self.console = Console(stderr=True, highlight=False)
         self.live = (
@@ -64,6 +65,8 @@ class TrainingProgress:
             self.held_out = f", held-out {self.metric} {score:.3f}{'*' if step.best else ''}"
         done = step.number - self.first.number + 1
         left = int((now - self.began) / done * (step.total - step.number))
+        if self.time_limit:
+            left = max(0, min(left, int(self.time_limit - step.seconds)))
         perplexity = f"  perplexity {Likelihood(self.running, 1).perplexity:.2f}" if self.metric == "perplexity" else ""
         speed = self.tokens / (now - self.began)
         shown = f"{speed / 1000:.0f}k" if speed >= 10_000 else f"{speed:.0f}"

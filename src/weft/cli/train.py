@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import signal
 import sys
@@ -14,6 +15,7 @@ import typer
 from weft.cli.commands import as_command, keyword, own_options
 from weft.errors import WeftError
 from weft.tasks import TASKS, get_commands, get_task
+from weft.tasks.command import PLAIN_OPTIONS, name_option, path_option
 
 if TYPE_CHECKING:
     from weft.tasks.task import Task, Training
@@ -34,16 +36,29 @@ def _make_command(name: str) -> Callable[..., None]:
     task = get_commands(name)
     own = own_options(task.train_options)
 
-    def command(sets: list[str] | None, **given: Any) -> None:
-        settings = task.train_options(**{option: given.pop(option) for option in own})
+    def command(sets: list[str] | None, threads: int | None, **given: Any) -> None:
+        plain = {option: given.pop(option) for option in task.plain_options}
+        settings = [f"{PLAIN_OPTIONS[option].setting}={value}" for option, value in plain.items() if value is not None]
+        settings += task.train_options(**{option: given.pop(option) for option in own})
+        _set_threads(threads)
         run_training(get_task(name), sets=[*(sets or []), *settings], **given)
 
     parameters = [
-        keyword("out", Annotated[Path | None, typer.Option(help="The run directory to create, or to resume.")], None),
-        keyword("data", Annotated[str | None, typer.Option(help=task.data)], None),
-        keyword("dev", Annotated[str | None, typer.Option(help=task.dev)], None),
+        keyword(
+            "out",
+            Annotated[Path | None, path_option("--out", "The run directory to create, or to resume.")],
+            None,
+        ),
+        keyword("data", Annotated[str | None, name_option("--data", task.data)], None),
+        keyword("dev", Annotated[str | None, name_option("--dev", task.dev)], None),
         *own.values(),
-        keyword("config", Annotated[Path | None, typer.Option(help="A TOML file of settings.")], None),
+        *(_plain_option(option) for option in task.plain_options),
+        keyword(
+            "threads",
+            Annotated[int | None, typer.Option(min=1, help="Threads to use; without it as many as there are cores.")],
+            None,
+        ),
+        keyword("config", Annotated[Path | None, path_option("--config", "A TOML file of settings.")], None),
         keyword(
             "sets",
             Annotated[list[str] | None, typer.Option("--set", help="One setting, as train.epochs=10; repeatable.")],
@@ -61,6 +76,19 @@ def _make_command(name: str) -> Callable[..., None]:
     ]
     details = f"{task.details} {RESUME}".strip()
     return as_command(command, name, f"{task.summary}\n\n{details}", parameters)
+
+
+def _plain_option(name: str) -> inspect.Parameter:
+    kind, _, help = PLAIN_OPTIONS[name]
+    option = typer.Option(f"--{name.replace('_', '-')}", help=help)
+    return keyword(name, Annotated[kind | None, option], None)
+
+
+def _set_threads(number: int | None) -> None:
+    if number is not None:
+        import torch
+
+        torch.set_num_threads(number)  # the engine's threads too
 
 
 def run_training(
@@ -98,8 +126,9 @@ def run_training(
         training = task.start(data, out, settings, dev=dev)
     _say(describe(training))
     last = train_with_progress(training)
-    if last is None:
-        _say(f"{out} has finished already, after step {training.trainer.progress.step}: nothing to do")
+    if last is None and training.trainer.progress.step:
+        reason = training.trainer.end_reason()
+        _say(f"{out} has ended already ({reason}), after step {training.trainer.progress.step}: nothing to do")
     result = summary(training, last)
     typer.echo(json.dumps(result) if json_output else _in_words(result, task.metric))
     if last is not None and last.end == "interrupted":
@@ -131,7 +160,8 @@ def train_with_progress(training: Training) -> Step | None:
     try:
         for number in previous:
             signal.signal(number, stop)
-        with TrainingProgress(training.task.metric, training.unit, training.task.loss_smoothing) as progress:
+        task, limit = training.task, 60 * training.run.config.get("train", {}).get("minutes", 0.0)
+        with TrainingProgress(task.metric, training.unit, task.loss_smoothing, limit) as progress:
             for last in training.steps():
                 progress.step(last)
     finally:
@@ -145,7 +175,7 @@ def summary(training: Training, last: Step | None) -> dict[str, Any]:
     progress = training.trainer.progress
     return {
         "run": str(training.run.path),
-        "end": last.end if last else "finished",
+        "end": last.end if last else training.trainer.end_reason(),
         "steps": progress.step,
         "seconds": round(progress.seconds, 2),
         "best_step": progress.best_step if progress.best_metrics else None,

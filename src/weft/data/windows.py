@@ -172,5 +172,5 @@ def _check_size(tokens: Tokens, batch_size: int, seq_length: int) -> None:
         raise WeftError(
             f"the text has {len(tokens):,} tokens",
             expected=f"at least {needed:,} for one batch of {batch_size} rows of {seq_length} steps",
-            hint=f"more text, or --set batch.seq_length={min(fits, seq_length)} or --set batch.size=1",
+            hint=f"more text, or `batch.seq_length={min(fits, seq_length)}` or `batch.size=1`",
         )

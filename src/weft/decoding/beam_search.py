@@ -79,7 +79,7 @@ def beam_search(
         raise WeftError(
             f"beam width {width} for the {n_best} best",
             expected="a width of 1 or more, and at most as many hypotheses",
-            hint=f"--beam {max(n_best, 1)}",
+            hint=f"`width={max(n_best, 1)}`",
         )
     if alpha < 0:
         raise WeftError(f"the length penalty is {alpha}", expected="0 or more", hint="0.75")

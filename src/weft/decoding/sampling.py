@@ -50,7 +50,7 @@ class Sample:
 
     def __post_init__(self) -> None:
         if not self.temperature > 0:
-            raise WeftError(f"temperature is {self.temperature}", expected="more than 0", hint="--greedy")
+            raise WeftError(f"temperature is {self.temperature}", expected="more than 0", hint="`sampler=greedy`")
         if self.top_k < 0:
             raise WeftError(f"top_k is {self.top_k}", expected="0 (all tokens) or more")
         if not 0 < self.top_p <= 1:

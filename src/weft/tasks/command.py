@@ -10,9 +10,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import typer
+
+from weft.errors import check_path
+
 Output = Iterator[str | dict[str, Any]]
+
+
+def name_option(option: str, help: str) -> Any:
+    """A typer option that takes a name or a source of data. An empty one is refused: a shell variable is not set."""
+    return typer.Option(option, parser=lambda value: _not_empty(option, value), metavar="<str>", help=help)
+
+
+def path_option(option: str, help: str) -> Any:
+    """The same for a path."""
+    return typer.Option(option, parser=lambda value: Path(_not_empty(option, value)), metavar="<path>", help=help)
+
+
+def run_argument(help: str) -> Any:
+    """The argument of a run directory."""
+    return typer.Argument(parser=lambda value: Path(_not_empty("RUN", value)), metavar="RUN", help=help)
+
+
+def _not_empty(what: str, value: str | Path) -> str:
+    check_path(value, what)
+    return str(value)
 
 
 class TextHelp(NamedTuple):
@@ -59,6 +84,26 @@ def _no_options() -> list[str]:
     return []
 
 
+class PlainOption(NamedTuple):
+    """An option of `weft train` that stands for one setting."""
+
+    kind: type
+    setting: str
+    help: str
+
+
+PLAIN_OPTIONS = {
+    "epochs": PlainOption(int, "train.epochs", "Passes over the training data."),
+    "minutes": PlainOption(
+        float, "train.minutes", "Time limit, reading the data included; training ends at --epochs or here."
+    ),
+    "batch_size": PlainOption(int, "batch.size", "Examples, or rows of text, per batch."),
+    "learning_rate": PlainOption(float, "train.learning_rate", "Peak learning rate."),
+    "seed": PlainOption(int, "train.seed", "Random seed."),
+    "device": PlainOption(str, "train.device", "Where to train: cpu, cuda, cuda:1, mps, ..."),
+}
+
+
 @dataclass(frozen=True)
 class Commands:
     """The commands of a task.
@@ -73,6 +118,7 @@ class Commands:
         capabilities: The commands that runs of this task serve.
         functions: The commands that this task defines.
         train_options: Own options of `weft train`, as a function from their values to `section.key=value` settings.
+        plain_options: The names in PLAIN_OPTIONS that `weft train` takes for this task.
     """
 
     summary: str
@@ -83,3 +129,4 @@ class Commands:
     functions: tuple[Callable[..., Output], ...] = ()
     details: str = ""
     train_options: Callable[..., list[str]] = field(default=_no_options)
+    plain_options: tuple[str, ...] = tuple(PLAIN_OPTIONS)

@@ -112,12 +112,12 @@ def _check_same_text(model: TokenPredictor, other: TokenPredictor) -> None:
         return
     settings = changed(other.run.config.get("text", {}), model.run.config.get("text", {}))
     wanted = " ".join(
-        f"--set text.{key}={str(value).lower() if isinstance(value, bool) else value}"
+        f"`text.{key}={str(value).lower() if isinstance(value, bool) else value}`"
         for key, (_, value) in settings.items()
     )
     raise WeftError(
         f"{other.run.path} has other tokens than {model.run.path} ({len(its.vocabulary):,} different ones, "
         f"not {len(own.vocabulary):,})",
-        expected="a run on the same text with the same settings under text.",
-        hint=f"train it again with {wanted}" if wanted else "train both on the same --data",
+        expected="a run on the same text with the same `text` settings",
+        hint=f"train it again with {wanted}" if wanted else "train both on the same `source`",
     )

@@ -6,6 +6,7 @@ A task is a folder under `weft.tasks` and one line in the table of `weft.tasks`.
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from weft.cells import State
 from weft.config import changed, from_dict, to_dict
-from weft.errors import WeftError
+from weft.errors import WeftError, check_path
 from weft.tasks.command import Commands
 from weft.tasks.inspection import Inspection
 from weft.training.lock import RunLock, lock_run
@@ -56,6 +57,10 @@ class TaskTrainer(Protocol):
 
     def run(self) -> Iterator[Step]:
         """Train from the present state on; yields each step after it is done and, where due, saved."""
+        ...
+
+    def end_reason(self) -> str:
+        """Why training is over, or "" if it is not."""
         ...
 
     def stop(self) -> None:
@@ -170,8 +175,9 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
         Raises:
             WeftError: If `out` exists, or the data or a setting is not usable. No run directory is left then.
         """
+        began = time.perf_counter()  # the time limit covers reading and encoding the data
         settings = self.config_class() if config is None else config
-        check_new(Path(out))  # before the data is read, which may take a while
+        check_new(check_path(out, "`out`"))  # before the data is read, which may take a while
         store = self.open(source, dev, settings)
         built: list[tuple[Prepared, RunLock]] = []
 
@@ -179,6 +185,7 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
             lock = lock_run(folder)
             vocabulary = _store(store, folder, source, dev)
             prepared = self._prepare(Run(folder, self.name, to_dict(settings), dict(vocabulary)), settings)
+            prepared.trainer.progress.seconds = time.perf_counter() - began
             save_tensors(folder / CHECKPOINT, *prepared.trainer.state())
             built.append((prepared, lock))
             return vocabulary
@@ -186,6 +193,7 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
         run = create_run(Path(out), task=self.name, config=to_dict(settings), fill=fill)
         (prepared, lock), *_ = built
         prepared.trainer.run_directory = run  # the folder has its final name now
+        prepared.trainer.progress.seconds = time.perf_counter() - began
         return self._training(run, prepared, lock)
 
     def resume(self, run: Run | str | Path, config: TaskConfig | None = None, *, source: str | None = None) -> Training:
@@ -199,6 +207,7 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
         Raises:
             WeftError: If the run is of another task, damaged, or does not fit the settings or the source.
         """
+        began = time.perf_counter()
         if not isinstance(run, Run):
             run = open_run(run)
         if run.task != self.name:
@@ -212,13 +221,14 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
         if source is not None and source != record["source"]:
             raise WeftError(
                 f"{run.path} was started on {record['source']} and cannot resume on {source}",
-                expected="the same data, or no --data at all, since the run keeps its own copy",
+                expected="the same data, or no `source` at all, since the run keeps its own copy",
             )
         with reading(run):
             saved = run.load(CHECKPOINT)
             prepared = self._prepare(run, from_dict(self.config_class, run.config))
             prepared.trainer.restore(saved.tensors, saved.metadata, carried=prepared.carried)
         run.drop_metrics_after(prepared.trainer.progress.step)
+        prepared.trainer.progress.seconds += time.perf_counter() - began
         return self._training(run, prepared, lock)
 
     def train(
@@ -245,7 +255,7 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
             raise WeftError(
                 f"{run.path} was started with {fixed[0]}={before} and cannot resume with {after}",
                 expected=f"changes only under train., and not of {', '.join(self.fixed_settings)}",
-                hint="a new run in another --out",
+                hint="a new run in another `out`",
             )
         return run.change_config(to_dict(config)) if differences else run
 
@@ -273,6 +283,6 @@ def find_device(name: str) -> torch.device:
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise WeftError(
-            f"train.device is {name!r}: {reason}", expected="a device of this machine", hint="cpu"
+            f"train.device is {name!r}: {reason}", expected="a device of this machine", hint="`train.device=cpu`"
         ) from error
     return found

@@ -70,7 +70,7 @@ class TextTask(Task[CorpusSource, TextTaskConfig, TextPredictor]):
 def held_out_tokens(run: Run, codec: Codec) -> Tokens:
     """The part of a run's own text that its model was not trained on."""
     if not run.has(DEV_TOKENS):
-        raise WeftError(f"{run.path} has no held-out text", expected="text to evaluate on", hint="--data PATH")
+        raise WeftError(f"{run.path} has no held-out text", expected="text to evaluate on", hint="`source=PATH`")
     return open_tokens(run.data_file(DEV_TOKENS), len(codec.vocabulary))
 
 

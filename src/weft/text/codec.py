@@ -166,7 +166,7 @@ def _vocabulary(config: TextConfig, tokenizer: Tokenizer, counts: Mapping[str, i
         raise WeftError(
             f"no token of the text occurs {config.min_count} times",
             expected="at least one that does",
-            hint="a lower min_count",
+            hint="`text.min_count=1`",
         )
     return vocabulary
 

@@ -86,14 +86,14 @@ class ConllFormat(NamedTuple):
                 raise WeftError(
                     f"{location} has no column {number}",
                     expected=f"1 to {self.width}, or -1 for the last",
-                    hint="--column NUMBER",
+                    hint="`column=NUMBER`",
                 )
             return number - 1 if number > 0 else self.width + number
         if not self.names:
             raise WeftError(
                 f"{location} has no column {column!r}: its {self.width} columns have no names",
                 expected=f"a number from 1 to {self.width}, or -1 for the last",
-                hint="--column NUMBER",
+                hint="`column=NUMBER`",
             )
         if column.lower() not in self.names:
             raise unknown_name(f"{location}: column", column, self.names)
@@ -217,7 +217,7 @@ def table_sentences(
         raise WeftError(
             f"{location}: column {word_at + 1} is given for both the words and the tags",
             expected="two different columns",
-            hint="--column NUMBER" if format.width > 1 else "a word and its tag in each row",
+            hint="`column=NUMBER`" if format.width > 1 else "a word and its tag in each row",
         )
     found = []
     for rows in table.sentences:
@@ -231,7 +231,7 @@ def table_sentences(
         raise WeftError(
             f"{location}: column {CONLLU[tag_at]} has only {EMPTY_FIELD}",
             expected="a column with tags",
-            hint="--column xpos" if CONLLU[tag_at] == "upos" else "--column upos",
+            hint="`column=xpos`" if CONLLU[tag_at] == "upos" else "`column=upos`",
         )
     return found
 
@@ -253,8 +253,8 @@ def segmented_sentences(document: Document) -> list[TaggedSentence]:
     if 2 * len(tabs) > len(found):
         raise WeftError(
             f"{document.location}:{tabs[0]} has tabs, as {len(tabs):,} of {len(found):,} lines do: this is CoNLL",
-            expected="for --segment, one sentence per line with spaces between words, or CoNLL-U",
-            hint="without --segment, to train a tagger of words",
+            expected="for `data.task=segments`, one sentence per line with spaces between words, or CoNLL-U",
+            hint="without `data.task=segments`, to train a tagger of words",
         )
     return found
 

@@ -173,7 +173,7 @@ def _token_blocks(corpus: Corpus, normalizer: Normalizer, tokenizer: Tokenizer) 
     if not started:
         raise WeftError(
             f"{corpus.name} is empty after normalization",
-            hint="letters_only = false" if normalizer.letters_only else "other data",
+            hint="`text.letters_only=false`" if normalizer.letters_only else "other data",
         )
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from weft.errors import WeftError, unknown_name
+from weft.errors import WeftError, check_path, unknown_name
 from weft.text import python_docs
 from weft.text.arguments import short_repr
 from weft.text.corpus import Corpus
@@ -167,6 +167,7 @@ def open_data(source: str | Path) -> Corpus:
             expected="a name or a path",
             hint='Corpus.from_texts("mine", [text, ...])',
         )
+    check_path(source, "the data")
     if isinstance(source, str) and source in DATASETS:
         return _open_named(DATASETS[source])
     path, name = Path(source), str(source)

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, NamedTuple, cast
 
-from weft.errors import WeftError
+from weft.errors import WeftError, check_path
 
 TEXT_SUFFIXES = (".txt", ".text", ".md")
 STANDARD_INPUT = "standard input"
@@ -38,6 +38,7 @@ def entries(source: str) -> list[TextSource]:
     Args:
         source: a path, `archive.zip:member`, or `-` for standard input.
     """
+    check_path(source, "the source")
     if source == "-":
         return [_standard_input()]
     try:

@@ -97,7 +97,7 @@ def detect_scheme(tags: Iterable[str], locations: Mapping[str, str] | None = Non
         raise WeftError(
             f"{_at(bare[0], known)} the tag {bare[0]} is not a span tag, but {_has(dashed[0], known)}",
             expected="all tags to be O or a letter and a label, as B-PER, or none of them",
-            hint="--set data.scheme=none to use the tags unchanged",
+            hint="`data.scheme=none` to use the tags unchanged",
         )
     for number, tag in enumerate(different):
         if not _schemes(different[: number + 1]):

@@ -31,7 +31,7 @@ def _library() -> ModuleType:
     except ImportError as error:
         raise WeftError(
             "the subword tokenizer needs the package tokenizers, which is not installed",
-            hint="pip install tokenizers, or --set text.tokenizer=word",
+            hint="pip install tokenizers, or `text.tokenizer=word`",
         ) from error
     module: ModuleType = tokenizers
     return module
@@ -67,7 +67,7 @@ class SubwordTokenizer:
             raise WeftError(
                 f"subword size is {size}, but the text has {len(pieces)} different characters",
                 expected=f"a size of {len(pieces) + len(RESERVED)} or more",
-                hint=f"{2 * len(pieces)}, or --set text.tokenizer=char",
+                hint=f"{2 * len(pieces)}, or `text.tokenizer=char`",
             )
         merges = [tuple(merge) for merge in _merges(learner)]
         vocabulary = {UNK: 0, **{piece: index + 1 for piece, index in pieces}}

@@ -100,7 +100,7 @@ def read_table(
             raise WeftError(
                 f"{location_of(table, table.rows[0])}: two columns are called {twice!r}",
                 expected="different names",
-                hint="--set data.header=no, if these are not names",
+                hint="`data.header=no`, if these are not names",
             )
         return table._replace(names=tuple(first), rows=table.rows[1:])
     return table
@@ -265,7 +265,7 @@ def _csv(document: Document) -> Table:
         raise WeftError(
             f"{document.location}:{reader.line_num}: {error}",
             expected='CSV: a text with commas, quotes or line ends in "quotes", and quotes in it doubled',
-            hint="--set data.format=tsv or lines, if it is not CSV",
+            hint="`data.format=tsv` or `data.format=lines`, if it is not CSV",
         ) from error
 
 

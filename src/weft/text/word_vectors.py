@@ -55,6 +55,6 @@ def read_word_vectors(source: str, vocabulary: Vocabulary) -> WordVectors:
         raise WeftError(
             f"{source} has none of the {len(vocabulary) - len(RESERVED):,} tokens of the data",
             expected="vectors of some of them",
-            hint="text.tokenizer=word, and text.lower as in the file",
+            hint="`text.tokenizer=word`, and `text.lower` as in the file",
         )
     return WordVectors(np.array(list(found)), np.stack(list(found.values())))

@@ -31,7 +31,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 import weft
-from weft.errors import WeftError
+from weft.errors import WeftError, check_path
 
 Value = TypeVar("Value")
 
@@ -172,10 +172,10 @@ def create_run(
 def check_new(path: Path) -> None:
     """Refuses a path that exists already."""
     if (path / CONFIG).exists():
-        hint = f"another --out, or --resume to continue {path}"
+        hint = f"another `out`, or `resume` to continue {path}"
         raise WeftError(f"{path} exists already", expected="a new folder", hint=hint)
     if path.exists():
-        raise WeftError(f"{path} exists already and is not a run", expected="a new folder", hint="another --out")
+        raise WeftError(f"{path} exists already and is not a run", expected="a new folder", hint="another `out`")
 
 
 def open_run(path: str | Path) -> Run:
@@ -184,7 +184,7 @@ def open_run(path: str | Path) -> Run:
     Raises:
         WeftError: a file is missing, damaged, or of another format.
     """
-    path = Path(path)
+    path = check_path(path, "the run directory")
     if not path.is_dir():
         raise WeftError(f"{path} is not a run directory", expected="a folder made by `weft train`")
     if not (path / CONFIG).exists():

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from weft.cells import State
-from weft.errors import WeftError
+from weft.errors import WeftError, WeftWarning
 from weft.metrics import Likelihood
 from weft.nn import map_state
 from weft.training.config import TrainConfig
@@ -59,12 +60,13 @@ class Step(NamedTuple):
     loss: Likelihood
     grad_norm: float  # global norm of the gradient before clipping
     learning_rate: float
-    seconds: float  # training time so far, including evaluations and time before a resume
+    seconds: float  # time so far: reading the data, steps, evaluations, checkpoints, time before a resume
     evaluation: Evaluation | None
     best: bool  # the evaluation is the best so far
     end: str  # why training ends after this step, or ""
 
 
+TIME_IS_UP = "time is up"
 REPORT_EVERY = 20  # steps between lines of metrics.jsonl
 
 
@@ -76,6 +78,7 @@ class Progress:
     epoch: int = 0
     batch: int = 0
     seconds: float = 0.0
+    reserve: float = 0.0  # seconds that an evaluation and a checkpoint have taken at most; kept free in a time limit
     best: float = math.inf  # best score so far
     best_metrics: dict[str, float] = field(default_factory=dict)  # metrics of the best evaluation
     best_step: int = 0
@@ -128,6 +131,7 @@ class Trainer:
         self.carried: State = None
         self.ema = self._copies() if config.ema_decay else None  # averaged weights by name
         self.stop_requested = False
+        self._evaluation_seconds = 0.0  # of the last evaluation
 
     @property
     def total(self) -> int:
@@ -140,22 +144,29 @@ class Trainer:
 
     def run(self) -> Iterator[Step]:
         """Trains from the current state. Yields every step after it is done (and saved, if it is saved)."""
+        if self._has_ended():
+            return
         started = time.perf_counter() - self.progress.seconds
         saved = time.perf_counter()
         while self.progress.epoch < self.config.epochs:
             for batch in self.data.epoch(self.progress.epoch, self.progress.batch):
                 step = self._step(batch)
                 self.progress.seconds = time.perf_counter() - started
-                if self._evaluation_due():
+                end = self.end_reason()
+                if self._evaluation_due(end):
                     step = self._evaluate(step)
                     self.progress.seconds = time.perf_counter() - started
-                step = step._replace(seconds=self.progress.seconds, end=self._end() or self._interruption())
+                    end = self.end_reason()
+                step = step._replace(seconds=self.progress.seconds, end=end or self._interruption())
                 self._report(step)
                 if self.progress.batch == self.data.batches:
                     self.progress.epoch, self.progress.batch, self.carried = self.progress.epoch + 1, 0, None
                 if step.end or step.evaluation or time.perf_counter() - saved >= self.config.save_seconds:
-                    self.save()
                     saved = time.perf_counter()
+                    self.save()
+                    progress, seconds = self.progress, time.perf_counter() - saved
+                    progress.reserve = max(progress.reserve, seconds + self._evaluation_seconds)
+                    saved += seconds
                 yield step
                 if step.end:
                     return
@@ -200,18 +211,21 @@ class Trainer:
         decay = min(self.config.ema_decay, step / (step + 10))
         return self.optimizer.step(learning_rate, clip_norm=clip_norm, ema=list(self.ema.values()), ema_decay=decay)
 
-    def _evaluation_due(self) -> bool:
+    def _evaluation_due(self, end: str) -> bool:
         if self.evaluate is None:
             return False
         every = self.config.evaluate_every or self.data.batches
         # Not at an interruption: the resumed run would then have one evaluation more than an uninterrupted one.
-        return self.progress.step % every == 0 or bool(self._end())
+        return self.progress.step % every == 0 or bool(end)
 
     def _evaluate(self, step: Step) -> Step:
         assert self.evaluate is not None
         self.model.eval()
+        began = time.perf_counter()
         with self._averaged():
-            return self._record_evaluation(step, self.evaluate())
+            step = self._record_evaluation(step, self.evaluate())
+        self._evaluation_seconds = time.perf_counter() - began
+        return step
 
     def _record_evaluation(self, step: Step, evaluation: Evaluation) -> Step:
         """Updates the best weights, the early-stopping counters and the plateau schedule."""
@@ -253,14 +267,30 @@ class Trainer:
         for parameter, weight in zip(self.parameters, weights.values(), strict=True):
             parameter.copy_(weight)
 
-    def _end(self) -> str:
+    def _has_ended(self) -> bool:
+        """Whether there is no step to take: the run ended before it was resumed, or reading took all the time."""
+        end = self.end_reason()
+        if end == TIME_IS_UP and not self.progress.step:
+            warnings.warn(
+                f"the time limit of {self.config.minutes:g} minutes was over before the first step: reading and "
+                f"encoding the data took {self.progress.seconds:.0f} s; the model is not trained",
+                WeftWarning,
+                stacklevel=3,
+            )
+        return bool(end)
+
+    def end_reason(self) -> str:
+        """Why training is over, or "" if it is not.
+
+        The time limit covers reading the data, every step, evaluation and checkpoint, the last ones included.
+        """
         config, progress = self.config, self.progress
         if progress.step >= self.total:
             return "finished"
         if config.patience and progress.bad >= config.patience:
             return "no better evaluation"
-        if config.minutes and progress.seconds >= 60 * config.minutes:
-            return "time is up"
+        if config.minutes and progress.seconds + progress.reserve >= 60 * config.minutes:
+            return TIME_IS_UP
         return ""
 
     def _interruption(self) -> str:
@@ -290,13 +320,15 @@ class Trainer:
         if self.run_directory:
             if all(bool(parameter.isfinite().all()) for parameter in self.parameters):
                 self.save()
-            where = f"; the last checkpoint is in {self.run_directory.path}, --resume continues from it"
-        lower = f"--set train.learning_rate={self.config.learning_rate / 3:.2g}"
+            where = f"; the last checkpoint is in {self.run_directory.path}, `resume` continues from it"
+        usual = type(self.config)().learning_rate
+        lower = self.config.learning_rate / 3 if self.config.learning_rate <= 10 * usual else usual
         raise WeftError(
             f"step {self.progress.step + 1}: the loss is {nats} and the gradient norm {grad_norm} "
             f"at a learning rate of {learning_rate:.3g}",
             expected="finite values",
-            hint=f"a lower learning rate ({lower}) or gradient clipping (--set train.clip_norm=1){where}",
+            hint=f"a lower learning rate (`train.learning_rate={lower:.2g}`) or gradient clipping "
+            f"(`train.clip_norm=1`){where}",
         )
 
     def save(self) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weft.errors import WeftError, WeftWarning
-from weft.tasks.command import Commands, EvaluationReport, Output, TextHelp, TextInput
+from weft.tasks.command import Commands, EvaluationReport, Output, TextHelp, TextInput, name_option
 
 if TYPE_CHECKING:
     from weft.metrics import Confusion
@@ -30,7 +30,7 @@ def classify(
     *,
     column: Annotated[
         str | None,
-        typer.Option(help="--file is TSV, CSV or JSON lines: the column of the texts, by name or number from 1."),
+        name_option("--column", "--file is TSV, CSV or JSON lines: the column of the texts, by name or number from 1."),
     ] = None,
     probabilities: Annotated[
         bool, typer.Option(help="Show every label with its probability, as label=0.1234, each in a column.")

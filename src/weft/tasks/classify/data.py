@@ -86,7 +86,7 @@ def read_labelled(source: ExampleSource, config: ClassifyDataConfig, like: Examp
     if str(source) == "grammar":
         return Examples(grammar_examples(GRAMMAR_EXAMPLES, seed=0), ExampleLayout(), "sentences of the grammar")
     if str(source) in DATASETS:
-        raise WeftError(f"{source} is a text without labels", expected="texts with labels", hint="--data grammar")
+        raise WeftError(f"{source} is a text without labels", expected="texts with labels", hint="`source=grammar`")
     if Path(source).is_dir():
         return Examples(_from_folders(str(source)), ExampleLayout(), "a folder for each label")
     documents = list(open_data(str(source)).documents())
@@ -110,7 +110,7 @@ def read_texts(source: str, column: int | str | None, like: ExampleLayout | None
         if form is not None:
             wanted = known if column is None else column
             table = read_table(document, form, "yes" if _is_name(wanted) else "auto", names=set())
-            place = _find(table, wanted, "--column")
+            place = _find(table, wanted, "`column`")
             texts += [_cell(table, row, place) for row in table.rows]
             if column is None:
                 notes.append(f"{document.location}: the texts are its column {known!r}, as in the data trained on")
@@ -118,7 +118,7 @@ def read_texts(source: str, column: int | str | None, like: ExampleLayout | None
             texts += [line for _, line in numbered_lines(document)]
             if looks_like_table(document):
                 why = f"there is no column {known!r}, as in the data trained on" if known else "no column is given"
-                notes.append(f"{document.location} is read as one text a line: {why}; --column reads a column")
+                notes.append(f"{document.location} is read as one text a line: {why}; `column` reads a column")
     return Texts(texts, notes)
 
 
@@ -210,7 +210,7 @@ def _vectors(codec: Codec, config: ClassifyConfig) -> WordVectors | None:
             f"model.embedding_dim is {config.model.embedding_dim}, and the vectors of {config.model.word_vectors} have "
             f"{found.values.shape[1]} dimensions",
             expected="the two to be equal",
-            hint=f"--set model.embedding_dim={found.values.shape[1]}",
+            hint=f"`model.embedding_dim={found.values.shape[1]}`",
         )
     return found
 
@@ -306,7 +306,7 @@ def _columns(table: Table, config: ClassifyDataConfig, like: ExampleLayout) -> t
         raise WeftError(
             f"{table.location} has one column",
             expected="a text and its label in every row",
-            hint="--set data.format=lines",
+            hint="`data.format=lines`",
         )
     text = _find(table, config.text_column, "data.text_column") if config.text_column != "" else None
     label = _find(table, config.label_column, "data.label_column") if config.label_column != "" else None
@@ -324,7 +324,7 @@ def _columns(table: Table, config: ClassifyDataConfig, like: ExampleLayout) -> t
                 f"no column of {table.location} looks like labels: {_called(table, label)} has the fewest values, "
                 f"{different:,} in {len(table.rows):,} rows",
                 expected="a column of few values that recur",
-                hint="--set data.label_column=NAME, if it is there, or --set data.format=tsv, csv, jsonl or lines",
+                hint="`data.label_column=NAME`, if it is there, or another `data.format` (tsv, csv, jsonl, lines)",
             )
         free.remove(label)
     if text is None:

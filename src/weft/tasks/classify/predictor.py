@@ -137,7 +137,7 @@ class ClassifyPredictor:
         """Evaluate on the run's own held-out examples."""
         if not self.run.has(DEV_EXAMPLES):
             raise WeftError(
-                f"{self.run.path} has no held-out texts", expected="text to evaluate on", hint="--data PATH"
+                f"{self.run.path} has no held-out texts", expected="text to evaluate on", hint="`source=PATH`"
             )
         return evaluate_classifier(self.model, self.labels, load_columns(self.run.data_file(DEV_EXAMPLES)))
 

@@ -50,7 +50,7 @@ class Filler(nn.Module):
             raise WeftError(
                 f"model.tied with model.embedding_dim={config.embedding_dim}, model.hidden_size={config.hidden_size}",
                 expected="the two to be equal, because one matrix is used for both",
-                hint=f"--set model.embedding_dim={config.hidden_size}, or --set model.tied=false",
+                hint=f"`model.embedding_dim={config.hidden_size}`, or `model.tied=false`",
             )
         self.vocabulary_size, self.dropout, self.blank = vocabulary_size, config.dropout, vocabulary_size
         self.embedding = nn.Embedding(vocabulary_size + 1, config.embedding_dim) if config.embedding_dim else None

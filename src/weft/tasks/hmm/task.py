@@ -23,7 +23,7 @@ from weft.tasks.text_task import TextData, TextTask
 from weft.text.codec import Codec
 from weft.training.build import check_memory
 from weft.training.run import CHECKPOINT, WEIGHTS, Run, with_prefix
-from weft.training.trainer import Evaluation, Progress, Step
+from weft.training.trainer import TIME_IS_UP, Evaluation, Progress, Step
 
 SAVE_SECONDS = 5.0  # between saves of everything a resumed run needs
 
@@ -64,7 +64,15 @@ class HmmTrainer:
     def stop(self) -> None:
         self.stop_requested = True
 
+    def end_reason(self) -> str:
+        train, progress = self.config.train, self.progress
+        if progress.epoch >= train.restarts:
+            return "finished"
+        return TIME_IS_UP if train.minutes and progress.seconds >= 60 * train.minutes else ""
+
     def run(self) -> Iterator[Step]:
+        if self.progress.step and self.end_reason():
+            return
         began = time.perf_counter() - self.progress.seconds
         saved = time.perf_counter()
         tokens, length = self.data.train, self.config.train.seq_length
@@ -76,9 +84,11 @@ class HmmTrainer:
                 next(steps)  # the model that was saved, whose step was reported already
             for iteration in steps:
                 converged = self._advance(iteration)
+                self.progress.seconds = time.perf_counter() - began
                 finished = converged and self.progress.epoch + 1 == self.config.train.restarts
-                evaluation = self._evaluate() if converged and self.data.dev is not None else None
-                end = "finished" if finished else "interrupted" if self.stop_requested else ""
+                end = "finished" if finished else self.end_reason()
+                evaluation = self._evaluate() if (converged or end) and self.data.dev is not None else None
+                end = end or ("interrupted" if self.stop_requested else "")
                 self.progress.seconds = time.perf_counter() - began
                 step = self._step(iteration, evaluation, end)
                 self._report(step)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from weft.errors import WeftWarning
-from weft.tasks.command import Commands, EvaluationReport, Output, TextHelp, TextInput
+from weft.tasks.command import Commands, EvaluationReport, Output, TextHelp, TextInput, path_option
 
 if TYPE_CHECKING:
     from weft.data.windows import Tokens
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 TEXT_DATA = "Text: a file, a folder, .gz, .zip, - for standard input, or a name of `weft data`."
 TEXT_DEV = "Held-out text; without it the end of --data is held out."
-Against = Annotated[list[Path] | None, typer.Option(help="Another run on the same text to compare with; repeatable.")]
+Against = Annotated[
+    list[Path] | None, path_option("--against", "Another run on the same text to compare with; repeatable.")
+]
 
 
 def generate(

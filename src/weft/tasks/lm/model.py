@@ -52,7 +52,7 @@ class LanguageModel(nn.Module):
             raise WeftError(
                 f"model.tied with model.embedding_dim={config.embedding_dim}, model.hidden_size={config.hidden_size}",
                 expected="the two to be equal, because one matrix is used for both",
-                hint=f"--set model.embedding_dim={config.hidden_size}",
+                hint=f"`model.embedding_dim={config.hidden_size}`",
             )
         self.vocabulary_size, self.dropout = vocabulary_size, config.dropout
         self.embedding = nn.Embedding(vocabulary_size, config.embedding_dim) if config.embedding_dim else None

@@ -11,4 +11,5 @@ COMMANDS = Commands(
     dev=TEXT_DEV,
     evaluate=evaluate,
     capabilities=("generate",),
+    plain_options=(),
 )

@@ -33,7 +33,7 @@ class NgramTrainer:
     def run(self) -> Iterator[Step]:
         if self.progress.step:
             return
-        began = time.perf_counter()
+        began = time.perf_counter() - self.progress.seconds
         tokens, dev = self.data.train, self.data.dev
         self.model = modified_kneser_ney(tokens, len(self.data.codec.vocabulary), self.config.model.order)
         self.progress.step = 1
@@ -49,6 +49,9 @@ class NgramTrainer:
             self.run_directory.save(WEIGHTS, self.model.tensors(), metadata)
             self.run_directory.save(CHECKPOINT, *self.state())
         yield Step(1, 1, 1, loss, 0.0, 0.0, self.progress.seconds, evaluation, evaluation is not None, "finished")
+
+    def end_reason(self) -> str:
+        return "finished" if self.progress.step else ""
 
     def stop(self) -> None:
         """Counting is one step, and a step is finished."""

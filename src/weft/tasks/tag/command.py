@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from weft.errors import WeftError, WeftWarning
-from weft.tasks.command import Commands, EvaluationReport, Output, TextHelp, TextInput
+from weft.tasks.command import Commands, EvaluationReport, Output, TextHelp, TextInput, name_option
 
 if TYPE_CHECKING:
     from weft.metrics.tagging import WordScores
@@ -50,9 +50,9 @@ def tag(
     ] = False,
     column: Annotated[
         str | None,
-        typer.Option(
-            help="--columns: put the tags there. Without it: in CoNLL-U where the training tags were, else in a new "
-            "column."
+        name_option(
+            "--column",
+            "--columns: put the tags there. Without it: in CoNLL-U where the training tags were, else in a new column.",
         ),
     ] = None,
     inline: Annotated[bool, typer.Option("--inline", help="Write word/TAG, one sentence per line.")] = False,
@@ -174,7 +174,8 @@ def evaluate(
     data: str | None,
     *,
     column: Annotated[
-        str | None, typer.Option(help="The column of the tags in --data, if it is not that of the training data.")
+        str | None,
+        name_option("--column", "The column of the tags in --data, if it is not that of the training data."),
     ] = None,
 ) -> EvaluationReport:
     """Accuracy, and F1 of spans or of words."""
@@ -226,7 +227,8 @@ def _tag_lines(found: TagScores) -> Iterator[str]:
 def train_options(
     *,
     column: Annotated[
-        str | None, typer.Option(help="The column of the tags: a name of CoNLL-U, a number from 1, or -1 for the last.")
+        str | None,
+        name_option("--column", "The column of the tags: a name of CoNLL-U, a number from 1, or -1 for the last."),
     ] = None,
     segment: Annotated[bool, typer.Option("--segment", help="Learn to segment text into words.")] = False,
 ) -> list[str]:

@@ -48,7 +48,7 @@ def read_tagged(source: SentenceSource, config: TagDataConfig) -> Reading:
         if str(config.tag_column):
             raise WeftError(
                 f"column {config.tag_column} of the tags is given, and words are to be found, which have no tags",
-                expected="--segment, or --column",
+                expected="`data.task=segments`, or a column",
             )
         return read_like(source, config, WORD_SCHEME)
     sentences = open_sentences(source, str(config.tag_column), str(config.word_column))
@@ -163,7 +163,7 @@ def _one_scheme(sentences: Sequence[TaggedSentence], scheme: Scheme) -> None:
                 f"{sentence.where(span.end - 1)}: {tags[span.end - 1]} ends a span, as in BIO, but {closing}, "
                 f"as in {scheme.name.upper()}",
                 expected="one scheme in all sentences",
-                hint=f"--set data.scheme={scheme.name} to take this for a mistake and mend it",
+                hint=f"`data.scheme={scheme.name}` to take this for a mistake and mend it",
             )
 
 
@@ -196,7 +196,7 @@ def _checked(
                 raise WeftError(
                     what,
                     expected=f"{tags[place]}, by the scheme {scheme.name}",
-                    hint="--set data.invalid_spans=repair to mend such spans",
+                    hint="`data.invalid_spans=repair` to mend such spans",
                 )
             if not broken:
                 notes.append(f"{what} is read as {tags[place]}")
@@ -243,7 +243,7 @@ def _open_dev(
             f"{where}: the tag {tag!r} is not among those trained on"
             + (f" (nor {count_noun(len(extra) - 1, 'other')})" if len(extra) > 1 else ""),
             expected=f"one of: {', '.join(tags)}",
-            hint="--set data.unknown_tags=count to count them as wrong",
+            hint="`data.unknown_tags=count` to count them as wrong",
         )
     notes += held.notes + extra_tag_notes(extra)
     return held.sentences, extra

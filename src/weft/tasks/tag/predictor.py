@@ -202,7 +202,7 @@ class TagPredictor:
         """
         config = from_dict(TagConfig, self.run.config).data
         if column and self.task == "segments":
-            raise WeftError(f"{self.run.path} segments text and has no tags", expected="no --column")
+            raise WeftError(f"{self.run.path} segments text and has no tags", expected="no `column`")
         config = replace(config, invalid_spans="repair", tag_column=column or config.tag_column)
         read = read_like(source, config, self.vocabulary.scheme)
         strange = unknown_tags(read.sentences, self.tags)
@@ -213,7 +213,7 @@ class TagPredictor:
             raise WeftError(
                 f"{where}: the tag is {tag!r}, and like all others here it is not among the training tags",
                 expected=f"some of: {known}",
-                hint="--column, if the tags are in another one",
+                hint="`column`, if the tags are in another one",
             )
         return read._replace(notes=read.notes + extra_tag_notes(strange))
 
@@ -241,7 +241,7 @@ class TagPredictor:
             return []
         return [
             f"{self.run.path} was trained on words such as {self.unspaced}, and text is split into single characters: "
-            "put spaces between words and give --split space"
+            "put spaces between words and give `split=space`"
         ]
 
     def score(self, sentences: Sequence[TaggedSentence]) -> TagScores | WordScores:
@@ -257,7 +257,7 @@ class TagPredictor:
         """Evaluate on the run's own held-out sentences."""
         if not self.run.has(DEV_SENTENCES):
             raise WeftError(
-                f"{self.run.path} has no held-out sentences", expected="data to evaluate on", hint="--data PATH"
+                f"{self.run.path} has no held-out sentences", expected="data to evaluate on", hint="`source=PATH`"
             )
         return evaluate_tagger(self.model, self.vocabulary, load_columns(self.run.data_file(DEV_SENTENCES)))
 

@@ -69,11 +69,13 @@ def _rows(pairs: Pairs, rows: Sequence[int]) -> Pairs:
 def held_out_pairs(run: Run) -> Pairs:
     """The held-out pairs of a run."""
     if not run.has(DEV_PAIRS):
-        raise WeftError(f"{run.path} has no held-out pairs", expected="pairs to evaluate on", hint="--data PATH")
+        raise WeftError(f"{run.path} has no held-out pairs", expected="pairs to evaluate on", hint="`source=PATH`")
     try:
         text = json.loads(run.data_file(DEV_PAIRS).read_text(encoding="utf-8"))
         return Pairs(f"held out of {run.path}", text["sources"], text["targets"])
     except (ValueError, KeyError, TypeError) as error:
         raise WeftError(
-            f"{run.path / DEV_PAIRS} is damaged: {error}", expected="the held-out pairs of the run", hint="--data PATH"
+            f"{run.path / DEV_PAIRS} is damaged: {error}",
+            expected="the held-out pairs of the run",
+            hint="`source=PATH`",
         ) from error

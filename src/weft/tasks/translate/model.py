@@ -53,7 +53,7 @@ class Translator(nn.Module):
             raise WeftError(
                 f"model.hidden_size={config.hidden_size} cannot be divided between the encoder's two directions",
                 expected="an even number",
-                hint="--set model.encoder_hidden_size=N, or --set model.bidirectional=false",
+                hint="`model.encoder_hidden_size=N`, or `model.bidirectional=false`",
             )
         stack = make_stack(
             config.encoder_cell or config.cell,

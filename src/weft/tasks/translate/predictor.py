@@ -123,7 +123,7 @@ class TranslatePredictor:
             raise WeftError(
                 f"{self.run.path} was trained with model.decoder={self.config.model.decoder}",
                 expected="a decoder with attention, which says where a word comes from",
-                hint="weft train translate --set model.decoder=attend_after",
+                hint="a run trained with `model.decoder=attend_after`",
             )
         for name, number in (("n", n), ("beam", beam)):
             if not isinstance(number, int) or number < 1:

@@ -44,14 +44,14 @@ class TranslateTask(Task[PairSource, TranslateConfig, TranslatePredictor]):
             raise WeftError(
                 "of every pair to train on, nothing is left on a side as the model reads text",
                 expected="letters that the settings of the text let through",
-                hint="--set text.letters_only=false",
+                hint="`text.letters_only=false`",
             )
         short = np.flatnonzero(full & (lengths.max(1) <= config.text.max_tokens))
         if not len(short):
             raise WeftError(
                 f"every pair to train on ({full.sum():,}) has more than {config.text.max_tokens} tokens on a side",
                 expected="some that have fewer",
-                hint=f"--set text.max_tokens={int(lengths[full].max(1).min())}",
+                hint=f"`text.max_tokens={int(lengths[full].max(1).min())}`",
             )
 
         sources, targets = (columns[name].with_end(END) for name in ("source", "target"))
