@@ -273,7 +273,7 @@ class TestStreams:
         corpus = Corpus.from_texts("诗", ["床前明月光"])
         letters = Normalizer(letters_only=True)
         path = tmp_path / "ids"
-        with pytest.raises(WeftError, match=r"诗 is empty after normalization.*letters_only = false"):
+        with pytest.raises(WeftError, match=r"诗 is empty after normalization.*`text\.letters_only=false`"):
             count_tokens(corpus, letters, CharTokenizer())
         with pytest.raises(WeftError, match="is empty after"):
             encode_corpus(corpus, letters, CharTokenizer(), Vocabulary.build({}), path)

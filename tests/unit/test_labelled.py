@@ -275,7 +275,7 @@ def test_texts_without_labels(tmp_path):
     assert read_texts(written(tmp_path, "one\n\n two \n"), None) == (["one", "", " two "], [])
     path = written(tmp_path, quoted([("1", "a, b"), ("2", "c")], head=["id", "text"]), "a.csv")
     assert read_texts(path, "text") == read_texts(path, "2") == (["a, b", "c"], [])
-    with pytest.raises(WeftError, match="--column: column 'txt'"):
+    with pytest.raises(WeftError, match="`column`: column 'txt'"):
         read_texts(path, "txt")
 
 

@@ -50,7 +50,7 @@ def test_a_failure_while_filling_leaves_nothing(tmp_path):
 
 
 def test_an_existing_path_is_never_overwritten(run):
-    with pytest.raises(WeftError, match=r"one exists already.*--resume"):
+    with pytest.raises(WeftError, match=r"one exists already.*`resume`"):
         create_run(run.path, task="lm", config={}, fill=lambda folder: {})
     assert open_run(run.path).config == {"x": {"y": 1}}
 

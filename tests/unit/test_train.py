@@ -201,7 +201,7 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_state(tmp_path)
         return loss._replace(total=loss.total * math.nan) if subject.progress.step == 6 else loss
 
     subject.objective = spoiled
-    with pytest.raises(WeftError, match=r"step 7: the loss is nan.*train\.learning_rate=.*--resume"):
+    with pytest.raises(WeftError, match=r"step 7: the loss is nan.*train\.learning_rate=.*`resume`"):
         list(subject.run())
     saved = subject.run_directory.load(CHECKPOINT)
     assert saved.metadata["progress"]["step"] == 6

@@ -235,7 +235,7 @@ def test_held_out_pairs_that_are_damaged(tmp_path):
     run = start_translate(PAIRS, tmp_path / "run", load_config(TranslateConfig, None, sets)).run
     for damage in ("{", "[]", '{"sources": ["a"]}'):
         (run.path / "data" / "dev.json").write_text(damage)
-        with pytest.raises(WeftError, match=r"dev.json is damaged.*--data PATH"):
+        with pytest.raises(WeftError, match=r"dev.json is damaged.*`source=PATH`"):
             held_out_pairs(run)
 
 
