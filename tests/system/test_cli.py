@@ -201,7 +201,10 @@ def test_version_and_help():
             ["hidden_size=16"],
         ),
         (["train", "lm", "--data", "other.txt", "--out", "RUN", "--resume"], ["other.txt", "same data"]),
-        (["train", "lm", "--data", "BOOK", "--out", "NEW", "--set", "train.device=warp"], ["'warp'", "Try: --set train.device=cpu"]),
+        (
+            ["train", "lm", "--data", "BOOK", "--out", "NEW", "--set", "train.device=warp"],
+            ["'warp'", "Try: --set train.device=cpu"],
+        ),
         (["train", "lm", "--data", "EMPTY", "--out", "NEW"], ["empty.txt", "empty"]),
         (["train", "lm", "--data", "LATIN", "--out", "NEW"], ["latin.txt:2"]),
         (["train", "lm", "--data", "BOOK", "--out", "NEW", "--config", "no.toml"], ["no.toml"]),

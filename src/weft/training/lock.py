@@ -68,7 +68,7 @@ def lock_run(folder: Path) -> RunLock:
         raise WeftError(
             f"{folder} is being trained by {holder}",
             expected="one process at a time",
-            hint="wait until it has ended, or a new run in another --out",
+            hint="wait until it has ended, or a new run in another `out`",
         ) from error
     os.ftruncate(descriptor, 0)
     os.write(descriptor, f"process {os.getpid()} on {platform.node()}\n".encode())
