@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 BUILD := pyproject.toml setup.py constraints.txt $(wildcard src/weft/*/core/*)
 
-.PHONY: demo test check format sanitize fuzz bench results clean
+.PHONY: demo test check format sanitize fuzz kills bench results clean
 
 demo: $(VENV)/ready
 	$(BIN)/weft demo
@@ -30,6 +30,10 @@ sanitize: $(VENV)/ready-dev
 # Changed run directories, loaded for some minutes: only clear errors may come out.
 fuzz: $(VENV)/ready-dev
 	$(BIN)/python -m tests.fuzz_runs 300
+
+# Fifty kills of training at random moments; resumed, every task ends in the same weights.
+kills: $(VENV)/ready-dev
+	$(BIN)/python -m tests.kill_runs 50
 
 # On a machine where nothing else runs.
 bench: $(VENV)/ready-dev
