@@ -1,6 +1,6 @@
 """Building models: whether one fits into memory is checked before any of it is allocated.
 
-A model is first built on torch's meta device, which has shapes and no memory. Its shapes then tell the memory that
+A model is first built on torch's meta device, which has shapes and no memory. Its shapes then give the memory that
 training takes, or are compared with those of a run's weights.
 """
 

@@ -1,7 +1,7 @@
-"""Texts with labels, from whatever file they stand in: TSV, CSV, JSON lines, "label text" lines, a folder for a label.
+"""Reads labelled texts: TSV, CSV, JSON lines, "label text" lines, or one folder per label.
 
-What the settings leave open is guessed: the format from the file's name and its first lines, a header from its names,
-the label from its few different values. Mistakes are named by file and line.
+What is not set is inferred: the format from the file's name and first lines, a header from its names, the label column
+from its few different values. Errors state file and line.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ ExampleSource = str | Path | Iterable[tuple[str, Any]]
 def read_labelled(source: ExampleSource, config: ClassifyDataConfig, like: ExampleLayout | None = None) -> Examples:
     """The examples of a source: a file, a folder of folders, `-`, "grammar", or pairs of text and label.
 
-    `like` tells how the examples that these are to be used with were laid out, and which labels they had.
+    `like` is the layout of the training examples: their columns and labels.
     """
     if not isinstance(source, str | Path):
         return Examples(_from_pairs(source), ExampleLayout(), "pairs")

@@ -145,7 +145,7 @@ def _scheme(sentences: Sequence[TaggedSentence], wanted: str) -> Scheme | None:
 
 
 def _one_scheme(sentences: Sequence[TaggedSentence], scheme: Scheme) -> None:
-    """Refuse a text that is BIO in one sentence and says where spans end in another: mending it would be guessing."""
+    """Refuse a text that is BIO in one sentence and says where spans end in another, which is ambiguous."""
     bio = SCHEMES["bio"]
     closing = next(
         sentence.where(place) + f" has {tag}"
@@ -163,7 +163,7 @@ def _one_scheme(sentences: Sequence[TaggedSentence], scheme: Scheme) -> None:
                 f"{sentence.where(span.end - 1)}: {tags[span.end - 1]} ends a span, as in BIO, but {closing}, "
                 f"as in {scheme.name.upper()}",
                 expected="one scheme in all sentences",
-                hint=f"`data.scheme={scheme.name}` to take this for a mistake and mend it",
+                hint=f"`data.scheme={scheme.name}` to treat this as an error and repair it",
             )
 
 
@@ -196,7 +196,7 @@ def _checked(
                 raise WeftError(
                     what,
                     expected=f"{tags[place]}, by the scheme {scheme.name}",
-                    hint="`data.invalid_spans=repair` to mend such spans",
+                    hint="`data.invalid_spans=repair` to repair such spans",
                 )
             if not broken:
                 notes.append(f"{what} is read as {tags[place]}")

@@ -40,7 +40,7 @@ class TagScores(NamedTuple):
 
 @torch.no_grad()
 def decode(model: Tagger, columns: Mapping[str, Ragged]) -> list[TagPath]:
-    """The likeliest tags of every sentence."""
+    """The most probable tags of every sentence."""
     model.eval()
 
     def run(rows: IntArray) -> list[TagPath]:
@@ -51,10 +51,10 @@ def decode(model: Tagger, columns: Mapping[str, Ragged]) -> list[TagPath]:
 
 
 def calibrate(model: Tagger, vocabulary: TaggerVocabulary, columns: Mapping[str, Ragged]) -> None:
-    """Let spans of each kind begin as readily as the sentences of the columns have it.
+    """Calibrate the span-start bias of each label on held-out sentences.
 
-    Other text than that trained on has other shares of each kind, and kinds that are hard to tell are told too seldom.
-    What is added to the scores of the tags that begin a span of a kind is what makes the sentences' tags likeliest.
+    Held-out text has other label frequencies than the training text, and difficult labels are predicted too rarely. The
+    bias is added to the scores of the tags that begin a span, and maximizes the likelihood of the sentences' tags.
     """
     model.eval()
     model.span_start_bias.zero_()

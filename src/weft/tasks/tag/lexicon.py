@@ -38,7 +38,7 @@ def normal(text: str, form: str) -> str:
 
 
 def general(word: str) -> str:
-    """A word as it has its number: what can be made up at will, digits, addresses and @names, is told by kind.
+    """A word as it is looked up: digits, URLs and @mentions are replaced by placeholders.
 
     >>> [general(word) for word in ("1984", "https://example.org/a", "@weft", "@")]
     ['0000', '://', '@@', '@']

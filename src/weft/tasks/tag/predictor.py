@@ -127,14 +127,16 @@ class TagPredictor:
             stretches = [[(one.start, one.end) for one in tags_to_spans(self._names(path))] for _, path in flat]
             rows = torch.tensor([row for row, _ in flat])
             wanted = [(path.tags, stretch) for (_, path), stretch in zip(flat, stretches, strict=True)]
-            chances = self.model.output.segment_probabilities(scores[rows.to(scores.device)], wanted, lengths[rows])
+            probabilities = self.model.output.segment_probabilities(
+                scores[rows.to(scores.device)], wanted, lengths[rows]
+            )
             found: list[list[SegmentedPath]] = [[] for _ in paths]
-            for (row, path), stretch, chance in zip(flat, stretches, chances, strict=True):
-                found[row].append((stretch, tuple(chance), math.exp(path.log_prob)))
+            for (row, path), stretch, sure in zip(flat, stretches, probabilities, strict=True):
+                found[row].append((stretch, tuple(sure), math.exp(path.log_prob)))
             return found
 
         return [
-            [SegmentedText(tuple(text[b:e] for b, e in words), sure, chance) for words, sure, chance in ways]
+            [SegmentedText(tuple(text[b:e] for b, e in words), sure, probability) for words, sure, probability in ways]
             for text, ways in self._decode_characters(texts, decode)
         ]
 

@@ -1,7 +1,7 @@
-"""Raw text cut into the words that a tagger has tags for.
+"""Splits raw text into the words that a tagger assigns tags to.
 
-As print has it: words, numbers, marks, with addresses and @names whole. Where the sentences trained on have other
-words, as those have it: `U.S.` and `...` may be one, `don't` may be `do` and `n't`. Or as the text itself has it.
+The word tokenizer splits into words, numbers and marks, and keeps URLs and @mentions whole. Words of the training
+sentences take precedence: `U.S.` and `...` may be one word, `don't` may be `do` and `n't`. Or text is split at spaces.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class PrintedWords:
         return words + self._cut(piece[done:])
 
     def _whole(self, piece: str) -> bool:
-        """Whether a piece was a word in training, and not only by chance one that a full stop followed."""
+        """Whether a piece was a word in training, and more often so than without its final mark."""
         seen = self.count(piece) if len(piece) <= LONGEST_PIECE else 0
         stopped = not piece[-1].isalnum() and piece[-2:-1].isalnum()
         return seen > (self.count(piece[:-1]) if stopped else 0)
@@ -116,7 +116,7 @@ SPLITS: dict[str, Callable[[Count], Split]] = {"word": PrintedWords, "space": Sp
 
 
 def make_split(name: str, count: Count) -> Split:
-    """The named way to cut text; `count` tells how often a word was seen in training."""
+    """The split of this name; `count` returns the count of a word in training."""
     if name not in SPLITS:
         raise unknown_name("split", name, SPLITS)
     return SPLITS[name](count)
