@@ -1,10 +1,10 @@
-"""One battery: what every cell, stepper, model and metric must satisfy, whatever runs inside it.
+"""The battery: contract tests that every cell, layer, stepper, model, metric and probe must pass.
 
-It goes through the public contracts alone, so that a new cell, a faster engine or a new decoder is tested by
-naming it. Values and gradients are compared with the equations written a second time below, row by row, unit
-block by unit block, in float64 and with nothing taken from the code under test; with torch.nn where torch has the
-same cell; and with finite differences. Sizes are unequal and biases random: zeros and equal sizes hide swapped
-gates. Every failure is an AssertionError whose message says what does not hold.
+It uses the public contracts only, so a new cell, a faster engine or a new decoder is tested by naming it. Values and
+gradients are compared with a second, independent implementation of the equations below (row by row, block by block, in
+float64, sharing nothing with the code under test), with torch.nn where torch has the same cell, and with finite
+differences. Sizes are unequal and biases random, because equal sizes and zeros hide swapped gates. Every failure is an
+AssertionError whose message names the violated property.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from weft.nn import Bidirectional, Recurrent, Stack, map_state
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-9}
 SIZES = [(3, 5, 4, 7), (19, 4, 6, 17), (1, 1, 1, 1)]  # B, T, I, H; 17 and 19 cross the width of a vector register
 
-# --- the equations, a second time: one row, (W, U, x, *state) -> (new state, {name: gate}) -----------------------
-# W(k, x) is block k of the projected input with its bias, U(k, h) block k of the recurrent product with its own.
+# --- reference equations of one row: (W, U, x, *state) -> (new state, {name: gate}) ------------------------------
+# W(k, x) is block k of the input projection with its bias, U(k, h) block k of the recurrent projection with its bias.
 
 Equations = Callable[..., tuple[tuple[Tensor, ...], dict[str, Tensor]]]
 
@@ -126,11 +126,11 @@ TORCH: dict[type[Cell], Callable[..., nn.RNNBase]] = {
     LSTMCell: nn.LSTM,
 }
 
-# --- comparing ------------------------------------------------------------------------------------------------
+# --- comparisons ------------------------------------------------------------------------------------------------
 
 
 def close(what: str, actual: Tensor, expected: Tensor, *, atol: float, rtol: float) -> None:
-    """Within atol + rtol * the largest expected number, everywhere; a NaN is never close."""
+    """Asserts that all elements agree within atol + rtol * max(abs(expected)); NaN is never close."""
     assert actual.shape == expected.shape, f"{what}: shape {tuple(actual.shape)}, expected {tuple(expected.shape)}"
     if not expected.numel():
         return
@@ -140,9 +140,9 @@ def close(what: str, actual: Tensor, expected: Tensor, *, atol: float, rtol: flo
 
 
 def identical(what: str, actual: Any, expected: Any) -> None:
-    """The same numbers to the last bit, in any nest of tuples, lists, dicts and dataclasses."""
+    """Asserts bitwise equality, in any nesting of tuples, lists, dicts and dataclasses."""
     if isinstance(expected, Tensor):
-        assert torch.equal(actual, expected), f"{what}: not the same numbers"
+        assert torch.equal(actual, expected), f"{what}: values differ"
     elif isinstance(expected, (tuple, list)):
         assert len(actual) == len(expected), f"{what}: {len(actual)} parts, expected {len(expected)}"
         for a, b in zip(actual, expected, strict=True):
@@ -159,14 +159,14 @@ def identical(what: str, actual: Any, expected: Any) -> None:
 
 
 def flat(state: Any) -> list[Tensor]:
-    """All tensors of a nested state, in order."""
+    """Returns all tensors of a nested state, in order."""
     found: list[Tensor] = []
     map_state(lambda part: found.append(part) or part, state)  # type: ignore[func-returns-value]
     return found
 
 
 def gradients(results: Sequence[Tensor], sources: Sequence[Tensor], seed: int = 5) -> list[Tensor]:
-    """The gradients of a fixed random weighting of the results: unequal weights, so that no two errors cancel."""
+    """Returns the gradients of a fixed random weighting of the results; unequal weights keep errors from cancelling."""
     generator = torch.Generator().manual_seed(seed)
     weights = [torch.randn(result.shape, generator=generator, dtype=torch.float64) for result in results]
     total = sum((result * weight.to(result.dtype)).sum() for result, weight in zip(results, weights, strict=True))
@@ -180,7 +180,7 @@ def gradients(results: Sequence[Tensor], sources: Sequence[Tensor], seed: int = 
 
 @dataclasses.dataclass
 class Bench:
-    """A cell class, the layers to run it in, and how near is near; with inputs that are the same for everybody."""
+    """A cell class, the layers that run it, the tolerances, and reproducible inputs."""
 
     cell_class: type[Cell]
     layer: Callable[..., Recurrent]
@@ -199,7 +199,7 @@ class Bench:
         return numbers.to(self.dtype).requires_grad_()
 
     def cell(self, input_size: int, hidden_size: int) -> Cell:
-        """With every parameter random and none near zero on average, biases too."""
+        """Returns a cell with random parameters, biases included."""
         cell = self.cell_class(input_size, hidden_size).to(self.dtype)
         with torch.no_grad():
             for parameter in cell.parameters():
@@ -212,7 +212,7 @@ class Bench:
         )
 
     def lengths(self, rows: int, steps: int) -> Tensor:
-        """Some, all, none, one, and then every length there is."""
+        """Returns lengths that include half, full, zero, one, and then all others."""
         return torch.tensor(([steps // 2, steps, 0, 1] + list(range(steps + 1)) * rows)[:rows])
 
     def close(self, what: str, actual: Tensor, expected: Tensor) -> None:
@@ -224,7 +224,7 @@ class Bench:
             self.close(what, a, b)
 
     def step_row(self, cell: Cell, x: Tensor, state: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], dict]:
-        """One step of one row by the second writing of the equations, or by the cell itself where there is none."""
+        """Computes one step of one row by the reference equations, or by the cell itself if there are none."""
         if self.equations is None:
             new, gates = cell.step(cell.project(x[None]), cell.state_type(*(part[None] for part in state)))
             return tuple(part[0] for part in new), {name: gate[0] for name, gate in gates._asdict().items()}
@@ -237,17 +237,17 @@ class Bench:
         U = functools.partial(block, "weight_hh", "bias_hh")
         return self.equations(W, U, x, *state)
 
-    def by_hand(
+    def reference(
         self, cell: Cell, x: Tensor, state: Any, lengths: Tensor | None = None, *, reverse: bool = False
     ) -> tuple[Tensor, tuple[Tensor, ...], list[Tensor], dict[str, Tensor]]:
-        """Row by row over its own steps: outputs, last state, all states, all gates."""
+        """Runs row by row over the row's own steps. Returns outputs, final state, all states and all gates."""
         B, T, H = x.shape[0], x.shape[1], cell.hidden_size
-        nothing = x.new_zeros(H)
+        zeros = x.new_zeros(H)
         last, states, gates = [], [], []
         for row in range(B):
             now = tuple(part[row] for part in state)
             size = T if lengths is None else int(lengths[row])
-            row_states: list[Any] = [tuple(nothing for _ in now)] * T
+            row_states: list[Any] = [tuple(zeros for _ in now)] * T
             row_gates: list[Any] = [None] * T
             for t in reversed(range(size)) if reverse else range(size):
                 now, row_gates[t] = self.step_row(cell, x[row, t], now)
@@ -262,7 +262,7 @@ class Bench:
         ]
         all_gates = {
             name: torch.stack(
-                [torch.stack([gates[b][t][name] if gates[b][t] else nothing for t in range(T)]) for b in range(B)]
+                [torch.stack([gates[b][t][name] if gates[b][t] else zeros for t in range(T)]) for b in range(B)]
             )
             for name in names
         }
@@ -293,19 +293,19 @@ def check_parameters(bench: Bench) -> None:
             assert list(found.items()) == list(theirs.items()), "parameters: not those of torch.nn"
 
 
-def check_start(bench: Bench) -> None:
+def check_initial_state(bench: Bench) -> None:
     cell = bench.cell(4, 7)
     start = cell.initial_state(3)
-    assert type(start) is cell.state_type, f"start: a {type(start).__name__}, not a {cell.state_type.__name__}"
-    assert start._fields[0] == "h", f"start: h must stand first in {start._fields}"
+    assert type(start) is cell.state_type, f"initial_state: a {type(start).__name__}, not a {cell.state_type.__name__}"
+    assert start._fields[0] == "h", f"initial_state: h is not the first field of {start._fields}"
     for part in start:
-        assert part.shape == (3, 7), f"start: shape {tuple(part.shape)}, expected (3, 7)"
-        assert part.dtype == bench.dtype, f"start: {part.dtype}, expected {bench.dtype}"
-        assert not part.any(), "start: not zero"
+        assert part.shape == (3, 7), f"initial_state: shape {tuple(part.shape)}, expected (3, 7)"
+        assert part.dtype == bench.dtype, f"initial_state: {part.dtype}, expected {bench.dtype}"
+        assert not part.any(), "initial_state: not zero"
 
 
 def check_step(bench: Bench) -> None:
-    """One step: the equations, and gates that are named, in range and those of this very step."""
+    """A step follows the equations; gates are named, in range, and those of the step; a call is one step."""
     cell, x = bench.cell(4, 7), bench.normal(5, 4)
     state = bench.state(cell, 5)
     before = copy.deepcopy(state)
@@ -321,16 +321,21 @@ def check_step(bench: Bench) -> None:
         low, high = gate.min().item(), gate.max().item()
         if name in ("i", "f", "o", "r", "z"):
             assert 0 <= low <= high <= 1, f"gate {name}: runs from {low:.3g} to {high:.3g}, not within 0 to 1"
-    by_hand = [bench.step_row(cell, x[row], tuple(part[row] for part in state)) for row in range(5)]
+    reference = [bench.step_row(cell, x[row], tuple(part[row] for part in state)) for row in range(5)]
     for k, name in enumerate(new._fields):
-        bench.close(f"step: {name}", new[k], torch.stack([row[k] for row, _ in by_hand]))
-    assert set(gates._fields) == set(by_hand[0][1]), f"gates: {gates._fields}, expected {tuple(by_hand[0][1])}"
+        bench.close(f"step: {name}", new[k], torch.stack([row[k] for row, _ in reference]))
+    assert set(gates._fields) == set(reference[0][1]), f"gates: {gates._fields}, expected {tuple(reference[0][1])}"
     for name in gates._fields:
-        bench.close(f"gate {name}", getattr(gates, name), torch.stack([row[name] for _, row in by_hand]))
+        bench.close(f"gate {name}", getattr(gates, name), torch.stack([row[name] for _, row in reference]))
+    called = cell(x, state if len(state) > 1 else state[0])
+    bench.all_close("calling the cell is not its step", called if len(new) > 1 else [called], new)
+    zeros = cell(x)
+    expected, _ = cell.step(projected, cell.initial_state(5))
+    bench.all_close("calling the cell without a state", zeros if len(new) > 1 else [zeros], expected)
 
 
 def check_equations(bench: Bench) -> None:
-    """The layer is the equations over time: both directions, with and without lengths, values and gradients."""
+    """A layer computes the equations over time: both directions, with and without lengths, values and gradients."""
     for B, T, input_size, H in SIZES:
         cell, x = bench.cell(input_size, H), bench.normal(B, T, input_size)
         state = bench.state(cell, B)
@@ -341,15 +346,15 @@ def check_equations(bench: Bench) -> None:
             for lengths in (None, bench.lengths(B, T) if B > 1 else torch.tensor([T])):
                 what = f"{'backward' if reverse else 'forward'} {'with' if lengths is not None else 'without'} lengths"
                 outputs, last = layer(x, state, lengths=lengths)
-                expected, last_twin, states, gates = bench.by_hand(twin, x_twin, state_twin, lengths, reverse=reverse)
-                assert type(last) is cell.state_type, f"{what}: last state is a {type(last).__name__}"
+                expected, last_twin, states, gates = bench.reference(twin, x_twin, state_twin, lengths, reverse=reverse)
+                assert type(last) is cell.state_type, f"{what}: final state is a {type(last).__name__}"
                 assert outputs.dtype == bench.dtype, f"{what}: outputs are {outputs.dtype}"
                 bench.close(f"{what}: outputs", outputs, expected)
-                bench.all_close(f"{what}: last state", last, last_twin)
-                # what flows back from the outputs alone, from the last state alone, and from both
+                bench.all_close(f"{what}: final state", last, last_twin)
+                # gradients of the outputs alone, of the final state alone, and of both
                 for part, results, results_twin in (
                     ("outputs", [outputs], [expected]),
-                    ("last state", list(last), list(last_twin)),
+                    ("final state", list(last), list(last_twin)),
                     ("all", [outputs, *last], [expected, *last_twin]),
                 ):
                     bench.all_close(
@@ -364,7 +369,7 @@ def check_equations(bench: Bench) -> None:
 
 
 def check_torch(bench: Bench) -> None:
-    """torch.nn's layer with the same weights."""
+    """A layer equals torch.nn's layer with the same weights."""
     for base, make in TORCH.items():
         if not issubclass(bench.cell_class, base):
             continue
@@ -379,7 +384,7 @@ def check_torch(bench: Bench) -> None:
         last_twin = [part[0] for part in (last_twin if len(parts) > 1 else (last_twin,))]
         outputs, last = bench.layer(cell)(x, state)
         bench.close("torch.nn: outputs", outputs, expected)
-        bench.all_close("torch.nn: last state", last, last_twin)
+        bench.all_close("torch.nn: final state", last, last_twin)
         bench.all_close(
             "torch.nn: gradients",
             gradients([outputs, *last], [x, *state, *cell.parameters()]),
@@ -388,7 +393,7 @@ def check_torch(bench: Bench) -> None:
 
 
 def check_no_state(bench: Bench) -> None:
-    """None is zeros, to the last bit."""
+    """A state of None is the zero state, bitwise."""
     cell, x = bench.cell(4, 7), bench.normal(3, 5, 4)
     for reverse in (False, True):
         layer = bench.layer(cell, reverse=reverse)
@@ -403,7 +408,7 @@ def check_no_state(bench: Bench) -> None:
 
 
 def check_rows(bench: Bench) -> None:
-    """A row alone gives what it gives in a batch, whatever the other rows hold."""
+    """A row gives the same result alone and in a batch, whatever the other rows contain."""
     cell, x = bench.cell(4, 7), bench.normal(6, 5, 4)
     for reverse in (False, True):
         layer = bench.layer(cell, reverse=reverse)
@@ -418,11 +423,11 @@ def check_rows(bench: Bench) -> None:
                     lengths=None if lengths is None else lengths[one],
                 )
                 bench.close("a row alone: outputs", alone, outputs[one])
-                bench.all_close("a row alone: last state", last_alone, [part[one] for part in last])
+                bench.all_close("a row alone: final state", last_alone, [part[one] for part in last])
 
 
 def check_split(bench: Bench) -> None:
-    """A run split in two with the state carried gives what the whole gives, and its gradients."""
+    """A run in two parts with the state carried over equals one run, in values and gradients."""
     cell, x = bench.cell(4, 7), bench.normal(3, 5, 4)
     layer = bench.layer(cell)
     state = bench.state(layer, 3)
@@ -437,14 +442,14 @@ def check_split(bench: Bench) -> None:
             second, end = layer(x[:, cut:], middle, lengths=late)
             joined = torch.cat([first, second], 1)
             bench.close(f"split at {cut}: outputs", joined, outputs)
-            bench.all_close(f"split at {cut}: last state", end, last)
+            bench.all_close(f"split at {cut}: final state", end, last)
             bench.all_close(
                 f"split at {cut}: gradients", gradients([joined, *end], sources), gradients([outputs, *last], sources)
             )
 
 
 def check_padding(bench: Bench) -> None:
-    """Zeros past the length, each row's own last state; NaN and infinity in the padding reach nothing."""
+    """Outputs are zero past the length, final states are the row's own; NaN and inf in the padding has no effect."""
     cell, x, lengths = bench.cell(4, 7), bench.normal(7, 5, 4), bench.lengths(7, 5)
     padding = torch.arange(5) >= lengths[:, None]
     assert (lengths == 0).any(), "the battery itself: no empty row"
@@ -460,7 +465,7 @@ def check_padding(bench: Bench) -> None:
         for poison in (float("nan"), float("inf"), -float("inf"), 1e30):
             bad = x.detach().masked_fill(padding[..., None], poison).requires_grad_()
             result = layer(bad, state, lengths=lengths.int())
-            identical(f"padding: {poison} reaches the outputs or the last state", result, (outputs, last))
+            identical(f"padding: {poison} reaches the outputs or the final state", result, (outputs, last))
             identical(
                 f"padding: {poison} reaches the recording",
                 layer.record(bad, state, lengths=lengths),
@@ -473,7 +478,7 @@ def check_padding(bench: Bench) -> None:
 
 
 def check_reverse(bench: Bench) -> None:
-    """Backward is forward over each row's own steps turned round."""
+    """The reverse layer equals the forward layer over each row's own steps in reverse order."""
     cell, x, lengths = bench.cell(4, 7), bench.normal(6, 5, 4), bench.lengths(6, 5)
     ahead, back = bench.layer(cell), bench.layer(cell, reverse=True)
     state = bench.state(ahead, 6)
@@ -484,12 +489,12 @@ def check_reverse(bench: Bench) -> None:
 
     outputs, last = back(x, state, lengths=lengths)
     expected, last_ahead = ahead(turned(x), state, lengths=lengths)
-    bench.close("backward is not forward turned round: outputs", outputs, turned(expected))
-    bench.all_close("backward is not forward turned round: last state", last, last_ahead)
+    bench.close("reverse is not forward on reversed rows: outputs", outputs, turned(expected))
+    bench.all_close("reverse is not forward on reversed rows: final state", last, last_ahead)
 
 
 def check_ids(bench: Bench) -> None:
-    """Token ids are one-hot vectors, in values and gradients, and those in the padding may be anything."""
+    """Token ids equal one-hot vectors, in values and gradients; ids in the padding are arbitrary."""
     cell = bench.cell(6, 7)
     ids = torch.randint(6, (4, 5), generator=bench.random)
     one_hot = nn.functional.one_hot(ids, 6).to(bench.dtype)
@@ -502,7 +507,7 @@ def check_ids(bench: Bench) -> None:
             outputs, last = layer(given, state, lengths=lengths)
             expected, last_expected = layer(one_hot, state, lengths=lengths)
             bench.close("token ids are not one-hot: outputs", outputs, expected)
-            bench.all_close("token ids are not one-hot: last state", last, last_expected)
+            bench.all_close("token ids are not one-hot: final state", last, last_expected)
             sources = [*state, *cell.parameters()]
             bench.all_close(
                 "token ids are not one-hot: gradients",
@@ -513,7 +518,7 @@ def check_ids(bench: Bench) -> None:
 
 
 def check_purity(bench: Bench) -> None:
-    """Inputs stay as they were; strides, gradients off, and the mode change nothing; twice gives the same."""
+    """Inputs are not modified; strides, no_grad and the mode have no effect; repeated runs agree."""
     cell, x, lengths = bench.cell(4, 7), bench.normal(3, 5, 4), bench.lengths(3, 5)
     for reverse in (False, True):
         layer = bench.layer(cell, reverse=reverse)
@@ -534,7 +539,7 @@ def check_purity(bench: Bench) -> None:
 
 
 def check_deep(bench: Bench) -> None:
-    """A stack is its layers by hand; so is one of two directions with different sizes, with lengths."""
+    """A stack equals its layers run one after another, also with two directions of different sizes and with lengths."""
     B, T = 5, 4
     cells = [bench.cell(3, 6), bench.cell(6, 5), bench.cell(5, 2)]
     x, lengths = bench.normal(B, T, 3), bench.lengths(B, T)
@@ -547,7 +552,7 @@ def check_deep(bench: Bench) -> None:
         for twin, part in zip(twins, state, strict=True):
             before = map_state(double_leaf, part)
             sources_twin.extend(before)
-            below, after, _, _ = bench.by_hand(twin, below, before, given)
+            below, after, _, _ = bench.reference(twin, below, before, given)
             last_twin.extend(after)
         sources_twin.extend(twins.parameters())
         _compare_stack(bench, "deep", stack, x, state, given, below, last_twin, sources_twin)
@@ -564,7 +569,7 @@ def check_deep(bench: Bench) -> None:
             for direction in (0, 1):
                 before = map_state(double_leaf, part[direction])
                 sources_twin.extend(before)
-                side, after, _, _ = bench.by_hand(
+                side, after, _, _ = bench.reference(
                     twins[2 * number + direction], below, before, given, reverse=bool(direction)
                 )
                 sides.append(side)
@@ -587,7 +592,7 @@ def _compare_stack(
 ) -> None:
     outputs, last = stack(x, state, lengths=lengths)
     bench.close(f"{what}: outputs", outputs, expected)
-    bench.all_close(f"{what}: last state", flat(last), last_expected)
+    bench.all_close(f"{what}: final state", flat(last), last_expected)
     bench.all_close(
         f"{what}: gradients",
         gradients([outputs, *flat(last)], [x, *flat(state), *stack.parameters()]),
@@ -602,7 +607,7 @@ def _compare_stack(
 
 
 def check_differences(bench: Bench) -> None:
-    """Gradients against finite differences, where those are precise enough."""
+    """Gradients agree with finite differences, in float64."""
     if bench.dtype != torch.float64:
         return
     cell, x = bench.cell(2, 3), bench.normal(2, 3, 2)
@@ -627,7 +632,7 @@ def check_differences(bench: Bench) -> None:
 
 CELL_CHECKS = (
     check_parameters,
-    check_start,
+    check_initial_state,
     check_step,
     check_equations,
     check_torch,
@@ -654,10 +659,10 @@ def check_cell(
     atol: float | None = None,
     rtol: float | None = None,
 ) -> None:
-    """Everything a cell, and the layers that run it, must satisfy.
+    """Checks a cell and the layers that run it.
 
-    The equations are those given, else those above of the nearest base class, else the cell's own step, one row
-    at a time: then the layers are tested and the equations are taken at their word.
+    The reference equations are those given, else those above of the nearest base class, else the cell's own step, one
+    row at a time; in the last case only the layers are tested, not the equations.
     """
     if equations is None:
         equations = next((EQUATIONS[base] for base in cell_class.__mro__ if base in EQUATIONS), None)
@@ -687,10 +692,10 @@ def check_cell(
 def check_stepper(
     stepper: Any, *, vocabulary: int, rows: int = 4, steps: int = 3, seed: int = 0, atol: float = 1e-5
 ) -> None:
-    """start, step and select: probabilities that sum to 1, rows that do not meet, and a select that only reorders;
-    where it ranks tokens itself, the likeliest are those of step.
+    """Checks a stepper: initial_state, step, select, and top_k if it has one.
 
-    Rows are given different tokens first, so that a state that is mixed up gives other probabilities.
+    Probabilities sum to 1, rows are independent, `select` only reorders rows, and top_k agrees with step. Nothing
+    modifies its arguments. Rows start with different tokens, so a mixed-up state gives other probabilities.
     """
     random = torch.Generator().manual_seed(seed)
 
@@ -760,9 +765,10 @@ def check_model(
     atol: float = 1e-4,
     rtol: float = 1e-5,
 ) -> None:
-    """The loss of a batch begins with (sum of nats, count), which are sums over its parts; so are the gradients.
+    """Checks a model: the loss of a batch is (total, count, ...), and totals, counts and gradients add up over parts.
 
-    `parts` are the rows of `whole` dealt out into smaller batches, of unequal sizes if possible.
+    Every parameter receives a finite, non-zero gradient, and a state_dict holds the whole model. `parts` are the rows
+    of `whole` in smaller batches, of unequal sizes if possible.
     """
     training = model.training
     model.eval()
@@ -807,9 +813,9 @@ def check_model(
 
 
 def check_metric(whole: Any, parts: Sequence[Any], *, atol: float = 1e-9, rtol: float = 1e-9) -> None:
-    """Statistics add up: the score of the parts' sum is that of the whole, in any order, and adding changes nothing.
+    """Checks a metric: the score of the sum of the parts is that of the whole, in any order; adding modifies nothing.
 
-    `whole` holds the statistics of all the data, `parts` those of its pieces; each has `+` and `score()`.
+    `whole` has the statistics of all data, `parts` those of its pieces; each has `+` and `score()`.
     """
     before = [part.score() for part in parts]
     for order in (list(parts), list(reversed(parts))):
@@ -819,15 +825,15 @@ def check_metric(whole: Any, parts: Sequence[Any], *, atol: float = 1e-9, rtol: 
     assert [part.score() for part in parts] == before, "metric: adding changed a part"
 
 
-# --- beams ------------------------------------------------------------------------------------------------------
+# --- beam search ------------------------------------------------------------------------------------------------------
 
 
 def enumerate_all(
     stepper: Any, prompt: Sequence[int], *, vocabulary: int, tokens: int, end: int | None, banned: Sequence[int] = ()
 ) -> dict[tuple[int, ...], float]:
-    """Every way to go on from the prompt and its log-probability: those that end, and those that fill all the room.
+    """Enumerates all continuations of a prompt with their log-probabilities: those that end and those of full length.
 
-    Each is read from the start, alone, so that nothing depends on `select`. The end is part of a way.
+    Each is read from the start, alone, so nothing depends on `select`. The end token is part of a continuation.
     """
     found: dict[tuple[int, ...], float] = {}
 
@@ -839,9 +845,9 @@ def enumerate_all(
         for token in (*prompt, *way):
             log_probs, state = stepper.step(torch.tensor([token]), state)
         for token in range(vocabulary):
-            chance = log_probs[0, token].item()
-            if token not in banned and chance > -float("inf"):
-                go_on((*way, token), total + chance)
+            log_prob = log_probs[0, token].item()
+            if token not in banned and log_prob > -float("inf"):
+                go_on((*way, token), total + log_prob)
 
     go_on((), 0.0)
     return found
@@ -860,9 +866,11 @@ def check_beam(
     alone: Callable[[int], Any] | None = None,
     atol: float = 1e-4,
 ) -> None:
-    """A beam as wide as there are ways finds what enumeration finds, a beam of 1 is greedy, and rows do not meet.
+    """Checks a beam search against enumeration; width 1 is greedy search, and rows are independent.
 
-    `alone(row)` gives the stepper of one row, where rows differ in more than their prompts.
+    A beam as wide as the number of continuations finds the best ones.
+
+    `alone(row)` returns the stepper of one row, if rows differ in more than their prompts.
     """
     single = alone or (lambda row: stepper)
     options = {"end": end, "banned": banned}
@@ -875,14 +883,14 @@ def check_beam(
         for n_best in (1, 3, widest):
             found = search(stepper, prompts, width=widest, tokens=tokens, alpha=alpha, n_best=n_best, **options)
             assert len(found) == len(prompts), f"beam: {len(found)} results for {len(prompts)} prompts"
-            for row, all_ways in enumerate(ways):
-                scored = sorted(((p / len(way) ** alpha, p) for way, p in all_ways.items()), reverse=True)[:n_best]
+            for row, continuations in enumerate(ways):
+                scored = sorted(((p / len(way) ** alpha, p) for way, p in continuations.items()), reverse=True)[:n_best]
                 what = f"beam: row {row}, alpha {alpha}, {n_best} best"
                 assert len(found[row]) == len(scored), f"{what}: {len(found[row])} found, there are {len(scored)}"
                 for one, (score, _) in zip(found[row], scored, strict=True):
                     whole = (*one.ids, *([end] if one.ended else []))
-                    assert whole in all_ways, f"{what}: {whole} is no way to go on"
-                    true = all_ways[whole]
+                    assert whole in continuations, f"{what}: {whole} is not a continuation"
+                    true = continuations[whole]
                     assert abs(one.log_prob - true) <= atol, f"{what}: log P of {whole} is {true}, not {one.log_prob}"
                     assert abs(one.score - true / len(whole) ** alpha) <= atol, f"{what}: the score is not log P / L^a"
                     assert abs(one.score - score) <= atol, f"{what}: {one.score} where the best is {score}"

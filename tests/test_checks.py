@@ -1,4 +1,4 @@
-"""The battery passes for every cell there is, and fails for mutants: each has one thing wrong."""
+"""The battery passes for every cell and fails for mutants, each of which has exactly one defect."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_cell(name):
 
 
 class MinimalGatedUnit(Cell):
-    """The cell of one's own from the head of weft.cells."""
+    """The custom cell of the docstring of weft.cells."""
 
     blocks = 2
 
@@ -62,18 +62,18 @@ def minimal_gated_unit(W, U, x, h):
 
 
 @pytest.mark.parametrize("equations", [None, minimal_gated_unit])
-def test_cell_of_ones_own(equations):
+def test_custom_cell(equations):
     check_cell(MinimalGatedUnit, equations=equations, dtypes=[torch.float64])
 
 
-def test_other_equations_are_noticed():
+def test_wrong_equations_are_detected():
     with pytest.raises(AssertionError, match="step: h"):
         check_cell(
             MinimalGatedUnit, equations=lambda W, U, x, h: ((h,), minimal_gated_unit(W, U, x, h)[1]), rtol=0, atol=0.01
         )
 
 
-# --- cells with one thing wrong ---------------------------------------------------------------------------------
+# --- cells with one defect ---------------------------------------------------------------------------------
 
 
 def gru_parts(cell, x_proj, state):
@@ -181,7 +181,7 @@ class TwoGatesSwapped(TwoGateCell):
         return HiddenState(i * state.h + f * u), InputForgetGates(i, f, u)
 
 
-class AdditiveWithoutTheOld(AdditiveCell):
+class AdditiveWithoutOldState(AdditiveCell):
     step = RNNCell.step
 
 
@@ -196,7 +196,7 @@ class RNNWithoutHiddenBias(RNNCell):
         return super().step(x_proj - self.bias_hh, state)
 
 
-class ReluRNNThatLeaks(ReLURNNCell):
+class LeakyReLURNN(ReLURNNCell):
     def step(self, x_proj, state):
         h = F.leaky_relu(x_proj + self.recur(state.h), 0.01)
         return HiddenState(h), Candidate(h)
@@ -214,7 +214,7 @@ class RNNThatWritesIntoItsState(RNNCell):
         return result
 
 
-class RNNThatStartsAtOne(RNNCell):
+class RNNWithNonzeroInitialState(RNNCell):
     def initial_state(self, rows):
         return map_state(torch.ones_like, super().initial_state(rows))
 
@@ -225,6 +225,11 @@ class RNNWithParametersInAnotherOrder(RNNCell):
         weight = self.weight_ih
         del self.weight_ih
         self.weight_ih = weight
+
+
+class CallIgnoresTheState(GRUCell):
+    def forward(self, x, state=None):
+        return super().forward(x)
 
 
 class GateOutOfRange(MinimalGatedUnit):
@@ -251,15 +256,16 @@ class GateOutOfRange(MinimalGatedUnit):
         (LSTMMemoryWithoutGradient, "gradient of"),
         (CoupledGateInverted, "step: h"),
         (TwoGatesSwapped, "step: h"),
-        (AdditiveWithoutTheOld, "step: h"),
+        (AdditiveWithoutOldState, "step: h"),
         (StatelessWithState, "step: h"),
         (RNNWithoutHiddenBias, "step: h"),
-        (ReluRNNThatLeaks, "step: h"),
+        (LeakyReLURNN, "step: h"),
         (RNNImprecise, "step: h"),
         (RNNThatWritesIntoItsState, "changed the state"),
-        (RNNThatStartsAtOne, "start: not zero"),
+        (RNNWithNonzeroInitialState, "initial_state: not zero"),
         (RNNWithParametersInAnotherOrder, "order"),
         (GateOutOfRange, "within 0 to 1"),
+        (CallIgnoresTheState, "calling the cell is not its step"),
     ],
 )
 def test_cell_mutants_fail(mutant, message):
@@ -267,11 +273,11 @@ def test_cell_mutants_fail(mutant, message):
         check_cell(mutant)
 
 
-# --- layers with one thing wrong --------------------------------------------------------------------------------
+# --- layers with one defect --------------------------------------------------------------------------------
 
 
-class Honest(Recurrent):
-    """A layer over time with a seam for each thing that can go wrong."""
+class Correct(Recurrent):
+    """A correct layer over time with a method for each place where a mutant goes wrong."""
 
     def begin(self, rows):
         return self.cell.initial_state(rows)
@@ -304,27 +310,27 @@ class Honest(Recurrent):
 
 
 @pytest.mark.parametrize("cell", [GRUCell, LSTMCell])
-def test_an_honest_layer_passes(cell):
-    check_cell(cell, layer=Honest, dtypes=[torch.float64])
+def test_a_correct_layer_passes(cell):
+    check_cell(cell, layer=Correct, dtypes=[torch.float64])
 
 
-class LeaksPastTheLength(Honest):
+class LeaksPastTheLength(Correct):
     def carry(self, now, new, old):
         return old if self.reverse and not now.any() else new
 
 
-class BackwardStartsAtTheEndOfTheBatch(Honest):
+class BackwardStartsAtTheEndOfTheBatch(Correct):
     def carry(self, now, new, old):
         return new if self.reverse else super().carry(now, new, old)
 
 
-class OutputsPastTheLength(Honest):
+class OutputsPastTheLength(Correct):
     def emit(self, now, h):
         return h
 
 
-class OutputsHeldPastTheLength(Honest):
-    """The last output repeated into the padding, which is what masking the state alone gives."""
+class OutputsRepeatedPastTheLength(Correct):
+    """Repeats the last output in the padding, as masking the state alone does."""
 
     def forward(self, x, state=None, *, lengths=None):
         outputs, last = super().forward(x, state, lengths=lengths)
@@ -334,8 +340,8 @@ class OutputsHeldPastTheLength(Honest):
         return outputs, last
 
 
-class PaddingReachesTheState(Honest):
-    """Masked by products: right for every number, and NaN for NaN."""
+class PaddingReachesTheState(Correct):
+    """Masks by multiplication: correct for finite values, NaN for NaN."""
 
     def project(self, x, active):
         return self.cell.project(x * active[..., None] if x.is_floating_point() else x * active)
@@ -344,64 +350,64 @@ class PaddingReachesTheState(Honest):
         return type(new)(*(a * now + b * ~now for a, b in zip(new, old, strict=True)))
 
 
-class PaddingReachesTheGradient(Honest):
-    """Masked after the product: values are right, and a zero gradient times NaN is NaN."""
+class PaddingReachesTheGradient(Correct):
+    """Masks after the product: values are correct, but a zero gradient times NaN is NaN."""
 
     def project(self, x, active):
         return torch.where(active[..., None], self.cell.project(x), 0.0)
 
 
-class EmptyRowsTakeAStep(Honest):
+class EmptyRowsTakeAStep(Correct):
     def forward(self, x, state=None, *, lengths=None):
         return super().forward(x, state, lengths=None if lengths is None else lengths.clamp(min=min(1, x.shape[1])))
 
 
-class NoStateIsOnes(Honest):
+class NoStateIsOnes(Correct):
     def begin(self, rows):
         return map_state(torch.ones_like, self.cell.initial_state(rows))
 
 
-class StateIsIgnored(Honest):
+class StateIsIgnored(Correct):
     def forward(self, x, state=None, *, lengths=None):
         return super().forward(x, None, lengths=lengths)
 
 
-class GradientStopsBetweenSteps(Honest):
+class GradientStopsBetweenSteps(Correct):
     def link(self, state):
         return map_state(torch.Tensor.detach, state)
 
 
-class GradientStopsAtTheStart(Honest):
+class GradientStopsAtTheStart(Correct):
     def forward(self, x, state=None, *, lengths=None):
         return super().forward(x, state and map_state(torch.Tensor.detach, state), lengths=lengths)
 
 
-class LastStateWithoutGradient(Honest):
+class LastStateWithoutGradient(Correct):
     def forward(self, x, state=None, *, lengths=None):
         outputs, last = super().forward(x, state, lengths=lengths)
         return outputs, map_state(torch.Tensor.detach, last)
 
 
-class RowsMeet(Honest):
+class MixesRows(Correct):
     def project(self, x, active):
         projected = super().project(x, active)
         return projected - 0.01 * projected.mean(0, keepdim=True)
 
 
-class IdsOffByOne(Honest):
+class IdsOffByOne(Correct):
     def project(self, x, active):
         return super().project(x if x.is_floating_point() else (x + 1) % self.input_size, active)
 
 
-class WritesIntoItsState(Honest):
+class WritesIntoItsState(Correct):
     def forward(self, x, state=None, *, lengths=None):
         result = super().forward(x, state, lengths=lengths)
         if state is not None and lengths is None and x.shape[1] == 5 and not self.reverse:
-            state.h.data.mul_(0.999999999999)  # too little for a tolerance to see
+            state.h.data.mul_(0.999999999999)  # too little for a tolerance to detect
         return result
 
 
-class BackwardOutputsNotTurnedBack(Honest):
+class ReverseOutputsNotReordered(Correct):
     def forward(self, x, state=None, *, lengths=None):
         outputs, last = super().forward(x, state, lengths=lengths)
         return outputs.flip(1) if self.reverse and lengths is None else outputs, last
@@ -410,10 +416,10 @@ class BackwardOutputsNotTurnedBack(Honest):
 @pytest.mark.parametrize(
     ("mutant", "message"),
     [
-        (LeaksPastTheLength, "with lengths: last state"),
+        (LeaksPastTheLength, "with lengths: final state"),
         (BackwardStartsAtTheEndOfTheBatch, "backward with lengths"),
         (OutputsPastTheLength, "with lengths: outputs"),
-        (OutputsHeldPastTheLength, "with lengths: outputs"),
+        (OutputsRepeatedPastTheLength, "with lengths: outputs"),
         (PaddingReachesTheState, "padding: nan reaches the outputs"),
         (PaddingReachesTheGradient, "padding: nan reaches the gradients"),
         (EmptyRowsTakeAStep, "with lengths"),
@@ -422,10 +428,10 @@ class BackwardOutputsNotTurnedBack(Honest):
         (GradientStopsBetweenSteps, "gradient of"),
         (GradientStopsAtTheStart, "gradient of"),
         (LastStateWithoutGradient, "gradient"),
-        (RowsMeet, "outputs"),
+        (MixesRows, "outputs"),
         (IdsOffByOne, "token ids"),
         (WritesIntoItsState, "changed its inputs"),
-        (BackwardOutputsNotTurnedBack, "backward without lengths"),
+        (ReverseOutputsNotReordered, "backward without lengths"),
     ],
 )
 def test_layer_mutants_fail(mutant, message):
@@ -454,7 +460,7 @@ class StackThatCutsGradients(Stack):
         return x, tuple(last)
 
 
-class StackThatForgetsLengths(Stack):
+class StackThatIgnoresLengths(Stack):
     def forward(self, x, state=None, *, lengths=None):
         last = []
         for number, (layer, before) in enumerate(zip(self.layers, self._states(state), strict=True)):
@@ -469,7 +475,7 @@ class StackThatForgetsLengths(Stack):
         ("bidirectional", DirectionsSwapped),
         ("bidirectional", BackwardRunsForward),
         ("stack", StackThatCutsGradients),
-        ("stack", StackThatForgetsLengths),
+        ("stack", StackThatIgnoresLengths),
     ],
 )
 def test_stack_mutants_fail(seam, mutant):
@@ -503,7 +509,7 @@ class RecurrentStepper:
 
 
 class CountingStepper:
-    """A table of the last two tokens, whose state is plain Python and which finds some tokens impossible."""
+    """A table over the last two tokens with a plain Python state, in which some tokens have probability 0."""
 
     def initial_state(self, rows):
         return [(0, 0)] * rows
@@ -545,12 +551,12 @@ class SelectInPlace(RecurrentStepper):
         return super().select(state, rows)
 
 
-class SelectForgetsTheMemory(RecurrentStepper):
+class SelectDropsTheMemoryCell(RecurrentStepper):
     def select(self, state, rows):
         return tuple(LSTMState(h[rows], c[: len(rows)] if len(rows) <= len(c) else c[rows]) for h, c in state)
 
 
-class SelectForgetsALayer(RecurrentStepper):
+class SelectDropsALayer(RecurrentStepper):
     def select(self, state, rows):
         first, second = super().select(state, rows)
         return first, map_state(lambda part: part.sort(0).values, second)
@@ -583,14 +589,14 @@ class ScoresInsteadOfLogProbabilities(RecurrentStepper):
         return log_probs + 1, state
 
 
-class RowsOfAStepMeet(RecurrentStepper):
+class StepMixesRows(RecurrentStepper):
     def step(self, ids, state):
         log_probs, state = super().step(ids, state)
         return (log_probs + log_probs.mean(0)).log_softmax(-1), state
 
 
 class StateInside(RecurrentStepper):
-    """Keeps the state inside and hands out nothing."""
+    """Keeps the state inside and returns none."""
 
     def initial_state(self, rows):
         self.hidden = super().initial_state(rows)
@@ -629,13 +635,13 @@ class TopKWithoutStep(WithTopK):
         (TopKWithoutStep, "not the state that step gives"),
         (SelectIgnoresItsRows, "commute"),
         (SelectInPlace, "select changed the state"),
-        (SelectForgetsTheMemory, "commute"),
-        (SelectForgetsALayer, "commute"),
+        (SelectDropsTheMemoryCell, "commute"),
+        (SelectDropsALayer, "commute"),
         (SelectSortsItsRows, "commute"),
         (SelectSortsItsRowsInPlace, "select changed the rows"),
         (StepInPlace, "step changed the state"),
         (ScoresInsteadOfLogProbabilities, "sum to 1"),
-        (RowsOfAStepMeet, "commute"),
+        (StepMixesRows, "commute"),
         (StateInside, "same step twice"),
     ],
 )
@@ -644,7 +650,7 @@ def test_stepper_mutants_fail(mutant, message):
         check_stepper(mutant(), vocabulary=VOCABULARY)
 
 
-# --- beams ------------------------------------------------------------------------------------------------------
+# --- beam search ------------------------------------------------------------------------------------------------------
 
 PROMPTS = {"prompts": [[1], [4, 2], [5]], "tokens": [3, 2, 3], "end": 2, "banned": [3], "vocabulary": VOCABULARY}
 
@@ -656,7 +662,7 @@ def test_beam_passes(stepper, end):
 
 
 class Unselected:
-    """A stepper whose rows stay where they are: what a beam that ignores select makes of it."""
+    """A stepper whose `select` does nothing: what a beam search that ignores `select` would see."""
 
     def __init__(self, stepper):
         self.initial_state, self.step, self.inner = stepper.initial_state, stepper.step, stepper
@@ -693,11 +699,11 @@ def is_narrow(stepper, prompts, *, width, n_best=1, **options):
     return beam_search(stepper, prompts, width=min(width, max(2, n_best)), n_best=n_best, **options)
 
 
-def is_never_greedy(stepper, prompts, *, width, **options):
+def is_never_width_one(stepper, prompts, *, width, **options):
     return beam_search(stepper, prompts, width=max(2, width), **options)
 
 
-def goes_on_after_the_end(stepper, prompts, *, end, **options):
+def continues_after_the_end(stepper, prompts, *, end, **options):
     return beam_search(stepper, prompts, end=None, **options)
 
 
@@ -710,8 +716,8 @@ def goes_on_after_the_end(stepper, prompts, *, end, **options):
         stops_at_the_first_end,
         keeps_banned_tokens,
         is_narrow,
-        is_never_greedy,
-        goes_on_after_the_end,
+        is_never_width_one,
+        continues_after_the_end,
     ],
 )
 def test_beam_mutants_fail(mutant):
@@ -723,7 +729,7 @@ def test_beam_mutants_fail(mutant):
 
 
 class TinyModel(nn.Module):
-    """Foretells the next token of rows of ids; a batch is (inputs, targets), targets below zero are not counted."""
+    """Predicts the next token; a batch is (inputs, targets), and negative targets are ignored."""
 
     def __init__(self):
         super().__init__()
