@@ -71,6 +71,22 @@ def test_the_page_of_commands_is_current():
     assert made == (ROOT / "docs" / "cli.md").read_text(encoding="utf-8"), "run `python docs/cli.py`"
 
 
+def test_the_diagram_of_the_data_flow_is_current():
+    made = runpy.run_path(str(ROOT / "docs" / "data_flow.py"))
+    assert made["draw"]() == (ROOT / "docs" / "data-flow.svg").read_text("utf-8"), "run `python docs/data_flow.py`"
+    for box in made["BOXES"].values():
+        for package in box.package.split():
+            assert [*(ROOT / "src" / "weft").glob(package)], package
+
+
+def test_the_architecture_names_files_that_exist():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    paths = re.findall(r"`([a-z_]+/[\w/]*(?:\.py|\.hpp)?)`", page)
+    assert len(paths) > 50
+    for path in paths:
+        assert (ROOT / "src" / "weft" / path).exists() or path == "tasks/NAME/" or (ROOT / path).exists(), path
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page):
     prose = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
