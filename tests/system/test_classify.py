@@ -162,11 +162,11 @@ def test_a_table_is_known_by_its_column_of_texts(run, train_file, command, tmp_p
     given = command("classify", run, "--file", train_file, "--column", "remark")
     code, out, err = command("classify", run, "--file", train_file)
     assert (code, out) == given[:2]
-    assert "train.csv: the texts are its column 'remark', as in the data trained on" in err
+    assert "train.csv: the texts are its column 'remark', as in the training data" in err
     (tmp_path / "other.csv").write_text("id,review\n1,the soup was good\n", encoding="utf-8")
     code, out, err = command("classify", run, "--file", tmp_path / "other.csv")
     assert (code, len(out.splitlines())) == (0, 2)
-    assert "other.csv is read as one text a line: there is no column 'remark'" in err
+    assert "other.csv is read as one text per line: there is no column 'remark'" in err
 
 
 def test_results_that_cannot_be_written_are_one_message(run, tmp_path):
@@ -355,17 +355,17 @@ ROWS = "".join(f"{label}\t{text}\n" for text, label in PAIRS[:20])
     [
         (ROWS + "pos\n", [], ["train.tsv:21 has 1 columns", "2, as in line 1"]),
         (ROWS + "pos\t\n", [], ["train.tsv:21: the text is empty"]),
-        (ROWS + "pos\t!!\n", ["--set", "text.letters_only=true"], ["train.tsv:21: nothing is left of the text '!!'"]),
+        (ROWS + "pos\t!!\n", ["--set", "text.letters_only=true"], ["train.tsv:21: the text '!!' has no tokens"]),
         ("pos\tgood\npos\tfine\n", [], ["all 2 examples have the label 'pos'", "two labels"]),
         (ROWS, ["--set", "data.text_column=remark"], ["column 'remark' is not known"]),
         (ROWS, ["--set", "data.text_column=7"], ["data.text_column is 7", "2 columns"]),
         (ROWS, ["--dev", "DEV"], ["dev.tsv:2 has the label 'meh'", "'neg', 'pos'"]),
         (ROWS, ["--set", "train.class_weights=balancd"], ["class_weights is 'balancd'", "none, balanced, or numbers"]),
         (ROWS, ["--set", "train.class_weights=pso=2"], ["label 'pso' is not known", "neg, pos", "Try: pos"]),
-        (ROWS, ["--set", "train.class_weights=pos=two"], ["'pos' counts 'two'", "above 0"]),
-        (ROWS, ["--set", "train.class_weights=pos=2, neg=0"], ["'neg' counts '0'", "above 0"]),
+        (ROWS, ["--set", "train.class_weights=pos=two"], ["'pos' has the weight 'two'", "above 0"]),
+        (ROWS, ["--set", "train.class_weights=pos=2, neg=0"], ["'neg' has the weight '0'", "above 0"]),
         (ROWS, ["--set", "model.pooling=maxi"], ["model.pooling", "Try: max"]),
-        (ROWS + "a\x0bb\tas ever\n", [], ["train.tsv:21: the label 'a\\x0bb' has a tab or a line end"]),
+        (ROWS + "a\x0bb\tas ever\n", [], ["train.tsv:21: the label 'a\\x0bb' contains a tab or a line break"]),
         (ROWS, ["--set", "model.word_vectors=nowhere.txt"], ["nowhere.txt does not exist"]),
         (ROWS, ["--set", "text.min_count=99"], ["min_count"]),
     ],

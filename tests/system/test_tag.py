@@ -248,7 +248,7 @@ def test_eval(runs, files):
     found = json.loads(succeeds("eval", runs / "seg", "--json").stdout)
     assert found["f1"] > 0.9
     done = succeeds("eval", runs / "pos", "--data", "-", stdin="the DET\ncat STRANGE\n")
-    assert "standard input:2: the tag 'STRANGE', which training lacks, counts as wrong" in done.stderr
+    assert "standard input:2: the tag 'STRANGE', which is not in the training data, counts as wrong" in done.stderr
     assert "0.5000 of 2 words" in done.stdout
 
 
@@ -340,7 +340,7 @@ def test_a_sentence_of_100_000_words(runs, tmp_path):
     rows = "".join(f"{word}\tX\n" for word in words) + "\nthe\tX\n"
     few = [*SMALL, "--set", "train.epochs=0", "--set", "data.holdout=0"]
     done = succeeds("train", "tag", "--data", "-", "--out", tmp_path / "run", *few, stdin=rows)
-    assert "standard input:1: a sentence of 100,000 words is cut into parts of 1,000" in done.stderr
+    assert "standard input:1: a sentence of 100,000 words is split into parts of 1,000" in done.stderr
     assert "101 sentences of 100,001 words" in done.stderr
 
 

@@ -170,7 +170,7 @@ def test_a_conll_file_is_refused_as_segmented_text(tmp_path):
     with pytest.raises(WeftError, match=r"data.conll:1 has tabs, as 2 of 3 lines do: this is CoNLL"):
         open_segmented(written(tmp_path, "a\tX\nb\tY\n\nc d\n"))
     assert len(open_segmented(written(tmp_path, "a\tb c\nd e\nf g\n"))) == 3
-    with pytest.raises(WeftError, match="column 2 of the tags is given, and words are to be found"):
+    with pytest.raises(WeftError, match="column 2 of the tags is given, and segmentation has no tags"):
         read_tagged("grammar", TagDataConfig(task="segments", tag_column=2))
 
 
@@ -253,7 +253,7 @@ class TestSpans:
         found = cut_long([sentence, sentence], 2, SCHEMES["bio"], notes)
         assert [one.tags for one in found[:3]] == [("B-X", "I-X"), ("B-X", "O"), ("O",)]
         assert found[1].where(0) == "f:3"
-        assert notes == ["f:1: a sentence of 5 words is cut into parts of 2 (and 1 more)"]
+        assert notes == ["f:1: a sentence of 5 words is split into parts of 2 (and 1 more)"]
         assert cut_long([sentence], 5, SCHEMES["bio"], notes) == [sentence]
 
 

@@ -145,7 +145,7 @@ def test_names_over_few_rows(head, rows, names, tmp_path):
 
 def test_labels_are_of_one_line(tmp_path):
     for label in ("a\tb", "a\nb", "a\u2028b"):
-        with pytest.raises(WeftError, match=r"a\.jsonl:2: the label '.*' has a tab or a line end"):
+        with pytest.raises(WeftError, match=r"a\.jsonl:2: the label '.*' contains a tab or a line break"):
             read_labelled(written(tmp_path, jsonl([("x", "pos"), ("y", label)]), "a.jsonl"), AUTO)
         with pytest.raises(WeftError, match="example 2: the label"):
             read_labelled([("x", "pos"), ("y", label)], AUTO)
@@ -295,7 +295,7 @@ def test_a_table_with_the_column_that_the_model_knows(name, content, texts, tmp_
     found = read_texts(written(tmp_path, content, name), None, ExampleLayout("remark", "verdict"))
     assert found.rows == texts
     (note,) = found.notes
-    assert "column 'remark', as in the data trained on" in note
+    assert "column 'remark', as in the training data" in note
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def test_what_is_no_such_table_is_read_by_lines_and_that_is_said(name, content, 
     for like in (ExampleLayout("remark", "verdict"), ExampleLayout(), None):
         found = read_texts(written(tmp_path, content, name), None, like)
         assert found.rows == content.splitlines()
-        assert ["one text a line" in note for note in found.notes] == [True] * noted
+        assert ["one text per line" in note for note in found.notes] == [True] * noted
 
 
 def test_grammar_examples_have_the_number_of_the_first_subject():

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.errors import WeftError
-from weft.tasks.tag.word_split import PrintedWords, make_split
+from weft.tasks.tag.word_split import TokenizedWords, make_split
 from weft.text.word_tokenizer import WordTokenizer
 
 
 def split(text, *seen):
-    return PrintedWords(lambda word: seen.count(word.lower()))(text)
+    return TokenizedWords(lambda word: seen.count(word.lower()))(text)
 
 
 @pytest.mark.parametrize(

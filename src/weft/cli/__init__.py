@@ -64,7 +64,7 @@ def _root(
 
 @contextmanager
 def shown_warnings() -> Iterator[None]:
-    """Print weft's warnings, each once, as lines `weft: ...` on standard error."""
+    """Prints weft's warnings, each once, as lines `weft: ...` on standard error."""
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **rest: Any) -> None:
         if issubclass(category, WeftWarning):
@@ -130,7 +130,7 @@ def main() -> None:
 
 
 def _let_idle_threads_sleep() -> None:
-    """Let idle OpenMP threads sleep soon instead of spinning for milliseconds.
+    """Lets idle OpenMP threads sleep soon instead of spinning for milliseconds.
 
     Without this, two training runs on one machine mostly wait for each other. GNU's OpenMP reads it once, when torch is
     loaded. A setting of the user's own takes precedence.
@@ -146,5 +146,5 @@ def _show_log() -> None:
 
 
 def _discard_output() -> None:
-    """Discard what is buffered for standard output, or Python would fail once more when it flushes at exit."""
+    """Discards what is buffered for standard output, or Python would fail once more when it flushes at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

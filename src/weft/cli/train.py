@@ -103,7 +103,7 @@ def run_training(
     json_output: bool,
     show_config: bool,
 ) -> None:
-    """Start or resume a training run, show its progress, and print the result."""
+    """Starts or resumes a training run, shows its progress, and prints the result."""
     from weft.config import load_config, to_toml
     from weft.training.run import open_run
 
@@ -147,7 +147,7 @@ def describe(training: Training) -> str:
 
 
 def train_with_progress(training: Training) -> Step | None:
-    """Train to the end, or to the end of the step in which Ctrl-C comes, and show the progress."""
+    """Trains to the end, or to the end of the step in which Ctrl-C comes, and shows the progress."""
     from weft.cli.progress import TrainingProgress
 
     previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -43,7 +43,7 @@ def get_commands(name: str) -> Commands:
 
 
 def load(path: str | Path) -> Any:
-    """Load the trained model of a run directory.
+    """Loads the trained model of a run directory.
 
     Returns:
         The predictor of the run's task: an LmPredictor, a TagPredictor, ...
@@ -51,24 +51,24 @@ def load(path: str | Path) -> Any:
     Raises:
         WeftError: If there is no run at the path, or it is damaged or of another format.
     """
-    from weft.training.run import open_run, reading
+    from weft.training.run import open_run, reading_run
 
     run = open_run(path)
     task = _task_of(run.task, path)
-    with reading(run):
+    with reading_run(run):
         return task.load(run)
 
 
 def load_for(path: str | Path, capability: str) -> Any:
-    """Load what serves a command (`generate`, `fill`, `tag`, ...) from a run directory; other runs are refused."""
-    from weft.training.run import open_run, reading
+    """Loads what serves a command (`generate`, `fill`, `tag`, ...) from a run directory; other runs are refused."""
+    from weft.training.run import open_run, reading_run
 
     run = open_run(path)
     task = _task_of(run.task, path)
     if capability not in task.commands.capabilities:
         able = [f"`weft train {name}`" for name in TASKS if capability in get_commands(name).capabilities]
         raise WeftError(f"{path} is a run of the task {run.task!r}", expected=f"a run of {' or '.join(able)}")
-    with reading(run):
+    with reading_run(run):
         return task.load_for(capability, run)
 
 

@@ -21,7 +21,7 @@ from weft.training.run import Run
 
 @runtime_checkable
 class TokenPredictor(Protocol):
-    """A loaded model that predicts a token of a text from those before it, or from both sides."""
+    """A loaded model that predicts a token of a text from its left context, or from both sides."""
 
     @property
     def run(self) -> Run: ...
@@ -35,7 +35,7 @@ class TokenPredictor(Protocol):
         ...
 
     def predict_tokens(self, tokens: Tokens) -> TokenPredictions:
-        """Predict each token but the first from its context."""
+        """Predicts each token but the first from its context."""
         ...
 
 

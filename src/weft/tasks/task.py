@@ -32,7 +32,7 @@ from weft.training.run import (
     file_hash,
     open_run,
     read_json,
-    reading,
+    reading_run,
     save_tensors,
     write_json,
 )
@@ -56,7 +56,7 @@ class TaskTrainer(Protocol):
     def model(self) -> Any: ...
 
     def run(self) -> Iterator[Step]:
-        """Train from the present state on; yields each step after it is done and, where due, saved."""
+        """Trains from the present state on; yields each step after it is done and, where due, saved."""
         ...
 
     def end_reason(self) -> str:
@@ -64,7 +64,7 @@ class TaskTrainer(Protocol):
         ...
 
     def stop(self) -> None:
-        """Finish the step under way, save, and end."""
+        """Finishes the step under way, saves, and ends."""
         ...
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -72,7 +72,7 @@ class TaskTrainer(Protocol):
         ...
 
     def restore(self, tensors: dict[str, Tensor], metadata: dict[str, Any], carried: State = None) -> None:
-        """Continue from a saved state."""
+        """Continues from a saved state."""
         ...
 
 
@@ -97,7 +97,7 @@ class Training:
     lock: RunLock  # no other process may train the run meanwhile
 
     def steps(self) -> Iterator[Step]:
-        """Train to the end; yields each step. Afterwards other processes may train the run."""
+        """Trains to the end; yields each step. Afterwards other processes may train the run."""
         try:
             yield from self.trainer.run()
         finally:
@@ -126,7 +126,7 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
 
     @abstractmethod
     def open(self, source: DataSource, dev: DataSource | None, config: TaskConfig) -> StoreData:
-        """Read the data, or check that it can be read, before a run directory exists.
+        """Reads the data, or check that it can be read, before a run directory exists.
 
         Args:
             source: What to train on: a path, the name of a data set, or the examples themselves.
@@ -139,14 +139,14 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
 
     @abstractmethod
     def prepare(self, run: Run, config: TaskConfig) -> Prepared:
-        """Build the trainer from the data that `open` stored in the run."""
+        """Builds the trainer from the data that `open` stored in the run."""
 
     @abstractmethod
     def load(self, run: Run) -> Predictor:
-        """Load the model of a run: the best weights, or the newest while there are no best ones."""
+        """Loads the model of a run: the best weights, or the newest while there are no best ones."""
 
     def load_for(self, capability: str, run: Run) -> Any:
-        """Load what serves one of the task's capabilities; the predictor itself unless a task says otherwise."""
+        """Loads what serves one of the task's capabilities; the predictor itself unless a task says otherwise."""
         return self.load(run)
 
     def inspect(self, predictor: Predictor, text: str) -> Inspection:
@@ -161,7 +161,7 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
     def start(
         self, source: DataSource, out: str | Path, config: TaskConfig | None = None, *, dev: DataSource | None = None
     ) -> Training:
-        """Store the data in a new run directory and build the trainer.
+        """Stores the data in a new run directory and build the trainer.
 
         Args:
             source: What to train on.
@@ -197,7 +197,7 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
         return self._training(run, prepared, lock)
 
     def resume(self, run: Run | str | Path, config: TaskConfig | None = None, *, source: str | None = None) -> Training:
-        """Continue from a run's last checkpoint.
+        """Continues from a run's last checkpoint.
 
         Args:
             run: The run, or its directory.
@@ -223,7 +223,7 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
                 f"{run.path} was started on {record['source']} and cannot resume on {source}",
                 expected="the same data, or no `source` at all, since the run keeps its own copy",
             )
-        with reading(run):
+        with reading_run(run):
             saved = run.load(CHECKPOINT)
             prepared = self._prepare(run, from_dict(self.config_class, run.config))
             prepared.trainer.restore(saved.tensors, saved.metadata, carried=prepared.carried)
@@ -234,7 +234,7 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
     def train(
         self, source: DataSource, out: str | Path, config: TaskConfig | None = None, *, dev: DataSource | None = None
     ) -> Predictor:
-        """Train a model to the end and load it; the arguments are those of `start`, which lets you watch the steps."""
+        """Trains a model to the end and load it; the arguments are those of `start`, which lets you watch the steps."""
         training = self.start(source, out, config, dev=dev)
         for _ in training.steps():
             pass
@@ -261,7 +261,7 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
 
 
 def _store(store: StoreData, folder: Path, source: Any, dev: Any) -> Mapping[str, Any]:
-    """Fill data/ of a new run and record its origin and hashes; returns the vocabulary."""
+    """Fills data/ of a new run and record its origin and hashes; returns the vocabulary."""
     data = folder / DATA_FOLDER
     data.mkdir()
     vocabulary = store(data)

@@ -63,7 +63,7 @@ class TextTask(Task[CorpusSource, TextTaskConfig, TextPredictor]):
         return Prepared(trainer, description, carried)
 
     def make_trainer(self, run: Run, config: TextTaskConfig, data: TextData) -> tuple[TaskTrainer, Any]:
-        """Build the trainer, and a state of the shape that it carries between steps, if it carries any."""
+        """Builds the trainer, and a state of the shape that it carries between steps, if it carries any."""
         raise NotImplementedError
 
 

@@ -33,7 +33,7 @@ from torch import Tensor
 import weft
 from weft.errors import WeftError, check_path
 
-Value = TypeVar("Value")
+_Value = TypeVar("_Value")
 
 FORMAT = 2  # increased when a run of one format cannot be read as the other
 
@@ -197,7 +197,7 @@ def open_run(path: str | Path) -> Run:
 
 
 @contextmanager
-def reading(run: Run) -> Iterator[None]:
+def reading_run(run: Run) -> Iterator[None]:
     """Reports what goes wrong with a run's content as one error: a run may come from a stranger, or be damaged.
 
     Raises:
@@ -347,6 +347,6 @@ def _damaged(path: Path, how: str) -> WeftError:
     )
 
 
-def with_prefix(named: Mapping[str, Value], prefix: str) -> dict[str, Value]:
+def with_prefix(named: Mapping[str, _Value], prefix: str) -> dict[str, _Value]:
     """Selects the entries whose names begin with the prefix, and strips it."""
     return {name.removeprefix(prefix): value for name, value in named.items() if name.startswith(prefix)}

@@ -1,7 +1,7 @@
-"""Reads labelled texts: TSV, CSV, JSON lines, "label text" lines, or one folder per label.
+"""Labelled texts: read from TSV, CSV, JSON lines, "label text" lines or folders; encoded and stored in a run.
 
-What is not set is inferred: the format from the file's name and first lines, a header from its names, the label column
-from its few different values. Errors state file and line.
+What the settings leave open is inferred: the format from the file's name and its first lines, a header from its names,
+the label column from its few distinct values. Errors name file and line.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ _Tokens = TypeVar("_Tokens", list[int], list[str])
 class Example(NamedTuple):
     text: str
     label: str
-    place: str  # what a message calls it: a file and a line
+    place: str  # file and line, for messages
 
 
 class ExampleLayout(NamedTuple):
-    """How the examples that a model was trained on were found, so that later files are read as those were."""
+    """The columns and labels of the training data, so that other files are read in the same way."""
 
-    text: str = ""  # names of columns, where they had names
+    text: str = ""  # names of the columns, if they have names
     label: str = ""
     labels: tuple[str, ...] = ()
 
@@ -65,21 +65,24 @@ class ExampleLayout(NamedTuple):
 class Examples(NamedTuple):
     rows: list[Example]
     layout: ExampleLayout
-    description: str  # how they were read, and where text and label were found
+    description: str  # how they were read, and the columns of text and label
 
 
 class Texts(NamedTuple):
     rows: list[str]
-    notes: list[str]  # how they were read, where that was not said
+    notes: list[str]  # how they were read, where that was not specified
 
 
 ExampleSource = str | Path | Iterable[tuple[str, Any]]
 
 
 def read_labelled(source: ExampleSource, config: ClassifyDataConfig, like: ExampleLayout | None = None) -> Examples:
-    """The examples of a source: a file, a folder of folders, `-`, "grammar", or pairs of text and label.
+    """Reads labelled examples.
 
-    `like` is the layout of the training examples: their columns and labels.
+    Args:
+        source: A file, a folder with a folder for each label, `-`, "grammar", or (text, label) pairs.
+        config: The format and the columns.
+        like: The layout of the training data, for files that are used with it.
     """
     if not isinstance(source, str | Path):
         return Examples(_from_pairs(source), ExampleLayout(), "pairs")
@@ -98,9 +101,9 @@ def read_labelled(source: ExampleSource, config: ClassifyDataConfig, like: Examp
 
 
 def read_texts(source: str, column: int | str | None, like: ExampleLayout | None = None) -> Texts:
-    """Texts without labels, to be labelled: the lines of a file or of `-`, or a column of its table.
+    """Reads texts without labels: the lines of a file or of `-`, or a column of a table.
 
-    Where no column is given, and it is a table with a column of the name that `like` has for texts, that one is read.
+    Without `column`, a table that has the text column of `like` is read by that column.
     """
     texts: list[str] = []
     notes: list[str] = []
@@ -113,17 +116,17 @@ def read_texts(source: str, column: int | str | None, like: ExampleLayout | None
             place = _find(table, wanted, "`column`")
             texts += [_cell(table, row, place) for row in table.rows]
             if column is None:
-                notes.append(f"{document.location}: the texts are its column {known!r}, as in the data trained on")
+                notes.append(f"{document.location}: the texts are its column {known!r}, as in the training data")
         else:
             texts += [line for _, line in numbered_lines(document)]
             if looks_like_table(document):
-                why = f"there is no column {known!r}, as in the data trained on" if known else "no column is given"
-                notes.append(f"{document.location} is read as one text a line: {why}; `column` reads a column")
+                why = f"there is no column {known!r}, as in the training data" if known else "no column is given"
+                notes.append(f"{document.location} is read as one text per line: {why}; `column` reads a column")
     return Texts(texts, notes)
 
 
 def open_examples(source: ExampleSource, dev: ExampleSource | None, config: ClassifyConfig) -> StoreData:
-    """Read and encode examples to train on and to hold out; returns what stores them in a run."""
+    """Reads and encodes examples to train on and to hold out; returns what stores them in a run."""
     examples = read_labelled(source, config.data)
     rows = examples.rows
     if config.text.limit and config.text.limit < len(rows):
@@ -168,7 +171,7 @@ def open_examples(source: ExampleSource, dev: ExampleSource | None, config: Clas
 
 
 def _split(rows: list[Example], config: ClassifyConfig) -> tuple[list[Example], list[Example]]:
-    """Examples to train on and to hold out. A label that would only be held out stays with those to train on."""
+    """Splits examples into training and held-out ones. A label that would only be held out stays in training."""
     train, held = hold_out([row.text for row in rows], config.text.holdout, config.train.seed)
     known = {rows[number].label for number in train}
     back = {rows[number].text for number in held if rows[number].label not in known}
@@ -177,11 +180,12 @@ def _split(rows: list[Example], config: ClassifyConfig) -> tuple[list[Example], 
 
 
 def check_labels(rows: Sequence[Example], labels: Sequence[str]) -> None:
+    """Refuses examples with a label that the training data does not have."""
     for row in rows:
         if row.label not in labels:
             known = ", ".join(map(repr, labels[:10])) + (", ..." if len(labels) > 10 else "")
             raise WeftError(
-                f"{row.place} has the label {row.label!r}, which the data trained on has not",
+                f"{row.place} has the label {row.label!r}, which is not in the training data",
                 expected=f"one of: {known}",
             )
 
@@ -191,14 +195,14 @@ def _encode(rows: Sequence[Example], codec: Codec, labels: Sequence[str]) -> dic
     texts = [codec.encode(row.text) for row in rows]
     for row, ids in zip(rows, texts, strict=True):
         if not ids:
-            what = f"nothing is left of the text {row.text!r} as it is to be read" if row.text else "the text is empty"
-            raise WeftError(f"{row.place}: {what}", expected="a text for every label", hint="take the example out")
+            what = f"the text {row.text!r} has no tokens after normalization" if row.text else "the text is empty"
+            raise WeftError(f"{row.place}: {what}", expected="a text for every label", hint="remove the example")
     return {"text": texts, "label": [[places[row.label]] for row in rows]}
 
 
-def cut_middle(tokens: _Tokens, most: int) -> _Tokens:
-    """At most so many tokens: of more, as many from the beginning as from the end, where a text says what it is."""
-    return tokens if len(tokens) <= most else tokens[: (most + 1) // 2] + tokens[len(tokens) - most // 2 :]
+def cut_middle(tokens: _Tokens, limit: int) -> _Tokens:
+    """Keeps at most `limit` tokens: of a longer text half from its beginning and half from its end."""
+    return tokens if len(tokens) <= limit else tokens[: (limit + 1) // 2] + tokens[len(tokens) - limit // 2 :]
 
 
 def _vectors(codec: Codec, config: ClassifyConfig) -> WordVectors | None:
@@ -216,7 +220,7 @@ def _vectors(codec: Codec, config: ClassifyConfig) -> WordVectors | None:
 
 
 def ordered_labels(labels: Iterable[str]) -> tuple[str, ...]:
-    """The different labels, numbers by size, names by the alphabet.
+    """The distinct labels, numbers in numeric order, names in alphabetic order.
 
     >>> ordered_labels(["10", "9", "9"]), ordered_labels(["pos", "neg"])
     (('9', '10'), ('neg', 'pos'))
@@ -228,7 +232,7 @@ def ordered_labels(labels: Iterable[str]) -> tuple[str, ...]:
 
 
 def grammar_examples(sentences: int, seed: int) -> list[Example]:
-    """Sentences of the embedded grammar, labelled by the number of their first subject, whatever stands around it.
+    """Sentences of the embedded grammar, labelled by the grammatical number of their first subject.
 
     >>> [one[:2] for one in grammar_examples(2, seed=8)]
     [('the kings near a river sit in the bridge.', 'plural'), ('she finds some farmers in that river.', 'singular')]
@@ -260,9 +264,9 @@ def _from_pairs(pairs: Iterable[tuple[str, Any]]) -> list[Example]:
 
 
 def _label(name: str, place: str) -> str:
-    """The label, which is to stand in a column and in a line of its own."""
+    """The label, which must fit in one column of one line."""
     if "\t" in name or name.splitlines() != [name]:
-        raise WeftError(f"{place}: the label {name!r} has a tab or a line end in it", expected="a label of one line")
+        raise WeftError(f"{place}: the label {name!r} contains a tab or a line break", expected="a label of one line")
     return name
 
 
@@ -273,7 +277,7 @@ def _from_folders(source: str) -> list[Example]:
         label = PurePosixPath(document.name).parent.name
         if not label:
             raise WeftError(
-                f"{document.location} is in no folder that could be its label",
+                f"{document.location} is in no folder that names its label",
                 expected="a folder for each label, with a file for each text, or one file with texts and labels",
             )
         found.append(Example("".join(document.lines()).strip(), _label(label, document.location), document.location))
@@ -300,7 +304,7 @@ def _from_document(document: Document, config: ClassifyDataConfig, like: Example
 
 
 def _columns(table: Table, config: ClassifyDataConfig, like: ExampleLayout) -> tuple[int, int]:
-    """Which columns hold text and label: as set, as named in the data trained on, by a usual name, by their values."""
+    """The columns of text and label: as set, as in the training data, by a usual name, or by their values."""
     width = table.width
     if width < 2:
         raise WeftError(
@@ -323,7 +327,7 @@ def _columns(table: Table, config: ClassifyDataConfig, like: ExampleLayout) -> t
             raise WeftError(
                 f"no column of {table.location} looks like labels: {_called(table, label)} has the fewest values, "
                 f"{different:,} in {len(table.rows):,} rows",
-                expected="a column of few values that recur",
+                expected="a column of few distinct values",
                 hint="`data.label_column=NAME`, if it is there, or another `data.format` (tsv, csv, jsonl, lines)",
             )
         free.remove(label)
@@ -333,7 +337,7 @@ def _columns(table: Table, config: ClassifyDataConfig, like: ExampleLayout) -> t
 
 
 def _unlike_labels(values: list[str], labels: Sequence[str]) -> tuple[float, int, int]:
-    """How little a column looks like one of labels: values that are none, many different ones, long ones."""
+    """How unlike labels the values of a column are: unknown labels, many distinct ones, long ones."""
     known = set(labels)
     strange = sum(value.strip() not in known for value in values) if known else 0
     return strange, len(set(values)), sum(map(len, values))
@@ -346,7 +350,7 @@ def _named(table: Table, names: Sequence[str], *, but: int | None) -> int | None
 
 
 def _find(table: Table, column: int | str, setting: str) -> int:
-    """The place of a column given by its name, or by its number from 1."""
+    """The index of a column given by its name, or by its number from 1."""
     if not _is_name(column):
         if not 1 <= int(column) <= table.width:
             raise WeftError(

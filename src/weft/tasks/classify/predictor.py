@@ -73,7 +73,7 @@ class ClassifyPredictor:
         return ExampleLayout(columns["text"], columns["label"], self.labels)
 
     def classify(self, texts: Iterable[str]) -> list[ClassifiedText]:
-        """Predict the label of every text, in the order of the texts.
+        """Predicts the label of every text, in the order of the texts.
 
         A text without tokens gets the prior. Of a text longer than `data.max_tokens` the middle is left out.
         """
@@ -123,18 +123,18 @@ class ClassifyPredictor:
         return examples
 
     def score(self, rows: Sequence[Example]) -> Confusion:
-        """Compare predicted labels with those of the examples."""
+        """Compares predicted labels with those of the examples."""
         found = self.classify([row.text for row in rows])
         pairs = [(row.label, one.label) for row, one in zip(rows, found, strict=True)]
         probabilities = [one.probabilities[row.label] for row, one in zip(rows, found, strict=True)]
         return Confusion.of(self.labels, pairs, -float(np.log(np.maximum(probabilities, 1e-300)).sum()))
 
     def evaluate(self, source: ExampleSource) -> Confusion:
-        """Evaluate on labelled examples: a file, a folder, "grammar", or a list of (text, label)."""
+        """Evaluates on labelled examples: a file, a folder, "grammar", or a list of (text, label)."""
         return self.score(self.read(source).rows)
 
     def evaluate_held_out(self) -> Confusion:
-        """Evaluate on the run's own held-out examples."""
+        """Evaluates on the run's own held-out examples."""
         if not self.run.has(DEV_EXAMPLES):
             raise WeftError(
                 f"{self.run.path} has no held-out texts", expected="text to evaluate on", hint="`source=PATH`"
@@ -154,7 +154,7 @@ def make_classifier(run: Run, config: ClassifyConfig) -> Classifier:
 
 
 def evaluate_classifier(model: Classifier, labels: tuple[str, ...], columns: Mapping[str, Ragged]) -> Confusion:
-    """Evaluate a classifier on encoded examples."""
+    """Evaluates a classifier on encoded examples."""
     truth = columns["label"].values
     log_probs = np.array([logits for logits, _ in _predict(model, columns["text"])]).reshape(-1, len(labels))
     predicted = log_probs.argmax(1)

@@ -28,7 +28,7 @@ from weft.training.trainer import Evaluation, Trainer
 
 
 class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
-    """Train a recurrent model to predict the label of a text."""
+    """Trains a recurrent model to predict the label of a text."""
 
     name = "classify"
     commands = COMMANDS
@@ -87,7 +87,7 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
 
 
 def class_weights(setting: str, counts: Mapping[str, int]) -> Tensor | None:
-    """How much an example of each label counts, as train.class_weights says, where they do not all count the same.
+    """The class weights of the setting train.class_weights; None if all are equal.
 
     >>> class_weights("balanced", {"ham": 30, "spam": 10}), class_weights("spam=3", {"ham": 30, "spam": 10})
     (tensor([0.6667, 2.0000]), tensor([1., 3.]))
@@ -111,12 +111,12 @@ def class_weights(setting: str, counts: Mapping[str, int]) -> Tensor | None:
         except ValueError:
             weights[label] = math.nan
         if not 0 < weights[label] < math.inf:
-            raise WeftError(f"train.class_weights: {label!r} counts {number!r}", expected="a number above 0")
+            raise WeftError(f"train.class_weights: {label!r} has the weight {number!r}", expected="a number above 0")
     return torch.tensor(list(weights.values()))
 
 
 def load_word_vectors(model: Classifier, run: Run) -> int:
-    """Initialise the embedding with word vectors, other tokens at random with the same standard deviation."""
+    """Initialises the embedding with word vectors, other tokens at random with the same standard deviation."""
     assert model.embedding is not None
     with np.load(run.data_file(WORD_VECTORS), allow_pickle=False) as arrays, torch.no_grad():
         values = torch.from_numpy(arrays["values"])

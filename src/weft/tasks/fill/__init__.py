@@ -1,1 +1,1 @@
-"""Fill in the blank."""
+"""Fill-in-the-blank models."""

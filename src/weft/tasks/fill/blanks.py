@@ -1,4 +1,4 @@
-"""A text with blanks in it: where they are, and what stands between them.
+"""A text with blanks: the text between them, and its encoding.
 
 A blank is written `___`: three underscores or more, wide ones (＿) too, or `_ _ _` with spaces between them.
 """
@@ -14,13 +14,13 @@ from weft.text.codec import Codec
 from weft.text.subword_tokenizer import SubwordTokenizer
 
 _BLANK = re.compile(r"_{3,}|＿{3,}|(?<!_)_(?: _){2,}(?!_)")
-# What a blank is while a text is normalised: a letter, so that a space beside it stays. No mark merges with a q.
+# Stands for a blank during normalization: a letter, so that a space beside it is kept. Nothing combines with a q.
 _LETTER = "q"
 
 
 @dataclass(frozen=True)
 class Blanked:
-    """The text before, between and after the blanks, as it was given, and how many underscores each blank has."""
+    """The text before, between and after the blanks as it was given, and the number of underscores of each blank."""
 
     pieces: tuple[str, ...]
     underscores: tuple[int, ...]
@@ -35,38 +35,38 @@ class Blanked:
         if not blanks:
             raise WeftError(
                 f"there is no blank in {text!r}",
-                expected="___ (three underscores) where something is missing",
+                expected="___ (three underscores) for each missing part",
                 hint='"i ___ hungry"',
             )
         return cls(tuple(_BLANK.split(text)), tuple(sum(c in "_＿" for c in blank) for blank in blanks))
 
     def widths(self, tokens: int) -> list[int]:
-        """How many tokens each blank stands for: `tokens`, or as many as it has underscores if that is 0."""
+        """The number of tokens of each blank: `tokens`, or as many as it has underscores if that is 0."""
         if tokens < 0:
-            raise WeftError(f"a blank is to stand for {tokens} tokens", expected="1 or more, or 0 for its underscores")
+            raise WeftError(f"tokens is {tokens}", expected="1 or more, or 0 for its underscores")
         return [tokens or count for count in self.underscores]
 
     def ids(self, codec: Codec, blank: int, tokens: int = 1) -> list[int]:
-        """The text as a model reads it, with the id `blank` for every token that is missing."""
+        """The token ids of the text, with the id `blank` for every missing token."""
         found: list[int] = []
         for piece, width in zip(self._read_pieces(codec), [*self.widths(tokens), 0], strict=True):
             found += codec.vocabulary.encode(codec.tokenizer.split(piece)) + [blank] * width
         return found
 
     def unknown(self, codec: Codec) -> list[str]:
-        """The different tokens around the blanks that have no number."""
+        """The distinct tokens around the blanks that are not in the vocabulary."""
         pieces = self._read_pieces(codec)
         return list(
             dict.fromkeys(token for piece in pieces for token in codec.vocabulary.unknown(codec.tokenizer.split(piece)))
         )
 
     def filled(self, codec: Codec, fills: Sequence[str]) -> str:
-        """The text as it was given, with these in place of the blanks."""
+        """The text as it was given, with the blanks filled."""
         parts = [part for pair in zip(self._spaced(codec), [*fills, ""], strict=True) for part in pair]
         return "".join(parts)
 
     def _read_pieces(self, codec: Codec) -> list[str]:
-        """The pieces normalised, each as if letters stood where the blanks are."""
+        """The normalized pieces, each as if the blanks were letters."""
         found = []
         for number, piece in enumerate(self._spaced(codec)):
             before, after = _LETTER * (number > 0), _LETTER * (number < len(self.underscores))
@@ -75,7 +75,7 @@ class Blanked:
         return found
 
     def _spaced(self, codec: Codec) -> list[str]:
-        """The pieces; where tokens carry the space before them, without the one before a blank."""
+        """The pieces; where tokens include the space before them, without the space before a blank."""
         if not isinstance(codec.tokenizer, SubwordTokenizer):
             return list(self.pieces)
         return [*(piece.removesuffix(" ") for piece in self.pieces[:-1]), self.pieces[-1]]

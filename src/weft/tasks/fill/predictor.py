@@ -97,12 +97,12 @@ class FillPredictor:
         return [unknown_note(unknown, repr(text)) for text in texts if (unknown := self.unknown(text))]
 
     def evaluate(self, source: CorpusSource) -> TokenPredictions:
-        """Predict each token of a text from all others: a path, the name of a data set, or a Corpus."""
+        """Predicts each token of a text from all others: a path, the name of a data set, or a Corpus."""
         with encoded(source, self.codec) as tokens:
             return self.predict_tokens(tokens)
 
     def evaluate_held_out(self) -> TokenPredictions:
-        """Predict each token of the run's own held-out text from all others."""
+        """Predicts each token of the run's own held-out text from all others."""
         return self.predict_tokens(held_out_tokens(self.run, self.codec))
 
     @property
@@ -111,5 +111,5 @@ class FillPredictor:
         return self.model.context
 
     def predict_tokens(self, tokens: Tokens) -> TokenPredictions:
-        """Predict each token but the first of token ids (N,) from its context."""
+        """Predicts each token but the first of token ids (N,) from its context."""
         return self.model.predict_tokens(tokens)

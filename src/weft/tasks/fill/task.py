@@ -21,7 +21,7 @@ from weft.training.trainer import Evaluation, Trainer
 
 
 class FillTask(TextTask[FillConfig, FillPredictor]):
-    """Train a recurrent model to predict each token of a text from those on both sides of it."""
+    """Trains a recurrent model to predict each token of a text from those on both sides of it."""
 
     name = "fill"
     commands = COMMANDS

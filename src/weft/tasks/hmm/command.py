@@ -6,7 +6,7 @@ from weft.tasks.command import Commands
 from weft.tasks.lm.command import TEXT_DATA, TEXT_DEV, evaluate
 
 COMMANDS = Commands(
-    summary="Train a hidden Markov model by Baum-Welch: it predicts a token from those before it, or from both sides.",
+    summary="Train a hidden Markov model by Baum-Welch: it predicts a token from its left context, or from both sides.",
     data=TEXT_DATA,
     dev=TEXT_DEV,
     evaluate=evaluate,

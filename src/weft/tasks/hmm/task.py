@@ -104,7 +104,7 @@ class HmmTrainer:
                     break
 
     def _advance(self, iteration: Iteration) -> bool:
-        """Take note of an iteration; returns whether its restart is over."""
+        """Takes note of an iteration; returns whether its restart is over."""
         train, progress = self.config.train, self.progress
         number = progress.batch  # from 0: the random model
         progress.step += 1
@@ -152,7 +152,7 @@ class HmmTrainer:
             self.run_directory.report(record)
 
     def save(self) -> None:
-        """Write the best model, and everything a resumed run needs."""
+        """Writes the best model, and everything a resumed run needs."""
         if self.run_directory is not None:
             if self.best is not None:
                 metadata = {"log_likelihood": self.best.log_likelihood}
@@ -175,7 +175,7 @@ class HmmTrainer:
 
 
 class HmmTask(TextTask[HmmConfig, LmPredictor]):
-    """Train a hidden Markov model of a text by Baum-Welch."""
+    """Trains a hidden Markov model of a text by Baum-Welch."""
 
     name = "hmm"
     commands = COMMANDS

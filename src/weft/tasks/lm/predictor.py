@@ -32,7 +32,7 @@ class TokenModel(Stepper, Protocol):
         ...
 
     def predict_tokens(self, tokens: Tokens) -> TokenPredictions:
-        """Predict each token but the first from its context."""
+        """Predicts each token but the first from its context."""
         ...
 
 
@@ -47,7 +47,7 @@ class LmPredictor:
     def generate(
         self, prompt: str = "", *, tokens: int = 200, sampler: Sampler = DEFAULT_SAMPLER, seed: int = 0
     ) -> str:
-        """Continue a prompt.
+        """Continues a prompt.
 
         Args:
             prompt: The beginning of the text. An empty one starts a new line.
@@ -63,7 +63,7 @@ class LmPredictor:
     def generate_many(
         self, prompts: Iterable[str], *, tokens: int = 200, sampler: Sampler = DEFAULT_SAMPLER, seed: int = 0
     ) -> list[str]:
-        """Continue every prompt, in one batch. See `generate`."""
+        """Continues every prompt, in one batch. See `generate`."""
         prompts = check_texts(prompts)
         starts = [self.prompt_ids(prompt) for prompt in prompts]
         rows = [list(start) for start in starts]
@@ -80,7 +80,7 @@ class LmPredictor:
     def stream(
         self, prompts: Iterable[str], *, tokens: int = 200, sampler: Sampler = DEFAULT_SAMPLER, seed: int = 0
     ) -> Iterator[list[str]]:
-        """Continue every prompt and yield the text as it is generated: per step one piece for each, perhaps empty."""
+        """Continues every prompt and yield the text as it is generated: per step one piece for each, perhaps empty."""
         starts = [self.prompt_ids(prompt) for prompt in check_texts(prompts)]
         writers = [StreamingDecoder(self.codec, start) for start in starts]
         for new in self._new_tokens(starts, tokens, sampler, seed):
@@ -136,7 +136,7 @@ class LmPredictor:
         return self.model.context
 
     def predict_tokens(self, tokens: Tokens) -> TokenPredictions:
-        """Predict each token but the first of token ids (N,) from its context."""
+        """Predicts each token but the first of token ids (N,) from its context."""
         return self.model.predict_tokens(tokens)
 
 

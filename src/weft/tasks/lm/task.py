@@ -21,7 +21,7 @@ from weft.training.trainer import Evaluation, Trainer
 
 
 class LmTask(TextTask[LmConfig, LmPredictor]):
-    """Train a recurrent model to predict the next token of a text."""
+    """Trains a recurrent model to predict the next token of a text."""
 
     name = "lm"
     commands = COMMANDS

@@ -64,7 +64,7 @@ class NgramTrainer:
 
 
 class NgramTask(TextTask[NgramConfig, LmPredictor]):
-    """Count the n-grams of a text: a smoothed language model with a short context."""
+    """Counts the n-grams of a text: a smoothed language model with a short context."""
 
     name = "ngram"
     commands = COMMANDS

@@ -35,7 +35,7 @@ SHOWN = 10  # of many tags, in a message
 
 
 class Reading(NamedTuple):
-    """Sentences whose tags keep to the scheme, if there is one, and what was done to make them so."""
+    """Sentences with valid tags of one scheme, if there is one, and notes on what was repaired."""
 
     sentences: list[TaggedSentence]
     scheme: Scheme | None
@@ -47,7 +47,7 @@ def read_tagged(source: SentenceSource, config: TagDataConfig) -> Reading:
     if config.task == "segments":
         if str(config.tag_column):
             raise WeftError(
-                f"column {config.tag_column} of the tags is given, and words are to be found, which have no tags",
+                f"column {config.tag_column} of the tags is given, and segmentation has no tags",
                 expected="`data.task=segments`, or a column",
             )
         return read_like(source, config, WORD_SCHEME)
@@ -56,7 +56,7 @@ def read_tagged(source: SentenceSource, config: TagDataConfig) -> Reading:
 
 
 def read_like(source: SentenceSource, config: TagDataConfig, scheme: Scheme | None) -> Reading:
-    """Sentences to measure on, with tags of the scheme that those trained on have, or of none."""
+    """Sentences to evaluate on, with tags of the training data's scheme, or of none."""
     if config.task == "segments":
         return Reading([as_characters(one) for one in _segmented(source)], WORD_SCHEME, [])
     return _reading(open_sentences(source, str(config.tag_column), str(config.word_column)), config, scheme)
@@ -74,7 +74,7 @@ def _segmented(source: SentenceSource) -> list[TaggedSentence]:
 
 
 def as_characters(sentence: TaggedSentence) -> TaggedSentence:
-    """A sentence whose words are known as a sentence of characters, each with a tag that tells the words."""
+    """A segmented sentence as a sentence of characters, whose tags mark the words."""
     lines = tuple(line for word, line in zip(sentence.words, sentence.lines, strict=True) for _ in word)
     return TaggedSentence(
         tuple("".join(sentence.words)), tuple(words_to_tags(sentence.words)), sentence.location, lines
@@ -82,7 +82,7 @@ def as_characters(sentence: TaggedSentence) -> TaggedSentence:
 
 
 def all_tags(sentences: Iterable[TaggedSentence], scheme: Scheme | None) -> tuple[str, ...]:
-    """The tags of the sentences; where they are spans, every letter of the scheme for every kind."""
+    """The tags of the sentences; where they are spans, every letter of the scheme for every label."""
     tags = dict.fromkeys(tag for sentence in sentences for tag in sentence.tags)
     if scheme is None:
         return tuple(sorted(tags))
@@ -95,7 +95,7 @@ def all_tags(sentences: Iterable[TaggedSentence], scheme: Scheme | None) -> tupl
 def cut_long(
     sentences: Sequence[TaggedSentence], longest: int, scheme: Scheme | None, notes: list[str]
 ) -> list[TaggedSentence]:
-    """Sentences of at most `longest` words; a span that is cut in two becomes two."""
+    """Splits sentences into parts of at most `longest` words; a span that is cut becomes two."""
     found: list[TaggedSentence] = []
     cut = 0
     for sentence in sentences:
@@ -104,7 +104,7 @@ def cut_long(
             cut += 1
             if cut == 1:
                 notes.append(
-                    f"{sentence.where(0)}: a sentence of {len(words):,} words is cut into parts of {longest:,}"
+                    f"{sentence.where(0)}: a sentence of {len(words):,} words is split into parts of {longest:,}"
                 )
         for begin in range(0, len(words), longest):
             part = slice(begin, begin + longest)
@@ -116,7 +116,7 @@ def cut_long(
 
 
 def unknown_tags(sentences: Iterable[TaggedSentence], tags: Iterable[str]) -> dict[str, str]:
-    """The tags that are not among the known ones, and where each is first."""
+    """The tags that are not among the given ones, and the location of the first of each."""
     known = set(tags)
     found: dict[str, str] = {}
     for sentence in sentences:
@@ -127,8 +127,10 @@ def unknown_tags(sentences: Iterable[TaggedSentence], tags: Iterable[str]) -> di
 
 
 def extra_tag_notes(found: Mapping[str, str]) -> list[str]:
-    """What is said of tags that training lacks, given where each is first."""
-    notes = [f"{where}: the tag {tag!r}, which training lacks, counts as wrong" for tag, where in found.items()]
+    """Notes on tags that the training data does not have, given the location of the first of each."""
+    notes = [
+        f"{where}: the tag {tag!r}, which is not in the training data, counts as wrong" for tag, where in found.items()
+    ]
     return [*notes[:SHOWN], *([f"so do {count_noun(len(notes) - SHOWN, 'more tag')}"] if len(notes) > SHOWN else [])]
 
 
@@ -145,7 +147,7 @@ def _scheme(sentences: Sequence[TaggedSentence], wanted: str) -> Scheme | None:
 
 
 def _one_scheme(sentences: Sequence[TaggedSentence], scheme: Scheme) -> None:
-    """Refuse a text that is BIO in one sentence and says where spans end in another, which is ambiguous."""
+    """Refuses a text that is BIO in one sentence and marks ends of spans in another: a repair would be arbitrary."""
     bio = SCHEMES["bio"]
     closing = next(
         sentence.where(place) + f" has {tag}"
@@ -174,7 +176,7 @@ def _check_tags(sentences: Sequence[TaggedSentence], scheme: Scheme) -> None:
             if split_tag(tag) is None or tag[0] not in letters:
                 raise WeftError(
                     f"{sentence.where(place)}: the tag is {tag!r}",
-                    expected=f"O, or one of {', '.join(dict.fromkeys(scheme[1:]))} and a kind, as in B-PER "
+                    expected=f"O, or one of {', '.join(dict.fromkeys(scheme[1:]))} and a label, as in B-PER "
                     f"(the scheme is {scheme.name})",
                 )
 
@@ -208,7 +210,7 @@ def _checked(
 
 
 def open_tagged(source: SentenceSource, dev: SentenceSource | None, config: TagConfig) -> StoreData:
-    """Read sentences to train on and to hold out; returns what stores them in a run."""
+    """Reads sentences to train on and to hold out; returns what stores them in a run."""
     data = config.data
     read = read_tagged(source, data)
     train, notes = read.sentences, list(read.notes)
@@ -240,7 +242,7 @@ def _open_dev(
     if extra and config.data.unknown_tags == "refuse":
         tag, where = next(iter(extra.items()))
         raise WeftError(
-            f"{where}: the tag {tag!r} is not among those trained on"
+            f"{where}: the tag {tag!r} is not among the training tags"
             + (f" (nor {count_noun(len(extra) - 1, 'other')})" if len(extra) > 1 else ""),
             expected=f"one of: {', '.join(tags)}",
             hint="`data.unknown_tags=count` to count them as wrong",

@@ -23,7 +23,7 @@ PRIOR_STD = 1.0  # nats; standard deviation of the prior of a span-start bias, s
 
 
 class TagScores(NamedTuple):
-    """How good tags are: word by word, and span by span where they are spans."""
+    """Scores of words and, where tags are spans, of spans."""
 
     words: TokenScores
     spans: SpanScores | None
@@ -40,7 +40,7 @@ class TagScores(NamedTuple):
 
 @torch.no_grad()
 def decode(model: Tagger, columns: Mapping[str, Ragged]) -> list[TagPath]:
-    """The most probable tags of every sentence."""
+    """Predicts the tags of every sentence."""
     model.eval()
 
     def run(rows: IntArray) -> list[TagPath]:
@@ -51,16 +51,16 @@ def decode(model: Tagger, columns: Mapping[str, Ragged]) -> list[TagPath]:
 
 
 def calibrate(model: Tagger, vocabulary: TaggerVocabulary, columns: Mapping[str, Ragged]) -> None:
-    """Calibrate the span-start bias of each label on held-out sentences.
+    """Fits the span-start bias of each label to sentences of known tags, in place.
 
-    Held-out text has other label frequencies than the training text, and difficult labels are predicted too rarely. The
-    bias is added to the scores of the tags that begin a span, and maximizes the likelihood of the sentences' tags.
+    Frequencies of labels differ between texts, and labels that are hard to predict are predicted too seldom. The bias
+    is added to the scores of the tags that begin a span; the fit maximizes the likelihood of the sentences' tags.
     """
     model.eval()
     model.span_start_bias.zero_()
     names = columns["tags"]
     rows = np.array([row for row in range(len(names)) if (names[row] < len(vocabulary.tags)).all()], dtype=np.int64)
-    begins = beginnings(vocabulary.tags).to(model.span_start_bias)  # (kinds, K)
+    begins = beginnings(vocabulary.tags).to(model.span_start_bias)  # (labels, K)
     if not len(rows) or not len(begins):
         return
 
@@ -71,23 +71,23 @@ def calibrate(model: Tagger, vocabulary: TaggerVocabulary, columns: Mapping[str,
         return scores, take(names, rows[chosen]).ids.to(scores.device), inputs.lengths
 
     batches = list(Buckets(names.lengths[rows], 8192, 256, 0, score).epoch(0))
-    much = begins.new_zeros(len(begins), requires_grad=True)
-    optimizer = torch.optim.LBFGS([much], max_iter=20, line_search_fn="strong_wolfe")
+    bias = begins.new_zeros(len(begins), requires_grad=True)
+    optimizer = torch.optim.LBFGS([bias], max_iter=20, line_search_fn="strong_wolfe")
 
-    def cost() -> float:
+    def objective() -> float:
         optimizer.zero_grad()
-        total = (much / PRIOR_STD).square().sum() / 2
+        total = (bias / PRIOR_STD).square().sum() / 2
         for scores, tags, lengths in batches:
-            total = total - model.output.log_likelihood(scores + much @ begins, tags, lengths).sum()
-        total.backward(inputs=[much])  # type: ignore[no-untyped-call]
+            total = total - model.output.log_likelihood(scores + bias @ begins, tags, lengths).sum()
+        total.backward(inputs=[bias])  # type: ignore[no-untyped-call]
         return float(total.detach())
 
-    optimizer.step(cost)  # type: ignore[no-untyped-call]
-    model.span_start_bias += (much @ begins).detach()
+    optimizer.step(objective)  # type: ignore[no-untyped-call]
+    model.span_start_bias += (bias @ begins).detach()
 
 
 def beginnings(tags: Sequence[str]) -> Tensor:
-    """(kinds, K): which of the tags begin a span of each kind.
+    """(labels, K): which of the tags begin a span of each label.
 
     >>> beginnings(["O", "B-A", "I-A", "S-B"]).tolist()
     [[0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]]
@@ -100,7 +100,7 @@ def beginnings(tags: Sequence[str]) -> Tensor:
 def evaluate_tagger(
     model: Tagger, vocabulary: TaggerVocabulary, columns: Mapping[str, Ragged]
 ) -> TagScores | WordScores:
-    """How good the model's tags are, held against those of the columns."""
+    """Compares the model's tags with those of the columns."""
     names = (*vocabulary.tags, *vocabulary.extra_tags)
     tokens, spans, words = [TokenScores()], [SpanScores()], [WordScores()]
     for row, path in enumerate(decode(model, columns)):

@@ -1,6 +1,6 @@
-"""What a tagger knows of its words: their numbers, those of their characters, or of the characters of a text.
+"""The lexicon of a tagger: ids of words, their shapes and characters; or of the characters and bigrams of a text.
 
-It is stored with the model, so that later text is read exactly as the first was.
+It is stored with the model, so that new text is encoded exactly as the training text was.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from weft.text.vocabulary import RESERVED, Vocabulary
 from weft.text.web import is_mention, is_url
 from weft.text.word_tokenizer import HAN
 
-LONGEST_WORD = 40  # characters of a word that are read: of a longer one its beginning and its end
-EDGE = "\n"  # what stands before a sentence and after it, in pairs of characters
+LONGEST_WORD = 40  # characters of a word that are read; of a longer one its beginning and its end
+EDGE = "\n"  # padding before and after a sentence, in character bigrams
 
 _DIGIT = re.compile(r"\d")
 _RUN = re.compile(r"(.)\1\1+", re.DOTALL)
 _SEVERAL_HAN = re.compile(f"[{HAN}]{{2}}")
-UNSPACED = 0.05  # share of words of several characters without spaces from which on text is not to be cut by print
+UNSPACED = 0.05  # fraction of unspaced words of several characters above which the word tokenizer does not fit
 
-# Rows of numbers by name. Rows of "words" are sentences; those of "spelling" are different words.
+# Rows of ids by name. Rows of "words" are sentences; those of "spelling" are different words.
 Rows = dict[str, list[list[int]]]
 
 
@@ -38,7 +38,7 @@ def normal(text: str, form: str) -> str:
 
 
 def general(word: str) -> str:
-    """A word as it is looked up: digits, URLs and @mentions are replaced by placeholders.
+    """A word as it is looked up: digits, URLs and mentions, which are unlimited in number, become placeholders.
 
     >>> [general(word) for word in ("1984", "https://example.org/a", "@weft", "@")]
     ['0000', '://', '@@', '@']
@@ -51,9 +51,9 @@ def general(word: str) -> str:
 
 
 def shape(word: str) -> str:
-    """What a word looks like: which of its characters are upper case, lower case, digits, letters without case.
+    """The shape of a word: which of its characters are upper case, lower case, digits, letters without case.
 
-    What comes more than twice in a row is written twice.
+    Runs of more than two are written as two.
 
     >>> [shape(word) for word in ("Empire", "I", "NBA", "iPhone7", "@weft", "2,017", "北京")]
     ['Xxx', 'X', 'XX', 'xXxxd', '@@', 'd,dd', 'cc']
@@ -68,7 +68,7 @@ def shape(word: str) -> str:
 
 @dataclass(frozen=True)
 class WordLexicon:
-    """Words, what they look like, and the characters that they are spelled with."""
+    """Words, their shapes and their characters."""
 
     form: str
     lower: bool
@@ -79,7 +79,7 @@ class WordLexicon:
 
     @classmethod
     def build(cls, sentences: Sequence[TaggedSentence], config: TagDataConfig) -> WordLexicon:
-        """Everything that the sentences have in them."""
+        """Builds the lexicon of the training sentences."""
         counts = Counter(normal(word, config.normalization) for sentence in sentences for word in sentence.words)
         words: Counter[str] = Counter()
         shapes: Counter[str] = Counter()
@@ -95,7 +95,7 @@ class WordLexicon:
         )
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> Rows:
-        """ "words": the number of each word; "shapes": of what it looks like; "forms": which "spelling" it has."""
+        """Encodes sentences as "words", "shapes" and "forms", which index "spelling", the characters of each word."""
         numbers: dict[str, int] = {}
         forms = [[numbers.setdefault(word, len(numbers)) for word in words] for words in sentences]
         spelled = [normal(word, self.form) for word in numbers]
@@ -106,12 +106,12 @@ class WordLexicon:
         return {"words": words, "shapes": shapes, "forms": forms, "spelling": spelling}
 
     def known(self, sentence: TaggedSentence) -> list[int]:
-        """Whether each word has a number of its own, as 0 or 1."""
+        """Whether each word is in the vocabulary, as 0 or 1."""
         spelled = (normal(word, self.form) for word in sentence.words)
         return [int(_numbered(word, self.lower) in self.words) for word in spelled]
 
     def count(self, word: str) -> int:
-        """How often a word was seen in training; 0 for addresses and @names, which are known by kind alone."""
+        """The count of a word in the training data; 0 for URLs and mentions, which share placeholders."""
         if is_url(word) or is_mention(word):
             return 0
         number = self.words.id(_numbered(normal(word, self.form), self.lower))
@@ -119,7 +119,7 @@ class WordLexicon:
 
     @cached_property
     def unspaced(self) -> str | None:
-        """A word that print does not show, if there are many: Chinese and Japanese put no spaces between theirs."""
+        """A word that the word tokenizer would split, if there are many, as in Chinese and Japanese."""
         seen = list(zip(self.words.tokens, self.words.counts, strict=True))[len(RESERVED) :]
         hidden = [(word, count) for word, count in seen if _SEVERAL_HAN.search(word)]
         many = sum(count for _, count in hidden) > UNSPACED * sum(count for _, count in seen)
@@ -150,18 +150,18 @@ def _cut(word: str) -> str:
 
 @dataclass(frozen=True)
 class CharacterLexicon:
-    """Characters, pairs of them, and the words that a text without spaces was made of."""
+    """Characters, character bigrams, and the words of the training text."""
 
     form: str
     lower: bool
-    words: Vocabulary  # of characters, which are what has a tag here
+    words: Vocabulary  # of characters, which are tagged here
     pairs: Vocabulary
-    seen: tuple[str, ...]  # the words of the text that was trained on
+    seen: tuple[str, ...]  # the words of the training text
     task: ClassVar[str] = "segments"
 
     @classmethod
     def build(cls, sentences: Sequence[TaggedSentence], config: TagDataConfig) -> CharacterLexicon:
-        """Everything that the sentences, which are of characters, have in them."""
+        """Builds the lexicon of training sentences, whose words are characters."""
         empty = Vocabulary.build({})
         bare = cls(config.normalization, config.lower, empty, empty, ())
         characters: Counter[str] = Counter()
@@ -177,13 +177,13 @@ class CharacterLexicon:
         return cls(config.normalization, config.lower, vocabulary, pair_vocabulary, tuple(seen))
 
     def read(self, characters: Sequence[str]) -> list[str]:
-        """Each character as it is looked up. What becomes several is left as it is: places must not move."""
+        """Each character as it is looked up; one that would become several stays as it is, to keep the positions."""
         found = [normal(one, self.form) for one in characters]
         found = [one.lower() if self.lower else one for one in found]
         return [one if len(one) == 1 else old for one, old in zip(found, characters, strict=True)]
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> Rows:
-        """ "words": the number of each character; "pairs": of each pair, from the one that ends in the first."""
+        """Encodes sentences as "words", the characters, and "pairs", the bigrams that end at or begin with each."""
         rows = [self.read(characters) for characters in sentences]
         pairs = [self.pairs.encode(map("".join, pairwise([EDGE, *row, EDGE]))) for row in rows]
         return {"words": [self.words.encode(row) for row in rows], "pairs": pairs}
@@ -193,7 +193,7 @@ class CharacterLexicon:
         return frozenset(self.seen)
 
     def known(self, sentence: TaggedSentence) -> list[int]:
-        """Whether each word that the sentence's tags tell was seen in training, as 0 or 1."""
+        """Whether each word that the tags mark is in the training text, as 0 or 1."""
         return [int(word in self._seen) for word in tags_to_words(sentence.words, sentence.tags)]
 
     def to_json(self) -> dict[str, Any]:

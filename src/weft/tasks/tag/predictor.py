@@ -83,7 +83,7 @@ class TagPredictor:
         return lexicon.unspaced if isinstance(lexicon, WordLexicon) else None
 
     def tag(self, texts: Iterable[Text], *, split: str = "word") -> list[TaggedText]:
-        """Predict the tags of each text.
+        """Predicts the tags of each text.
 
         Args:
             texts: Each a list of words, or a string, which is split into words first.
@@ -113,7 +113,7 @@ class TagPredictor:
         ]
 
     def segment(self, texts: Iterable[str]) -> list[list[str]]:
-        """Segment each text into words. White space always ends a word."""
+        """Segments each text into words. White space always ends a word."""
         found = self._decode_characters(texts, self.model.output.decode)
         return [tags_to_words(text, [self.tags[tag] for tag in path.tags]) for text, path in found]
 
@@ -131,13 +131,13 @@ class TagPredictor:
                 scores[rows.to(scores.device)], wanted, lengths[rows]
             )
             found: list[list[SegmentedPath]] = [[] for _ in paths]
-            for (row, path), stretch, sure in zip(flat, stretches, probabilities, strict=True):
-                found[row].append((stretch, tuple(sure), math.exp(path.log_prob)))
+            for (row, path), stretch, values in zip(flat, stretches, probabilities, strict=True):
+                found[row].append((stretch, tuple(values), math.exp(path.log_prob)))
             return found
 
         return [
-            [SegmentedText(tuple(text[b:e] for b, e in words), sure, probability) for words, sure, probability in ways]
-            for text, ways in self._decode_characters(texts, decode)
+            [SegmentedText(tuple(text[b:e] for b, e in words), each, whole) for words, each, whole in paths]
+            for text, paths in self._decode_characters(texts, decode)
         ]
 
     def _best_paths(self, scores: Tensor, lengths: Tensor, n: int) -> list[list[TagPath]]:
@@ -148,7 +148,7 @@ class TagPredictor:
     def _decode_characters(
         self, texts: Iterable[str], decode: Callable[[Tensor, Tensor], list[_Decoded]]
     ) -> list[tuple[str, _Decoded]]:
-        """Decode the characters of each text. No word spans white space."""
+        """Decodes the characters of each text. No word spans white space."""
         self._is("segments", "segment", "tag")
         pieces = [text.split() for text in check_sentences(texts, "segment", words=False)]
         characters = ["".join(row) for row in pieces]
@@ -162,7 +162,7 @@ class TagPredictor:
         decode: Callable[[Tensor, Tensor], list[_Decoded]],
         starts: Ragged | None = None,
     ) -> list[_Decoded]:
-        """Score each text, in batches, and decode the scores; a span begins at each of the `starts`."""
+        """Scores each text, in batches, and decode the scores; a span begins at each of the `starts`."""
         for place, row in enumerate(words, start=1):
             if not len(row):
                 raise WeftError(f"text {place} of {len(words)} is empty", expected="at least one word")
@@ -220,7 +220,7 @@ class TagPredictor:
         return read._replace(notes=read.notes + extra_tag_notes(strange))
 
     def tag_table(self, source: str | Path | Corpus, *, column: str = "", confidence: bool = False) -> Iterator[str]:
-        """Tag a table with one word per row: CoNLL-U, or any other columns.
+        """Tags a table with one word per row: CoNLL-U, or any other columns.
 
         Args:
             source: A path, `-` for standard input, or a Corpus.
@@ -247,16 +247,16 @@ class TagPredictor:
         ]
 
     def score(self, sentences: Sequence[TaggedSentence]) -> TagScores | WordScores:
-        """Compare predicted tags with those of the sentences."""
+        """Compares predicted tags with those of the sentences."""
         vocabulary = self.vocabulary._replace(extra_tags=tuple(unknown_tags(sentences, self.tags)))
         return evaluate_tagger(self.model, vocabulary, vocabulary.encode_tagged(sentences))
 
     def evaluate(self, source: SentenceSource, *, column: str = "") -> TagScores | WordScores:
-        """Evaluate on other sentences: a path, a name, a Corpus, or (words, tags) pairs."""
+        """Evaluates on other sentences: a path, a name, a Corpus, or (words, tags) pairs."""
         return self.score(self.read(source, column=column).sentences)
 
     def evaluate_held_out(self) -> TagScores | WordScores:
-        """Evaluate on the run's own held-out sentences."""
+        """Evaluates on the run's own held-out sentences."""
         if not self.run.has(DEV_SENTENCES):
             raise WeftError(
                 f"{self.run.path} has no held-out sentences", expected="data to evaluate on", hint="`source=PATH`"

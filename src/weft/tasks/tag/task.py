@@ -28,7 +28,7 @@ from weft.training.trainer import Evaluation, Trainer
 
 
 class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
-    """Train a recurrent model with a CRF to tag the words of a sentence, or to find the words of a text."""
+    """Trains a recurrent model with a CRF to tag the words of a sentence, or to find the words of a text."""
 
     name = "tag"
     commands = COMMANDS

@@ -12,12 +12,12 @@ from weft.text.spans import SCHEMES, Scheme
 
 
 class TaggerVocabulary(NamedTuple):
-    """What a tagger knows apart from its weights; stored in vocabulary.json."""
+    """The words, tags and scheme of a tagger; stored in vocabulary.json."""
 
     lexicon: Lexicon
     tags: tuple[str, ...]
     scheme: Scheme | None
-    extra_tags: tuple[str, ...] = ()  # tags that only held-out sentences have; their numbers follow those of the tags
+    extra_tags: tuple[str, ...] = ()  # tags of held-out sentences only; their ids follow those of the tags
     notes: tuple[str, ...] = ()  # what was repaired in the data
 
     def to_json(self) -> dict[str, Any]:
@@ -44,7 +44,7 @@ class TaggerVocabulary(NamedTuple):
         return {name: Ragged.from_rows(rows) for name, rows in self.lexicon.encode(words).items()}
 
     def encode_tagged(self, sentences: Sequence[TaggedSentence]) -> dict[str, Ragged]:
-        """The same with tags, and of each word (of the tags, where they tell words) whether it is known."""
+        """The same with tags and with whether each word is known (in segmentation: each word that the tags mark)."""
         numbers = {tag: number for number, tag in enumerate((*self.tags, *self.extra_tags))}
         columns = self.encode([sentence.words for sentence in sentences])
         columns["tags"] = Ragged.from_rows([numbers[tag] for tag in sentence.tags] for sentence in sentences)

@@ -29,7 +29,7 @@ def read_pairs(source: PairSource, config: TranslateConfig) -> Pairs:
 
 
 def store_pairs(source: PairSource, dev: PairSource | None, config: TranslateConfig) -> StoreData:
-    """Read pairs to train on and to hold out; returns what encodes and stores them in a run.
+    """Reads pairs to train on and to hold out; returns what encodes and stores them in a run.
 
     Equal sources stay on one side, with all their translations, so that no held-out source occurs in training.
     """

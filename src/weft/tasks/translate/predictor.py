@@ -144,7 +144,7 @@ class TranslatePredictor:
         return [next(found) if text.strip() else [] for text in texts]
 
     def _warn_cut(self, sources: Sequence[_Source]) -> None:
-        """Warn that some texts are read in part."""
+        """Warns that some texts are read in part."""
         long, limit = [source for source in sources if source.cut], self.config.text.max_tokens
         if not long:
             return
@@ -229,7 +229,7 @@ class TranslatePredictor:
         return Likelihood(sum(in_batches(lengths, run)), int(lengths[:, 1].sum()) if len(pairs) else 0)
 
     def evaluate(self, source: PairSource, *, beam: int = 5, length_penalty: float = LENGTH_PENALTY) -> Translations:
-        """Translate the sources of pairs and compare the results with their targets: a path, a name, or Pairs."""
+        """Translates the sources of pairs and compares the results with their targets: a path, a name, or Pairs."""
         pairs = read_pairs(source, self.config)
         # A source that occurs in several pairs is translated once.
         different = list(dict.fromkeys(pairs.sources))
@@ -244,7 +244,7 @@ class TranslatePredictor:
         return target.tokenizer.join(target.tokenizer.split(text)) if target.tokenizer.name == "space" else text
 
     def evaluate_held_out(self, *, beam: int = 5, length_penalty: float = LENGTH_PENALTY) -> Translations:
-        """Evaluate on the run's own held-out pairs."""
+        """Evaluates on the run's own held-out pairs."""
         return self.evaluate(held_out_pairs(self.run), beam=beam, length_penalty=length_penalty)
 
 

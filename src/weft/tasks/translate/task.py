@@ -24,7 +24,7 @@ from weft.training.trainer import Evaluation, Trainer
 
 
 class TranslateTask(Task[PairSource, TranslateConfig, TranslatePredictor]):
-    """Train an encoder-decoder with attention on sentences and their translations."""
+    """Trains an encoder-decoder with attention on sentences and their translations."""
 
     name = "translate"
     commands = COMMANDS
