@@ -15,7 +15,7 @@ from weft.text.grammars.english import ENGLISH
 from weft.training.run import DATA_RECORD, read_json
 
 ORDER = 5
-MOST_TOKENS = 5_000_000  # counted at most, so that the baseline takes no longer than the evaluation
+BASELINE_TOKENS = 5_000_000  # counted at most, so that the baseline takes no longer than the evaluation
 GRAMMAR_DATASET = "grammar"  # the data set whose entropy is known
 
 
@@ -43,8 +43,8 @@ def _ngram(model: LmPredictor, tokens: Tokens) -> Baseline | None:
     if run.task == "ngram" or not run.has(TRAIN_TOKENS):
         return None
     train = open_tokens(run.data_file(TRAIN_TOKENS), size)
-    part = f" of its first {MOST_TOKENS:,} tokens" if len(train) > MOST_TOKENS else " of the same text"
-    ngram = modified_kneser_ney(train[:MOST_TOKENS], size, ORDER)
+    part = f" of its first {BASELINE_TOKENS:,} tokens" if len(train) > BASELINE_TOKENS else " of the same text"
+    ngram = modified_kneser_ney(train[:BASELINE_TOKENS], size, ORDER)
     return Baseline(f"{ORDER}-gram{part}", ngram.evaluate(tokens))
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from weft.engine import readout_nats
 
-MAX_WORDS = 3000  # the most frequent words are targets of their own; all others share the unknown word
+NEIGHBOUR_WORDS = 3000  # the most frequent words are targets of their own; all others share the unknown word
 HIDDEN_SIZE = 50  # units between a state and the words
 
 
@@ -28,7 +28,7 @@ class NeighbourWordLoss(nn.Module):
 
     def __init__(self, hidden_size: int, words: int) -> None:
         super().__init__()
-        self.hidden_size, self.words = hidden_size, min(words, MAX_WORDS)
+        self.hidden_size, self.words = hidden_size, min(words, NEIGHBOUR_WORDS)
         self.next_word, self.previous_word = (
             nn.Sequential(nn.Linear(hidden_size, HIDDEN_SIZE), nn.Tanh(), nn.Linear(HIDDEN_SIZE, self.words))
             for _ in range(2)
