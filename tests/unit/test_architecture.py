@@ -27,6 +27,7 @@ ORDER = [
     "training",
     "decoding",
     "tasks",
+    "sklearn",
     "probes",
     "pictures",
     "cli",

@@ -54,6 +54,7 @@ class SegmentedText:
 
 
 Text = str | Sequence[str]
+FloatArray = np.ndarray[Any, np.dtype[np.float32]]
 _Decoded = TypeVar("_Decoded")
 SegmentedPath = tuple[
     list[Segment], tuple[float, ...], float
@@ -95,10 +96,7 @@ class TagPredictor:
         """The `n` most probable tag sequences of each text, best first; fewer where there are fewer."""
         self._is("tags", "tag", "segment")
         _check_count(n)
-        assert isinstance(self.vocabulary.lexicon, WordLexicon)
-        cut = make_split(split, self.vocabulary.lexicon.count)
-        words = [cut(text) if isinstance(text, str) else text for text in check_sentences(texts, "tag")]
-        output = self.model.output
+        words, output = self._words(texts, split), self.model.output
 
         def decode(scores: Tensor, lengths: Tensor) -> list[tuple[list[TagPath], IntArray]]:
             """The best tags of each text, and the marginal probability of each tag at each word (T, K)."""
@@ -111,6 +109,22 @@ class TagPredictor:
             [self._tagged(row, path, shares) for path in paths]
             for row, (paths, shares) in zip(words, found, strict=True)
         ]
+
+    def marginals(self, texts: Iterable[Text], *, split: str = "word") -> list[FloatArray]:
+        """The marginal probability of every tag at every word of each text: (T, K) each, in the order of `tags`."""
+        self._is("tags", "tag", "segment")
+        words = self._words(texts, split)
+
+        def decode(scores: Tensor, lengths: Tensor) -> list[FloatArray]:
+            found = self.model.output.marginals(scores, lengths).cpu().numpy()
+            return [row[:length] for row, length in zip(found, lengths.tolist(), strict=True)]
+
+        return self._decode(words, decode)
+
+    def _words(self, texts: Iterable[Text], split: str) -> list[Sequence[str]]:
+        assert isinstance(self.vocabulary.lexicon, WordLexicon)
+        cut = make_split(split, self.vocabulary.lexicon.count)
+        return [cut(text) if isinstance(text, str) else text for text in check_sentences(texts, "tag")]
 
     def segment(self, texts: Iterable[str]) -> list[list[str]]:
         """Segments each text into words. White space always ends a word."""
