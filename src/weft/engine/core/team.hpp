@@ -14,6 +14,9 @@ namespace weft {
 
 class Team {
   public:
+    Team() = default;
+    explicit Team(uint64_t turn) : turn_(turn) {}  // as if so many turns were over: for tests of their overflow
+
     // Runs lead(), during which up to `threads` threads do what it hands to `share`.
     template <typename Lead>
     void gather(int64_t threads, const Lead& lead) {
@@ -53,7 +56,7 @@ class Team {
 
   private:
     struct alignas(64) Part {
-        std::atomic<uint64_t> next{0};  // the turn, and in the low half how many pieces are taken
+        std::atomic<uint64_t> next{0};  // the low half of the turn, and in the low half of this how many pieces are taken
     };
 
     void follow(int64_t me, uint64_t seen) {
@@ -72,11 +75,12 @@ class Team {
         void (*const call)(void*, int64_t) = call_;
         void* const data = data_;
         const int64_t count = count_;
+        const uint64_t tag = turn & 0xffffffff;  // all of a turn that `next` has room for
         for (int64_t n = 0; n < members_; ++n) {
             const int64_t whose = (me + n) % members_;
             const int64_t first = count * whose / members_, last = count * (whose + 1) / members_;
             std::atomic<uint64_t>& next = parts_[static_cast<size_t>(whose)].next;
-            for (uint64_t now = next; now >> 32 == turn;) {
+            for (uint64_t now = next; now >> 32 == tag;) {
                 const int64_t piece = first + static_cast<int64_t>(now & 0xffffffff);
                 if (piece >= last) break;
                 if (!next.compare_exchange_weak(now, now + 1)) continue;
