@@ -6,6 +6,7 @@ import errno
 import os
 import signal
 import sys
+import warnings
 from typing import Annotated
 
 import typer
@@ -67,6 +68,7 @@ def _root(
 def main() -> None:
     """The program `weft`: a user's mistake is one message and exit code 2, never a traceback."""
     _share_the_cores()
+    warnings.showwarning = lambda message, *_, **__: print(f"weft: {message}", file=sys.stderr)
     try:
         try:
             app()

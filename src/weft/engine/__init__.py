@@ -10,7 +10,7 @@ step of an optimizer.
 
 from weft.engine.cells import Pass, check_lengths, run_layers, written
 from weft.engine.embedding import Embedded, Part, embed, forget
-from weft.engine.library import description, library
+from weft.engine.library import EngineWarning, description, library
 from weft.engine.likeliest import Likeliest
 from weft.engine.noise import NOTHING, Drop, drop_rows, dropout
 from weft.engine.readout import readout_nats
@@ -21,6 +21,7 @@ __all__ = [
     "NOTHING",
     "Drop",
     "Embedded",
+    "EngineWarning",
     "Likeliest",
     "Moved",
     "Part",

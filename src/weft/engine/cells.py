@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import warnings
 import weakref
 from collections.abc import Sequence
 from itertools import islice
@@ -14,7 +14,7 @@ from torch import Tensor
 from weft.cells import Cell, State
 from weft.engine.embedding import Embedded
 from weft.engine.graph import whole
-from weft.engine.library import known_type, say_once_if_missing, usable
+from weft.engine.library import EngineWarning, known_type, usable, warn_if_missing
 from weft.engine.plan import Plan
 from weft.engine.run import Direction, Layers, run
 from weft.errors import WeftError
@@ -36,7 +36,7 @@ class Pass(NamedTuple):
 
 
 def plan_of(cell: Cell, noise: Noise = _PLAIN) -> Plan | None:
-    """The cell's plan, made at its first use; None, with one line to stderr, where its step cannot be traced, and
+    """The cell's plan, made at its first use; None, with a warning, where its step cannot be traced, and
     without one while the core cannot read its weights.
 
     One for each instance, because a step may use numbers that belong to the instance, and for training or not.
@@ -54,7 +54,7 @@ def plan_of(cell: Cell, noise: Noise = _PLAIN) -> Plan | None:
             plans[key] = None
             if str(why) not in _refused:
                 _refused.add(str(why))
-                print(f"weft: {why}. It runs as plain torch.", file=sys.stderr)
+                warnings.warn(f"{why}. It runs as plain torch.", EngineWarning, stacklevel=3)
     return plans[key]
 
 
@@ -79,7 +79,7 @@ def run_layers(
         return compiled.run_layer(passes, written(x), given, lengths)
     table = x if isinstance(x, Tensor) else x.parts[0].table  # what stands for all that is read
     if not usable() or not table.is_cpu:
-        say_once_if_missing()
+        warn_if_missing()
         return None
     directions: list[list[Direction]] = []
     kinds: list[list[tuple[type[State], int]]] = []  # of states, and how many parts they have

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from weft.cells import Cell, State
 from weft.engine.cells import Pass, another_kind, check_lengths, first_of_another_kind, plan_of, readable
-from weft.engine.library import say_once_if_missing, usable
+from weft.engine.library import usable, warn_if_missing
 from weft.engine.plan import Plan, reach
 from weft.engine.run import Direction, Layers, back, forward
 from weft.errors import WeftError
@@ -34,7 +34,7 @@ def _described(cell: Cell, training: bool, recurrent_dropout: bool, zoneout: boo
     The compiler takes the answer as it stands. It asks anew when the cell is another one or training begins or ends.
     """
     if not usable() or not readable(cell):
-        say_once_if_missing()
+        warn_if_missing()
         return ""
     plan = plan_of(cell, Noise(recurrent_dropout, zoneout, float.fromhex(expected_zoneout)))
     if plan is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-import sys
+import warnings
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,10 @@ import torch
 from torch import Tensor
 
 from weft.errors import WeftError
+
+class EngineWarning(UserWarning):
+    """Something runs without the engine, and slower than it could."""
+
 
 _KNOWN = (torch.float32, torch.float64)  # types of numbers
 _BY_CAPABILITY = {"AVX512": ["avx512", "avx2", "baseline"], "AVX2": ["avx2", "baseline"]}
@@ -89,10 +93,15 @@ def description() -> str:
 
 
 @cache
-def say_once_if_missing() -> None:
-    """A line to stderr where the engine should be and is not; nothing where it was switched off on purpose."""
+def warn_if_missing() -> None:
+    """Warns once where the engine should be and is not. Silent where it was switched off on purpose."""
     if library() is None and os.environ.get("WEFT_ENGINE") != "off":
-        print("weft: the engine is not built here; cells run as plain torch, several times slower.", file=sys.stderr)
+        warnings.warn(
+            "the engine is not built here: cells run as plain torch, several times slower. "
+            "Install a C++17 compiler (g++ or clang++), then install weft again",
+            EngineWarning,
+            stacklevel=3,
+        )
 
 
 def check(code: int) -> None:

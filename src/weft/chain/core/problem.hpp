@@ -6,15 +6,11 @@
 
 #include <cstdint>
 
+#include "../../engine/core/vector.hpp"
+
 namespace weft::chain {
 
-#if defined(__AVX512F__)
-constexpr int64_t kLanes = 8;
-#elif defined(__AVX__)
-constexpr int64_t kLanes = 4;
-#else
-constexpr int64_t kLanes = 2;
-#endif
+constexpr int64_t kLanes = kWidth<double>;
 typedef double Block __attribute__((vector_size(kLanes * 8), aligned(kLanes * 8), may_alias));
 typedef int64_t Bits __attribute__((vector_size(kLanes * 8), aligned(kLanes * 8), may_alias));
 
@@ -53,22 +49,8 @@ struct Results {
 
 inline double at(const Block* row, int64_t k) { return reinterpret_cast<const double*>(row)[k]; }
 
-inline Block turned(Block x, int64_t by) {
-    Bits lanes = {};
-    for (int64_t i = 0; i < kLanes; ++i) lanes[i] = i ^ by;
-    return __builtin_shuffle(x, lanes);
-}
 // The sum of all lanes, in every lane: halves on halves.
-inline Block total_of(Block x) {
-    for (int64_t by = kLanes / 2; by > 0; by /= 2) x += turned(x, by);
-    return x;
-}
+inline Block total_of(Block x) { return total<double>(x); }
 inline Block all(double value) { return value - Block{}; }
-inline bool any(Bits x) {
-    int64_t found = 0;
-    for (int64_t by = kLanes / 2; by > 1; by /= 2) x |= (Bits)turned((Block)x, by);
-    for (int64_t i = 0; i < 2; ++i) found |= x[i];
-    return found != 0;
-}
 
 }  // namespace weft::chain

@@ -33,7 +33,11 @@ class Fates {
         const T scale = static_cast<T>(scale_) * factor;
         const uint32_t keep = keep_, one = first_, other = second_, begin = static_cast<uint32_t>(first);
         const int end = static_cast<int>(count);  // a block is small: 32 bits count its numbers, and many at a time
+#if defined(__clang__)
+#pragma clang loop vectorize(assume_safety)
+#else
 #pragma GCC ivdep
+#endif
         for (int i = 0; i < end; ++i) {
             uint32_t h = ((begin + static_cast<uint32_t>(i)) ^ one) * 0x21F0AAADu;
             h = (h ^ (h >> 15) ^ other) * 0x735A2D97u;
