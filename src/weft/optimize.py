@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from weft.config import TrainConfig
-from weft.engine import Moved, Rates, Updates
+from weft.engine import Moved, Rates, StepSize, Updates
 
 
 class Adam(NamedTuple):
@@ -98,7 +98,7 @@ class Optimizer:
         rule, scale = self.rule, clip / norm if clip and norm > clip else 1.0
         rates = Rates(scale, 1 - rate * rule.decay, rule.mean_stays, rule.square_stays, rule.small, stays)
         steps = [self.steps[number] for number in chosen]
-        size_of = {step: rule.size(rate, step) for step in set(steps)}  # as a rule there is but one
+        size_of = {step: StepSize(*rule.size(rate, step)) for step in set(steps)}  # as a rule there is but one
         sizes = [size_of[step] for step in steps]
         if core is None:
             _move(moved, rates, sizes)
@@ -130,7 +130,7 @@ def _norm(moved: Sequence[Moved]) -> float:
     return float(torch.linalg.vector_norm(torch.stack([norm.to(norms[0]) for norm in norms])))
 
 
-def _move(moved: Sequence[Moved], rates: Rates, sizes: Sequence[tuple[float, float]]) -> None:
+def _move(moved: Sequence[Moved], rates: Rates, sizes: Sequence[StepSize]) -> None:
     """What core/update.hpp does, by torch."""
     weights, gradients, *others = map(list, zip(*moved, strict=True))
     means, squares, averages = ([tensor for tensor in some if tensor is not None] for some in others)

@@ -16,7 +16,18 @@ pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compil
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory):
     program = tmp_path_factory.mktemp("driver") / "thread_pool"
-    command = [str(COMPILER), "-O1", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-pthread", str(SOURCE), "-o", str(program)]
+    command = [
+        str(COMPILER),
+        "-O1",
+        "-std=c++17",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-pthread",
+        str(SOURCE),
+        "-o",
+        str(program),
+    ]
     subprocess.run(command, check=True, timeout=120)
     return program
 

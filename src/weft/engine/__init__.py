@@ -8,9 +8,10 @@ A cell's program (weft.program) runs over time in a small C++ core, forward and 
 step of an optimizer.
 """
 
+from weft.engine.abi import StepSize
 from weft.engine.cells import Pass, check_lengths, run_layers, written
 from weft.engine.embedding import Embedded, Part, embed, forget
-from weft.engine.library import EngineWarning, description, library
+from weft.engine.library import EngineWarning, description, library, peak_flops
 from weft.engine.likeliest import Likeliest
 from weft.engine.noise import NOTHING, Drop, drop_rows, dropout
 from weft.engine.readout import readout_nats
@@ -27,6 +28,7 @@ __all__ = [
     "Part",
     "Pass",
     "Rates",
+    "StepSize",
     "Stream",
     "Updates",
     "can_stream",
@@ -37,6 +39,7 @@ __all__ = [
     "embed",
     "forget",
     "library",
+    "peak_flops",
     "readout_nats",
     "run_layers",
     "written",

@@ -15,11 +15,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from weft.engine import abi
 from weft.engine.graph import address, applied, once, whole
 from weft.engine.library import check, loaded_library, reads
 from weft.engine.memory import empty
 from weft.engine.noise import NOTHING, Drop, draw_seed
 from weft.errors import WeftError
+
+_embedding_call, _embedding_input = abi.values_of(abi.EmbeddingCall), abi.values_of(abi.EmbeddingInput)
+_table = abi.values_of(abi.Table)
+_VALUES = abi.Table._fields.index("values")
 
 
 class Part(NamedTuple):
@@ -109,7 +114,8 @@ class Drawn:
         self.ids = [whole(part.ids) for part in embedded.parts]
         self.first: list[int] = []  # of each table that part which reads it first: there all its gradients are summed
         self._alive: list[Tensor] = []
-        self._told: list[tuple[int, ...]] = []  # of each table what does not change
+        self._at: list[int] = []  # where among the records the address of each table's values belongs
+        described: list[tuple[int, ...]] = []
         for number, (part, ids, table) in enumerate(zip(embedded.parts, self.ids, tables, strict=False)):
             first, chances, seed = 0, part.chances, 0
             while tables[first] is not table:
@@ -118,19 +124,25 @@ class Drawn:
                 chances, seed = chances.contiguous(), draw_seed()
                 self._alive.append(chances)
             self.first.append(first)
-            self._told.append((*table.shape, ids.data_ptr(), first != number, address(chances), seed))
+            size, width = table.shape
+            again = first != number
+            described.append(_table(0, size, width, ids.data_ptr(), again, address(chances), seed))
         noisy = self.shape[-1]
         if embedded.joined is not None:
             noisy -= embedded.joined.shape[1]
             self.first.append(len(self.first))
-            self._told.append((*embedded.joined.shape, 0, 0, 0, 0))
-        self._begin = len(self._told), noisy, *embedded.drop.draw()
+            size, width = embedded.joined.shape
+            described.append(_table(0, size, width, ids=0, accumulate=0, zero_probability=0, seed=0))
+        self._records: list[int] = [*_embedding_input(noisy, *embedded.drop.draw())]
+        for record in described:
+            self._at.append(len(self._records) + _VALUES)
+            self._records += record
 
-    def numbers(self, tables: Sequence[Tensor | None]) -> list[int]:
+    def records(self, tables: Sequence[Tensor | None]) -> list[int]:
         """With these tables, or with their gradients, of which those that are not wanted are None."""
-        found = [*self._begin]
-        for table, told in zip(tables, self._told, strict=True):
-            found += (0 if table is None else table.data_ptr(), *told)
+        found = self._records.copy()
+        for at, table in zip(self._at, tables, strict=True):
+            found[at] = 0 if table is None else table.data_ptr()
         return found
 
     def gradients(self, wanted: Sequence[bool]) -> tuple[list[Tensor | None], list[int]]:
@@ -139,7 +151,7 @@ class Drawn:
             empty(tuple(table.shape), table.dtype) if wants and number == first else None
             for number, (table, wants, first) in enumerate(zip(self.tables, wanted, self.first, strict=True))
         ]
-        return found, self.numbers([found[first] for first in self.first])
+        return found, self.records([found[first] for first in self.first])
 
 
 class _Embed(torch.autograd.Function):
@@ -148,23 +160,30 @@ class _Embed(torch.autograd.Function):
         ctx.drawn = drawn
         ctx.save_for_backward(*drawn.ids)
         rows = empty(drawn.shape, tables[0].dtype)
-        _run(drawn, drawn.numbers(drawn.tables), rows, back=False)
+        _run(drawn, drawn.records(drawn.tables), rows, backward=False)
         return rows
 
     @staticmethod
     @once
     def backward(ctx: Any, gradient: Tensor) -> Any:
         ctx.saved_tensors  # noqa: B018  # torch looks whether the ids are still what they were
-        found, numbers = ctx.drawn.gradients(ctx.needs_input_grad[1:])
-        _run(ctx.drawn, numbers, gradient.contiguous(), back=True)
+        found, records = ctx.drawn.gradients(ctx.needs_input_grad[1:])
+        _run(ctx.drawn, records, gradient.contiguous(), backward=True)
         return None, *found
 
 
 _apply = applied(_Embed)
 
 
-def _run(drawn: Drawn, numbers: list[int], rows: Tensor, *, back: bool) -> None:
+def _run(drawn: Drawn, records: list[int], rows: Tensor, *, backward: bool) -> None:
     *shape, _ = drawn.shape
-    places = [math.prod(shape), shape[-1] if shape else 1, rows.data_ptr()]
-    data, is_double = array("q", [*places, *numbers]), rows.dtype == torch.float64
-    check(loaded_library().weft_embedding(data.buffer_info()[0], back, torch.get_num_threads(), is_double))
+    call = _embedding_call(
+        is_double=rows.dtype is torch.float64,
+        threads=torch.get_num_threads(),
+        backward=backward,
+        positions=math.prod(shape),
+        steps=shape[-1] if shape else 1,
+        values=rows.data_ptr(),
+        tables=len(drawn.tables),
+    )
+    check(loaded_library().weft_embedding(array("q", [*call, *records]).tobytes()))

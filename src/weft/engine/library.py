@@ -13,7 +13,33 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from weft.engine import abi
+from weft.engine import encode as _encode  # noqa: F401  # its records are part of the layout
+from weft.engine.abi import Status
 from weft.errors import WeftError
+
+FUNCTIONS = (  # each takes the address of its records and returns a Status
+    "weft_new_program",
+    "weft_free_program",
+    "weft_forward",
+    "weft_backward",
+    "weft_dropout",
+    "weft_embedding",
+    "weft_cross_entropy",
+    "weft_cross_entropy_backward",
+    "weft_pack_output_layer",
+    "weft_top_k",
+    "weft_gradient_norm",
+    "weft_optimizer_step",
+    "weft_peak",
+    "weft_new_stream",
+    "weft_free_stream",
+    "weft_stream_step",
+    "weft_stream_sample",
+    "weft_chain_sum",
+    "weft_chain_viterbi",
+)
+
 
 class EngineWarning(UserWarning):
     """Something runs without the engine, and slower than it could."""
@@ -21,6 +47,9 @@ class EngineWarning(UserWarning):
 
 _KNOWN = (torch.float32, torch.float64)  # types of numbers
 _BY_CAPABILITY = {"AVX512": ["avx512", "avx2", "baseline"], "AVX2": ["avx2", "baseline"]}
+
+
+_peak_call = abi.packer(abi.PeakCall)
 
 
 @cache
@@ -39,6 +68,7 @@ def library() -> ctypes.CDLL | None:
 
 def _load(file: Path, name: str) -> ctypes.CDLL:
     loaded = ctypes.CDLL(str(file))
+    _check_layout(loaded, file)
     _declare(loaded)
     loaded.variant = name  # type: ignore[attr-defined]
     return loaded
@@ -104,33 +134,47 @@ def warn_if_missing() -> None:
         )
 
 
+def peak_flops() -> float:
+    """Additions and multiplications a second on registers alone, on all threads that torch may use."""
+    flops = ctypes.c_double()
+    check(loaded_library().weft_peak(_peak_call(torch.get_num_threads(), ctypes.addressof(flops))))
+    return flops.value
+
+
 def check(code: int) -> None:
-    """The core's answers in words."""
-    if code == 1:
+    """Raises what the status of a call stands for."""
+    if code == Status.ok:
+        return
+    if code == Status.out_of_memory:
         raise MemoryError("weft engine: out of memory")
-    if code == 2:
+    if code == Status.id_out_of_range:
         raise WeftError("a token id is outside the vocabulary", expected="ids from 0 to input_size - 1")
+    if code == Status.length_out_of_range:
+        raise WeftError("a length is outside of the batch", expected="lengths from 0 to the number of steps")
+    if code == Status.cannot_sample:
+        raise WeftError("Stream: sampling needs token ids and an output layer", expected="ids=True and a weight")
+    raise RuntimeError("weft engine: a call failed")
 
 
 def _declare(loaded: ctypes.CDLL) -> None:
-    number, address = ctypes.c_int64, ctypes.c_void_p
-    loaded.weft_start.argtypes, loaded.weft_start.restype = [address], None
-    loaded.weft_program.argtypes, loaded.weft_program.restype = [address], address
-    loaded.weft_forget.argtypes, loaded.weft_forget.restype = [address], None
-    loaded.weft_forward.argtypes, loaded.weft_back.argtypes = [address], [address]
-    loaded.weft_embedding.argtypes = [address, number, number, number]
-    loaded.weft_drop.argtypes = [address, address, *[number] * 7]
-    loaded.weft_read_out.argtypes = [address, ctypes.c_double, number, number]
-    loaded.weft_read_back.argtypes = [address, address, number, number]
-    loaded.weft_pack_ids.argtypes, loaded.weft_likeliest.argtypes = [address, number, number], [address, number, number]
-    loaded.weft_norm.argtypes, loaded.weft_norm.restype = [address, number, number, number], ctypes.c_double
-    loaded.weft_update.argtypes, loaded.weft_update.restype = [address, address, number, number, number], None
-    loaded.weft_peak.argtypes, loaded.weft_peak.restype = [number], ctypes.c_double
-    loaded.weft_stream.argtypes, loaded.weft_stream.restype = [address, number], address
-    loaded.weft_stream_forget.argtypes, loaded.weft_stream_forget.restype = [address], None
-    loaded.weft_stream_step.argtypes = [address]
-    loaded.weft_stream_sample.argtypes = [address, number, address, address, address, number, address, address, address]
-    loaded.weft_start(_parallel_region())
+    for name in FUNCTIONS:
+        getattr(loaded, name).argtypes = [ctypes.c_void_p]
+    loaded.weft_use_parallel_region.argtypes, loaded.weft_use_parallel_region.restype = [ctypes.c_void_p], None
+    loaded.weft_use_parallel_region(_parallel_region())
+
+
+def _check_layout(loaded: ctypes.CDLL, file: Path) -> None:
+    """Refuses a library that was compiled from another interface: it would read other fields than are written."""
+    try:
+        loaded.weft_layout.argtypes, loaded.weft_layout.restype = [], ctypes.c_uint64
+        found = loaded.weft_layout()
+    except AttributeError:
+        found = None
+    if found != abi.layout():
+        raise WeftError(
+            f"the engine in {file} was built from other sources than this Python package",
+            expected="a build of the same sources: run `pip install -e .` again, or set WEFT_ENGINE=off to do without",
+        )
 
 
 def _parallel_region() -> Any:

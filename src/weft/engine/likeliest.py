@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from array import array
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from weft.engine import abi
 from weft.engine.graph import address
 from weft.engine.library import check, loaded_library, reads
 from weft.errors import WeftError
 
+_pack_call, _top_k_call = abi.packer(abi.PackCall), abi.packer(abi.TopKCall)
 _COLUMNS = 64  # a multiple of every panel of the core
 
 
@@ -37,8 +37,16 @@ class Likeliest:
         if reads(self.weight, *([] if self.bias is None else [self.bias])):
             columns = -(-self.size // _COLUMNS) * _COLUMNS
             self._packed = torch.empty(columns * (self.inputs + 1), dtype=weight.dtype)
-            places = map(address, (self.weight, self.bias, self._packed))
-            self._call(loaded_library().weft_pack_ids, [self.size, self.inputs, *places])
+            call = _pack_call(
+                is_double=weight.dtype is torch.float64,
+                threads=torch.get_num_threads(),
+                classes=self.size,
+                inputs=self.inputs,
+                weight=address(self.weight),
+                bias=address(self.bias),
+                packed=address(self._packed),
+            )
+            check(loaded_library().weft_pack_output_layer(call))
 
     def __call__(self, x: Tensor, many: int) -> tuple[Tensor, Tensor]:
         """The log-probabilities and the ids of the `many` likeliest, both (R, many), best first, after x (R, I)."""
@@ -52,10 +60,17 @@ class Likeliest:
             return found.values, found.indices
         x = x.detach().contiguous()
         values, ids = torch.empty(len(x), many, dtype=x.dtype), torch.empty(len(x), many, dtype=torch.int64)
-        places = map(address, (x, self._packed, values, ids))
-        self._call(loaded_library().weft_likeliest, [len(x), self.inputs, self.size, many, *places])
+        call = _top_k_call(
+            is_double=x.dtype is torch.float64,
+            threads=torch.get_num_threads(),
+            rows=len(x),
+            inputs=self.inputs,
+            classes=self.size,
+            k=many,
+            x=address(x),
+            packed=address(self._packed),
+            values=address(values),
+            ids=address(ids),
+        )
+        check(loaded_library().weft_top_k(call))
         return values, ids
-
-    def _call(self, function: object, numbers: list[int]) -> None:
-        data = array("q", numbers)
-        check(function(data.buffer_info()[0], torch.get_num_threads(), self.weight.dtype == torch.float64))  # type: ignore[operator]

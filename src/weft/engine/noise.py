@@ -13,10 +13,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from weft.engine import abi
 from weft.engine.graph import applied
 from weft.engine.library import check, loaded_library, reads
 from weft.engine.memory import empty
 from weft.errors import WeftError
+
+_dropout_call = abi.packer(abi.DropoutCall)
 
 
 class Drop(NamedTuple):
@@ -83,9 +86,20 @@ class _Drop(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, sizes: tuple[int, int, int], keep: int, seed: int) -> Tensor:
         ctx.noise = sizes, keep, seed
         x = x.contiguous()
-        dropped, threads = empty(tuple(x.shape), x.dtype), torch.get_num_threads()
-        drop = loaded_library().weft_drop
-        check(drop(x.data_ptr(), dropped.data_ptr(), *sizes, keep, seed, threads, x.dtype == torch.float64))
+        dropped = empty(tuple(x.shape), x.dtype)
+        rows, steps, width = sizes
+        call = _dropout_call(
+            is_double=x.dtype is torch.float64,
+            threads=torch.get_num_threads(),
+            rows=rows,
+            steps=steps,
+            width=width,
+            keep=keep,
+            seed=seed,
+            source=x.data_ptr(),
+            target=dropped.data_ptr(),
+        )
+        check(loaded_library().weft_dropout(call))
         return dropped
 
     @staticmethod

@@ -6,27 +6,16 @@ import ctypes
 import hashlib
 import weakref
 from array import array
-from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import Tensor
 
 from weft.cells import Cell
-from weft.engine.library import loaded_library
+from weft.engine.encode import encode
+from weft.engine.library import check, loaded_library
 from weft.errors import WeftError
 from weft.program import Program
-from weft.program.graph import Weight
-from weft.program.lower import Place
-
-
-class WeightRun(NamedTuple):
-    """Neighbouring rows (columns, if turned) of a weight whose gradient is one product."""
-
-    product: int
-    gradient: Place
-    blocks: int
-    weight: Weight
 
 
 def reach(cell: Cell, path: Sequence[str]) -> Any:
@@ -52,11 +41,15 @@ class Plan:
         self.states, self.hidden_size = program.states, program.hidden_size
         self.state_widths = [self.hidden_size] * self.states
         self.kept_size = (program.blocks + program.extra) * program.hidden_size  # numbers a token
-        code = [*program.encode(), *self._bindings()]
         # What is in it, as a number below 2^63: the same wherever the same program is made.
-        self.number = int.from_bytes(hashlib.sha256(array("q", code).tobytes()).digest()[:8], "little") >> 1
-        self.address: int = core.weft_program((ctypes.c_int64 * len(code))(*code))
-        weakref.finalize(self, core.weft_forget, self.address)
+        code = array("q", encode(program, self.names, self.shapes, handle=0))
+        self.number = int.from_bytes(hashlib.sha256(code.tobytes()).digest()[:8], "little") >> 1
+        handle = ctypes.c_void_p()
+        code = array("q", encode(program, self.names, self.shapes, ctypes.addressof(handle)))
+        check(core.weft_new_program(code.tobytes()))
+        assert handle.value is not None
+        self.address: int = handle.value
+        weakref.finalize(self, core.weft_free_program, self.address)
 
     def __deepcopy__(self, memo: Any) -> Plan:
         return self  # it never changes
@@ -81,56 +74,3 @@ class Plan:
                     f"{type(cell).__name__}: {name} is {tuple(value.shape)}",
                     expected=f"{tuple(shape)}, as at the cell's first run; make a new cell for another size",
                 )
-
-    def _bindings(self) -> list[int]:
-        """How parameters come into the program and gradients out of it, as the core reads it (core/code.hpp)."""
-        program, at = self.program, {name: number for number, name in enumerate(self.names)}
-        out = [len(self.shapes)]
-        for shape in self.shapes:
-            out += [shape.numel(), shape[-1] if shape else 1]
-        out.append(len(program.vectors))
-        for vector in program.vectors:
-            out += [at[vector.name], vector.start, int(vector.single)]
-        out += _lists(program.vector_sums)
-        out += [len(program.input_vectors), *(number for pair in program.input_vectors for number in pair)]
-        out += [program.extra, program.d_products, program.operands]
-        for product in program.products:
-            for block in product.blocks:
-                out += [at[block.weight.name], block.weight.start, int(block.weight.turned)]
-            out += product.operand
-        runs = _weight_runs(program)
-        out.append(len(runs))
-        for run in runs:
-            out += [run.product, *run.gradient, run.blocks]
-            out += [at[run.weight.name], run.weight.start, int(run.weight.turned)]
-        out += [len(program.input_sums), *program.input_sums]
-        return out + _lists(program.vector_gradients)
-
-
-def _lists(lists: Any) -> list[int]:
-    out = [len(lists)]
-    for numbers in lists:
-        out += [len(numbers), *numbers]
-    return out
-
-
-def _weight_runs(program: Program) -> list[WeightRun]:
-    H = program.hidden_size
-    uses = Counter(block.weight for product in program.products for block in product.blocks)
-    runs: list[WeightRun] = []
-    for k, product in enumerate(program.products):
-        for block, place in zip(product.blocks, product.gradients, strict=True):
-            weight, before = block.weight, runs[-1] if runs else None
-            if (
-                before
-                and before.product == k
-                and before.weight._replace(start=before.weight.start + before.blocks * H) == weight
-                and before.gradient._replace(block=before.gradient.block + before.blocks) == place
-                # What is used twice is added up block by block.
-                and uses[weight] == uses[before.weight] == 1
-                and not weight.turned
-            ):
-                runs[-1] = before._replace(blocks=before.blocks + 1)
-            else:
-                runs.append(WeightRun(k, place, 1, weight))
-    return runs

@@ -6,7 +6,6 @@ no masks for what is dropped.
 
 from __future__ import annotations
 
-from array import array
 from typing import Any
 
 import torch
@@ -14,12 +13,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from weft.batch import IGNORED
+from weft.engine import abi
 from weft.engine.cells import check_lengths
 from weft.engine.graph import address, applied, once, whole
 from weft.engine.library import check, loaded_library, reads
 from weft.engine.memory import empty
 from weft.engine.noise import NOTHING, Drop
 from weft.errors import WeftError
+
+_pack = abi.packer(abi.CrossEntropyCall)
 
 
 def readout_nats(
@@ -109,41 +111,74 @@ class _Nats(torch.autograd.Function):
             derivative = empty((tokens, weight.shape[0]), x.dtype)
         ctx.how = how
         ctx.save_for_backward(x, weight, bias, wanted, lengths, derivative)
-        numbers = _numbers(x, weight, bias, wanted, lengths, how, nats, derivative)
-        run = loaded_library().weft_read_out
-        check(run(numbers.buffer_info()[0], smoothing, torch.get_num_threads(), x.dtype == torch.float64))
+        call = _call(x, weight, bias, wanted, lengths, how, smoothing, derivative, losses=address(nats))
+        check(loaded_library().weft_cross_entropy(call))
         return nats
 
     @staticmethod
     @once
     def backward(ctx: Any, gradient: Tensor) -> Any:
         x, weight, bias, wanted, lengths, derivative = ctx.saved_tensors
-        numbers = _numbers(x, weight, bias, wanted, lengths, ctx.how, None, derivative)
         found = [
             empty(tuple(tensor.shape), x.dtype) if wants else None
             for tensor, wants in zip((x, weight, bias), ctx.needs_input_grad, strict=False)
         ]
-        each = 0 if not any(gradient.stride()) else 1  # of a sum: one number for all
-        gradient = gradient if each == 0 else gradient.contiguous()
-        back = array("q", [gradient.data_ptr(), each, *map(address, found)])
-        addresses = numbers.buffer_info()[0], back.buffer_info()[0]
-        check(loaded_library().weft_read_back(*addresses, torch.get_num_threads(), x.dtype == torch.float64))
+        stride = 0 if not any(gradient.stride()) else 1  # of a sum: one value for all
+        gradient = gradient if stride == 0 else gradient.contiguous()
+        d_x, d_weight, d_bias = map(address, found)
+        call = _call(
+            x, weight, bias, wanted, lengths, ctx.how, 0.0, derivative, d_losses=gradient.data_ptr(),
+            d_losses_stride=stride, d_x=d_x, d_weight=d_weight, d_bias=d_bias,
+        )  # fmt: skip
+        check(loaded_library().weft_cross_entropy_backward(call))
         return *found, None, None, None, None
 
 
 _apply = applied(_Nats)
 
 
-def _numbers(
+def _call(
     x: Tensor,
     weight: Tensor,
     bias: Tensor | None,
     wanted: Tensor,
     lengths: Tensor | None,
     how: tuple[int, int, bool, bool],
-    nats: Tensor | None,
+    smoothing: float,
     derivative: Tensor | None,
-) -> array[int]:
-    """As core/readout.hpp reads them."""
-    places = map(address, (x, weight, bias, wanted, lengths))
-    return array("q", [*x.shape, weight.shape[0], *places, *how, address(nats), address(derivative)])
+    *,
+    losses: int = 0,
+    d_losses: int = 0,
+    d_losses_stride: int = 0,
+    d_x: int = 0,
+    d_weight: int = 0,
+    d_bias: int = 0,
+) -> bytes:
+    rows, steps, inputs = x.shape
+    keep, seed, shared_over_time, total = how
+    return _pack(
+        is_double=x.dtype is torch.float64,
+        threads=torch.get_num_threads(),
+        rows=rows,
+        steps=steps,
+        inputs=inputs,
+        classes=weight.shape[0],
+        x=address(x),
+        weight=address(weight),
+        bias=address(bias),
+        targets=address(wanted),
+        lengths=address(lengths),
+        ignore_index=IGNORED,
+        keep=keep,
+        seed=seed,
+        shared_over_time=shared_over_time,
+        label_smoothing=smoothing,
+        sum=total,
+        losses=losses,
+        d_logits=address(derivative),
+        d_losses=d_losses,
+        d_losses_stride=d_losses_stride,
+        d_x=d_x,
+        d_weight=d_weight,
+        d_bias=d_bias,
+    )

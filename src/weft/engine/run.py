@@ -14,12 +14,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from weft.engine import abi
 from weft.engine.embedding import Drawn
 from weft.engine.graph import address, applied, once, whole
 from weft.engine.library import check, loaded_library
 from weft.engine.memory import empty, empty_like
 from weft.engine.noise import draw_seed, kept_of
 from weft.engine.plan import Plan
+
+_run_call, _layer, _direction = abi.values_of(abi.RunCall), abi.values_of(abi.Layer), abi.values_of(abi.Direction)
 
 
 class Direction(NamedTuple):
@@ -41,9 +44,11 @@ class Layers:
     def __init__(
         self, layers: Sequence[Sequence[Direction]], dropout: float = 0.0, embedded: Drawn | None = None
     ) -> None:
-        self._alive = layers  # plans and masks, whose addresses are among the numbers
+        self._alive = layers  # plans and masks, whose addresses are in the records
         self.embedded = embedded
-        self.numbers = [len(layers)]  # as the core reads them (core/read.hpp)
+        self.count = len(layers)
+        self.tables = 0 if embedded is None else len(embedded.tables)
+        self.records: list[int] = []  # of the layers, for the core
         self.states: list[int] = []  # of each part of a last state its width
         self.kept = 0  # numbers a token for the way back
         self.between = 0  # numbers a place that go from layer to layer
@@ -52,9 +57,10 @@ class Layers:
         for layer in layers:
             self.between += self.width
             self.width = 0
-            self.numbers += (len(layer), keep, draw_seed()) if keep and layer is not layers[0] else (len(layer), 0, 0)
+            drops = keep and layer is not layers[0]
+            self.records += _layer(len(layer), keep if drops else 0, draw_seed() if drops else 0)
             for plan, inputs, reverse, row_mask, step_mask in layer:
-                self.numbers += plan.address, inputs, reverse, address(row_mask), address(step_mask)
+                self.records += _direction(plan.address, inputs, reverse, address(row_mask), address(step_mask))
                 self.states += plan.state_widths
                 self.kept += plan.kept_size
                 self.width += plan.hidden_size
@@ -124,9 +130,29 @@ def forward(
         tokens = rows * steps if lengths is None else sum(lengths.tolist())
         size += max(tokens, room) * layers.kept
     memory = empty((size,), dtype) if train or size else None
-    embedded = [0] if layers.embedded is None else layers.embedded.numbers(layers.embedded.tables)
-    numbers = _numbers(layers, x, lengths, dtype, embedded, train=train, memory=memory, outputs=outputs)
-    _call(loaded_library().weft_forward, [*numbers, *_addresses(flat), *_addresses(last)])
+    ids, values = _kinds(x)
+    call = _run_call(
+        is_double=dtype is torch.float64,
+        threads=torch.get_num_threads(),
+        rows=rows,
+        steps=steps,
+        lengths=0 if lengths is None else lengths.data_ptr(),
+        ids=ids,
+        x=values,
+        d_x=0,
+        memory=0 if memory is None else memory.data_ptr(),
+        d_memory=0,
+        outputs=outputs.data_ptr(),
+        d_outputs=0,
+        d_outputs_stride=0,
+        train=train,
+        tables=layers.tables,
+        layers=layers.count,
+    )
+    embedded = () if layers.embedded is None else layers.embedded.records(layers.embedded.tables)
+    records = [*call, *embedded, *layers.records, *_addresses(flat), *_addresses(last)]
+    if code := loaded_library().weft_forward(array("q", records).tobytes()):
+        check(code)
     return outputs, last, memory
 
 
@@ -144,21 +170,38 @@ def back(
     """The gradients of x, of everything in `flat` and of the tables of what is embedded, None where none is wanted."""
     gradients = [empty_like(each) if wants else None for each, wants in zip(flat, wanted, strict=False)]
     d_x = empty_like(x) if x is not None and wants_x else None
-    d_tables, embedded = list[Tensor | None](), [0]
+    d_tables, embedded = list[Tensor | None](), list[int]()
     if layers.embedded is not None:
         d_tables, embedded = layers.embedded.gradients(wanted[len(flat) :])
     d_last = [None if each is None else each.contiguous() for each in d_last]
     rows, steps = layers.shape(x)
     size = layers.inside(rows * steps)
     d_memory = empty((size,), memory.dtype) if size else None
-    distance = 0  # of rows of d_outputs; of a sum or a mean, which is one number for all, 0
+    stride = 0  # of rows of d_outputs; 0 for the gradient of a sum or a mean, which is one value for all
     if d_outputs is not None and d_outputs.stride() != (0, 0, 0):
-        d_outputs, distance = d_outputs.contiguous(), layers.width
-    numbers = _numbers(
-        layers, x, lengths, memory.dtype, embedded, train=True, memory=memory, d_memory=d_memory, d_outputs=d_outputs,
-        distance=distance, d_x=d_x,
-    )  # fmt: skip
-    _call(loaded_library().weft_back, [*numbers, *_addresses(flat), *_addresses(d_last), *_addresses(gradients)])
+        d_outputs, stride = d_outputs.contiguous(), layers.width
+    ids, values = _kinds(x)
+    call = _run_call(
+        is_double=memory.dtype is torch.float64,
+        threads=torch.get_num_threads(),
+        rows=rows,
+        steps=steps,
+        lengths=0 if lengths is None else lengths.data_ptr(),
+        ids=ids,
+        x=values,
+        d_x=0 if d_x is None else d_x.data_ptr(),
+        memory=memory.data_ptr(),
+        d_memory=0 if d_memory is None else d_memory.data_ptr(),
+        outputs=0,
+        d_outputs=0 if d_outputs is None else d_outputs.data_ptr(),
+        d_outputs_stride=stride,
+        train=True,
+        tables=layers.tables,
+        layers=layers.count,
+    )
+    addresses = [*_addresses(flat), *_addresses(d_last), *_addresses(gradients)]
+    if code := loaded_library().weft_backward(array("q", [*call, *embedded, *layers.records, *addresses]).tobytes()):
+        check(code)
     return [d_x, *gradients, *d_tables]
 
 
@@ -166,30 +209,8 @@ def _addresses(tensors: Sequence[Tensor | None]) -> list[int]:
     return [0 if tensor is None else tensor.data_ptr() for tensor in tensors]
 
 
-def _numbers(
-    layers: Layers,
-    x: Tensor | None,
-    lengths: Tensor | None,
-    dtype: torch.dtype,
-    embedded: Sequence[int],
-    *,
-    train: bool,
-    memory: Tensor | None,
-    d_memory: Tensor | None = None,
-    outputs: Tensor | None = None,
-    d_outputs: Tensor | None = None,
-    distance: int = 0,
-    d_x: Tensor | None = None,
-) -> list[int]:
-    """What the core asks for before the addresses of parameters, states and their gradients (core/read.hpp)."""
-    ids, numbers = (None, x) if x is None or x.is_floating_point() else (x, None)
-    return [
-        dtype is torch.float64, torch.get_num_threads(), *layers.shape(x),
-        *_addresses((lengths, ids, numbers, d_x, memory, d_memory, outputs, d_outputs)), distance, train,
-        *embedded, *layers.numbers,
-    ]  # fmt: skip
-
-
-def _call(function: Any, numbers: Sequence[int]) -> None:
-    if code := function(array("q", numbers).tobytes()):
-        check(code)
+def _kinds(x: Tensor | None) -> tuple[int, int]:
+    """The addresses of ids and of values: x is one of the two."""
+    if x is None:
+        return 0, 0
+    return (0, x.data_ptr()) if x.is_floating_point() else (x.data_ptr(), 0)

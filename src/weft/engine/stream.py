@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import struct
 import weakref
+from array import array
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -16,10 +17,13 @@ import torch
 from torch import Tensor, empty, empty_like, get_num_threads
 
 from weft.cells import Cell, State
+from weft.engine import abi
 from weft.engine.cells import check_kind, plan_of, readable
+from weft.engine.graph import address
 from weft.engine.library import check, loaded_library, usable
 from weft.errors import WeftError
 
+_step_call, _sample_call = abi.values_of(abi.StreamStepCall), abi.packer(abi.SampleCall)
 _new: Any = tuple.__new__  # of a NamedTuple, without its Python constructor
 
 
@@ -45,27 +49,35 @@ class Stream:
         self.cells, self.rows, self.ids = tuple(cells), rows, ids
         like = cells[0].weight_ih
         self._dtype = like.dtype
-        numbers, alive = [rows, int(ids), len(cells)], []
+        records, self._plans = list[int](), []
+        alive: list[Tensor] = []
         for cell in cells:
             plan = plan_of(cell)
             assert plan is not None
             given = plan.parameters(cell)
             check_kind(cell, [like, *given])
-            numbers += [plan.address, cell.input_size, *(parameter.data_ptr() for parameter in given)]
-            alive.append((plan, given))
-        self._plans = [plan for plan, _ in alive]
+            records += [*abi.StreamLayer(plan.address, cell.input_size), *map(address, given)]
+            alive += given
+            self._plans.append(plan)
         self.output_size = cells[-1].hidden_size if weight is None else weight.shape[0]
-        if weight is None:
-            numbers.append(0)
-        else:
+        if weight is not None:
             weight = weight.detach().to(like.dtype).contiguous()
             bias = None if bias is None else bias.detach().to(like.dtype).contiguous()
-            numbers += [weight.shape[0], weight.data_ptr(), 0 if bias is None else bias.data_ptr()]
-        core = loaded_library()
-        self._address = core.weft_stream((ctypes.c_int64 * len(numbers))(*numbers), like.dtype == torch.float64)
-        if not self._address:
-            raise MemoryError("weft engine: out of memory")
-        weakref.finalize(self, core.weft_stream_forget, self._address)
+        core, handle = loaded_library(), ctypes.c_void_p()
+        call = abi.StreamCall(
+            is_double=like.dtype is torch.float64,
+            rows=rows,
+            by_id=ids,
+            layers=len(cells),
+            vocabulary=0 if weight is None else weight.shape[0],
+            weight=address(weight),
+            bias=address(bias),
+            stream=ctypes.addressof(handle),
+        )
+        check(core.weft_new_stream(array("q", [*call, *records]).tobytes()))
+        assert handle.value is not None
+        self._address: int = handle.value
+        weakref.finalize(self, core.weft_free_stream, self._address)
         self._states: list[tuple[Any, int, int, torch.Size]] = []  # its type, which parts of all, and their shape
         self._parts = 0
         for cell, plan in zip(cells, self._plans, strict=True):
@@ -77,7 +89,10 @@ class Stream:
         self._x_dtype = torch.int64 if ids else like.dtype
         self._known: tuple[Any, list[Tensor]] = None, []  # the state that the last step gave: it needs no check
         # A step of a small model takes as long as a few lines of Python: what can be made beforehand is.
-        self._step, self._call = core.weft_stream_step, struct.Struct(f"{4 + 2 * self._parts}q").pack
+        self._step, self._pack = (
+            core.weft_stream_step,
+            struct.Struct(f"{len(abi.StreamStepCall._fields) + 2 * self._parts}q").pack,
+        )
 
     def start(self) -> tuple[State, ...]:
         return tuple(cell.start(self.rows) for cell in self.cells)
@@ -91,8 +106,8 @@ class Stream:
             before = self._flat(state)
         after = [empty_like(part) for part in before]
         result = after[self._h] if self._h is not None else empty(self.rows, self.output_size, dtype=self._dtype)
-        places = [part.data_ptr() for part in (x, result, *before, *after)]
-        if code := self._step(self._call(self._address, get_num_threads(), *places)):
+        call = _step_call(self._address, get_num_threads(), x.data_ptr(), result.data_ptr())
+        if code := self._step(self._pack(*call, *[part.data_ptr() for part in before + after])):
             check(code)
         nested = tuple([_new(kind, after[first:last]) for kind, first, last, _ in self._states])
         self._known = nested, after
@@ -126,24 +141,23 @@ class Stream:
             raise WeftError(f"Stream: banned ids {list(banned)}", expected=f"ids from 0 to {self.output_size - 1}")
         numbers = uniforms.to(torch.float64).contiguous()
         chosen = torch.empty(self.rows, count, dtype=torch.int64)
-        choice = (ctypes.c_double * 5)(temperature, top_k, top_p, len(banned), -1 if end is None else end)
-        out = (ctypes.c_int64 * max(1, len(banned)))(*banned)
+        never = array("q", banned)
         after = [part.detach().clone() for part in self._flat(state)]  # changed in place
-        addresses = (ctypes.c_void_p * self._parts)(*[part.data_ptr() for part in after])
-        code = loaded_library().weft_stream_sample(
-            self._address,
-            get_num_threads(),
-            ids.data_ptr(),
-            addresses,
-            numbers.data_ptr(),
-            count,
-            choice,
-            out,
-            chosen.data_ptr(),
+        call = _sample_call(
+            stream=self._address,
+            threads=get_num_threads(),
+            ids=ids.data_ptr(),
+            steps=count,
+            uniforms=numbers.data_ptr(),
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            banned_count=len(never),
+            banned=never.buffer_info()[0],
+            end=-1 if end is None else end,
+            tokens=chosen.data_ptr(),
         )
-        if code == 3:
-            raise WeftError("Stream: sampling needs token ids and an output layer", expected="ids=True and a weight")
-        check(code)
+        check(loaded_library().weft_stream_sample(call + array("q", map(address, after)).tobytes()))
         return chosen, tuple([_new(kind, after[first:last]) for kind, first, last, _ in self._states])
 
     def _as_input(self, x: Tensor) -> Tensor:

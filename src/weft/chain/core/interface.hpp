@@ -1,5 +1,4 @@
-// The C interface: what ctypes sees. Every function gives 0, or 1 where memory has run out. It is part of the engine's
-// library, and uses its workers.
+// The C interface of the chains, part of the engine's library: records of abi.hpp in, a Status out.
 //
 // The chains are dealt out in slices, each with sums of its own that are added in their order, so that the result does
 // not depend on which thread was faster.
@@ -101,29 +100,39 @@ void best_slice(const Problem& problem, const Block* scores, Slice slice, int64_
     }
 }
 
+inline void best_all(const Problem& problem, const abi::ViterbiResults<double>& out) {
+    const auto* scores = reinterpret_cast<const Block*>(out.transition_padded);
+    const std::vector<Slice> slices = slices_of(problem);
+    parallel(static_cast<int64_t>(slices.size()), problem.threads, [&](int64_t i) {
+        const Slice slice = slices[static_cast<size_t>(i)];
+        switch (problem.wide()) {
+            case 1: return best_slice<1 * kBlocks>(problem, scores, slice, out.states, out.score);
+            case 2: return best_slice<2 * kBlocks>(problem, scores, slice, out.states, out.score);
+            case 3: return best_slice<3 * kBlocks>(problem, scores, slice, out.states, out.score);
+            case 4: return best_slice<4 * kBlocks>(problem, scores, slice, out.states, out.score);
+            default: return best_slice<0>(problem, scores, slice, out.states, out.score);
+        }
+    });
+}
+
+// ChainProblem, ChainResults.
+WEFT_EXPORT int weft_chain_sum(const void* data) {
+    return guarded([&] {
+        abi::Reader reader(data);
+        const Problem problem{reader.take<abi::ChainProblem<double>>()};
+        sum_all(problem, reader.take<Results>());
+        return Status::ok;
+    });
+}
+
+// ChainProblem, ViterbiResults.
+WEFT_EXPORT int weft_chain_viterbi(const void* data) {
+    return guarded([&] {
+        abi::Reader reader(data);
+        const Problem problem{reader.take<abi::ChainProblem<double>>()};
+        best_all(problem, reader.take<abi::ViterbiResults<double>>());
+        return Status::ok;
+    });
+}
+
 }  // namespace weft::chain
-
-WEFT_EXPORT int weft_chain_sum(const weft::chain::Problem* problem, const weft::chain::Results* out) {
-    return weft::guarded([&] {
-        weft::chain::sum_all(*problem, *out);
-        return 0;
-    });
-}
-
-WEFT_EXPORT int weft_chain_best(const weft::chain::Problem* problem, const weft::chain::Block* scores, int64_t* states, double* score) {
-    using namespace weft::chain;
-    return weft::guarded([&] {
-        const std::vector<Slice> slices = slices_of(*problem);
-        weft::parallel(static_cast<int64_t>(slices.size()), problem->threads, [&](int64_t i) {
-            const Slice slice = slices[static_cast<size_t>(i)];
-            switch (problem->wide()) {
-                case 1: return best_slice<1 * kBlocks>(*problem, scores, slice, states, score);
-                case 2: return best_slice<2 * kBlocks>(*problem, scores, slice, states, score);
-                case 3: return best_slice<3 * kBlocks>(*problem, scores, slice, states, score);
-                case 4: return best_slice<4 * kBlocks>(*problem, scores, slice, states, score);
-                default: return best_slice<0>(*problem, scores, slice, states, score);
-            }
-        });
-        return 0;
-    });
-}

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "../../engine/core/abi.hpp"
 #include "../../engine/core/vector.hpp"
 
 namespace weft::chain {
@@ -18,34 +19,18 @@ constexpr int64_t kRow = 8;                  // rows of numbers are multiples of
 constexpr int64_t kBlocks = kRow / kLanes;   // blocks in that
 constexpr int64_t kMostStates = 512;
 
-struct Problem {
-    int64_t rows, states, threads;
-    const int64_t* begins;   // (B) first place of each chain
-    const int64_t* lengths;  // (B)
-    const int64_t* ids;      // (P) the row of the table at each place
-    const double *start, *transition, *end, *table;  // logarithms: (K), (K, K) from-to, (K), (N, K)
-    // Numbers; the transition also the other way round, to-from.
-    const Block *start_number, *transition_number, *transposed_number, *end_number, *table_number;
-    const double* table_peaks;  // (N) the logarithm that the number 1 stands for in each row
-    double peaks;               // the same for start and end together
-    double transition_peak;
-    const double* weights;      // (B) what each chain counts for in the sums, or nullptr
-    int64_t table_rows;         // N
-    int64_t rows_are_shared;    // 0 where no two places have the same row of the table
-
+// The call's record, with its scaled scores as blocks of lanes.
+struct Problem : abi::ChainProblem<double> {
     int64_t wide() const { return (states + kRow - 1) / kRow; }
     int64_t blocks() const { return wide() * kBlocks; }
     double weight(int64_t row) const { return weights ? weights[row] : 1.0; }
+    const Block* start_number() const { return reinterpret_cast<const Block*>(start_scaled); }
+    const Block* transition_number() const { return reinterpret_cast<const Block*>(transition_scaled); }
+    const Block* transposed_number() const { return reinterpret_cast<const Block*>(transposed_scaled); }
+    const Block* end_number() const { return reinterpret_cast<const Block*>(end_scaled); }
+    const Block* table_number() const { return reinterpret_cast<const Block*>(table_scaled); }
 };
-
-// What is wanted: pointers that are nullptr are not.
-struct Results {
-    double* log_z;      // (B)
-    int64_t* dead;      // (B) the place in the chain after which nothing is possible any more, or -1
-    double* posterior;  // (P, K)
-    double* cavity;     // (P, K) the same without the place's own score
-    double *first, *pairs, *last, *table;  // weighted sums: (K), (K, K), (K), (N, K)
-};
+using Results = abi::ChainResults<double>;
 
 inline double at(const Block* row, int64_t k) { return reinterpret_cast<const double*>(row)[k]; }
 

@@ -69,17 +69,17 @@ class Scaled {
     static constexpr int kMost = N ? N : kMostStates / kLanes;
     int64_t blocks() const { return N ? N : problem_.blocks(); }
     int64_t states() const { return problem_.states; }
-    const Block* numbers(int64_t t) const { return problem_.table_number + ids_[t] * blocks(); }
+    const Block* numbers(int64_t t) const { return problem_.table_number() + ids_[t] * blocks(); }
 
     bool forward(int64_t row, bool keep) {
         const int64_t nb = blocks(), T = length_;
         Block before[kMost], p[kMost] = {};
         LogProduct scale;
-        double peaks = problem_.peaks;
-        for (int64_t n = 0; n < nb; ++n) before[n] = problem_.start_number[n];
+        double peaks = problem_.start_end_peak;
+        for (int64_t n = 0; n < nb; ++n) before[n] = problem_.start_number()[n];
         for (int64_t t = 0; t < T; ++t) {
             if (t > 0) {
-                product(problem_.transition_number, p, before);
+                product(problem_.transition_number(), p, before);
                 peaks += problem_.transition_peak;
             }
             const Block* e = numbers(t);
@@ -98,7 +98,7 @@ class Scaled {
             peaks += problem_.table_peaks[ids_[t]];
         }
         Block total = {};
-        for (int64_t n = 0; n < nb; ++n) total += p[n] * problem_.end_number[n];
+        for (int64_t n = 0; n < nb; ++n) total += p[n] * problem_.end_number()[n];
         const double last = total_of(total)[0];
         if (!(last > kTrusted)) return false;
         scale.multiply(last);
@@ -110,7 +110,7 @@ class Scaled {
     bool backward(int64_t row) {
         const int64_t nb = blocks(), T = length_, K = states();
         Block q[kMost];
-        for (int64_t n = 0; n < nb; ++n) q[n] = problem_.end_number[n];
+        for (int64_t n = 0; n < nb; ++n) q[n] = problem_.end_number()[n];
         for (int64_t t = T - 1; t >= 0; --t) {
             const Block *e = numbers(t), *before = befores_ + t * nb;
             Block* share = shares_ + t * nb;
@@ -135,7 +135,7 @@ class Scaled {
                 for (int64_t n = 0; n < nb; ++n) onwards_[t * nb + n] = w[n] * factor;
             if (t == 0) break;
             Block next[kMost], most = {};
-            product(problem_.transposed_number, w, next);
+            product(problem_.transposed_number(), w, next);
             for (int64_t n = 0; n < nb; ++n) most += next[n];
             const Block all_c = total_of(most), share_of = 1.0 / all_c;
             if (small(next, all_c) && !cut_off(t, next, q, all_c[0])) return false;
@@ -174,7 +174,7 @@ class Scaled {
                 }
                 for (int r = 0; r < kRows && i + r < K; ++r)
                     for (int m = 0; m < kWide; ++m) {
-                        const Block a = problem_.transition_number[(i + r) * nb + n + m] * sum_of[r][m];
+                        const Block a = problem_.transition_number()[(i + r) * nb + n + m] * sum_of[r][m];
                         for (int64_t lane = 0; lane < kLanes && (n + m) * kLanes + lane < K; ++lane)
                             sums_.pairs[(i + r) * K + (n + m) * kLanes + lane] += a[lane];
                     }

@@ -11,6 +11,10 @@
 
 namespace weft {
 
+inline bool lengths_fit(const int64_t* lengths, int64_t rows, int64_t steps) {
+    return !lengths || std::all_of(lengths, lengths + rows, [&](int64_t length) { return length >= 0 && length <= steps; });
+}
+
 // The rows that all calls of one run go over. Tokens are the steps of all rows without padding, row after row; places are
 // the B x T of the batch.
 struct Rows {

@@ -5,24 +5,17 @@
 #include <numeric>
 #include <vector>
 
+#include "abi.hpp"
 #include "vector.hpp"
 
 namespace weft {
-
-struct Choice {
-    double temperature;
-    int64_t top_k;
-    double top_p;
-    const int64_t* banned;
-    int64_t banned_count, end;  // end: the token after which a row writes no more, or -1
-};
 
 class Chooser {
   public:
     // Sharpened by the temperature; the top_k likeliest; of those the fewest that reach top_p; then where the number
     // falls on the cumulated chances in the vocabulary's order.
     template <typename T>
-    int64_t choose(const T* logits, int64_t vocabulary, double uniform, const Choice& choice) {
+    int64_t choose(const T* logits, int64_t vocabulary, double uniform, const abi::SampleCall<void>& choice) {
         const auto V = static_cast<size_t>(vocabulary);
         weigh(logits, V, choice);
         if ((choice.top_k > 0 && choice.top_k < vocabulary) || choice.top_p < 1) keep_likeliest(V, choice);
@@ -40,7 +33,7 @@ class Chooser {
 
   private:
     template <typename T>
-    void weigh(const T* logits, size_t V, const Choice& choice) {
+    void weigh(const T* logits, size_t V, const abi::SampleCall<void>& choice) {
         constexpr size_t width = static_cast<size_t>(kWidth<double>);
         chances_.assign((V + width - 1) / width * width, -__builtin_inf());
         for (size_t v = 0; v < V; ++v) chances_[v] = static_cast<double>(logits[v]) / choice.temperature;
@@ -55,7 +48,7 @@ class Chooser {
     }
 
     // No more of the order is found than is asked for: few of a large vocabulary are kept as a rule.
-    void keep_likeliest(size_t V, const Choice& choice) {
+    void keep_likeliest(size_t V, const abi::SampleCall<void>& choice) {
         const size_t most_kept = choice.top_k > 0 ? std::min(V, static_cast<size_t>(choice.top_k)) : V;
         order_.resize(V);
         std::iota(order_.begin(), order_.end(), size_t(0));

@@ -1,22 +1,14 @@
-// A program as Python hands it over: a flat list of whole numbers, read once into this form (program/build.py).
+// A program: the instructions of a cell's step, forward and backward, and where parameters and gradients belong. It is read
+// once from the records that Python hands over.
 #pragma once
 
 #include <array>
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
+#include "abi.hpp"
+
 namespace weft {
-
-enum Buffer {
-    INPUT, GATES, EXTRA, VECTORS, OUTPUT, ROW_MASK, STEP_MASK, STATE, NEW_STATE, PRODUCT, OPERAND, SCRATCH,
-    D_OUTPUT, D_STATE, D_NEW_STATE, D_PRODUCT, D_OPERAND, D_INPUT, D_PRODUCTS, OPERANDS, BUFFERS
-};
-
-enum class Op : int {
-    copy, add, sub, mul, div, maximum, minimum, lt, le, eq, neg, abs, sqrt, rsqrt, exp, log, tanh, sigmoid, relu, mean,
-    select, multiply_add, d_tanh, d_sigmoid, accumulate, mean_product
-};
 
 struct Place {
     int buffer, part, block;
@@ -103,132 +95,105 @@ struct Program {
     int64_t kept() const { return width() + extra * hidden; }
 };
 
-class Reader {
-  public:
-    explicit Reader(const int64_t* data) : next_(data) {}
-    int64_t take() { return *next_++; }
-    int number() { return static_cast<int>(take()); }
-    std::vector<int> numbers() {
-        std::vector<int> found(static_cast<size_t>(take()));
-        for (int& n : found) n = number();
-        return found;
-    }
-    std::vector<std::vector<int>> lists() {
-        std::vector<std::vector<int>> found(static_cast<size_t>(take()));
-        for (std::vector<int>& list : found) list = numbers();
-        return found;
-    }
-    Place place() {
-        const int buffer = number(), part = number();
-        return {buffer, part, number()};
-    }
-    BlockSource block() {
-        const int parameter = number();
-        const int64_t start = take();
-        return {parameter, start, take() != 0};
-    }
-    Code code() {
-        Code code;
-        const int places = number(), constants = number();
-        code.sums = number();
-        code.registers = number();
-        const int segments = number();
-        code.whole_rows = take() != 0;
-        for (int i = 0; i < places; ++i) {
-            const Place place = this->place();
-            if (place.buffer == SCRATCH && place.block >= code.scratch) code.scratch = place.block + 1;
-            code.places.push_back(place);
-        }
-        for (int i = 0; i < constants; ++i) {
-            const int64_t bits = take();
-            double value;
-            std::memcpy(&value, &bits, sizeof value);
-            code.constants.push_back(value);
-        }
-        for (int s = 0; s < segments; ++s) code.segments.push_back(segment(places));
-        return code;
-    }
+inline Place read_place(int64_t buffer, int64_t part, int64_t block) {
+    return {static_cast<int>(buffer), static_cast<int>(part), static_cast<int>(block)};
+}
 
-  private:
-    Segment segment(int places) {
-        Segment segment;
-        segment.loads = numbers();
-        segment.stores = numbers();
-        std::vector<bool> seen(static_cast<size_t>(places), false);
-        for (const std::vector<int>* some : {&segment.loads, &segment.stores})
-            for (int p : *some)
-                if (!seen[static_cast<size_t>(p)]) {
-                    seen[static_cast<size_t>(p)] = true;
-                    segment.used.push_back(p);
-                }
-        const int count = number();
-        for (int i = 0; i < count; ++i) {
-            Instruction instruction;
-            instruction.op = static_cast<Op>(take());
-            instruction.uniform = take() != 0;
-            instruction.target = number();
-            instruction.a = number();
-            instruction.b = number();
-            instruction.c = number();
-            segment.instructions.push_back(instruction);
-        }
-        return segment;
-    }
-    const int64_t* next_;
-};
+inline std::vector<int> read_indices(abi::Reader& reader, int64_t count) {
+    std::vector<int> found(static_cast<size_t>(count));
+    for (int& index : found) index = static_cast<int>(reader.take<int64_t>());
+    return found;
+}
 
-inline Program read_program(const int64_t* data) {
-    Reader reader(data);
+inline std::vector<std::vector<int>> read_lists(abi::Reader& reader, int64_t count) {
+    std::vector<std::vector<int>> found(static_cast<size_t>(count));
+    for (std::vector<int>& list : found) list = read_indices(reader, reader.take<abi::ListHeader<void>>().length);
+    return found;
+}
+
+inline Segment read_segment(abi::Reader& reader, size_t places) {
+    const auto& header = reader.take<abi::SegmentHeader<void>>();
+    Segment segment;
+    segment.loads = read_indices(reader, header.loads);
+    segment.stores = read_indices(reader, header.stores);
+    std::vector<bool> seen(places, false);
+    for (const std::vector<int>* some : {&segment.loads, &segment.stores})
+        for (int p : *some)
+            if (!seen[static_cast<size_t>(p)]) {
+                seen[static_cast<size_t>(p)] = true;
+                segment.used.push_back(p);
+            }
+    for (int64_t i = 0; i < header.instructions; ++i) {
+        const auto& given = reader.take<abi::Instruction<void>>();
+        segment.instructions.push_back({static_cast<Op>(given.op), given.uniform != 0, static_cast<int>(given.target),
+                                        static_cast<int>(given.a), static_cast<int>(given.b), static_cast<int>(given.c)});
+    }
+    return segment;
+}
+
+inline Code read_code(abi::Reader& reader) {
+    const auto& header = reader.take<abi::CodeHeader<void>>();
+    Code code;
+    code.sums = static_cast<int>(header.sums);
+    code.registers = static_cast<int>(header.registers);
+    code.whole_rows = header.whole_rows != 0;
+    for (int64_t i = 0; i < header.places; ++i) {
+        const auto& given = reader.take<abi::Place<void>>();
+        const Place place = read_place(given.buffer, given.part, given.block);
+        if (place.buffer == SCRATCH && place.block >= code.scratch) code.scratch = place.block + 1;
+        code.places.push_back(place);
+    }
+    for (int64_t i = 0; i < header.constants; ++i) code.constants.push_back(reader.take<double>());
+    for (int64_t s = 0; s < header.segments; ++s) code.segments.push_back(read_segment(reader, code.places.size()));
+    return code;
+}
+
+inline Program read_program(abi::Reader& reader, const abi::ProgramHeader<void>& header) {
     Program program;
-    program.hidden = reader.take();
-    program.blocks = reader.take();
-    program.states = reader.take();
-    const int products = reader.number();
-    for (int k = 0; k < products; ++k) {
+    program.hidden = header.hidden_size;
+    program.blocks = header.blocks;
+    program.states = header.states;
+    program.extra = header.extra;
+    program.d_products = header.d_products;
+    program.operands = header.operands;
+    for (int64_t k = 0; k < header.products; ++k) {
+        const auto& given = reader.take<abi::ProductHeader<void>>();
         ProductShape shape;
-        const int blocks = reader.number();
-        shape.state = reader.number();
-        for (int j = 0; j < blocks; ++j) {
-            shape.input_block.push_back(reader.number());
-            shape.vector.push_back(reader.number());
+        shape.state = static_cast<int>(given.state);
+        shape.operand = read_place(given.operand_buffer, given.operand_part, given.operand_block);
+        for (int64_t j = 0; j < given.blocks; ++j) {
+            const auto& block = reader.take<abi::ProductBlock<void>>();
+            shape.input_block.push_back(static_cast<int>(block.input_block));
+            shape.vector.push_back(static_cast<int>(block.vector));
+            shape.weights.push_back({static_cast<int>(block.parameter), block.start, block.transposed != 0});
         }
         program.products.push_back(shape);
     }
-    program.back_order = reader.numbers();
-    program.run = reader.code();
-    program.train = reader.code();
-    program.back = reader.code();
-
-    program.parameters.resize(static_cast<size_t>(reader.take()));
-    for (Parameter& parameter : program.parameters) {
-        parameter.numbers = reader.take();
-        parameter.row = reader.take();
+    program.back_order = read_indices(reader, header.backward_order);
+    program.run = read_code(reader);
+    program.train = read_code(reader);
+    program.back = read_code(reader);
+    for (int64_t i = 0; i < header.parameters; ++i) {
+        const auto& given = reader.take<abi::ParameterShape<void>>();
+        program.parameters.push_back({given.elements, given.row});
     }
-    program.vectors.resize(static_cast<size_t>(reader.take()));
-    for (VectorSource& vector : program.vectors) {
-        const BlockSource found = reader.block();
-        vector = {found.parameter, found.start, found.turned};
+    for (int64_t i = 0; i < header.vectors; ++i) {
+        const auto& given = reader.take<abi::VectorSource<void>>();
+        program.vectors.push_back({static_cast<int>(given.parameter), given.start, given.single != 0});
     }
-    program.vector_sums = reader.lists();
-    program.input_vectors.resize(static_cast<size_t>(reader.take()));
-    for (auto& pair : program.input_vectors)
-        for (int& number : pair) number = reader.number();
-    program.extra = reader.take();
-    program.d_products = reader.take();
-    program.operands = reader.take();
-    for (ProductShape& shape : program.products) {
-        for (int j = 0; j < shape.blocks(); ++j) shape.weights.push_back(reader.block());
-        shape.operand = reader.place();
+    program.vector_sums = read_lists(reader, header.vector_sums);
+    for (int64_t i = 0; i < header.input_vectors; ++i) {
+        const auto& given = reader.take<abi::InputVector<void>>();
+        program.input_vectors.push_back({static_cast<int>(given.block), static_cast<int>(given.vector)});
     }
-    program.weight_gradients.resize(static_cast<size_t>(reader.take()));
-    for (WeightGradient& gradient : program.weight_gradients) {
-        gradient.product = reader.number();
-        gradient.gradient = reader.place();
-        gradient.blocks = reader.number();
-        gradient.weight = reader.block();
+    for (int64_t i = 0; i < header.weight_gradients; ++i) {
+        const auto& given = reader.take<abi::WeightGradient<void>>();
+        program.weight_gradients.push_back({static_cast<int>(given.product), read_place(given.buffer, given.part, given.block),
+                                            static_cast<int>(given.blocks),
+                                            {static_cast<int>(given.parameter), given.start, given.transposed != 0}});
     }
-    program.input_sums = reader.numbers();
-    program.vector_gradients = reader.lists();
+    program.input_sums = read_indices(reader, header.input_sums);
+    program.vector_gradients = read_lists(reader, header.vector_gradients);
     return program;
 }
 

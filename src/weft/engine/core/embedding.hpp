@@ -12,20 +12,17 @@ constexpr int64_t kLittle = 16384;  // numbers that are not worth waking anybody
 constexpr int64_t kFew = 32;        // places that are not worth looking through for what repeats
 
 template <typename T>
-struct Table {
-    T* numbers;          // (rows, width); on the way back its gradient, or nullptr: not wanted
-    int64_t rows, width;
-    const int64_t* ids;  // of each place; nullptr: the number of its row
-    bool again;          // its gradient has been begun, and is added to
-    const T* chances;    // of each row to be read as row 0 instead, or nullptr: none is
-    uint64_t seed;       // what tells where it is
+struct Table : abi::Table<T> {
+    explicit Table(const abi::Table<T>& given) : abi::Table<T>(given) {}
 
+    // Which row of the table a position of the batch reads.
     int64_t row(int64_t place, int64_t steps) const {
-        if (!ids) return place / steps;
-        const int64_t id = ids[place];
-        if (!chances) return id;
-        const uint64_t drawn = mix(seed + 0x9E3779B97F4A7C15u * static_cast<uint64_t>(place + 1)) >> 32;
-        return static_cast<T>(static_cast<double>(drawn) / 4294967296.0) < chances[id] ? 0 : id;
+        if (!this->ids) return place / steps;
+        const int64_t id = this->ids[place];
+        if (!this->zero_probability) return id;
+        const uint64_t key = static_cast<uint64_t>(this->seed) + 0x9E3779B97F4A7C15u * static_cast<uint64_t>(place + 1);
+        const uint64_t drawn = mix(key) >> 32;
+        return static_cast<T>(static_cast<double>(drawn) / 4294967296.0) < this->zero_probability[id] ? 0 : id;
     }
 };
 
@@ -40,17 +37,15 @@ struct Embedding {
     bool units = false;               // the same at all steps of a row
     std::vector<Table<T>> tables;
 
-    // How many tables, how wide the noise is, keep, seed, units; and for each table what stands in it.
-    void read(const int64_t*& data) {
-        const int64_t tables_count = *data++;
+    // An EmbeddingInput and `count` Tables; nothing, if there are none.
+    void read(abi::Reader& reader, int64_t tables_count) {
         if (!tables_count) return;
-        noisy = *data++;
-        noise.keep = static_cast<uint32_t>(*data++);
-        noise.seed = static_cast<uint64_t>(*data++);
-        units = *data++ != 0;
-        for (int64_t i = 0; i < tables_count; ++i, data += 7) {
-            tables.push_back({reinterpret_cast<T*>(data[0]), data[1], data[2], reinterpret_cast<const int64_t*>(data[3]), data[4] != 0,
-                              reinterpret_cast<const T*>(data[5]), static_cast<uint64_t>(data[6])});
+        const auto& input = reader.take<abi::EmbeddingInput<T>>();
+        noisy = input.dropout_width;
+        noise = read_noise(input.keep, input.seed);
+        units = input.shared_over_time != 0;
+        for (int64_t i = 0; i < tables_count; ++i) {
+            tables.emplace_back(reader.take<abi::Table<T>>());
             width += tables.back().width;
         }
     }
@@ -59,7 +54,7 @@ struct Embedding {
     // that are read, one after the other, and `which` says for each place which of them; `which` comes with a zero for
     // every place. Gives how many they are, or 0 where this cannot be, or gains nothing.
     int64_t without_repeats(std::vector<int64_t>& which) {
-        if (tables.size() != 1 || !tables[0].ids || tables[0].chances || noise.keep || count < kFew || !ids_fit()) return 0;
+        if (tables.size() != 1 || !tables[0].ids || tables[0].zero_probability || noise.keep || count < kFew || !ids_fit()) return 0;
         static thread_local std::vector<int64_t> number;  // of each row of the table, -1 between calls
         const int64_t* ids = tables[0].ids;
         if (static_cast<int64_t>(number.size()) < tables[0].rows) number.resize(static_cast<size_t>(tables[0].rows), -1);
@@ -82,7 +77,7 @@ struct Embedding {
 
     int64_t place(int64_t n) const { return places ? places[n] : n; }
     bool is_wanted() const {
-        return std::any_of(tables.begin(), tables.end(), [](const Table<T>& table) { return table.numbers != nullptr; });
+        return std::any_of(tables.begin(), tables.end(), [](const Table<T>& table) { return table.values != nullptr; });
     }
     bool ids_fit() const {
         bool fit = true;
@@ -108,14 +103,14 @@ struct Embedding {
 };
 
 template <typename T>
-int read_rows(const Embedding<T>& all, int64_t threads) {
-    if (!all.ids_fit()) return 2;
+Status read_rows(const Embedding<T>& all, int64_t threads) {
+    if (!all.ids_fit()) return Status::id_out_of_range;
     all.each_place(threads, [&](int64_t, int64_t place) {
         T *const row = all.numbers + place * all.width, *to = row;
-        for (const Table<T>& table : all.tables) to = std::copy_n(table.numbers + table.row(place, all.steps) * table.width, table.width, to);
+        for (const Table<T>& table : all.tables) to = std::copy_n(table.values + table.row(place, all.steps) * table.width, table.width, to);
         if (all.noise.keep) all.drop(place, row, row);
     });
-    return 0;
+    return Status::ok;
 }
 
 // Threads share out the columns, by whole cache lines: each adds up all rows of its own, in their order.
@@ -132,11 +127,11 @@ void add_rows(const Embedding<T>& all, int64_t threads) {
     for (const Table<T>& table : all.tables) {
         const int64_t begin = column;
         column += table.width;
-        if (!table.numbers) continue;
+        if (!table.values) continue;
         const int64_t numbers = table.rows * table.width, some = 4 * kLittle;
-        if (!table.again)
+        if (!table.accumulate)
             parallel((numbers + some - 1) / some, threads, [&](int64_t part) {
-                std::fill(table.numbers + part * some, table.numbers + std::min(numbers, (part + 1) * some), T(0));
+                std::fill(table.values + part * some, table.values + std::min(numbers, (part + 1) * some), T(0));
             });
         constexpr int64_t line = 64 / sizeof(T);
         const int64_t lines = (table.width + line - 1) / line;
@@ -146,7 +141,7 @@ void add_rows(const Embedding<T>& all, int64_t threads) {
             for (int64_t n = 0; n < all.count; ++n) {
                 const int64_t place = all.place(n);
                 const T* from = (dropped && begin < all.noisy ? dropped + n * all.noisy : all.numbers + place * all.width) + begin;
-                T* row = table.numbers + table.row(place, all.steps) * table.width;
+                T* row = table.values + table.row(place, all.steps) * table.width;
                 for (int64_t j = first; j < last; ++j) row[j] += from[j];
             }
         });

@@ -18,18 +18,17 @@ constexpr int64_t kManyBlocks = 8;   // of rows; with fewer, columns are dealt t
 template <typename T>
 constexpr T kNever = -std::numeric_limits<T>::infinity();
 
-// data: how many ids there are, how many inputs, the weight (ids, inputs), the bias or 0, and where it goes.
 template <typename T>
-int pack_ids(const int64_t* data, int64_t threads) {
-    const int64_t size = data[0], inputs = data[1], panels = (size + kPanel<T> - 1) / kPanel<T>;
-    const T *weight = reinterpret_cast<const T*>(data[2]), *bias = reinterpret_cast<const T*>(data[3]);
-    T* packed = reinterpret_cast<T*>(data[4]);
+Status pack_ids(const abi::PackCall<T>& call) {
+    const int64_t size = call.classes, inputs = call.inputs, panels = (size + kPanel<T> - 1) / kPanel<T>;
+    const T *weight = call.weight, *bias = call.bias;
+    T* packed = call.packed;
     Jobs jobs;
     for (int64_t p = 0; p < panels; ++p) jobs.add(inputs * kPanel<T>, [=] { pack_turned(weight, inputs, size, p, packed); });
-    jobs.run(threads);
+    jobs.run(call.threads);
     T* start = packed + panels * kPanel<T> * inputs;
     for (int64_t i = 0; i < panels * kPanel<T>; ++i) start[i] = i >= size ? kNever<T> : bias ? bias[i] : T(0);
-    return 0;
+    return Status::ok;
 }
 
 // What is known of a row: the likeliest ids so far, best first, and of all logits the sum of exp(logit - most).
@@ -88,15 +87,13 @@ struct Seen {
     }
 };
 
-// data: rows, inputs, ids there are, how many are wanted; x (rows, inputs), what was packed, the log-probabilities and
-// the ids that are found, both (rows, wanted).
 template <typename T>
-int likeliest(const int64_t* data, int64_t threads) {
+Status likeliest(const abi::TopKCall<T>& call) {
     static thread_local Workspace workspace, id_workspace;
-    const int64_t rows = data[0], inputs = data[1], size = data[2], many = data[3];
-    const T *x = reinterpret_cast<const T*>(data[4]), *packed = reinterpret_cast<const T*>(data[5]);
-    T* values = reinterpret_cast<T*>(data[6]);
-    int64_t* ids = reinterpret_cast<int64_t*>(data[7]);
+    const int64_t rows = call.rows, inputs = call.inputs, size = call.classes, many = call.k, threads = call.threads;
+    const T* x = call.x;
+    T *packed = call.packed, *values = call.values;
+    int64_t* ids = call.ids;
     Large<T> work{rows, size, inputs, x, inputs, 1, nullptr, 1, inputs, nullptr, kSomePanels * kPanel<T>};
     const int64_t panels = work.panels(), chunks = (panels + kSomePanels - 1) / kSomePanels;
     const int64_t parts = work.blocks() < kManyBlocks ? chunks : 1;
@@ -123,7 +120,7 @@ int likeliest(const int64_t* data, int64_t threads) {
                 piece.c = beside.numbers<T>(some * piece.c_row);
                 for (int64_t p = part * kSomePanels; p < panels; p += parts * kSomePanels) {
                     piece.columns = std::min(kSomePanels, panels - p) * kPanel<T>;
-                    piece.packed = const_cast<T*>(packed) + p * kPanel<T> * inputs;
+                    piece.packed = packed + p * kPanel<T> * inputs;
                     piece.start = packed + (panels * inputs + p) * kPanel<T>;
                     multiply_block<T>({&piece}, 0);
                     for (int64_t r = 0; r < some; ++r) seen(part, first + r).look(piece.c + r * piece.c_row, piece.columns, p * kPanel<T>);
@@ -141,7 +138,7 @@ int likeliest(const int64_t* data, int64_t threads) {
             }
         });
     jobs.run(threads);
-    return 0;
+    return Status::ok;
 }
 
 }  // namespace weft

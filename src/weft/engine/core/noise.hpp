@@ -2,6 +2,7 @@
 // back drops the same ones.
 #pragma once
 
+#include "abi.hpp"
 #include "threads.hpp"
 
 namespace weft {
@@ -10,6 +11,8 @@ struct Noise {
     uint64_t seed;
     uint32_t keep;  // of 2^32 numbers, how many stay
 };
+
+inline Noise read_noise(int64_t keep, int64_t seed) { return {static_cast<uint64_t>(seed), static_cast<uint32_t>(keep)}; }
 
 constexpr int64_t kNoiseBlock = int64_t(1) << 14;  // numbers that share a key
 

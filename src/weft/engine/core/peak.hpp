@@ -3,14 +3,15 @@
 
 #include <chrono>
 
+#include "abi.hpp"
 #include "threads.hpp"
 #include "vector.hpp"
 
 namespace weft {
 
-// Additions and multiplications a second.
 template <typename T>
-double peak(int64_t threads) {
+Status peak(const abi::PeakCall<T>& call) {
+    const int64_t threads = call.threads;
     constexpr int chains = 10;  // enough to hide the latency of one, few enough for 16 registers
     constexpr int64_t rounds = 2000000;
     volatile T given = T(0.999);  // what the compiler cannot know, it cannot compute beforehand
@@ -27,7 +28,8 @@ double peak(int64_t threads) {
         (void)kept;
     });
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    return 2.0 * static_cast<double>(threads * rounds * chains * kWidth<T>) / seconds.count();
+    *call.flops = 2.0 * static_cast<double>(threads * rounds * chains * kWidth<T>) / seconds.count();
+    return Status::ok;
 }
 
 }  // namespace weft

@@ -16,15 +16,9 @@ struct Layer {
     Layer(size_t directions, const Noise& noise) : calls(directions), noise(noise) {}
 };
 
-// The numbers begin with what all layers share:
-//     rows, steps, lengths, ids, x, d_x, memory, d_memory, outputs, d_outputs, the distance of its rows (0: it is one number
-//     for all), whether it is to train; what the first layer reads instead of x (Embedding::read, or 0); layers.
-// Then, for each layer: directions, keep and seed of its noise; and for each of its directions: program, inputs, reverse,
-//     row_mask, step_mask.
-// Then for each direction its parameters and the states before; for each the states after, or, on the way back, their
-// gradients; and on the way back for each the gradients of its parameters and of the states before.
-// `memory` begins with the rows that are read instead of x; layer after layer, it holds what its directions keep, to train,
-// and its outputs, but those of the last. `d_memory` holds the gradients of such rows, if they are wanted, and outputs.
+// A call of weft_forward or weft_backward. `memory` begins with the rows that are embedded; layer after layer, it holds what
+// its directions keep, to train, and its outputs, but those of the last. `d_memory` holds the gradients of such rows, if they
+// are wanted, and of such outputs.
 template <typename T>
 class Run {
   public:
@@ -32,15 +26,13 @@ class Run {
     Embedding<T> embedding;
     std::vector<Layer<T>> layers;
 
-    Run(const int64_t* data, bool back) : rows(data[0], data[1], reinterpret_cast<const int64_t*>(data[2])) {
-        const int64_t* ids = reinterpret_cast<const int64_t*>(data[3]);
-        T *x = pointer(data[4]), *d_x = pointer(data[5]), *memory = pointer(data[6]), *d_memory = pointer(data[7]);
-        T *outputs = pointer(data[8]), *d_outputs = pointer(data[9]);
-        const int64_t distance = data[10], places = rows.count * rows.steps;
-        const bool train = data[11] != 0;
+    Run(const abi::RunCall<T>& given, abi::Reader& reader, bool back) : rows(given.rows, given.steps, given.lengths) {
+        const int64_t* ids = given.ids;
+        T *x = given.x, *d_x = given.d_x, *memory = given.memory, *d_memory = given.d_memory;
+        const int64_t places = rows.count * rows.steps;
+        const bool train = given.train != 0;
         int64_t distinct = 0;
-        data += 12;
-        embedding.read(data);
+        embedding.read(reader, given.tables);
         if (!embedding.tables.empty()) {
             embedding.count = rows.tokens;
             embedding.steps = rows.steps;
@@ -58,13 +50,12 @@ class Run {
             }
             if (distinct) ids = which_.data();
         }
-        const auto count = static_cast<size_t>(*data++);
-        for (size_t n = 0; n < count; ++n) {
-            layers.emplace_back(static_cast<size_t>(data[0]), Noise{static_cast<uint64_t>(data[2]), static_cast<uint32_t>(data[1])});
+        for (int64_t n = 0; n < given.layers; ++n) {
+            const auto& described = reader.take<abi::Layer<T>>();
+            layers.emplace_back(static_cast<size_t>(described.directions), read_noise(described.keep, described.seed));
             Layer<T>& layer = layers.back();
-            data += 3;
             for (Call<T>& call : layer.calls) {
-                begin(call, data);
+                begin(call, reader.take<abi::Direction<T>>());
                 call.ids = ids;
                 call.distinct = distinct;
                 call.x = x;
@@ -73,15 +64,15 @@ class Run {
                 if (train) memory = keep(call, memory);
                 layer.width += call.program->hidden;
             }
-            if (n + 1 < count) {
+            if (n + 1 < given.layers) {
                 place(layer, memory, d_memory, layer.width);
                 memory += places * layer.width;
                 if (back) d_memory += places * layer.width;
-            } else if (back && !distance) {
-                same_.assign(static_cast<size_t>(layer.width), d_outputs ? *d_outputs : T(0));
-                place(layer, outputs, same_.data(), 0);
+            } else if (back && !given.d_outputs_stride) {
+                same_.assign(static_cast<size_t>(layer.width), given.d_outputs ? *given.d_outputs : T(0));
+                place(layer, given.outputs, same_.data(), 0);
             } else {
-                place(layer, outputs, d_outputs, distance);
+                place(layer, given.outputs, given.d_outputs, given.d_outputs_stride);
             }
             ids = nullptr;
             distinct = 0;
@@ -89,24 +80,23 @@ class Run {
             d_x = layer.d_outputs;
         }
         each([&](Call<T>& call) {
-            take(data, call.program->parameters.size(), call.parameters);
-            take(data, static_cast<size_t>(call.program->states), call.first);
+            take(reader, call.program->parameters.size(), call.parameters);
+            take(reader, static_cast<size_t>(call.program->states), call.first);
         });
-        each([&](Call<T>& call) { take(data, static_cast<size_t>(call.program->states), call.last); });
+        each([&](Call<T>& call) { take(reader, static_cast<size_t>(call.program->states), call.last); });
         if (back)
             each([&](Call<T>& call) {
-                take(data, call.program->parameters.size(), call.gradients);
-                take(data, static_cast<size_t>(call.program->states), call.first);  // instead of what they were forward
+                take(reader, call.program->parameters.size(), call.gradients);
+                take(reader, static_cast<size_t>(call.program->states), call.first);  // instead of what they were forward
             });
     }
     Run(const Run&) = delete;
 
   private:
     static int64_t aligned(int64_t numbers) { return round_up(numbers, 16); }  // so that what follows begins on a cache line
-    static T* pointer(int64_t number) { return reinterpret_cast<T*>(number); }
 
-    void begin(Call<T>& call, const int64_t*& data) {
-        const Program& program = *reinterpret_cast<const Program*>(data[0]);
+    void begin(Call<T>& call, const abi::Direction<T>& direction) {
+        const Program& program = *static_cast<const Program*>(direction.program);
         call.program = &program;
         call.rows = rows.count;
         call.steps = rows.steps;
@@ -116,12 +106,11 @@ class Run {
         call.places = rows.places.empty() ? nullptr : rows.places.data();
         call.order = rows.order.data();
         for (int b = 0; b < BUFFERS; ++b) call.put(static_cast<Buffer>(b), nullptr, 0);
-        call.inputs = data[1];
-        call.reverse = data[2] != 0;
-        call.put(ROW_MASK, pointer(data[3]), program.hidden);
-        call.put(STEP_MASK, pointer(data[4]), program.states * program.hidden);
+        call.inputs = direction.inputs;
+        call.reverse = direction.reverse != 0;
+        call.put(ROW_MASK, direction.row_mask, program.hidden);
+        call.put(STEP_MASK, direction.step_mask, program.states * program.hidden);
         call.packed.resize(program.products.size());
-        data += 5;
     }
 
     // What stands in `memory` for the way back; gives what comes after it.
@@ -152,9 +141,9 @@ class Run {
     }
 
     template <typename Pointer>
-    static void take(const int64_t*& data, size_t count, std::vector<Pointer>& to) {
+    static void take(abi::Reader& reader, size_t count, std::vector<Pointer>& to) {
         to.resize(count);
-        for (Pointer& place : to) place = pointer(*data++);
+        for (Pointer& place : to) place = reader.take<T*>();
     }
 
     std::vector<int64_t> which_;  // row of what is embedded is read at each place, where what repeats is written once

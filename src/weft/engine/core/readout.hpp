@@ -11,43 +11,25 @@
 
 namespace weft {
 
-constexpr int64_t kIgnored = -100;  // wanted nowhere: torch's number for it
-
 template <typename T>
-struct Readout {
-    int64_t rows, steps, inputs, size;  // x is (rows, steps, inputs), the weight (size, inputs)
-    const T *x, *weight, *bias;         // no bias: nullptr
-    const int64_t *wanted, *lengths;    // (rows, steps); (rows) or nullptr
-    Noise noise;                        // keep 0: none
-    bool units;                         // the noise is the same at all steps of a row
-    T smoothing;
-    bool in_all;    // only the sum of all nats is wanted
-    T* nats;        // (rows, steps), or one number
-    T* derivative;  // (tokens, size), or nullptr: no way back
-    std::vector<int64_t> places;
+struct Readout : abi::CrossEntropyCall<T> {
+    using Base = abi::CrossEntropyCall<T>;
+    using Base::inputs, Base::lengths, Base::rows, Base::steps, Base::targets;
+    Noise noise;
+    std::vector<int64_t> places;  // the positions that have a target
 
-    explicit Readout(const int64_t* data, double share) : smoothing(static_cast<T>(share)) {
-        auto pointer = [&] { return reinterpret_cast<T*>(*data++); };
-        rows = *data++, steps = *data++, inputs = *data++, size = *data++;
-        x = pointer(), weight = pointer(), bias = pointer();
-        wanted = reinterpret_cast<const int64_t*>(*data++);
-        lengths = reinterpret_cast<const int64_t*>(*data++);
-        noise.keep = static_cast<uint32_t>(*data++);
-        noise.seed = static_cast<uint64_t>(*data++);
-        units = *data++ != 0;
-        in_all = *data++ != 0;
-        nats = pointer(), derivative = pointer();
+    explicit Readout(const Base& call) : Base(call), noise(read_noise(call.keep, call.seed)) {
         for (int64_t b = 0; b < rows; ++b)
             for (int64_t t = b * steps; t < b * steps + (lengths ? lengths[b] : steps); ++t)
-                if (wanted[t] != kIgnored) places.push_back(t);
+                if (targets[t] != this->ignore_index) places.push_back(t);
     }
     int64_t tokens() const { return static_cast<int64_t>(places.size()); }
     bool ids_fit() const {
-        return std::all_of(places.begin(), places.end(), [&](int64_t at) { return wanted[at] >= 0 && wanted[at] < size; });
+        return std::all_of(places.begin(), places.end(), [&](int64_t at) { return targets[at] >= 0 && targets[at] < this->classes; });
     }
 
     void drop(int64_t place, T factor, const T* from, T* to) const {
-        drop_place(noise, units, steps, place, inputs, factor, from, to);
+        drop_place(noise, this->shared_over_time != 0, steps, place, inputs, factor, from, to);
     }
 
     // Zeros for the numbers of all other places.
@@ -107,15 +89,18 @@ T cost(T* row, int64_t size, int64_t wanted, T smoothing, bool keep) {
 }
 
 template <typename T>
-int read_out(const int64_t* data, double smoothing, int64_t threads) {
+Status read_out(const abi::CrossEntropyCall<T>& call) {
     static thread_local Workspace workspace;
-    const Readout<T> readout(data, smoothing);
-    if (!readout.ids_fit()) return 2;
-    if (!readout.in_all) std::fill_n(readout.nats, readout.rows * readout.steps, T(0));
+    if (!lengths_fit(call.lengths, call.rows, call.steps)) return Status::length_out_of_range;
+    const Readout<T> readout(call);
+    const int64_t threads = call.threads;
+    const T smoothing = static_cast<T>(call.label_smoothing);
+    if (!readout.ids_fit()) return Status::id_out_of_range;
+    if (!readout.sum) std::fill_n(readout.losses, readout.rows * readout.steps, T(0));
     const int64_t N = readout.tokens();
     Arena<T> arena;
     T* read = nullptr;
-    Large<T> work{N, readout.size, readout.inputs, nullptr, readout.inputs, 1, readout.weight, 1, readout.inputs, readout.derivative, readout.size, readout.bias};
+    Large<T> work{N, readout.classes, readout.inputs, nullptr, readout.inputs, 1, readout.weight, 1, readout.inputs, readout.d_logits, readout.classes, readout.bias};
     arena.ask(read, N * readout.inputs);
     arena.ask(work.packed, work.panels() * kPanel<T> * work.depth);
     arena.settle(workspace);
@@ -125,45 +110,47 @@ int read_out(const int64_t* data, double smoothing, int64_t threads) {
     readout.each_place(threads, [&](int64_t n, int64_t place) { readout.drop(place, T(1), readout.x + place * readout.inputs, read + n * readout.inputs); });
     std::vector<double> sums(static_cast<size_t>(work.blocks()), 0.0);
     for (int64_t block = 0; block < work.blocks(); ++block)
-        jobs.add(kBlockRows * readout.inputs * readout.size, [&, block] {
+        jobs.add(kBlockRows * readout.inputs * readout.classes, [&, block] {
             static thread_local Workspace beside;
             const int64_t first = block * kBlockRows, some = std::min(kBlockRows, N - first);
             Large<T> part = work;
             part.rows = some;
             part.a = read + first * readout.inputs;
-            part.c = readout.derivative ? readout.derivative + first * readout.size : beside.numbers<T>(some * readout.size);
+            part.c = readout.d_logits ? readout.d_logits + first * readout.classes : beside.numbers<T>(some * readout.classes);
             multiply_block<T>({&part}, 0);
             for (int64_t n = 0; n < some; ++n) {
                 const int64_t place = readout.places[static_cast<size_t>(first + n)];
-                const T nats = cost(part.c + n * readout.size, readout.size, readout.wanted[place], readout.smoothing, readout.derivative != nullptr);
-                if (readout.in_all)
+                const T nats = cost(part.c + n * readout.classes, readout.classes, readout.targets[place], smoothing, readout.d_logits != nullptr);
+                if (readout.sum)
                     sums[static_cast<size_t>(block)] += static_cast<double>(nats);
                 else
-                    readout.nats[place] = nats;
+                    readout.losses[place] = nats;
             }
             beside.keep_at_most(size_t(1) << 26);
         });
     jobs.run(threads);
-    if (readout.in_all) *readout.nats = static_cast<T>(std::accumulate(sums.begin(), sums.end(), 0.0));
+    if (readout.sum) *readout.losses = static_cast<T>(std::accumulate(sums.begin(), sums.end(), 0.0));
     workspace.keep_at_most(size_t(1) << 26);
-    return 0;
+    return Status::ok;
 }
 
-// d_nats is that of place i at i * d_stride. Gradients that are not wanted are nullptr.
 template <typename T>
-void read_back(const int64_t* data, const T* d_nats, int64_t d_stride, T* d_x, T* d_weight, T* d_bias, int64_t threads) {
+Status read_back(const abi::CrossEntropyCall<T>& call) {
     static thread_local Workspace workspace;
-    const Readout<T> readout(data, 0);
-    const int64_t N = readout.tokens(), I = readout.inputs, V = readout.size;
+    if (!lengths_fit(call.lengths, call.rows, call.steps)) return Status::length_out_of_range;
+    const Readout<T> readout(call);
+    T *const d_x = call.d_x, *const d_weight = call.d_weight, *const d_bias = call.d_bias;
+    const int64_t threads = call.threads;
+    const int64_t N = readout.tokens(), I = readout.inputs, V = readout.classes;
     T *read = nullptr, *factors = nullptr;
     Arena<T> arena;
     arena.ask(read, d_weight ? N * I : 0);
     arena.ask(factors, N);
     Products<T> products;
-    const int to_weight = d_weight ? products.add({V, I, N, readout.derivative, 1, V, nullptr, I, 1, d_weight, I}) : -1;
-    const int to_bias = d_bias ? products.add({V, 1, N, readout.derivative, 1, V, nullptr, 1, 1, d_bias, 1}) : -1;
+    const int to_weight = d_weight ? products.add({V, I, N, readout.d_logits, 1, V, nullptr, I, 1, d_weight, I}) : -1;
+    const int to_bias = d_bias ? products.add({V, 1, N, readout.d_logits, 1, V, nullptr, 1, 1, d_bias, 1}) : -1;
     if (d_x) {
-        const int to_x = products.add({N, I, V, readout.derivative, V, 1, readout.weight, I, 1, d_x, I});
+        const int to_x = products.add({N, I, V, readout.d_logits, V, 1, readout.weight, I, 1, d_x, I});
         products[to_x].c_index = readout.places.data();
     }
     products.ask(arena);
@@ -171,7 +158,7 @@ void read_back(const int64_t* data, const T* d_nats, int64_t d_stride, T* d_x, T
     if (d_weight) products[to_weight].b = read;
     if (d_bias) products[to_bias].b = factors;
     readout.each_place(threads, [&](int64_t n, int64_t place) {
-        factors[n] = d_nats[place * d_stride];
+        factors[n] = call.d_losses[place * call.d_losses_stride];
         if (d_weight) readout.drop(place, factors[n], readout.x + place * I, read + n * I);
     });
     if (d_x) readout.clear_others(d_x);
@@ -182,6 +169,7 @@ void read_back(const int64_t* data, const T* d_nats, int64_t d_stride, T* d_x, T
     jobs.run(threads);
     if (d_x) readout.each_place(threads, [&](int64_t n, int64_t place) { readout.drop(place, factors[n], d_x + place * I, d_x + place * I); });
     workspace.keep_at_most(size_t(1) << 26);
+    return Status::ok;
 }
 
 }  // namespace weft

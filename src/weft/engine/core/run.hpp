@@ -126,12 +126,12 @@ bool is_near(const Call<T>& call) {
 
 // Passes over the same rows that do not depend on each other.
 template <typename T>
-int forward_layer(std::vector<Call<T>>& calls, int64_t threads) {
+Status forward_layer(std::vector<Call<T>>& calls, int64_t threads) {
     static thread_local Workspace workspace;
     Arena<T> arena;
     Products<T> products;
     for (Call<T>& call : calls) {
-        if (!ids_fit(call)) return 2;
+        if (!ids_fit(call)) return Status::id_out_of_range;
         const int64_t width = call.program->width();
         const int64_t kinds = call.distinct ? call.distinct : call.inputs, read = call.distinct ? call.distinct : call.tokens;
         call.by_id = call.ids && (call.distinct || kinds <= std::max<int64_t>(call.tokens, 1024));  // else what occurs
@@ -191,7 +191,7 @@ int forward_layer(std::vector<Call<T>>& calls, int64_t threads) {
         Loop<T>(call, call.train ? call.program->train : call.program->run, task.rows, nullptr).forward();
     });
     workspace.keep_at_most(kMostWaiting);
-    return 0;
+    return Status::ok;
 }
 
 // Noise on what layer n reads from the one below, or on the gradient of that, where it lies.
@@ -203,14 +203,15 @@ void drop_between(const Run<T>& run, size_t n, T* numbers, int64_t threads) {
 
 // Layers, each reading what the one before wrote.
 template <typename T>
-int run_forward(const int64_t* data, int64_t threads) {
-    Run<T> run(data, false);
-    if (const int wrong = read_rows(run.embedding, threads)) return wrong;
-    for (size_t n = 0; n < run.layers.size(); ++n) {
-        if (n) drop_between(run, n, run.layers[n - 1].outputs, threads);
-        if (const int wrong = forward_layer(run.layers[n].calls, threads)) return wrong;
+Status run_forward(const abi::RunCall<T>& call, abi::Reader& reader) {
+    if (!lengths_fit(call.lengths, call.rows, call.steps)) return Status::length_out_of_range;
+    Run<T> run(call, reader, false);
+    Status status = read_rows(run.embedding, call.threads);
+    for (size_t n = 0; status == Status::ok && n < run.layers.size(); ++n) {
+        if (n) drop_between(run, n, run.layers[n - 1].outputs, call.threads);
+        status = forward_layer(run.layers[n].calls, call.threads);
     }
-    return 0;
+    return status;
 }
 
 // The products that give the gradients of a call's weights and input. `into` is the last one so far into each target.
@@ -359,8 +360,10 @@ void back_layer(std::vector<Call<T>>& calls, int64_t threads) {
 
 // The same layers from the last to the first.
 template <typename T>
-int run_back(const int64_t* data, int64_t threads) {
-    Run<T> run(data, true);
+Status run_back(const abi::RunCall<T>& call, abi::Reader& reader) {
+    if (!lengths_fit(call.lengths, call.rows, call.steps)) return Status::length_out_of_range;
+    const int64_t threads = call.threads;
+    Run<T> run(call, reader, true);
     for (size_t n = run.layers.size(); n-- > 0;) {
         back_layer(run.layers[n].calls, threads);
         if (n) drop_between(run, n, run.layers[n - 1].d_outputs, threads);
@@ -371,7 +374,7 @@ int run_back(const int64_t* data, int64_t threads) {
     else if (first.d_x && first.lengths)
         for (int64_t b = 0; b < first.rows; ++b)
             std::fill(first.d_x + (b * first.steps + first.length(b)) * first.inputs, first.d_x + (b + 1) * first.steps * first.inputs, T(0));
-    return 0;
+    return Status::ok;
 }
 
 }  // namespace weft

@@ -74,16 +74,14 @@ class Weight {
 template <typename T>
 class StreamLayer {
   public:
-    // data: its program, how many inputs, and its parameters.
-    StreamLayer(int64_t rows, bool by_id, const int64_t*& data)
-        : program_(*reinterpret_cast<const Program*>(data[0])), code_(program_.run), rows_(rows), H_(program_.hidden),
+    StreamLayer(int64_t rows, bool by_id, const abi::StreamLayer<T>& given, abi::Reader& reader)
+        : program_(*static_cast<const Program*>(given.program)), code_(program_.run), rows_(rows), H_(program_.hidden),
           products_memory_(rows * columns(PRODUCT)), operands_(rows * columns(OPERAND)), scratch_(rows * columns(SCRATCH)),
           arena_(Machine<T>::arena_size(code_, H_)), machine_(code_, H_, arena_.data(), nullptr) {
         Call<T> call{};
         call.program = &program_;
-        call.inputs = inputs = data[1];
-        data += 2;
-        for (size_t i = 0; i < program_.parameters.size(); ++i) call.parameters.push_back(reinterpret_cast<const T*>(*data++));
+        call.inputs = inputs = given.inputs;
+        for (size_t i = 0; i < program_.parameters.size(); ++i) call.parameters.push_back(reader.take<const T*>());
         const int64_t width = program_.width();
         bias_.assign(static_cast<size_t>(round_up(width, kPanel<T>)), T(0));
         fill_bias(call, bias_.data());
@@ -220,76 +218,66 @@ class StreamLayer {
 class AnyStream {
   public:
     virtual ~AnyStream() = default;
-    // call: how many threads, ids (rows) or numbers (rows, I), where the result goes, (rows, V) or (rows, H), and the
-    // parts of all layers' states, each (rows, H), those before and then those after.
-    virtual int step(const int64_t* call) = 0;
-    // From the tokens `ids` on, `count` more for each row to `chosen` (rows, count); -1 from a row's end on. The
-    // states change in place.
-    virtual int sample(int64_t threads, int64_t* ids, void* const* states, const double* uniforms, int64_t count,
-                       const Choice& choice, int64_t* chosen) = 0;
+    // `states`: the addresses of the parts of all layers' states before, each (rows, H), and of those after.
+    virtual Status step(const abi::StreamStepCall<void>& call, void* const* states) = 0;
+    // `states`: the same, which change in place.
+    virtual Status sample(const abi::SampleCall<void>& call, void* const* states) = 0;
 };
 
 template <typename T>
 class Stream : public AnyStream {
   public:
-    // data: rows, ids?, layers, then for each its program, how many inputs, and its parameters; then vocabulary (or 0 for
-    // no output layer), its weight (V, H) and bias. All is copied: it may change.
-    explicit Stream(const int64_t* data) : rows_(data[0]), by_id_(data[1] != 0) {
-        const int64_t layers = data[2];
-        data += 3;
-        for (int64_t n = 0; n < layers; ++n) {
-            layers_.push_back(std::make_unique<StreamLayer<T>>(rows_, n == 0 && by_id_, data));
+    Stream(const abi::StreamCall<T>& call, abi::Reader& reader) : rows_(call.rows), vocabulary_(call.vocabulary), by_id_(call.by_id != 0) {
+        for (int64_t n = 0; n < call.layers; ++n) {
+            const auto& layer = reader.take<abi::StreamLayer<T>>();
+            layers_.push_back(std::make_unique<StreamLayer<T>>(rows_, n == 0 && by_id_, layer, reader));
             layers_.back()->count(bytes_, largest_);
             outputs_.push_back(std::make_unique<Memory<T>>(rows_ * layers_.back()->hidden()));
         }
-        vocabulary_ = *data++;
         if (!vocabulary_) return;
         output_weight_ = std::make_unique<Weight<T>>(layers_.back()->hidden(), vocabulary_);
-        output_weight_->pack(reinterpret_cast<const T*>(data[0]), vocabulary_);
+        output_weight_->pack(call.weight, vocabulary_);
         bytes_ += output_weight_->bytes();
         largest_ = std::max(largest_, output_weight_->bytes());
         output_bias_.assign(static_cast<size_t>(output_weight_->columns()), T(0));
-        if (data[1]) std::copy_n(reinterpret_cast<const T*>(data[1]), vocabulary_, output_bias_.begin());
+        if (call.bias) std::copy_n(call.bias, vocabulary_, output_bias_.begin());
         logits_ = std::make_unique<Memory<T>>(rows_ * output_weight_->columns());
     }
 
-    int step(const int64_t* call) override {
+    Status step(const abi::StreamStepCall<void>& call, void* const* given) override {
         const std::lock_guard<std::mutex> guard(mutex_);
-        const int64_t threads = call[0];
-        const auto* ids = by_id_ ? reinterpret_cast<const int64_t*>(call[1]) : nullptr;
-        const T* numbers = by_id_ ? nullptr : reinterpret_cast<const T*>(call[1]);
-        T* result = reinterpret_cast<T*>(call[2]);
-        if (ids && !ids_fit(ids)) return 2;
-        T* const* states = reinterpret_cast<T* const*>(call + 3);
+        const auto* ids = by_id_ ? static_cast<const int64_t*>(call.x) : nullptr;
+        const T* numbers = by_id_ ? nullptr : static_cast<const T*>(call.x);
+        T* result = static_cast<T*>(call.result);
+        if (ids && !ids_fit(ids)) return Status::id_out_of_range;
+        T* const* states = reinterpret_cast<T* const*>(given);
         auto work = [&](bool together) {
-            team_.gather(together ? threads : 1,
+            team_.gather(together ? call.threads : 1,
                          [&] { advance(ids, numbers, states, states + parts(), vocabulary_ ? nullptr : result); });
         };
-        if (largest_ >= kWorthSharing && threads > 1)
+        if (largest_ >= kWorthSharing && call.threads > 1)
             step_pace_.run(1, work);
         else
             work(false);
         if (vocabulary_)
             for (int64_t r = 0; r < rows_; ++r) std::copy_n(logits(r), vocabulary_, result + r * vocabulary_);
-        return 0;
+        return Status::ok;
     }
 
-    int sample(int64_t threads, int64_t* ids, void* const* states, const double* uniforms, int64_t count,
-               const Choice& choice, int64_t* chosen) override {
+    Status sample(const abi::SampleCall<void>& call, void* const* states) override {
         const std::lock_guard<std::mutex> guard(mutex_);
-        if (!by_id_ || !vocabulary_) return 3;
-        std::fill_n(chosen, rows_ * count, -1);
-        if (!ids_fit(ids)) return 2;
-        int code = 0;
+        if (!by_id_ || !vocabulary_) return Status::cannot_sample;
+        std::fill_n(call.tokens, rows_ * call.steps, -1);
+        if (!ids_fit(call.ids)) return Status::id_out_of_range;
+        Status status = Status::ok;
         auto work = [&](bool together) {
-            team_.gather(together ? threads : 1,
-                         [&] { code = write(ids, reinterpret_cast<T* const*>(states), uniforms, count, choice, chosen); });
+            team_.gather(together ? call.threads : 1, [&] { status = write(call, reinterpret_cast<T* const*>(states)); });
         };
-        if (largest_ >= kWorthSharing && threads > 1 && count > 0)
-            sample_pace_.run(count, work);
+        if (largest_ >= kWorthSharing && call.threads > 1 && call.steps > 0)
+            sample_pace_.run(call.steps, work);
         else
             work(false);
-        return code;
+        return status;
     }
 
   private:
@@ -319,7 +307,9 @@ class Stream : public AnyStream {
                                      [this](int64_t n) { return Where<const T>{output_bias_.data() + n, 0, nullptr}; });
     }
 
-    int write(int64_t* ids, T* const* states, const double* uniforms, int64_t count, const Choice& choice, int64_t* chosen) {
+    Status write(const abi::SampleCall<void>& call, T* const* states) {
+        const int64_t count = call.steps;
+        int64_t* ids = call.ids;
         // To and fro between the caller's memory and a copy: a step must not write what it reads.
         std::vector<T*> here(states, states + parts()), there;
         std::vector<int64_t> sizes;
@@ -337,22 +327,22 @@ class Stream : public AnyStream {
             bool all_ended = true;
             for (int64_t r = 0; r < rows_; ++r) {
                 if (ended[static_cast<size_t>(r)]) continue;
-                const int64_t token = chooser_.choose(logits(r), vocabulary_, uniforms[r * count + n], choice);
-                ended[static_cast<size_t>(r)] = token == choice.end;
-                if (token == choice.end) continue;
-                if (token >= layers_[0]->inputs) return 2;
-                chosen[r * count + n] = ids[r] = token;
+                const int64_t token = chooser_.choose(logits(r), vocabulary_, call.uniforms[r * count + n], call);
+                ended[static_cast<size_t>(r)] = token == call.end;
+                if (token == call.end) continue;
+                if (token >= layers_[0]->inputs) return Status::id_out_of_range;
+                call.tokens[r * count + n] = ids[r] = token;
                 all_ended = false;
             }
             if (all_ended) break;
         }
         if (here[0] != states[0])
             for (size_t i = 0; i < sizes.size(); ++i) std::copy_n(here[i], sizes[i], states[i]);
-        return 0;
+        return Status::ok;
     }
 
     std::mutex mutex_;  // what a step leaves in here is of no use to anyone, but two at once would mix
-    int64_t rows_, vocabulary_ = 0, bytes_ = 0, largest_ = 0;
+    int64_t rows_, vocabulary_, bytes_ = 0, largest_ = 0;
     bool by_id_;
     std::vector<std::unique_ptr<StreamLayer<T>>> layers_;
     std::vector<std::unique_ptr<Memory<T>>> outputs_;

@@ -12,7 +12,9 @@
 #include <exception>
 #include <functional>
 #include <new>
+#include <stdexcept>
 #include <sys/mman.h>
+#include <system_error>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -46,13 +48,14 @@ void parallel(int64_t count, int64_t threads, const Work& work) {
         const Work& work;
         int64_t count, threads, caller;
         std::vector<std::atomic<bool>> begun;
-        std::atomic<bool> out_of_memory{false};
+        std::atomic<bool> threw{false};
+        std::exception_ptr thrown;  // by the first that threw
         void try_to_do(int64_t i) {
             if (begun[static_cast<size_t>(i)].exchange(true)) return;
             try {
                 work(i);
-            } catch (const std::bad_alloc&) {
-                out_of_memory = true;
+            } catch (...) {
+                if (!threw.exchange(true)) thrown = std::current_exception();
             }
         }
         static void run(void* data) {
@@ -67,16 +70,21 @@ void parallel(int64_t count, int64_t threads, const Work& work) {
         for (int64_t i = 0; i < count; ++i) work(i);
         return;
     }
-    Shared shared{work, count, threads, number_of_thread(), std::vector<std::atomic<bool>>(static_cast<size_t>(count)), {false}};
+    Shared shared{work, count, threads, number_of_thread(), std::vector<std::atomic<bool>>(static_cast<size_t>(count)), {false}, {}};
     if (workers().region && workers().owner == getpid()) {
         workers().region(Shared::run, &shared, static_cast<unsigned>(threads), 0);
     } else {
         std::vector<std::thread> helpers;
-        for (int64_t i = 1; i < threads; ++i) helpers.emplace_back(Shared::run, &shared);
+        helpers.reserve(static_cast<size_t>(threads));
+        try {
+            for (int64_t i = 1; i < threads; ++i) helpers.emplace_back(Shared::run, &shared);
+        } catch (const std::system_error&) {
+            // The system has no more threads: those that there are do all of the work.
+        }
         Shared::run(&shared);
         for (std::thread& helper : helpers) helper.join();
     }
-    if (shared.out_of_memory) throw std::bad_alloc();
+    if (shared.thrown) std::rethrow_exception(shared.thrown);
 }
 
 // Pieces of work that may be done in any order and on any thread.

@@ -3,31 +3,20 @@
 
 #include <cmath>
 
+#include "abi.hpp"
 #include "threads.hpp"
 #include "vector.hpp"
 
 namespace weft {
-
-template <typename T>
-struct Update {
-    int64_t size;
-    T* weights;
-    const T* gradient;
-    T *mean, *square;  // of the gradient: without a square it is a momentum; without either the gradient counts alone
-    T* average;        // of the weights over time, or nullptr
-};
 
 constexpr int64_t kPiece = 16384;  // numbers; sums are made of pieces, so that they do not depend on the threads
 
 template <typename T>
 class Updates {
   public:
-    Updates(const int64_t* data, int64_t count) {
-        for (int64_t i = 0; i < count; ++i, data += 6) {
-            auto pointer = [&](int n) { return reinterpret_cast<T*>(data[n]); };
-            updates_.push_back({data[0], pointer(1), pointer(2), pointer(3), pointer(4), pointer(5)});
-            for (int64_t start = 0; start < data[0]; start += kPiece) pieces_.push_back({i, start});
-        }
+    Updates(const void* states, int64_t count) : states_(static_cast<const abi::ParameterState<T>*>(states)) {
+        for (int64_t i = 0; i < count; ++i)
+            for (int64_t start = 0; start < states_[i].size; start += kPiece) pieces_.push_back({i, start});
     }
     int64_t pieces() const { return static_cast<int64_t>(pieces_.size()); }
 
@@ -36,10 +25,10 @@ class Updates {
     void each(int64_t threads, const Work& work) const {
         parallel(pieces(), pieces() < 4 ? 1 : threads, [&](int64_t i) {
             const auto [number, start] = pieces_[static_cast<size_t>(i)];
-            const Update<T>& whole = updates_[static_cast<size_t>(number)];
+            const abi::ParameterState<T>& whole = states_[number];
             auto cut = [start = start](auto* from) { return from ? from + start : from; };
-            work(i, number, Update<T>{std::min(kPiece, whole.size - start), whole.weights + start, whole.gradient + start,
-                                      cut(whole.mean), cut(whole.square), cut(whole.average)});
+            work(i, number, abi::ParameterState<T>{std::min(kPiece, whole.size - start), whole.weight + start, whole.gradient + start,
+                                                   cut(whole.exp_avg), cut(whole.exp_avg_sq), cut(whole.ema)});
         });
     }
 
@@ -47,16 +36,16 @@ class Updates {
     struct Piece {
         int64_t number, start;
     };
-    std::vector<Update<T>> updates_;
+    const abi::ParameterState<T>* states_;
     std::vector<Piece> pieces_;
 };
 
 // The length of all gradients as one vector.
 template <typename T>
-double norm(const int64_t* data, int64_t count, int64_t threads) {
-    const Updates<T> updates(data, count);
+Status norm(const abi::NormCall<T>& call) {
+    const Updates<T> updates(call.states, call.parameters);
     std::vector<double> squares(static_cast<size_t>(updates.pieces()));
-    updates.each(threads, [&](int64_t number, int64_t, const Update<T>& piece) {
+    updates.each(call.threads, [&](int64_t number, int64_t, const abi::ParameterState<T>& piece) {
         constexpr int W = kWidth<T>;
         Vec<T> sums[4] = {};
         int64_t i = 0;
@@ -73,64 +62,66 @@ double norm(const int64_t* data, int64_t count, int64_t threads) {
     });
     double sum = 0;
     for (double square : squares) sum += square;
-    return std::sqrt(sum);
+    *call.norm = std::sqrt(sum);
+    return Status::ok;
 }
 
-// Numbers that all tensors of a step have in common.
+// What all parameters of a step have in common.
 template <typename T>
-struct Rates {
-    T scale, decay, mean_stays, mean_comes, square_stays, square_comes, small, average_comes;
+struct Hyperparameters {
+    T gradient_scale, weight_scale, beta1, one_minus_beta1, beta2, one_minus_beta2, eps;
 };
 
 // Loops of their own over memory that does not overlap: so the compiler makes vectors of them.
 template <typename T>
-void move_by_squares(int64_t count, const Rates<T>& r, T size, T root, const T* __restrict gradient, T* __restrict mean,
-                     T* __restrict square, T* __restrict weights) {
+void adam(int64_t count, const Hyperparameters<T>& h, T size, T root, const T* __restrict gradient, T* __restrict exp_avg,
+          T* __restrict exp_avg_sq, T* __restrict weight) {
     for (int64_t i = 0; i < count; ++i) {
-        const T g = gradient[i] * r.scale, m = r.mean_stays * mean[i] + r.mean_comes * g;
-        const T s = r.square_stays * square[i] + r.square_comes * g * g;
-        mean[i] = m;
-        square[i] = s;
-        weights[i] = weights[i] * r.decay - size * m / (std::sqrt(s) * root + r.small);
+        const T g = gradient[i] * h.gradient_scale, m = h.beta1 * exp_avg[i] + h.one_minus_beta1 * g;
+        const T s = h.beta2 * exp_avg_sq[i] + h.one_minus_beta2 * g * g;
+        exp_avg[i] = m;
+        exp_avg_sq[i] = s;
+        weight[i] = weight[i] * h.weight_scale - size * m / (std::sqrt(s) * root + h.eps);
     }
 }
 
 template <typename T>
-void move_by_mean(int64_t count, const Rates<T>& r, T size, const T* __restrict gradient, T* __restrict mean, T* __restrict weights) {
+void momentum(int64_t count, const Hyperparameters<T>& h, T size, const T* __restrict gradient, T* __restrict buffer,
+              T* __restrict weight) {
     for (int64_t i = 0; i < count; ++i) {
-        mean[i] = r.mean_stays * mean[i] + gradient[i] * r.scale;
-        weights[i] = weights[i] * r.decay - size * mean[i];
+        buffer[i] = h.beta1 * buffer[i] + gradient[i] * h.gradient_scale;
+        weight[i] = weight[i] * h.weight_scale - size * buffer[i];
     }
 }
 
 template <typename T>
-void move(int64_t count, const Rates<T>& r, T size, const T* __restrict gradient, T* __restrict weights) {
-    for (int64_t i = 0; i < count; ++i) weights[i] = weights[i] * r.decay - size * (gradient[i] * r.scale);
+void descend(int64_t count, const Hyperparameters<T>& h, T size, const T* __restrict gradient, T* __restrict weight) {
+    for (int64_t i = 0; i < count; ++i) weight[i] = weight[i] * h.weight_scale - size * (gradient[i] * h.gradient_scale);
 }
 
 template <typename T>
-void follow(int64_t count, T comes, const T* __restrict weights, T* __restrict average) {
-    for (int64_t i = 0; i < count; ++i) average[i] += comes * (weights[i] - average[i]);
+void average(int64_t count, T one_minus_decay, const T* __restrict weight, T* __restrict ema) {
+    for (int64_t i = 0; i < count; ++i) ema[i] += one_minus_decay * (weight[i] - ema[i]);
 }
 
-// rates: for all, the factor of the gradients, that of the weights (1 - rate * decay), how much of the means and of the
-// squares stays, what keeps a division from zero, how much of the weights' average stays; then for each tensor the size
-// of a step and, for squares, the root of their correction.
 template <typename T>
-void update(const int64_t* data, const double* rates, int64_t count, int64_t threads) {
-    auto number = [&](double value) { return static_cast<T>(value); };
-    const Rates<T> r{number(rates[0]), number(rates[1]),     number(rates[2]), number(1 - rates[2]),
-                     number(rates[3]), number(1 - rates[3]), number(rates[4]), number(1 - rates[5])};
-    Updates<T>(data, count).each(threads, [&](int64_t, int64_t tensor, const Update<T>& piece) {
-        const T size = number(rates[6 + 2 * tensor]), root = number(1 / rates[7 + 2 * tensor]);
-        if (piece.square)
-            move_by_squares(piece.size, r, size, root, piece.gradient, piece.mean, piece.square, piece.weights);
-        else if (piece.mean)
-            move_by_mean(piece.size, r, size, piece.gradient, piece.mean, piece.weights);
+Status optimizer_step(const abi::OptimizerCall<T>& call) {
+    auto value = [](double given) { return static_cast<T>(given); };
+    const Hyperparameters<T> h{value(call.gradient_scale), value(call.weight_scale), value(call.beta1), value(1 - call.beta1),
+                               value(call.beta2),          value(1 - call.beta2),    value(call.eps)};
+    const T one_minus_decay = value(1 - call.ema_decay);
+    const auto* sizes = static_cast<const abi::StepSize<T>*>(call.sizes);
+    Updates<T>(call.states, call.parameters).each(call.threads, [&](int64_t, int64_t number, const abi::ParameterState<T>& piece) {
+        const T size = value(sizes[number].size), root = value(1 / sizes[number].bias_correction);
+        if (piece.exp_avg_sq)
+            adam(piece.size, h, size, root, piece.gradient, piece.exp_avg, piece.exp_avg_sq, piece.weight);
+        else if (piece.exp_avg)
+            momentum(piece.size, h, size, piece.gradient, piece.exp_avg, piece.weight);
         else
-            move(piece.size, r, size, piece.gradient, piece.weights);
-        if (piece.average) follow(piece.size, r.average_comes, piece.weights, piece.average);
+            descend(piece.size, h, size, piece.gradient, piece.weight);
+        if (piece.ema) average(piece.size, one_minus_decay, piece.weight, piece.ema);
     });
+    return Status::ok;
 }
 
 }  // namespace weft
