@@ -1,8 +1,11 @@
 // A driver for the threads of the engine, compiled and run by tests/unit/test_engine_threads.py.
 //
-// Usage: thread_pool overflow. Exit code 0: every piece of work was done exactly once.
+// Usage: thread_pool overflow|throws|no_threads. Exit code 0: every piece of work was done exactly once.
 #include <cstdio>
 #include <cstring>
+#include <stdexcept>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "../../src/weft/engine/core/team.hpp"
 
@@ -29,10 +32,54 @@ int overflow() {
     return share_work(team, 2, 200) ? 0 : 1;
 }
 
+// A piece that throws ends neither the process nor the pool; share() throws what it threw.
+int throws() {
+    weft::Team team;
+    for (int piece = 0; piece < 8; ++piece) {
+        bool caught = false;
+        try {
+            team.gather(2, [&] {
+                team.share(8, [&](int64_t first, int64_t last) {
+                    if (first <= piece && piece < last) throw std::bad_alloc();
+                });
+            });
+        } catch (const std::bad_alloc&) {
+            caught = true;
+        }
+        if (!caught || !share_work(team, 2, 5)) return 1;
+    }
+    try {
+        weft::parallel(4, 2, [](int64_t i) {
+            if (i == 3) throw std::runtime_error("a piece");
+        });
+    } catch (const std::runtime_error&) {
+        return 0;
+    }
+    return 1;
+}
+
+// Where the system gives no more threads, those that there are do the work.
+int no_threads() {
+    std::FILE* file = std::fopen("/proc/self/statm", "r");
+    long pages = 0;
+    if (!file || std::fscanf(file, "%ld", &pages) != 1) return 1;
+    std::fclose(file);
+    const auto bytes = static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE) + (1 << 20));  // less than a thread's stack
+    const rlimit limit{bytes, bytes};
+    if (setrlimit(RLIMIT_AS, &limit)) return 1;
+    std::atomic<int> done{0};
+    weft::parallel(64, 64, [&](int64_t) { ++done; });
+    weft::Team team;
+    return done == 64 && share_work(team, 64, 5) ? 0 : 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc == 2 && !std::strcmp(argv[1], "overflow")) return overflow();
-    std::fprintf(stderr, "usage: thread_pool overflow\n");
+    const char* const name = argc == 2 ? argv[1] : "";
+    if (!std::strcmp(name, "overflow")) return overflow();
+    if (!std::strcmp(name, "throws")) return throws();
+    if (!std::strcmp(name, "no_threads")) return no_threads();
+    std::fprintf(stderr, "usage: thread_pool overflow|throws|no_threads\n");
     return 2;
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,3 +36,14 @@ def driver(tmp_path_factory):
 def test_more_turns_than_32_bits_count(driver):
     """The number of a turn outgrows its place in the counters of the pieces."""
     assert subprocess.run([driver, "overflow"], timeout=60, check=False).returncode == 0
+
+
+def test_a_piece_that_throws(driver):
+    """What a thread throws reaches the caller, and the pool goes on."""
+    assert subprocess.run([driver, "throws"], timeout=60, check=False).returncode == 0
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it limits memory as Linux does")
+def test_no_more_threads(driver):
+    """Where none can be started, the caller does all of the work."""
+    assert subprocess.run([driver, "no_threads"], timeout=60, check=False).returncode == 0

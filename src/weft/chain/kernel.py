@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from weft.chain.problem import NO_STATE, Best, Chains, Expected, Partition
 from weft.engine import abi
-from weft.engine.graph import address
+from weft.engine.graph import address, checked
 from weft.engine.library import check, library, loaded_library
 
 _BLOCK = 8  # states side by side in the core
@@ -35,24 +35,27 @@ class _Call:
     def __init__(self, chains: Chains, weights: Tensor | None = None, scaled: bool = True) -> None:
         self.chains = chains
         self.kept: list[Tensor] = []
-        given = (chains.begins, chains.lengths, chains.ids, chains.start, chains.transition, chains.end, chains.table)
-        begins, lengths, ids, start, transition, end, table = map(self._give, given)
+        B, K, P, N = chains.rows, chains.states, len(chains.ids), len(chains.table)
         self.problem = _chain_problem(
             rows=chains.rows,
             states=chains.states,
             threads=max(1, min(torch.get_num_threads(), int(chains.lengths.sum()) // _PLACES_A_THREAD)),
-            table_rows=len(chains.table),
+            positions=P,
+            table_rows=N,
             rows_are_shared=chains.rows_are_shared,
-            begins=begins,
-            lengths=lengths,
-            ids=ids,
-            start=start,
-            transition=transition,
-            end=end,
-            table=table,
-            weights=0 if weights is None else self._give(weights),
+            begins=self._checked("begins", chains.begins, torch.int64, B),
+            lengths=self._checked("lengths", chains.lengths, torch.int64, B),
+            ids=self._checked("ids", chains.ids, torch.int64, P),
+            start=self._checked("start", chains.start, torch.float64, K),
+            transition=self._checked("transition", chains.transition, torch.float64, K, K),
+            end=self._checked("end", chains.end, torch.float64, K),
+            table=self._checked("table", chains.table, torch.float64, N, K),
+            weights=0 if weights is None else self._checked("weights", weights, torch.float64, B),
             **(self._scaled() if scaled else _NOT_SCALED),
         )
+
+    def _checked(self, name: str, tensor: Tensor, dtype: torch.dtype, *shape: int) -> int:
+        return self._give(checked(f"chains: {name}", tensor, dtype, shape))
 
     def _give(self, tensor: Tensor) -> int:
         tensor = tensor.contiguous()

@@ -344,6 +344,7 @@ class ChainProblem(NamedTuple):
     rows: Int
     states: Int
     threads: Int
+    positions: Int
     table_rows: Int
     rows_are_shared: Int
     begins: InputInts

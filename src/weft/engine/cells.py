@@ -13,7 +13,7 @@ from torch import Tensor
 
 from weft.cells import Cell, State
 from weft.engine.embedding import Embedded
-from weft.engine.graph import whole
+from weft.engine.graph import checked, whole
 from weft.engine.library import EngineWarning, known_type, usable, warn_if_missing
 from weft.engine.plan import Plan
 from weft.engine.run import Direction, Layers, run
@@ -84,6 +84,9 @@ def run_layers(
     directions: list[list[Direction]] = []
     kinds: list[list[tuple[type[State], int]]] = []  # of states, and how many parts they have
     flat: list[Tensor | None] = []
+    if len(x.shape) != (3 if table.is_floating_point() else 2):
+        raise WeftError(f"run_layers: x is {tuple(x.shape)}", expected="(B, T, I), or token ids (B, T)")
+    rows, steps = x.shape[:2]
     width = x.shape[2] if table.is_floating_point() else None  # of what a layer reads
     for layer, given in zip(layers, states, strict=True):
         directions.append([])
@@ -99,13 +102,23 @@ def run_layers(
             inputs = parameters[0].shape[1]
             if width is not None and width != inputs:  # a cell that has come to its layer later
                 raise WeftError(f"{type(cell).__name__}: x has {width} numbers a step", expected=f"{inputs} numbers")
+            hidden, dtype = plan.hidden_size, parameters[0].dtype
+            if row_mask is not None:
+                row_mask = checked("a mask of the rows", row_mask, dtype, (rows, hidden))
+            if step_mask is not None:
+                step_mask = checked("a mask of the steps", step_mask, dtype, (rows, steps, plan.states * hidden))
             directions[-1].append(Direction(plan, inputs, reverse, row_mask, step_mask))
             kinds[-1].append((cell.state_type, plan.states))
             flat += parameters
-            flat += [None] * plan.states if state is None else [part.contiguous() for part in state]
+            if state is None:
+                flat += [None] * plan.states
+            else:
+                flat += [checked(f"{type(cell).__name__}: a state", part, dtype, (rows, hidden)) for part in state]
+                if len(state) != plan.states:
+                    raise WeftError(f"{type(cell).__name__}: a state of {len(state)} parts", expected=f"{plan.states}")
         width = sum([direction.plan.hidden_size for direction in directions[-1]])
     if lengths is not None:
-        lengths = whole(lengths)
+        lengths = checked("lengths", whole(lengths), torch.int64, (rows,))
     if isinstance(x, Tensor):
         outputs, last = run(Layers(directions, dropout), x, lengths, flat)
     elif (embedded := x.draw()) is not None:

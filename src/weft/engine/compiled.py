@@ -18,6 +18,7 @@ from torch import Tensor
 
 from weft.cells import Cell, State
 from weft.engine.cells import Pass, another_kind, check_lengths, first_of_another_kind, plan_of, readable
+from weft.engine.graph import checked, whole
 from weft.engine.library import usable, warn_if_missing
 from weft.engine.plan import Plan, reach
 from weft.engine.run import Direction, Layers, back, forward
@@ -116,14 +117,27 @@ class _Ready:
         if (wrong := first_of_another_kind(kinds)) is not None:
             raise another_kind("a compiled layer", names[wrong], kinds[wrong], kinds[0])
         self.given = _with_gaps([tensor.detach().contiguous() for tensor in tensors], there)
-        masks = iter(_with_gaps([mask.contiguous() for mask in noise], noisy))
+        masks = iter(_with_gaps(noise, noisy))
+        rows, steps, dtype = x.shape[0], x.shape[1], kinds[0].dtype
         directions, at = [], 0
         for number, turned in zip(numbers, reverse, strict=True):
             plan, inputs = _plans[number], self.given[at].shape[1]
-            directions.append(Direction(plan, inputs, turned, next(masks), next(masks)))
-            at += len(plan.names) + plan.states
+            shapes = [(rows, plan.hidden_size), (rows, steps, plan.states * plan.hidden_size)]
+            row_mask, step_mask = (
+                None if mask is None else checked("a mask", mask, dtype, shape)
+                for mask, shape in zip([next(masks), next(masks)], shapes, strict=True)
+            )
+            directions.append(Direction(plan, inputs, turned, row_mask, step_mask))
+            first, end = at + len(plan.names), at + len(plan.names) + plan.states
+            plan.check_shapes("a compiled layer", self.given[at:first])
+            for part in self.given[first:end]:
+                if part is not None:
+                    checked("a state", part, dtype, (rows, plan.hidden_size))
+            if x.is_floating_point() and x.shape[2] != inputs:
+                raise WeftError(f"a compiled layer: x is {tuple(x.shape)}", expected=f"(B, T, {inputs})")
+            at = end
         self.layers, self.x = Layers([directions]), x.contiguous()
-        self.lengths = None if lengths is None else lengths.to(torch.int64).contiguous()
+        self.lengths = None if lengths is None else checked("lengths", whole(lengths), torch.int64, (rows,))
 
 
 # torch reads the types: there, an Optional is none of the new unions.
@@ -196,7 +210,8 @@ def _back_operator(
     """The gradients that are wanted, of x and of `tensors`."""
     ready = _Ready(x, lengths, tensors, noise, there, noisy, numbers, reverse)
     wants = [wants is True for wants in _with_gaps(wanted, there)]
-    given, memory = ready.given, memory.contiguous()
+    given, room = ready.given, x.shape[0] * x.shape[1] * _kept_size(numbers)
+    memory = checked("what a compiled layer keeps", memory, given[0].dtype, (room,))
     found = back(ready.layers, ready.x, ready.lengths, given, memory, d_outputs, d_last, wants_x, wants)
     return [gradient for gradient in found if gradient is not None]
 

@@ -62,15 +62,15 @@ class Plan:
                 value = reach(cell, path)
             found.append(value if value.is_contiguous() else value.contiguous())
         if [value.shape for value in found] != self.shapes:  # one was replaced since the plan was made
-            self._check_shapes(cell, found)
+            self.check_shapes(type(cell).__name__, found)
         return found
 
-    def _check_shapes(self, cell: Cell, found: Sequence[Tensor]) -> None:
+    def check_shapes(self, owner: str, found: Sequence[Tensor]) -> None:
         """Only the number of inputs may change: the core would read past the end."""
         wanted = [(self.shapes[0][0], found[0].shape[-1]), *self.shapes[1:]]
         for name, value, shape in zip(self.names, found, wanted, strict=True):
             if value.shape != shape:
                 raise WeftError(
-                    f"{type(cell).__name__}: {name} is {tuple(value.shape)}",
+                    f"{owner}: {name} is {tuple(value.shape)}",
                     expected=f"{tuple(shape)}, as at the cell's first run; make a new cell for another size",
                 )

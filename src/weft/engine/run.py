@@ -16,7 +16,7 @@ from torch import Tensor
 
 from weft.engine import abi
 from weft.engine.embedding import Drawn
-from weft.engine.graph import address, applied, once, whole
+from weft.engine.graph import address, applied, check_tensor, checked, once, whole
 from weft.engine.library import check, loaded_library
 from weft.engine.memory import empty, empty_like
 from weft.engine.noise import draw_seed, kept_of
@@ -173,16 +173,22 @@ def back(
     d_tables, embedded = list[Tensor | None](), list[int]()
     if layers.embedded is not None:
         d_tables, embedded = layers.embedded.gradients(wanted[len(flat) :])
-    d_last = [None if each is None else each.contiguous() for each in d_last]
     rows, steps = layers.shape(x)
+    dtype = memory.dtype
+    d_last = [
+        None if each is None else checked("the gradient of a state", each, dtype, (rows, width))
+        for each, width in zip(d_last, layers.states, strict=True)
+    ]
     size = layers.inside(rows * steps)
     d_memory = empty((size,), memory.dtype) if size else None
     stride = 0  # of rows of d_outputs; 0 for the gradient of a sum or a mean, which is one value for all
-    if d_outputs is not None and d_outputs.stride() != (0, 0, 0):
-        d_outputs, stride = d_outputs.contiguous(), layers.width
+    if d_outputs is not None:
+        check_tensor("the gradient of the outputs", d_outputs, dtype, (rows, steps, layers.width))
+        if d_outputs.stride() != (0, 0, 0):
+            d_outputs, stride = d_outputs.contiguous(), layers.width
     ids, values = _kinds(x)
     call = _run_call(
-        is_double=memory.dtype is torch.float64,
+        is_double=dtype is torch.float64,
         threads=torch.get_num_threads(),
         rows=rows,
         steps=steps,

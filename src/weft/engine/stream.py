@@ -19,7 +19,7 @@ from torch import Tensor, empty, empty_like, get_num_threads
 from weft.cells import Cell, State
 from weft.engine import abi
 from weft.engine.cells import check_kind, plan_of, readable
-from weft.engine.graph import address
+from weft.engine.graph import address, checked
 from weft.engine.library import check, loaded_library, usable
 from weft.errors import WeftError
 
@@ -61,8 +61,10 @@ class Stream:
             self._plans.append(plan)
         self.output_size = cells[-1].hidden_size if weight is None else weight.shape[0]
         if weight is not None:
-            weight = weight.detach().to(like.dtype).contiguous()
-            bias = None if bias is None else bias.detach().to(like.dtype).contiguous()
+            vocabulary, hidden = weight.shape
+            weight = checked("Stream: weight", weight.detach().to(like.dtype), like.dtype, (vocabulary, hidden))
+            if bias is not None:
+                bias = checked("Stream: bias", bias.detach().to(like.dtype), like.dtype, (vocabulary,))
         core, handle = loaded_library(), ctypes.c_void_p()
         call = abi.StreamCall(
             is_double=like.dtype is torch.float64,
@@ -139,7 +141,7 @@ class Stream:
             )
         if any(not 0 <= i < self.output_size for i in banned):
             raise WeftError(f"Stream: banned ids {list(banned)}", expected=f"ids from 0 to {self.output_size - 1}")
-        numbers = uniforms.to(torch.float64).contiguous()
+        numbers = checked("Stream: uniforms", uniforms.to(torch.float64), torch.float64, (self.rows, count))
         chosen = torch.empty(self.rows, count, dtype=torch.int64)
         never = array("q", banned)
         after = [part.detach().clone() for part in self._flat(state)]  # changed in place

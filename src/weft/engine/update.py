@@ -46,11 +46,11 @@ class Updates:
             return None
         dtype, states = moved[0][0].dtype, list[int]()
         for weight, gradient, mean, square, average in moved:
-            if not (weight.is_cpu and gradient.is_cpu and weight.is_contiguous() and gradient.is_contiguous()):
-                return None
             shape = weight.shape
-            for other in (weight, gradient, mean, square, average):  # of a parameter that has since become another
-                if other is not None and (other.dtype is not dtype or other.shape != shape):
+            for each in (weight, gradient, mean, square, average):
+                if each is not None and not (
+                    each.dtype is dtype and each.is_cpu and each.shape == shape and each.is_contiguous()
+                ):
                     return None
             states += _parameter_state(
                 weight.numel(),

@@ -34,6 +34,17 @@ inline std::vector<Slice> slices_of(const Problem& problem) {
     return slices;
 }
 
+// Whether every chain lies within the positions, and every position of a chain names a row of the table.
+inline Status check(const Problem& problem) {
+    for (int64_t b = 0; b < problem.rows; ++b) {
+        const int64_t begin = problem.begins[b], length = problem.lengths[b];
+        if (begin < 0 || length < 0 || begin > problem.positions - length) return Status::length_out_of_range;
+        for (int64_t t = begin; t < begin + length; ++t)
+            if (problem.ids[t] < 0 || problem.ids[t] >= problem.table_rows) return Status::id_out_of_range;
+    }
+    return Status::ok;
+}
+
 inline int64_t longest(const Problem& problem, Slice slice) {
     int64_t most = 0;
     for (int64_t b = slice.begin; b < slice.end; ++b) most = std::max(most, problem.lengths[b]);
@@ -120,8 +131,9 @@ WEFT_EXPORT int weft_chain_sum(const void* data) {
     return guarded([&] {
         abi::Reader reader(data);
         const Problem problem{reader.take<abi::ChainProblem<double>>()};
-        sum_all(problem, reader.take<Results>());
-        return Status::ok;
+        const Status status = check(problem);
+        if (status == Status::ok) sum_all(problem, reader.take<Results>());
+        return status;
     });
 }
 
@@ -130,8 +142,9 @@ WEFT_EXPORT int weft_chain_viterbi(const void* data) {
     return guarded([&] {
         abi::Reader reader(data);
         const Problem problem{reader.take<abi::ChainProblem<double>>()};
-        best_all(problem, reader.take<abi::ViterbiResults<double>>());
-        return Status::ok;
+        const Status status = check(problem);
+        if (status == Status::ok) best_all(problem, reader.take<abi::ViterbiResults<double>>());
+        return status;
     });
 }
 

@@ -381,6 +381,7 @@ WEFT_RECORD(ChainProblem, {
     int64_t rows;                     // B
     int64_t states;                   // K
     int64_t threads;
+    int64_t positions;                // P
     int64_t table_rows;               // N
     int64_t rows_are_shared;          // 0 where no two positions have the same row of the table
     const int64_t* begins;            // (B) the first position of each chain

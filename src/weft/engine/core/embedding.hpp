@@ -57,6 +57,7 @@ struct Embedding {
         if (tables.size() != 1 || !tables[0].ids || tables[0].zero_probability || noise.keep || count < kFew || !ids_fit()) return 0;
         static thread_local std::vector<int64_t> number;  // of each row of the table, -1 between calls
         const int64_t* ids = tables[0].ids;
+        distinct_.reserve(static_cast<size_t>(std::min(count, tables[0].rows)));  // else running out of memory spoils `number`
         if (static_cast<int64_t>(number.size()) < tables[0].rows) number.resize(static_cast<size_t>(tables[0].rows), -1);
         for (int64_t n = 0; n < count; ++n) {
             int64_t& known = number[static_cast<size_t>(ids[place(n)])];

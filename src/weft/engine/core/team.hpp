@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 
 #include "threads.hpp"
 
@@ -27,7 +28,10 @@ class Team {
         const uint64_t before = turn_;
         struct Ending {  // the helpers go home whatever happens
             Team& team;
-            ~Ending() { team.over_ = true; }
+            ~Ending() {
+                team.here_ = 1;
+                team.over_ = true;
+            }
         };
         here_ = threads;
         parallel(threads, threads, [&](int64_t i) {
@@ -35,7 +39,6 @@ class Team {
             Ending ending{*this};
             lead();
         });
-        here_ = 1;
     }
 
     // Calls work(first, last) until all of 0..count-1 are done once: alone all at once, else one by one.
@@ -52,6 +55,7 @@ class Team {
         turn_ = turn;
         take(0, turn);
         for (int spins = 0; done_ != count; ++spins) relax(spins);
+        if (threw_.exchange(false)) std::rethrow_exception(std::exchange(thrown_, nullptr));
     }
 
   private:
@@ -84,7 +88,11 @@ class Team {
                 const int64_t piece = first + static_cast<int64_t>(now & 0xffffffff);
                 if (piece >= last) break;
                 if (!next.compare_exchange_weak(now, now + 1)) continue;
-                call(data, piece);
+                try {
+                    call(data, piece);
+                } catch (...) {  // share() throws it again, when nobody works on its pieces any more
+                    if (!threw_.exchange(true)) thrown_ = std::current_exception();
+                }
                 ++done_;
                 now = next;
             }
@@ -105,6 +113,8 @@ class Team {
     std::atomic<int64_t> count_{0};
     std::atomic<void*> data_{nullptr};
     std::atomic<void (*)(void*, int64_t)> call_{nullptr};
+    std::atomic<bool> threw_{false};
+    std::exception_ptr thrown_;  // by the first piece that threw
     alignas(64) std::atomic<int64_t> done_{0};
 };
 
