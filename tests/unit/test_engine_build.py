@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import warnings
@@ -49,3 +50,10 @@ def test_an_engine_that_is_switched_off_does_not_warn(monkeypatch):
     LIBRARY.warn_if_missing.cache_clear()
     LIBRARY.warn_if_missing()
     LIBRARY.warn_if_missing.cache_clear()
+
+
+def test_the_engine_knows_no_format_of_data():
+    """It takes tensors: what a batch or a file looks like is the callers'."""
+    for path in (ROOT / "src" / "weft" / "engine").glob("*.py"):
+        imported = re.findall(r"^ *(?:from|import) (weft\.\w+)", path.read_text(), re.MULTILINE)
+        assert set(imported) <= {"weft.cells", "weft.engine", "weft.errors", "weft.program"}, path.name

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from weft import engine
 from weft.engine import Drop, noise, readout_nats
-from weft.engine.readout import IGNORED
+from weft.engine.readout import IGNORE_INDEX as IGNORED
 from weft.errors import WeftError
 
 needs_engine = pytest.mark.skipif(engine.library() is None, reason="the engine is not built here")
@@ -174,3 +174,14 @@ def test_an_id_outside_the_vocabulary_is_said(id: int) -> None:
     wanted[1, 1] = id
     with pytest.raises(WeftError, match="outside the vocabulary"):
         readout_nats(x, weight, bias, wanted)
+
+
+@pytest.mark.parametrize("way", ["engine", "torch"])
+def test_any_id_may_be_the_one_to_ignore(way, monkeypatch):
+    if way == "torch":
+        monkeypatch.setattr("weft.engine.readout.reads", lambda *tensors: False)
+    x, weight, wanted = torch.randn(2, 3, 4), torch.randn(5, 4), torch.tensor([[1, -1, 2], [-1, 0, 4]])
+    found = readout_nats(x, weight, None, wanted, ignore_index=-1)
+    torch.testing.assert_close(found, readout_nats(x, weight, None, wanted.where(wanted >= 0, IGNORED)))
+    assert found[wanted < 0].eq(0).all()
+    torch.testing.assert_close(readout_nats(x, weight, None, wanted, ignore_index=-1, total=True), found.sum())

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from weft.batch import IGNORED
 from weft.engine import abi
 from weft.engine.cells import check_lengths
 from weft.engine.graph import address, applied, once, whole
@@ -21,6 +20,7 @@ from weft.engine.memory import empty
 from weft.engine.noise import NOTHING, Drop
 from weft.errors import WeftError
 
+IGNORE_INDEX = -100  # as torch's cross-entropy has it
 _pack = abi.packer(abi.CrossEntropyCall)
 
 
@@ -34,18 +34,19 @@ def readout_nats(
     smoothing: float = 0.0,
     drop: Drop = NOTHING,
     total: bool = False,
+    ignore_index: int = IGNORE_INDEX,
 ) -> Tensor:
     """The nats (B, T) of the wanted ids (B, T) by the logits x weight^T + bias, of x (B, T, I) and a weight (V, I).
 
-    They are exactly 0 past a row's length and where the wanted id is IGNORED. With smoothing s, a share s of every
+    They are exactly 0 past a row's length and where the wanted id is `ignore_index`. With smoothing s, a share s of every
     target is spread over all ids: nats = -(1 - s) log p_wanted - s mean(log p). With `total`, their sum: a loss.
 
-    >>> readout_nats(torch.zeros(1, 2, 3), torch.zeros(10, 3), None, torch.tensor([[4, IGNORED]]))
+    >>> readout_nats(torch.zeros(1, 2, 3), torch.zeros(10, 3), None, torch.tensor([[4, -100]]))
     tensor([[2.3026, 0.0000]])
     """
     _check(x, weight, bias, wanted, lengths)
     if not (reads(x, weight) if bias is None else reads(x, weight, bias)):
-        nats = _plain(x, weight, bias, wanted.to(x.device), lengths, smoothing, drop)
+        nats = _plain(x, weight, bias, wanted.to(x.device), lengths, smoothing, drop, ignore_index)
         return nats.sum() if total else nats
     return _apply(  # type: ignore[no-any-return]
         x.contiguous(),
@@ -54,7 +55,7 @@ def readout_nats(
         whole(wanted),
         None if lengths is None else whole(lengths),
         smoothing,
-        (*drop.draw(), total),
+        (*drop.draw(), total, ignore_index),
     )
 
 
@@ -81,13 +82,14 @@ def _plain(
     lengths: Tensor | None,
     smoothing: float,
     drop: Drop,
+    ignore_index: int,
 ) -> Tensor:
     """The same by torch."""
     x = drop.apply(x)
     if lengths is not None:
         past = torch.arange(x.shape[1], device=x.device) >= lengths.to(x.device)[:, None]
-        wanted = wanted.masked_fill(past, IGNORED)
-    asked = wanted != IGNORED
+        wanted = wanted.masked_fill(past, ignore_index)
+    asked = wanted != ignore_index
     logits = F.linear(x[asked], weight, bias)
     nats = F.cross_entropy(logits, wanted[asked], reduction="none", label_smoothing=smoothing)
     return torch.zeros_like(wanted, dtype=nats.dtype).masked_scatter(asked, nats)
@@ -103,9 +105,9 @@ class _Nats(torch.autograd.Function):
         wanted: Tensor,
         lengths: Tensor | None,
         smoothing: float,
-        how: tuple[int, int, bool, bool],
+        how: tuple[int, int, bool, bool, int],
     ) -> Tensor:
-        nats, derivative = torch.empty(() if how[-1] else wanted.shape, dtype=x.dtype), None
+        nats, derivative = torch.empty(() if how[3] else wanted.shape, dtype=x.dtype), None
         if any(ctx.needs_input_grad):
             tokens = wanted.numel() if lengths is None else sum(lengths.tolist())
             derivative = empty((tokens, weight.shape[0]), x.dtype)
@@ -143,7 +145,7 @@ def _call(
     bias: Tensor | None,
     wanted: Tensor,
     lengths: Tensor | None,
-    how: tuple[int, int, bool, bool],
+    how: tuple[int, int, bool, bool, int],
     smoothing: float,
     derivative: Tensor | None,
     *,
@@ -155,7 +157,7 @@ def _call(
     d_bias: int = 0,
 ) -> bytes:
     rows, steps, inputs = x.shape
-    keep, seed, shared_over_time, total = how
+    keep, seed, shared_over_time, total, ignore_index = how
     return _pack(
         is_double=x.dtype is torch.float64,
         threads=torch.get_num_threads(),
@@ -168,7 +170,7 @@ def _call(
         bias=address(bias),
         targets=address(wanted),
         lengths=address(lengths),
-        ignore_index=IGNORED,
+        ignore_index=ignore_index,
         keep=keep,
         seed=seed,
         shared_over_time=shared_over_time,
