@@ -1,11 +1,11 @@
 // A driver for the threads of the engine, compiled and run by tests/unit/test_engine_threads.py.
 //
 // Usage: thread_pool overflow|throws|no_threads. Exit code 0: every piece of work was done exactly once.
+#include <sys/resource.h>
+#include <unistd.h>
 #include <cstdio>
 #include <cstring>
 #include <stdexcept>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include "../../src/weft/engine/core/team.hpp"
 

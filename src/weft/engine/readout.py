@@ -38,8 +38,8 @@ def readout_nats(
 ) -> Tensor:
     """The nats (B, T) of the wanted ids (B, T) by the logits x weight^T + bias, of x (B, T, I) and a weight (V, I).
 
-    They are exactly 0 past a row's length and where the wanted id is `ignore_index`. With smoothing s, a share s of every
-    target is spread over all ids: nats = -(1 - s) log p_wanted - s mean(log p). With `total`, their sum: a loss.
+    They are exactly 0 past a row's length and where the wanted id is `ignore_index`. With smoothing s, a share s of
+    every target is spread over all ids: nats = -(1 - s) log p_wanted - s mean(log p). With `total`, their sum: a loss.
 
     >>> readout_nats(torch.zeros(1, 2, 3), torch.zeros(10, 3), None, torch.tensor([[4, -100]]))
     tensor([[2.3026, 0.0000]])

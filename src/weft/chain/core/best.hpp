@@ -9,10 +9,11 @@ namespace weft::chain {
 
 // `scores` is the transition in blocks of logarithms, filled up with -infinity; `choices` space for T * K numbers.
 template <int N>
-void best_row(const Problem& problem, const Block* scores, int64_t row, int32_t* choices, int64_t* states, double* score) {
+void best_row(const Problem& problem, const Block* scores, int64_t row, int32_t* choices, int64_t* states,
+              double* score) {
     constexpr int kMost = N ? N : kMostStates / kLanes;
     const int64_t K = problem.states, T = problem.lengths[row], nb = N ? N : problem.blocks();
-    const int64_t *ids = problem.ids + problem.begins[row];
+    const int64_t* ids = problem.ids + problem.begins[row];
     Block now[kMost];
     for (int64_t n = 0; n < nb; ++n) now[n] = all(kNothing);
     double* s = reinterpret_cast<double*>(now);

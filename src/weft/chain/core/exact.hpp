@@ -32,7 +32,8 @@ inline void exact_row(const Problem& problem, int64_t row, const Results& out, R
     const double* A = problem.transition;
     auto score = [&](int64_t t, int64_t k) { return problem.table[ids[t] * K + k]; };
     const bool back = out.posterior || out.cavity || sums.pairs;
-    std::vector<double> pi(static_cast<size_t>((back ? T : 1) * K)), before(static_cast<size_t>(K)), rho(problem.end, problem.end + K);
+    std::vector<double> pi(static_cast<size_t>((back ? T : 1) * K)), before(static_cast<size_t>(K)),
+        rho(problem.end, problem.end + K);
     auto at = [&](int64_t t) { return pi.data() + (back ? t * K : 0); };  // before the score of place t
 
     out.dead[row] = -1;
@@ -76,7 +77,8 @@ inline void exact_row(const Problem& problem, int64_t row, const Results& out, R
             rho[i] = LogSum::over(K, [&](int64_t j) { return A[i * K + j] + here[j]; });
             if (sums.pairs)
                 for (int64_t j = 0; j < K; ++j)
-                    sums.pairs[i * K + j] += weight * std::exp(at(t - 1)[i] + score(t - 1, i) + A[i * K + j] + here[j] - log_z);
+                    sums.pairs[i * K + j] +=
+                        weight * std::exp(at(t - 1)[i] + score(t - 1, i) + A[i * K + j] + here[j] - log_z);
         }
     }
 }

@@ -28,7 +28,8 @@ inline std::vector<Slice> slices_of(const Problem& problem) {
     int64_t row = 0, places = 0;
     for (int64_t i = 0; i < count; ++i) {
         const int64_t begin = row;
-        for (; row < problem.rows && (places < total * (i + 1) / count || i + 1 == count); ++row) places += problem.lengths[row];
+        for (; row < problem.rows && (places < total * (i + 1) / count || i + 1 == count); ++row)
+            places += problem.lengths[row];
         slices.push_back({begin, row});
     }
     return slices;
@@ -55,8 +56,8 @@ template <int N>
 void sum_slice(const Problem& problem, Slice slice, const Results& out, const Results& sums) {
     const bool back = out.posterior || out.cavity || sums.pairs;
     Workspace space;
-    Block* blocks = static_cast<Block*>(
-        space.bytes(static_cast<size_t>(Scaled<N>::space(problem, back ? longest(problem, slice) : 1)) * sizeof(Block)));
+    Block* blocks = static_cast<Block*>(space.bytes(
+        static_cast<size_t>(Scaled<N>::space(problem, back ? longest(problem, slice) : 1)) * sizeof(Block)));
     Scaled<N> scaled(problem, blocks, out, sums);
     for (int64_t row = slice.begin; row < slice.end; ++row) {
         if (problem.lengths[row] == 0) {
@@ -67,7 +68,9 @@ void sum_slice(const Problem& problem, Slice slice, const Results& out, const Re
         }
         if (out.dead[row] >= 0)
             for (double* shares : {out.posterior, out.cavity})
-                if (shares) std::fill_n(shares + problem.begins[row] * problem.states, problem.lengths[row] * problem.states, 0.0);
+                if (shares)
+                    std::fill_n(shares + problem.begins[row] * problem.states, problem.lengths[row] * problem.states,
+                                0.0);
     }
 }
 

@@ -1,7 +1,8 @@
 // What Python hands over: chains of places, each place with a row of scores, one score a state.
 //
 // Twice: as logarithms, and as numbers relative to the largest of their row, whose rows are filled up with zeros to a
-// multiple of eight. The numbers are what the fast loops read, a vector at a time, the logarithms what the exact ones do.
+// multiple of eight. The numbers are what the fast loops read, a vector at a time, the logarithms what the exact ones
+// do.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +16,8 @@ constexpr int64_t kLanes = kWidth<double>;
 typedef double Block __attribute__((vector_size(kLanes * 8), aligned(kLanes * 8), may_alias));
 typedef int64_t Bits __attribute__((vector_size(kLanes * 8), aligned(kLanes * 8), may_alias));
 
-constexpr int64_t kRow = 8;                  // rows of numbers are multiples of it
-constexpr int64_t kBlocks = kRow / kLanes;   // blocks in that
+constexpr int64_t kRow = 8;                 // rows of numbers are multiples of it
+constexpr int64_t kBlocks = kRow / kLanes;  // blocks in that
 constexpr int64_t kMostStates = 512;
 
 // The call's record, with its scaled scores as blocks of lanes.

@@ -128,8 +128,7 @@ class Scaled {
             if (out_.cavity) {
                 const double h = total_of(around)[0];
                 if (!(h > kTrusted)) return false;
-                for (int64_t k = 0; k < K; ++k)
-                    out_.cavity[place * K + k] = at(before, k) * at(q, k) / h;
+                for (int64_t k = 0; k < K; ++k) out_.cavity[place * K + k] = at(before, k) * at(q, k) / h;
             }
             if (sums_.pairs)
                 for (int64_t n = 0; n < nb; ++n) onwards_[t * nb + n] = w[n] * factor;

@@ -1,10 +1,13 @@
-// The interface between Python and C++: one named record for each call, with the fields of engine/abi.py in their order.
+// The interface between Python and C++: one named record for each call, with the fields of engine/abi.py in their
+// order.
 //
-// Python packs a record into memory, eight bytes for each field, and C++ reads that memory as the structure. Where a call
-// has lists, further records follow the first one, and each list's length is a field of a record before it. T is the type
-// of the values, float or double. A pointer to nothing is nullptr: what it would point to is not there or not wanted.
+// Python packs a record into memory, eight bytes for each field, and C++ reads that memory as the structure. Where a
+// call has lists, further records follow the first one, and each list's length is a field of a record before it. T is
+// the type of the values, float or double. A pointer to nothing is nullptr: what it would point to is not there or not
+// wanted.
 //
-// The text of every structure and enumeration is hashed. Python hashes its own, and refuses a library with another hash.
+// The text of every structure and enumeration is hashed. Python hashes its own, and refuses a library with another
+// hash.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +38,8 @@ inline bool add_layout(const char* text) {
     struct name __VA_ARGS__;                         \
     static_assert(sizeof(name<float>) % 8 == 0, ""); \
     inline const bool name##Known = abi::add_layout(#name #__VA_ARGS__)
-#define WEFT_ENUM(kind, name, ...)           \
-    kind name : int64_t __VA_ARGS__;         \
+#define WEFT_ENUM(kind, name, ...)   \
+    kind name : int64_t __VA_ARGS__; \
     inline const bool name##Known = abi::add_layout(#name #__VA_ARGS__)
 
 }  // namespace weft::abi
@@ -44,50 +47,46 @@ inline bool add_layout(const char* text) {
 namespace weft {
 
 // What every function of the library returns.
-WEFT_ENUM(enum class, Status, {
-    ok,
-    out_of_memory,
-    id_out_of_range,      // a token id is outside of the vocabulary
-    length_out_of_range,  // a length is negative or longer than there are steps
-    cannot_sample,        // a stream without ids or without an output layer
-    failed
-});
+WEFT_ENUM(enum class, Status,
+          {ok, out_of_memory,
+           id_out_of_range,      // a token id is outside of the vocabulary
+           length_out_of_range,  // a length is negative or longer than there are steps
+           cannot_sample,        // a stream without ids or without an output layer
+           failed});
 
 // Where the values of a program are. The compiler of programs numbers them.
-WEFT_ENUM(enum, Buffer, {
-    INPUT, GATES, EXTRA, VECTORS, OUTPUT, ROW_MASK, STEP_MASK, STATE, NEW_STATE, PRODUCT, OPERAND, SCRATCH,
-    D_OUTPUT, D_STATE, D_NEW_STATE, D_PRODUCT, D_OPERAND, D_INPUT, D_PRODUCTS, OPERANDS
-});
+WEFT_ENUM(enum, Buffer,
+          {INPUT,   GATES,   EXTRA,    VECTORS, OUTPUT,      ROW_MASK,  STEP_MASK, STATE,   NEW_STATE,  PRODUCT,
+           OPERAND, SCRATCH, D_OUTPUT, D_STATE, D_NEW_STATE, D_PRODUCT, D_OPERAND, D_INPUT, D_PRODUCTS, OPERANDS});
 constexpr int BUFFERS = OPERANDS + 1;
 
-WEFT_ENUM(enum class, Op, {
-    copy, add, sub, mul, div, maximum, minimum, lt, le, eq, neg, abs, sqrt, rsqrt, exp, log, tanh, sigmoid, relu, mean,
-    select, multiply_add, d_tanh, d_sigmoid, accumulate, mean_product
-});
+WEFT_ENUM(enum class, Op, {copy, add,  sub,    mul,          div,    maximum,   minimum,    lt,          le,
+                           eq,   neg,  abs,    sqrt,         rsqrt,  exp,       log,        tanh,        sigmoid,
+                           relu, mean, select, multiply_add, d_tanh, d_sigmoid, accumulate, mean_product});
 
 }  // namespace weft
 
 namespace weft::abi {
 
 // ---- weft_new_program: a cell's step, forward and backward.
-// The header; for each product a ProductHeader and its ProductBlocks; backward_order indices; three times code (to run, to train,
-// backward): a CodeHeader, Places, constants, and for each segment a SegmentHeader, loads, stores, Instructions; then
-// ParameterShapes, VectorSources, vector_sums lists, InputVectors, WeightGradients, input_sums indices, vector_gradients
-// lists. A list is a ListHeader and its indices.
+// The header; for each product a ProductHeader and its ProductBlocks; backward_order indices; three times code (to run,
+// to train, backward): a CodeHeader, Places, constants, and for each segment a SegmentHeader, loads, stores,
+// Instructions; then ParameterShapes, VectorSources, vector_sums lists, InputVectors, WeightGradients, input_sums
+// indices, vector_gradients lists. A list is a ListHeader and its indices.
 
 WEFT_RECORD(ProgramHeader, {
-    int64_t hidden_size;       // H
-    int64_t blocks;            // of H columns in the projected input
-    int64_t states;            // parts of the state
+    int64_t hidden_size;  // H
+    int64_t blocks;       // of H columns in the projected input
+    int64_t states;       // parts of the state
     int64_t products;
-    int64_t backward_order;    // indices of products, in the order of the backward pass
-    int64_t parameters;        // weight_ih and bias_ih are the first two
-    int64_t vectors;           // parameters that are used element by element
-    int64_t vector_sums;       // further rows of the table of vectors: sums of some of the first
-    int64_t input_vectors;     // vectors that are added to the bias of the projected input
-    int64_t extra;             // blocks a token that training keeps beside the projected input
-    int64_t d_products;        // blocks a token of gradients of products
-    int64_t operands;          // blocks a token of operands that are computed again
+    int64_t backward_order;  // indices of products, in the order of the backward pass
+    int64_t parameters;      // weight_ih and bias_ih are the first two
+    int64_t vectors;         // parameters that are used element by element
+    int64_t vector_sums;     // further rows of the table of vectors: sums of some of the first
+    int64_t input_vectors;   // vectors that are added to the bias of the projected input
+    int64_t extra;           // blocks a token that training keeps beside the projected input
+    int64_t d_products;      // blocks a token of gradients of products
+    int64_t operands;        // blocks a token of operands that are computed again
     int64_t weight_gradients;
     int64_t input_sums;        // for each input block the sum that is its bias's gradient, or -1
     int64_t vector_gradients;  // for each vector the sums that make up its gradient
@@ -109,8 +108,8 @@ WEFT_RECORD(ProductBlock, {
 });
 WEFT_RECORD(CodeHeader, {
     int64_t places;
-    int64_t constants;   // doubles
-    int64_t sums;        // over rows and steps
+    int64_t constants;  // doubles
+    int64_t sums;       // over rows and steps
     int64_t registers;
     int64_t segments;    // one more than there are products
     int64_t whole_rows;  // whether an instruction needs all units of a row at once
@@ -167,19 +166,19 @@ WEFT_RECORD(ListHeader, { int64_t length; });
 WEFT_RECORD(RunCall, {
     int64_t is_double;
     int64_t threads;
-    int64_t rows;             // B
-    int64_t steps;            // T
-    const int64_t* lengths;   // (B), or nullptr: every row has T steps
-    const int64_t* ids;       // (B, T) token ids that the first layer reads
-    T* x;                     // (B, T, I) or the values that it reads; neither, if it reads tables
-    T* d_x;                   // (B, T, I) their gradient
-    T* memory;                // embedded rows (B, T, E); for each layer, to train, what each direction keeps for the
-                              // backward pass, and its outputs (B, T, sum of H), except those of the last
-    T* d_memory;              // gradients of the embedded rows, if any is wanted, and of the outputs in `memory`
-    T* outputs;               // (B, T, sum of H) of the last layer
-    T* d_outputs;             // their gradient: (B, T, sum of H) with rows d_outputs_stride apart
-    int64_t d_outputs_stride; // 0: one value for all
-    int64_t train;            // whether values are kept for the backward pass
+    int64_t rows;              // B
+    int64_t steps;             // T
+    const int64_t* lengths;    // (B), or nullptr: every row has T steps
+    const int64_t* ids;        // (B, T) token ids that the first layer reads
+    T* x;                      // (B, T, I) or the values that it reads; neither, if it reads tables
+    T* d_x;                    // (B, T, I) their gradient
+    T* memory;                 // embedded rows (B, T, E); for each layer, to train, what each direction keeps for the
+                               // backward pass, and its outputs (B, T, sum of H), except those of the last
+    T* d_memory;               // gradients of the embedded rows, if any is wanted, and of the outputs in `memory`
+    T* outputs;                // (B, T, sum of H) of the last layer
+    T* d_outputs;              // their gradient: (B, T, sum of H) with rows d_outputs_stride apart
+    int64_t d_outputs_stride;  // 0: one value for all
+    int64_t train;             // whether values are kept for the backward pass
     int64_t tables;
     int64_t layers;
 });
@@ -209,19 +208,19 @@ WEFT_RECORD(EmbeddingCall, {
     int64_t tables;
 });
 WEFT_RECORD(EmbeddingInput, {
-    int64_t dropout_width;     // dropout is on the first columns
-    int64_t keep;              // keep probability times 2^32; 0: no dropout
+    int64_t dropout_width;  // dropout is on the first columns
+    int64_t keep;           // keep probability times 2^32; 0: no dropout
     int64_t seed;
     int64_t shared_over_time;  // the same mask at all steps of a row
 });
 WEFT_RECORD(Table, {
-    T* values;                   // (rows, width)
+    T* values;  // (rows, width)
     int64_t rows;
     int64_t width;
-    const int64_t* ids;          // (B, T), or nullptr: the number of the batch row
-    int64_t accumulate;          // backward: the gradient is added to what is there
-    const T* zero_probability;   // (rows): how often each id is read as 0
-    int64_t seed;                // of the draws for that
+    const int64_t* ids;         // (B, T), or nullptr: the number of the batch row
+    int64_t accumulate;         // backward: the gradient is added to what is there
+    const T* zero_probability;  // (rows): how often each id is read as 0
+    int64_t seed;               // of the draws for that
 });
 
 // ---- weft_dropout
@@ -230,9 +229,9 @@ WEFT_RECORD(DropoutCall, {
     int64_t is_double;
     int64_t threads;
     int64_t rows;
-    int64_t steps;    // 0: each of rows * width elements for itself; else the same mask at all steps of a row
+    int64_t steps;  // 0: each of rows * width elements for itself; else the same mask at all steps of a row
     int64_t width;
-    int64_t keep;     // keep probability times 2^32
+    int64_t keep;  // keep probability times 2^32
     int64_t seed;
     const T* source;  // (rows, steps, width) or (rows, width)
     T* target;        // the same shape
@@ -243,25 +242,25 @@ WEFT_RECORD(DropoutCall, {
 WEFT_RECORD(CrossEntropyCall, {
     int64_t is_double;
     int64_t threads;
-    int64_t rows;              // B
-    int64_t steps;             // T
-    int64_t inputs;            // I
-    int64_t classes;           // V
-    const T* x;                // (B, T, I)
-    const T* weight;           // (V, I)
-    const T* bias;             // (V) or nullptr
-    const int64_t* targets;    // (B, T)
-    const int64_t* lengths;    // (B), or nullptr: every row has T steps
-    int64_t ignore_index;      // the target of positions that have no loss
-    int64_t keep;              // dropout on x: keep probability times 2^32; 0: no dropout
+    int64_t rows;            // B
+    int64_t steps;           // T
+    int64_t inputs;          // I
+    int64_t classes;         // V
+    const T* x;              // (B, T, I)
+    const T* weight;         // (V, I)
+    const T* bias;           // (V) or nullptr
+    const int64_t* targets;  // (B, T)
+    const int64_t* lengths;  // (B), or nullptr: every row has T steps
+    int64_t ignore_index;    // the target of positions that have no loss
+    int64_t keep;            // dropout on x: keep probability times 2^32; 0: no dropout
     int64_t seed;
     int64_t shared_over_time;  // the same mask at all steps of a row
     double label_smoothing;
-    int64_t sum;               // whether only the sum of all losses is wanted
-    T* losses;                 // (B, T), or one value
-    T* d_logits;               // (targets that count, V): the derivative of each loss; nullptr: no backward pass
-    const T* d_losses;         // backward: (B, T), d_losses_stride apart
-    int64_t d_losses_stride;   // 1, or 0: one value for all
+    int64_t sum;              // whether only the sum of all losses is wanted
+    T* losses;                // (B, T), or one value
+    T* d_logits;              // (targets that count, V): the derivative of each loss; nullptr: no backward pass
+    const T* d_losses;        // backward: (B, T), d_losses_stride apart
+    int64_t d_losses_stride;  // 1, or 0: one value for all
     T* d_x;
     T* d_weight;
     T* d_bias;
@@ -285,21 +284,21 @@ WEFT_RECORD(TopKCall, {
     int64_t inputs;   // I
     int64_t classes;  // V
     int64_t k;
-    const T* x;       // (R, I)
-    T* packed;        // as weft_pack_output_layer has filled it
-    T* values;        // (R, k) log-probabilities, best first
-    int64_t* ids;     // (R, k)
+    const T* x;    // (R, I)
+    T* packed;     // as weft_pack_output_layer has filled it
+    T* values;     // (R, k) log-probabilities, best first
+    int64_t* ids;  // (R, k)
 });
 
 // ---- weft_gradient_norm, weft_optimizer_step
 
 WEFT_RECORD(ParameterState, {
-    int64_t size;       // elements of each
+    int64_t size;  // elements of each
     T* weight;
     const T* gradient;
-    T* exp_avg;         // moving average of the gradient, or momentum; nullptr: the gradient itself counts
-    T* exp_avg_sq;      // moving average of its square; nullptr: no Adam
-    T* ema;             // moving average of the weight, or nullptr
+    T* exp_avg;     // moving average of the gradient, or momentum; nullptr: the gradient itself counts
+    T* exp_avg_sq;  // moving average of its square; nullptr: no Adam
+    T* ema;         // moving average of the weight, or nullptr
 });
 WEFT_RECORD(StepSize, {
     double size;
@@ -316,8 +315,8 @@ WEFT_RECORD(OptimizerCall, {
     int64_t is_double;
     int64_t threads;
     int64_t parameters;
-    const void* states;   // ParameterStates
-    const void* sizes;    // a StepSize for each
+    const void* states;  // ParameterStates
+    const void* sizes;   // a StepSize for each
     double gradient_scale;
     double weight_scale;  // 1 - rate * weight decay
     double beta1;
@@ -331,8 +330,8 @@ WEFT_RECORD(OptimizerCall, {
 // The call; for each layer a StreamLayer and the addresses of its parameters. All of it is copied.
 WEFT_RECORD(StreamCall, {
     int64_t is_double;
-    int64_t rows;        // B
-    int64_t by_id;       // whether the first layer reads token ids
+    int64_t rows;   // B
+    int64_t by_id;  // whether the first layer reads token ids
     int64_t layers;
     int64_t vocabulary;  // V; 0: no output layer
     const T* weight;     // (V, H)
@@ -358,12 +357,12 @@ WEFT_RECORD(SampleCall, {
     int64_t steps;           // N
     const double* uniforms;  // (B, N) in [0, 1)
     double temperature;
-    int64_t top_k;           // 0: all
+    int64_t top_k;  // 0: all
     double top_p;
     int64_t banned_count;
-    const int64_t* banned;   // ids that are never chosen
-    int64_t end;             // the token that ends a row, or -1
-    int64_t* tokens;         // (B, N), -1 from a row's end on
+    const int64_t* banned;  // ids that are never chosen
+    int64_t end;            // the token that ends a row, or -1
+    int64_t* tokens;        // (B, N), -1 from a row's end on
 });
 
 // ---- weft_peak
@@ -374,32 +373,32 @@ WEFT_RECORD(PeakCall, {
 });
 
 // ---- weft_chain_sum: a ChainProblem and ChainResults; weft_chain_viterbi: a ChainProblem and a ViterbiResults.
-// B chains over P positions, K states, N rows of scores. Scaled scores are exp(score - peak), rows padded to a multiple of 8
-// and aligned to 64 bytes.
+// B chains over P positions, K states, N rows of scores. Scaled scores are exp(score - peak), rows padded to a multiple
+// of 8 and aligned to 64 bytes.
 
 WEFT_RECORD(ChainProblem, {
-    int64_t rows;                     // B
-    int64_t states;                   // K
+    int64_t rows;    // B
+    int64_t states;  // K
     int64_t threads;
-    int64_t positions;                // P
-    int64_t table_rows;               // N
-    int64_t rows_are_shared;          // 0 where no two positions have the same row of the table
-    const int64_t* begins;            // (B) the first position of each chain
-    const int64_t* lengths;           // (B)
-    const int64_t* ids;               // (P) the row of the table at each position
-    const double* start;              // (K) log scores
-    const double* transition;         // (K, K) from, to
-    const double* end;                // (K)
-    const double* table;              // (N, K)
+    int64_t positions;         // P
+    int64_t table_rows;        // N
+    int64_t rows_are_shared;   // 0 where no two positions have the same row of the table
+    const int64_t* begins;     // (B) the first position of each chain
+    const int64_t* lengths;    // (B)
+    const int64_t* ids;        // (P) the row of the table at each position
+    const double* start;       // (K) log scores
+    const double* transition;  // (K, K) from, to
+    const double* end;         // (K)
+    const double* table;       // (N, K)
     const double* start_scaled;
     const double* transition_scaled;
     const double* transposed_scaled;  // to, from
     const double* end_scaled;
     const double* table_scaled;
-    const double* table_peaks;        // (N)
-    double start_end_peak;            // the peaks of start and end together
+    const double* table_peaks;  // (N)
+    double start_end_peak;      // the peaks of start and end together
     double transition_peak;
-    const double* weights;            // (B) what each chain counts for in the sums, or nullptr: 1
+    const double* weights;  // (B) what each chain counts for in the sums, or nullptr: 1
 });
 WEFT_RECORD(ChainResults, {
     double* log_z;      // (B)

@@ -12,11 +12,12 @@
 namespace weft {
 
 inline bool lengths_fit(const int64_t* lengths, int64_t rows, int64_t steps) {
-    return !lengths || std::all_of(lengths, lengths + rows, [&](int64_t length) { return length >= 0 && length <= steps; });
+    return !lengths ||
+           std::all_of(lengths, lengths + rows, [&](int64_t length) { return length >= 0 && length <= steps; });
 }
 
-// The rows that all calls of one run go over. Tokens are the steps of all rows without padding, row after row; places are
-// the B x T of the batch.
+// The rows that all calls of one run go over. Tokens are the steps of all rows without padding, row after row; places
+// are the B x T of the batch.
 struct Rows {
     int64_t count, steps, tokens = 0;
     const int64_t* lengths;        // nullptr: all rows have `steps`
@@ -25,7 +26,8 @@ struct Rows {
     std::vector<int64_t> order;    // longest first
 
     Rows(int64_t count, int64_t steps, const int64_t* lengths)
-        : count(count), steps(steps), lengths(lengths), offsets(static_cast<size_t>(count)), order(static_cast<size_t>(count)) {
+        : count(count), steps(steps), lengths(lengths), offsets(static_cast<size_t>(count)),
+          order(static_cast<size_t>(count)) {
         if (lengths) places.reserve(static_cast<size_t>(count * steps));
         for (int64_t b = 0; b < count; ++b) {
             offsets[static_cast<size_t>(b)] = tokens;
@@ -33,7 +35,8 @@ struct Rows {
             tokens += lengths ? lengths[b] : steps;
         }
         std::iota(order.begin(), order.end(), 0);
-        if (lengths) std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return lengths[a] > lengths[b]; });
+        if (lengths)
+            std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return lengths[a] > lengths[b]; });
     }
 };
 
@@ -43,23 +46,24 @@ struct Call {
     const Program* program;
     int64_t rows, steps, tokens, inputs;  // inputs: numbers a token, or the size of the vocabulary
     bool reverse, train;
-    const int64_t *lengths, *offsets, *places, *order;  // as Rows has them; nullptr for lengths and places that are not there
-    const int64_t* ids;      // (B, T), or nullptr and
-    const T* x;              // (B, T, inputs); or both,
-    int64_t distinct = 0;    // and x has so many rows: ids say which of them is read where
-    T* kept;                 // tokens x program->kept() from the way forward to the way back
-    T* d_x;                  // (B, T, inputs), or nullptr: not wanted
+    const int64_t *lengths, *offsets, *places,
+        *order;            // as Rows has them; nullptr for lengths and places that are not there
+    const int64_t* ids;    // (B, T), or nullptr and
+    const T* x;            // (B, T, inputs); or both,
+    int64_t distinct = 0;  // and x has so many rows: ids say which of them is read where
+    T* kept;               // tokens x program->kept() from the way forward to the way back
+    T* d_x;                // (B, T, inputs), or nullptr: not wanted
     T* base[BUFFERS];
     int64_t stride[BUFFERS];
-    bool by_id = false;                  // a row of INPUT is that of a token's id, not that of the token
-    bool near = false;                   // the loop projects the input of each step, and keeps it for no one
-    T* packed_input = nullptr;           // then: weight_ih packed, and where its sums begin
+    bool by_id = false;         // a row of INPUT is that of a token's id, not that of the token
+    bool near = false;          // the loop projects the input of each step, and keeps it for no one
+    T* packed_input = nullptr;  // then: weight_ih packed, and where its sums begin
     T* bias = nullptr;
-    T* sums;                             // gradients of vectors, summed over rows and steps
-    std::vector<T*> first, last;         // states before and after, one pointer a part; may be nullptr
+    T* sums;                      // gradients of vectors, summed over rows and steps
+    std::vector<T*> first, last;  // states before and after, one pointer a part; may be nullptr
     std::vector<const T*> parameters;
-    std::vector<T*> gradients;           // of parameters; nullptr: not wanted
-    std::vector<T*> packed;              // of each product, once packed
+    std::vector<T*> gradients;  // of parameters; nullptr: not wanted
+    std::vector<T*> packed;     // of each product, once packed
 
     int64_t length(int64_t row) const { return lengths ? lengths[row] : steps; }
     int64_t forward_columns(size_t k) const {

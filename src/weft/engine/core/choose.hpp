@@ -37,7 +37,8 @@ class Chooser {
         constexpr size_t width = static_cast<size_t>(kWidth<double>);
         chances_.assign((V + width - 1) / width * width, -__builtin_inf());
         for (size_t v = 0; v < V; ++v) chances_[v] = static_cast<double>(logits[v]) / choice.temperature;
-        for (int64_t i = 0; i < choice.banned_count; ++i) chances_[static_cast<size_t>(choice.banned[i])] = -__builtin_inf();
+        for (int64_t i = 0; i < choice.banned_count; ++i)
+            chances_[static_cast<size_t>(choice.banned[i])] = -__builtin_inf();
         double most = -__builtin_inf();
         for (double value : chances_) most = value > most ? value : most;
         for (size_t v = 0; v < V; v += width) {

@@ -1,5 +1,5 @@
-// A program: the instructions of a cell's step, forward and backward, and where parameters and gradients belong. It is read
-// once from the records that Python hands over.
+// A program: the instructions of a cell's step, forward and backward, and where parameters and gradients belong. It is
+// read once from the records that Python hands over.
 #pragma once
 
 #include <array>
@@ -84,9 +84,9 @@ struct Program {
     // How the cell's parameters, weight_ih and bias_ih first, come into it, and their gradients out of it.
     std::vector<Parameter> parameters;
     std::vector<VectorSource> vectors;
-    std::vector<std::vector<int>> vector_sums;  // further rows of the table of vectors
+    std::vector<std::vector<int>> vector_sums;      // further rows of the table of vectors
     std::vector<std::array<int, 2>> input_vectors;  // (block, vector): added to the input's bias
-    int64_t extra, d_products, operands;        // blocks a token
+    int64_t extra, d_products, operands;            // blocks a token
     std::vector<WeightGradient> weight_gradients;
     std::vector<int> input_sums;                     // for each input block the sum that is its bias's gradient, or -1
     std::vector<std::vector<int>> vector_gradients;  // for each vector the sums that make up its gradient
@@ -126,7 +126,8 @@ inline Segment read_segment(abi::Reader& reader, size_t places) {
     for (int64_t i = 0; i < header.instructions; ++i) {
         const auto& given = reader.take<abi::Instruction<void>>();
         segment.instructions.push_back({static_cast<Op>(given.op), given.uniform != 0, static_cast<int>(given.target),
-                                        static_cast<int>(given.a), static_cast<int>(given.b), static_cast<int>(given.c)});
+                                        static_cast<int>(given.a), static_cast<int>(given.b),
+                                        static_cast<int>(given.c)});
     }
     return segment;
 }
@@ -188,7 +189,8 @@ inline Program read_program(abi::Reader& reader, const abi::ProgramHeader<void>&
     }
     for (int64_t i = 0; i < header.weight_gradients; ++i) {
         const auto& given = reader.take<abi::WeightGradient<void>>();
-        program.weight_gradients.push_back({static_cast<int>(given.product), read_place(given.buffer, given.part, given.block),
+        program.weight_gradients.push_back({static_cast<int>(given.product),
+                                            read_place(given.buffer, given.part, given.block),
                                             static_cast<int>(given.blocks),
                                             {static_cast<int>(given.parameter), given.start, given.transposed != 0}});
     }

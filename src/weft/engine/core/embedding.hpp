@@ -50,15 +50,19 @@ struct Embedding {
         }
     }
 
-    // Of one table without noise, a row that is read at several places need be written only once. Then `numbers` has those
-    // that are read, one after the other, and `which` says for each place which of them; `which` comes with a zero for
-    // every place. Gives how many they are, or 0 where this cannot be, or gains nothing.
+    // Of one table without noise, a row that is read at several places need be written only once. Then `numbers` has
+    // those that are read, one after the other, and `which` says for each place which of them; `which` comes with a
+    // zero for every place. Gives how many they are, or 0 where this cannot be, or gains nothing.
     int64_t without_repeats(std::vector<int64_t>& which) {
-        if (tables.size() != 1 || !tables[0].ids || tables[0].zero_probability || noise.keep || count < kFew || !ids_fit()) return 0;
+        if (tables.size() != 1 || !tables[0].ids || tables[0].zero_probability || noise.keep || count < kFew ||
+            !ids_fit())
+            return 0;
         static thread_local std::vector<int64_t> number;  // of each row of the table, -1 between calls
         const int64_t* ids = tables[0].ids;
-        distinct_.reserve(static_cast<size_t>(std::min(count, tables[0].rows)));  // else running out of memory spoils `number`
-        if (static_cast<int64_t>(number.size()) < tables[0].rows) number.resize(static_cast<size_t>(tables[0].rows), -1);
+        distinct_.reserve(
+            static_cast<size_t>(std::min(count, tables[0].rows)));  // else running out of memory spoils `number`
+        if (static_cast<int64_t>(number.size()) < tables[0].rows)
+            number.resize(static_cast<size_t>(tables[0].rows), -1);
         for (int64_t n = 0; n < count; ++n) {
             int64_t& known = number[static_cast<size_t>(ids[place(n)])];
             if (known < 0) {
@@ -89,7 +93,9 @@ struct Embedding {
             }
         return fit;
     }
-    void drop(int64_t place, const T* from, T* to) const { drop_place(noise, units, steps, place, noisy, T(1), from, to); }
+    void drop(int64_t place, const T* from, T* to) const {
+        drop_place(noise, units, steps, place, noisy, T(1), from, to);
+    }
 
     template <typename Work>
     void each_place(int64_t threads, const Work& work) const {
@@ -108,7 +114,8 @@ Status read_rows(const Embedding<T>& all, int64_t threads) {
     if (!all.ids_fit()) return Status::id_out_of_range;
     all.each_place(threads, [&](int64_t, int64_t place) {
         T *const row = all.numbers + place * all.width, *to = row;
-        for (const Table<T>& table : all.tables) to = std::copy_n(table.values + table.row(place, all.steps) * table.width, table.width, to);
+        for (const Table<T>& table : all.tables)
+            to = std::copy_n(table.values + table.row(place, all.steps) * table.width, table.width, to);
         if (all.noise.keep) all.drop(place, row, row);
     });
     return Status::ok;
@@ -122,7 +129,9 @@ void add_rows(const Embedding<T>& all, int64_t threads) {
     if (all.noise.keep) {
         T* to = workspace.numbers<T>(all.count * all.noisy);
         dropped = to;
-        all.each_place(threads, [&](int64_t n, int64_t place) { all.drop(place, all.numbers + place * all.width, to + n * all.noisy); });
+        all.each_place(threads, [&](int64_t n, int64_t place) {
+            all.drop(place, all.numbers + place * all.width, to + n * all.noisy);
+        });
     }
     int64_t column = 0;
     for (const Table<T>& table : all.tables) {
@@ -136,12 +145,15 @@ void add_rows(const Embedding<T>& all, int64_t threads) {
             });
         constexpr int64_t line = 64 / sizeof(T);
         const int64_t lines = (table.width + line - 1) / line;
-        const int64_t parts = all.count * table.width < 4 * kLittle ? 1 : std::max<int64_t>(1, std::min(threads, lines));
+        const int64_t parts =
+            all.count * table.width < 4 * kLittle ? 1 : std::max<int64_t>(1, std::min(threads, lines));
         parallel(parts, threads, [&](int64_t part) {
-            const int64_t first = lines * part / parts * line, last = std::min(table.width, lines * (part + 1) / parts * line);
+            const int64_t first = lines * part / parts * line,
+                          last = std::min(table.width, lines * (part + 1) / parts * line);
             for (int64_t n = 0; n < all.count; ++n) {
                 const int64_t place = all.place(n);
-                const T* from = (dropped && begin < all.noisy ? dropped + n * all.noisy : all.numbers + place * all.width) + begin;
+                const T* from =
+                    (dropped && begin < all.noisy ? dropped + n * all.noisy : all.numbers + place * all.width) + begin;
                 T* row = table.values + table.row(place, all.steps) * table.width;
                 for (int64_t j = first; j < last; ++j) row[j] += from[j];
             }

@@ -1,4 +1,5 @@
-// The C interface: what ctypes sees. Every function takes the records of abi.hpp and returns a Status. No exception leaves it.
+// The C interface: what ctypes sees. Every function takes the records of abi.hpp and returns a Status. No exception
+// leaves it.
 #pragma once
 
 #include "likeliest.hpp"
@@ -26,8 +27,8 @@ int guarded(const Work& work) noexcept {
     }
 }
 
-// Reads the first record of a call, whose first field says whether the values are doubles, and runs work(record, reader) for
-// their type.
+// Reads the first record of a call, whose first field says whether the values are doubles, and runs work(record,
+// reader) for their type.
 template <template <typename> class Call, typename Work>
 int guarded_call(const void* data, const Work& work) noexcept {
     return guarded([&] {

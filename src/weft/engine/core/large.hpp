@@ -1,8 +1,8 @@
 // Large products outside the loop: the projection of all inputs, and the gradients of weights and inputs.
 //
-// C = start + A B, where A runs along memory in rows or in depth, and so does B in depth or in columns. Both are packed, B
-// once for all, A block by block as it is used. Blocks of rows are jobs, and how they are cut does not depend on how
-// many threads there are.
+// C = start + A B, where A runs along memory in rows or in depth, and so does B in depth or in columns. Both are
+// packed, B once for all, A block by block as it is used. Blocks of rows are jobs, and how they are cut does not depend
+// on how many threads there are.
 #pragma once
 
 #include "call.hpp"
@@ -32,8 +32,8 @@ struct Large {
     int64_t panels() const { return (columns + kPanel<T> - 1) / kPanel<T>; }
     int64_t blocks() const { return (rows + kBlockRows - 1) / kBlockRows; }
     bool same_rows(const Large& other) const {
-        return a == other.a && a_row == other.a_row && a_depth == other.a_depth && rows == other.rows && depth == other.depth &&
-               a_index == other.a_index;
+        return a == other.a && a_row == other.a_row && a_depth == other.a_depth && rows == other.rows &&
+               depth == other.depth && a_index == other.a_index;
     }
     T* target(int64_t row) const { return c + (c_index ? c_index[row] : row) * c_row; }
 };
@@ -84,7 +84,8 @@ void pack_rows(const Large<T>& work, int64_t row, int64_t rows, int64_t k, int64
 
 // One tile of a block: `packed` rows times a panel.
 template <typename T>
-void multiply_tile(const Large<T>& work, int64_t row, int64_t rows, int64_t p, int64_t k, int64_t depth, const T* packed) {
+void multiply_tile(const Large<T>& work, int64_t row, int64_t rows, int64_t p, int64_t k, int64_t depth,
+                   const T* packed) {
     const T* panel = work.packed + p * kPanel<T> * work.depth + k * kPanel<T>;
     const int64_t n = p * kPanel<T>, columns = std::min<int64_t>(kPanel<T>, work.columns - n);
     const bool direct = columns == kPanel<T> && !work.c_index;
@@ -110,7 +111,8 @@ void multiply_tile(const Large<T>& work, int64_t row, int64_t rows, int64_t p, i
         run(std::integral_constant<int, 1>{});
     else
         run(std::integral_constant<int, kPanelVectors>{});
-    for (int64_t r = 0; !direct && r < rows; ++r) std::copy_n(beside + r * kPanel<T>, columns, work.target(row + r) + n);
+    for (int64_t r = 0; !direct && r < rows; ++r)
+        std::copy_n(beside + r * kPanel<T>, columns, work.target(row + r) + n);
 }
 
 // One block of rows of works that have the same A: it is packed once for all.
@@ -158,7 +160,8 @@ class Products {
         std::vector<std::vector<const Large<T>*>> groups;
         for (const Large<T>& work : works_) {
             if (work.add) continue;  // it follows another
-            auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& some) { return some[0]->same_rows(work); });
+            auto group =
+                std::find_if(groups.begin(), groups.end(), [&](const auto& some) { return some[0]->same_rows(work); });
             if (group == groups.end()) group = groups.emplace(group);
             group->push_back(&work);
         }

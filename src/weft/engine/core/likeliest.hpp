@@ -24,7 +24,8 @@ Status pack_ids(const abi::PackCall<T>& call) {
     const T *weight = call.weight, *bias = call.bias;
     T* packed = call.packed;
     Jobs jobs;
-    for (int64_t p = 0; p < panels; ++p) jobs.add(inputs * kPanel<T>, [=] { pack_turned(weight, inputs, size, p, packed); });
+    for (int64_t p = 0; p < panels; ++p)
+        jobs.add(inputs * kPanel<T>, [=] { pack_turned(weight, inputs, size, p, packed); });
     jobs.run(call.threads);
     T* start = packed + panels * kPanel<T> * inputs;
     for (int64_t i = 0; i < panels * kPanel<T>; ++i) start[i] = i >= size ? kNever<T> : bias ? bias[i] : T(0);
@@ -45,10 +46,11 @@ struct Seen {
     void take(T value, int64_t id) const {
         int64_t place = many - 1;
         if (!(value > values[place])) return;
-        for (; place > 0 && value > values[place - 1]; --place) values[place] = values[place - 1], ids[place] = ids[place - 1];
+        for (; place > 0 && value > values[place - 1]; --place)
+            values[place] = values[place - 1], ids[place] = ids[place - 1];
         values[place] = value, ids[place] = id;
     }
-    void add(T most, T sum) const {  // sum is that of exp(logit - most)
+    void add(T most, T sum) const {     // sum is that of exp(logit - most)
         if (most == kNever<T>) return;  // of nothing that has any chance
         if (most > sums[0]) {
             sums[1] = sums[1] * std::exp(sums[0] - most) + sum;
@@ -65,7 +67,8 @@ struct Seen {
         constexpr int64_t W = kWidth<T>;
         Vec<T> tops = load(logits), sum{};
         for (int64_t j = W; j < count; j += W) tops = larger<T>(load(logits + j), tops);
-        const T most = largest<T>(tops), known = values[many - 1], least = known == kNever<T> ? worth_taking(tops) : known;
+        const T most = largest<T>(tops), known = values[many - 1],
+                least = known == kNever<T> ? worth_taking(tops) : known;
         if (most == kNever<T>) return;
         for (int64_t j = 0; j < count; j += W) {
             const Vec<T> x = load(logits + j), below = x - most, lowest = all(-Exponent<T>::bound);
@@ -123,7 +126,8 @@ Status likeliest(const abi::TopKCall<T>& call) {
                     piece.packed = packed + p * kPanel<T> * inputs;
                     piece.start = packed + (panels * inputs + p) * kPanel<T>;
                     multiply_block<T>({&piece}, 0);
-                    for (int64_t r = 0; r < some; ++r) seen(part, first + r).look(piece.c + r * piece.c_row, piece.columns, p * kPanel<T>);
+                    for (int64_t r = 0; r < some; ++r)
+                        seen(part, first + r).look(piece.c + r * piece.c_row, piece.columns, p * kPanel<T>);
                 }
             });
     jobs.run(threads);

@@ -33,7 +33,8 @@ class Loop {
         for (int64_t r = 0; r < all; ++r)
             for (int64_t i = 0; i < program_.states; ++i) {
                 fetch(local(STATE, r) + i * H_, call_.first[static_cast<size_t>(i)], rows_[static_cast<size_t>(r)]);
-                if (length(r) == 0) send(call_.last[static_cast<size_t>(i)], rows_[static_cast<size_t>(r)], local(STATE, r) + i * H_);
+                if (length(r) == 0)
+                    send(call_.last[static_cast<size_t>(i)], rows_[static_cast<size_t>(r)], local(STATE, r) + i * H_);
             }
         int64_t active = all;
         for (int64_t s = 0; (active = shrink(active, s)) > 0; ++s) {
@@ -46,14 +47,16 @@ class Loop {
                 const int state = program_.products[k].state;
                 const Buffer source = state >= 0 ? STATE : OPERAND;
                 const int64_t column = H_ * (state >= 0 ? state : static_cast<int64_t>(k));
-                multiply(active, base_[source] + column, stride_[source], call_.packed[k], H_, call_.forward_columns(k),
-                         base_[PRODUCT] + product_column_[k], stride_[PRODUCT],
-                         [this, k](int64_t n) { return start(k, n); }, [this] { fetch_ahead(); });
+                multiply(
+                    active, base_[source] + column, stride_[source], call_.packed[k], H_, call_.forward_columns(k),
+                    base_[PRODUCT] + product_column_[k], stride_[PRODUCT], [this, k](int64_t n) { return start(k, n); },
+                    [this] { fetch_ahead(); });
                 machine_.run(code_.segments[k + 1], active);
             }
             for (int64_t r = shrink(active, s + 1); r < active; ++r)
                 for (int64_t i = 0; i < program_.states; ++i)
-                    send(call_.last[static_cast<size_t>(i)], rows_[static_cast<size_t>(r)], local(NEW_STATE, r) + i * H_);
+                    send(call_.last[static_cast<size_t>(i)], rows_[static_cast<size_t>(r)],
+                         local(NEW_STATE, r) + i * H_);
             exchange(STATE, NEW_STATE);
         }
         for (int64_t r = 0; r < all; ++r) {
@@ -68,7 +71,8 @@ class Loop {
         const int64_t steps = all ? length(0) : 0;
         // Where no one asks for the gradient of the first state, the last product of the last step is for nothing.
         const size_t products = program_.back_order.size();
-        const bool asked = std::any_of(call_.first.begin(), call_.first.end(), [](T* first) { return first != nullptr; });
+        const bool asked =
+            std::any_of(call_.first.begin(), call_.first.end(), [](T* first) { return first != nullptr; });
         const size_t last_needed = !asked && products && code_.only_state(products) ? products - 1 : products;
         int64_t before = 0;
         for (int64_t s = steps - 1; s >= 0; --s) {
@@ -76,16 +80,18 @@ class Loop {
             while (active < all && length(active) > s) ++active;
             for (int64_t r = before; r < active; ++r)
                 for (int64_t i = 0; i < program_.states; ++i)
-                    fetch(local(D_STATE, r) + i * H_, call_.last[static_cast<size_t>(i)], rows_[static_cast<size_t>(r)]);
+                    fetch(local(D_STATE, r) + i * H_, call_.last[static_cast<size_t>(i)],
+                          rows_[static_cast<size_t>(r)]);
             set_clock(active, s);
             look_ahead(s ? active : 0, call_.reverse ? 1 : -1, back_blocks_);
             machine_.run(code_.segments[0], active);
             for (size_t n = 0; n < program_.back_order.size(); ++n) {
                 if (s == 0 && n == last_needed) break;
                 const auto k = static_cast<size_t>(program_.back_order[n]);
-                multiply(active, base_[D_PRODUCT] + d_product_column_[k], stride_[D_PRODUCT], call_.packed[k],
-                         H_ * program_.products[k].blocks(), call_.back_columns(), base_[D_OPERAND] + d_operand_column_[k],
-                         stride_[D_OPERAND], [](int64_t) { return Where<const T>{}; }, [this] { fetch_ahead(); });
+                multiply(
+                    active, base_[D_PRODUCT] + d_product_column_[k], stride_[D_PRODUCT], call_.packed[k],
+                    H_ * program_.products[k].blocks(), call_.back_columns(), base_[D_OPERAND] + d_operand_column_[k],
+                    stride_[D_OPERAND], [](int64_t) { return Where<const T>{}; }, [this] { fetch_ahead(); });
                 machine_.run(code_.segments[n + 1], active);
             }
             exchange(D_STATE, D_NEW_STATE);
@@ -139,16 +145,20 @@ class Loop {
         const auto k = static_cast<size_t>(place.part);
         const int64_t column = place.block * H_;
         switch (place.buffer) {
-            case STATE: case NEW_STATE: case SCRATCH: case D_STATE: case D_NEW_STATE:
-                return {base_[place.buffer] + column, stride_[place.buffer], nullptr};
+            case STATE:
+            case NEW_STATE:
+            case SCRATCH:
+            case D_STATE:
+            case D_NEW_STATE: return {base_[place.buffer] + column, stride_[place.buffer], nullptr};
             case PRODUCT: return {base_[PRODUCT] + product_column_[k] + column, stride_[PRODUCT], nullptr};
             case OPERAND: return {base_[OPERAND] + place.part * H_, stride_[OPERAND], nullptr};
             case D_PRODUCT: return {base_[D_PRODUCT] + d_product_column_[k] + column, stride_[D_PRODUCT], nullptr};
             case D_OPERAND: return {base_[D_OPERAND] + d_operand_column_[k], stride_[D_OPERAND], nullptr};
             case VECTORS: return {call_.base[VECTORS] + column, 0, nullptr};
             case ROW_MASK: return {call_.base[ROW_MASK] + column, call_.stride[ROW_MASK], rows_.data()};
-            case OUTPUT: case D_OUTPUT: case STEP_MASK:
-                return {call_.base[place.buffer] + column, call_.stride[place.buffer], spread_.data()};
+            case OUTPUT:
+            case D_OUTPUT:
+            case STEP_MASK: return {call_.base[place.buffer] + column, call_.stride[place.buffer], spread_.data()};
             case INPUT: return input(column);
             default: return {call_.base[place.buffer] + column, call_.stride[place.buffer], token_.data()};
         }
@@ -164,8 +174,13 @@ class Loop {
     void project(int64_t active) {
         for (int64_t r = 0; r < active; ++r)
             copy_row(call_.x + spread_[static_cast<size_t>(r)] * call_.inputs, call_.inputs, x_ + r * x_stride_);
-        multiply(active, x_, x_stride_, call_.packed_input, call_.inputs, call_.input_columns(), base_[INPUT], stride_[INPUT],
-                 [this](int64_t n) { return Where<const T>{call_.bias + n, 0, nullptr}; }, [] {});
+        multiply(
+            active, x_, x_stride_, call_.packed_input, call_.inputs, call_.input_columns(), base_[INPUT],
+            stride_[INPUT],
+            [this](int64_t n) {
+                return Where<const T>{call_.bias + n, 0, nullptr};
+            },
+            [] {});
     }
 
     int64_t length(int64_t r) const { return call_.length(rows_[static_cast<size_t>(r)]); }
@@ -228,7 +243,8 @@ class Loop {
         }
         if (call_.near) add({const_cast<T*>(call_.x), call_.inputs, spread_.data()});
         if (!call_.by_id && call_.base[INPUT] && call_.base[INPUT] != call_.base[GATES])
-            for (int64_t g = 0; g < program_.blocks; ++g) add({call_.base[INPUT] + g * H_, call_.stride[INPUT], token_.data()});
+            for (int64_t g = 0; g < program_.blocks; ++g)
+                add({call_.base[INPUT] + g * H_, call_.stride[INPUT], token_.data()});
         for (size_t k = 0; k < program_.products.size(); ++k) forward_blocks_ += call_.forward_columns(k) / kPanel<T>;
         back_blocks_ = static_cast<int64_t>(program_.products.size()) * call_.back_columns() / kPanel<T>;
     }
@@ -246,7 +262,8 @@ class Loop {
         for (int64_t i = 0; i < ahead_share_ && ahead_row_ < ahead_rows_; ++i) {
             const Where<T>& where = ahead_[ahead_place_];
             const char* from = reinterpret_cast<const char*>(where.row(ahead_row_) + ahead_step_ * where.stride);
-            for (int64_t byte = 0; byte < H_ * static_cast<int64_t>(sizeof(T)); byte += 64) __builtin_prefetch(from + byte, 0, 2);
+            for (int64_t byte = 0; byte < H_ * static_cast<int64_t>(sizeof(T)); byte += 64)
+                __builtin_prefetch(from + byte, 0, 2);
             if (++ahead_place_ == ahead_.size()) {
                 ahead_place_ = 0;
                 ++ahead_row_;

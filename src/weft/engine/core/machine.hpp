@@ -41,7 +41,8 @@ class Machine {
         tile_rows_ = std::max<int64_t>(1, kTileLanes / padded_);
         chunk_ = direct_ && !code.whole_rows ? std::min(hidden, kTileLanes) : padded_;
         where_.resize(code.places.size());
-        const size_t entries = code.places.size() + code.constants.size() + static_cast<size_t>(code.sums + code.registers);
+        const size_t entries =
+            code.places.size() + code.constants.size() + static_cast<size_t>(code.sums + code.registers);
         table_.resize(entries * static_cast<size_t>(tile_rows_));
         size_t entry = 0;
         auto own = [&] {  // numbers of its own for each row
@@ -68,7 +69,8 @@ class Machine {
     static int64_t arena_size(const Code& code, int64_t hidden) {
         const int64_t padded = round_up(hidden, kWidth<T>);
         const int64_t lanes = std::max(kTileLanes, padded);
-        return lanes * static_cast<int64_t>(code.places.size() + code.constants.size() + static_cast<size_t>(code.registers));
+        return lanes *
+               static_cast<int64_t>(code.places.size() + code.constants.size() + static_cast<size_t>(code.registers));
     }
 
     Where<T>& where(size_t place) { return where_[place]; }
@@ -102,11 +104,13 @@ class Machine {
 
     void run_copies(const Segment& segment, int64_t first, int64_t rows) {
         for (int p : segment.loads)
-            for (int64_t r = 0; r < rows; ++r) copy_row(where_[static_cast<size_t>(p)].row(first + r), hidden_, row(p)[r]);
+            for (int64_t r = 0; r < rows; ++r)
+                copy_row(where_[static_cast<size_t>(p)].row(first + r), hidden_, row(p)[r]);
         point_to_sums(0);
         for (const Instruction& i : segment.instructions) step(i, rows, padded_);
         for (int p : segment.stores)
-            for (int64_t r = 0; r < rows; ++r) copy_row(row(p)[r], hidden_, where_[static_cast<size_t>(p)].row(first + r));
+            for (int64_t r = 0; r < rows; ++r)
+                copy_row(row(p)[r], hidden_, where_[static_cast<size_t>(p)].row(first + r));
     }
 
     void point_to_sums(int64_t column) {
@@ -133,32 +137,84 @@ class Machine {
         T* const* c = row(instruction.c);
         const V zero{}, one = all(T(1));
         switch (instruction.op) {
-            case Op::copy: return each<T>(rows, n, d, [](V x) { return x; }, a);
-            case Op::add: return each<T>(rows, n, d, [](V x, V y) { return x + y; }, a, b);
-            case Op::sub: return each<T>(rows, n, d, [](V x, V y) { return x - y; }, a, b);
-            case Op::mul: return each<T>(rows, n, d, [](V x, V y) { return x * y; }, a, b);
-            case Op::div: return each<T>(rows, n, d, [](V x, V y) { return x / y; }, a, b);
-            case Op::maximum: return each<T>(rows, n, d, [](V x, V y) { return x != x ? x : (x > y ? x : y); }, a, b);
-            case Op::minimum: return each<T>(rows, n, d, [](V x, V y) { return x != x ? x : (x < y ? x : y); }, a, b);
-            case Op::lt: return each<T>(rows, n, d, [=](V x, V y) { return x < y ? one : zero; }, a, b);
-            case Op::le: return each<T>(rows, n, d, [=](V x, V y) { return x <= y ? one : zero; }, a, b);
-            case Op::eq: return each<T>(rows, n, d, [=](V x, V y) { return x == y ? one : zero; }, a, b);
-            case Op::neg: return each<T>(rows, n, d, [](V x) { return -x; }, a);
-            case Op::abs: return each<T>(rows, n, d, [](V x) { return x < T(0) ? -x : x + T(0); }, a);
-            case Op::sqrt: return each<T>(rows, n, d, [](V x) { return sqrt_vector(x); }, a);
-            case Op::rsqrt: return each<T>(rows, n, d, [](V x) { return T(1) / sqrt_vector(x); }, a);
-            case Op::exp: return each<T>(rows, n, d, [](V x) { return exp_vector<T>(x); }, a);
-            case Op::log: return each<T>(rows, n, d, [](V x) { return log_vector<T>(x); }, a);
-            case Op::tanh: return each<T>(rows, n, d, [](V x) { return tanh_vector(x); }, a);
-            case Op::sigmoid: return each<T>(rows, n, d, [](V x) { return sigmoid_vector<T>(x); }, a);
-            case Op::relu: return each<T>(rows, n, d, [=](V x) { return x < T(0) ? zero : x; }, a);
-            case Op::select: return each<T>(rows, n, d, [](V x, V y, V z) { return x != T(0) ? y : z; }, a, b, c);
-            case Op::multiply_add: return each<T>(rows, n, d, [](V x, V y, V z) { return x * y + z; }, a, b, c);
-            case Op::d_tanh: return each<T>(rows, n, d, [](V g, V y) { return g - g * y * y; }, a, b);
-            case Op::d_sigmoid: return each<T>(rows, n, d, [](V g, V y) { return g * (y - y * y); }, a, b);
-            case Op::mean: return mean(rows, d, [](V x) { return x; }, a);
-            case Op::mean_product: return mean(rows, d, [](V x, V y) { return x * y; }, a, b);
-            case Op::accumulate: return each<T>(rows, n, d, [](V x, V y) { return x + y; }, d, a);
+            case Op::copy:
+                return each<T>(
+                    rows, n, d, [](V x) { return x; }, a);
+            case Op::add:
+                return each<T>(
+                    rows, n, d, [](V x, V y) { return x + y; }, a, b);
+            case Op::sub:
+                return each<T>(
+                    rows, n, d, [](V x, V y) { return x - y; }, a, b);
+            case Op::mul:
+                return each<T>(
+                    rows, n, d, [](V x, V y) { return x * y; }, a, b);
+            case Op::div:
+                return each<T>(
+                    rows, n, d, [](V x, V y) { return x / y; }, a, b);
+            case Op::maximum:
+                return each<T>(
+                    rows, n, d, [](V x, V y) { return x != x ? x : (x > y ? x : y); }, a, b);
+            case Op::minimum:
+                return each<T>(
+                    rows, n, d, [](V x, V y) { return x != x ? x : (x < y ? x : y); }, a, b);
+            case Op::lt:
+                return each<T>(
+                    rows, n, d, [=](V x, V y) { return x < y ? one : zero; }, a, b);
+            case Op::le:
+                return each<T>(
+                    rows, n, d, [=](V x, V y) { return x <= y ? one : zero; }, a, b);
+            case Op::eq:
+                return each<T>(
+                    rows, n, d, [=](V x, V y) { return x == y ? one : zero; }, a, b);
+            case Op::neg:
+                return each<T>(
+                    rows, n, d, [](V x) { return -x; }, a);
+            case Op::abs:
+                return each<T>(
+                    rows, n, d, [](V x) { return x < T(0) ? -x : x + T(0); }, a);
+            case Op::sqrt:
+                return each<T>(
+                    rows, n, d, [](V x) { return sqrt_vector(x); }, a);
+            case Op::rsqrt:
+                return each<T>(
+                    rows, n, d, [](V x) { return T(1) / sqrt_vector(x); }, a);
+            case Op::exp:
+                return each<T>(
+                    rows, n, d, [](V x) { return exp_vector<T>(x); }, a);
+            case Op::log:
+                return each<T>(
+                    rows, n, d, [](V x) { return log_vector<T>(x); }, a);
+            case Op::tanh:
+                return each<T>(
+                    rows, n, d, [](V x) { return tanh_vector(x); }, a);
+            case Op::sigmoid:
+                return each<T>(
+                    rows, n, d, [](V x) { return sigmoid_vector<T>(x); }, a);
+            case Op::relu:
+                return each<T>(
+                    rows, n, d, [=](V x) { return x < T(0) ? zero : x; }, a);
+            case Op::select:
+                return each<T>(
+                    rows, n, d, [](V x, V y, V z) { return x != T(0) ? y : z; }, a, b, c);
+            case Op::multiply_add:
+                return each<T>(
+                    rows, n, d, [](V x, V y, V z) { return x * y + z; }, a, b, c);
+            case Op::d_tanh:
+                return each<T>(
+                    rows, n, d, [](V g, V y) { return g - g * y * y; }, a, b);
+            case Op::d_sigmoid:
+                return each<T>(
+                    rows, n, d, [](V g, V y) { return g * (y - y * y); }, a, b);
+            case Op::mean:
+                return mean(
+                    rows, d, [](V x) { return x; }, a);
+            case Op::mean_product:
+                return mean(
+                    rows, d, [](V x, V y) { return x * y; }, a, b);
+            case Op::accumulate:
+                return each<T>(
+                    rows, n, d, [](V x, V y) { return x + y; }, d, a);
         }
     }
 

@@ -1,5 +1,5 @@
-// Dropout without a mask in memory: whether a number is dropped is told by a hash of its place and a seed, so that the way
-// back drops the same ones.
+// Dropout without a mask in memory: whether a number is dropped is told by a hash of its place and a seed, so that the
+// way back drops the same ones.
 #pragma once
 
 #include "abi.hpp"
@@ -12,7 +12,9 @@ struct Noise {
     uint32_t keep;  // of 2^32 numbers, how many stay
 };
 
-inline Noise read_noise(int64_t keep, int64_t seed) { return {static_cast<uint64_t>(seed), static_cast<uint32_t>(keep)}; }
+inline Noise read_noise(int64_t keep, int64_t seed) {
+    return {static_cast<uint64_t>(seed), static_cast<uint32_t>(keep)};
+}
 
 constexpr int64_t kNoiseBlock = int64_t(1) << 14;  // numbers that share a key
 
@@ -58,7 +60,8 @@ class Fates {
 // What noise and a factor make of the `width` numbers at a place of (rows, steps, width); with `units`, the same at all
 // steps of a row. `from` may be `to`.
 template <typename T>
-void drop_place(const Noise& noise, bool units, int64_t steps, int64_t place, int64_t width, T factor, const T* from, T* to) {
+void drop_place(const Noise& noise, bool units, int64_t steps, int64_t place, int64_t width, T factor, const T* from,
+                T* to) {
     if (!noise.keep) {
         for (int64_t j = 0; j < width; ++j) to[j] = from[j] * factor;
     } else if (units) {

@@ -60,8 +60,8 @@ class Pace {
 
     bool together_ = false;
     int64_t left_ = kTrial, tried_ = 0, pause_ = kOften;  // units until the other way is tried; of this trial; alone
-    double alone_ = 0, with_others_ = 0;          // seconds a unit, with what takes longest taken for twice as long as usual
-    double lost_ = 0;                             // seconds, since it is together; gained, if negative
+    double alone_ = 0, with_others_ = 0;  // seconds a unit, with what takes longest taken for twice as long as usual
+    double lost_ = 0;                     // seconds, since it is together; gained, if negative
 };
 
 }  // namespace weft

@@ -18,7 +18,7 @@ constexpr int kTileRows = 8;  // 16 of 32 registers hold sums: more gain nothing
 constexpr int kTileRows = 6;  // 12 of 16
 #endif
 template <typename T>
-constexpr int kPanel = kPanelVectors * kWidth<T>;
+constexpr int kPanel = kPanelVectors* kWidth<T>;
 constexpr int64_t kPanelAhead = 32;  // depths: the whole weight seldom stays in the second-level cache
 
 inline int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
@@ -47,10 +47,11 @@ inline void hold(V& vector) {
 template <typename T>
 alignas(64) constexpr T kZeros[kPanel<T>] = {};
 
-// Rows of A one after the other at `stride`, or Packed: R numbers for each depth side by side. `start` has a pointer for
-// each row to what its sums begin with. Of a panel's columns the first V vectors count.
+// Rows of A one after the other at `stride`, or Packed: R numbers for each depth side by side. `start` has a pointer
+// for each row to what its sums begin with. Of a panel's columns the first V vectors count.
 template <typename T, int R, bool Packed, int V>
-inline void kernel(const T* a, int64_t stride, const T* panel, int64_t depth, const T* const* start, T* c, int64_t c_stride) {
+inline void kernel(const T* a, int64_t stride, const T* panel, int64_t depth, const T* const* start, T* c,
+                   int64_t c_stride) {
     Vec<T> sum[R][V];
 #pragma GCC unroll 8  // else the sums go through memory before and after the depths
     for (int r = 0; r < R; ++r)
@@ -73,8 +74,8 @@ inline void kernel(const T* a, int64_t stride, const T* panel, int64_t depth, co
 }
 
 template <typename T, bool Packed, int V = kPanelVectors, int R = kTileRows>
-inline void kernel_of(int64_t rows, const T* a, int64_t stride, const T* panel, int64_t depth, const T* const* start, T* c,
-                      int64_t c_stride) {
+inline void kernel_of(int64_t rows, const T* a, int64_t stride, const T* panel, int64_t depth, const T* const* start,
+                      T* c, int64_t c_stride) {
     if (rows == R) return kernel<T, R, Packed, V>(a, stride, panel, depth, start, c, c_stride);
     if constexpr (R > 1) kernel_of<T, Packed, V, R - 1>(rows, a, stride, panel, depth, start, c, c_stride);
 }
@@ -102,7 +103,8 @@ inline int64_t tiles(int64_t rows) { return (rows + kTileRows - 1) / kTileRows; 
 
 // C (rows x columns) = start + A (rows x depth) B, with B packed. Columns are those of the panels, padding included.
 // start(n) says where the sums of the panel of column n begin; no base: with zero. meanwhile() is called once for each
-// of the tiles(rows) * columns / kPanel blocks: the moment to ask memory for what comes next, while it has nothing to do.
+// of the tiles(rows) * columns / kPanel blocks: the moment to ask memory for what comes next, while it has nothing to
+// do.
 template <typename T, typename Start, typename Meanwhile>
 void multiply(int64_t rows, const T* a, int64_t a_stride, const T* packed, int64_t depth, int64_t columns, T* c,
               int64_t c_stride, const Start& start, const Meanwhile& meanwhile) {
@@ -133,7 +135,8 @@ struct WeightBlock {
     bool turned;
 };
 
-// Turns a square of kWidth vectors about its diagonal: at distance S, each pair of vectors exchanges a half of its lanes.
+// Turns a square of kWidth vectors about its diagonal: at distance S, each pair of vectors exchanges a half of its
+// lanes.
 template <typename T, int S, int... Lane>
 inline void exchange_lanes(Vec<T>* rows, std::integer_sequence<int, Lane...> lanes) {
     constexpr int W = kWidth<T>;

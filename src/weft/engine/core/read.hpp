@@ -16,9 +16,9 @@ struct Layer {
     Layer(size_t directions, const Noise& noise) : calls(directions), noise(noise) {}
 };
 
-// A call of weft_forward or weft_backward. `memory` begins with the rows that are embedded; layer after layer, it holds what
-// its directions keep, to train, and its outputs, but those of the last. `d_memory` holds the gradients of such rows, if they
-// are wanted, and of such outputs.
+// A call of weft_forward or weft_backward. `memory` begins with the rows that are embedded; layer after layer, it holds
+// what its directions keep, to train, and its outputs, but those of the last. `d_memory` holds the gradients of such
+// rows, if they are wanted, and of such outputs.
 template <typename T>
 class Run {
   public:
@@ -87,13 +87,16 @@ class Run {
         if (back)
             each([&](Call<T>& call) {
                 take(reader, call.program->parameters.size(), call.gradients);
-                take(reader, static_cast<size_t>(call.program->states), call.first);  // instead of what they were forward
+                take(reader, static_cast<size_t>(call.program->states),
+                     call.first);  // instead of what they were forward
             });
     }
     Run(const Run&) = delete;
 
   private:
-    static int64_t aligned(int64_t numbers) { return round_up(numbers, 16); }  // so that what follows begins on a cache line
+    static int64_t aligned(int64_t numbers) {
+        return round_up(numbers, 16);
+    }  // so that what follows begins on a cache line
 
     void begin(Call<T>& call, const abi::Direction<T>& direction) {
         const Program& program = *static_cast<const Program*>(direction.program);
@@ -147,7 +150,7 @@ class Run {
     }
 
     std::vector<int64_t> which_;  // row of what is embedded is read at each place, where what repeats is written once
-    std::vector<T> same_;  // where rows of the last d_outputs are all the same, one of them
+    std::vector<T> same_;         // where rows of the last d_outputs are all the same, one of them
 };
 
 }  // namespace weft

@@ -1,7 +1,7 @@
 // The output layer and its cost in one: rows of x times a weight, and the nats of the id wanted after each.
 //
-// Only places that want an id are read out. Where the way back will come, what stands for a place's logits afterwards is
-// the derivative of its nats, so that the largest table of a training step is written once.
+// Only places that want an id are read out. Where the way back will come, what stands for a place's logits afterwards
+// is the derivative of its nats, so that the largest table of a training step is written once.
 #pragma once
 
 #include <cmath>
@@ -25,7 +25,8 @@ struct Readout : abi::CrossEntropyCall<T> {
     }
     int64_t tokens() const { return static_cast<int64_t>(places.size()); }
     bool ids_fit() const {
-        return std::all_of(places.begin(), places.end(), [&](int64_t at) { return targets[at] >= 0 && targets[at] < this->classes; });
+        return std::all_of(places.begin(), places.end(),
+                           [&](int64_t at) { return targets[at] >= 0 && targets[at] < this->classes; });
     }
 
     void drop(int64_t place, T factor, const T* from, T* to) const {
@@ -46,7 +47,8 @@ struct Readout : abi::CrossEntropyCall<T> {
     void each_place(int64_t threads, const Work& work) const {
         const int64_t some = std::max<int64_t>(1, 16384 / std::max<int64_t>(1, inputs));
         parallel((tokens() + some - 1) / some, threads, [&](int64_t part) {
-            for (int64_t n = part * some; n < std::min(tokens(), (part + 1) * some); ++n) work(n, places[static_cast<size_t>(n)]);
+            for (int64_t n = part * some; n < std::min(tokens(), (part + 1) * some); ++n)
+                work(n, places[static_cast<size_t>(n)]);
         });
     }
 };
@@ -66,7 +68,8 @@ T cost(T* row, int64_t size, int64_t wanted, T smoothing, bool keep) {
     for (int lane = 0; lane < W; ++lane) top = std::max(top, most[lane]), total += totals[lane];
     for (; j < size; ++j) top = std::max(top, row[j]), total += row[j];
 
-    const T spread = smoothing != T(0) ? smoothing * (total / static_cast<T>(size) - top) : T(0), told = row[wanted] - top;
+    const T spread = smoothing != T(0) ? smoothing * (total / static_cast<T>(size) - top) : T(0),
+            told = row[wanted] - top;
     T tail[W] = {}, sum = 0;
     for (j = 0; j + W <= size; j += W) {
         const Vec<T> power = exp_vector<T>(load(row + j) - top);
@@ -100,14 +103,17 @@ Status read_out(const abi::CrossEntropyCall<T>& call) {
     const int64_t N = readout.tokens();
     Arena<T> arena;
     T* read = nullptr;
-    Large<T> work{N, readout.classes, readout.inputs, nullptr, readout.inputs, 1, readout.weight, 1, readout.inputs, readout.d_logits, readout.classes, readout.bias};
+    Large<T> work{N, readout.classes, readout.inputs,   nullptr,         readout.inputs, 1, readout.weight,
+                  1, readout.inputs,  readout.d_logits, readout.classes, readout.bias};
     arena.ask(read, N * readout.inputs);
     arena.ask(work.packed, work.panels() * kPanel<T> * work.depth);
     arena.settle(workspace);
     Jobs jobs;
     for (int64_t p = 0; p < work.panels(); ++p) jobs.add(work.depth * kPanel<T>, [&work, p] { pack_panel(work, p); });
     jobs.run(threads);
-    readout.each_place(threads, [&](int64_t n, int64_t place) { readout.drop(place, T(1), readout.x + place * readout.inputs, read + n * readout.inputs); });
+    readout.each_place(threads, [&](int64_t n, int64_t place) {
+        readout.drop(place, T(1), readout.x + place * readout.inputs, read + n * readout.inputs);
+    });
     std::vector<double> sums(static_cast<size_t>(work.blocks()), 0.0);
     for (int64_t block = 0; block < work.blocks(); ++block)
         jobs.add(kBlockRows * readout.inputs * readout.classes, [&, block] {
@@ -116,11 +122,13 @@ Status read_out(const abi::CrossEntropyCall<T>& call) {
             Large<T> part = work;
             part.rows = some;
             part.a = read + first * readout.inputs;
-            part.c = readout.d_logits ? readout.d_logits + first * readout.classes : beside.numbers<T>(some * readout.classes);
+            part.c = readout.d_logits ? readout.d_logits + first * readout.classes
+                                      : beside.numbers<T>(some * readout.classes);
             multiply_block<T>({&part}, 0);
             for (int64_t n = 0; n < some; ++n) {
                 const int64_t place = readout.places[static_cast<size_t>(first + n)];
-                const T nats = cost(part.c + n * readout.classes, readout.classes, readout.targets[place], smoothing, readout.d_logits != nullptr);
+                const T nats = cost(part.c + n * readout.classes, readout.classes, readout.targets[place], smoothing,
+                                    readout.d_logits != nullptr);
                 if (readout.sum)
                     sums[static_cast<size_t>(block)] += static_cast<double>(nats);
                 else
@@ -167,7 +175,10 @@ Status read_back(const abi::CrossEntropyCall<T>& call) {
     jobs.run(threads);
     products.multiply(jobs);
     jobs.run(threads);
-    if (d_x) readout.each_place(threads, [&](int64_t n, int64_t place) { readout.drop(place, factors[n], d_x + place * I, d_x + place * I); });
+    if (d_x)
+        readout.each_place(threads, [&](int64_t n, int64_t place) {
+            readout.drop(place, factors[n], d_x + place * I, d_x + place * I);
+        });
     workspace.keep_at_most(size_t(1) << 26);
     return Status::ok;
 }

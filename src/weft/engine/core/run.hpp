@@ -16,7 +16,7 @@ namespace weft {
 // Bytes of weights up to which the loop projects its input itself: they must stay in the second-level cache.
 constexpr int64_t kNear = int64_t(640) << 10;
 constexpr int64_t kLeastPacking = int64_t(1) << 18;  // numbers; one thread packs them in 25 microseconds
-constexpr size_t kMostWaiting = size_t(1) << 26;  // bytes of a workspace that a thread keeps when a call has ended
+constexpr size_t kMostWaiting = size_t(1) << 26;     // bytes of a workspace that a thread keeps when a call has ended
 
 // The bias of the projected input: the cell's own, and recurrent ones that need no place of their own.
 template <typename T>
@@ -112,7 +112,8 @@ void pack_weights(const Call<T>& call, bool back, Jobs& jobs) {
 template <typename T>
 void ask_weights(Call<T>& call, bool back, Arena<T>& arena) {
     for (size_t k = 0; k < call.packed.size(); ++k) {
-        const int64_t columns = back ? call.back_columns() * call.program->products[k].blocks() : call.forward_columns(k);
+        const int64_t columns =
+            back ? call.back_columns() * call.program->products[k].blocks() : call.forward_columns(k);
         arena.ask(call.packed[k], call.program->hidden * columns);
     }
 }
@@ -133,7 +134,8 @@ Status forward_layer(std::vector<Call<T>>& calls, int64_t threads) {
     for (Call<T>& call : calls) {
         if (!ids_fit(call)) return Status::id_out_of_range;
         const int64_t width = call.program->width();
-        const int64_t kinds = call.distinct ? call.distinct : call.inputs, read = call.distinct ? call.distinct : call.tokens;
+        const int64_t kinds = call.distinct ? call.distinct : call.inputs,
+                      read = call.distinct ? call.distinct : call.tokens;
         call.by_id = call.ids && (call.distinct || kinds <= std::max<int64_t>(call.tokens, 1024));  // else what occurs
         call.near = is_near(call);
         arena.ask(call.bias, call.input_columns());
@@ -146,7 +148,8 @@ Status forward_layer(std::vector<Call<T>>& calls, int64_t threads) {
         call.put(INPUT, call.kept, width);
         if (!call.kept || call.by_id) arena.ask(call.base[INPUT], (call.by_id ? kinds : call.tokens) * width);
         if (!call.ids || call.distinct)
-            products.add({read, width, call.inputs, call.x, call.inputs, 1, call.parameters[0], 1, call.inputs, nullptr, width});
+            products.add(
+                {read, width, call.inputs, call.x, call.inputs, 1, call.parameters[0], 1, call.inputs, nullptr, width});
     }
     products.ask(arena);
     arena.settle(workspace);
@@ -177,7 +180,8 @@ Status forward_layer(std::vector<Call<T>>& calls, int64_t threads) {
                 if (call.by_id)
                     project_ids(call, call.bias, from, to, [](int64_t i) { return i; });
                 else
-                    project_ids(call, call.bias, from, to, [&call, places](int64_t i) { return call.ids[places ? places[i] : i]; });
+                    project_ids(call, call.bias, from, to,
+                                [&call, places](int64_t i) { return call.ids[places ? places[i] : i]; });
             });
     }
     products.pack(jobs, false);
@@ -229,17 +233,20 @@ void add_gradients(const Call<T>& call, Products<T>& products, std::map<const T*
     };
     const T* d_input = call.base[D_INPUT];
     if (!call.ids && call.gradients[0]) {
-        const int n = add({width, call.inputs, N, d_input, 1, width, call.x, call.inputs, 1, call.gradients[0], call.inputs});
+        const int n =
+            add({width, call.inputs, N, d_input, 1, width, call.x, call.inputs, 1, call.gradients[0], call.inputs});
         products[n].b_index = call.places;
     }
     if (call.d_x) {
-        const int n = add({N, call.inputs, width, d_input, width, 1, call.parameters[0], call.inputs, 1, call.d_x, call.inputs});
+        const int n =
+            add({N, call.inputs, width, d_input, width, 1, call.parameters[0], call.inputs, 1, call.d_x, call.inputs});
         products[n].c_index = call.places;
     }
     for (const WeightGradient& gradient : program.weight_gradients) {
         T* whole = call.gradients[static_cast<size_t>(gradient.weight.parameter)];
         if (!whole) continue;
-        const int64_t row = program.parameters[static_cast<size_t>(gradient.weight.parameter)].row, size = gradient.blocks * H;
+        const int64_t row = program.parameters[static_cast<size_t>(gradient.weight.parameter)].row,
+                      size = gradient.blocks * H;
         const Place& operand = program.products[static_cast<size_t>(gradient.product)].operand;
         const T* d = call.base[gradient.gradient.buffer] + gradient.gradient.block * H;
         const T* h = call.base[operand.buffer] + operand.block * H;
@@ -277,18 +284,21 @@ void finish_vectors(const Call<T>& call) {
     const int64_t H = program.hidden;
     std::vector<bool> begun(program.parameters.size(), false);
     begun[0] = true;
-    for (const WeightGradient& gradient : program.weight_gradients) begun[static_cast<size_t>(gradient.weight.parameter)] = true;
+    for (const WeightGradient& gradient : program.weight_gradients)
+        begun[static_cast<size_t>(gradient.weight.parameter)] = true;
     for (size_t i = 0; i < begun.size(); ++i)
         if (!begun[i] && call.gradients[i]) std::fill_n(call.gradients[i], program.parameters[i].numbers, T(0));
     if (T* bias = call.gradients[1])
         for (size_t g = 0; g < program.input_sums.size(); ++g)
-            if (program.input_sums[g] >= 0) std::copy_n(call.sums + program.input_sums[g] * H, H, bias + static_cast<int64_t>(g) * H);
+            if (program.input_sums[g] >= 0)
+                std::copy_n(call.sums + program.input_sums[g] * H, H, bias + static_cast<int64_t>(g) * H);
     for (size_t v = 0; v < program.vectors.size(); ++v) {
         const VectorSource& vector = program.vectors[v];
         T* gradient = call.gradients[static_cast<size_t>(vector.parameter)];
         if (!gradient) continue;
         for (int number : program.vector_gradients[v])
-            for (int64_t u = 0; u < H; ++u) gradient[vector.start + (vector.single ? 0 : u)] += call.sums[number * H + u];
+            for (int64_t u = 0; u < H; ++u)
+                gradient[vector.start + (vector.single ? 0 : u)] += call.sums[number * H + u];
     }
 }
 
@@ -323,7 +333,8 @@ void back_layer(std::vector<Call<T>>& calls, int64_t threads) {
         call.put(D_INPUT, nullptr, program.width());
         call.put(D_PRODUCTS, nullptr, program.d_products * H);
         call.put(OPERANDS, nullptr, program.operands * H);
-        for (Buffer buffer : {D_INPUT, D_PRODUCTS, OPERANDS}) arena.ask(call.base[buffer], call.tokens * call.stride[buffer]);
+        for (Buffer buffer : {D_INPUT, D_PRODUCTS, OPERANDS})
+            arena.ask(call.base[buffer], call.tokens * call.stride[buffer]);
         arena.ask(call.base[VECTORS], vector_numbers(call));
         arena.ask(call.sums, program.back.sums * H);
         ask_weights(call, true, arena);
@@ -349,7 +360,8 @@ void back_layer(std::vector<Call<T>>& calls, int64_t threads) {
         clear_unused(call);
         const int64_t width = call.program->width(), some = 64;
         for (int64_t first = 0; call.ids && call.gradients[0] && first < width; first += some)
-            jobs.add(call.tokens * some, [&call, first, last = std::min(first + some, width)] { add_by_id(call, first, last); });
+            jobs.add(call.tokens * some,
+                     [&call, first, last = std::min(first + some, width)] { add_by_id(call, first, last); });
     }
     products.multiply(jobs);
     jobs.run(threads);
@@ -373,7 +385,8 @@ Status run_back(const abi::RunCall<T>& call, abi::Reader& reader) {
         add_rows(run.embedding, threads);
     else if (first.d_x && first.lengths)
         for (int64_t b = 0; b < first.rows; ++b)
-            std::fill(first.d_x + (b * first.steps + first.length(b)) * first.inputs, first.d_x + (b + 1) * first.steps * first.inputs, T(0));
+            std::fill(first.d_x + (b * first.steps + first.length(b)) * first.inputs,
+                      first.d_x + (b + 1) * first.steps * first.inputs, T(0));
     return Status::ok;
 }
 

@@ -1,7 +1,7 @@
 // A stack of layers and an output layer, one step at a time for a few rows: weights are packed once and kept.
 //
-// A step costs one pass over the weights. `sample` keeps the whole way from a token to the next one here: step, chances,
-// choice, and round again.
+// A step costs one pass over the weights. `sample` keeps the whole way from a token to the next one here: step,
+// chances, choice, and round again.
 #pragma once
 
 #include <memory>
@@ -32,7 +32,8 @@ class Memory {  // aligned, owned
 template <typename T>
 class Weight {
   public:
-    Weight(int64_t depth, int64_t columns) : depth_(depth), columns_(round_up(columns, kPanel<T>)), packed_(depth * columns_) {}
+    Weight(int64_t depth, int64_t columns)
+        : depth_(depth), columns_(round_up(columns, kPanel<T>)), packed_(depth * columns_) {}
 
     void pack(const T* weight, int64_t columns) {  // (columns, depth)
         for (int64_t p = 0; p * kPanel<T> < columns; ++p) {
@@ -52,8 +53,9 @@ class Weight {
         constexpr int64_t unit = kTogether * kPanel<T>;
         auto some = [&](int64_t first, int64_t last) {
             const int64_t from = first * unit, to = std::min(last * unit, columns_);
-            weft::multiply(rows, a, a_stride, packed_.data() + from * depth_, depth_, to - from, c + from, c_stride,
-                           [&](int64_t n) { return start(from + n); }, [] {});
+            weft::multiply(
+                rows, a, a_stride, packed_.data() + from * depth_, depth_, to - from, c + from, c_stride,
+                [&](int64_t n) { return start(from + n); }, [] {});
         };
         const int64_t pieces = (columns_ + unit - 1) / unit;
         if (bytes() < kWorthSharing)
@@ -76,8 +78,9 @@ class StreamLayer {
   public:
     StreamLayer(int64_t rows, bool by_id, const abi::StreamLayer<T>& given, abi::Reader& reader)
         : program_(*static_cast<const Program*>(given.program)), code_(program_.run), rows_(rows), H_(program_.hidden),
-          products_memory_(rows * columns(PRODUCT)), operands_(rows * columns(OPERAND)), scratch_(rows * columns(SCRATCH)),
-          arena_(Machine<T>::arena_size(code_, H_)), machine_(code_, H_, arena_.data(), nullptr) {
+          products_memory_(rows * columns(PRODUCT)), operands_(rows * columns(OPERAND)),
+          scratch_(rows * columns(SCRATCH)), arena_(Machine<T>::arena_size(code_, H_)),
+          machine_(code_, H_, arena_.data(), nullptr) {
         Call<T> call{};
         call.program = &program_;
         call.inputs = inputs = given.inputs;
@@ -107,13 +110,14 @@ class StreamLayer {
     }
     StreamLayer(const StreamLayer&) = delete;
 
-    // From ids or, where they are nullptr, numbers (rows, I), and the parts of the state before, each (rows, H), to those
-    // after and the output. Nothing that is read may be written.
+    // From ids or, where they are nullptr, numbers (rows, I), and the parts of the state before, each (rows, H), to
+    // those after and the output. Nothing that is read may be written.
     void step(Team& team, const int64_t* ids, const T* numbers, const T* const* before, T* const* after, T* output) {
         ids_ = ids;
         if (input_weight_)
-            input_weight_->multiply(team, rows_, numbers, inputs, input_->data(), input_stride_,
-                                    [this](int64_t n) { return Where<const T>{bias_.data() + n, 0, nullptr}; });
+            input_weight_->multiply(team, rows_, numbers, inputs, input_->data(), input_stride_, [this](int64_t n) {
+                return Where<const T>{bias_.data() + n, 0, nullptr};
+            });
         for (size_t p = 0; p < code_.places.size(); ++p) {
             const Place& place = code_.places[p];
             Where<T>& where = machine_.where(p);
@@ -227,7 +231,8 @@ class AnyStream {
 template <typename T>
 class Stream : public AnyStream {
   public:
-    Stream(const abi::StreamCall<T>& call, abi::Reader& reader) : rows_(call.rows), vocabulary_(call.vocabulary), by_id_(call.by_id != 0) {
+    Stream(const abi::StreamCall<T>& call, abi::Reader& reader)
+        : rows_(call.rows), vocabulary_(call.vocabulary), by_id_(call.by_id != 0) {
         for (int64_t n = 0; n < call.layers; ++n) {
             const auto& layer = reader.take<abi::StreamLayer<T>>();
             layers_.push_back(std::make_unique<StreamLayer<T>>(rows_, n == 0 && by_id_, layer, reader));
@@ -271,7 +276,8 @@ class Stream : public AnyStream {
         if (!ids_fit(call.ids)) return Status::id_out_of_range;
         Status status = Status::ok;
         auto work = [&](bool together) {
-            team_.gather(together ? call.threads : 1, [&] { status = write(call, reinterpret_cast<T* const*>(states)); });
+            team_.gather(together ? call.threads : 1,
+                         [&] { status = write(call, reinterpret_cast<T* const*>(states)); });
         };
         if (largest_ >= kWorthSharing && call.threads > 1 && call.steps > 0)
             sample_pace_.run(call.steps, work);
@@ -303,8 +309,10 @@ class Stream : public AnyStream {
             numbers = output;
         }
         if (vocabulary_)
-            output_weight_->multiply(team_, rows_, numbers, layers_.back()->hidden(), logits_->data(), output_weight_->columns(),
-                                     [this](int64_t n) { return Where<const T>{output_bias_.data() + n, 0, nullptr}; });
+            output_weight_->multiply(team_, rows_, numbers, layers_.back()->hidden(), logits_->data(),
+                                     output_weight_->columns(), [this](int64_t n) {
+                                         return Where<const T>{output_bias_.data() + n, 0, nullptr};
+                                     });
     }
 
     Status write(const abi::SampleCall<void>& call, T* const* states) {
@@ -313,7 +321,8 @@ class Stream : public AnyStream {
         // To and fro between the caller's memory and a copy: a step must not write what it reads.
         std::vector<T*> here(states, states + parts()), there;
         std::vector<int64_t> sizes;
-        for (const auto& layer : layers_) sizes.insert(sizes.end(), static_cast<size_t>(layer->states()), rows_ * layer->hidden());
+        for (const auto& layer : layers_)
+            sizes.insert(sizes.end(), static_cast<size_t>(layer->states()), rows_ * layer->hidden());
         Memory<T> copy(std::accumulate(sizes.begin(), sizes.end(), int64_t(0)));
         T* next = copy.data();
         for (int64_t size : sizes) {

@@ -60,7 +60,8 @@ class Team {
 
   private:
     struct alignas(64) Part {
-        std::atomic<uint64_t> next{0};  // the low half of the turn, and in the low half of this how many pieces are taken
+        std::atomic<uint64_t> next{
+            0};  // the low half of the turn, and in the low half of this how many pieces are taken
     };
 
     void follow(int64_t me, uint64_t seen) {

@@ -6,6 +6,8 @@
 // exist, plain threads are started for the call.
 #pragma once
 
+#include <sys/mman.h>
+#include <unistd.h>
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -13,10 +15,8 @@
 #include <functional>
 #include <new>
 #include <stdexcept>
-#include <sys/mman.h>
 #include <system_error>
 #include <thread>
-#include <unistd.h>
 #include <vector>
 
 namespace weft {
@@ -70,7 +70,9 @@ void parallel(int64_t count, int64_t threads, const Work& work) {
         for (int64_t i = 0; i < count; ++i) work(i);
         return;
     }
-    Shared shared{work, count, threads, number_of_thread(), std::vector<std::atomic<bool>>(static_cast<size_t>(count)), {false}, {}};
+    Shared shared{
+        work,    count, threads, number_of_thread(), std::vector<std::atomic<bool>>(static_cast<size_t>(count)),
+        {false}, {}};
     if (workers().region && workers().owner == getpid()) {
         workers().region(Shared::run, &shared, static_cast<unsigned>(threads), 0);
     } else {
@@ -97,7 +99,8 @@ class Jobs {
     }
     // Little work is not worth sharing: what others have touched must come from their caches, and go there.
     void run(int64_t threads, int64_t least = 32768) {
-        parallel(static_cast<int64_t>(jobs_.size()), cost_ < least ? 1 : threads, [&](int64_t i) { jobs_[static_cast<size_t>(i)](); });
+        parallel(static_cast<int64_t>(jobs_.size()), cost_ < least ? 1 : threads,
+                 [&](int64_t i) { jobs_[static_cast<size_t>(i)](); });
         jobs_.clear();
         cost_ = 0;
     }

@@ -27,8 +27,10 @@ class Updates {
             const auto [number, start] = pieces_[static_cast<size_t>(i)];
             const abi::ParameterState<T>& whole = states_[number];
             auto cut = [start = start](auto* from) { return from ? from + start : from; };
-            work(i, number, abi::ParameterState<T>{std::min(kPiece, whole.size - start), whole.weight + start, whole.gradient + start,
-                                                   cut(whole.exp_avg), cut(whole.exp_avg_sq), cut(whole.ema)});
+            work(i, number,
+                 abi::ParameterState<T>{std::min(kPiece, whole.size - start), whole.weight + start,
+                                        whole.gradient + start, cut(whole.exp_avg), cut(whole.exp_avg_sq),
+                                        cut(whole.ema)});
         });
     }
 
@@ -55,7 +57,8 @@ Status norm(const abi::NormCall<T>& call) {
                 sums[n] += g * g;
             }
         double sum = 0;
-        for (; i < piece.size; ++i) sum += static_cast<double>(piece.gradient[i]) * static_cast<double>(piece.gradient[i]);
+        for (; i < piece.size; ++i)
+            sum += static_cast<double>(piece.gradient[i]) * static_cast<double>(piece.gradient[i]);
         const Vec<T> whole = (sums[0] + sums[1]) + (sums[2] + sums[3]);
         for (int lane = 0; lane < W; ++lane) sum += static_cast<double>(whole[lane]);
         squares[static_cast<size_t>(number)] = sum;
@@ -74,8 +77,8 @@ struct Hyperparameters {
 
 // Loops of their own over memory that does not overlap: so the compiler makes vectors of them.
 template <typename T>
-void adam(int64_t count, const Hyperparameters<T>& h, T size, T root, const T* __restrict gradient, T* __restrict exp_avg,
-          T* __restrict exp_avg_sq, T* __restrict weight) {
+void adam(int64_t count, const Hyperparameters<T>& h, T size, T root, const T* __restrict gradient,
+          T* __restrict exp_avg, T* __restrict exp_avg_sq, T* __restrict weight) {
     for (int64_t i = 0; i < count; ++i) {
         const T g = gradient[i] * h.gradient_scale, m = h.beta1 * exp_avg[i] + h.one_minus_beta1 * g;
         const T s = h.beta2 * exp_avg_sq[i] + h.one_minus_beta2 * g * g;
@@ -96,7 +99,8 @@ void momentum(int64_t count, const Hyperparameters<T>& h, T size, const T* __res
 
 template <typename T>
 void descend(int64_t count, const Hyperparameters<T>& h, T size, const T* __restrict gradient, T* __restrict weight) {
-    for (int64_t i = 0; i < count; ++i) weight[i] = weight[i] * h.weight_scale - size * (gradient[i] * h.gradient_scale);
+    for (int64_t i = 0; i < count; ++i)
+        weight[i] = weight[i] * h.weight_scale - size * (gradient[i] * h.gradient_scale);
 }
 
 template <typename T>
@@ -107,20 +111,22 @@ void average(int64_t count, T one_minus_decay, const T* __restrict weight, T* __
 template <typename T>
 Status optimizer_step(const abi::OptimizerCall<T>& call) {
     auto value = [](double given) { return static_cast<T>(given); };
-    const Hyperparameters<T> h{value(call.gradient_scale), value(call.weight_scale), value(call.beta1), value(1 - call.beta1),
-                               value(call.beta2),          value(1 - call.beta2),    value(call.eps)};
+    const Hyperparameters<T> h{
+        value(call.gradient_scale), value(call.weight_scale), value(call.beta1), value(1 - call.beta1),
+        value(call.beta2),          value(1 - call.beta2),    value(call.eps)};
     const T one_minus_decay = value(1 - call.ema_decay);
     const auto* sizes = static_cast<const abi::StepSize<T>*>(call.sizes);
-    Updates<T>(call.states, call.parameters).each(call.threads, [&](int64_t, int64_t number, const abi::ParameterState<T>& piece) {
-        const T size = value(sizes[number].size), root = value(1 / sizes[number].bias_correction);
-        if (piece.exp_avg_sq)
-            adam(piece.size, h, size, root, piece.gradient, piece.exp_avg, piece.exp_avg_sq, piece.weight);
-        else if (piece.exp_avg)
-            momentum(piece.size, h, size, piece.gradient, piece.exp_avg, piece.weight);
-        else
-            descend(piece.size, h, size, piece.gradient, piece.weight);
-        if (piece.ema) average(piece.size, one_minus_decay, piece.weight, piece.ema);
-    });
+    Updates<T>(call.states, call.parameters)
+        .each(call.threads, [&](int64_t, int64_t number, const abi::ParameterState<T>& piece) {
+            const T size = value(sizes[number].size), root = value(1 / sizes[number].bias_correction);
+            if (piece.exp_avg_sq)
+                adam(piece.size, h, size, root, piece.gradient, piece.exp_avg, piece.exp_avg_sq, piece.weight);
+            else if (piece.exp_avg)
+                momentum(piece.size, h, size, piece.gradient, piece.exp_avg, piece.weight);
+            else
+                descend(piece.size, h, size, piece.gradient, piece.weight);
+            if (piece.ema) average(piece.size, one_minus_decay, piece.weight, piece.ema);
+        });
     return Status::ok;
 }
 
