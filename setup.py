@@ -28,11 +28,11 @@ class BuildEngine(build_ext):
         self.failed = {}
         super().run()
         if self.failed:
-            names = ", ".join(self.failed)
-            slower = "cells and chains run as plain torch" if len(self.failed) == len(VARIANTS) else "it may run slower"
+            names, why = ", ".join(self.failed), next(iter(self.failed.values()))
+            plain = "cells and chains run as plain torch" if len(self.failed) == len(VARIANTS) else "it may be slower"
             self.warn(
-                f"the weft engine was not compiled for: {names} ({next(iter(self.failed.values()))}). Without it {slower}. "
-                "To build it, install a C++17 compiler (g++ or clang++; set CXX to choose one), then install weft again."
+                f"the weft engine was not compiled for: {names} ({why}). Without it {plain}. To build it, install a "
+                "C++17 compiler (g++ or clang++; set CXX to choose one), then install weft again."
             )
 
     def build_extension(self, ext):

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from weft.config import TrainConfig
-from weft.engine import Moved, Rates, StepSize, Updates
+from weft.engine import Hyperparameters, OptimizerStep, ParameterTensors, StepSize
 
 
 class Adam(NamedTuple):
@@ -81,7 +81,7 @@ class Optimizer:
         `averages` are running means of the parameters, of which a share `stays`. If the norm is not finite nothing is
         moved.
         """
-        chosen, moved = list[int](), list[Moved]()
+        chosen, moved = list[int](), list[ParameterTensors]()
         for number, parameter in enumerate(self.parameters):
             if (gradient := parameter.grad) is not None:
                 chosen.append(number)
@@ -89,14 +89,14 @@ class Optimizer:
                 moved.append((parameter, gradient, mean, square, None if averages is None else averages[number]))
         if not moved:
             return 0.0
-        core = Updates.of(moved)
+        core = OptimizerStep.of(moved)
         norm = _norm(moved) if core is None else core.norm()
         if not math.isfinite(norm):
             return norm
         for number in chosen:
             self.steps[number] += 1
         rule, scale = self.rule, clip / norm if clip and norm > clip else 1.0
-        rates = Rates(scale, 1 - rate * rule.decay, rule.mean_stays, rule.square_stays, rule.small, stays)
+        rates = Hyperparameters(scale, 1 - rate * rule.decay, rule.mean_stays, rule.square_stays, rule.small, stays)
         steps = [self.steps[number] for number in chosen]
         size_of = {step: StepSize(*rule.size(rate, step)) for step in set(steps)}  # as a rule there is but one
         sizes = [size_of[step] for step in steps]
@@ -125,32 +125,32 @@ class Optimizer:
                     tensor.copy_(state[f"{number}.{name}"])
 
 
-def _norm(moved: Sequence[Moved]) -> float:
+def _norm(moved: Sequence[ParameterTensors]) -> float:
     norms = torch._foreach_norm([gradient for _, gradient, *_ in moved])
     return float(torch.linalg.vector_norm(torch.stack([norm.to(norms[0]) for norm in norms])))
 
 
-def _move(moved: Sequence[Moved], rates: Rates, sizes: Sequence[StepSize]) -> None:
+def _move(moved: Sequence[ParameterTensors], rates: Hyperparameters, sizes: Sequence[StepSize]) -> None:
     """What core/update.hpp does, by torch."""
     weights, gradients, *others = map(list, zip(*moved, strict=True))
     means, squares, averages = ([tensor for tensor in some if tensor is not None] for some in others)
-    if rates.scale != 1:
-        gradients = list(torch._foreach_mul(gradients, rates.scale))
-    if rates.decay != 1:
-        torch._foreach_mul_(weights, rates.decay)
+    if rates.gradient_scale != 1:
+        gradients = list(torch._foreach_mul(gradients, rates.gradient_scale))
+    if rates.weight_scale != 1:
+        torch._foreach_mul_(weights, rates.weight_scale)
     back = [-size for size, _ in sizes]
     if squares:
-        torch._foreach_lerp_(means, gradients, 1 - rates.mean_stays)
-        torch._foreach_mul_(squares, rates.square_stays)
-        torch._foreach_addcmul_(squares, gradients, gradients, 1 - rates.square_stays)
+        torch._foreach_lerp_(means, gradients, 1 - rates.beta1)
+        torch._foreach_mul_(squares, rates.beta2)
+        torch._foreach_addcmul_(squares, gradients, gradients, 1 - rates.beta2)
         roots = torch._foreach_sqrt(squares)
         torch._foreach_div_(roots, [root for _, root in sizes])
-        torch._foreach_add_(roots, rates.small)
+        torch._foreach_add_(roots, rates.eps)
         torch._foreach_addcdiv_(weights, means, roots, back)
     else:
         if means:
-            torch._foreach_mul_(means, rates.mean_stays)
+            torch._foreach_mul_(means, rates.beta1)
             torch._foreach_add_(means, gradients)
         torch._foreach_add_(weights, torch._foreach_mul(means or gradients, back))
     if averages:
-        torch._foreach_lerp_(averages, weights, 1 - rates.average_stays)
+        torch._foreach_lerp_(averages, weights, 1 - rates.ema_decay)

@@ -70,7 +70,7 @@ int main() {
         records.push_back(reinterpret_cast<int64_t>(program));
         records.push_back(program->parameters[0].row);
         for (const weft::Parameter& parameter : program->parameters) {
-            parameters.push_back(values(parameter.numbers, parameters.size()));
+            parameters.push_back(values(parameter.elements, parameters.size()));
             records.push_back(reinterpret_cast<int64_t>(parameters.back().data()));
         }
     }

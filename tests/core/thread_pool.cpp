@@ -7,18 +7,18 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "../../src/weft/engine/core/team.hpp"
+#include "../../src/weft/engine/core/thread_pool.hpp"
 
 namespace {
 
 // Many short turns, each of whose pieces must be done once.
-bool share_work(weft::Team& team, int64_t threads, int turns) {
+bool share_work(weft::ThreadPool& pool, int64_t threads, int turns) {
     constexpr int64_t kPieces = 24;
     bool right = true;
-    team.gather(threads, [&] {
+    pool.run(threads, [&] {
         for (int turn = 0; turn < turns; ++turn) {
             std::atomic<int> done[kPieces] = {};
-            team.share(kPieces, [&](int64_t first, int64_t last) {
+            pool.parallel_for(kPieces, [&](int64_t first, int64_t last) {
                 for (int64_t i = first; i < last; ++i) ++done[i];
             });
             for (const std::atomic<int>& count : done) right = right && count == 1;
@@ -28,25 +28,25 @@ bool share_work(weft::Team& team, int64_t threads, int turns) {
 }
 
 int overflow() {
-    weft::Team team((uint64_t(1) << 32) - 50);
-    return share_work(team, 2, 200) ? 0 : 1;
+    weft::ThreadPool pool((uint64_t(1) << 32) - 50);
+    return share_work(pool, 2, 200) ? 0 : 1;
 }
 
-// A piece that throws ends neither the process nor the pool; share() throws what it threw.
+// A piece that throws ends neither the process nor the pool; parallel_for() throws what it threw.
 int throws() {
-    weft::Team team;
+    weft::ThreadPool pool;
     for (int piece = 0; piece < 8; ++piece) {
         bool caught = false;
         try {
-            team.gather(2, [&] {
-                team.share(8, [&](int64_t first, int64_t last) {
+            pool.run(2, [&] {
+                pool.parallel_for(8, [&](int64_t first, int64_t last) {
                     if (first <= piece && piece < last) throw std::bad_alloc();
                 });
             });
         } catch (const std::bad_alloc&) {
             caught = true;
         }
-        if (!caught || !share_work(team, 2, 5)) return 1;
+        if (!caught || !share_work(pool, 2, 5)) return 1;
     }
     try {
         weft::parallel(4, 2, [](int64_t i) {
@@ -69,8 +69,8 @@ int no_threads() {
     if (setrlimit(RLIMIT_AS, &limit)) return 1;
     std::atomic<int> done{0};
     weft::parallel(64, 64, [&](int64_t) { ++done; });
-    weft::Team team;
-    return done == 64 && share_work(team, 64, 5) ? 0 : 1;
+    weft::ThreadPool pool;
+    return done == 64 && share_work(pool, 64, 5) ? 0 : 1;
 }
 
 }  // namespace

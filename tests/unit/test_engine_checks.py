@@ -14,7 +14,7 @@ import torch
 from weft import chain, engine
 from weft.cells import GRU, LSTM
 from weft.chain import Chains, kernel
-from weft.engine import Pass, Stream, Updates, abi
+from weft.engine import OptimizerStep, Pass, Stream, abi
 from weft.engine.abi import Status
 from weft.engine.encode import ProgramHeader
 from weft.engine.library import check
@@ -40,9 +40,9 @@ WRONG = {
 def test_every_tensor_of_an_optimizer_step(which, wrong):
     """Gradient, both moments and the moving average: else the core writes to where nothing is."""
     tensors = [torch.ones(4, 6) for _ in range(5)]
-    assert Updates.of([tuple(tensors)]) is not None
+    assert OptimizerStep.of([tuple(tensors)]) is not None
     tensors[which] = torch.ones(6, 4).t() if wrong == "layout" else WRONG[wrong](tensors[which])
-    assert Updates.of([tuple(tensors)]) is None
+    assert OptimizerStep.of([tuple(tensors)]) is None
 
 
 def run(cell=None, x=None, state=None, lengths=None, **kinds):

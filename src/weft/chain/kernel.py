@@ -1,4 +1,4 @@
-"""The recursions in the engine's C++ core, called through ctypes: the memory they read and write."""
+"""The recursions of the engine's C++ core: their calls, and the memory that they read and write."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from torch.nn import functional as F
 
 from weft.chain.problem import NO_STATE, Best, Chains, Expected, Partition
 from weft.engine import abi
-from weft.engine.graph import address, checked
 from weft.engine.library import check, library, loaded_library
+from weft.engine.tensors import address, checked
 
-_BLOCK = 8  # states side by side in the core
+_BLOCK = 8  # the core pads rows of scores to a multiple of it
 MOST_STATES = 512
-_PLACES_A_THREAD = 256  # for fewer, another thread does not pay
+_POSITIONS_A_THREAD = 256  # with fewer, another thread does not help
 
 
 _chain_problem, _chain_results = abi.packer(abi.ChainProblem), abi.packer(abi.ChainResults)
@@ -39,7 +39,7 @@ class _Call:
         self.problem = _chain_problem(
             rows=chains.rows,
             states=chains.states,
-            threads=max(1, min(torch.get_num_threads(), int(chains.lengths.sum()) // _PLACES_A_THREAD)),
+            threads=max(1, min(torch.get_num_threads(), int(chains.lengths.sum()) // _POSITIONS_A_THREAD)),
             positions=P,
             table_rows=N,
             rows_are_shared=chains.rows_are_shared,
@@ -111,12 +111,12 @@ def partition(chains: Chains) -> Partition:
 
 
 def posterior(chains: Chains) -> tuple[Partition, Tensor]:
-    shares = _for_places(chains)
+    shares = _for_positions(chains)
     return _Call(chains).sum(posterior=shares), shares
 
 
 def cavity(chains: Chains) -> tuple[Partition, Tensor]:
-    shares = _for_places(chains)
+    shares = _for_positions(chains)
     return _Call(chains).sum(cavity=shares), shares
 
 
@@ -141,26 +141,26 @@ def _zeros(*shape: int) -> Tensor:
     return torch.zeros(shape, dtype=torch.float64)
 
 
-def _for_places(chains: Chains) -> Tensor:
-    """Memory for (P, K) numbers: zeros, but where the chains cover every place, which they then fill themselves."""
+def _for_positions(chains: Chains) -> Tensor:
+    """Memory for (P, K) values: zeros, unless the chains cover all positions and thus fill it."""
     shape = (len(chains.ids), chains.states)
     covered = int(chains.lengths.sum()) == len(chains.ids)
     return torch.empty(shape, dtype=torch.float64) if covered else _zeros(*shape)
 
 
 def _finite(peak: Tensor) -> Tensor:
-    """Where everything is forbidden any peak will do."""
+    """0 where the peak is -inf: all is forbidden, and any finite peak will do."""
     return torch.where(peak == -torch.inf, 0.0, peak)
 
 
 def _relative(scores: Tensor) -> tuple[Tensor, Tensor]:
-    """Numbers relative to the largest of each row, and its logarithm."""
+    """exp(score - peak) of each row, and the peaks."""
     peaks = _finite(scores.amax(-1))
     return (scores - peaks[:, None]).exp_(), peaks
 
 
 def _blocks(rows: Tensor, filling: float) -> Tensor:
-    """Rows filled up to whole blocks; the memory of a new tensor begins where vectors may."""
+    """Rows padded to whole blocks, in memory that is aligned to 64 bytes."""
     missing = -rows.shape[-1] % _BLOCK
     filled = F.pad(rows, (0, missing), value=filling) if missing else rows.contiguous()
     return filled if filled.data_ptr() % 64 == 0 else filled.clone()

@@ -1,5 +1,7 @@
-"""The compiled core: which variant this machine can run, loaded once, called through ctypes (which frees the
-interpreter for other threads while it runs)."""
+"""The compiled core: loads the best variant that this machine can run, and turns the status of a call into exceptions.
+
+It is called through ctypes, which releases the interpreter lock during a call.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ class EngineWarning(UserWarning):
     """Something runs without the engine, and slower than it could."""
 
 
-_KNOWN = (torch.float32, torch.float64)  # types of numbers
+_KNOWN = (torch.float32, torch.float64)  # types of values
 _BY_CAPABILITY = {"AVX512": ["avx512", "avx2", "baseline"], "AVX2": ["avx2", "baseline"]}
 
 
@@ -56,7 +58,7 @@ _peak_call = abi.packer(abi.PeakCall)
 def library() -> ctypes.CDLL | None:
     """The best variant that was built and that this CPU runs, or None."""
     wanted = Path(os.environ.get("WEFT_ENGINE", ""))
-    if wanted.suffix in (".so", ".dylib"):  # a build of one's own, such as one with sanitizers
+    if wanted.suffix in (".so", ".dylib"):  # another build, such as one with sanitizers
         return _load(wanted, wanted.stem)
     folder = Path(__file__).parent
     for name in variants():
@@ -75,7 +77,7 @@ def _load(file: Path, name: str) -> ctypes.CDLL:
 
 
 def loaded_library() -> ctypes.CDLL:
-    """The library where it is known to be there."""
+    """The library, which must be there."""
     loaded = library()
     assert loaded is not None
     return loaded
@@ -97,17 +99,17 @@ def variants() -> list[str]:
 
 
 def usable() -> bool:
-    """Whether the core is there and tensors have memory of their own: inside torch.func's transforms they have none."""
+    """Whether the core is there and tensors have memory: inside torch.func's transforms they have none."""
     return library() is not None and torch._C._functorch.peek_interpreter_stack() is None
 
 
 def known_type(tensor: Tensor) -> bool:
-    """Whether the core reads numbers of this type, here."""
+    """Whether the tensor is on the CPU and of a type that the core reads."""
     return tensor.is_cpu and tensor.dtype in _KNOWN
 
 
 def reads(*tensors: Tensor) -> bool:
-    """Whether the core can work on these: it is there, nothing is being compiled, and they are here, of one type."""
+    """Whether the core can read these now: it is there, torch is not compiling, all are on the CPU and of one type."""
     dtype = tensors[0].dtype
     if dtype not in _KNOWN or torch.compiler.is_compiling() or not usable():
         return False
@@ -178,7 +180,7 @@ def _check_layout(loaded: ctypes.CDLL, file: Path) -> None:
 
 
 def _parallel_region() -> Any:
-    """The entry point of the OpenMP runtime that torch has loaded, so that its workers are used and not fought."""
+    """The entry point of the OpenMP runtime that torch has loaded, whose workers the core shares."""
     for file in sorted((Path(torch.__file__).parent / "lib").glob("libgomp*.so*")):
         try:
             return ctypes.cast(ctypes.CDLL(str(file)).GOMP_parallel, ctypes.c_void_p)

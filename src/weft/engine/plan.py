@@ -19,7 +19,7 @@ from weft.program import Program
 
 
 def reach(cell: Cell, path: Sequence[str]) -> Any:
-    """The parameter of this name, or of a module within."""
+    """The parameter of this name, possibly of a submodule."""
     value: Any = cell
     for part in path:
         value = getattr(value, part)
@@ -27,7 +27,7 @@ def reach(cell: Cell, path: Sequence[str]) -> Any:
 
 
 class Plan:
-    """A program in the core. Parameters come and gradients go in the order of `names`, weight_ih and bias_ih first."""
+    """A program in the core. Parameters and gradients are in the order of `names`, weight_ih and bias_ih first."""
 
     def __init__(self, program: Program, cell: Cell) -> None:
         core = loaded_library()
@@ -40,8 +40,8 @@ class Plan:
         self.shapes = [reach(cell, path).shape for path in self._paths]
         self.states, self.hidden_size = program.states, program.hidden_size
         self.state_widths = [self.hidden_size] * self.states
-        self.kept_size = (program.blocks + program.extra) * program.hidden_size  # numbers a token
-        # What is in it, as a number below 2^63: the same wherever the same program is made.
+        self.kept_size = (program.blocks + program.extra) * program.hidden_size  # elements a token
+        # A hash of its content below 2^63: the same in every process.
         code = array("q", encode(program, self.names, self.shapes, handle=0))
         self.number = int.from_bytes(hashlib.sha256(code.tobytes()).digest()[:8], "little") >> 1
         handle = ctypes.c_void_p()
@@ -57,7 +57,7 @@ class Plan:
     def parameters(self, cell: Cell) -> list[Tensor]:
         own, found = cell._parameters, []
         for name, path in zip(self.names, self._paths, strict=True):
-            value = own.get(name)  # as a rule; else of a module within, or computed by the cell's class
+            value = own.get(name)  # usually; else of a submodule, or computed by the cell's class
             if value is None:
                 value = reach(cell, path)
             found.append(value if value.is_contiguous() else value.contiguous())
@@ -66,7 +66,7 @@ class Plan:
         return found
 
     def check_shapes(self, owner: str, found: Sequence[Tensor]) -> None:
-        """Only the number of inputs may change: the core would read past the end."""
+        """Raises if a shape differs from the plan's; only the number of inputs may."""
         wanted = [(self.shapes[0][0], found[0].shape[-1]), *self.shapes[1:]]
         for name, value, shape in zip(self.names, found, wanted, strict=True):
             if value.shape != shape:

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from weft.batch import IGNORED, Passage, Tokens, evaluation_passages
 from weft.config import ModelConfig
-from weft.engine import Drop, dropout, embed, readout_nats
+from weft.engine import Dropout, dropout, embed, linear_cross_entropy
 from weft.errors import WeftError
 from weft.metrics import Guesses, Likelihood
 from weft.models.base import Loss, count_guesses
@@ -99,8 +99,10 @@ class Filler(nn.Module):
     def loss(self, passage: Passage) -> Loss:
         """The nats of the passage's targets, each told from the rest of its row."""
         surroundings = self.surroundings(passage.ids.to(self.bias.device), passage.lengths)
-        joined, drop = torch.tanh(self.join(surroundings)), Drop(self.dropout if self.training else 0.0)
-        total = readout_nats(joined, self._output_weight(), self.bias, passage.targets, drop=drop, total=True)
+        joined, drop = torch.tanh(self.join(surroundings)), Dropout(self.dropout if self.training else 0.0)
+        total = linear_cross_entropy(
+            joined, self._output_weight(), self.bias, passage.targets, dropout=drop, reduction="sum"
+        )
         return Loss(total, int((passage.targets != IGNORED).sum()))
 
     def hide(self, ids: Tensor, share: float) -> Tensor:

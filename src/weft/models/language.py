@@ -12,7 +12,7 @@ from weft.batch import IGNORED, Tokens, Window, evaluation_windows
 from weft.bptt import Unroll, full
 from weft.cells import State
 from weft.config import ModelConfig
-from weft.engine import Drop, Stream, can_stream, dropout, embed, readout_nats
+from weft.engine import Dropout, Stream, can_stream, dropout, embed, linear_cross_entropy
 from weft.errors import WeftError
 from weft.metrics import Guesses, Likelihood
 from weft.models.base import Loss, count_guesses
@@ -83,8 +83,10 @@ class LanguageModel(nn.Module):
     def loss(self, window: Window, state: State = None, *, unroll: Unroll = full) -> Loss:
         """The nats of the window's targets; the state is dropped where the window starts anew."""
         outputs, state = self._run(window.inputs.to(self.bias.device), None if window.fresh else state, unroll)
-        drop = Drop(self.dropout if self.training else 0.0)
-        total = readout_nats(outputs, self._output_weight(), self.bias, window.targets, drop=drop, total=True)
+        drop = Dropout(self.dropout if self.training else 0.0)
+        total = linear_cross_entropy(
+            outputs, self._output_weight(), self.bias, window.targets, dropout=drop, reduction="sum"
+        )
         count = int((window.targets != IGNORED).sum())
         return Loss(total, count, map_state(Tensor.detach, state))
 

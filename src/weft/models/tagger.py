@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from weft.config.tag import TagModelConfig
 from weft.crf import CRF, Allowed, bio_constraints, bioes_constraints
-from weft.engine import NOTHING, Drop, Embedded, readout_nats
+from weft.engine import NO_DROPOUT, Dropout, Embedded, linear_cross_entropy
 from weft.models.base import Loss
 from weft.models.neighbours import Neighbours
 from weft.models.words import Inputs, make_reader
@@ -40,7 +40,7 @@ class Linear(NamedTuple):
 class Together(CRF):
     """Tags told together."""
 
-    def nats(self, hidden: Tensor, line: Linear, tags: Tensor, lengths: Tensor, drop: Drop) -> Tensor:
+    def nats(self, hidden: Tensor, line: Linear, tags: Tensor, lengths: Tensor, drop: Dropout) -> Tensor:
         """What the tags of all rows cost by the scores that a line makes of what is hidden, (B, T, H)."""
         scores = F.linear(drop.apply(hidden), *line)
         return -self.log_likelihood(scores, tags, lengths).sum()
@@ -65,8 +65,8 @@ class Softmax(CRF):
             )
         return each.sum(1)
 
-    def nats(self, hidden: Tensor, line: Linear, tags: Tensor, lengths: Tensor, drop: Drop) -> Tensor:
-        return readout_nats(hidden, *line, tags, lengths=lengths, drop=drop, total=True)
+    def nats(self, hidden: Tensor, line: Linear, tags: Tensor, lengths: Tensor, drop: Dropout) -> Tensor:
+        return linear_cross_entropy(hidden, *line, tags, lengths=lengths, dropout=drop, reduction="sum")
 
     def marginals(self, scores: Tensor, lengths: Tensor | None = None) -> Tensor:
         return scores.softmax(-1)
@@ -127,8 +127,8 @@ class Tagger(nn.Module):
     def _read(self, inputs: Inputs) -> Embedded:
         return self.reader(inputs, self._drop(self.embedding_dropout))  # type: ignore[no-any-return]  # (B, T, E)
 
-    def _drop(self, share: float) -> Drop:
-        return Drop(share, units=True) if self.training else NOTHING
+    def _drop(self, share: float) -> Dropout:
+        return Dropout(share, shared_over_time=True) if self.training else NO_DROPOUT
 
 
 def allowed_tags(tags: Sequence[str], scheme: Scheme | None) -> Allowed | None:

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from weft.buckets import Padded
 from weft.config import TranslateModelConfig
-from weft.engine import Drop, Embedded, Likeliest, dropout, readout_nats
+from weft.engine import Dropout, Embedded, TopK, dropout, linear_cross_entropy
 from weft.errors import WeftError
 from weft.models.base import Loss
 from weft.models.decoder import DECODERS, Carried, Decoded
@@ -129,15 +129,15 @@ class Translator(nn.Module):
         share = self.dropout if self.training else 0.0
         if self.narrow is not None:
             outputs, share = self.narrow(dropout(outputs, share)), 0.0
-        return readout_nats(
+        return linear_cross_entropy(
             outputs,
             self.output_weight,
             self.bias,
             targets.ids,
             lengths=targets.lengths,
-            smoothing=smoothing,
-            drop=Drop(share),
-            total=total,
+            label_smoothing=smoothing,
+            dropout=Dropout(share),
+            reduction="sum" if total else "none",
         )
 
     @torch.no_grad()
@@ -151,7 +151,7 @@ class Translator(nn.Module):
     def stepper(self, sources: Padded) -> TranslationStepper:
         """What decoding steps through: the translations of these sources."""
         begun = self.decoder.start(self.encoder(sources))
-        return TranslationStepper(self, begun, len(sources.lengths), Likeliest(self.output_weight, self.bias))
+        return TranslationStepper(self, begun, len(sources.lengths), TopK(self.output_weight, self.bias))
 
 
 def _shifted(targets: Tensor) -> Tensor:
@@ -166,7 +166,7 @@ class TranslationStepper:
     model: Translator
     begun: Carried
     sources: int
-    output: Likeliest
+    output: TopK
 
     def start(self, rows: int) -> Carried:
         assert rows == self.sources, f"{rows} rows of {self.sources} sources"

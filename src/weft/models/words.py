@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from weft.buckets import Numbers, Padded, Ragged, take
 from weft.config.tag import TagModelConfig
-from weft.engine import NOTHING, Drop, Embedded, Part, forget
+from weft.engine import NO_DROPOUT, Dropout, Embedded, Part, word_dropout
 from weft.errors import WeftError
 from weft.recurrent import make_stack
 from weft.text.lexicon import Lexicon, WordLexicon
@@ -73,7 +73,7 @@ class WordReader(nn.Module):
             self.spell = make_stack(config.cell, config.characters, config.character_hidden, bidirectional=True)
             self.output_size += self.spell.output_size
 
-    def forward(self, inputs: Words, drop: Drop = NOTHING) -> Embedded:
+    def forward(self, inputs: Words, drop: Dropout = NO_DROPOUT) -> Embedded:
         parts = [] if self.words is None else [self.words.part(inputs.ids)]
         if self.shapes is not None:
             parts.append(self.shapes.part(inputs.shapes))
@@ -95,11 +95,11 @@ class CharacterReader(nn.Module):
         self.pairs = Embedding(lexicon.pairs.counts, config.pairs, config.forget) if config.pairs else None
         self.output_size = config.embedding + 2 * config.pairs
 
-    def forward(self, inputs: Characters, drop: Drop = NOTHING) -> Embedded:
+    def forward(self, inputs: Characters, drop: Dropout = NO_DROPOUT) -> Embedded:
         parts = [] if self.words is None else [self.words.part(inputs.ids)]
         if self.pairs is not None:
             ids, table, chances = self.pairs.part(inputs.pairs)
-            pairs = forget(ids.to(table.device), chances)  # (B, T + 1): forgotten at both places or at none
+            pairs = word_dropout(ids.to(table.device), chances)  # (B, T + 1): forgotten at both places or at none
             parts += [Part(pairs[:, :-1], table), Part(pairs[:, 1:], table)]
         return Embedded(parts, drop)
 

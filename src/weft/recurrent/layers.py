@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from weft import engine
 from weft.cells import CELLS, Cell, Gates, State
-from weft.engine import Embedded, Pass, written
+from weft.engine import Embedded, Pass, materialize
 from weft.errors import WeftError, unknown_name
 from weft.program import Noise
 from weft.recurrent.states import check_input, check_state
@@ -64,7 +64,7 @@ class Recurrent(nn.Module):
         if done := engine.run_layers([passes], x, [states], lengths):
             outputs, ((last,),) = done
             return outputs, last
-        (run,), x = passes, written(x)
+        (run,), x = passes, materialize(x)
         state = self.start(x.shape[0]) if state is None else state
         fits = lengths is None and 0 not in x.shape and run.noise == Noise()
         if type(self.cell) in FUSED and fits and not torch.compiler.is_compiling():  # which cannot compile its own
@@ -133,7 +133,7 @@ class Bidirectional(nn.Module):
         if done := engine.run_layers([self._passes(x)], x, [states], lengths):
             outputs, (last,) = done
             return outputs, Both(*last)
-        x, (ahead, back) = written(x), states
+        x, (ahead, back) = materialize(x), states
         outputs_ahead, ahead = self.ahead(x, ahead, lengths=lengths)
         outputs_back, back = self.back(x, back, lengths=lengths)
         return torch.cat([outputs_ahead, outputs_back], -1), Both(ahead, back)
@@ -190,7 +190,7 @@ class Stack(nn.Module):
             given = [layer._given(before, x.shape[0]) for layer, before in zip(layers, states, strict=True)]  # type: ignore[operator]
             if done := engine.run_layers(passes, x, given, lengths, self.dropout if self.training else 0.0):
                 return done[0], tuple([parts[0] if len(parts) == 1 else Both(*parts) for parts in done[1]])
-        x = written(x)
+        x = materialize(x)
         last: list[State] = []
         for number, (layer, before) in enumerate(zip(layers, states, strict=True)):
             inputs = engine.dropout(x, self.dropout, self.training) if number else x

@@ -1,7 +1,7 @@
 // The C interface of the chains, part of the engine's library: records of abi.hpp in, a Status out.
 //
-// The chains are dealt out in slices, each with sums of its own that are added in their order, so that the result does
-// not depend on which thread was faster.
+// Chains are divided into slices. Each slice has its own sums, which are added in order, so that results do not depend
+// on the scheduling of threads.
 #pragma once
 
 #include <algorithm>
@@ -9,12 +9,13 @@
 #include <vector>
 
 #include "../../engine/core/interface.hpp"
-#include "best.hpp"
 #include "scaled.hpp"
+#include "viterbi.hpp"
 
 namespace weft::chain {
 
-constexpr int64_t kSlices = 8, kLeast = 128;  // at the most, and places a slice at the least
+constexpr int64_t kSlices = 8,
+                  kLeast = 128;  // the maximal number of slices, and the minimal number of positions in a slice
 
 struct Slice {
     int64_t begin, end;
@@ -54,17 +55,17 @@ inline int64_t longest(const Problem& problem, Slice slice) {
 
 template <int N>
 void sum_slice(const Problem& problem, Slice slice, const Results& out, const Results& sums) {
-    const bool back = out.posterior || out.cavity || sums.pairs;
+    const bool backward = out.posterior || out.cavity || sums.pairs;
     Workspace space;
     Block* blocks = static_cast<Block*>(space.bytes(
-        static_cast<size_t>(Scaled<N>::space(problem, back ? longest(problem, slice) : 1)) * sizeof(Block)));
+        static_cast<size_t>(Scaled<N>::space(problem, backward ? longest(problem, slice) : 1)) * sizeof(Block)));
     Scaled<N> scaled(problem, blocks, out, sums);
     for (int64_t row = slice.begin; row < slice.end; ++row) {
         if (problem.lengths[row] == 0) {
             out.log_z[row] = 0;
             out.dead[row] = -1;
         } else if (!scaled.run(row)) {
-            exact_row(problem, row, out, sums);
+            log_space_row(problem, row, out, sums);
         }
         if (out.dead[row] >= 0)
             for (double* shares : {out.posterior, out.cavity})
@@ -104,27 +105,27 @@ inline void sum_all(const Problem& problem, const Results& out) {
 }
 
 template <int N>
-void best_slice(const Problem& problem, const Block* scores, Slice slice, int64_t* states, double* score) {
+void viterbi_slice(const Problem& problem, const Block* scores, Slice slice, int64_t* states, double* score) {
     std::vector<int32_t> choices(static_cast<size_t>(longest(problem, slice) * problem.states));
     for (int64_t row = slice.begin; row < slice.end; ++row) {
         if (problem.lengths[row] == 0)
             score[row] = 0;
         else
-            best_row<N>(problem, scores, row, choices.data(), states, score + row);
+            viterbi_row<N>(problem, scores, row, choices.data(), states, score + row);
     }
 }
 
-inline void best_all(const Problem& problem, const abi::ViterbiResults<double>& out) {
+inline void viterbi_all(const Problem& problem, const abi::ViterbiResults<double>& out) {
     const auto* scores = reinterpret_cast<const Block*>(out.transition_padded);
     const std::vector<Slice> slices = slices_of(problem);
     parallel(static_cast<int64_t>(slices.size()), problem.threads, [&](int64_t i) {
         const Slice slice = slices[static_cast<size_t>(i)];
         switch (problem.wide()) {
-            case 1: return best_slice<1 * kBlocks>(problem, scores, slice, out.states, out.score);
-            case 2: return best_slice<2 * kBlocks>(problem, scores, slice, out.states, out.score);
-            case 3: return best_slice<3 * kBlocks>(problem, scores, slice, out.states, out.score);
-            case 4: return best_slice<4 * kBlocks>(problem, scores, slice, out.states, out.score);
-            default: return best_slice<0>(problem, scores, slice, out.states, out.score);
+            case 1: return viterbi_slice<1 * kBlocks>(problem, scores, slice, out.states, out.score);
+            case 2: return viterbi_slice<2 * kBlocks>(problem, scores, slice, out.states, out.score);
+            case 3: return viterbi_slice<3 * kBlocks>(problem, scores, slice, out.states, out.score);
+            case 4: return viterbi_slice<4 * kBlocks>(problem, scores, slice, out.states, out.score);
+            default: return viterbi_slice<0>(problem, scores, slice, out.states, out.score);
         }
     });
 }
@@ -146,7 +147,7 @@ WEFT_EXPORT int weft_chain_viterbi(const void* data) {
         abi::Reader reader(data);
         const Problem problem{reader.take<abi::ChainProblem<double>>()};
         const Status status = check(problem);
-        if (status == Status::ok) best_all(problem, reader.take<abi::ViterbiResults<double>>());
+        if (status == Status::ok) viterbi_all(problem, reader.take<abi::ViterbiResults<double>>());
         return status;
     });
 }

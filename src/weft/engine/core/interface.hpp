@@ -2,12 +2,12 @@
 // leaves it.
 #pragma once
 
-#include "likeliest.hpp"
+#include "cross_entropy.hpp"
+#include "optimizer.hpp"
 #include "peak.hpp"
-#include "readout.hpp"
 #include "run.hpp"
 #include "stream.hpp"
-#include "update.hpp"
+#include "top_k.hpp"
 
 #define WEFT_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -40,11 +40,11 @@ int guarded_call(const void* data, const Work& work) noexcept {
 
 template <typename T>
 Status dropout(const abi::DropoutCall<T>& call) {
-    const Noise noise = read_noise(call.keep, call.seed);
+    const Dropout dropout = read_dropout(call.keep, call.seed);
     if (call.steps)
-        drop_units(noise, call.rows, call.steps, call.width, call.source, call.target, call.threads);
+        drop_shared(dropout, call.rows, call.steps, call.width, call.source, call.target, call.threads);
     else
-        drop(noise, call.rows * call.width, call.source, call.target, call.threads);
+        drop(dropout, call.rows * call.width, call.source, call.target, call.threads);
     return Status::ok;
 }
 
@@ -53,7 +53,7 @@ Status embed(const abi::EmbeddingCall<T>& call, abi::Reader& reader) {
     Embedding<T> embedding;
     embedding.count = call.positions;
     embedding.steps = call.steps;
-    embedding.numbers = call.values;
+    embedding.values = call.values;
     embedding.read(reader, call.tables);
     if (!call.backward) return read_rows(embedding, call.threads);
     add_rows(embedding, call.threads);
@@ -97,7 +97,7 @@ WEFT_EXPORT int weft_forward(const void* data) {
 }
 
 WEFT_EXPORT int weft_backward(const void* data) {
-    return guarded_call<abi::RunCall>(data, [](const auto& call, auto& reader) { return run_back(call, reader); });
+    return guarded_call<abi::RunCall>(data, [](const auto& call, auto& reader) { return run_backward(call, reader); });
 }
 
 // DropoutCall.
@@ -112,26 +112,27 @@ WEFT_EXPORT int weft_embedding(const void* data) {
 
 // CrossEntropyCall.
 WEFT_EXPORT int weft_cross_entropy(const void* data) {
-    return guarded_call<abi::CrossEntropyCall>(data, [](const auto& call, auto&) { return read_out(call); });
+    return guarded_call<abi::CrossEntropyCall>(data, [](const auto& call, auto&) { return cross_entropy(call); });
 }
 
 WEFT_EXPORT int weft_cross_entropy_backward(const void* data) {
-    return guarded_call<abi::CrossEntropyCall>(data, [](const auto& call, auto&) { return read_back(call); });
+    return guarded_call<abi::CrossEntropyCall>(data,
+                                               [](const auto& call, auto&) { return cross_entropy_backward(call); });
 }
 
 // PackCall.
 WEFT_EXPORT int weft_pack_output_layer(const void* data) {
-    return guarded_call<abi::PackCall>(data, [](const auto& call, auto&) { return pack_ids(call); });
+    return guarded_call<abi::PackCall>(data, [](const auto& call, auto&) { return pack_output_layer(call); });
 }
 
 // TopKCall.
 WEFT_EXPORT int weft_top_k(const void* data) {
-    return guarded_call<abi::TopKCall>(data, [](const auto& call, auto&) { return likeliest(call); });
+    return guarded_call<abi::TopKCall>(data, [](const auto& call, auto&) { return top_k(call); });
 }
 
 // NormCall.
 WEFT_EXPORT int weft_gradient_norm(const void* data) {
-    return guarded_call<abi::NormCall>(data, [](const auto& call, auto&) { return norm(call); });
+    return guarded_call<abi::NormCall>(data, [](const auto& call, auto&) { return gradient_norm(call); });
 }
 
 // OptimizerCall.

@@ -1,4 +1,4 @@
-// What this machine can do at the very best: multiply-adds on registers and nothing else, on all threads at once.
+// The peak arithmetic rate of the machine: multiply-adds on registers, on all threads at once. Benchmarks relate to it.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@ Status peak(const abi::PeakCall<T>& call) {
     const int64_t threads = call.threads;
     constexpr int chains = 10;  // enough to hide the latency of one, few enough for 16 registers
     constexpr int64_t rounds = 2000000;
-    volatile T given = T(0.999);  // what the compiler cannot know, it cannot compute beforehand
+    volatile T given = T(0.999);  // volatile, so that the compiler cannot compute the result
     const auto start = std::chrono::steady_clock::now();
     parallel(threads, threads, [&](int64_t) {
         const Vec<T> factor = all(T(given)), term = all(T(given));

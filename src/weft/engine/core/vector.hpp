@@ -186,7 +186,7 @@ inline Vec<T> sigmoid_vector(Vec<T> x) {
 }
 
 inline Vec<float> tanh_vector(Vec<float> x) {
-    const float bound = 7.90531110763549805f;  // beyond it the answer is one
+    const float bound = 7.90531110763549805f;  // beyond it the result is 1
     Vec<float> a = x > bound ? all(bound) : x;
     a = a < -bound ? all(-bound) : a;
     Vec<float> s = a * a;

@@ -1,57 +1,55 @@
-// The likeliest ids after each row: an output layer whose logits are looked at while they are near, and never written
-// down as a whole.
+// The k most probable classes of each row by an output layer, without writing all logits to memory.
 //
-// The weight is packed beforehand, for many calls: panels as large.hpp has them, then the bias, where columns that only
-// fill up the last panel have minus infinity, so that nobody ever finds them likely.
+// The weight is packed once for many calls: panels as gemm.hpp has them, then the bias, which is minus infinity in the
+// columns that pad the last panel.
 #pragma once
 
 #include <cmath>
 #include <limits>
 
-#include "large.hpp"
+#include "gemm.hpp"
 
 namespace weft {
 
-constexpr int64_t kSomePanels = 32;  // whose logits, of a block of rows, stay in the second-level cache
-constexpr int64_t kManyBlocks = 8;   // of rows; with fewer, columns are dealt to the threads too
+constexpr int64_t kChunkPanels = 32;  // their logits for a block of rows fit into the second-level cache
+constexpr int64_t kEnoughBlocks = 8;  // blocks of rows; with fewer, threads divide the columns too
 
 template <typename T>
 constexpr T kNever = -std::numeric_limits<T>::infinity();
 
 template <typename T>
-Status pack_ids(const abi::PackCall<T>& call) {
+Status pack_output_layer(const abi::PackCall<T>& call) {
     const int64_t size = call.classes, inputs = call.inputs, panels = (size + kPanel<T> - 1) / kPanel<T>;
     const T *weight = call.weight, *bias = call.bias;
     T* packed = call.packed;
     Jobs jobs;
     for (int64_t p = 0; p < panels; ++p)
-        jobs.add(inputs * kPanel<T>, [=] { pack_turned(weight, inputs, size, p, packed); });
+        jobs.add(inputs * kPanel<T>, [=] { pack_transposed(weight, inputs, size, p, packed); });
     jobs.run(call.threads);
     T* start = packed + panels * kPanel<T> * inputs;
     for (int64_t i = 0; i < panels * kPanel<T>; ++i) start[i] = i >= size ? kNever<T> : bias ? bias[i] : T(0);
     return Status::ok;
 }
 
-// What is known of a row: the likeliest ids so far, best first, and of all logits the sum of exp(logit - most).
+// The k largest logits of a row so far, best first, their ids, and the sum of exp(logit - most) over all logits.
 template <typename T>
-struct Seen {
+struct TopKRow {
     T *values, *sums;  // sums: most, sum
-    int64_t *ids, many;
+    int64_t *ids, k;
 
     void begin() const {
-        std::fill_n(values, many, kNever<T>);
-        std::fill_n(ids, many, int64_t(0));
+        std::fill_n(values, k, kNever<T>);
+        std::fill_n(ids, k, int64_t(0));
         sums[0] = kNever<T>, sums[1] = T(0);
     }
     void take(T value, int64_t id) const {
-        int64_t place = many - 1;
-        if (!(value > values[place])) return;
-        for (; place > 0 && value > values[place - 1]; --place)
-            values[place] = values[place - 1], ids[place] = ids[place - 1];
-        values[place] = value, ids[place] = id;
+        int64_t rank = k - 1;
+        if (!(value > values[rank])) return;
+        for (; rank > 0 && value > values[rank - 1]; --rank) values[rank] = values[rank - 1], ids[rank] = ids[rank - 1];
+        values[rank] = value, ids[rank] = id;
     }
     void add(T most, T sum) const {     // sum is that of exp(logit - most)
-        if (most == kNever<T>) return;  // of nothing that has any chance
+        if (most == kNever<T>) return;  // all probabilities are zero
         if (most > sums[0]) {
             sums[1] = sums[1] * std::exp(sums[0] - most) + sum;
             sums[0] = most;
@@ -59,16 +57,15 @@ struct Seen {
             sums[1] += sum * std::exp(most - sums[0]);
         }
     }
-    void take(const Seen& other) const {
+    void take(const TopKRow& other) const {
         add(other.sums[0], other.sums[1]);
-        for (int64_t i = 0; i < many; ++i) take(other.values[i], other.ids[i]);
+        for (int64_t i = 0; i < k; ++i) take(other.values[i], other.ids[i]);
     }
     void look(const T* logits, int64_t count, int64_t first) const {  // whole panels
         constexpr int64_t W = kWidth<T>;
         Vec<T> tops = load(logits), sum{};
         for (int64_t j = W; j < count; j += W) tops = larger<T>(load(logits + j), tops);
-        const T most = largest<T>(tops), known = values[many - 1],
-                least = known == kNever<T> ? worth_taking(tops) : known;
+        const T most = largest<T>(tops), known = values[k - 1], least = known == kNever<T> ? worth_taking(tops) : known;
         if (most == kNever<T>) return;
         for (int64_t j = 0; j < count; j += W) {
             const Vec<T> x = load(logits + j), below = x - most, lowest = all(-Exponent<T>::bound);
@@ -80,35 +77,35 @@ struct Seen {
     }
 
   private:
-    // So many lanes have one that is as large, of which any smaller one cannot be among the likeliest.
+    // A lower bound of the k-th largest logit: k lanes have a logit that is at least as large.
     T worth_taking(Vec<T> tops) const {
-        if (many > kWidth<T> || any(tops != tops)) return kNever<T>;
+        if (k > kWidth<T> || any(tops != tops)) return kNever<T>;
         T ordered[kWidth<T>];
         store(ordered, tops);
-        std::nth_element(ordered, ordered + many - 1, ordered + kWidth<T>, std::greater<T>());
-        return ordered[many - 1];
+        std::nth_element(ordered, ordered + k - 1, ordered + kWidth<T>, std::greater<T>());
+        return ordered[k - 1];
     }
 };
 
 template <typename T>
-Status likeliest(const abi::TopKCall<T>& call) {
+Status top_k(const abi::TopKCall<T>& call) {
     static thread_local Workspace workspace, id_workspace;
-    const int64_t rows = call.rows, inputs = call.inputs, size = call.classes, many = call.k, threads = call.threads;
+    const int64_t rows = call.rows, inputs = call.inputs, size = call.classes, k = call.k, threads = call.threads;
     const T* x = call.x;
     T *packed = call.packed, *values = call.values;
     int64_t* ids = call.ids;
-    Large<T> work{rows, size, inputs, x, inputs, 1, nullptr, 1, inputs, nullptr, kSomePanels * kPanel<T>};
-    const int64_t panels = work.panels(), chunks = (panels + kSomePanels - 1) / kSomePanels;
-    const int64_t parts = work.blocks() < kManyBlocks ? chunks : 1;
+    Gemm<T> work{rows, size, inputs, x, inputs, 1, nullptr, 1, inputs, nullptr, kChunkPanels * kPanel<T>};
+    const int64_t panels = work.panels(), chunks = (panels + kChunkPanels - 1) / kChunkPanels;
+    const int64_t parts = work.blocks() < kEnoughBlocks ? chunks : 1;
     T *found = nullptr, *sums = nullptr;
     Arena<T> arena;
-    arena.ask(found, parts * rows * many);
+    arena.ask(found, parts * rows * k);
     arena.ask(sums, parts * rows * 2);
     arena.settle(workspace);
-    int64_t* found_ids = id_workspace.numbers<int64_t>(parts * rows * many);
+    int64_t* found_ids = id_workspace.elements<int64_t>(parts * rows * k);
     auto seen = [=](int64_t part, int64_t row) {
         const int64_t at = part * rows + row;
-        return Seen<T>{found + at * many, sums + at * 2, found_ids + at * many, many};
+        return TopKRow<T>{found + at * k, sums + at * 2, found_ids + at * k, k};
     };
     Jobs jobs;
     for (int64_t block = 0; block < work.blocks(); ++block)
@@ -117,12 +114,12 @@ Status likeliest(const abi::TopKCall<T>& call) {
                 static thread_local Workspace beside;
                 const int64_t first = block * kBlockRows, some = std::min(kBlockRows, rows - first);
                 for (int64_t r = 0; r < some; ++r) seen(part, first + r).begin();
-                Large<T> piece = work;
+                Gemm<T> piece = work;
                 piece.rows = some;
                 piece.a = x + first * inputs;
-                piece.c = beside.numbers<T>(some * piece.c_row);
-                for (int64_t p = part * kSomePanels; p < panels; p += parts * kSomePanels) {
-                    piece.columns = std::min(kSomePanels, panels - p) * kPanel<T>;
+                piece.c = beside.elements<T>(some * piece.c_row);
+                for (int64_t p = part * kChunkPanels; p < panels; p += parts * kChunkPanels) {
+                    piece.columns = std::min(kChunkPanels, panels - p) * kPanel<T>;
                     piece.packed = packed + p * kPanel<T> * inputs;
                     piece.start = packed + (panels * inputs + p) * kPanel<T>;
                     multiply_block<T>({&piece}, 0);
@@ -132,13 +129,13 @@ Status likeliest(const abi::TopKCall<T>& call) {
             });
     jobs.run(threads);
     for (int64_t block = 0; block < work.blocks(); ++block)
-        jobs.add(kBlockRows * parts * many, [&, block] {
+        jobs.add(kBlockRows * parts * k, [&, block] {
             for (int64_t row = block * kBlockRows; row < std::min(rows, (block + 1) * kBlockRows); ++row) {
-                const Seen<T> best = seen(0, row);
+                const TopKRow<T> best = seen(0, row);
                 for (int64_t part = 1; part < parts; ++part) best.take(seen(part, row));
                 const T all = std::log(best.sums[1]);
-                for (int64_t i = 0; i < many; ++i) values[row * many + i] = best.values[i] - best.sums[0] - all;
-                std::copy_n(best.ids, many, ids + row * many);
+                for (int64_t i = 0; i < k; ++i) values[row * k + i] = best.values[i] - best.sums[0] - all;
+                std::copy_n(best.ids, k, ids + row * k);
             }
         });
     jobs.run(threads);

@@ -1,4 +1,4 @@
-// One step of an optimizer over all tensors of a model, each number read and written once.
+// One step of an optimizer over all parameters of a model, which reads and writes each element once.
 #pragma once
 
 #include <cmath>
@@ -9,18 +9,18 @@
 
 namespace weft {
 
-constexpr int64_t kPiece = 16384;  // numbers; sums are made of pieces, so that they do not depend on the threads
+constexpr int64_t kPiece = 16384;  // elements; sums are over pieces, so that they do not depend on the threads
 
 template <typename T>
-class Updates {
+class ParameterPieces {
   public:
-    Updates(const void* states, int64_t count) : states_(static_cast<const abi::ParameterState<T>*>(states)) {
+    ParameterPieces(const void* states, int64_t count) : states_(static_cast<const abi::ParameterState<T>*>(states)) {
         for (int64_t i = 0; i < count; ++i)
             for (int64_t start = 0; start < states_[i].size; start += kPiece) pieces_.push_back({i, start});
     }
     int64_t pieces() const { return static_cast<int64_t>(pieces_.size()); }
 
-    // work(number of the piece, of its tensor, the tensor cut to the piece)
+    // Calls work(index of the piece, index of its parameter, the part of the parameter's tensors).
     template <typename Work>
     void each(int64_t threads, const Work& work) const {
         parallel(pieces(), pieces() < 4 ? 1 : threads, [&](int64_t i) {
@@ -42,12 +42,12 @@ class Updates {
     std::vector<Piece> pieces_;
 };
 
-// The length of all gradients as one vector.
+// The L2 norm of all gradients as one vector.
 template <typename T>
-Status norm(const abi::NormCall<T>& call) {
-    const Updates<T> updates(call.states, call.parameters);
-    std::vector<double> squares(static_cast<size_t>(updates.pieces()));
-    updates.each(call.threads, [&](int64_t number, int64_t, const abi::ParameterState<T>& piece) {
+Status gradient_norm(const abi::NormCall<T>& call) {
+    const ParameterPieces<T> pieces(call.states, call.parameters);
+    std::vector<double> squares(static_cast<size_t>(pieces.pieces()));
+    pieces.each(call.threads, [&](int64_t number, int64_t, const abi::ParameterState<T>& piece) {
         constexpr int W = kWidth<T>;
         Vec<T> sums[4] = {};
         int64_t i = 0;
@@ -69,13 +69,13 @@ Status norm(const abi::NormCall<T>& call) {
     return Status::ok;
 }
 
-// What all parameters of a step have in common.
+// The hyperparameters of a step, which all parameters share.
 template <typename T>
 struct Hyperparameters {
     T gradient_scale, weight_scale, beta1, one_minus_beta1, beta2, one_minus_beta2, eps;
 };
 
-// Loops of their own over memory that does not overlap: so the compiler makes vectors of them.
+// Separate loops over memory that does not overlap, which the compiler vectorizes.
 template <typename T>
 void adam(int64_t count, const Hyperparameters<T>& h, T size, T root, const T* __restrict gradient,
           T* __restrict exp_avg, T* __restrict exp_avg_sq, T* __restrict weight) {
@@ -116,7 +116,7 @@ Status optimizer_step(const abi::OptimizerCall<T>& call) {
         value(call.beta2),          value(1 - call.beta2),    value(call.eps)};
     const T one_minus_decay = value(1 - call.ema_decay);
     const auto* sizes = static_cast<const abi::StepSize<T>*>(call.sizes);
-    Updates<T>(call.states, call.parameters)
+    ParameterPieces<T>(call.states, call.parameters)
         .each(call.threads, [&](int64_t, int64_t number, const abi::ParameterState<T>& piece) {
             const T size = value(sizes[number].size), root = value(1 / sizes[number].bias_correction);
             if (piece.exp_avg_sq)

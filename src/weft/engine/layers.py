@@ -1,8 +1,8 @@
-"""Layers of cells over time through the core, and their place in torch's graph.
+"""Layers of cells over time: the calls of the core's forward and backward pass, and their autograd function.
 
-The core does everything: it projects the input of all steps, runs the loop, and on the way back computes the gradients
-of all parameters. What is here hands it memory. For training a run keeps what the program's derivative asks for, in the
-memory of the projected input as far as that goes, and what each layer reads; else it keeps nothing.
+The core projects the input of all steps, runs the time loop and computes the gradients of all parameters. This module
+allocates its memory. Training keeps the values that the program's derivative needs, partly in the memory of the
+projected input, and what each layer reads; otherwise nothing is kept.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ import torch
 from torch import Tensor
 
 from weft.engine import abi
+from weft.engine.autograd import apply_of, differentiable_once
+from weft.engine.dropout import draw_seed, keep_threshold
 from weft.engine.embedding import Drawn
-from weft.engine.graph import address, applied, check_tensor, checked, once, whole
 from weft.engine.library import check, loaded_library
 from weft.engine.memory import empty, empty_like
-from weft.engine.noise import draw_seed, kept_of
 from weft.engine.plan import Plan
+from weft.engine.tensors import address, as_int64, check_tensor, checked
 
 _run_call, _layer, _direction = abi.values_of(abi.RunCall), abi.values_of(abi.Layer), abi.values_of(abi.Direction)
 
@@ -29,16 +30,16 @@ class Direction(NamedTuple):
     """One pass over the rows, forward or in reverse, with the masks its program asks for."""
 
     plan: Plan
-    inputs: int  # numbers a token, or the size of the vocabulary
+    inputs: int  # features of x, or the size of the vocabulary
     reverse: bool
     row_mask: Tensor | None = None  # (B, H)
     step_mask: Tensor | None = None  # (B, T, states * H)
 
 
 class Layers:
-    """Directions over the same rows side by side, layer upon layer, with dropout between layers.
+    """Layers of directions over the same rows, with dropout between layers.
 
-    The lowest reads what is embedded, or else an x.
+    The first layer reads an embedding lookup if there is one, else x.
     """
 
     def __init__(
@@ -49,11 +50,11 @@ class Layers:
         self.count = len(layers)
         self.tables = 0 if embedded is None else len(embedded.tables)
         self.records: list[int] = []  # of the layers, for the core
-        self.states: list[int] = []  # of each part of a last state its width
-        self.kept = 0  # numbers a token for the way back
-        self.between = 0  # numbers a place that go from layer to layer
+        self.states: list[int] = []  # the width of each part of a final state
+        self.kept = 0  # elements that a token keeps for the backward pass
+        self.between = 0  # features of all outputs but those of the last layer
         self.width = 0  # of the outputs
-        keep = kept_of(dropout) if dropout else 0
+        keep = keep_threshold(dropout) if dropout else 0
         for layer in layers:
             self.between += self.width
             self.width = 0
@@ -70,23 +71,23 @@ class Layers:
         rows, steps, *_ = self.embedded.shape if x is None and self.embedded is not None else x.shape  # type: ignore[union-attr]
         return rows, steps
 
-    def inside(self, places: int) -> int:
-        """How many numbers layers read at so many places that do not come from outside."""
-        size = places * self.between
+    def inside(self, positions: int) -> int:
+        """Elements of embedded rows and of outputs between layers, for B * T positions."""
+        size = positions * self.between
         if self.embedded is not None:
-            size += -(-places * self.embedded.shape[-1] // 16) * 16  # what follows begins on a cache line
+            size += -(-positions * self.embedded.shape[-1] // 16) * 16  # what follows begins on a cache line
         return size
 
 
 def run(
     layers: Layers, x: Tensor | None, lengths: Tensor | None, flat: Sequence[Tensor | None]
 ) -> tuple[Tensor, list[Tensor]]:
-    """Outputs (B, T, sum of H) of the last layer and the last states of all directions; torch can differentiate them.
+    """Outputs (B, T, sum of H) of the last layer and the final states of all directions, with gradients.
 
-    `flat` has for each direction its parameters and its states before, None for zeros; all are contiguous.
+    `flat` has for each direction its parameters and its initial states, None for zeros; all are contiguous.
     """
     if x is not None:
-        x = x.contiguous() if x.is_floating_point() else whole(x)
+        x = x.contiguous() if x.is_floating_point() else as_int64(x)
     tables = layers.embedded.tables if layers.embedded is not None else ()
     if torch.is_grad_enabled() and any(t.requires_grad for t in (x, *flat, *tables) if t is not None):
         outputs, *last = _apply(layers, len(flat), lengths, x, *flat, *tables)
@@ -106,22 +107,22 @@ class _Run(torch.autograd.Function):
         return outputs, *last
 
     @staticmethod
-    @once
+    @differentiable_once
     def backward(ctx: Any, d_outputs: Tensor | None, *d_last: Tensor | None) -> Any:
         lengths, x, memory, *flat = ctx.saved_tensors
         _, _, _, wants_x, *wanted = ctx.needs_input_grad
-        found = back(ctx.layers, x, lengths, flat[: ctx.count], memory, d_outputs, d_last, wants_x, wanted)
+        found = backward(ctx.layers, x, lengths, flat[: ctx.count], memory, d_outputs, d_last, wants_x, wanted)
         return None, None, None, *found
 
 
-_apply = applied(_Run)
+_apply = apply_of(_Run)
 
 
 def forward(
     layers: Layers, x: Tensor | None, lengths: Tensor | None, flat: Sequence[Any], train: bool, room: int = 0
 ) -> tuple[Tensor, list[Tensor], Tensor | None]:
-    """Outputs (B, T, sum of H), the states after each direction, and what is kept for the way back: of each direction,
-    with room for `room` tokens, and what layers read that does not come from outside."""
+    """Outputs (B, T, sum of H), the final states of each direction, and the memory for the backward pass: what each
+    direction keeps, with room for at least `room` tokens, embedded rows and outputs between layers."""
     rows, steps = layers.shape(x)
     dtype, size = flat[0].dtype, layers.inside(rows * steps)
     outputs = empty((rows, steps, layers.width), dtype)
@@ -156,7 +157,7 @@ def forward(
     return outputs, last, memory
 
 
-def back(
+def backward(
     layers: Layers,
     x: Tensor | None,
     lengths: Tensor | None,
@@ -167,7 +168,7 @@ def back(
     wants_x: bool,
     wanted: Sequence[bool],
 ) -> list[Tensor | None]:
-    """The gradients of x, of everything in `flat` and of the tables of what is embedded, None where none is wanted."""
+    """The gradients of x, of everything in `flat` and of the embedding tables; None where none is wanted."""
     gradients = [empty_like(each) if wants else None for each, wants in zip(flat, wanted, strict=False)]
     d_x = empty_like(x) if x is not None and wants_x else None
     d_tables, embedded = list[Tensor | None](), list[int]()

@@ -1,19 +1,19 @@
-// What Python hands over (engine/run.py), as the calls of all layers of one run.
+// The layers of one call of weft_forward or weft_backward, read from its records.
 #pragma once
 
-#include "call.hpp"
+#include "direction.hpp"
 #include "embedding.hpp"
 
 namespace weft {
 
-// Directions over the same rows, side by side, and the noise on what they read.
+// Directions over the same rows, whose outputs stand side by side, and dropout on what they read.
 template <typename T>
 struct Layer {
-    std::vector<Call<T>> calls;
-    Noise noise;
+    std::vector<Direction<T>> calls;
+    Dropout dropout;
     int64_t width = 0;
     T *outputs = nullptr, *d_outputs = nullptr;
-    Layer(size_t directions, const Noise& noise) : calls(directions), noise(noise) {}
+    Layer(size_t directions, const Dropout& dropout) : calls(directions), dropout(dropout) {}
 };
 
 // A call of weft_forward or weft_backward. `memory` begins with the rows that are embedded; layer after layer, it holds
@@ -26,35 +26,37 @@ class Run {
     Embedding<T> embedding;
     std::vector<Layer<T>> layers;
 
-    Run(const abi::RunCall<T>& given, abi::Reader& reader, bool back) : rows(given.rows, given.steps, given.lengths) {
+    Run(const abi::RunCall<T>& given, abi::Reader& reader, bool backward)
+        : rows(given.rows, given.steps, given.lengths) {
         const int64_t* ids = given.ids;
         T *x = given.x, *d_x = given.d_x, *memory = given.memory, *d_memory = given.d_memory;
-        const int64_t places = rows.count * rows.steps;
+        const int64_t positions = rows.count * rows.steps;
         const bool train = given.train != 0;
         int64_t distinct = 0;
         embedding.read(reader, given.tables);
         if (!embedding.tables.empty()) {
             embedding.count = rows.tokens;
             embedding.steps = rows.steps;
-            embedding.places = rows.places.empty() ? nullptr : rows.places.data();
+            embedding.positions = rows.positions.empty() ? nullptr : rows.positions.data();
             x = memory;
-            memory += aligned(places * embedding.width);
-            if (back && embedding.is_wanted()) {
+            memory += aligned(positions * embedding.width);
+            if (backward && embedding.is_wanted()) {
                 d_x = d_memory;
-                d_memory += aligned(places * embedding.width);
+                d_memory += aligned(positions * embedding.width);
             }
-            embedding.numbers = back ? d_x : x;
-            if (!back && !train) {
-                which_.assign(static_cast<size_t>(places), 0);
-                distinct = embedding.without_repeats(which_);
+            embedding.values = backward ? d_x : x;
+            if (!backward && !train) {
+                row_of_.assign(static_cast<size_t>(positions), 0);
+                distinct = embedding.deduplicate(row_of_);
             }
-            if (distinct) ids = which_.data();
+            if (distinct) ids = row_of_.data();
         }
         for (int64_t n = 0; n < given.layers; ++n) {
             const auto& described = reader.take<abi::Layer<T>>();
-            layers.emplace_back(static_cast<size_t>(described.directions), read_noise(described.keep, described.seed));
+            layers.emplace_back(static_cast<size_t>(described.directions),
+                                read_dropout(described.keep, described.seed));
             Layer<T>& layer = layers.back();
-            for (Call<T>& call : layer.calls) {
+            for (Direction<T>& call : layer.calls) {
                 begin(call, reader.take<abi::Direction<T>>());
                 call.ids = ids;
                 call.distinct = distinct;
@@ -66,9 +68,9 @@ class Run {
             }
             if (n + 1 < given.layers) {
                 place(layer, memory, d_memory, layer.width);
-                memory += places * layer.width;
-                if (back) d_memory += places * layer.width;
-            } else if (back && !given.d_outputs_stride) {
+                memory += positions * layer.width;
+                if (backward) d_memory += positions * layer.width;
+            } else if (backward && !given.d_outputs_stride) {
                 same_.assign(static_cast<size_t>(layer.width), given.d_outputs ? *given.d_outputs : T(0));
                 place(layer, given.outputs, same_.data(), 0);
             } else {
@@ -79,26 +81,24 @@ class Run {
             x = layer.outputs;
             d_x = layer.d_outputs;
         }
-        each([&](Call<T>& call) {
+        each([&](Direction<T>& call) {
             take(reader, call.program->parameters.size(), call.parameters);
             take(reader, static_cast<size_t>(call.program->states), call.first);
         });
-        each([&](Call<T>& call) { take(reader, static_cast<size_t>(call.program->states), call.last); });
-        if (back)
-            each([&](Call<T>& call) {
+        each([&](Direction<T>& call) { take(reader, static_cast<size_t>(call.program->states), call.last); });
+        if (backward)
+            each([&](Direction<T>& call) {
                 take(reader, call.program->parameters.size(), call.gradients);
                 take(reader, static_cast<size_t>(call.program->states),
-                     call.first);  // instead of what they were forward
+                     call.first);  // backward: the gradients of the states before
             });
     }
     Run(const Run&) = delete;
 
   private:
-    static int64_t aligned(int64_t numbers) {
-        return round_up(numbers, 16);
-    }  // so that what follows begins on a cache line
+    static int64_t aligned(int64_t numbers) { return round_up(numbers, 16); }  // what follows begins on a cache line
 
-    void begin(Call<T>& call, const abi::Direction<T>& direction) {
+    void begin(Direction<T>& call, const abi::Direction<T>& direction) {
         const Program& program = *static_cast<const Program*>(direction.program);
         call.program = &program;
         call.rows = rows.count;
@@ -106,7 +106,7 @@ class Run {
         call.tokens = rows.tokens;
         call.lengths = rows.lengths;
         call.offsets = rows.offsets.data();
-        call.places = rows.places.empty() ? nullptr : rows.places.data();
+        call.positions = rows.positions.empty() ? nullptr : rows.positions.data();
         call.order = rows.order.data();
         for (int b = 0; b < BUFFERS; ++b) call.put(static_cast<Buffer>(b), nullptr, 0);
         call.inputs = direction.inputs;
@@ -116,8 +116,8 @@ class Run {
         call.packed.resize(program.products.size());
     }
 
-    // What stands in `memory` for the way back; gives what comes after it.
-    T* keep(Call<T>& call, T* memory) {
+    // Assigns the values that are kept for the backward pass; returns the memory after them.
+    T* keep(Direction<T>& call, T* memory) {
         const Program& program = *call.program;
         call.kept = memory;
         call.put(GATES, memory, program.width());
@@ -129,7 +129,7 @@ class Run {
     void place(Layer<T>& layer, T* outputs, T* d_outputs, int64_t distance) {
         layer.outputs = outputs;
         layer.d_outputs = d_outputs;
-        for (Call<T>& call : layer.calls) {
+        for (Direction<T>& call : layer.calls) {
             call.put(OUTPUT, outputs, layer.width);
             call.put(D_OUTPUT, d_outputs, distance);
             if (outputs) outputs += call.program->hidden;
@@ -140,7 +140,7 @@ class Run {
     template <typename Do>
     void each(const Do& with) {
         for (Layer<T>& layer : layers)
-            for (Call<T>& call : layer.calls) with(call);
+            for (Direction<T>& call : layer.calls) with(call);
     }
 
     template <typename Pointer>
@@ -149,8 +149,8 @@ class Run {
         for (Pointer& place : to) place = reader.take<T*>();
     }
 
-    std::vector<int64_t> which_;  // row of what is embedded is read at each place, where what repeats is written once
-    std::vector<T> same_;         // where rows of the last d_outputs are all the same, one of them
+    std::vector<int64_t> row_of_;  // the embedded row that each position reads, where repeated rows are written once
+    std::vector<T> same_;          // one row of d_outputs, if all rows are the same
 };
 
 }  // namespace weft

@@ -1,29 +1,29 @@
-// The interpreter: runs one segment of a program over some rows.
+// The interpreter of programs: runs one segment over some rows.
 //
-// An instruction names entries of a table, which has a pointer for each row of a tile: some rows, or a piece of a long
-// one. It works on a whole tile at a time, so that choosing what to do costs little beside doing it. Where H is a whole
-// number of vectors, instructions read and write their places directly; otherwise rows are padded to whole vectors, and
+// Instructions refer to entries of a table that has a pointer for each row of a tile: several rows, or a piece of a
+// long row. An instruction processes a whole tile, which makes the cost of dispatch small. If H is a multiple of the
+// vector width, instructions read and write their places directly; otherwise rows are padded to whole vectors and
 // copied in and out.
 #pragma once
 
 #include <algorithm>
 #include <vector>
 
-#include "code.hpp"
-#include "product.hpp"
+#include "gemm_kernel.hpp"
+#include "program.hpp"
 
 namespace weft {
 
 constexpr int64_t kTileLanes = 512;
 
 template <typename T>
-inline void copy_row(const T* from, int64_t count, T* to) {  // rows are short: no call, no question of alignment
+inline void copy_row(const T* from, int64_t count, T* to) {  // rows are short: memcpy would cost more
     int64_t i = 0;
     for (; i + kWidth<T> <= count; i += kWidth<T>) store(to + i, load(from + i));
     for (; i < count; ++i) to[i] = from[i];
 }
 
-// d = f(a, ...) for each number of some rows; an operand has a pointer for each of them.
+// d = f(a, ...) for each element of some rows; every operand has a pointer for each row.
 template <typename T, typename F, typename... From>
 inline void each(int64_t rows, int64_t lanes, T* const* d, F f, From... from) {
     for (int64_t r = 0; r < rows; ++r) {
@@ -33,10 +33,10 @@ inline void each(int64_t rows, int64_t lanes, T* const* d, F f, From... from) {
 }
 
 template <typename T>
-class Machine {
+class Interpreter {
   public:
-    // `arena` holds arena_size() numbers; `sums` holds padded H for each sum, and is added to.
-    Machine(const Code& code, int64_t hidden, T* arena, T* sums)
+    // `arena` holds arena_size() elements; `sums` holds H, padded, elements for each sum, and is added to.
+    Interpreter(const Code& code, int64_t hidden, T* arena, T* sums)
         : code_(code), hidden_(hidden), padded_(round_up(hidden, kWidth<T>)), direct_(is_direct(hidden)), sums_(sums) {
         tile_rows_ = std::max<int64_t>(1, kTileLanes / padded_);
         chunk_ = direct_ && !code.whole_rows ? std::min(hidden, kTileLanes) : padded_;
@@ -45,7 +45,7 @@ class Machine {
             code.places.size() + code.constants.size() + static_cast<size_t>(code.sums + code.registers);
         table_.resize(entries * static_cast<size_t>(tile_rows_));
         size_t entry = 0;
-        auto own = [&] {  // numbers of its own for each row
+        auto own = [&] {  // memory of its own for each row
             for (int64_t r = 0; r < tile_rows_; ++r, arena += chunk_) row(entry)[r] = arena;
             ++entry;
         };
@@ -118,7 +118,7 @@ class Machine {
             std::fill_n(row(first_sum_ + static_cast<size_t>(s)), tile_rows_, sums_ + s * padded_ + column);
     }
 
-    // What is the same on all lanes of a row is computed on the first of its vectors.
+    // A uniform value is computed on the first vector of a row and then repeated.
     void step(const Instruction& instruction, int64_t rows, int64_t n) {
         if (!instruction.uniform) return compute(instruction, rows, n);
         compute(instruction, rows, kWidth<T>);
@@ -229,7 +229,7 @@ class Machine {
             int64_t i = 0;
             for (; i + several <= hidden_; i += several)
                 for (int j = 0; j < chains; ++j) sums[j] += f(load(args[r] + i + j * kWidth<T>)...);
-            for (; i < hidden_; i += kWidth<T>) {  // what pads a row does not count
+            for (; i < hidden_; i += kWidth<T>) {  // padding does not count
                 const auto left = static_cast<typename Lanes<T>::Integer>(hidden_ - i);
                 sums[0] += lanes < left ? f(load(args[r] + i)...) : Vec<T>{};
             }

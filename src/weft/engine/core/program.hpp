@@ -1,5 +1,4 @@
-// A program: the instructions of a cell's step, forward and backward, and where parameters and gradients belong. It is
-// read once from the records that Python hands over.
+// A program: the instructions of a cell's step, forward and backward, and how parameters and gradients map to it.
 #pragma once
 
 #include <array>
@@ -43,27 +42,27 @@ struct Code {
     }
 };
 
-struct VectorSource {  // H numbers of a parameter, or one for all units
+struct VectorSource {  // H elements of a parameter, or one element for all units
     int parameter;
     int64_t start;
     bool single;
 };
 
-struct BlockSource {  // H rows (turned: columns) of a weight
+struct BlockSource {  // H rows (transposed: columns) of a weight
     int parameter;
     int64_t start;
-    bool turned;
+    bool transposed;
 };
 
 struct ProductShape {
     int state;  // the state that is the operand as it stands, or -1
     std::vector<int> input_block, vector;
     std::vector<BlockSource> weights;
-    Place operand;  // where the way back finds the operand of all steps
+    Place operand;  // where the backward pass finds the operand of all steps
     int blocks() const { return static_cast<int>(input_block.size()); }
 };
 
-// Neighbouring rows (turned: columns) of a weight whose gradient is one product.
+// Adjacent rows (transposed: columns) of a weight whose gradient is one product.
 struct WeightGradient {
     int product;
     Place gradient;
@@ -72,16 +71,16 @@ struct WeightGradient {
 };
 
 struct Parameter {
-    int64_t numbers, row;  // how many in all, and in a row
+    int64_t elements, row;  // in all, and in a row
 };
 
 struct Program {
     int64_t hidden, blocks, states;
     std::vector<ProductShape> products;
-    std::vector<int> back_order;
-    Code run, train, back;
+    std::vector<int> backward_order;
+    Code run, train, backward;
 
-    // How the cell's parameters, weight_ih and bias_ih first, come into it, and their gradients out of it.
+    // Parameters, weight_ih and bias_ih first, and where their values and gradients belong.
     std::vector<Parameter> parameters;
     std::vector<VectorSource> vectors;
     std::vector<std::vector<int>> vector_sums;      // further rows of the table of vectors
@@ -170,10 +169,10 @@ inline Program read_program(abi::Reader& reader, const abi::ProgramHeader<void>&
         }
         program.products.push_back(shape);
     }
-    program.back_order = read_indices(reader, header.backward_order);
+    program.backward_order = read_indices(reader, header.backward_order);
     program.run = read_code(reader);
     program.train = read_code(reader);
-    program.back = read_code(reader);
+    program.backward = read_code(reader);
     for (int64_t i = 0; i < header.parameters; ++i) {
         const auto& given = reader.take<abi::ParameterShape<void>>();
         program.parameters.push_back({given.elements, given.row});
