@@ -3,9 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+CPP := $(wildcard src/weft/*/core/*.cpp src/weft/*/core/*.hpp tests/core/*.cpp)
+CLANG_FORMAT := $(shell command -v clang-format)
 BUILD := pyproject.toml setup.py constraints.txt $(wildcard src/weft/*/core/*)
 
-.PHONY: demo test check format sanitize fuzz kills bench results clean
+.PHONY: demo test check format sanitize sanitize-threads fuzz kills bench results clean
 
 demo: $(VENV)/ready
 	$(BIN)/weft demo
@@ -17,15 +19,21 @@ check: $(VENV)/ready-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(if $(CLANG_FORMAT),$(CLANG_FORMAT) --dry-run -Werror $(CPP),@echo "clang-format is not installed: C++ is not checked")
 	$(MAKE) test
 
 format: $(VENV)/ready-dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	$(if $(CLANG_FORMAT),$(CLANG_FORMAT) -i $(CPP),@echo "clang-format is not installed: C++ is not formatted")
 
-# The engine's tests with a core that checks every access (needs g++).
+# The tests of the engine and the chains with a core that checks every access (needs g++).
 sanitize: $(VENV)/ready-dev
 	tests/sanitize.sh $(BIN)/python
+
+# The thread pool and a stream under ThreadSanitizer.
+sanitize-threads:
+	tests/sanitize_threads.sh
 
 # Changed run directories, loaded for some minutes: only clear errors may come out.
 fuzz: $(VENV)/ready-dev

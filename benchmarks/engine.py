@@ -88,8 +88,7 @@ def operations(cell: Cell, tokens: int, *, ids: bool = True, wants_x: bool = Fal
 
 def peak() -> float:
     """GFLOP/s of multiply-adds on registers, on all threads: the upper bound of this machine."""
-    core = engine.library()
-    return max(core.weft_peak(torch.get_num_threads()) for _ in range(5)) / 1e9 if core else math.inf
+    return max(engine.peak_flops() for _ in range(5)) / 1e9 if engine.library() else math.inf
 
 
 class Bench:

@@ -20,7 +20,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from weft.data.windows import IGNORE_INDEX, SequentialWindows, evaluation_windows
+from weft.data.windows import SequentialWindows, evaluation_windows
+from weft.engine.cross_entropy import IGNORE_INDEX
 from weft.metrics import Likelihood
 from weft.tasks.lm.config import LmConfig
 from weft.tasks.lm.task import start_lm

@@ -15,7 +15,7 @@ from weft.chains import NO_STATE, Chains, kernel, n_best, reference
 HOMES = [
     pytest.param(reference, id="plain"),
     pytest.param(
-        kernel, id="compiled", marks=pytest.mark.skipif(kernel.core() is None, reason="the core is not built here")
+        kernel, id="compiled", marks=pytest.mark.skipif(kernel.library() is None, reason="the core is not built here")
     ),
 ]
 INF = math.inf
@@ -194,7 +194,7 @@ def test_the_place_where_a_chain_breaks_off_is_named(home):
     assert log_z.isneginf().tolist() == [True, True, False]
 
 
-@pytest.mark.skipif(kernel.core() is None, reason="the core is not built here")
+@pytest.mark.skipif(kernel.library() is None, reason="the core is not built here")
 @settings(max_examples=80, deadline=None)
 @given(
     st.integers(0, 10**6),

@@ -265,7 +265,7 @@ def test_step_by_step_is_the_whole_at_once(tokens, seed):
     assert found.count == len(tokens) - 1
 
 
-@pytest.mark.skipif(kernel.core() is None, reason="the core is not built here, and plain torch takes an hour")
+@pytest.mark.skipif(kernel.library() is None, reason="the core is not built here, and plain torch takes an hour")
 def test_ten_million_observations():
     model = random_hmm(4, 6, seed=1)
     block = model.sample(1000, seed=2)[1].numpy()

@@ -141,6 +141,10 @@ REPEATED = {
     "evaluate": "every task's command.py has one; and the compiler's, of a graph",
     "generate": "the function, and the command of that name",
     "translate": "the command, and the grammars' own translation",
+    **dict.fromkeys(
+        ["Direction", "Instruction", "Output", "Place", "Status", "Table"],
+        "a record of the engine's interface, named as in C++; and the Python side of it, or a part of a task",
+    ),
     **dict.fromkeys(["cavity", "expect", "partition", "posterior", "viterbi"], "chains: the kernel and its reference"),
     **dict.fromkeys(["Phrase", "sentence"], "grammars: each language has its own"),
     **dict.fromkeys(["Array", "Attention", "Hypothesis", "Passage", "TokenScores"], "a probe's result, as plain data"),

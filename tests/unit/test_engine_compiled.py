@@ -14,8 +14,9 @@ from torch import nn
 from examples.own_cell import OWN_CELLS
 from weft import engine
 from weft.cells import CELLS, Cell, GRUCell, HiddenState, LSTMCell
-from weft.data.windows import IGNORED, Window
+from weft.data.windows import Window
 from weft.engine import Embedded
+from weft.engine.cross_entropy import IGNORE_INDEX
 from weft.errors import WeftError
 from weft.nn import Bidirectional, Recurrent, make_stack
 from weft.tasks.config import ModelConfig
@@ -217,7 +218,7 @@ def test_what_the_engine_cannot_run_compiles_as_torch(capsys):
 
 OFF = """
 import torch
-from weft.data.windows import IGNORED, Window
+from weft.data.windows import Window
 from weft.cells import LSTMCell
 from weft.nn import Recurrent
 layer, x = Recurrent(LSTMCell(3, 4)), torch.randn(2, 3, 3)
@@ -250,7 +251,7 @@ def test_the_loss_of_a_language_model():
     model = LanguageModel(7, ModelConfig(hidden_size=H, embedding_dim=3, dropout=0.0))
     ids = torch.randint(0, 7, (B, T + 1))
     window = Window(ids[:, :-1], ids[:, 1:].clone(), True)
-    window.targets[0, -1] = IGNORED
+    window.targets[0, -1] = IGNORE_INDEX
     losses = [loss(window).total for loss in (torch.compile(model.loss, backend="eager"), model.loss)]
     torch.testing.assert_close(*losses)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from weft import engine
 from weft.cells import LSTMCell
-from weft.engine import Drop, Embedded, Part, embed
+from weft.engine import Dropout, Embedded, Part, embed
 from weft.errors import WeftError
 from weft.nn import Bidirectional, Recurrent, make_stack
 
@@ -21,9 +21,9 @@ needs_engine = pytest.mark.skipif(engine.library() is None, reason="the engine i
 
 @pytest.fixture
 def one_seed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every call draws the same noise."""
-    for module in ("noise", "run", "embedding"):
-        monkeypatch.setattr(f"weft.engine.{module}.draw_seed", lambda: 12345)
+    """Every call draws the same seed."""
+    for module in ("dropout", "layers", "embedding"):
+        monkeypatch.setattr(import_module(f"weft.engine.{module}"), "draw_seed", lambda: 12345)
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (9,), (4, 0), (3, 5), (40, 70)])
@@ -54,10 +54,10 @@ def test_ids_outside_the_table_are_refused() -> None:
             embed(torch.tensor([0, wrong]), torch.randn(6, 5))
 
 
-@pytest.mark.parametrize("drop", [Drop(), Drop(0.4), Drop(0.4, units=True)])
+@pytest.mark.parametrize("drop", [Dropout(), Dropout(0.4), Dropout(0.4, shared_over_time=True)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("places", [(3, 5), (40, 70)])
-def test_tables_side_by_side(one_seed: None, drop: Drop, dtype: torch.dtype, places: tuple[int, int]) -> None:
+def test_tables_side_by_side(one_seed: None, drop: Dropout, dtype: torch.dtype, places: tuple[int, int]) -> None:
     """As one by one, the tables' gradients too, where one is read twice and one is not trained."""
     torch.manual_seed(0)
     a, b, c = (torch.randn(size, width, dtype=dtype) for size, width in ((13, 100), (7, 3), (5, 18)))
@@ -68,7 +68,7 @@ def test_tables_side_by_side(one_seed: None, drop: Drop, dtype: torch.dtype, pla
     ours = Embedded(parts, drop).tensor()
     theirs = drop.apply(torch.cat([F.embedding(ids, table) for ids, table, _ in parts], -1))
     assert torch.equal(ours, theirs)
-    assert drop == Drop() or bool((ours == 0).any())
+    assert drop == Dropout() or bool((ours == 0).any())
     gradient = torch.randn_like(ours)
     found = [torch.autograd.grad(each, [a, b], gradient) for each in (ours, theirs)]
     torch.testing.assert_close(*found)
@@ -91,36 +91,38 @@ def test_rows_are_forgotten_by_their_chances(built: bool, monkeypatch: pytest.Mo
         monkeypatch.setattr(LIBRARY, "usable", lambda: False)
     torch.manual_seed(0)
     table = torch.arange(5.0)[:, None].repeat(1, 3).requires_grad_()
-    ids, chances = torch.arange(5).repeat(20_000).view(1000, 100), torch.tensor([0.5, 0.0, 0.1, 0.9, 1.0])
-    read = Embedded([Part(ids, table, chances), Part(ids, table)]).tensor()
-    assert torch.equal(read[..., 3:], table[ids]), "a part without chances forgets nothing"
+    ids, probability = torch.arange(5).repeat(20_000).view(1000, 100), torch.tensor([0.5, 0.0, 0.1, 0.9, 1.0])
+    read = Embedded([Part(ids, table, probability), Part(ids, table)]).tensor()
+    assert torch.equal(read[..., 3:], table[ids]), "a part without word dropout keeps its ids"
     forgotten = read[..., 0] != ids
     assert torch.equal(read[..., :3], table[ids.masked_fill(forgotten, 0)])
     for id in range(1, 5):
-        share, chance = float(forgotten[ids == id].double().mean()), float(chances[id])
+        share, chance = float(forgotten[ids == id].double().mean()), float(probability[id])
         assert abs(share - chance) <= 5 * (chance * (1 - chance) / 20_000) ** 0.5
     (gradient,) = torch.autograd.grad(read[..., 0].sum(), table)
     expected = torch.bincount(ids.masked_fill(forgotten, 0).flatten(), minlength=5).float()
     torch.testing.assert_close(gradient[:, 0], expected)
     assert not gradient[:, 1:].any()
-    again = Embedded([Part(ids, table, chances)]).tensor()
+    again = Embedded([Part(ids, table, probability)]).tensor()
     assert not torch.equal(again, read[..., :3]), "another draw each time"
 
 
 @needs_engine
 def test_parts_forget_each_for_itself() -> None:
-    table, chances = torch.tensor([[0.0], [1.0]]), torch.tensor([0.0, 0.5])
+    table, probability = torch.tensor([[0.0], [1.0]]), torch.tensor([0.0, 0.5])
     ids = torch.ones(100, 100, dtype=torch.long)
-    one, other = Embedded([Part(ids, table, chances), Part(ids, table, chances)]).tensor().unbind(-1)
+    one, other = Embedded([Part(ids, table, probability), Part(ids, table, probability)]).tensor().unbind(-1)
     assert abs(float(((one - 0.5) * (other - 0.5)).mean())) < 5 * 0.25 / 100
 
 
-def read(words: Tensor, kinds: Tensor, joined: Tensor, drop: Drop = Drop(), rows: int = 6, steps: int = 5) -> Embedded:  # noqa: B008
-    """Two tables, one of them twice and one with chances to be forgotten, and numbers of each row beside them."""
+def read(
+    words: Tensor, kinds: Tensor, joined: Tensor, drop: Dropout = engine.NO_DROPOUT, rows: int = 6, steps: int = 5
+) -> Embedded:
+    """Two tables, one of them twice and one with probability to be forgotten, and numbers of each row beside them."""
     torch.manual_seed(3)
     ids = [torch.randint(0, size, (rows, steps)) for size in (len(words), len(kinds), len(words))]
-    chances = torch.full((len(words),), 0.3, dtype=words.dtype)
-    parts = [Part(ids[0], words, chances), Part(ids[1], kinds), Part(ids[2], words)]
+    probability = torch.full((len(words),), 0.3, dtype=words.dtype)
+    parts = [Part(ids[0], words, probability), Part(ids[1], kinds), Part(ids[2], words)]
     return Embedded(parts, drop).join(joined)
 
 
@@ -129,12 +131,12 @@ def tables(*shapes: tuple[int, int]) -> list[Tensor]:
 
 
 @needs_engine
-@pytest.mark.parametrize("drop", [Drop(), Drop(0.4), Drop(0.4, units=True)])
+@pytest.mark.parametrize("drop", [Dropout(), Dropout(0.4), Dropout(0.4, shared_over_time=True)])
 @pytest.mark.parametrize("lengths", [None, [5, 0, 3, 1, 5, 2], [0, 0, 0, 0, 0, 0]])
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("width", [9, 300])  # small weights and large ones are projected apart
 def test_a_stack_reads_what_would_be_written_out(
-    one_seed: None, drop: Drop, lengths: list[int] | None, layers: int, width: int
+    one_seed: None, drop: Dropout, lengths: list[int] | None, layers: int, width: int
 ) -> None:
     """Outputs, states and all gradients; what is joined is not dropped."""
     torch.manual_seed(0)
@@ -160,7 +162,7 @@ def test_what_is_read_is_differentiated(one_seed: None) -> None:
     stack = make_stack("lstm", 7, 3, layers=2, dropout=0.5).double()
     lengths = torch.tensor([4, 2])
     assert torch.autograd.gradcheck(
-        lambda *each: stack(read(*each, Drop(0.5), rows=2, steps=4), lengths=lengths)[0], given
+        lambda *each: stack(read(*each, Dropout(0.5), rows=2, steps=4), lengths=lengths)[0], given
     )
 
 
@@ -257,7 +259,7 @@ def test_ids_changed_before_the_way_back_are_refused() -> None:
 def test_what_is_joined_must_fit() -> None:
     x = Embedded.of(torch.zeros(3, 2, dtype=torch.long), torch.randn(4, 2))
     for wrong in (torch.zeros(2, 5), torch.zeros(3), torch.zeros(3, 2, 1)):
-        with pytest.raises(WeftError, match=r"join: numbers .*\(3, J\)"):
+        with pytest.raises(WeftError, match=r"join: features .*\(3, J\)"):
             x.join(wrong)
 
 

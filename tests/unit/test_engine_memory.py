@@ -8,13 +8,13 @@ import threading
 import torch
 
 from weft.engine import memory
-from weft.engine.memory import Pool
+from weft.engine.memory import MemoryPool
 
 LARGE = (memory.SMALLEST // 4, 2)
 
 
 def test_a_block_serves_again_when_its_tensor_is_gone():
-    pool = Pool()
+    pool = MemoryPool()
     first = pool.empty(LARGE, torch.float32)
     place = first.data_ptr()
     view = first[10:, 1].detach()
@@ -30,7 +30,7 @@ def test_a_block_serves_again_when_its_tensor_is_gone():
 
 
 def test_a_small_tensor_takes_no_large_block():
-    pool = Pool()
+    pool = MemoryPool()
     large = pool.empty((40, *LARGE), torch.float32)
     place = large.data_ptr()
     del large
@@ -38,14 +38,14 @@ def test_a_small_tensor_takes_no_large_block():
 
 
 def test_what_waits_is_bounded():
-    pool = Pool()
+    pool = MemoryPool()
     tensors = [pool.empty((16, *LARGE), torch.float64) for _ in range(20)]
     tensors.clear()
     assert 0 < sum(block.size for block in pool._waiting) <= memory.MOST_WAITING
 
 
 def test_threads_never_share_a_block():
-    pool, wrong = Pool(), []
+    pool, wrong = MemoryPool(), []
 
     def work(value: int) -> None:
         for _ in range(50):
@@ -62,7 +62,7 @@ def test_threads_never_share_a_block():
 
 
 def test_a_tensor_is_an_ordinary_one():
-    tensor = Pool().empty(LARGE, torch.float32).zero_()
+    tensor = MemoryPool().empty(LARGE, torch.float32).zero_()
     shared = tensor.share_memory_()
     assert torch.equal(shared, torch.zeros(LARGE))
     assert torch.equal(torch.from_numpy(tensor.numpy()), tensor)

@@ -151,7 +151,7 @@ def test_gradients_are_ordinary_tensors():
         (lambda cell: setattr(cell, "weight_hh", nn.Parameter(torch.randn(12, 4))), r"GRUCell: weight_hh is \(12, 4\)"),
         (lambda cell: setattr(cell, "bias_ih", nn.Parameter(torch.randn(3))), r"GRUCell: bias_ih is \(3,\)"),
         (lambda cell: setattr(cell, "weight_ih", nn.Parameter(torch.randn(15))), r"GRUCell: weight_ih is \(15,\)"),
-        (lambda cell: setattr(cell, "weight_ih", nn.Parameter(torch.randn(15, 8))), "GRUCell: x has 3 numbers"),
+        (lambda cell: setattr(cell, "weight_ih", nn.Parameter(torch.randn(15, 8))), "GRUCell: x has 3 features"),
         (lambda cell: setattr(cell, "weight_ih", nn.Parameter(torch.randn(9, 3))), r"GRUCell: weight_ih is \(9, 3\)"),
     ],
 )
@@ -166,7 +166,7 @@ def test_a_parameter_of_another_size_is_refused(change, message):
 def test_a_cell_of_another_size_is_refused():
     stack, x = Stack([Recurrent(GRUCell(3, 5)), Recurrent(GRUCell(5, 4))]), torch.randn(2, 4, 3)
     stack.layers[0].cell = GRUCell(3, 6)
-    with pytest.raises(WeftError, match="GRUCell: x has 6 numbers"):
+    with pytest.raises(WeftError, match="GRUCell: x has 6 features"):
         stack(x)
 
 

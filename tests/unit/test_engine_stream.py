@@ -168,7 +168,7 @@ def test_mistakes_are_named():
     stream = Stream([LSTMCell(5, 6)], torch.randn(5, 6))
     with pytest.raises(WeftError, match="outside the vocabulary"):
         stream.step(torch.tensor([5]), stream.start())
-    with pytest.raises(WeftError, match="whole numbers"):
+    with pytest.raises(WeftError, match="integers"):
         stream.step(torch.tensor([1.0]), stream.start())
     with pytest.raises(WeftError, match="a state is"):
         stream.step(torch.tensor([1]), (LSTMCell(5, 6).initial_state(2),))
@@ -187,7 +187,7 @@ def test_mistakes_are_named():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Stream([LSTMCell(5, 8), LSTMCell(9, 8)]), "a cell reads 9 numbers and the one below gives 8"),
+        (lambda: Stream([LSTMCell(5, 8), LSTMCell(9, 8)]), "a cell reads 9 features and the one below gives 8"),
         (lambda: Stream([LSTMCell(5, 8), LSTMCell(8, 8).double()]), "float64"),
         (lambda: Stream([LSTMCell(5, 8)], torch.zeros(10, 6)), r"weight is \(10, 6\)"),
         (lambda: Stream([LSTMCell(5, 8)], torch.zeros(10, 8), torch.zeros(3)), r"bias is \(3,\)"),

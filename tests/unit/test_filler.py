@@ -10,7 +10,8 @@ import torch
 
 from tests.checks import check_model
 from weft.cells import CELLS
-from weft.data.windows import IGNORE_INDEX, Passage
+from weft.data.windows import Passage
+from weft.engine.cross_entropy import IGNORE_INDEX
 from weft.errors import WeftError
 from weft.tasks.fill.config import FillModelConfig
 from weft.tasks.fill.model import Filler

@@ -11,8 +11,9 @@ import torch
 
 from tests.checks import check_model, check_stepper
 from weft.cells import CELLS
-from weft.data.windows import IGNORE_INDEX, Window
+from weft.data.windows import Window
 from weft.decoding import Sample, generate, greedy
+from weft.engine.cross_entropy import IGNORE_INDEX
 from weft.errors import WeftError
 from weft.nn.bptt import unroll
 from weft.tasks.config import ModelConfig

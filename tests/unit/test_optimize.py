@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from weft import engine
-from weft.engine import Updates
+from weft.engine import OptimizerStep
 from weft.training.config import TrainConfig
 from weft.training.optimizer import OPTIMIZERS, SGD, Adam, Optimizer
 
@@ -32,7 +32,7 @@ def way(request: Any, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "engine" and engine.library() is None:
         pytest.skip("the engine is not built here")
     if request.param == "torch":
-        monkeypatch.setattr(Updates, "of", staticmethod(lambda moved: None))
+        monkeypatch.setattr(OptimizerStep, "of", staticmethod(lambda moved: None))
     return str(request.param)
 
 
@@ -71,8 +71,8 @@ def test_steps_are_those_of_torch(name: str, clip: float, dtype: torch.dtype, wa
 
 def test_both_ways_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
-    for of in (Updates.of, lambda moved: None):
-        monkeypatch.setattr(Updates, "of", staticmethod(of))
+    for of in (OptimizerStep.of, lambda moved: None):
+        monkeypatch.setattr(OptimizerStep, "of", staticmethod(of))
         weights = parameters(torch.float64)
         optimizer = Optimizer(weights, Adam(0.1))
         for step in range(4):
@@ -168,8 +168,8 @@ def test_a_parameter_that_has_become_another_is_not_moved_by_what_was_kept(other
     weight.data = other.clone()
     weight.grad = torch.ones_like(weight)
     moved = (weight, weight.grad, *optimizer.buffers[0], None)
-    assert Updates.of([moved]) is None
-    assert Updates.of([(weight, torch.ones(3), None, None, None)]) is None, "nor past the end of a gradient"
+    assert OptimizerStep.of([moved]) is None
+    assert OptimizerStep.of([(weight, torch.ones(3), None, None, None)]) is None, "nor past the end of a gradient"
 
 
 @pytest.mark.skipif(engine.library() is None, reason="the engine is not built here")

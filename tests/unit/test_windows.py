@@ -10,7 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.data.windows import IGNORE_INDEX, RandomWindows, SequentialWindows, evaluation_passages, evaluation_windows
+from weft.data.windows import RandomWindows, SequentialWindows, evaluation_passages, evaluation_windows
+from weft.engine.cross_entropy import IGNORE_INDEX
 from weft.errors import WeftError
 
 SIZES = st.tuples(st.integers(1, 5), st.integers(1, 7), st.integers(0, 200), st.integers(0, 3))

@@ -62,15 +62,6 @@ class Program(NamedTuple):
     back: Code
     equations: Equations
 
-    def encode(self) -> list[int]:
-        out = [self.hidden_size, self.blocks, self.states, len(self.products)]
-        for product in self.products:
-            out += [len(product.blocks), product.state]
-            for block in product.blocks:
-                out += [block.block, block.vector]
-        out += [len(self.back_order), *self.back_order]
-        return [*out, *self.run.encode(), *self.train.encode(), *self.back.encode()]
-
 
 class StepMasks(NamedTuple):
     """Which masks a step uses: a recurrent dropout mask on h, a zoneout mask, or the expected zoneout of evaluation."""

@@ -7,14 +7,13 @@ memory if a later segment uses it. A place is (buffer, part, block); the engine 
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from weft.compiler.graph import Graph
 
-# The numbers are the engine's too (core/code.hpp).
+# The numbers are the engine's too (engine/core/abi.hpp), checked by a hash when the engine is loaded.
 INPUT, GATES, EXTRA, VECTORS, OUTPUT, ROW_MASK, STEP_MASK, STATE, NEW_STATE, PRODUCT, OPERAND, SCRATCH = range(12)
 D_OUTPUT, D_STATE, D_NEW_STATE, D_PRODUCT, D_OPERAND, D_INPUT, D_PRODUCTS, OPERANDS = range(12, 20)
 _OPS = (
@@ -61,20 +60,6 @@ class Code:
     sums: int
     registers: int
     segments: list[Segment]
-
-    def encode(self) -> list[int]:
-        whole_rows = any(i.op in ("mean", "mean_product") for s in self.segments for i in s.instructions)
-        out = [len(self.places), len(self.constants), self.sums, self.registers, len(self.segments), int(whole_rows)]
-        for place in self.places:
-            out += place
-        out += struct.unpack(f"<{len(self.constants)}q", struct.pack(f"<{len(self.constants)}d", *self.constants))
-        for segment in self.segments:
-            for some in (segment.loads, segment.stores):
-                out += [len(some), *some]
-            out.append(len(segment.instructions))
-            for op, target, args, uniform in segment.instructions:
-                out += [OPCODES[op], int(uniform), target, *args, *[0] * (3 - len(args))]
-        return out
 
 
 def lower(

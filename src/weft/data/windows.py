@@ -14,9 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from weft.engine.cross_entropy import IGNORE_INDEX
 from weft.errors import WeftError
-
-IGNORE_INDEX = -100  # a target that does not count in the loss, as in torch: padding of the last window
 
 Tokens = np.ndarray[Any, np.dtype[Any]]
 

@@ -1,42 +1,44 @@
-"""The engine: any cell over time, in C++.
+"""The engine: runs recurrent cells over time in C++, forward and backward, on all cores that torch may use.
 
-A cell's program (weft.compiler) runs over time in a small C++ core, forward and back, on all cores torch may use.
-`run_layers` runs it, or says that it cannot here: then the caller runs the same equations as torch.
-`Embedded` is what layers may read instead of a tensor: rows of tables, not yet written out.
-`Stream` takes single steps and samples; `dropout`, `drop_rows` and `embed` are torch's, without masks in memory;
-`readout_nats` is an output layer with its cross-entropy, `Likeliest` one that tells its best ids, and `Updates` is a
-step of an optimizer.
+`run_layers` runs the compiled program of a cell (weft.compiler); it returns None where the engine cannot run it, and
+the caller then runs the same equations in torch. `Embedded` is a lazy embedding lookup that layers can read. `Stream`
+takes single steps and samples. `dropout`, `variational_dropout`, `embed`, `linear_cross_entropy`, `TopK` and
+`OptimizerStep` are fused versions of what surrounds a layer.
 """
 
-from weft.engine.cells import Pass, check_lengths, run_layers, written
-from weft.engine.embedding import Embedded, Part, embed, forget
-from weft.engine.library import description, library
-from weft.engine.likeliest import Likeliest
-from weft.engine.noise import NOTHING, Drop, drop_rows, dropout
-from weft.engine.readout import readout_nats
+from weft.engine.abi import StepSize
+from weft.engine.cells import Pass, check_lengths, materialize, run_layers
+from weft.engine.cross_entropy import linear_cross_entropy
+from weft.engine.dropout import NO_DROPOUT, Dropout, dropout, variational_dropout
+from weft.engine.embedding import Embedded, Part, drop_ids, embed
+from weft.engine.library import EngineWarning, description, library, peak_flops
+from weft.engine.optimizer import Hyperparameters, OptimizerStep, ParameterTensors
 from weft.engine.stream import Stream, can_stream
-from weft.engine.update import Moved, Rates, Updates
+from weft.engine.top_k import TopK
 
 __all__ = [
-    "NOTHING",
-    "Drop",
+    "NO_DROPOUT",
+    "Dropout",
     "Embedded",
-    "Likeliest",
-    "Moved",
+    "EngineWarning",
+    "Hyperparameters",
+    "OptimizerStep",
+    "ParameterTensors",
     "Part",
     "Pass",
-    "Rates",
+    "StepSize",
     "Stream",
-    "Updates",
+    "TopK",
     "can_stream",
     "check_lengths",
     "description",
-    "drop_rows",
+    "drop_ids",
     "dropout",
     "embed",
-    "forget",
     "library",
-    "readout_nats",
+    "linear_cross_entropy",
+    "materialize",
+    "peak_flops",
     "run_layers",
-    "written",
+    "variational_dropout",
 ]

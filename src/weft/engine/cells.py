@@ -1,8 +1,8 @@
-"""Cells and layers to the engine: who may run on it, checks in words, and states as the cell names them."""
+"""Runs layers of cells on the engine: decides which cells it can run, and checks their tensors."""
 
 from __future__ import annotations
 
-import sys
+import warnings
 import weakref
 from collections.abc import Sequence
 from itertools import islice
@@ -14,10 +14,10 @@ from torch import Tensor
 from weft.cells import Cell, State
 from weft.compiler import StepMasks, Untraceable, program_of
 from weft.engine.embedding import Embedded
-from weft.engine.graph import whole
-from weft.engine.library import known_type, say_once_if_missing, usable
+from weft.engine.layers import Direction, Layers, run
+from weft.engine.library import EngineWarning, known_type, usable, warn_if_missing
 from weft.engine.plan import Plan
-from weft.engine.run import Direction, Layers, run
+from weft.engine.tensors import as_int64, checked
 from weft.errors import WeftError
 
 _plans: weakref.WeakKeyDictionary[Cell, dict[tuple[bool, StepMasks], Plan | None]] = weakref.WeakKeyDictionary()
@@ -26,7 +26,7 @@ _PLAIN = StepMasks()
 
 
 class Pass(NamedTuple):
-    """A cell over the rows in one direction, with its noise and the masks for it."""
+    """A cell over the rows in one direction, with its regularization and the masks for it."""
 
     cell: Cell
     reverse: bool
@@ -36,10 +36,10 @@ class Pass(NamedTuple):
 
 
 def plan_of(cell: Cell, noise: StepMasks = _PLAIN) -> Plan | None:
-    """The cell's plan, made at its first use; None, with one line to stderr, where its step cannot be traced, and
-    without one while the core cannot read its weights.
+    """The cell's plan, made at its first use. None, with a warning, if its step cannot be traced; None without one
+    while the core cannot read its weights.
 
-    One for each instance, because a step may use numbers that belong to the instance, and for training or not.
+    Every instance has its own, because a step may use constants of the instance, and one for training.
     """
     plans = _plans.get(cell)
     if plans is None:
@@ -54,7 +54,7 @@ def plan_of(cell: Cell, noise: StepMasks = _PLAIN) -> Plan | None:
             plans[key] = None
             if str(why) not in _refused:
                 _refused.add(str(why))
-                print(f"weft: {why}. It runs as plain torch.", file=sys.stderr)
+                warnings.warn(f"{why}. It runs as plain torch.", EngineWarning, stacklevel=3)
     return plans[key]
 
 
@@ -70,20 +70,27 @@ def run_layers(
     lengths: Tensor | None,
     dropout: float = 0.0,
 ) -> tuple[Tensor, list[list[State]]] | None:
-    """Layers of passes over the same rows, each layer reading what the one below gives, less what `dropout` takes:
-    outputs of the last, side by side, (B, T, sum of H), and each pass's last state; None if it cannot run them here."""
-    if torch.compiler.is_compiling():  # a layer at a time: what stands between them is the compiler's
+    """Runs layers over the same rows, with dropout between them. Each layer has one or more passes.
+
+    Returns:
+        The outputs of the last layer's passes side by side, (B, T, sum of H), and the final state of each pass; None
+        if the engine cannot run them here.
+    """
+    if torch.compiler.is_compiling():  # one layer at a time: torch compiles what is between them
         from weft.engine import compiled
 
         (passes,), (given,) = layers, states
-        return compiled.run_layer(passes, written(x), given, lengths)
-    table = x if isinstance(x, Tensor) else x.parts[0].table  # what stands for all that is read
+        return compiled.run_layer(passes, materialize(x), given, lengths)
+    table = x if isinstance(x, Tensor) else x.parts[0].table  # represents all tables
     if not usable() or not table.is_cpu:
-        say_once_if_missing()
+        warn_if_missing()
         return None
     directions: list[list[Direction]] = []
-    kinds: list[list[tuple[type[State], int]]] = []  # of states, and how many parts they have
+    kinds: list[list[tuple[type[State], int]]] = []  # the type of each state and its number of parts
     flat: list[Tensor | None] = []
+    if len(x.shape) != (3 if table.is_floating_point() else 2):
+        raise WeftError(f"run_layers: x is {tuple(x.shape)}", expected="(B, T, I), or token ids (B, T)")
+    rows, steps = x.shape[:2]
     width = x.shape[2] if table.is_floating_point() else None  # of what a layer reads
     for layer, given in zip(layers, states, strict=True):
         directions.append([])
@@ -93,19 +100,29 @@ def run_layers(
             if plan is None:
                 return None
             parameters = plan.parameters(cell)
-            if not known_type(parameters[0]):  # any more: it was when the plan was made
+            if not known_type(parameters[0]):  # it was when the plan was made
                 return None
             check_kind(cell, parameters, state or (), table)
             inputs = parameters[0].shape[1]
-            if width is not None and width != inputs:  # a cell that has come to its layer later
-                raise WeftError(f"{type(cell).__name__}: x has {width} numbers a step", expected=f"{inputs} numbers")
+            if width is not None and width != inputs:  # the layer's cell was replaced
+                raise WeftError(f"{type(cell).__name__}: x has {width} features", expected=f"{inputs} features")
+            hidden, dtype = plan.hidden_size, parameters[0].dtype
+            if row_mask is not None:
+                row_mask = checked("a mask of the rows", row_mask, dtype, (rows, hidden))
+            if step_mask is not None:
+                step_mask = checked("a mask of the steps", step_mask, dtype, (rows, steps, plan.states * hidden))
             directions[-1].append(Direction(plan, inputs, reverse, row_mask, step_mask))
             kinds[-1].append((cell.state_type, plan.states))
             flat += parameters
-            flat += [None] * plan.states if state is None else [part.contiguous() for part in state]
+            if state is None:
+                flat += [None] * plan.states
+            else:
+                flat += [checked(f"{type(cell).__name__}: a state", part, dtype, (rows, hidden)) for part in state]
+                if len(state) != plan.states:
+                    raise WeftError(f"{type(cell).__name__}: a state of {len(state)} parts", expected=f"{plan.states}")
         width = sum([direction.plan.hidden_size for direction in directions[-1]])
     if lengths is not None:
-        lengths = whole(lengths)
+        lengths = checked("lengths", as_int64(lengths), torch.int64, (rows,))
     if isinstance(x, Tensor):
         outputs, last = run(Layers(directions, dropout), x, lengths, flat)
     elif (embedded := x.draw()) is not None:
@@ -116,13 +133,13 @@ def run_layers(
     return outputs, [[kind(*islice(parts, count)) for kind, count in layer] for layer in kinds]
 
 
-def written(x: Tensor | Embedded) -> Tensor:
-    """What a layer reads, as a tensor."""
+def materialize(x: Tensor | Embedded) -> Tensor:
+    """A layer's input as a tensor."""
     return x if isinstance(x, Tensor) else x.tensor()
 
 
 def check_kind(cell: Cell, parameters: Sequence[Tensor], state: Sequence[Tensor] = (), x: Tensor | None = None) -> None:
-    """What the core reads must be of one kind and here; shapes are the layer's to check."""
+    """Raises unless all tensors have the parameters' type and are strided on the CPU."""
     given = [*parameters, *state]
     if x is not None and x.is_floating_point():
         given.append(x)
@@ -133,7 +150,7 @@ def check_kind(cell: Cell, parameters: Sequence[Tensor], state: Sequence[Tensor]
 
 
 def first_of_another_kind(given: Sequence[Tensor]) -> int | None:
-    """The number of the first that is not of the first one's type, or not here."""
+    """The index of the first tensor that has another type than given[0], or is not strided on the CPU."""
     dtype, strided = given[0].dtype, torch.strided
     for number, tensor in enumerate(given):
         if tensor.dtype is not dtype or not tensor.is_cpu or tensor.layout is not strided:

@@ -1,11 +1,11 @@
-"""The engine for torch's compiler: an operator that it can put into its graphs without looking inside.
+"""Custom operators that put a layer into the graphs of torch.compile.
 
-A layer that is being compiled calls `weft::run_layer`; what the compiler needs is the shapes of what comes out and the
-operator of the way back, `weft::back_layer`. Operators take tensors and numbers, so a program goes by a number made of
-what is in it: the same in every process, as compiled graphs are kept on disk. Rows of differing lengths keep as much
-for the way back as if all were full: the compiler must know how much before it knows the lengths.
+A layer that is being compiled calls `weft::run_layer`; its backward pass is `weft::run_layer_backward`. torch needs the
+shapes of their results. Operators take tensors and integers, so a program is passed as a hash of its content, which is
+the same in every process, since compiled graphs are cached on disk. With lengths, the memory for the backward pass is
+as large as if all rows were full: its size must be known before the lengths are.
 
-A module of its own because its marks load torch's compiler, a second of start-up that only torch.compile needs.
+This is a module of its own because defining operators loads torch's compiler, which takes a second.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from torch import Tensor
 from weft.cells import Cell, State
 from weft.compiler import StepMasks
 from weft.engine.cells import Pass, another_kind, check_lengths, first_of_another_kind, plan_of, readable
-from weft.engine.library import say_once_if_missing, usable
+from weft.engine.layers import Direction, Layers, backward, forward
+from weft.engine.library import usable, warn_if_missing
 from weft.engine.plan import Plan, reach
-from weft.engine.run import Direction, Layers, back, forward
+from weft.engine.tensors import as_int64, checked
 from weft.errors import WeftError
 
 _plans: dict[int, Plan] = {}  # by number; a few kilobytes for each program that was ever compiled
@@ -29,12 +30,12 @@ _plans: dict[int, Plan] = {}  # by number; a few kilobytes for each program that
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _described(cell: Cell, training: bool, recurrent_dropout: bool, zoneout: bool, expected_zoneout: str) -> str:
-    """The number of the cell's plan, how many states it has, and its parameters' names; "" where it has no plan.
+    """The hash of the cell's plan, its number of states and the names of its parameters; "" if it has no plan.
 
-    The compiler takes the answer as it stands. It asks anew when the cell is another one or training begins or ends.
+    torch takes the result as a constant. It calls again for another cell, or when `training` changes.
     """
     if not usable() or not readable(cell):
-        say_once_if_missing()
+        warn_if_missing()
         return ""
     plan = plan_of(cell, StepMasks(recurrent_dropout, zoneout, float.fromhex(expected_zoneout)))
     if plan is None:
@@ -45,8 +46,7 @@ def _described(cell: Cell, training: bool, recurrent_dropout: bool, zoneout: boo
 
 def _description(run: Pass) -> str:
     recurrent_dropout, zoneout, expected_zoneout = run.noise
-    # Called upon here, so that the compiler takes them for what they are and asks again when they change: a number
-    # that it has seen change is else a symbol to it.
+    # Read here, so that torch guards on their values: otherwise a float that changes becomes a symbol.
     return _described(  # type: ignore[no-any-return]
         run.cell, bool(run.cell.training), recurrent_dropout, zoneout, expected_zoneout.hex()
     )
@@ -55,8 +55,7 @@ def _description(run: Pass) -> str:
 def run_layer(
     passes: Sequence[Pass], x: Tensor, states: Sequence[State], lengths: Tensor | None
 ) -> tuple[Tensor, list[list[State]]] | None:
-    """Passes over the same rows: outputs side by side, (B, T, sum of H), and each one's last state; None if the engine
-    cannot run them."""
+    """As engine.run_layers, for the passes of one layer."""
     if x.device.type != "cpu" or any(_description(run) == "" for run in passes):
         return None
     numbers, reverse, counts = [], [], []
@@ -71,7 +70,7 @@ def run_layer(
         given += [None] * int(count) if state is None else list(state)
         masks += [run.row_mask, run.step_mask]
     x = x if x.is_floating_point() else x.to(torch.int64)
-    # An operator's lists have no gaps where there may be gradients: what is there, and where.
+    # Lists of tensors with gradients cannot contain None: pass the tensors, and where they belong.
     tensors, there = _without_gaps(given)
     noise, noisy = _without_gaps(masks)
     train = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in [x, *tensors])
@@ -93,7 +92,7 @@ def _with_gaps(values: Sequence[Any], there: Sequence[bool]) -> list[Any]:
 
 
 class _Ready:
-    """What the operators are given, as the core reads it."""
+    """The arguments of the operators, checked, as the core reads them."""
 
     def __init__(
         self,
@@ -116,14 +115,27 @@ class _Ready:
         if (wrong := first_of_another_kind(kinds)) is not None:
             raise another_kind("a compiled layer", names[wrong], kinds[wrong], kinds[0])
         self.given = _with_gaps([tensor.detach().contiguous() for tensor in tensors], there)
-        masks = iter(_with_gaps([mask.contiguous() for mask in noise], noisy))
+        masks = iter(_with_gaps(noise, noisy))
+        rows, steps, dtype = x.shape[0], x.shape[1], kinds[0].dtype
         directions, at = [], 0
         for number, turned in zip(numbers, reverse, strict=True):
             plan, inputs = _plans[number], self.given[at].shape[1]
-            directions.append(Direction(plan, inputs, turned, next(masks), next(masks)))
-            at += len(plan.names) + plan.states
+            shapes = [(rows, plan.hidden_size), (rows, steps, plan.states * plan.hidden_size)]
+            row_mask, step_mask = (
+                None if mask is None else checked("a mask", mask, dtype, shape)
+                for mask, shape in zip([next(masks), next(masks)], shapes, strict=True)
+            )
+            directions.append(Direction(plan, inputs, turned, row_mask, step_mask))
+            first, end = at + len(plan.names), at + len(plan.names) + plan.states
+            plan.check_shapes("a compiled layer", self.given[at:first])
+            for part in self.given[first:end]:
+                if part is not None:
+                    checked("a state", part, dtype, (rows, plan.hidden_size))
+            if x.is_floating_point() and x.shape[2] != inputs:
+                raise WeftError(f"a compiled layer: x is {tuple(x.shape)}", expected=f"(B, T, {inputs})")
+            at = end
         self.layers, self.x = Layers([directions]), x.contiguous()
-        self.lengths = None if lengths is None else lengths.to(torch.int64).contiguous()
+        self.lengths = None if lengths is None else checked("lengths", as_int64(lengths), torch.int64, (rows,))
 
 
 # torch reads the types: there, an Optional is none of the new unions.
@@ -139,21 +151,21 @@ def _run_operator(
     reverse: Sequence[bool],
     train: bool,
 ) -> list[Tensor]:
-    """Outputs, the last states and, to train, what is kept for the way back."""
+    """Outputs, the final states and, to train, the memory for the backward pass."""
     ready = _Ready(x, lengths, tensors, noise, there, noisy, numbers, reverse)
-    if ready.lengths is not None:  # what a layer checks when it is called: compiled, it cannot
+    if ready.lengths is not None:  # a compiled layer cannot check it
         check_lengths("a compiled layer", ready.lengths, x.shape[1])
     room = x.shape[0] * x.shape[1]
     outputs, last, memory = forward(ready.layers, ready.x, ready.lengths, ready.given, train, room)
     if memory is None:
         return [outputs, *last]
-    if ready.lengths is not None:  # an operator gives the same every time, and what no row fills is whatever was there
+    if ready.lengths is not None:  # results must be deterministic: clear what no row fills
         memory[int(ready.lengths.sum()) * _kept_size(numbers) :] = 0
     return [outputs, *last, memory]
 
 
 def _kept_size(numbers: Sequence[int]) -> int:
-    """Numbers a token that the directions of a layer keep."""
+    """Elements that the directions of a layer keep for each token."""
     return sum(_plans[number].kept_size for number in numbers)
 
 
@@ -177,8 +189,8 @@ def _(
     return found
 
 
-@torch.library.custom_op("weft::back_layer", mutates_args=())
-def _back_operator(
+@torch.library.custom_op("weft::run_layer_backward", mutates_args=())
+def _backward_operator(
     x: Tensor,
     lengths: Optional[Tensor],  # noqa: UP045
     tensors: Sequence[Tensor],
@@ -196,12 +208,13 @@ def _back_operator(
     """The gradients that are wanted, of x and of `tensors`."""
     ready = _Ready(x, lengths, tensors, noise, there, noisy, numbers, reverse)
     wants = [wants is True for wants in _with_gaps(wanted, there)]
-    given, memory = ready.given, memory.contiguous()
-    found = back(ready.layers, ready.x, ready.lengths, given, memory, d_outputs, d_last, wants_x, wants)
+    given, room = ready.given, x.shape[0] * x.shape[1] * _kept_size(numbers)
+    memory = checked("what a compiled layer keeps", memory, given[0].dtype, (room,))
+    found = backward(ready.layers, ready.x, ready.lengths, given, memory, d_outputs, d_last, wants_x, wants)
     return [gradient for gradient in found if gradient is not None]
 
 
-@_back_operator.register_fake
+@_backward_operator.register_fake
 def _(
     x: Tensor,
     lengths: Tensor | None,
@@ -230,14 +243,14 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
     ctx.save_for_backward(x, lengths, output[-1], *tensors, *noise)
 
 
-def _backward(ctx: Any, gradients: Sequence[Tensor | None]) -> Any:
+def _differentiate(ctx: Any, gradients: Sequence[Tensor | None]) -> Any:
     x, lengths, memory, *rest = ctx.saved_tensors
     tensors, noise = rest[: ctx.count], rest[ctx.count :]
     wants_x, _, wanted, *_ = ctx.needs_input_grad
     d_outputs, *d_last, _ = gradients
-    found = _back_operator(x, lengths, tensors, noise, *ctx.numbers, memory, d_outputs, d_last, wants_x, wanted)
+    found = _backward_operator(x, lengths, tensors, noise, *ctx.numbers, memory, d_outputs, d_last, wants_x, wanted)
     d_x, *d_tensors = _with_gaps(found, [wants_x, *wanted])
     return d_x, None, d_tensors, [None] * len(noise), None, None, None, None, None
 
 
-_run_operator.register_autograd(_backward, setup_context=_remember)
+_run_operator.register_autograd(_differentiate, setup_context=_remember)

@@ -1,11 +1,13 @@
-"""The compiled core: which variant this machine can run, loaded once, called through ctypes (which frees the
-interpreter for other threads while it runs)."""
+"""The compiled core: loads the best variant that this machine can run, and turns the status of a call into exceptions.
+
+It is called through ctypes, which releases the interpreter lock during a call.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import os
-import sys
+import warnings
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,17 +15,50 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from weft.engine import abi
+from weft.engine import encode as _encode  # noqa: F401  # its records are part of the layout
+from weft.engine.abi import Status
 from weft.errors import WeftError
 
-_KNOWN = (torch.float32, torch.float64)  # types of numbers
+FUNCTIONS = (  # each takes the address of its records and returns a Status
+    "weft_new_program",
+    "weft_free_program",
+    "weft_forward",
+    "weft_backward",
+    "weft_dropout",
+    "weft_embedding",
+    "weft_cross_entropy",
+    "weft_cross_entropy_backward",
+    "weft_pack_output_layer",
+    "weft_top_k",
+    "weft_gradient_norm",
+    "weft_optimizer_step",
+    "weft_peak",
+    "weft_new_stream",
+    "weft_free_stream",
+    "weft_stream_step",
+    "weft_stream_sample",
+    "weft_chain_sum",
+    "weft_chain_viterbi",
+)
+
+
+class EngineWarning(UserWarning):
+    """Something runs without the engine, and slower than it could."""
+
+
+_KNOWN = (torch.float32, torch.float64)  # types of values
 _BY_CAPABILITY = {"AVX512": ["avx512", "avx2", "baseline"], "AVX2": ["avx2", "baseline"]}
+
+
+_peak_call = abi.packer(abi.PeakCall)
 
 
 @cache
 def library() -> ctypes.CDLL | None:
     """The best variant that was built and that this CPU runs, or None."""
     wanted = Path(os.environ.get("WEFT_ENGINE", ""))
-    if wanted.suffix in (".so", ".dylib"):  # a build of one's own, such as one with sanitizers
+    if wanted.suffix in (".so", ".dylib"):  # another build, such as one with sanitizers
         return _load(wanted, wanted.stem)
     folder = Path(__file__).parent
     for name in variants():
@@ -35,13 +70,14 @@ def library() -> ctypes.CDLL | None:
 
 def _load(file: Path, name: str) -> ctypes.CDLL:
     loaded = ctypes.CDLL(str(file))
+    _check_layout(loaded, file)
     _declare(loaded)
     loaded.variant = name  # type: ignore[attr-defined]
     return loaded
 
 
 def loaded_library() -> ctypes.CDLL:
-    """The library where it is known to be there."""
+    """The library, which must be there."""
     loaded = library()
     assert loaded is not None
     return loaded
@@ -63,17 +99,17 @@ def variants() -> list[str]:
 
 
 def usable() -> bool:
-    """Whether the core is there and tensors have memory of their own: inside torch.func's transforms they have none."""
+    """Whether the core is there and tensors have memory: inside torch.func's transforms they have none."""
     return library() is not None and torch._C._functorch.peek_interpreter_stack() is None
 
 
 def known_type(tensor: Tensor) -> bool:
-    """Whether the core reads numbers of this type, here."""
+    """Whether the tensor is on the CPU and of a type that the core reads."""
     return tensor.is_cpu and tensor.dtype in _KNOWN
 
 
 def reads(*tensors: Tensor) -> bool:
-    """Whether the core can work on these: it is there, nothing is being compiled, and they are here, of one type."""
+    """Whether the core can read these now: it is there, torch is not compiling, all are on the CPU and of one type."""
     dtype = tensors[0].dtype
     if dtype not in _KNOWN or torch.compiler.is_compiling() or not usable():
         return False
@@ -89,43 +125,62 @@ def description() -> str:
 
 
 @cache
-def say_once_if_missing() -> None:
-    """A line to stderr where the engine should be and is not; nothing where it was switched off on purpose."""
+def warn_if_missing() -> None:
+    """Warns once where the engine should be and is not. Silent where it was switched off on purpose."""
     if library() is None and os.environ.get("WEFT_ENGINE") != "off":
-        print("weft: the engine is not built here; cells run as plain torch, several times slower.", file=sys.stderr)
+        warnings.warn(
+            "the engine is not built here: cells run as plain torch, several times slower. "
+            "Install a C++17 compiler (g++ or clang++), then install weft again",
+            EngineWarning,
+            stacklevel=3,
+        )
+
+
+def peak_flops() -> float:
+    """Additions and multiplications a second on registers alone, on all threads that torch may use."""
+    flops = ctypes.c_double()
+    check(loaded_library().weft_peak(_peak_call(torch.get_num_threads(), ctypes.addressof(flops))))
+    return flops.value
 
 
 def check(code: int) -> None:
-    """The core's answers in words."""
-    if code == 1:
+    """Raises what the status of a call stands for."""
+    if code == Status.ok:
+        return
+    if code == Status.out_of_memory:
         raise MemoryError("weft engine: out of memory")
-    if code == 2:
+    if code == Status.id_out_of_range:
         raise WeftError("a token id is outside the vocabulary", expected="ids from 0 to input_size - 1")
+    if code == Status.length_out_of_range:
+        raise WeftError("a length is outside of the batch", expected="lengths from 0 to the number of steps")
+    if code == Status.cannot_sample:
+        raise WeftError("Stream: sampling needs token ids and an output layer", expected="ids=True and a weight")
+    raise RuntimeError("weft engine: a call failed")
 
 
 def _declare(loaded: ctypes.CDLL) -> None:
-    number, address = ctypes.c_int64, ctypes.c_void_p
-    loaded.weft_start.argtypes, loaded.weft_start.restype = [address], None
-    loaded.weft_program.argtypes, loaded.weft_program.restype = [address], address
-    loaded.weft_forget.argtypes, loaded.weft_forget.restype = [address], None
-    loaded.weft_forward.argtypes, loaded.weft_back.argtypes = [address], [address]
-    loaded.weft_embedding.argtypes = [address, number, number, number]
-    loaded.weft_drop.argtypes = [address, address, *[number] * 7]
-    loaded.weft_read_out.argtypes = [address, ctypes.c_double, number, number]
-    loaded.weft_read_back.argtypes = [address, address, number, number]
-    loaded.weft_pack_ids.argtypes, loaded.weft_likeliest.argtypes = [address, number, number], [address, number, number]
-    loaded.weft_norm.argtypes, loaded.weft_norm.restype = [address, number, number, number], ctypes.c_double
-    loaded.weft_update.argtypes, loaded.weft_update.restype = [address, address, number, number, number], None
-    loaded.weft_peak.argtypes, loaded.weft_peak.restype = [number], ctypes.c_double
-    loaded.weft_stream.argtypes, loaded.weft_stream.restype = [address, number], address
-    loaded.weft_stream_forget.argtypes, loaded.weft_stream_forget.restype = [address], None
-    loaded.weft_stream_step.argtypes = [address]
-    loaded.weft_stream_sample.argtypes = [address, number, address, address, address, number, address, address, address]
-    loaded.weft_start(_parallel_region())
+    for name in FUNCTIONS:
+        getattr(loaded, name).argtypes = [ctypes.c_void_p]
+    loaded.weft_use_parallel_region.argtypes, loaded.weft_use_parallel_region.restype = [ctypes.c_void_p], None
+    loaded.weft_use_parallel_region(_parallel_region())
+
+
+def _check_layout(loaded: ctypes.CDLL, file: Path) -> None:
+    """Refuses a library that was compiled from another interface: it would read other fields than are written."""
+    try:
+        loaded.weft_layout.argtypes, loaded.weft_layout.restype = [], ctypes.c_uint64
+        found = loaded.weft_layout()
+    except AttributeError:
+        found = None
+    if found != abi.layout():
+        raise WeftError(
+            f"the engine in {file} was built from other sources than this Python package",
+            expected="a build of the same sources: run `pip install -e .` again, or set WEFT_ENGINE=off to do without",
+        )
 
 
 def _parallel_region() -> Any:
-    """The entry point of the OpenMP runtime that torch has loaded, so that its workers are used and not fought."""
+    """The entry point of the OpenMP runtime that torch has loaded, whose workers the core shares."""
     for file in sorted((Path(torch.__file__).parent / "lib").glob("libgomp*.so*")):
         try:
             return ctypes.cast(ctypes.CDLL(str(file)).GOMP_parallel, ctypes.c_void_p)

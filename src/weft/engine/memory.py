@@ -1,8 +1,8 @@
-"""Memory for what a call writes, taken from blocks that earlier tensors gave back.
+"""A memory pool for large tensors, which reuses the blocks of tensors that were freed.
 
-The system clears every page it hands out, on first touch and one at a time: a training step that takes fresh memory for
-megabytes of kept values waits longer for pages than for their contents. A tensor from here is an ordinary one; when
-torch lets go of it, its block waits for the next call of about that size.
+The system clears every page on first touch, one at a time: a training step that allocates megabytes waits longer for
+pages than for computation. A tensor from the pool is an ordinary one; when torch frees it, its block waits for the next
+request of about that size.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-SMALLEST = 1 << 19  # bytes; what is smaller comes from the allocator's own lists, which is quicker to ask
-MOST_WAITING = 1 << 27  # bytes that blocks may hold while no tensor uses them
-_HUGE = 1 << 21  # one page of this size instead of 512 small ones: fewer faults, fewer misses of the address cache
+SMALLEST = 1 << 19  # bytes; the system's allocator is faster for less
+MOST_WAITING = 1 << 27  # bytes of unused blocks
+_HUGE = 1 << 21  # bytes of a huge page: fewer page faults, fewer TLB misses
 
 
 class _Block(NamedTuple):
@@ -26,15 +26,15 @@ class _Block(NamedTuple):
     memory: mmap.mmap
 
 
-class Pool:
+class MemoryPool:
     def __init__(self) -> None:
-        self._waiting: list[_Block] = []  # the longest waiting first
+        self._waiting: list[_Block] = []  # least recently used first
         self._waiting_size = 0
         self._lent: dict[int, tuple[weakref.ref[memoryview], _Block]] = {}  # by the reference's identity
-        self._lock = threading.RLock()  # a tensor may die, and its block return, while this thread is in here
+        self._lock = threading.RLock()  # a tensor may be freed while this thread holds it
 
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        """A tensor on the CPU with nothing in particular in it."""
+        """An uninitialized tensor on the CPU."""
         count = math.prod(shape)
         if count * dtype.itemsize < SMALLEST:
             return torch.empty(*shape, dtype=dtype)
@@ -47,13 +47,13 @@ class Pool:
         return flat if len(shape) == 1 else flat.view(*shape)
 
     def empty_like(self, tensor: Tensor) -> Tensor:
-        """One of the same shape and type as this contiguous one."""
+        """An uninitialized tensor of the shape and type of this contiguous one."""
         if tensor.nbytes < SMALLEST:
             return torch.empty_like(tensor)
         return self.empty(tuple(tensor.shape), tensor.dtype)
 
     def _take(self, size: int) -> _Block:
-        """The smallest block that fits without wasting half of it, or a new one."""
+        """The smallest unused block that fits and is less than half wasted, or a new one."""
         with self._lock:
             best = None
             for block in self._waiting:
@@ -79,5 +79,5 @@ class Pool:
                 self._waiting_size -= self._waiting.pop(0).size
 
 
-_pool = Pool()
+_pool = MemoryPool()
 empty, empty_like = _pool.empty, _pool.empty_like

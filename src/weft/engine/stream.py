@@ -1,6 +1,6 @@
-"""One step at a time: a stack of cells and an output layer with weights packed once, for a few rows.
+"""A stack of cells and an output layer, one step at a time for a few rows, with weights that are packed once.
 
-Made for generation. The weights are those at the moment the stream is made; make a new one when they change.
+It is made for generation. Weights are copied when the stream is made; make a new one when they change.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import struct
 import weakref
+from array import array
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -16,18 +17,21 @@ import torch
 from torch import Tensor, empty, empty_like, get_num_threads
 
 from weft.cells import Cell, State
+from weft.engine import abi
 from weft.engine.cells import check_kind, plan_of, readable
 from weft.engine.library import check, loaded_library, usable
+from weft.engine.tensors import address, checked
 from weft.errors import WeftError
 
-_new: Any = tuple.__new__  # of a NamedTuple, without its Python constructor
+_step_call, _sample_call = abi.values_of(abi.StreamStepCall), abi.packer(abi.SampleCall)
+_new: Any = tuple.__new__  # makes a NamedTuple faster than its constructor
 
 
 class Stream:
     """`rows` rows through `cells`, lowest first, and, if given, an output layer: `weight` (V, H) and `bias` (V).
 
-    The first cell reads token ids, (rows,), or with `ids=False` numbers, (rows, I). States go in and come out: a
-    tuple with one state a cell, as a Stack has it.
+    The first cell reads token ids, (rows,), or with `ids=False` features, (rows, I). A state is a tuple with one state
+    for each cell, as a Stack has it.
     """
 
     def __init__(
@@ -45,28 +49,38 @@ class Stream:
         self.cells, self.rows, self.ids = tuple(cells), rows, ids
         like = cells[0].weight_ih
         self._dtype = like.dtype
-        numbers, alive = [rows, int(ids), len(cells)], []
+        records, self._plans = list[int](), []
+        alive: list[Tensor] = []
         for cell in cells:
             plan = plan_of(cell)
             assert plan is not None
             given = plan.parameters(cell)
             check_kind(cell, [like, *given])
-            numbers += [plan.address, cell.input_size, *(parameter.data_ptr() for parameter in given)]
-            alive.append((plan, given))
-        self._plans = [plan for plan, _ in alive]
+            records += [*abi.StreamLayer(plan.address, cell.input_size), *map(address, given)]
+            alive += given
+            self._plans.append(plan)
         self.output_size = cells[-1].hidden_size if weight is None else weight.shape[0]
-        if weight is None:
-            numbers.append(0)
-        else:
-            weight = weight.detach().to(like.dtype).contiguous()
-            bias = None if bias is None else bias.detach().to(like.dtype).contiguous()
-            numbers += [weight.shape[0], weight.data_ptr(), 0 if bias is None else bias.data_ptr()]
-        core = loaded_library()
-        self._address = core.weft_stream((ctypes.c_int64 * len(numbers))(*numbers), like.dtype == torch.float64)
-        if not self._address:
-            raise MemoryError("weft engine: out of memory")
-        weakref.finalize(self, core.weft_stream_forget, self._address)
-        self._states: list[tuple[Any, int, int, torch.Size]] = []  # its type, which parts of all, and their shape
+        if weight is not None:
+            vocabulary, hidden = weight.shape
+            weight = checked("Stream: weight", weight.detach().to(like.dtype), like.dtype, (vocabulary, hidden))
+            if bias is not None:
+                bias = checked("Stream: bias", bias.detach().to(like.dtype), like.dtype, (vocabulary,))
+        core, handle = loaded_library(), ctypes.c_void_p()
+        call = abi.StreamCall(
+            is_double=like.dtype is torch.float64,
+            rows=rows,
+            by_id=ids,
+            layers=len(cells),
+            vocabulary=0 if weight is None else weight.shape[0],
+            weight=address(weight),
+            bias=address(bias),
+            stream=ctypes.addressof(handle),
+        )
+        check(core.weft_new_stream(array("q", [*call, *records]).tobytes()))
+        assert handle.value is not None
+        self._address: int = handle.value
+        weakref.finalize(self, core.weft_free_stream, self._address)
+        self._states: list[tuple[Any, int, int, torch.Size]] = []  # type, range of its parts, their shape
         self._parts = 0
         for cell, plan in zip(cells, self._plans, strict=True):
             shape = torch.Size((rows, cell.hidden_size))
@@ -75,15 +89,18 @@ class Stream:
         self._h = None if weight is not None else self._states[-1][1]  # the part that is the result
         self._x_shape = torch.Size((rows,) if ids else (rows, cells[0].input_size))
         self._x_dtype = torch.int64 if ids else like.dtype
-        self._known: tuple[Any, list[Tensor]] = None, []  # the state that the last step gave: it needs no check
-        # A step of a small model takes as long as a few lines of Python: what can be made beforehand is.
-        self._step, self._call = core.weft_stream_step, struct.Struct(f"{4 + 2 * self._parts}q").pack
+        self._known: tuple[Any, list[Tensor]] = None, []  # the last step's state, which needs no check
+        # A step of a small model takes as long as a few lines of Python, so all that can be is precomputed.
+        self._step, self._pack = (
+            core.weft_stream_step,
+            struct.Struct(f"{len(abi.StreamStepCall._fields) + 2 * self._parts}q").pack,
+        )
 
     def start(self) -> tuple[State, ...]:
         return tuple(cell.initial_state(self.rows) for cell in self.cells)
 
     def step(self, x: Tensor, state: tuple[State, ...]) -> tuple[Tensor, tuple[State, ...]]:
-        """One step: logits (rows, V), or without an output layer the last state's h itself, and the state after."""
+        """One step: logits (rows, V), or without an output layer the last cell's h, and the next state."""
         if x.dtype is not self._x_dtype or x.shape != self._x_shape or not x.is_contiguous() or not x.is_cpu:
             x = self._as_input(x)
         known, before = self._known
@@ -91,8 +108,8 @@ class Stream:
             before = self._flat(state)
         after = [empty_like(part) for part in before]
         result = after[self._h] if self._h is not None else empty(self.rows, self.output_size, dtype=self._dtype)
-        places = [part.data_ptr() for part in (x, result, *before, *after)]
-        if code := self._step(self._call(self._address, get_num_threads(), *places)):
+        call = _step_call(self._address, get_num_threads(), x.data_ptr(), result.data_ptr())
+        if code := self._step(self._pack(*call, *[part.data_ptr() for part in before + after])):
             check(code)
         nested = tuple([_new(kind, after[first:last]) for kind, first, last, _ in self._states])
         self._known = nested, after
@@ -110,11 +127,11 @@ class Stream:
         banned: Sequence[int] = (),
         end: int | None = None,
     ) -> tuple[Tensor, tuple[State, ...]]:
-        """Read `ids` (rows,), then choose and read a token for each column of `uniforms` (rows, N), numbers in [0, 1).
+        """Reads `ids` (rows,), then samples and reads a token for each column of `uniforms` (rows, N), in [0, 1).
 
-        Gives the tokens (rows, N), -1 from a row's `end` on, and the state. The last token chosen is not read yet. The
-        choice is weft.decoding's: temperature, then the top_k likeliest, then the fewest that reach top_p, then where
-        the number falls on the cumulated chances in the vocabulary's order.
+        Returns the tokens (rows, N), -1 from a row's `end` on, and the state, which has not read the last token. The
+        choice is weft.decoding's: temperature, then the top_k most probable tokens, then the fewest that reach top_p,
+        then the inverse of the cumulative distribution in the vocabulary's order.
         """
         ids, count = self._as_input(ids).clone(), uniforms.shape[1]
         if uniforms.shape[0] != self.rows or not temperature > 0 or not 0 < top_p <= 1 or top_k < 0:
@@ -124,33 +141,32 @@ class Stream:
             )
         if any(not 0 <= i < self.output_size for i in banned):
             raise WeftError(f"Stream: banned ids {list(banned)}", expected=f"ids from 0 to {self.output_size - 1}")
-        numbers = uniforms.to(torch.float64).contiguous()
+        drawn = checked("Stream: uniforms", uniforms.to(torch.float64), torch.float64, (self.rows, count))
         chosen = torch.empty(self.rows, count, dtype=torch.int64)
-        choice = (ctypes.c_double * 5)(temperature, top_k, top_p, len(banned), -1 if end is None else end)
-        out = (ctypes.c_int64 * max(1, len(banned)))(*banned)
+        banned_ids = array("q", banned)
         after = [part.detach().clone() for part in self._flat(state)]  # changed in place
-        addresses = (ctypes.c_void_p * self._parts)(*[part.data_ptr() for part in after])
-        code = loaded_library().weft_stream_sample(
-            self._address,
-            get_num_threads(),
-            ids.data_ptr(),
-            addresses,
-            numbers.data_ptr(),
-            count,
-            choice,
-            out,
-            chosen.data_ptr(),
+        call = _sample_call(
+            stream=self._address,
+            threads=get_num_threads(),
+            ids=ids.data_ptr(),
+            steps=count,
+            uniforms=drawn.data_ptr(),
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            banned_count=len(banned_ids),
+            banned=banned_ids.buffer_info()[0],
+            end=-1 if end is None else end,
+            tokens=chosen.data_ptr(),
         )
-        if code == 3:
-            raise WeftError("Stream: sampling needs token ids and an output layer", expected="ids=True and a weight")
-        check(code)
+        check(loaded_library().weft_stream_sample(call + array("q", map(address, after)).tobytes()))
         return chosen, tuple([_new(kind, after[first:last]) for kind, first, last, _ in self._states])
 
     def _as_input(self, x: Tensor) -> Tensor:
-        """What a step reads, as the core reads it."""
+        """The input of a step, checked, as the core reads it."""
         fits = not x.is_floating_point() if self.ids else x.dtype is self._dtype
         if x.shape != self._x_shape or not x.is_cpu or not fits:
-            kind = "whole numbers" if self.ids else f"{self._dtype}"
+            kind = "integers" if self.ids else f"{self._dtype}"
             raise WeftError(
                 f"Stream: {'ids are' if self.ids else 'x is'} {tuple(x.shape)} of {x.dtype} on {x.device}",
                 expected=f"{tuple(self._x_shape)} of {kind} on cpu",
@@ -158,7 +174,7 @@ class Stream:
         return x.detach().to(self._x_dtype).contiguous()
 
     def _flat(self, state: tuple[State, ...]) -> list[Tensor]:
-        """The parts of all states, checked."""
+        """The parts of all states, checked and contiguous."""
         found, dtype = [], self._dtype
         for (*_, shape), before in zip(self._states, state, strict=False):
             for part in before:
@@ -180,14 +196,14 @@ def _check_sizes(cells: Sequence[Cell], weight: Tensor | None, bias: Tensor | No
     for below, above in pairwise(cells):
         if above.input_size != below.hidden_size:
             raise WeftError(
-                f"Stream: a cell reads {above.input_size} numbers and the one below gives {below.hidden_size}",
+                f"Stream: a cell reads {above.input_size} features and the one below gives {below.hidden_size}",
                 expected="the two to be equal",
             )
     wanted = cells[-1].hidden_size
     if weight is not None and (weight.dim() != 2 or weight.shape[1] != wanted):
         raise WeftError(f"Stream: weight is {tuple(weight.shape)}", expected=f"(V, {wanted})")
     if bias is not None and (weight is None or bias.shape != weight.shape[:1]):
-        raise WeftError(f"Stream: bias is {tuple(bias.shape)}", expected="(V,), a number for each row of weight")
+        raise WeftError(f"Stream: bias is {tuple(bias.shape)}", expected="(V,), one for each row of weight")
 
 
 def can_stream(cells: Sequence[Cell]) -> bool:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from weft import engine
 from weft.cells import CELLS, Cell, Gates, State, check_cell, check_instance, check_state
 from weft.compiler import StepMasks
-from weft.engine import Embedded, Pass, written
+from weft.engine import Embedded, Pass, materialize
 from weft.errors import WeftError, unknown_name
 from weft.nn.states import check_input
 from weft.nn.steps import FUSED, run_fused, run_steps
@@ -86,7 +86,7 @@ class Recurrent(nn.Module):
         if done := engine.run_layers([passes], x, [states], lengths):
             outputs, ((last,),) = done
             return outputs, last
-        (run,), x = passes, written(x)
+        (run,), x = passes, materialize(x)
         state = self.initial_state(x.shape[0]) if state is None else state
         fits = lengths is None and 0 not in x.shape and run.noise == StepMasks()
         # torch.compile cannot put torch's own fused layers into a graph.
@@ -182,7 +182,7 @@ class Bidirectional(nn.Module):
         if done := engine.run_layers([self._passes(x)], x, [states], lengths):
             outputs, (last,) = done
             return outputs, BothDirections(*last)
-        x, (forward, backward) = written(x), states
+        x, (forward, backward) = materialize(x), states
         forward_outputs, forward = self.forward_layer(x, forward, lengths=lengths)
         backward_outputs, backward = self.backward_layer(x, backward, lengths=lengths)
         return torch.cat([forward_outputs, backward_outputs], -1), BothDirections(forward, backward)
@@ -265,7 +265,7 @@ class Stack(nn.Module):
             ]
             if done := engine.run_layers(passes, x, checked, lengths, self.dropout if self.training else 0.0):
                 return done[0], tuple([parts[0] if len(parts) == 1 else BothDirections(*parts) for parts in done[1]])
-        x = written(x)
+        x = materialize(x)
         last: list[State] = []
         for number, (layer, before) in enumerate(zip(layers, states, strict=True)):
             inputs = engine.dropout(x, self.dropout, self.training) if number else x

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from weft.engine import Moved, Rates, Updates
+from weft.engine import Hyperparameters, OptimizerStep, ParameterTensors, StepSize
 from weft.training.config import TrainConfig
 
 
@@ -97,7 +97,7 @@ class Optimizer:
         Returns:
             The global norm of the gradient before clipping.
         """
-        chosen, moved = list[int](), list[Moved]()
+        chosen, moved = list[int](), list[ParameterTensors]()
         for number, parameter in enumerate(self.parameters):
             if (gradient := parameter.grad) is not None:
                 chosen.append(number)
@@ -105,16 +105,18 @@ class Optimizer:
                 moved.append((parameter, gradient, first, second, None if ema is None else ema[number]))
         if not moved:
             return 0.0
-        core = Updates.of(moved)
+        core = OptimizerStep.of(moved)
         norm = _global_norm(moved) if core is None else core.norm()
         if not math.isfinite(norm):
             return norm
         for number in chosen:
             self.steps[number] += 1
         rule, scale = self.rule, clip_norm / norm if clip_norm and norm > clip_norm else 1.0
-        rates = Rates(scale, 1 - learning_rate * rule.weight_decay, rule.beta1, rule.beta2, rule.eps, ema_decay)
+        rates = Hyperparameters(
+            scale, 1 - learning_rate * rule.weight_decay, rule.beta1, rule.beta2, rule.eps, ema_decay
+        )
         steps = [self.steps[number] for number in chosen]
-        by_step = {step: rule.corrections(learning_rate, step) for step in set(steps)}  # usually one
+        by_step = {step: StepSize(*rule.corrections(learning_rate, step)) for step in set(steps)}  # usually one
         corrections = [by_step[step] for step in steps]
         if core is None:
             _update(moved, rates, corrections)
@@ -142,13 +144,13 @@ class Optimizer:
                     tensor.copy_(state[f"{number}.{name}"])
 
 
-def _global_norm(moved: Sequence[Moved]) -> float:
+def _global_norm(moved: Sequence[ParameterTensors]) -> float:
     norms = torch._foreach_norm([gradient for _, gradient, *_ in moved])
     return float(torch.linalg.vector_norm(torch.stack([norm.to(norms[0]) for norm in norms])))
 
 
-def _update(moved: Sequence[Moved], rates: Rates, corrections: Sequence[tuple[float, float]]) -> None:
-    """The update of core/update.hpp in torch, for where the engine cannot run."""
+def _update(moved: Sequence[ParameterTensors], rates: Hyperparameters, corrections: Sequence[StepSize]) -> None:
+    """The update of core/optimizer.hpp in torch, for where the engine cannot run."""
     scale, decay, beta1, beta2, eps, ema_decay = rates
     weights, gradients, *others = map(list, zip(*moved, strict=True))
     first, second, ema = ([tensor for tensor in some if tensor is not None] for some in others)

@@ -1,8 +1,7 @@
-// The C interface: what ctypes sees. Every function gives 0, or 1 where memory has run out. It is part of the engine's
-// library, and uses its workers.
+// The C interface of the chains, part of the engine's library: records of abi.hpp in, a Status out.
 //
-// The chains are dealt out in slices, each with sums of its own that are added in their order, so that the result does
-// not depend on which thread was faster.
+// Chains are divided into slices. Each slice has its own sums, which are added in order, so that results do not depend
+// on the scheduling of threads.
 #pragma once
 
 #include <algorithm>
@@ -10,12 +9,13 @@
 #include <vector>
 
 #include "../../engine/core/interface.hpp"
-#include "best.hpp"
 #include "scaled.hpp"
+#include "viterbi.hpp"
 
 namespace weft::chain {
 
-constexpr int64_t kSlices = 8, kLeast = 128;  // at the most, and places a slice at the least
+constexpr int64_t kSlices = 8,
+                  kLeast = 128;  // the maximal number of slices, and the minimal number of positions in a slice
 
 struct Slice {
     int64_t begin, end;
@@ -29,10 +29,22 @@ inline std::vector<Slice> slices_of(const Problem& problem) {
     int64_t row = 0, places = 0;
     for (int64_t i = 0; i < count; ++i) {
         const int64_t begin = row;
-        for (; row < problem.rows && (places < total * (i + 1) / count || i + 1 == count); ++row) places += problem.lengths[row];
+        for (; row < problem.rows && (places < total * (i + 1) / count || i + 1 == count); ++row)
+            places += problem.lengths[row];
         slices.push_back({begin, row});
     }
     return slices;
+}
+
+// Whether every chain lies within the positions, and every position of a chain names a row of the table.
+inline Status check(const Problem& problem) {
+    for (int64_t b = 0; b < problem.rows; ++b) {
+        const int64_t begin = problem.begins[b], length = problem.lengths[b];
+        if (begin < 0 || length < 0 || begin > problem.positions - length) return Status::length_out_of_range;
+        for (int64_t t = begin; t < begin + length; ++t)
+            if (problem.ids[t] < 0 || problem.ids[t] >= problem.table_rows) return Status::id_out_of_range;
+    }
+    return Status::ok;
 }
 
 inline int64_t longest(const Problem& problem, Slice slice) {
@@ -43,21 +55,23 @@ inline int64_t longest(const Problem& problem, Slice slice) {
 
 template <int N>
 void sum_slice(const Problem& problem, Slice slice, const Results& out, const Results& sums) {
-    const bool back = out.posterior || out.cavity || sums.pairs;
+    const bool backward = out.posterior || out.cavity || sums.pairs;
     Workspace space;
-    Block* blocks = static_cast<Block*>(
-        space.bytes(static_cast<size_t>(Scaled<N>::space(problem, back ? longest(problem, slice) : 1)) * sizeof(Block)));
+    Block* blocks = static_cast<Block*>(space.bytes(
+        static_cast<size_t>(Scaled<N>::space(problem, backward ? longest(problem, slice) : 1)) * sizeof(Block)));
     Scaled<N> scaled(problem, blocks, out, sums);
     for (int64_t row = slice.begin; row < slice.end; ++row) {
         if (problem.lengths[row] == 0) {
             out.log_z[row] = 0;
             out.dead[row] = -1;
         } else if (!scaled.run(row)) {
-            exact_row(problem, row, out, sums);
+            log_space_row(problem, row, out, sums);
         }
         if (out.dead[row] >= 0)
             for (double* shares : {out.posterior, out.cavity})
-                if (shares) std::fill_n(shares + problem.begins[row] * problem.states, problem.lengths[row] * problem.states, 0.0);
+                if (shares)
+                    std::fill_n(shares + problem.begins[row] * problem.states, problem.lengths[row] * problem.states,
+                                0.0);
     }
 }
 
@@ -91,39 +105,51 @@ inline void sum_all(const Problem& problem, const Results& out) {
 }
 
 template <int N>
-void best_slice(const Problem& problem, const Block* scores, Slice slice, int64_t* states, double* score) {
+void viterbi_slice(const Problem& problem, const Block* scores, Slice slice, int64_t* states, double* score) {
     std::vector<int32_t> choices(static_cast<size_t>(longest(problem, slice) * problem.states));
     for (int64_t row = slice.begin; row < slice.end; ++row) {
         if (problem.lengths[row] == 0)
             score[row] = 0;
         else
-            best_row<N>(problem, scores, row, choices.data(), states, score + row);
+            viterbi_row<N>(problem, scores, row, choices.data(), states, score + row);
     }
 }
 
+inline void viterbi_all(const Problem& problem, const abi::ViterbiResults<double>& out) {
+    const auto* scores = reinterpret_cast<const Block*>(out.transition_padded);
+    const std::vector<Slice> slices = slices_of(problem);
+    parallel(static_cast<int64_t>(slices.size()), problem.threads, [&](int64_t i) {
+        const Slice slice = slices[static_cast<size_t>(i)];
+        switch (problem.wide()) {
+            case 1: return viterbi_slice<1 * kBlocks>(problem, scores, slice, out.states, out.score);
+            case 2: return viterbi_slice<2 * kBlocks>(problem, scores, slice, out.states, out.score);
+            case 3: return viterbi_slice<3 * kBlocks>(problem, scores, slice, out.states, out.score);
+            case 4: return viterbi_slice<4 * kBlocks>(problem, scores, slice, out.states, out.score);
+            default: return viterbi_slice<0>(problem, scores, slice, out.states, out.score);
+        }
+    });
+}
+
+// ChainProblem, ChainResults.
+WEFT_EXPORT int weft_chain_sum(const void* data) {
+    return guarded([&] {
+        abi::Reader reader(data);
+        const Problem problem{reader.take<abi::ChainProblem<double>>()};
+        const Status status = check(problem);
+        if (status == Status::ok) sum_all(problem, reader.take<Results>());
+        return status;
+    });
+}
+
+// ChainProblem, ViterbiResults.
+WEFT_EXPORT int weft_chain_viterbi(const void* data) {
+    return guarded([&] {
+        abi::Reader reader(data);
+        const Problem problem{reader.take<abi::ChainProblem<double>>()};
+        const Status status = check(problem);
+        if (status == Status::ok) viterbi_all(problem, reader.take<abi::ViterbiResults<double>>());
+        return status;
+    });
+}
+
 }  // namespace weft::chain
-
-WEFT_EXPORT int weft_chain_sum(const weft::chain::Problem* problem, const weft::chain::Results* out) {
-    return weft::guarded([&] {
-        weft::chain::sum_all(*problem, *out);
-        return 0;
-    });
-}
-
-WEFT_EXPORT int weft_chain_best(const weft::chain::Problem* problem, const weft::chain::Block* scores, int64_t* states, double* score) {
-    using namespace weft::chain;
-    return weft::guarded([&] {
-        const std::vector<Slice> slices = slices_of(*problem);
-        weft::parallel(static_cast<int64_t>(slices.size()), problem->threads, [&](int64_t i) {
-            const Slice slice = slices[static_cast<size_t>(i)];
-            switch (problem->wide()) {
-                case 1: return best_slice<1 * kBlocks>(*problem, scores, slice, states, score);
-                case 2: return best_slice<2 * kBlocks>(*problem, scores, slice, states, score);
-                case 3: return best_slice<3 * kBlocks>(*problem, scores, slice, states, score);
-                case 4: return best_slice<4 * kBlocks>(*problem, scores, slice, states, score);
-                default: return best_slice<0>(*problem, scores, slice, states, score);
-            }
-        });
-        return 0;
-    });
-}

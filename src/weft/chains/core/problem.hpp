@@ -1,74 +1,41 @@
-// What Python hands over: chains of places, each place with a row of scores, one score a state.
+// The problem of one call: chains of positions, each position with a row of scores, one for each state.
 //
-// Twice: as logarithms, and as numbers relative to the largest of their row, whose rows are filled up with zeros to a
-// multiple of eight. The numbers are what the fast loops read, a vector at a time, the logarithms what the exact ones do.
+// Scores are given twice: as logarithms, which the log-space recursions read, and relative to the maximum of their row,
+// in rows padded with zeros to a multiple of eight, which the scaled recursions read a vector at a time.
 #pragma once
 
 #include <cstdint>
 
+#include "../../engine/core/abi.hpp"
+#include "../../engine/core/vector.hpp"
+
 namespace weft::chain {
 
-#if defined(__AVX512F__)
-constexpr int64_t kLanes = 8;
-#elif defined(__AVX__)
-constexpr int64_t kLanes = 4;
-#else
-constexpr int64_t kLanes = 2;
-#endif
+constexpr int64_t kLanes = kWidth<double>;
 typedef double Block __attribute__((vector_size(kLanes * 8), aligned(kLanes * 8), may_alias));
 typedef int64_t Bits __attribute__((vector_size(kLanes * 8), aligned(kLanes * 8), may_alias));
 
-constexpr int64_t kRow = 8;                  // rows of numbers are multiples of it
-constexpr int64_t kBlocks = kRow / kLanes;   // blocks in that
+constexpr int64_t kRow = 8;                 // rows of scaled scores are padded to a multiple of it
+constexpr int64_t kBlocks = kRow / kLanes;  // blocks in so many scores
 constexpr int64_t kMostStates = 512;
 
-struct Problem {
-    int64_t rows, states, threads;
-    const int64_t* begins;   // (B) first place of each chain
-    const int64_t* lengths;  // (B)
-    const int64_t* ids;      // (P) the row of the table at each place
-    const double *start, *transition, *end, *table;  // logarithms: (K), (K, K) from-to, (K), (N, K)
-    // Numbers; the transition also the other way round, to-from.
-    const Block *start_number, *transition_number, *transposed_number, *end_number, *table_number;
-    const double* table_peaks;  // (N) the logarithm that the number 1 stands for in each row
-    double peaks;               // the same for start and end together
-    double transition_peak;
-    const double* weights;      // (B) what each chain counts for in the sums, or nullptr
-    int64_t table_rows;         // N
-    int64_t rows_are_shared;    // 0 where no two places have the same row of the table
-
+// The call's record, with its scaled scores as blocks of lanes.
+struct Problem : abi::ChainProblem<double> {
     int64_t wide() const { return (states + kRow - 1) / kRow; }
     int64_t blocks() const { return wide() * kBlocks; }
     double weight(int64_t row) const { return weights ? weights[row] : 1.0; }
+    const Block* start_blocks() const { return reinterpret_cast<const Block*>(start_scaled); }
+    const Block* transition_blocks() const { return reinterpret_cast<const Block*>(transition_scaled); }
+    const Block* transposed_blocks() const { return reinterpret_cast<const Block*>(transposed_scaled); }
+    const Block* end_blocks() const { return reinterpret_cast<const Block*>(end_scaled); }
+    const Block* table_blocks() const { return reinterpret_cast<const Block*>(table_scaled); }
 };
-
-// What is wanted: pointers that are nullptr are not.
-struct Results {
-    double* log_z;      // (B)
-    int64_t* dead;      // (B) the place in the chain after which nothing is possible any more, or -1
-    double* posterior;  // (P, K)
-    double* cavity;     // (P, K) the same without the place's own score
-    double *first, *pairs, *last, *table;  // weighted sums: (K), (K, K), (K), (N, K)
-};
+using Results = abi::ChainResults<double>;
 
 inline double at(const Block* row, int64_t k) { return reinterpret_cast<const double*>(row)[k]; }
 
-inline Block turned(Block x, int64_t by) {
-    Bits lanes = {};
-    for (int64_t i = 0; i < kLanes; ++i) lanes[i] = i ^ by;
-    return __builtin_shuffle(x, lanes);
-}
-// The sum of all lanes, in every lane: halves on halves.
-inline Block total_of(Block x) {
-    for (int64_t by = kLanes / 2; by > 0; by /= 2) x += turned(x, by);
-    return x;
-}
+// The sum of all lanes, in every lane.
+inline Block total_of(Block x) { return total<double>(x); }
 inline Block all(double value) { return value - Block{}; }
-inline bool any(Bits x) {
-    int64_t found = 0;
-    for (int64_t by = kLanes / 2; by > 1; by /= 2) x |= (Bits)turned((Block)x, by);
-    for (int64_t i = 0; i < 2; ++i) found |= x[i];
-    return found != 0;
-}
 
 }  // namespace weft::chain

@@ -1,20 +1,21 @@
-// One chain in plain numbers, scaled at each place so that they sum to one: products and sums only.
+// The recursions of one chain with scaled probabilities: at each position they are divided by their sum, so that
+// products and sums are enough.
 //
-// A number that falls far below the others may be lost, and later turn out to be the only one that counts. So every
-// number below kTrusted is looked at: either it is zero because nothing leads there, or the chain is given up here and
-// done in logarithms (exact.hpp). A number that is zero is therefore always a zero that the scores ask for.
+// A value that is far below the others may underflow, and later turn out to be the only one that counts. So every value
+// below kTrusted is examined: either it is zero because no path leads there, or the chain is done in log space
+// (log_space.hpp). A zero is therefore always one that the scores imply.
 #pragma once
 
 #include <cmath>
 #include <cstring>
 
-#include "exact.hpp"
+#include "log_space.hpp"
 
 namespace weft::chain {
 
-constexpr double kTrusted = 1e-100;  // squared it is still far from the smallest number there is
+constexpr double kTrusted = 1e-100;  // its square does not underflow
 
-// Products of many scales, and their logarithm only now and then.
+// The logarithm of a product of many factors, taken only when it may overflow.
 class LogProduct {
   public:
     void multiply(double factor) {
@@ -34,7 +35,7 @@ class LogProduct {
     double product_ = 1, sum_ = 0;
 };
 
-// N blocks of states, known when compiled for up to 32 states, or 0.
+// N: the number of blocks of states, a constant for up to 32 states; 0: not known when compiled.
 template <int N>
 class Scaled {
   public:
@@ -45,12 +46,12 @@ class Scaled {
             for (int64_t lane = 0; lane < kLanes; ++lane) real_[n][lane] = n * kLanes + lane < K ? -1 : 0;
     }
 
-    // Blocks of space for a chain of so many places.
+    // How many blocks of memory a chain of `places` positions needs.
     static int64_t space(const Problem& problem, int64_t places) { return 3 * places * problem.blocks() + places; }
 
-    // False where the numbers are not to be trusted; then nothing has been added to the sums.
+    // Returns false if values underflow; then nothing has been added to the sums.
     bool run(int64_t row) {
-        const bool back = out_.posterior || out_.cavity || sums_.pairs;
+        const bool train = out_.posterior || out_.cavity || sums_.pairs;
         const int64_t T = problem_.lengths[row];
         ids_ = problem_.ids + problem_.begins[row];
         length_ = T;
@@ -58,8 +59,8 @@ class Scaled {
         shares_ = befores_ + T * blocks();
         onwards_ = shares_ + T * blocks();
         scales_ = reinterpret_cast<double*>(onwards_ + T * blocks());
-        if (!forward(row, back)) return false;
-        if (!back || out_.dead[row] >= 0) return true;
+        if (!forward(row, train)) return false;
+        if (!train || out_.dead[row] >= 0) return true;
         if (!backward(row)) return false;
         if (sums_.pairs) add(row);
         return true;
@@ -69,17 +70,17 @@ class Scaled {
     static constexpr int kMost = N ? N : kMostStates / kLanes;
     int64_t blocks() const { return N ? N : problem_.blocks(); }
     int64_t states() const { return problem_.states; }
-    const Block* numbers(int64_t t) const { return problem_.table_number + ids_[t] * blocks(); }
+    const Block* numbers(int64_t t) const { return problem_.table_blocks() + ids_[t] * blocks(); }
 
     bool forward(int64_t row, bool keep) {
         const int64_t nb = blocks(), T = length_;
         Block before[kMost], p[kMost] = {};
         LogProduct scale;
-        double peaks = problem_.peaks;
-        for (int64_t n = 0; n < nb; ++n) before[n] = problem_.start_number[n];
+        double peaks = problem_.start_end_peak;
+        for (int64_t n = 0; n < nb; ++n) before[n] = problem_.start_blocks()[n];
         for (int64_t t = 0; t < T; ++t) {
             if (t > 0) {
-                product(problem_.transition_number, p, before);
+                product(problem_.transition_blocks(), p, before);
                 peaks += problem_.transition_peak;
             }
             const Block* e = numbers(t);
@@ -98,7 +99,7 @@ class Scaled {
             peaks += problem_.table_peaks[ids_[t]];
         }
         Block total = {};
-        for (int64_t n = 0; n < nb; ++n) total += p[n] * problem_.end_number[n];
+        for (int64_t n = 0; n < nb; ++n) total += p[n] * problem_.end_blocks()[n];
         const double last = total_of(total)[0];
         if (!(last > kTrusted)) return false;
         scale.multiply(last);
@@ -110,7 +111,7 @@ class Scaled {
     bool backward(int64_t row) {
         const int64_t nb = blocks(), T = length_, K = states();
         Block q[kMost];
-        for (int64_t n = 0; n < nb; ++n) q[n] = problem_.end_number[n];
+        for (int64_t n = 0; n < nb; ++n) q[n] = problem_.end_blocks()[n];
         for (int64_t t = T - 1; t >= 0; --t) {
             const Block *e = numbers(t), *before = befores_ + t * nb;
             Block* share = shares_ + t * nb;
@@ -121,21 +122,21 @@ class Scaled {
                 around += before[n] * q[n];
             }
             const Block all_g = total_of(total), factor = 1.0 / all_g;
-            if (!(all_g[0] * scales_[t] > kTrusted)) return false;  // relative to the forward numbers, which sum to one
+            if (!(all_g[0] * scales_[t] > kTrusted))
+                return false;  // relative to the forward probabilities, which sum to one
             const int64_t place = problem_.begins[row] + t;
             for (int64_t n = 0; n < nb; ++n) share[n] *= factor;
             if (out_.posterior) std::memcpy(out_.posterior + place * K, share, static_cast<size_t>(K) * sizeof(double));
             if (out_.cavity) {
                 const double h = total_of(around)[0];
                 if (!(h > kTrusted)) return false;
-                for (int64_t k = 0; k < K; ++k)
-                    out_.cavity[place * K + k] = at(before, k) * at(q, k) / h;
+                for (int64_t k = 0; k < K; ++k) out_.cavity[place * K + k] = at(before, k) * at(q, k) / h;
             }
             if (sums_.pairs)
                 for (int64_t n = 0; n < nb; ++n) onwards_[t * nb + n] = w[n] * factor;
             if (t == 0) break;
             Block next[kMost], most = {};
-            product(problem_.transposed_number, w, next);
+            product(problem_.transposed_blocks(), w, next);
             for (int64_t n = 0; n < nb; ++n) most += next[n];
             const Block all_c = total_of(most), share_of = 1.0 / all_c;
             if (small(next, all_c) && !cut_off(t, next, q, all_c[0])) return false;
@@ -144,7 +145,7 @@ class Scaled {
         return true;
     }
 
-    // The sums of one chain whose numbers have all been found good.
+    // Adds the expected counts of one chain to the sums.
     void add(int64_t row) {
         const int64_t nb = blocks(), T = length_, K = states();
         const double weight = problem_.weight(row);
@@ -158,7 +159,7 @@ class Scaled {
                 double* to = sums_.table + ids_[t] * K;
                 for (int64_t k = 0; k < K; ++k) to[k] += weight * share[k];
             }
-        // From here on `befores_` holds the forward numbers with the place's own score.
+        // From here on `befores_` holds the forward probabilities including the position's own score.
         for (int64_t t = 0; t + 1 < T; ++t)
             for (int64_t n = 0; n < nb; ++n) befores_[t * nb + n] *= numbers(t)[n] * (weight * scales_[t]);
         constexpr int kRows = 4;  // a tile of sums that stays in registers
@@ -174,14 +175,14 @@ class Scaled {
                 }
                 for (int r = 0; r < kRows && i + r < K; ++r)
                     for (int m = 0; m < kWide; ++m) {
-                        const Block a = problem_.transition_number[(i + r) * nb + n + m] * sum_of[r][m];
+                        const Block a = problem_.transition_blocks()[(i + r) * nb + n + m] * sum_of[r][m];
                         for (int64_t lane = 0; lane < kLanes && (n + m) * kLanes + lane < K; ++lane)
                             sums_.pairs[(i + r) * K + (n + m) * kLanes + lane] += a[lane];
                     }
             }
     }
 
-    // to = from matrix: rows of the matrix, weighted. Two sums at a time, which hides half of the waiting.
+    // to = from matrix. Two independent sums hide half of the latency.
     void product(const Block* matrix, const Block* from, Block* to) const {
         const int64_t nb = blocks(), K = states();
         const double* p = reinterpret_cast<const double*>(from);
@@ -204,7 +205,7 @@ class Scaled {
         return any(found);
     }
 
-    // Whether every small number at place t is one that no state before it leads to, or that its own score forbids.
+    // Whether every small value at position t is one that no state before leads to, or that its own score forbids.
     bool impossible(int64_t t, const Block* held, const Block* before, double total) const {
         const int64_t K = states();
         for (int64_t j = 0; j < K; ++j) {
@@ -217,7 +218,7 @@ class Scaled {
         return true;
     }
 
-    // Whether every small number before place t is one that leads to no state that is possible there.
+    // Whether every small value before position t is one that leads to no possible state at t.
     bool cut_off(int64_t t, const Block* next, const Block* q, double total) const {
         const int64_t K = states();
         for (int64_t i = 0; i < K; ++i) {

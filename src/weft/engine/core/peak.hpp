@@ -1,19 +1,20 @@
-// What this machine can do at the very best: multiply-adds on registers and nothing else, on all threads at once.
+// The peak arithmetic rate of the machine: multiply-adds on registers, on all threads at once. Benchmarks relate to it.
 #pragma once
 
 #include <chrono>
 
+#include "abi.hpp"
 #include "threads.hpp"
 #include "vector.hpp"
 
 namespace weft {
 
-// Additions and multiplications a second.
 template <typename T>
-double peak(int64_t threads) {
+Status peak(const abi::PeakCall<T>& call) {
+    const int64_t threads = call.threads;
     constexpr int chains = 10;  // enough to hide the latency of one, few enough for 16 registers
     constexpr int64_t rounds = 2000000;
-    volatile T given = T(0.999);  // what the compiler cannot know, it cannot compute beforehand
+    volatile T given = T(0.999);  // volatile, so that the compiler cannot compute the result
     const auto start = std::chrono::steady_clock::now();
     parallel(threads, threads, [&](int64_t) {
         const Vec<T> factor = all(T(given)), term = all(T(given));
@@ -27,7 +28,8 @@ double peak(int64_t threads) {
         (void)kept;
     });
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    return 2.0 * static_cast<double>(threads * rounds * chains * kWidth<T>) / seconds.count();
+    *call.flops = 2.0 * static_cast<double>(threads * rounds * chains * kWidth<T>) / seconds.count();
+    return Status::ok;
 }
 
 }  // namespace weft

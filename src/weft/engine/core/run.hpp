@@ -1,26 +1,26 @@
-// A whole call, forward or back: what stands before the loop, the loop, and what stands after it.
+// Forward and backward pass of layers: the work before the time loop, the loop, and the work after it.
 //
-// Forward: the weights are packed and the input of all steps is projected. Token ids never become one-hot rows: the
-// loop reads rows of the projected vocabulary. Back: the gradients of weights and inputs are products over all tokens.
+// Forward, weights are packed and the inputs of all steps are projected. Token ids never become one-hot rows: the loop
+// reads rows of the projected vocabulary. Backward, the gradients of weights and inputs are products over all tokens.
 #pragma once
 
 #include <map>
 #include <set>
 
-#include "large.hpp"
-#include "loop.hpp"
-#include "read.hpp"
+#include "gemm.hpp"
+#include "layers.hpp"
+#include "time_loop.hpp"
 
 namespace weft {
 
-// Bytes of weights up to which the loop projects its input itself: they must stay in the second-level cache.
-constexpr int64_t kNear = int64_t(640) << 10;
-constexpr int64_t kLeastPacking = int64_t(1) << 18;  // numbers; one thread packs them in 25 microseconds
-constexpr size_t kMostWaiting = size_t(1) << 26;  // bytes of a workspace that a thread keeps when a call has ended
+// Up to so many bytes of weights the time loop projects its input itself: they must stay in the second-level cache.
+constexpr int64_t kFusedInputBytes = int64_t(640) << 10;
+constexpr int64_t kSharedPacking = int64_t(1) << 18;  // elements; one thread packs them in 25 microseconds
+constexpr size_t kKeptBytes = size_t(1) << 26;        // of a workspace that a thread keeps after a call
 
-// The bias of the projected input: the cell's own, and recurrent ones that need no place of their own.
+// The bias of the projected input: bias_ih, and recurrent biases that can be added to it.
 template <typename T>
-void fill_bias(const Call<T>& call, T* bias) {
+void fill_bias(const Direction<T>& call, T* bias) {
     const Program& program = *call.program;
     const int64_t H = program.hidden;
     std::copy_n(call.parameters[1], program.width(), bias);
@@ -33,13 +33,13 @@ void fill_bias(const Call<T>& call, T* bias) {
 }
 
 template <typename T>
-int64_t vector_numbers(const Call<T>& call) {
+int64_t vector_elements(const Direction<T>& call) {
     return static_cast<int64_t>(call.program->vectors.size() + call.program->vector_sums.size()) * call.program->hidden;
 }
 
-// The table of vectors, a row of H each; the last rows are sums of others.
+// Fills the table of vectors (vectors + sums, H); the last rows are sums of others.
 template <typename T>
-void fill_vectors(const Call<T>& call, T* row) {
+void fill_vectors(const Direction<T>& call, T* row) {
     const int64_t H = call.program->hidden;
     const T* table = row;
     for (const VectorSource& vector : call.program->vectors) {
@@ -57,8 +57,8 @@ void fill_vectors(const Call<T>& call, T* row) {
 
 // Rows of the projected input that are columns of weight_ih: id(i) for row i.
 template <typename T, typename Id>
-void project_ids(const Call<T>& call, const T* bias, int64_t from, int64_t to, const Id& id) {
-    constexpr int64_t some = 16;  // rows of the weight at a time: their lines stay near
+void project_ids(const Direction<T>& call, const T* bias, int64_t from, int64_t to, const Id& id) {
+    constexpr int64_t some = 16;  // rows of the weight at a time, so that their lines stay in the cache
     const int64_t width = call.program->width();
     for (int64_t j = 0; j < width; j += some)
         for (int64_t i = from; i < to; ++i) {
@@ -69,12 +69,12 @@ void project_ids(const Call<T>& call, const T* bias, int64_t from, int64_t to, c
 }
 
 // The gradient of weight_ih from that of the projected input, for some of its rows: column v is the sum over the tokens
-// with id v. Sums are collected with ids as rows, and turned at the end.
+// with id v. Sums are collected with ids as rows and transposed at the end.
 template <typename T>
-void add_by_id(const Call<T>& call, int64_t first, int64_t last) {
+void add_by_id(const Direction<T>& call, int64_t first, int64_t last) {
     static thread_local Workspace workspace;
     const int64_t columns = last - first, stride = call.stride[D_INPUT];
-    T* sums = workspace.numbers<T>(call.inputs * columns);
+    T* sums = workspace.elements<T>(call.inputs * columns);
     std::fill_n(sums, call.inputs * columns, T(0));
     const T* from = call.base[D_INPUT] + first;
     for (int64_t b = 0; b < call.rows; ++b)
@@ -88,21 +88,21 @@ void add_by_id(const Call<T>& call, int64_t first, int64_t last) {
         T* to = call.gradients[0] + (first + j) * call.inputs;
         for (int64_t v = 0; v < call.inputs; ++v) to[v] = sums[v * columns + j];
     }
-    workspace.keep_at_most(kMostWaiting);
+    workspace.keep_at_most(kKeptBytes);
 }
 
 // The recurrent weights of all products, a job a panel.
 template <typename T>
-void pack_weights(const Call<T>& call, bool back, Jobs& jobs) {
+void pack_weights(const Direction<T>& call, bool backward, Jobs& jobs) {
     const int64_t H = call.program->hidden;
     for (size_t k = 0; k < call.packed.size(); ++k) {
-        const int64_t columns = back ? call.back_columns() : call.forward_columns(k);
+        const int64_t columns = backward ? call.backward_columns() : call.forward_columns(k);
         const auto count = static_cast<int64_t>(call.program->products[k].blocks());
         for (int64_t p = 0; p < columns / kPanel<T>; ++p)
-            jobs.add(H * kPanel<T> * (back ? count : 1), [&call, back, count, H, k, p] {
+            jobs.add(H * kPanel<T> * (backward ? count : 1), [&call, backward, count, H, k, p] {
                 const std::vector<WeightBlock<T>> blocks = call.weights(k);
-                if (back)
-                    pack_back(blocks.data(), count, H, p, call.packed[k]);
+                if (backward)
+                    pack_backward(blocks.data(), count, H, p, call.packed[k]);
                 else
                     pack_forward(blocks.data(), count, H, p, call.packed[k]);
             });
@@ -110,115 +110,122 @@ void pack_weights(const Call<T>& call, bool back, Jobs& jobs) {
 }
 
 template <typename T>
-void ask_weights(Call<T>& call, bool back, Arena<T>& arena) {
+void ask_weights(Direction<T>& call, bool backward, Arena<T>& arena) {
     for (size_t k = 0; k < call.packed.size(); ++k) {
-        const int64_t columns = back ? call.back_columns() * call.program->products[k].blocks() : call.forward_columns(k);
+        const int64_t columns =
+            backward ? call.backward_columns() * call.program->products[k].blocks() : call.forward_columns(k);
         arena.ask(call.packed[k], call.program->hidden * columns);
     }
 }
 
 template <typename T>
-bool is_near(const Call<T>& call) {
-    int64_t numbers = call.inputs * call.input_columns();
-    for (size_t k = 0; k < call.packed.size(); ++k) numbers += call.program->hidden * call.forward_columns(k);
-    return !call.ids && numbers * static_cast<int64_t>(sizeof(T)) <= kNear;
+bool fuses_input(const Direction<T>& call) {
+    int64_t elements = call.inputs * call.input_columns();
+    for (size_t k = 0; k < call.packed.size(); ++k) elements += call.program->hidden * call.forward_columns(k);
+    return !call.ids && elements * static_cast<int64_t>(sizeof(T)) <= kFusedInputBytes;
 }
 
-// Passes over the same rows that do not depend on each other.
+// Runs the directions of one layer.
 template <typename T>
-int forward_layer(std::vector<Call<T>>& calls, int64_t threads) {
+Status forward_layer(std::vector<Direction<T>>& calls, int64_t threads) {
     static thread_local Workspace workspace;
     Arena<T> arena;
-    Products<T> products;
-    for (Call<T>& call : calls) {
-        if (!ids_fit(call)) return 2;
+    Gemms<T> products;
+    for (Direction<T>& call : calls) {
+        if (!ids_in_range(call)) return Status::id_out_of_range;
         const int64_t width = call.program->width();
-        const int64_t kinds = call.distinct ? call.distinct : call.inputs, read = call.distinct ? call.distinct : call.tokens;
-        call.by_id = call.ids && (call.distinct || kinds <= std::max<int64_t>(call.tokens, 1024));  // else what occurs
-        call.near = is_near(call);
+        const int64_t kinds = call.distinct ? call.distinct : call.inputs,
+                      read = call.distinct ? call.distinct : call.tokens;
+        call.by_id = call.ids &&
+                     (call.distinct || kinds <= std::max<int64_t>(call.tokens, 1024));  // otherwise only ids that occur
+        call.fused_input = fuses_input(call);
         arena.ask(call.bias, call.input_columns());
-        arena.ask(call.base[VECTORS], vector_numbers(call));
+        arena.ask(call.base[VECTORS], vector_elements(call));
         ask_weights(call, false, arena);
-        if (call.near) {
+        if (call.fused_input) {
             arena.ask(call.packed_input, call.inputs * call.input_columns());
             continue;
         }
         call.put(INPUT, call.kept, width);
         if (!call.kept || call.by_id) arena.ask(call.base[INPUT], (call.by_id ? kinds : call.tokens) * width);
         if (!call.ids || call.distinct)
-            products.add({read, width, call.inputs, call.x, call.inputs, 1, call.parameters[0], 1, call.inputs, nullptr, width});
+            products.add(
+                {read, width, call.inputs, call.x, call.inputs, 1, call.parameters[0], 1, call.inputs, nullptr, width});
     }
     products.ask(arena);
     arena.settle(workspace);
     Jobs jobs;
     int number = 0;
-    for (Call<T>& call : calls) {
+    for (Direction<T>& call : calls) {
         fill_bias(call, call.bias);
         fill_vectors(call, call.base[VECTORS]);
         pack_weights(call, false, jobs);
-        if (call.near) {
+        if (call.fused_input) {
             for (int64_t p = 0; p < call.input_columns() / kPanel<T>; ++p)
                 jobs.add(call.inputs * kPanel<T>, [&call, p] {
-                    pack_turned(call.parameters[0], call.inputs, call.program->width(), p, call.packed_input);
+                    pack_transposed(call.parameters[0], call.inputs, call.program->width(), p, call.packed_input);
                 });
             continue;
         }
         if (!call.ids || call.distinct) {
-            Large<T>& work = products[number++];
+            Gemm<T>& work = products[number++];
             work.c = call.base[INPUT];
             work.start = call.bias;
-            work.a_index = call.distinct ? nullptr : call.places;
+            work.a_index = call.distinct ? nullptr : call.positions;
             continue;
         }
         const int64_t rows = call.by_id ? call.inputs : call.tokens, some = 64;
         for (int64_t from = 0; from < rows; from += some)
             jobs.add(some * call.program->width(), [&call, from, to = std::min(from + some, rows)] {
-                const int64_t* places = call.places;
+                const int64_t* positions = call.positions;
                 if (call.by_id)
                     project_ids(call, call.bias, from, to, [](int64_t i) { return i; });
                 else
-                    project_ids(call, call.bias, from, to, [&call, places](int64_t i) { return call.ids[places ? places[i] : i]; });
+                    project_ids(call, call.bias, from, to,
+                                [&call, positions](int64_t i) { return call.ids[positions ? positions[i] : i]; });
             });
     }
     products.pack(jobs, false);
-    jobs.run(threads, kLeastPacking);
+    jobs.run(threads, kSharedPacking);
     products.multiply(jobs);
     jobs.run(threads);
     const std::vector<Task> tasks = divide(calls, threads);
     parallel(static_cast<int64_t>(tasks.size()), threads, [&](int64_t i) {
         const Task& task = tasks[static_cast<size_t>(i)];
-        const Call<T>& call = calls[task.call];
-        Loop<T>(call, call.train ? call.program->train : call.program->run, task.rows, nullptr).forward();
+        const Direction<T>& call = calls[task.call];
+        TimeLoop<T>(call, call.train ? call.program->train : call.program->run, task.rows, nullptr).forward();
     });
-    workspace.keep_at_most(kMostWaiting);
-    return 0;
+    workspace.keep_at_most(kKeptBytes);
+    return Status::ok;
 }
 
-// Noise on what layer n reads from the one below, or on the gradient of that, where it lies.
+// Dropout, in place, on what layer n reads from the layer below, or on its gradient.
 template <typename T>
-void drop_between(const Run<T>& run, size_t n, T* numbers, int64_t threads) {
-    const Noise& noise = run.layers[n].noise;
-    if (noise.keep) drop(noise, run.rows.count * run.rows.steps * run.layers[n - 1].width, numbers, numbers, threads);
+void drop_between(const Run<T>& run, size_t n, T* values, int64_t threads) {
+    const Dropout& dropout = run.layers[n].dropout;
+    if (dropout.keep) drop(dropout, run.rows.count * run.rows.steps * run.layers[n - 1].width, values, values, threads);
 }
 
-// Layers, each reading what the one before wrote.
+// Runs the layers from the first to the last.
 template <typename T>
-int run_forward(const int64_t* data, int64_t threads) {
-    Run<T> run(data, false);
-    if (const int wrong = read_rows(run.embedding, threads)) return wrong;
-    for (size_t n = 0; n < run.layers.size(); ++n) {
-        if (n) drop_between(run, n, run.layers[n - 1].outputs, threads);
-        if (const int wrong = forward_layer(run.layers[n].calls, threads)) return wrong;
+Status run_forward(const abi::RunCall<T>& call, abi::Reader& reader) {
+    if (!lengths_in_range(call.lengths, call.rows, call.steps)) return Status::length_out_of_range;
+    Run<T> run(call, reader, false);
+    Status status = read_rows(run.embedding, call.threads);
+    for (size_t n = 0; status == Status::ok && n < run.layers.size(); ++n) {
+        if (n) drop_between(run, n, run.layers[n - 1].outputs, call.threads);
+        status = forward_layer(run.layers[n].calls, call.threads);
     }
-    return 0;
+    return status;
 }
 
-// The products that give the gradients of a call's weights and input. `into` is the last one so far into each target.
+// The products that give the gradients of a call's weights and input. `into` maps each target to the last product into
+// it.
 template <typename T>
-void add_gradients(const Call<T>& call, Products<T>& products, std::map<const T*, int>& into) {
+void add_gradients(const Direction<T>& call, Gemms<T>& products, std::map<const T*, int>& into) {
     const Program& program = *call.program;
     const int64_t H = program.hidden, N = call.tokens, width = program.width();
-    auto add = [&](Large<T> work) {
+    auto add = [&](Gemm<T> work) {
         const auto before = into.find(work.c);
         work.add = before != into.end();
         const int number = products.add(work);
@@ -228,22 +235,25 @@ void add_gradients(const Call<T>& call, Products<T>& products, std::map<const T*
     };
     const T* d_input = call.base[D_INPUT];
     if (!call.ids && call.gradients[0]) {
-        const int n = add({width, call.inputs, N, d_input, 1, width, call.x, call.inputs, 1, call.gradients[0], call.inputs});
-        products[n].b_index = call.places;
+        const int n =
+            add({width, call.inputs, N, d_input, 1, width, call.x, call.inputs, 1, call.gradients[0], call.inputs});
+        products[n].b_index = call.positions;
     }
     if (call.d_x) {
-        const int n = add({N, call.inputs, width, d_input, width, 1, call.parameters[0], call.inputs, 1, call.d_x, call.inputs});
-        products[n].c_index = call.places;
+        const int n =
+            add({N, call.inputs, width, d_input, width, 1, call.parameters[0], call.inputs, 1, call.d_x, call.inputs});
+        products[n].c_index = call.positions;
     }
     for (const WeightGradient& gradient : program.weight_gradients) {
         T* whole = call.gradients[static_cast<size_t>(gradient.weight.parameter)];
         if (!whole) continue;
-        const int64_t row = program.parameters[static_cast<size_t>(gradient.weight.parameter)].row, size = gradient.blocks * H;
+        const int64_t row = program.parameters[static_cast<size_t>(gradient.weight.parameter)].row,
+                      size = gradient.blocks * H;
         const Place& operand = program.products[static_cast<size_t>(gradient.product)].operand;
         const T* d = call.base[gradient.gradient.buffer] + gradient.gradient.block * H;
         const T* h = call.base[operand.buffer] + operand.block * H;
         const int64_t d_stride = call.stride[gradient.gradient.buffer], h_stride = call.stride[operand.buffer];
-        if (gradient.weight.turned) {
+        if (gradient.weight.transposed) {
             const int n = add({H, size, N, h, 1, h_stride, d, d_stride, 1, whole + gradient.weight.start, row});
             products[n].late = true;
         } else {
@@ -253,125 +263,134 @@ void add_gradients(const Call<T>& call, Products<T>& products, std::map<const T*
     }
 }
 
-// Weights of which the step uses only a part: the gradient of the rest is zero.
+// Clears the gradients of weights of which the step uses only a part.
 template <typename T>
-void clear_unused(const Call<T>& call) {
+void clear_unused(const Direction<T>& call) {
     const Program& program = *call.program;
-    std::map<int, std::set<int64_t>> used;  // of each parameter the starts of its blocks
+    std::map<int, std::set<int64_t>> used;  // the starts of the used blocks of each parameter
     for (const WeightGradient& gradient : program.weight_gradients)
         for (int64_t b = 0; b < gradient.blocks; ++b)
             used[gradient.weight.parameter].insert(gradient.weight.start + b * program.hidden);
     for (const auto& [number, starts] : used) {
-        const int64_t numbers = program.parameters[static_cast<size_t>(number)].numbers;
+        const int64_t elements = program.parameters[static_cast<size_t>(number)].elements;
         T* gradient = call.gradients[static_cast<size_t>(number)];
-        if (gradient && static_cast<int64_t>(starts.size()) * program.hidden * program.hidden < numbers)
-            std::fill_n(gradient, numbers, T(0));
+        if (gradient && static_cast<int64_t>(starts.size()) * program.hidden * program.hidden < elements)
+            std::fill_n(gradient, elements, T(0));
     }
 }
 
 // From sums over rows and steps to the gradients of bias_ih and of every parameter used as a vector.
 template <typename T>
-void finish_vectors(const Call<T>& call) {
+void finish_vectors(const Direction<T>& call) {
     const Program& program = *call.program;
     const int64_t H = program.hidden;
     std::vector<bool> begun(program.parameters.size(), false);
     begun[0] = true;
-    for (const WeightGradient& gradient : program.weight_gradients) begun[static_cast<size_t>(gradient.weight.parameter)] = true;
+    for (const WeightGradient& gradient : program.weight_gradients)
+        begun[static_cast<size_t>(gradient.weight.parameter)] = true;
     for (size_t i = 0; i < begun.size(); ++i)
-        if (!begun[i] && call.gradients[i]) std::fill_n(call.gradients[i], program.parameters[i].numbers, T(0));
+        if (!begun[i] && call.gradients[i]) std::fill_n(call.gradients[i], program.parameters[i].elements, T(0));
     if (T* bias = call.gradients[1])
         for (size_t g = 0; g < program.input_sums.size(); ++g)
-            if (program.input_sums[g] >= 0) std::copy_n(call.sums + program.input_sums[g] * H, H, bias + static_cast<int64_t>(g) * H);
+            if (program.input_sums[g] >= 0)
+                std::copy_n(call.sums + program.input_sums[g] * H, H, bias + static_cast<int64_t>(g) * H);
     for (size_t v = 0; v < program.vectors.size(); ++v) {
         const VectorSource& vector = program.vectors[v];
         T* gradient = call.gradients[static_cast<size_t>(vector.parameter)];
         if (!gradient) continue;
         for (int number : program.vector_gradients[v])
-            for (int64_t u = 0; u < H; ++u) gradient[vector.start + (vector.single ? 0 : u)] += call.sums[number * H + u];
+            for (int64_t u = 0; u < H; ++u)
+                gradient[vector.start + (vector.single ? 0 : u)] += call.sums[number * H + u];
     }
 }
 
 template <typename T>
-void run_back_loops(std::vector<Call<T>>& calls, int64_t threads) {
+void run_backward_loops(std::vector<Direction<T>>& calls, int64_t threads) {
     const std::vector<Task> tasks = divide(calls, threads);
     std::vector<std::vector<T>> sums(tasks.size());
     parallel(static_cast<int64_t>(tasks.size()), threads, [&](int64_t i) {
         const Task& task = tasks[static_cast<size_t>(i)];
-        const Call<T>& call = calls[task.call];
+        const Direction<T>& call = calls[task.call];
         const int64_t padded = round_up(call.program->hidden, kWidth<T>);
         std::vector<T>& mine = sums[static_cast<size_t>(i)];
-        mine.assign(static_cast<size_t>(call.program->back.sums * padded), T(0));
-        Loop<T>(call, call.program->back, task.rows, mine.data()).back();
+        mine.assign(static_cast<size_t>(call.program->backward.sums * padded), T(0));
+        TimeLoop<T>(call, call.program->backward, task.rows, mine.data()).backward();
     });
-    for (const Call<T>& call : calls) std::fill_n(call.sums, call.program->back.sums * call.program->hidden, T(0));
-    for (size_t i = 0; i < tasks.size(); ++i) {  // in the order of tasks: the same threads give the same bits
-        const Call<T>& call = calls[tasks[i].call];
+    for (const Direction<T>& call : calls)
+        std::fill_n(call.sums, call.program->backward.sums * call.program->hidden, T(0));
+    for (size_t i = 0; i < tasks.size(); ++i) {  // in the order of tasks, so that results are reproducible
+        const Direction<T>& call = calls[tasks[i].call];
         const int64_t H = call.program->hidden, padded = round_up(H, kWidth<T>);
-        for (int64_t s = 0; s < call.program->back.sums; ++s)
+        for (int64_t s = 0; s < call.program->backward.sums; ++s)
             for (int64_t u = 0; u < H; ++u) call.sums[s * H + u] += sums[i][static_cast<size_t>(s * padded + u)];
     }
 }
 
 template <typename T>
-void back_layer(std::vector<Call<T>>& calls, int64_t threads) {
+void backward_layer(std::vector<Direction<T>>& calls, int64_t threads) {
     static thread_local Workspace workspace, panels;
     Arena<T> arena, panel_arena;
-    for (Call<T>& call : calls) {
+    for (Direction<T>& call : calls) {
         const Program& program = *call.program;
         const int64_t H = program.hidden;
         call.put(D_INPUT, nullptr, program.width());
         call.put(D_PRODUCTS, nullptr, program.d_products * H);
         call.put(OPERANDS, nullptr, program.operands * H);
-        for (Buffer buffer : {D_INPUT, D_PRODUCTS, OPERANDS}) arena.ask(call.base[buffer], call.tokens * call.stride[buffer]);
-        arena.ask(call.base[VECTORS], vector_numbers(call));
-        arena.ask(call.sums, program.back.sums * H);
+        for (Buffer buffer : {D_INPUT, D_PRODUCTS, OPERANDS})
+            arena.ask(call.base[buffer], call.tokens * call.stride[buffer]);
+        arena.ask(call.base[VECTORS], vector_elements(call));
+        arena.ask(call.sums, program.backward.sums * H);
         ask_weights(call, true, arena);
     }
     arena.settle(workspace);
-    Products<T> products;
+    Gemms<T> products;
     std::map<const T*, int> into;
-    for (const Call<T>& call : calls) add_gradients(call, products, into);
+    for (const Direction<T>& call : calls) add_gradients(call, products, into);
     products.ask(panel_arena);
     panel_arena.settle(panels);
 
     Jobs jobs;
-    for (const Call<T>& call : calls) {
+    for (const Direction<T>& call : calls) {
         fill_vectors(call, call.base[VECTORS]);
         pack_weights(call, true, jobs);
     }
     products.pack(jobs, false);
-    jobs.run(threads, kLeastPacking);
-    run_back_loops(calls, threads);
+    jobs.run(threads, kSharedPacking);
+    run_backward_loops(calls, threads);
     products.pack(jobs, true);
-    jobs.run(threads, kLeastPacking);
-    for (const Call<T>& call : calls) {
+    jobs.run(threads, kSharedPacking);
+    for (const Direction<T>& call : calls) {
         clear_unused(call);
         const int64_t width = call.program->width(), some = 64;
         for (int64_t first = 0; call.ids && call.gradients[0] && first < width; first += some)
-            jobs.add(call.tokens * some, [&call, first, last = std::min(first + some, width)] { add_by_id(call, first, last); });
+            jobs.add(call.tokens * some,
+                     [&call, first, last = std::min(first + some, width)] { add_by_id(call, first, last); });
     }
     products.multiply(jobs);
     jobs.run(threads);
-    for (const Call<T>& call : calls) finish_vectors(call);
-    workspace.keep_at_most(kMostWaiting);
-    panels.keep_at_most(kMostWaiting);
+    for (const Direction<T>& call : calls) finish_vectors(call);
+    workspace.keep_at_most(kKeptBytes);
+    panels.keep_at_most(kKeptBytes);
 }
 
-// The same layers from the last to the first.
+// Runs the layers from the last to the first.
 template <typename T>
-int run_back(const int64_t* data, int64_t threads) {
-    Run<T> run(data, true);
+Status run_backward(const abi::RunCall<T>& call, abi::Reader& reader) {
+    if (!lengths_in_range(call.lengths, call.rows, call.steps)) return Status::length_out_of_range;
+    const int64_t threads = call.threads;
+    Run<T> run(call, reader, true);
     for (size_t n = run.layers.size(); n-- > 0;) {
-        back_layer(run.layers[n].calls, threads);
+        backward_layer(run.layers[n].calls, threads);
         if (n) drop_between(run, n, run.layers[n - 1].d_outputs, threads);
     }
-    const Call<T>& first = run.layers[0].calls[0];
+    const Direction<T>& first = run.layers[0].calls[0];
     if (run.embedding.is_wanted())
         add_rows(run.embedding, threads);
     else if (first.d_x && first.lengths)
         for (int64_t b = 0; b < first.rows; ++b)
-            std::fill(first.d_x + (b * first.steps + first.length(b)) * first.inputs, first.d_x + (b + 1) * first.steps * first.inputs, T(0));
-    return 0;
+            std::fill(first.d_x + (b * first.steps + first.length(b)) * first.inputs,
+                      first.d_x + (b + 1) * first.steps * first.inputs, T(0));
+    return Status::ok;
 }
 
 }  // namespace weft

@@ -1,26 +1,26 @@
-// A stack of layers and an output layer, one step at a time for a few rows: weights are packed once and kept.
+// A stack of layers and an output layer, one step at a time for a few rows, with weights that are packed once.
 //
-// A step costs one pass over the weights. `sample` keeps the whole way from a token to the next one here: step, chances,
-// choice, and round again.
+// The cost of a step is one pass over the weights. `sample` does everything from one token to the next here: step,
+// probabilities, choice.
 #pragma once
 
 #include <memory>
 #include <mutex>
 
-#include "choose.hpp"
-#include "machine.hpp"
-#include "pace.hpp"
+#include "adaptive_threading.hpp"
+#include "interpreter.hpp"
 #include "run.hpp"
-#include "team.hpp"
+#include "sampling.hpp"
+#include "thread_pool.hpp"
 
 namespace weft {
 
-constexpr int64_t kWorthSharing = int64_t(1) << 16;  // bytes of a weight: one thread reads them in half a microsecond
+constexpr int64_t kSharedBytes = int64_t(1) << 16;  // of a weight; one thread reads them in half a microsecond
 
 template <typename T>
 class Memory {  // aligned, owned
   public:
-    explicit Memory(int64_t count) : data_(workspace_.numbers<T>(std::max<int64_t>(count, 1))) {}
+    explicit Memory(int64_t count) : data_(workspace_.elements<T>(std::max<int64_t>(count, 1))) {}
     T* data() { return data_; }
 
   private:
@@ -28,17 +28,18 @@ class Memory {  // aligned, owned
     T* data_;
 };
 
-// A weight that stays: C = start + A W^T for a few rows, in pieces of columns.
+// A packed weight: C = start + A W^T for a few rows, in pieces of columns.
 template <typename T>
 class Weight {
   public:
-    Weight(int64_t depth, int64_t columns) : depth_(depth), columns_(round_up(columns, kPanel<T>)), packed_(depth * columns_) {}
+    Weight(int64_t depth, int64_t columns)
+        : depth_(depth), columns_(round_up(columns, kPanel<T>)), packed_(depth * columns_) {}
 
     void pack(const T* weight, int64_t columns) {  // (columns, depth)
         for (int64_t p = 0; p * kPanel<T> < columns; ++p) {
             T* panel = packed_.data() + p * kPanel<T> * depth_;
             const int64_t some = std::min<int64_t>(kPanel<T>, columns - p * kPanel<T>);
-            turn_into_panel(weight + p * kPanel<T> * depth_, depth_, depth_, 0, some, panel);
+            transpose_into_panel(weight + p * kPanel<T> * depth_, depth_, depth_, 0, some, panel);
             clear_panel(depth_, some, panel);
         }
     }
@@ -48,18 +49,20 @@ class Weight {
     }
 
     template <typename Start>
-    void multiply(Team& team, int64_t rows, const T* a, int64_t a_stride, T* c, int64_t c_stride, const Start& start) {
+    void multiply(ThreadPool& pool, int64_t rows, const T* a, int64_t a_stride, T* c, int64_t c_stride,
+                  const Start& start) {
         constexpr int64_t unit = kTogether * kPanel<T>;
         auto some = [&](int64_t first, int64_t last) {
             const int64_t from = first * unit, to = std::min(last * unit, columns_);
-            weft::multiply(rows, a, a_stride, packed_.data() + from * depth_, depth_, to - from, c + from, c_stride,
-                           [&](int64_t n) { return start(from + n); }, [] {});
+            weft::multiply(
+                rows, a, a_stride, packed_.data() + from * depth_, depth_, to - from, c + from, c_stride,
+                [&](int64_t n) { return start(from + n); }, [] {});
         };
         const int64_t pieces = (columns_ + unit - 1) / unit;
-        if (bytes() < kWorthSharing)
+        if (bytes() < kSharedBytes)
             some(0, pieces);
         else
-            team.share(pieces, some);
+            pool.parallel_for(pieces, some);
     }
 
     int64_t columns() const { return columns_; }
@@ -70,20 +73,19 @@ class Weight {
     Memory<T> packed_;
 };
 
-// One layer: the program of a cell, one step of it at a time.
+// One layer: the program of a cell, one step at a time.
 template <typename T>
 class StreamLayer {
   public:
-    // data: its program, how many inputs, and its parameters.
-    StreamLayer(int64_t rows, bool by_id, const int64_t*& data)
-        : program_(*reinterpret_cast<const Program*>(data[0])), code_(program_.run), rows_(rows), H_(program_.hidden),
-          products_memory_(rows * columns(PRODUCT)), operands_(rows * columns(OPERAND)), scratch_(rows * columns(SCRATCH)),
-          arena_(Machine<T>::arena_size(code_, H_)), machine_(code_, H_, arena_.data(), nullptr) {
-        Call<T> call{};
+    StreamLayer(int64_t rows, bool by_id, const abi::StreamLayer<T>& given, abi::Reader& reader)
+        : program_(*static_cast<const Program*>(given.program)), code_(program_.run), rows_(rows), H_(program_.hidden),
+          products_memory_(rows * columns(PRODUCT)), operands_(rows * columns(OPERAND)),
+          scratch_(rows * columns(SCRATCH)), arena_(Interpreter<T>::arena_size(code_, H_)),
+          interpreter_(code_, H_, arena_.data(), nullptr) {
+        Direction<T> call{};
         call.program = &program_;
-        call.inputs = inputs = data[1];
-        data += 2;
-        for (size_t i = 0; i < program_.parameters.size(); ++i) call.parameters.push_back(reinterpret_cast<const T*>(*data++));
+        call.inputs = inputs = given.inputs;
+        for (size_t i = 0; i < program_.parameters.size(); ++i) call.parameters.push_back(reader.take<const T*>());
         const int64_t width = program_.width();
         bias_.assign(static_cast<size_t>(round_up(width, kPanel<T>)), T(0));
         fill_bias(call, bias_.data());
@@ -98,44 +100,46 @@ class StreamLayer {
             input_stride_ = input_weight_->columns();
             input_ = std::make_unique<Memory<T>>(rows * input_stride_);
         }
-        vectors_ = std::make_unique<Memory<T>>(vector_numbers(call));
+        vectors_ = std::make_unique<Memory<T>>(vector_elements(call));
         fill_vectors(call, vectors_->data());
         for (size_t k = 0; k < program_.products.size(); ++k) {
             weights_.push_back(std::make_unique<Weight<T>>(H_, program_.products[k].blocks() * H_));
             weights_.back()->pack(call.weights(k));
         }
         std::fill_n(products_memory_.data(), rows * columns(PRODUCT), T(0));  // columns that pad the last panel
-        for (size_t p = 0; p < code_.places.size(); ++p) machine_.where(p) = locate(code_.places[p]);
+        for (size_t p = 0; p < code_.places.size(); ++p) interpreter_.where(p) = locate(code_.places[p]);
     }
     StreamLayer(const StreamLayer&) = delete;
 
-    // From ids or, where they are nullptr, numbers (rows, I), and the parts of the state before, each (rows, H), to those
-    // after and the output. Nothing that is read may be written.
-    void step(Team& team, const int64_t* ids, const T* numbers, const T* const* before, T* const* after, T* output) {
+    // One step from ids (rows) or, if nullptr, values (rows, I), and the state before, to the state after and the
+    // output (rows, H). Every part of a state is (rows, H). Inputs and outputs must not overlap.
+    void step(ThreadPool& pool, const int64_t* ids, const T* values, const T* const* before, T* const* after,
+              T* output) {
         ids_ = ids;
         if (input_weight_)
-            input_weight_->multiply(team, rows_, numbers, inputs, input_->data(), input_stride_,
-                                    [this](int64_t n) { return Where<const T>{bias_.data() + n, 0, nullptr}; });
+            input_weight_->multiply(pool, rows_, values, inputs, input_->data(), input_stride_, [this](int64_t n) {
+                return Where<const T>{bias_.data() + n, 0, nullptr};
+            });
         for (size_t p = 0; p < code_.places.size(); ++p) {
             const Place& place = code_.places[p];
-            Where<T>& where = machine_.where(p);
+            Where<T>& where = interpreter_.where(p);
             if (place.buffer == STATE) where.base = const_cast<T*>(before[place.block]);
             if (place.buffer == NEW_STATE) where.base = after[place.block];
             if (place.buffer == OUTPUT) where.base = output;
             if (place.buffer == INPUT) where.index = ids;
         }
-        machine_.run(code_.segments[0], rows_);
+        interpreter_.run(code_.segments[0], rows_);
         for (size_t k = 0; k < program_.products.size(); ++k) {
             if (!whole_panels_) begin_product(k);
             const int state = program_.products[k].state;
             const T* a = state >= 0 ? before[state] : operands_.data() + static_cast<int64_t>(k) * H_;
-            weights_[k]->multiply(team, rows_, a, state >= 0 ? H_ : columns(OPERAND), product(k), columns(PRODUCT),
+            weights_[k]->multiply(pool, rows_, a, state >= 0 ? H_ : columns(OPERAND), product(k), columns(PRODUCT),
                                   [this, k](int64_t n) { return start(k, n); });
-            machine_.run(code_.segments[k + 1], rows_);
+            interpreter_.run(code_.segments[k + 1], rows_);
         }
     }
 
-    // What a step reads, and the largest part of it.
+    // Adds the size of the weights to `bytes`, and updates the size of the largest.
     void count(int64_t& bytes, int64_t& largest) const {
         auto add = [&](const Weight<T>& weight) {
             bytes += weight.bytes();
@@ -147,7 +151,7 @@ class StreamLayer {
 
     int64_t states() const { return program_.states; }
     int64_t hidden() const { return H_; }
-    int64_t inputs = 0;  // numbers a token, or the size of the vocabulary
+    int64_t inputs = 0;  // features of x, or the size of the vocabulary
 
   private:
     int64_t product_columns(size_t k) const { return round_up(program_.products[k].blocks() * H_, kPanel<T>); }
@@ -172,11 +176,11 @@ class StreamLayer {
             case SCRATCH: return {scratch_.data() + column, columns(SCRATCH), nullptr};
             case VECTORS: return {vectors_->data() + column, 0, nullptr};
             case INPUT: return {input_->data() + column, input_stride_, nullptr};
-            default: return {nullptr, H_, nullptr};  // the caller's own memory, another one at each step
+            default: return {nullptr, H_, nullptr};  // the caller's memory, set at each step
         }
     }
 
-    // Where a product's sums begin, for the panel of column n: the projected input, a vector, or zero.
+    // The initial sums of a product, for the panel of column n: the projected input, a vector, or zero.
     Where<const T> start(size_t k, int64_t n) {
         if (!whole_panels_) return {product(k) + n, columns(PRODUCT), nullptr};
         return begin(k, static_cast<size_t>(n / H_), n % H_);
@@ -189,7 +193,7 @@ class StreamLayer {
         return {};
     }
 
-    // The same copied to the product's memory, where a panel may reach over the end of a block.
+    // Copies the initial sums to the product's memory, where a panel may cross the end of a block.
     void begin_product(size_t k) {
         for (size_t block = 0; block < program_.products[k].input_block.size(); ++block) {
             const Where<const T> where = begin(k, block, 0);
@@ -208,7 +212,7 @@ class StreamLayer {
     int64_t rows_, H_;
     const bool whole_panels_ = H_ % kPanel<T> == 0;  // no panel holds parts of two blocks
     Memory<T> products_memory_, operands_, scratch_, arena_;
-    Machine<T> machine_;
+    Interpreter<T> interpreter_;
     std::unique_ptr<Weight<T>> input_weight_;
     std::unique_ptr<Memory<T>> input_, vectors_;
     std::vector<std::unique_ptr<Weight<T>>> weights_;
@@ -220,80 +224,72 @@ class StreamLayer {
 class AnyStream {
   public:
     virtual ~AnyStream() = default;
-    // call: how many threads, ids (rows) or numbers (rows, I), where the result goes, (rows, V) or (rows, H), and the
-    // parts of all layers' states, each (rows, H), those before and then those after.
-    virtual int step(const int64_t* call) = 0;
-    // From the tokens `ids` on, `count` more for each row to `chosen` (rows, count); -1 from a row's end on. The
-    // states change in place.
-    virtual int sample(int64_t threads, int64_t* ids, void* const* states, const double* uniforms, int64_t count,
-                       const Choice& choice, int64_t* chosen) = 0;
+    // `states`: the addresses of the parts of all layers' states before, each (rows, H), and of those after.
+    virtual Status step(const abi::StreamStepCall<void>& call, void* const* states) = 0;
+    // `states`: the same, which change in place.
+    virtual Status sample(const abi::SampleCall<void>& call, void* const* states) = 0;
 };
 
 template <typename T>
 class Stream : public AnyStream {
   public:
-    // data: rows, ids?, layers, then for each its program, how many inputs, and its parameters; then vocabulary (or 0 for
-    // no output layer), its weight (V, H) and bias. All is copied: it may change.
-    explicit Stream(const int64_t* data) : rows_(data[0]), by_id_(data[1] != 0) {
-        const int64_t layers = data[2];
-        data += 3;
-        for (int64_t n = 0; n < layers; ++n) {
-            layers_.push_back(std::make_unique<StreamLayer<T>>(rows_, n == 0 && by_id_, data));
+    Stream(const abi::StreamCall<T>& call, abi::Reader& reader)
+        : rows_(call.rows), vocabulary_(call.vocabulary), by_id_(call.by_id != 0) {
+        for (int64_t n = 0; n < call.layers; ++n) {
+            const auto& layer = reader.take<abi::StreamLayer<T>>();
+            layers_.push_back(std::make_unique<StreamLayer<T>>(rows_, n == 0 && by_id_, layer, reader));
             layers_.back()->count(bytes_, largest_);
             outputs_.push_back(std::make_unique<Memory<T>>(rows_ * layers_.back()->hidden()));
         }
-        vocabulary_ = *data++;
         if (!vocabulary_) return;
         output_weight_ = std::make_unique<Weight<T>>(layers_.back()->hidden(), vocabulary_);
-        output_weight_->pack(reinterpret_cast<const T*>(data[0]), vocabulary_);
+        output_weight_->pack(call.weight, vocabulary_);
         bytes_ += output_weight_->bytes();
         largest_ = std::max(largest_, output_weight_->bytes());
         output_bias_.assign(static_cast<size_t>(output_weight_->columns()), T(0));
-        if (data[1]) std::copy_n(reinterpret_cast<const T*>(data[1]), vocabulary_, output_bias_.begin());
+        if (call.bias) std::copy_n(call.bias, vocabulary_, output_bias_.begin());
         logits_ = std::make_unique<Memory<T>>(rows_ * output_weight_->columns());
     }
 
-    int step(const int64_t* call) override {
+    Status step(const abi::StreamStepCall<void>& call, void* const* given) override {
         const std::lock_guard<std::mutex> guard(mutex_);
-        const int64_t threads = call[0];
-        const auto* ids = by_id_ ? reinterpret_cast<const int64_t*>(call[1]) : nullptr;
-        const T* numbers = by_id_ ? nullptr : reinterpret_cast<const T*>(call[1]);
-        T* result = reinterpret_cast<T*>(call[2]);
-        if (ids && !ids_fit(ids)) return 2;
-        T* const* states = reinterpret_cast<T* const*>(call + 3);
-        auto work = [&](bool together) {
-            team_.gather(together ? threads : 1,
-                         [&] { advance(ids, numbers, states, states + parts(), vocabulary_ ? nullptr : result); });
+        const auto* ids = by_id_ ? static_cast<const int64_t*>(call.x) : nullptr;
+        const T* values = by_id_ ? nullptr : static_cast<const T*>(call.x);
+        T* result = static_cast<T*>(call.result);
+        if (ids && !ids_in_range(ids)) return Status::id_out_of_range;
+        T* const* states = reinterpret_cast<T* const*>(given);
+        auto work = [&](bool in_parallel) {
+            pool_.run(in_parallel ? call.threads : 1,
+                      [&] { advance(ids, values, states, states + parts(), vocabulary_ ? nullptr : result); });
         };
-        if (largest_ >= kWorthSharing && threads > 1)
-            step_pace_.run(1, work);
+        if (largest_ >= kSharedBytes && call.threads > 1)
+            step_threading_.run(1, work);
         else
             work(false);
         if (vocabulary_)
             for (int64_t r = 0; r < rows_; ++r) std::copy_n(logits(r), vocabulary_, result + r * vocabulary_);
-        return 0;
+        return Status::ok;
     }
 
-    int sample(int64_t threads, int64_t* ids, void* const* states, const double* uniforms, int64_t count,
-               const Choice& choice, int64_t* chosen) override {
+    Status sample(const abi::SampleCall<void>& call, void* const* states) override {
         const std::lock_guard<std::mutex> guard(mutex_);
-        if (!by_id_ || !vocabulary_) return 3;
-        std::fill_n(chosen, rows_ * count, -1);
-        if (!ids_fit(ids)) return 2;
-        int code = 0;
-        auto work = [&](bool together) {
-            team_.gather(together ? threads : 1,
-                         [&] { code = write(ids, reinterpret_cast<T* const*>(states), uniforms, count, choice, chosen); });
+        if (!by_id_ || !vocabulary_) return Status::cannot_sample;
+        std::fill_n(call.tokens, rows_ * call.steps, -1);
+        if (!ids_in_range(call.ids)) return Status::id_out_of_range;
+        Status status = Status::ok;
+        auto work = [&](bool in_parallel) {
+            pool_.run(in_parallel ? call.threads : 1,
+                      [&] { status = write(call, reinterpret_cast<T* const*>(states)); });
         };
-        if (largest_ >= kWorthSharing && threads > 1 && count > 0)
-            sample_pace_.run(count, work);
+        if (largest_ >= kSharedBytes && call.threads > 1 && call.steps > 0)
+            sample_threading_.run(call.steps, work);
         else
             work(false);
-        return code;
+        return status;
     }
 
   private:
-    bool ids_fit(const int64_t* ids) const {
+    bool ids_in_range(const int64_t* ids) const {
         return std::all_of(ids, ids + rows_, [&](int64_t id) { return id >= 0 && id < layers_[0]->inputs; });
     }
 
@@ -305,25 +301,30 @@ class Stream : public AnyStream {
         return count;
     }
 
-    // With an output layer to the logits, else the last layer's output to `result`.
-    void advance(const int64_t* ids, const T* numbers, const T* const* before, T* const* after, T* result) {
+    // One step. Writes the logits or, without an output layer, the last layer's output to `result`.
+    void advance(const int64_t* ids, const T* values, const T* const* before, T* const* after, T* result) {
         for (size_t n = 0; n < layers_.size(); ++n) {
             T* output = n + 1 == layers_.size() && result ? result : outputs_[n]->data();
-            layers_[n]->step(team_, n == 0 ? ids : nullptr, numbers, before, after, output);
+            layers_[n]->step(pool_, n == 0 ? ids : nullptr, values, before, after, output);
             before += layers_[n]->states();
             after += layers_[n]->states();
-            numbers = output;
+            values = output;
         }
         if (vocabulary_)
-            output_weight_->multiply(team_, rows_, numbers, layers_.back()->hidden(), logits_->data(), output_weight_->columns(),
-                                     [this](int64_t n) { return Where<const T>{output_bias_.data() + n, 0, nullptr}; });
+            output_weight_->multiply(pool_, rows_, values, layers_.back()->hidden(), logits_->data(),
+                                     output_weight_->columns(), [this](int64_t n) {
+                                         return Where<const T>{output_bias_.data() + n, 0, nullptr};
+                                     });
     }
 
-    int write(int64_t* ids, T* const* states, const double* uniforms, int64_t count, const Choice& choice, int64_t* chosen) {
-        // To and fro between the caller's memory and a copy: a step must not write what it reads.
+    Status write(const abi::SampleCall<void>& call, T* const* states) {
+        const int64_t count = call.steps;
+        int64_t* ids = call.ids;
+        // Alternates between the caller's memory and a copy: the input and output of a step must not overlap.
         std::vector<T*> here(states, states + parts()), there;
         std::vector<int64_t> sizes;
-        for (const auto& layer : layers_) sizes.insert(sizes.end(), static_cast<size_t>(layer->states()), rows_ * layer->hidden());
+        for (const auto& layer : layers_)
+            sizes.insert(sizes.end(), static_cast<size_t>(layer->states()), rows_ * layer->hidden());
         Memory<T> copy(std::accumulate(sizes.begin(), sizes.end(), int64_t(0)));
         T* next = copy.data();
         for (int64_t size : sizes) {
@@ -337,31 +338,31 @@ class Stream : public AnyStream {
             bool all_ended = true;
             for (int64_t r = 0; r < rows_; ++r) {
                 if (ended[static_cast<size_t>(r)]) continue;
-                const int64_t token = chooser_.choose(logits(r), vocabulary_, uniforms[r * count + n], choice);
-                ended[static_cast<size_t>(r)] = token == choice.end;
-                if (token == choice.end) continue;
-                if (token >= layers_[0]->inputs) return 2;
-                chosen[r * count + n] = ids[r] = token;
+                const int64_t token = sampler_.choose(logits(r), vocabulary_, call.uniforms[r * count + n], call);
+                ended[static_cast<size_t>(r)] = token == call.end;
+                if (token == call.end) continue;
+                if (token >= layers_[0]->inputs) return Status::id_out_of_range;
+                call.tokens[r * count + n] = ids[r] = token;
                 all_ended = false;
             }
             if (all_ended) break;
         }
         if (here[0] != states[0])
             for (size_t i = 0; i < sizes.size(); ++i) std::copy_n(here[i], sizes[i], states[i]);
-        return 0;
+        return Status::ok;
     }
 
-    std::mutex mutex_;  // what a step leaves in here is of no use to anyone, but two at once would mix
-    int64_t rows_, vocabulary_ = 0, bytes_ = 0, largest_ = 0;
+    std::mutex mutex_;  // steps share the buffers of this object
+    int64_t rows_, vocabulary_, bytes_ = 0, largest_ = 0;
     bool by_id_;
     std::vector<std::unique_ptr<StreamLayer<T>>> layers_;
     std::vector<std::unique_ptr<Memory<T>>> outputs_;
     std::unique_ptr<Weight<T>> output_weight_;
     std::unique_ptr<Memory<T>> logits_;
     std::vector<T> output_bias_;
-    Chooser chooser_;
-    Team team_;
-    Pace step_pace_, sample_pace_;
+    Sampler sampler_;
+    ThreadPool pool_;
+    AdaptiveThreading step_threading_, sample_threading_;
 };
 
 }  // namespace weft

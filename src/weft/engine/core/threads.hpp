@@ -1,20 +1,22 @@
-// Work on several cores.
+// Parallel loops, and memory that threads reuse.
 //
-// torch keeps OpenMP workers that spin for a while after each of its products; a second set of threads would
-// fight with them for the cores. So the same workers are used, through the one entry point of the OpenMP runtime that
-// torch has loaded (Python finds it and hands it over). Without it, and in a forked child, where those workers do not
-// exist, plain threads are started for the call.
+// torch's OpenMP workers spin for a while after each parallel region, so a second set of threads would compete with
+// them for the cores. `parallel` therefore runs on the same workers, through the entry point of the OpenMP runtime that
+// torch has loaded (Python passes its address). Without it, and in a forked child, where those workers do not exist, it
+// starts plain threads for the call.
 #pragma once
 
+#include <sys/mman.h>
+#include <unistd.h>
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <exception>
 #include <functional>
 #include <new>
-#include <sys/mman.h>
+#include <stdexcept>
+#include <system_error>
 #include <thread>
-#include <unistd.h>
 #include <vector>
 
 namespace weft {
@@ -30,29 +32,30 @@ inline Workers& workers() {
     return the_workers;
 }
 
-// A number that a thread keeps: the workers are the same from call to call.
+// A number for each thread. It never changes, and OpenMP workers live from call to call.
 inline int64_t number_of_thread() {
     static std::atomic<int64_t> next{1};
     static thread_local const int64_t number = next.fetch_add(1);
     return number;
 }
 
-// Calls work(i) for i in 0..count-1 on up to `threads` threads. A thread begins with the pieces that it had in calls
-// before, whose memory is in its caches, and goes on with what others have not begun. Which thread does what never
-// changes a result.
+// Calls work(i) for i in 0..count-1 on up to `threads` threads. A thread begins with the pieces it had in earlier
+// calls, whose memory is in its caches, then takes pieces that no thread has begun. Results do not depend on the
+// assignment.
 template <typename Work>
 void parallel(int64_t count, int64_t threads, const Work& work) {
     struct Shared {
         const Work& work;
         int64_t count, threads, caller;
         std::vector<std::atomic<bool>> begun;
-        std::atomic<bool> out_of_memory{false};
+        std::atomic<bool> threw{false};
+        std::exception_ptr thrown;  // the first exception
         void try_to_do(int64_t i) {
             if (begun[static_cast<size_t>(i)].exchange(true)) return;
             try {
                 work(i);
-            } catch (const std::bad_alloc&) {
-                out_of_memory = true;
+            } catch (...) {
+                if (!threw.exchange(true)) thrown = std::current_exception();
             }
         }
         static void run(void* data) {
@@ -67,29 +70,37 @@ void parallel(int64_t count, int64_t threads, const Work& work) {
         for (int64_t i = 0; i < count; ++i) work(i);
         return;
     }
-    Shared shared{work, count, threads, number_of_thread(), std::vector<std::atomic<bool>>(static_cast<size_t>(count)), {false}};
+    Shared shared{
+        work,    count, threads, number_of_thread(), std::vector<std::atomic<bool>>(static_cast<size_t>(count)),
+        {false}, {}};
     if (workers().region && workers().owner == getpid()) {
         workers().region(Shared::run, &shared, static_cast<unsigned>(threads), 0);
     } else {
         std::vector<std::thread> helpers;
-        for (int64_t i = 1; i < threads; ++i) helpers.emplace_back(Shared::run, &shared);
+        helpers.reserve(static_cast<size_t>(threads));
+        try {
+            for (int64_t i = 1; i < threads; ++i) helpers.emplace_back(Shared::run, &shared);
+        } catch (const std::system_error&) {
+            // The system gives no more threads. The existing ones do all of the work.
+        }
         Shared::run(&shared);
         for (std::thread& helper : helpers) helper.join();
     }
-    if (shared.out_of_memory) throw std::bad_alloc();
+    if (shared.thrown) std::rethrow_exception(shared.thrown);
 }
 
-// Pieces of work that may be done in any order and on any thread.
+// Independent jobs, run in any order on any thread.
 class Jobs {
   public:
-    // cost: about how many numbers are touched.
-    void add(int64_t cost, std::function<void()> job) {
-        cost_ += cost;
+    // cost: the approximate number of elements that the job touches.
+    void add(int64_t loss_of_row, std::function<void()> job) {
+        cost_ += loss_of_row;
         jobs_.push_back(std::move(job));
     }
-    // Little work is not worth sharing: what others have touched must come from their caches, and go there.
+    // Runs on one thread if the total cost is below `least`: moving data between caches would cost more.
     void run(int64_t threads, int64_t least = 32768) {
-        parallel(static_cast<int64_t>(jobs_.size()), cost_ < least ? 1 : threads, [&](int64_t i) { jobs_[static_cast<size_t>(i)](); });
+        parallel(static_cast<int64_t>(jobs_.size()), cost_ < least ? 1 : threads,
+                 [&](int64_t i) { jobs_[static_cast<size_t>(i)](); });
         jobs_.clear();
         cost_ = 0;
     }
@@ -101,7 +112,7 @@ class Jobs {
 
 constexpr size_t kHugePage = size_t(1) << 21;
 
-// Memory that a thread keeps from call to call, aligned to cache lines, on huge pages where it fills some.
+// Memory that a thread reuses from call to call: aligned to cache lines, on huge pages if it is large.
 class Workspace {
   public:
     ~Workspace() { std::free(data_); }
@@ -121,7 +132,7 @@ class Workspace {
         return data_;
     }
     template <typename T>
-    T* numbers(int64_t count) {
+    T* elements(int64_t count) {
         return static_cast<T*>(bytes(static_cast<size_t>(count) * sizeof(T)));
     }
 
@@ -137,7 +148,7 @@ class Workspace {
     size_t size_ = 0;
 };
 
-// Several pieces of one workspace: first all are asked for, then all are there.
+// Divides a workspace into arrays: request all of them with ask(), then allocate them with settle().
 template <typename T>
 class Arena {
   public:
@@ -145,7 +156,7 @@ class Arena {
     void settle(Workspace& workspace) {
         int64_t total = 0;
         for (const Asked& asked : asked_) total += asked.count;
-        T* next = workspace.numbers<T>(total);
+        T* next = workspace.elements<T>(total);
         for (const Asked& asked : asked_) {
             *asked.piece = next;
             next += asked.count;

@@ -167,7 +167,8 @@ template <typename T>
 inline Vec<T> exp_within(Vec<T> x) {
     using E = Exponent<T>;
     const Vec<T> shifted = x * E::log2e + E::magic, whole = shifted - E::magic;
-    const Ints<T> power = (bits(shifted) << E::mantissa) + bits(all(T(1)));  // the low bits of `shifted` are the whole number
+    const Ints<T> power =
+        (bits(shifted) << E::mantissa) + bits(all(T(1)));  // the low bits of `shifted` are the whole number
     Vec<T> rest = x - whole * E::high;
     rest = rest - whole * E::low;
     return E::of_rest(rest) * from_bits(power);
@@ -185,7 +186,7 @@ inline Vec<T> sigmoid_vector(Vec<T> x) {
 }
 
 inline Vec<float> tanh_vector(Vec<float> x) {
-    const float bound = 7.90531110763549805f;  // beyond it the answer is one
+    const float bound = 7.90531110763549805f;  // beyond it the result is 1
     Vec<float> a = x > bound ? all(bound) : x;
     a = a < -bound ? all(-bound) : a;
     Vec<float> s = a * a;
@@ -231,7 +232,8 @@ inline Vec<T> log_vector(Vec<T> x) {
     m = m > T(1.41421356237309504880) ? m * T(0.5) : m;
     e = e - small * L::lifted;
     Vec<T> z = (m - T(1)) / (m + T(1)), s = z * z;
-    const T c[] = {T(1) / 21, T(1) / 19, T(1) / 17, T(1) / 15, T(1) / 13, T(1) / 11, T(1) / 9, T(1) / 7, T(1) / 5, T(1) / 3};
+    const T c[] = {T(1) / 21, T(1) / 19, T(1) / 17, T(1) / 15, T(1) / 13,
+                   T(1) / 11, T(1) / 9,  T(1) / 7,  T(1) / 5,  T(1) / 3};
     Vec<T> value = z * s * polynomial<T>(s, c) * T(2) + z * T(2) + e * Exponent<T>::low + e * Exponent<T>::high;
     const T infinity = T(__builtin_inf()), nothing = T(__builtin_nan(""));
     value = x == infinity ? all(infinity) : value;

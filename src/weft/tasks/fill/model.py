@@ -17,9 +17,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from weft.data.windows import IGNORE_INDEX, Passage, Tokens, evaluation_passages
+from weft.data.windows import Passage, Tokens, evaluation_passages
 from weft.decoding.blanks import FilledBlanks, fill_blanks
-from weft.engine import Drop, dropout, embed, readout_nats
+from weft.engine import Dropout, dropout, embed, linear_cross_entropy
+from weft.engine.cross_entropy import IGNORE_INDEX
 from weft.errors import WeftError
 from weft.metrics import Likelihood, TokenPredictions
 from weft.nn import Stack, make_stack
@@ -108,8 +109,10 @@ class Filler(nn.Module):
     def loss(self, passage: Passage) -> Loss:
         """Computes the summed cross-entropy of the targets, each given the rest of its row."""
         contexts = self.contexts(passage.ids.to(self.bias.device), passage.lengths)
-        joined, drop = torch.tanh(self.join(contexts)), Drop(self.dropout if self.training else 0.0)
-        total = readout_nats(joined, self._output_weight(), self.bias, passage.targets, drop=drop, total=True)
+        joined, drop = torch.tanh(self.join(contexts)), Dropout(self.dropout if self.training else 0.0)
+        total = linear_cross_entropy(
+            joined, self._output_weight(), self.bias, passage.targets, dropout=drop, reduction="sum"
+        )
         return Loss(total, int((passage.targets != IGNORE_INDEX).sum()))
 
     def mask_tokens(self, ids: Tensor, rate: float) -> Tensor:

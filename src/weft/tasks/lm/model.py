@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from weft.cells import State
-from weft.data.windows import IGNORE_INDEX, Tokens, Window, evaluation_windows
-from weft.engine import Drop, Stream, can_stream, dropout, embed, readout_nats
+from weft.data.windows import Tokens, Window, evaluation_windows
+from weft.engine import Dropout, Stream, can_stream, dropout, embed, linear_cross_entropy
+from weft.engine.cross_entropy import IGNORE_INDEX
 from weft.errors import WeftError
 from weft.metrics import Likelihood, TokenPredictions
 from weft.nn import Recurrent, make_stack, map_state
@@ -104,8 +105,10 @@ class LanguageModel(nn.Module):
     def loss(self, window: Window, state: State = None, *, unroll: Unroll = full) -> Loss:
         """Computes the summed cross-entropy of the window's targets. A fresh window starts from the zero state."""
         outputs, state = self._run(window.inputs.to(self.bias.device), None if window.reset_state else state, unroll)
-        drop = Drop(self.dropout if self.training else 0.0)
-        total = readout_nats(outputs, self._output_weight(), self.bias, window.targets, drop=drop, total=True)
+        drop = Dropout(self.dropout if self.training else 0.0)
+        total = linear_cross_entropy(
+            outputs, self._output_weight(), self.bias, window.targets, dropout=drop, reduction="sum"
+        )
         count = int((window.targets != IGNORE_INDEX).sum())
         return Loss(total, count, map_state(Tensor.detach, state))
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from weft.data.buckets import IntArray, Padded, Ragged, take
-from weft.engine import NOTHING, Drop, Embedded, Part, forget
+from weft.engine import NO_DROPOUT, Dropout, Embedded, Part, drop_ids
 from weft.errors import WeftError
 from weft.nn import make_stack
 from weft.tasks.tag.config import TagModelConfig
@@ -82,7 +82,7 @@ class WordEncoder(nn.Module):
             self.spell = make_stack(config.cell, config.char_dim, config.char_hidden_size, bidirectional=True)
             self.output_size += self.spell.output_size
 
-    def forward(self, inputs: WordInputs, drop: Drop = NOTHING) -> Embedded:
+    def forward(self, inputs: WordInputs, drop: Dropout = NO_DROPOUT) -> Embedded:
         parts = [] if self.words is None else [self.words.part(inputs.ids)]
         if self.shapes is not None:
             parts.append(self.shapes.part(inputs.shapes))
@@ -115,11 +115,11 @@ class CharacterEncoder(nn.Module):
         self.pairs = TokenEmbedding(lexicon.pairs.counts, config.bigram_dim, alpha) if config.bigram_dim else None
         self.output_size = config.embedding_dim + 2 * config.bigram_dim
 
-    def forward(self, inputs: CharacterInputs, drop: Drop = NOTHING) -> Embedded:
+    def forward(self, inputs: CharacterInputs, drop: Dropout = NO_DROPOUT) -> Embedded:
         parts = [] if self.words is None else [self.words.part(inputs.ids)]
         if self.pairs is not None:
             ids, table, rates = self.pairs.part(inputs.pairs)
-            pairs = forget(ids.to(table.device), rates)  # (B, T + 1): dropped at both characters or at none
+            pairs = drop_ids(ids.to(table.device), rates)  # (B, T + 1): dropped at both characters or at none
             parts += [Part(pairs[:, :-1], table), Part(pairs[:, 1:], table)]
         return Embedded(parts, drop)
 

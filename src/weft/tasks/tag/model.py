@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from weft.engine import NOTHING, Drop, Embedded, readout_nats
+from weft.engine import NO_DROPOUT, Dropout, Embedded, linear_cross_entropy
 from weft.nn import make_stack
 from weft.nn.crf import CRF, TagConstraints, bio_constraints, bioes_constraints
 from weft.tasks.tag.config import TagModelConfig
@@ -44,7 +44,7 @@ class CRFOutput(CRF):
     """A CRF output layer: the tags of a sentence are predicted jointly."""
 
     def negative_log_likelihood(
-        self, hidden: Tensor, layer: ScoreLayer, tags: Tensor, lengths: Tensor, drop: Drop
+        self, hidden: Tensor, layer: ScoreLayer, tags: Tensor, lengths: Tensor, drop: Dropout
     ) -> Tensor:
         """Computes the summed negative log-likelihood of tags (B, T) given hidden states (B, T, H)."""
         scores = F.linear(drop.apply(hidden), *layer)
@@ -72,9 +72,9 @@ class SoftmaxOutput(CRF):
         return each.sum(1)
 
     def negative_log_likelihood(
-        self, hidden: Tensor, layer: ScoreLayer, tags: Tensor, lengths: Tensor, drop: Drop
+        self, hidden: Tensor, layer: ScoreLayer, tags: Tensor, lengths: Tensor, drop: Dropout
     ) -> Tensor:
-        return readout_nats(hidden, *layer, tags, lengths=lengths, drop=drop, total=True)
+        return linear_cross_entropy(hidden, *layer, tags, lengths=lengths, dropout=drop, reduction="sum")
 
     def marginals(self, scores: Tensor, lengths: Tensor | None = None) -> Tensor:
         return scores.softmax(-1)
@@ -150,8 +150,8 @@ class Tagger(nn.Module):
     def _encode(self, inputs: Inputs) -> Embedded:
         return self.encoder(inputs, self._drop(self.embedding_dropout))  # type: ignore[no-any-return]  # (B, T, E)
 
-    def _drop(self, rate: float) -> Drop:
-        return Drop(rate, units=True) if self.training else NOTHING
+    def _drop(self, rate: float) -> Dropout:
+        return Dropout(rate, shared_over_time=True) if self.training else NO_DROPOUT
 
 
 def tag_constraints(tags: Sequence[str], scheme: Scheme | None) -> TagConstraints | None:

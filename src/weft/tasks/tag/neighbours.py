@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from weft.engine import readout_nats
+from weft.engine import linear_cross_entropy
 
 NEIGHBOUR_WORDS = 3000  # the most frequent words are targets of their own; all others share the unknown word
 HIDDEN_SIZE = 50  # units between a state and the words
@@ -56,4 +56,4 @@ class NeighbourWordLoss(nn.Module):
 def _cross_entropy(predictor: nn.Sequential, states: Tensor, words: Tensor) -> Tensor:
     states, last = predictor[:-1](states), predictor[-1]
     assert isinstance(last, nn.Linear)
-    return readout_nats(states[None], last.weight, last.bias, words[None], total=True)
+    return linear_cross_entropy(states[None], last.weight, last.bias, words[None], reduction="sum")

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from weft.data.buckets import Padded
-from weft.engine import Drop, Embedded, Likeliest, dropout, readout_nats
+from weft.engine import Dropout, Embedded, TopK, dropout, linear_cross_entropy
 from weft.errors import WeftError
 from weft.nn import make_stack
 from weft.tasks.translate.config import TranslateModelConfig
@@ -157,15 +157,15 @@ class Translator(nn.Module):
         rate = self.dropout if self.training else 0.0
         if self.output_projection is not None:
             outputs, rate = self.output_projection(dropout(outputs, rate)), 0.0
-        return readout_nats(
+        return linear_cross_entropy(
             outputs,
             self.output_weight,
             self.bias,
             targets.ids,
             lengths=targets.lengths,
-            smoothing=smoothing,
-            drop=Drop(rate),
-            total=total,
+            label_smoothing=smoothing,
+            dropout=Dropout(rate),
+            reduction="sum" if total else "none",
         )
 
     @torch.no_grad()
@@ -179,7 +179,7 @@ class Translator(nn.Module):
     def stepper(self, sources: Padded) -> TranslationStepper:
         """Encodes the sources and returns a `Stepper` over their translations."""
         initial = self.decoder.initial_state(self.encoder(sources))
-        return TranslationStepper(self, initial, len(sources.lengths), Likeliest(self.output_weight, self.bias))
+        return TranslationStepper(self, initial, len(sources.lengths), TopK(self.output_weight, self.bias))
 
 
 def _shifted(targets: Tensor) -> Tensor:
@@ -194,7 +194,7 @@ class TranslationStepper:
     model: Translator
     initial: DecoderState
     sources: int
-    output: Likeliest
+    output: TopK
 
     def initial_state(self, rows: int) -> DecoderState:
         """Returns the state before the first target token. `rows` must be the number of sources."""

@@ -1,7 +1,8 @@
-"""The output layer with its cost: what torch computes by a product and a cross-entropy, noise and lengths included."""
+"""An output layer with its cross-entropy, against torch: dropout and lengths included."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -10,18 +11,19 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from weft import engine
-from weft.engine import Drop, noise, readout_nats
-from weft.engine.readout import IGNORED
+from weft.engine import Dropout, linear_cross_entropy
+from weft.engine.cross_entropy import IGNORE_INDEX as IGNORED
 from weft.errors import WeftError
 
 needs_engine = pytest.mark.skipif(engine.library() is None, reason="the engine is not built here")
-NOISE = [Drop(), Drop(0.3), Drop(0.3, units=True)]
+DROPOUT = import_module("weft.engine.dropout")  # the package has a function of that name
+DROPOUTS = [Dropout(), Dropout(0.3), Dropout(0.3, shared_over_time=True)]
 
 
 @pytest.fixture
 def one_seed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every call draws the same noise."""
-    monkeypatch.setattr(noise, "draw_seed", lambda: 12345)
+    """Every call draws the same seed."""
+    monkeypatch.setattr(DROPOUT, "draw_seed", lambda: 12345)
 
 
 def example(rows: int, steps: int, inputs: int, size: int, dtype: torch.dtype) -> tuple[list[Tensor], Tensor, Tensor]:
@@ -33,9 +35,9 @@ def example(rows: int, steps: int, inputs: int, size: int, dtype: torch.dtype) -
     return [number.to(dtype).requires_grad_() for number in numbers], wanted, lengths
 
 
-def by_torch(numbers: list[Tensor], wanted: Tensor, lengths: Tensor | None, smoothing: float, drop: Drop) -> Tensor:
+def by_torch(numbers: list[Tensor], wanted: Tensor, lengths: Tensor | None, smoothing: float, drop: Dropout) -> Tensor:
     x, weight, bias = numbers
-    x = engine.drop_rows(x, drop.share) if drop.units else engine.dropout(x, drop.share)
+    x = engine.variational_dropout(x, drop.rate) if drop.shared_over_time else engine.dropout(x, drop.rate)
     nats = F.cross_entropy(
         F.linear(x, weight, bias).flatten(0, 1), wanted.flatten(), reduction="none", label_smoothing=smoothing
     ).view(wanted.shape)
@@ -44,14 +46,14 @@ def by_torch(numbers: list[Tensor], wanted: Tensor, lengths: Tensor | None, smoo
 
 
 @pytest.mark.usefixtures("one_seed")
-@pytest.mark.parametrize("drop", NOISE)
+@pytest.mark.parametrize("drop", DROPOUTS)
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("sizes", [(3, 4, 5, 7), (1, 1, 1, 1), (32, 9, 40, 17), (20, 30, 33, 300), (2, 1, 600, 64)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_it_is_what_torch_computes(sizes: Any, smoothing: float, drop: Drop, dtype: torch.dtype) -> None:
+def test_it_is_what_torch_computes(sizes: Any, smoothing: float, drop: Dropout, dtype: torch.dtype) -> None:
     numbers, wanted, lengths = example(*sizes, dtype)
     for given in (None, lengths):
-        nats = readout_nats(*numbers, wanted, lengths=given, smoothing=smoothing, drop=drop)
+        nats = linear_cross_entropy(*numbers, wanted, lengths=given, label_smoothing=smoothing, dropout=drop)
         known = by_torch(numbers, wanted, given, smoothing, drop)
         torch.testing.assert_close(nats, known)
         factors = torch.randn_like(nats)  # of each place, as of a weighted sum; and the same for all
@@ -62,29 +64,31 @@ def test_it_is_what_torch_computes(sizes: Any, smoothing: float, drop: Drop, dty
 
 
 @pytest.mark.usefixtures("one_seed")
-@pytest.mark.parametrize("drop", NOISE)
-def test_gradients_are_those_of_differences(drop: Drop) -> None:
+@pytest.mark.parametrize("drop", DROPOUTS)
+def test_gradients_are_those_of_differences(drop: Dropout) -> None:
     numbers, wanted, lengths = example(3, 4, 5, 6, torch.float64)
     assert torch.autograd.gradcheck(
-        lambda *given: readout_nats(*given, wanted, lengths=lengths, smoothing=0.2, drop=drop), numbers
+        lambda *given: linear_cross_entropy(*given, wanted, lengths=lengths, label_smoothing=0.2, dropout=drop), numbers
     )
 
 
 @needs_engine
 @pytest.mark.usefixtures("one_seed")
-@pytest.mark.parametrize("drop", NOISE)
-def test_the_engine_and_torch_are_one(drop: Drop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the engine and without it; the noise of the plain path is still the engine's."""
+@pytest.mark.parametrize("drop", DROPOUTS)
+def test_the_engine_and_torch_are_one(drop: Dropout, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the engine and without it; the dropout of the plain path is still the engine's."""
     numbers, wanted, lengths = example(4, 6, 8, 10, torch.float64)
-    found = readout_nats(*numbers, wanted, lengths=lengths, smoothing=0.1, drop=drop)
-    monkeypatch.setattr("weft.engine.readout.reads", lambda *tensors: False)
-    torch.testing.assert_close(readout_nats(*numbers, wanted, lengths=lengths, smoothing=0.1, drop=drop), found)
+    found = linear_cross_entropy(*numbers, wanted, lengths=lengths, label_smoothing=0.1, dropout=drop)
+    monkeypatch.setattr("weft.engine.cross_entropy.reads", lambda *tensors: False)
+    torch.testing.assert_close(
+        linear_cross_entropy(*numbers, wanted, lengths=lengths, label_smoothing=0.1, dropout=drop), found
+    )
 
 
 def test_what_is_not_asked_for_costs_nothing_and_moves_nothing() -> None:
     (x, weight, bias), wanted, lengths = example(5, 6, 4, 3, torch.float32)
     wanted[1] = IGNORED
-    nats = readout_nats(x, weight, bias, wanted, lengths=lengths)
+    nats = linear_cross_entropy(x, weight, bias, wanted, lengths=lengths)
     nats.sum().backward()
     asked = (torch.arange(6) < lengths[:, None]) & (wanted != IGNORED)
     assert (nats[~asked] == 0).all()
@@ -95,23 +99,23 @@ def test_what_is_not_asked_for_costs_nothing_and_moves_nothing() -> None:
 
 def test_nothing_is_asked_at_all() -> None:
     (x, weight, bias), wanted, _ = example(2, 3, 4, 5, torch.float32)
-    nats = readout_nats(x, weight, bias, torch.full_like(wanted, IGNORED))
+    nats = linear_cross_entropy(x, weight, bias, torch.full_like(wanted, IGNORED))
     nats.sum().backward()
     assert not nats.any()
     for tensor in (x, weight, bias):
         assert not tensor.grad.any()
-    empty = readout_nats(x[:0], weight, bias, wanted[:0])
+    empty = linear_cross_entropy(x[:0], weight, bias, wanted[:0])
     assert empty.shape == (0, 3)
 
 
 def test_only_wanted_gradients_and_no_bias() -> None:
     (x, weight, _), wanted, _ = example(2, 3, 4, 5, torch.float64)
     for chosen in ([x], [weight]):
-        ours = torch.autograd.grad(readout_nats(x, weight, None, wanted).sum(), chosen)
+        ours = torch.autograd.grad(linear_cross_entropy(x, weight, None, wanted).sum(), chosen)
         known = F.cross_entropy(F.linear(x, weight).flatten(0, 1), wanted.flatten(), reduction="sum")
         torch.testing.assert_close(ours, torch.autograd.grad(known, chosen))
     with torch.no_grad():
-        assert not readout_nats(x, weight, None, wanted).requires_grad
+        assert not linear_cross_entropy(x, weight, None, wanted).requires_grad
 
 
 def test_the_last_numbers_of_floats_are_as_in_torch() -> None:
@@ -121,12 +125,14 @@ def test_the_last_numbers_of_floats_are_as_in_torch() -> None:
     x, eye = torch.tensor([rows]), torch.eye(3)
     for wide in (eye, torch.zeros(40, 3)):  # a product with the identity would spread NaN
         bias = torch.zeros(len(wide))
-        found = readout_nats(x[:, :3].clamp(-1e38, 1e38), wide, bias, wanted[:, :3])
+        found = linear_cross_entropy(x[:, :3].clamp(-1e38, 1e38), wide, bias, wanted[:, :3])
         known = F.cross_entropy(F.linear(x[:, :3].clamp(-1e38, 1e38), wide)[0], wanted[0, :3], reduction="none")
         torch.testing.assert_close(found[0], known)
     for row in rows[2:]:
         for id in range(3):
-            found = readout_nats(torch.zeros(1, 1, 2), torch.zeros(3, 2), torch.tensor(row), torch.tensor([[id]]))
+            found = linear_cross_entropy(
+                torch.zeros(1, 1, 2), torch.zeros(3, 2), torch.tensor(row), torch.tensor([[id]])
+            )
             known = F.cross_entropy(torch.tensor([row]), torch.tensor([id]), reduction="none")
             torch.testing.assert_close(found[0], known, equal_nan=True)
 
@@ -139,7 +145,7 @@ def test_threads_change_nothing() -> None:
     try:
         for threads in (1, 2, 2, 3):
             torch.set_num_threads(threads)
-            nats = readout_nats(*numbers, wanted, lengths=lengths, drop=Drop(0.0))
+            nats = linear_cross_entropy(*numbers, wanted, lengths=lengths, dropout=Dropout(0.0))
             found.append([nats, *torch.autograd.grad(nats.sum(), numbers)])
     finally:
         torch.set_num_threads(before)
@@ -153,7 +159,7 @@ def test_threads_change_nothing() -> None:
         (lambda x, w, b, ids, n: (x[0], w, b, ids, n), "x (3, 4)"),
         (lambda x, w, b, ids, n: (x, w[:, :2], b, ids, n), "a weight (5, 2)"),
         (lambda x, w, b, ids, n: (x, w, b[:2], ids, n), "a bias (2,)"),
-        (lambda x, w, b, ids, n: (x, w, b, ids[:, :1], n), "ids (2, 1)"),
+        (lambda x, w, b, ids, n: (x, w, b, ids[:, :1], n), "targets (2, 1)"),
         (lambda x, w, b, ids, n: (x, w, b, ids, n[:1]), "lengths (1,)"),
         (lambda x, w, b, ids, n: (x, w, b, ids, n + 3), "lengths run from"),
         (lambda x, w, b, ids, n: (x, w, b, ids, n - 9), "lengths run from"),
@@ -163,7 +169,7 @@ def test_what_does_not_fit_is_said(change: Any, words: str) -> None:
     (x, weight, bias), wanted, _ = example(2, 3, 4, 5, torch.float32)
     *given, lengths = change(x, weight, bias, wanted, torch.tensor([3, 2]))
     with pytest.raises(WeftError) as error:
-        readout_nats(*given, lengths=lengths)
+        linear_cross_entropy(*given, lengths=lengths)
     assert words in str(error.value)
 
 
@@ -173,4 +179,17 @@ def test_an_id_outside_the_vocabulary_is_said(id: int) -> None:
     (x, weight, bias), wanted, _ = example(2, 3, 4, 5, torch.float32)
     wanted[1, 1] = id
     with pytest.raises(WeftError, match="outside the vocabulary"):
-        readout_nats(x, weight, bias, wanted)
+        linear_cross_entropy(x, weight, bias, wanted)
+
+
+@pytest.mark.parametrize("way", ["engine", "torch"])
+def test_any_id_may_be_the_one_to_ignore(way, monkeypatch):
+    if way == "torch":
+        monkeypatch.setattr("weft.engine.cross_entropy.reads", lambda *tensors: False)
+    x, weight, wanted = torch.randn(2, 3, 4), torch.randn(5, 4), torch.tensor([[1, -1, 2], [-1, 0, 4]])
+    found = linear_cross_entropy(x, weight, None, wanted, ignore_index=-1)
+    torch.testing.assert_close(found, linear_cross_entropy(x, weight, None, wanted.where(wanted >= 0, IGNORED)))
+    assert found[wanted < 0].eq(0).all()
+    torch.testing.assert_close(
+        linear_cross_entropy(x, weight, None, wanted, ignore_index=-1, reduction="sum"), found.sum()
+    )

@@ -1,8 +1,8 @@
-// Matrix products of a few rows with a weight that stays the same for a whole sequence.
+// The kernel of matrix products: a few rows times a packed weight.
 //
-// The weight is packed once a call into panels of kPanel columns, in the order the kernel reads it. The kernel holds
-// a block of R rows x kPanelVectors vectors in registers, where sums begin from wherever the caller says (the projected
-// input, a bias, what already stands in C, or zero), so that nothing is copied or cleared beforehand.
+// The weight is packed into panels of kPanel columns, in the order in which the kernel reads them. The kernel holds a
+// block of R rows x kPanelVectors vectors of sums in registers. The sums start from values that the caller chooses (the
+// projected input, a bias, C itself, or zero), so nothing is copied or cleared beforehand.
 #pragma once
 
 #include <utility>
@@ -13,25 +13,25 @@ namespace weft {
 
 constexpr int kPanelVectors = 2;
 #if defined(__AVX512F__)
-constexpr int kTileRows = 8;  // 16 of 32 registers hold sums: more gain nothing, and 8 rows divide most batches
+constexpr int kTileRows = 8;  // 16 of 32 registers hold sums; 8 rows divide most batches
 #else
 constexpr int kTileRows = 6;  // 12 of 16
 #endif
 template <typename T>
-constexpr int kPanel = kPanelVectors * kWidth<T>;
-constexpr int64_t kPanelAhead = 32;  // depths: the whole weight seldom stays in the second-level cache
+constexpr int kPanel = kPanelVectors* kWidth<T>;
+constexpr int64_t kPanelAhead = 32;  // depths to prefetch: a whole weight seldom fits into the second-level cache
 
 inline int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 template <typename T>
-struct Where {  // a place in memory: row r is at base + index[r] * stride
+struct Where {  // rows in memory: row r is at base + index[r] * stride
     T* base;
     int64_t stride;
     const int64_t* index;  // nullptr: the row number itself; stride 0: the same for all rows
     T* row(int64_t r) const { return base + (index ? index[r] : r) * stride; }
 };
 
-// A vector that few rows use stays in a register: the compiler would rather read it again for each of them.
+// Keeps a vector in a register: the compiler would reload it for each of a few rows.
 template <typename V>
 inline void hold(V& vector) {
 #if defined(__AVX512F__)
@@ -43,16 +43,17 @@ inline void hold(V& vector) {
 #endif
 }
 
-// What sums begin with that begin with nothing.
+// The initial sums of products that start at zero.
 template <typename T>
 alignas(64) constexpr T kZeros[kPanel<T>] = {};
 
-// Rows of A one after the other at `stride`, or Packed: R numbers for each depth side by side. `start` has a pointer for
-// each row to what its sums begin with. Of a panel's columns the first V vectors count.
+// A (R, depth) with rows `stride` apart or, if Packed, with R elements for each depth. `start` points to the initial
+// sums of each row. V is the number of vectors of the panel's columns that are computed.
 template <typename T, int R, bool Packed, int V>
-inline void kernel(const T* a, int64_t stride, const T* panel, int64_t depth, const T* const* start, T* c, int64_t c_stride) {
+inline void kernel(const T* a, int64_t stride, const T* panel, int64_t depth, const T* const* start, T* c,
+                   int64_t c_stride) {
     Vec<T> sum[R][V];
-#pragma GCC unroll 8  // else the sums go through memory before and after the depths
+#pragma GCC unroll 8  // otherwise the sums go through memory
     for (int r = 0; r < R; ++r)
         for (int v = 0; v < V; ++v) sum[r][v] = load(start[r] + v * kWidth<T>);
     for (int64_t k = 0; k < depth; ++k, panel += kPanel<T>) {
@@ -73,13 +74,13 @@ inline void kernel(const T* a, int64_t stride, const T* panel, int64_t depth, co
 }
 
 template <typename T, bool Packed, int V = kPanelVectors, int R = kTileRows>
-inline void kernel_of(int64_t rows, const T* a, int64_t stride, const T* panel, int64_t depth, const T* const* start, T* c,
-                      int64_t c_stride) {
+inline void kernel_of(int64_t rows, const T* a, int64_t stride, const T* panel, int64_t depth, const T* const* start,
+                      T* c, int64_t c_stride) {
     if (rows == R) return kernel<T, R, Packed, V>(a, stride, panel, depth, start, c, c_stride);
     if constexpr (R > 1) kernel_of<T, Packed, V, R - 1>(rows, a, stride, panel, depth, start, c, c_stride);
 }
 
-// One row has too few sums in a panel to keep the arithmetic busy: kTogether panels at once, with the same results.
+// One row has too few sums in a panel to hide latency: kTogether panels at once, with the same results.
 constexpr int kTogether = 4;
 template <typename T, typename Start>
 inline void kernel_of_row(const T* a, const T* panels, int64_t depth, int64_t n, const Start& start, T* c) {
@@ -101,8 +102,8 @@ inline void kernel_of_row(const T* a, const T* panels, int64_t depth, int64_t n,
 inline int64_t tiles(int64_t rows) { return (rows + kTileRows - 1) / kTileRows; }
 
 // C (rows x columns) = start + A (rows x depth) B, with B packed. Columns are those of the panels, padding included.
-// start(n) says where the sums of the panel of column n begin; no base: with zero. meanwhile() is called once for each
-// of the tiles(rows) * columns / kPanel blocks: the moment to ask memory for what comes next, while it has nothing to do.
+// start(n) gives the initial sums of the panel of column n; no base: zero. meanwhile() is called once for each of the
+// tiles(rows) * columns / kPanel blocks: a place for prefetches.
 template <typename T, typename Start, typename Meanwhile>
 void multiply(int64_t rows, const T* a, int64_t a_stride, const T* packed, int64_t depth, int64_t columns, T* c,
               int64_t c_stride, const Start& start, const Meanwhile& meanwhile) {
@@ -114,7 +115,7 @@ void multiply(int64_t rows, const T* a, int64_t a_stride, const T* packed, int64
     for (; n < columns; n += kPanel<T>) {
         Where<const T> where = start(n);
         if (!where.base) where = {kZeros<T>, 0, nullptr};
-        for (int64_t i = 0; i < tiles(rows); ++i) {  // rows dealt evenly: 16 as 8 + 8, not 12 + 4
+        for (int64_t i = 0; i < tiles(rows); ++i) {  // rows are divided evenly: 9 as 5 + 4, not 8 + 1
             const int64_t from = rows * i / tiles(rows), to = rows * (i + 1) / tiles(rows);
             const T* begin[kTileRows];
             for (int64_t r = from; r < to; ++r) begin[r - from] = where.row(r);
@@ -125,15 +126,15 @@ void multiply(int64_t rows, const T* a, int64_t a_stride, const T* packed, int64
     }
 }
 
-// One block of a weight, H x H numbers at `data`; turned, it is their transpose.
+// One block of a weight: (H, H) at `data`, or its transpose.
 template <typename T>
 struct WeightBlock {
     const T* data;
     int64_t stride;
-    bool turned;
+    bool transposed;
 };
 
-// Turns a square of kWidth vectors about its diagonal: at distance S, each pair of vectors exchanges a half of its lanes.
+// Transposes a square of kWidth vectors: at distance S, each pair of vectors exchanges half of its lanes.
 template <typename T, int S, int... Lane>
 inline void exchange_lanes(Vec<T>* rows, std::integer_sequence<int, Lane...> lanes) {
     constexpr int W = kWidth<T>;
@@ -151,9 +152,9 @@ inline void exchange_lanes(Vec<T>* rows, std::integer_sequence<int, Lane...> lan
     if constexpr (2 * S < W) exchange_lanes<T, 2 * S>(rows, lanes);
 }
 
-// Row j of a matrix becomes column j of a panel, for rows `first` to `last`. Squares of vectors at a time.
+// Makes row j of a matrix column j of a panel, for rows `first` to `last`, by squares of vectors.
 template <typename T>
-void turn_into_panel(const T* from, int64_t stride, int64_t depth, int64_t first, int64_t last, T* panel) {
+void transpose_into_panel(const T* from, int64_t stride, int64_t depth, int64_t first, int64_t last, T* panel) {
     constexpr int W = kWidth<T>;
     int64_t j = first;
     for (; j + W <= last; j += W) {
@@ -178,12 +179,12 @@ void clear_panel(int64_t depth, int64_t first, T* panel) {
         for (int64_t j = first; j < kPanel<T>; ++j) panel[k * kPanel<T> + j] = T(0);
 }
 
-// Packs panel p of B = W^T for a weight of `columns` rows of `depth` numbers.
+// Packs panel p of B = W^T for a weight (columns, depth).
 template <typename T>
-void pack_turned(const T* weight, int64_t depth, int64_t columns, int64_t p, T* packed) {
+void pack_transposed(const T* weight, int64_t depth, int64_t columns, int64_t p, T* packed) {
     T* panel = packed + p * kPanel<T> * depth;
     const int64_t first = p * kPanel<T>, some = columns - first < kPanel<T> ? columns - first : kPanel<T>;
-    turn_into_panel(weight + first * depth, depth, depth, 0, some, panel);
+    transpose_into_panel(weight + first * depth, depth, depth, 0, some, panel);
     clear_panel(depth, some, panel);
 }
 
@@ -192,29 +193,29 @@ template <typename T>
 void pack_forward(const WeightBlock<T>* blocks, int64_t count, int64_t size, int64_t p, T* packed) {
     T* panel = packed + p * kPanel<T> * size;
     const int64_t start = p * kPanel<T>, end = start + kPanel<T>, all = count * size;
-    for (int64_t column = start; column < end && column < all;) {  // a panel may hold the end of one block and more
+    for (int64_t column = start; column < end && column < all;) {  // a panel may hold columns of several blocks
         const WeightBlock<T>& w = blocks[column / size];
         const int64_t row = column % size, some = (end < column + size - row ? end : column + size - row) - column;
         const int64_t first = column - start;
-        if (w.turned)
+        if (w.transposed)
             for (int64_t k = 0; k < size; ++k)
                 for (int64_t j = 0; j < some; ++j) panel[k * kPanel<T> + first + j] = w.data[k * w.stride + row + j];
         else
-            turn_into_panel(w.data + row * w.stride, w.stride, size, first, first + some, panel);
+            transpose_into_panel(w.data + row * w.stride, w.stride, size, first, first + some, panel);
         column += some;
     }
     if (end > all) clear_panel(size, all > start ? all - start : 0, panel);
 }
 
-// Packs panel p of B = W for d W: blocks one below the other, depth = count * size, columns = size.
+// Packs panel p of B = W for d W: blocks stacked, depth = count * size, columns = size.
 template <typename T>
-void pack_back(const WeightBlock<T>* blocks, int64_t count, int64_t size, int64_t p, T* packed) {
+void pack_backward(const WeightBlock<T>* blocks, int64_t count, int64_t size, int64_t p, T* packed) {
     T* panel = packed + p * kPanel<T> * count * size;
     const int64_t first = p * kPanel<T>, some = size - first < kPanel<T> ? size - first : kPanel<T>;
     for (int64_t b = 0; b < count; ++b, panel += size * kPanel<T>) {
         const WeightBlock<T>& w = blocks[b];
-        if (w.turned)
-            turn_into_panel(w.data + first * w.stride, w.stride, size, 0, some, panel);
+        if (w.transposed)
+            transpose_into_panel(w.data + first * w.stride, w.stride, size, 0, some, panel);
         else
             for (int64_t k = 0; k < size; ++k)
                 for (int64_t j = 0; j < some; ++j) panel[k * kPanel<T> + j] = w.data[k * w.stride + first + j];

@@ -1,19 +1,19 @@
-// Large products outside the loop: the projection of all inputs, and the gradients of weights and inputs.
+// Large matrix products outside of the time loop: the projection of all inputs, and the gradients of weights and
+// inputs.
 //
-// C = start + A B, where A runs along memory in rows or in depth, and so does B in depth or in columns. Both are packed, B
-// once for all, A block by block as it is used. Blocks of rows are jobs, and how they are cut does not depend on how
-// many threads there are.
+// C = start + A B, where A is contiguous in rows or in depth, and B in depth or in columns. Both are packed: B once, A
+// block by block as it is used. Blocks of rows are jobs. Their boundaries do not depend on the number of threads.
 #pragma once
 
-#include "call.hpp"
+#include "direction.hpp"
 
 namespace weft {
 
 constexpr int64_t kBlockRows = 8 * kTileRows, kBlockDepth = 512, kMostDepth = 3 * kBlockDepth / 2;
-constexpr int64_t kAhead = 16;  // depths: a strided walk needs its lines asked for in time
+constexpr int64_t kAhead = 16;  // depths to prefetch on strided access
 
 template <typename T>
-struct Large {
+struct Gemm {
     int64_t rows, columns, depth;
     const T* a;
     int64_t a_row, a_depth;
@@ -22,23 +22,23 @@ struct Large {
     T* c;
     int64_t c_row;
     const T* start = nullptr;  // a row that every row of C begins with; nullptr: zeros
-    // Which row of memory each row of A, each depth of B, and each row of C is; nullptr: the number itself.
+    // The row in memory of each row of A, each depth of B and each row of C; nullptr: the same index.
     const int64_t *a_index = nullptr, *b_index = nullptr, *c_index = nullptr;
-    bool add = false;   // to what stands in C
+    bool add = false;   // to the values of C
     bool late = false;  // B is only known after the loop
     int next = -1;      // the product that adds to the same C after this one
     T* packed = nullptr;
 
     int64_t panels() const { return (columns + kPanel<T> - 1) / kPanel<T>; }
     int64_t blocks() const { return (rows + kBlockRows - 1) / kBlockRows; }
-    bool same_rows(const Large& other) const {
-        return a == other.a && a_row == other.a_row && a_depth == other.a_depth && rows == other.rows && depth == other.depth &&
-               a_index == other.a_index;
+    bool same_rows(const Gemm& other) const {
+        return a == other.a && a_row == other.a_row && a_depth == other.a_depth && rows == other.rows &&
+               depth == other.depth && a_index == other.a_index;
     }
     T* target(int64_t row) const { return c + (c_index ? c_index[row] : row) * c_row; }
 };
 
-// A short copy, nearly always of Usual numbers: then the compiler knows how many.
+// A short copy, nearly always of Usual elements, a length the compiler knows.
 template <int Usual, typename T>
 inline void copy_few(const T* from, int64_t count, T* to) {
     if (count == Usual)
@@ -48,7 +48,7 @@ inline void copy_few(const T* from, int64_t count, T* to) {
 }
 
 template <typename T>
-void pack_panel(const Large<T>& work, int64_t p) {
+void pack_panel(const Gemm<T>& work, int64_t p) {
     T* to = work.packed + p * kPanel<T> * work.depth;
     const int64_t first = p * kPanel<T>, some = std::min<int64_t>(kPanel<T>, work.columns - first);
     if (work.b_column == 1) {
@@ -58,14 +58,14 @@ void pack_panel(const Large<T>& work, int64_t p) {
         }
         return;
     }
-    turn_into_panel(work.b + first * work.b_column, work.b_column, work.depth, 0, some, to);
+    transpose_into_panel(work.b + first * work.b_column, work.b_column, work.depth, 0, some, to);
     clear_panel(work.depth, some, to);
 }
 
-// A block of rows and depths near at hand. Where depth runs along memory, rows as they are, a cache line out of step
-// with powers of two; else tiles of kTileRows, the last as narrow as it is.
+// Packs a block of rows and depths of A. If A is contiguous in depth, rows are copied, with a stride that is no power
+// of two; otherwise into tiles of kTileRows, the last of which may be narrower.
 template <typename T>
-void pack_rows(const Large<T>& work, int64_t row, int64_t rows, int64_t k, int64_t depth, T* to) {
+void pack_rows(const Gemm<T>& work, int64_t row, int64_t rows, int64_t k, int64_t depth, T* to) {
     if (work.a_depth == 1) {
         for (int64_t r = 0; r < rows; ++r) {
             const int64_t from = work.a_index ? work.a_index[row + r] : row + r;
@@ -84,17 +84,18 @@ void pack_rows(const Large<T>& work, int64_t row, int64_t rows, int64_t k, int64
 
 // One tile of a block: `packed` rows times a panel.
 template <typename T>
-void multiply_tile(const Large<T>& work, int64_t row, int64_t rows, int64_t p, int64_t k, int64_t depth, const T* packed) {
+void multiply_tile(const Gemm<T>& work, int64_t row, int64_t rows, int64_t p, int64_t k, int64_t depth,
+                   const T* packed) {
     const T* panel = work.packed + p * kPanel<T> * work.depth + k * kPanel<T>;
     const int64_t n = p * kPanel<T>, columns = std::min<int64_t>(kPanel<T>, work.columns - n);
     const bool direct = columns == kPanel<T> && !work.c_index;
-    T beside[kTileRows * kPanel<T>];  // where C has no room for a whole panel, or its rows are not in order
+    T beside[kTileRows * kPanel<T>];  // used if C has no room for a whole panel, or its rows are indexed
     T* target = direct ? work.target(row) + n : beside;
     const int64_t stride = direct ? work.c_row : kPanel<T>;
     const T* start[kTileRows];
     for (int64_t r = 0; r < rows; ++r) {
         start[r] = k || work.add ? work.target(row + r) + n : work.start ? work.start + n : kZeros<T>;
-        if (start[r] != kZeros<T> && columns < kPanel<T>) {  // not to read past the end of a row
+        if (start[r] != kZeros<T> && columns < kPanel<T>) {  // do not read past the end of a row
             std::copy_n(start[r], columns, beside + r * kPanel<T>);
             std::fill_n(beside + r * kPanel<T> + columns, kPanel<T> - columns, T(0));
             start[r] = beside + r * kPanel<T>;
@@ -110,23 +111,24 @@ void multiply_tile(const Large<T>& work, int64_t row, int64_t rows, int64_t p, i
         run(std::integral_constant<int, 1>{});
     else
         run(std::integral_constant<int, kPanelVectors>{});
-    for (int64_t r = 0; !direct && r < rows; ++r) std::copy_n(beside + r * kPanel<T>, columns, work.target(row + r) + n);
+    for (int64_t r = 0; !direct && r < rows; ++r)
+        std::copy_n(beside + r * kPanel<T>, columns, work.target(row + r) + n);
 }
 
-// One block of rows of works that have the same A: it is packed once for all.
+// One block of rows of products with the same A, which is packed once.
 template <typename T>
-void multiply_block(const std::vector<const Large<T>*>& works, int64_t block) {
+void multiply_block(const std::vector<const Gemm<T>*>& works, int64_t block) {
     static thread_local Workspace workspace;
-    const Large<T>& first = *works[0];
+    const Gemm<T>& first = *works[0];
     const int64_t row = block * kBlockRows, rows = std::min(kBlockRows, first.rows - row);
-    T* packed = workspace.numbers<T>(kBlockRows * (kMostDepth + 16));
-    // Depths dealt evenly: 521 in one go, not 512 and 9.
+    T* packed = workspace.elements<T>(kBlockRows * (kMostDepth + 16));
+    // Depths are divided evenly: 521 at once, not 512 and 9.
     const int64_t parts = std::max<int64_t>(1, (first.depth + kBlockDepth / 2 - 1) / kBlockDepth);
     const int64_t share = std::max<int64_t>(1, (first.depth + parts - 1) / parts);
     for (int64_t k = 0; k == 0 || k < first.depth; k += share) {
         const int64_t depth = std::min(share, first.depth - k);
         pack_rows(first, row, rows, k, depth, packed);
-        for (const Large<T>* work : works)
+        for (const Gemm<T>* work : works)
             for (int64_t p = 0; p < work->panels(); ++p)
                 for (int64_t r = 0; r < rows; r += kTileRows) {
                     const int64_t some = std::min<int64_t>(kTileRows, rows - r);
@@ -136,39 +138,40 @@ void multiply_block(const std::vector<const Large<T>*>& works, int64_t block) {
     }
 }
 
-// Products that do not depend on each other, but for those that follow one another into the same target.
+// Independent products, except for those that add to the same C one after the other.
 template <typename T>
-class Products {
+class Gemms {
   public:
-    int add(const Large<T>& work) {
+    int add(const Gemm<T>& work) {
         works_.push_back(work);
         return static_cast<int>(works_.size()) - 1;
     }
-    Large<T>& operator[](int number) { return works_[static_cast<size_t>(number)]; }
+    Gemm<T>& operator[](int number) { return works_[static_cast<size_t>(number)]; }
 
     void ask(Arena<T>& arena) {
-        for (Large<T>& work : works_) arena.ask(work.packed, work.panels() * kPanel<T> * work.depth);
+        for (Gemm<T>& work : works_) arena.ask(work.packed, work.panels() * kPanel<T> * work.depth);
     }
     void pack(Jobs& jobs, bool late) const {
-        for (const Large<T>& work : works_)
+        for (const Gemm<T>& work : works_)
             for (int64_t p = 0; work.late == late && p < work.panels(); ++p)
                 jobs.add(work.depth * kPanel<T>, [&work, p] { pack_panel(work, p); });
     }
     void multiply(Jobs& jobs) const {
-        std::vector<std::vector<const Large<T>*>> groups;
-        for (const Large<T>& work : works_) {
+        std::vector<std::vector<const Gemm<T>*>> groups;
+        for (const Gemm<T>& work : works_) {
             if (work.add) continue;  // it follows another
-            auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& some) { return some[0]->same_rows(work); });
+            auto group =
+                std::find_if(groups.begin(), groups.end(), [&](const auto& some) { return some[0]->same_rows(work); });
             if (group == groups.end()) group = groups.emplace(group);
             group->push_back(&work);
         }
-        for (const std::vector<const Large<T>*>& group : groups)
+        for (const std::vector<const Gemm<T>*>& group : groups)
             for (int64_t block = 0; block < group[0]->blocks(); ++block) {
                 int64_t columns = 0;
-                for (const Large<T>* work : group) columns += work->columns;
+                for (const Gemm<T>* work : group) columns += work->columns;
                 jobs.add(group[0]->depth * columns, [this, group, block] {
                     multiply_block(group, block);
-                    for (const Large<T>* work : group)
+                    for (const Gemm<T>* work : group)
                         for (int n = work->next; n >= 0; n = works_[static_cast<size_t>(n)].next)
                             multiply_block<T>({&works_[static_cast<size_t>(n)]}, block);
                 });
@@ -176,7 +179,7 @@ class Products {
     }
 
   private:
-    std::vector<Large<T>> works_;
+    std::vector<Gemm<T>> works_;
 };
 
 }  // namespace weft

@@ -1,5 +1,5 @@
-// One chain in logarithms: slow, and right whatever the scores are. It is run where the fast loop finds that a number
-// has become too small to be trusted.
+// The recursions of one chain in log space: slow, and accurate for all scores. Used where the scaled recursions
+// (scaled.hpp) find a value that is too small to be trusted.
 #pragma once
 
 #include <cmath>
@@ -27,13 +27,14 @@ struct LogSum {  // log of a sum of exponentials, two passes over `term(k)`
     }
 };
 
-inline void exact_row(const Problem& problem, int64_t row, const Results& out, Results sums) {
+inline void log_space_row(const Problem& problem, int64_t row, const Results& out, Results sums) {
     const int64_t K = problem.states, T = problem.lengths[row], *ids = problem.ids + problem.begins[row];
     const double* A = problem.transition;
     auto score = [&](int64_t t, int64_t k) { return problem.table[ids[t] * K + k]; };
-    const bool back = out.posterior || out.cavity || sums.pairs;
-    std::vector<double> pi(static_cast<size_t>((back ? T : 1) * K)), before(static_cast<size_t>(K)), rho(problem.end, problem.end + K);
-    auto at = [&](int64_t t) { return pi.data() + (back ? t * K : 0); };  // before the score of place t
+    const bool backward = out.posterior || out.cavity || sums.pairs;
+    std::vector<double> pi(static_cast<size_t>((backward ? T : 1) * K)), before(static_cast<size_t>(K)),
+        rho(problem.end, problem.end + K);
+    auto at = [&](int64_t t) { return pi.data() + (backward ? t * K : 0); };  // before the score of position t
 
     out.dead[row] = -1;
     for (int64_t t = 0; t < T; ++t) {
@@ -53,10 +54,10 @@ inline void exact_row(const Problem& problem, int64_t row, const Results& out, R
     const double log_z = LogSum::over(K, [&](int64_t k) { return before[k] + problem.end[k]; });
     out.log_z[row] = log_z;
     if (log_z == kNothing) out.dead[row] = T - 1;
-    if (!back || log_z == kNothing) return;
+    if (!backward || log_z == kNothing) return;
 
     const double weight = problem.weight(row);
-    std::vector<double> here(static_cast<size_t>(K));  // score and rho of the place
+    std::vector<double> here(static_cast<size_t>(K));  // score and rho of the position
     for (int64_t t = T - 1; t >= 0; --t) {
         const int64_t place = problem.begins[row] + t;
         for (int64_t k = 0; k < K; ++k) {
@@ -76,7 +77,8 @@ inline void exact_row(const Problem& problem, int64_t row, const Results& out, R
             rho[i] = LogSum::over(K, [&](int64_t j) { return A[i * K + j] + here[j]; });
             if (sums.pairs)
                 for (int64_t j = 0; j < K; ++j)
-                    sums.pairs[i * K + j] += weight * std::exp(at(t - 1)[i] + score(t - 1, i) + A[i * K + j] + here[j] - log_z);
+                    sums.pairs[i * K + j] +=
+                        weight * std::exp(at(t - 1)[i] + score(t - 1, i) + A[i * K + j] + here[j] - log_z);
         }
     }
 }

@@ -1,29 +1,29 @@
-// The interpreter: runs one segment of a program over some rows.
+// The interpreter of programs: runs one segment over some rows.
 //
-// An instruction names entries of a table, which has a pointer for each row of a tile: some rows, or a piece of a long
-// one. It works on a whole tile at a time, so that choosing what to do costs little beside doing it. Where H is a whole
-// number of vectors, instructions read and write their places directly; otherwise rows are padded to whole vectors, and
+// Instructions refer to entries of a table that has a pointer for each row of a tile: several rows, or a piece of a
+// long row. An instruction processes a whole tile, which makes the cost of dispatch small. If H is a multiple of the
+// vector width, instructions read and write their places directly; otherwise rows are padded to whole vectors and
 // copied in and out.
 #pragma once
 
 #include <algorithm>
 #include <vector>
 
-#include "code.hpp"
-#include "product.hpp"
+#include "gemm_kernel.hpp"
+#include "program.hpp"
 
 namespace weft {
 
 constexpr int64_t kTileLanes = 512;
 
 template <typename T>
-inline void copy_row(const T* from, int64_t count, T* to) {  // rows are short: no call, no question of alignment
+inline void copy_row(const T* from, int64_t count, T* to) {  // rows are short: memcpy would cost more
     int64_t i = 0;
     for (; i + kWidth<T> <= count; i += kWidth<T>) store(to + i, load(from + i));
     for (; i < count; ++i) to[i] = from[i];
 }
 
-// d = f(a, ...) for each number of some rows; an operand has a pointer for each of them.
+// d = f(a, ...) for each element of some rows; every operand has a pointer for each row.
 template <typename T, typename F, typename... From>
 inline void each(int64_t rows, int64_t lanes, T* const* d, F f, From... from) {
     for (int64_t r = 0; r < rows; ++r) {
@@ -33,18 +33,19 @@ inline void each(int64_t rows, int64_t lanes, T* const* d, F f, From... from) {
 }
 
 template <typename T>
-class Machine {
+class Interpreter {
   public:
-    // `arena` holds arena_size() numbers; `sums` holds padded H for each sum, and is added to.
-    Machine(const Code& code, int64_t hidden, T* arena, T* sums)
+    // `arena` holds arena_size() elements; `sums` holds H, padded, elements for each sum, and is added to.
+    Interpreter(const Code& code, int64_t hidden, T* arena, T* sums)
         : code_(code), hidden_(hidden), padded_(round_up(hidden, kWidth<T>)), direct_(is_direct(hidden)), sums_(sums) {
         tile_rows_ = std::max<int64_t>(1, kTileLanes / padded_);
         chunk_ = direct_ && !code.whole_rows ? std::min(hidden, kTileLanes) : padded_;
         where_.resize(code.places.size());
-        const size_t entries = code.places.size() + code.constants.size() + static_cast<size_t>(code.sums + code.registers);
+        const size_t entries =
+            code.places.size() + code.constants.size() + static_cast<size_t>(code.sums + code.registers);
         table_.resize(entries * static_cast<size_t>(tile_rows_));
         size_t entry = 0;
-        auto own = [&] {  // numbers of its own for each row
+        auto own = [&] {  // memory of its own for each row
             for (int64_t r = 0; r < tile_rows_; ++r, arena += chunk_) row(entry)[r] = arena;
             ++entry;
         };
@@ -68,7 +69,8 @@ class Machine {
     static int64_t arena_size(const Code& code, int64_t hidden) {
         const int64_t padded = round_up(hidden, kWidth<T>);
         const int64_t lanes = std::max(kTileLanes, padded);
-        return lanes * static_cast<int64_t>(code.places.size() + code.constants.size() + static_cast<size_t>(code.registers));
+        return lanes *
+               static_cast<int64_t>(code.places.size() + code.constants.size() + static_cast<size_t>(code.registers));
     }
 
     Where<T>& where(size_t place) { return where_[place]; }
@@ -102,11 +104,13 @@ class Machine {
 
     void run_copies(const Segment& segment, int64_t first, int64_t rows) {
         for (int p : segment.loads)
-            for (int64_t r = 0; r < rows; ++r) copy_row(where_[static_cast<size_t>(p)].row(first + r), hidden_, row(p)[r]);
+            for (int64_t r = 0; r < rows; ++r)
+                copy_row(where_[static_cast<size_t>(p)].row(first + r), hidden_, row(p)[r]);
         point_to_sums(0);
         for (const Instruction& i : segment.instructions) step(i, rows, padded_);
         for (int p : segment.stores)
-            for (int64_t r = 0; r < rows; ++r) copy_row(row(p)[r], hidden_, where_[static_cast<size_t>(p)].row(first + r));
+            for (int64_t r = 0; r < rows; ++r)
+                copy_row(row(p)[r], hidden_, where_[static_cast<size_t>(p)].row(first + r));
     }
 
     void point_to_sums(int64_t column) {
@@ -114,7 +118,7 @@ class Machine {
             std::fill_n(row(first_sum_ + static_cast<size_t>(s)), tile_rows_, sums_ + s * padded_ + column);
     }
 
-    // What is the same on all lanes of a row is computed on the first of its vectors.
+    // A uniform value is computed on the first vector of a row and then repeated.
     void step(const Instruction& instruction, int64_t rows, int64_t n) {
         if (!instruction.uniform) return compute(instruction, rows, n);
         compute(instruction, rows, kWidth<T>);
@@ -133,32 +137,84 @@ class Machine {
         T* const* c = row(instruction.c);
         const V zero{}, one = all(T(1));
         switch (instruction.op) {
-            case Op::copy: return each<T>(rows, n, d, [](V x) { return x; }, a);
-            case Op::add: return each<T>(rows, n, d, [](V x, V y) { return x + y; }, a, b);
-            case Op::sub: return each<T>(rows, n, d, [](V x, V y) { return x - y; }, a, b);
-            case Op::mul: return each<T>(rows, n, d, [](V x, V y) { return x * y; }, a, b);
-            case Op::div: return each<T>(rows, n, d, [](V x, V y) { return x / y; }, a, b);
-            case Op::maximum: return each<T>(rows, n, d, [](V x, V y) { return x != x ? x : (x > y ? x : y); }, a, b);
-            case Op::minimum: return each<T>(rows, n, d, [](V x, V y) { return x != x ? x : (x < y ? x : y); }, a, b);
-            case Op::lt: return each<T>(rows, n, d, [=](V x, V y) { return x < y ? one : zero; }, a, b);
-            case Op::le: return each<T>(rows, n, d, [=](V x, V y) { return x <= y ? one : zero; }, a, b);
-            case Op::eq: return each<T>(rows, n, d, [=](V x, V y) { return x == y ? one : zero; }, a, b);
-            case Op::neg: return each<T>(rows, n, d, [](V x) { return -x; }, a);
-            case Op::abs: return each<T>(rows, n, d, [](V x) { return x < T(0) ? -x : x + T(0); }, a);
-            case Op::sqrt: return each<T>(rows, n, d, [](V x) { return sqrt_vector(x); }, a);
-            case Op::rsqrt: return each<T>(rows, n, d, [](V x) { return T(1) / sqrt_vector(x); }, a);
-            case Op::exp: return each<T>(rows, n, d, [](V x) { return exp_vector<T>(x); }, a);
-            case Op::log: return each<T>(rows, n, d, [](V x) { return log_vector<T>(x); }, a);
-            case Op::tanh: return each<T>(rows, n, d, [](V x) { return tanh_vector(x); }, a);
-            case Op::sigmoid: return each<T>(rows, n, d, [](V x) { return sigmoid_vector<T>(x); }, a);
-            case Op::relu: return each<T>(rows, n, d, [=](V x) { return x < T(0) ? zero : x; }, a);
-            case Op::select: return each<T>(rows, n, d, [](V x, V y, V z) { return x != T(0) ? y : z; }, a, b, c);
-            case Op::multiply_add: return each<T>(rows, n, d, [](V x, V y, V z) { return x * y + z; }, a, b, c);
-            case Op::d_tanh: return each<T>(rows, n, d, [](V g, V y) { return g - g * y * y; }, a, b);
-            case Op::d_sigmoid: return each<T>(rows, n, d, [](V g, V y) { return g * (y - y * y); }, a, b);
-            case Op::mean: return mean(rows, d, [](V x) { return x; }, a);
-            case Op::mean_product: return mean(rows, d, [](V x, V y) { return x * y; }, a, b);
-            case Op::accumulate: return each<T>(rows, n, d, [](V x, V y) { return x + y; }, d, a);
+            case Op::copy:
+                return each<T>(
+                    rows, n, d, [](V x) { return x; }, a);
+            case Op::add:
+                return each<T>(
+                    rows, n, d, [](V x, V y) { return x + y; }, a, b);
+            case Op::sub:
+                return each<T>(
+                    rows, n, d, [](V x, V y) { return x - y; }, a, b);
+            case Op::mul:
+                return each<T>(
+                    rows, n, d, [](V x, V y) { return x * y; }, a, b);
+            case Op::div:
+                return each<T>(
+                    rows, n, d, [](V x, V y) { return x / y; }, a, b);
+            case Op::maximum:
+                return each<T>(
+                    rows, n, d, [](V x, V y) { return x != x ? x : (x > y ? x : y); }, a, b);
+            case Op::minimum:
+                return each<T>(
+                    rows, n, d, [](V x, V y) { return x != x ? x : (x < y ? x : y); }, a, b);
+            case Op::lt:
+                return each<T>(
+                    rows, n, d, [=](V x, V y) { return x < y ? one : zero; }, a, b);
+            case Op::le:
+                return each<T>(
+                    rows, n, d, [=](V x, V y) { return x <= y ? one : zero; }, a, b);
+            case Op::eq:
+                return each<T>(
+                    rows, n, d, [=](V x, V y) { return x == y ? one : zero; }, a, b);
+            case Op::neg:
+                return each<T>(
+                    rows, n, d, [](V x) { return -x; }, a);
+            case Op::abs:
+                return each<T>(
+                    rows, n, d, [](V x) { return x < T(0) ? -x : x + T(0); }, a);
+            case Op::sqrt:
+                return each<T>(
+                    rows, n, d, [](V x) { return sqrt_vector(x); }, a);
+            case Op::rsqrt:
+                return each<T>(
+                    rows, n, d, [](V x) { return T(1) / sqrt_vector(x); }, a);
+            case Op::exp:
+                return each<T>(
+                    rows, n, d, [](V x) { return exp_vector<T>(x); }, a);
+            case Op::log:
+                return each<T>(
+                    rows, n, d, [](V x) { return log_vector<T>(x); }, a);
+            case Op::tanh:
+                return each<T>(
+                    rows, n, d, [](V x) { return tanh_vector(x); }, a);
+            case Op::sigmoid:
+                return each<T>(
+                    rows, n, d, [](V x) { return sigmoid_vector<T>(x); }, a);
+            case Op::relu:
+                return each<T>(
+                    rows, n, d, [=](V x) { return x < T(0) ? zero : x; }, a);
+            case Op::select:
+                return each<T>(
+                    rows, n, d, [](V x, V y, V z) { return x != T(0) ? y : z; }, a, b, c);
+            case Op::multiply_add:
+                return each<T>(
+                    rows, n, d, [](V x, V y, V z) { return x * y + z; }, a, b, c);
+            case Op::d_tanh:
+                return each<T>(
+                    rows, n, d, [](V g, V y) { return g - g * y * y; }, a, b);
+            case Op::d_sigmoid:
+                return each<T>(
+                    rows, n, d, [](V g, V y) { return g * (y - y * y); }, a, b);
+            case Op::mean:
+                return mean(
+                    rows, d, [](V x) { return x; }, a);
+            case Op::mean_product:
+                return mean(
+                    rows, d, [](V x, V y) { return x * y; }, a, b);
+            case Op::accumulate:
+                return each<T>(
+                    rows, n, d, [](V x, V y) { return x + y; }, d, a);
         }
     }
 
@@ -173,7 +229,7 @@ class Machine {
             int64_t i = 0;
             for (; i + several <= hidden_; i += several)
                 for (int j = 0; j < chains; ++j) sums[j] += f(load(args[r] + i + j * kWidth<T>)...);
-            for (; i < hidden_; i += kWidth<T>) {  // what pads a row does not count
+            for (; i < hidden_; i += kWidth<T>) {  // padding does not count
                 const auto left = static_cast<typename Lanes<T>::Integer>(hidden_ - i);
                 sums[0] += lanes < left ? f(load(args[r] + i)...) : Vec<T>{};
             }

@@ -1,18 +1,20 @@
-// The best path through one chain (Viterbi), in logarithms: sums and comparisons, a block of states at a time.
+// The best path of one chain (Viterbi) in log space: sums and comparisons, a block of states at a time.
 #pragma once
 
 #include <vector>
 
-#include "exact.hpp"
+#include "log_space.hpp"
 
 namespace weft::chain {
 
-// `scores` is the transition in blocks of logarithms, filled up with -infinity; `choices` space for T * K numbers.
+// scores: (K, K) transitions in blocks, padded with -inf. choices: memory for (T, K) states. states: (P). score: one
+// value.
 template <int N>
-void best_row(const Problem& problem, const Block* scores, int64_t row, int32_t* choices, int64_t* states, double* score) {
+void viterbi_row(const Problem& problem, const Block* scores, int64_t row, int32_t* choices, int64_t* states,
+                 double* score) {
     constexpr int kMost = N ? N : kMostStates / kLanes;
     const int64_t K = problem.states, T = problem.lengths[row], nb = N ? N : problem.blocks();
-    const int64_t *ids = problem.ids + problem.begins[row];
+    const int64_t* ids = problem.ids + problem.begins[row];
     Block now[kMost];
     for (int64_t n = 0; n < nb; ++n) now[n] = all(kNothing);
     double* s = reinterpret_cast<double*>(now);

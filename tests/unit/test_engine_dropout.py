@@ -1,4 +1,4 @@
-"""Dropout of the engine: the same noise forward and back, and otherwise what torch computes."""
+"""Dropout of the engine: the same mask forward and backward, and otherwise what torch computes."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ import pytest
 import torch
 
 from weft import engine
-from weft.engine import noise
 from weft.errors import WeftError
 from weft.nn import Stack, make_stack
 
 LIBRARY = import_module("weft.engine.library")  # the package has a function of that name
+DROPOUT = import_module("weft.engine.dropout")  # as well
 needs_engine = pytest.mark.skipif(engine.library() is None, reason="the engine is not built here")
 
 
 @pytest.fixture
 def one_seed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every call draws the same noise."""
-    monkeypatch.setattr(noise, "draw_seed", lambda: 12345)
-    monkeypatch.setattr("weft.engine.run.draw_seed", lambda: 12345)
+    """Every call draws the same seed."""
+    monkeypatch.setattr(DROPOUT, "draw_seed", lambda: 12345)
+    monkeypatch.setattr("weft.engine.layers.draw_seed", lambda: 12345)
 
 
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_share_is_dropped_and_the_rest_scaled(share: float, dtype: torch.dtype) -> None:
+def test_a_share_is_dropped_and_the_rest_scaled(rate: float, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     x = torch.ones(40_000, 3, dtype=dtype)
-    dropped = engine.dropout(x, share)
+    dropped = engine.dropout(x, rate)
     values = dropped.unique()
-    torch.testing.assert_close(values, torch.tensor([0, 1 / (1 - share)], dtype=dtype))
+    torch.testing.assert_close(values, torch.tensor([0, 1 / (1 - rate)], dtype=dtype))
     found = float((dropped == 0).double().mean())
-    assert abs(found - share) < 5 * (share * (1 - share) / x.numel()) ** 0.5
+    assert abs(found - rate) < 5 * (rate * (1 - rate) / x.numel()) ** 0.5
 
 
 @needs_engine
@@ -43,7 +43,7 @@ def test_no_pattern_in_what_is_dropped() -> None:
     runs = []
     for seed in (7, 8, 7 + (1 << 40)):
         x = torch.ones(size)
-        runs.append((noise._Drop.apply(x, (size, 0, 1), noise.kept_of(0.5), seed) != 0).double() * 2 - 1)
+        runs.append((DROPOUT._Dropout.apply(x, (size, 0, 1), DROPOUT.keep_threshold(0.5), seed) != 0).double() * 2 - 1)
     limit = 5 / size**0.5
     for lag in (1, 2, 3, 16, 64, 1 << 14):
         assert abs(float((runs[0][lag:] * runs[0][:-lag]).mean())) < limit
@@ -56,7 +56,7 @@ def test_no_pattern_in_what_is_dropped() -> None:
 
 def test_without_training_or_share_nothing_happens() -> None:
     x = torch.randn(3, 4, 2)
-    for drop in (engine.dropout, engine.drop_rows):
+    for drop in (engine.dropout, engine.variational_dropout):
         assert drop(x, 0.5, False) is x
         assert drop(x, 0.0) is x
 
@@ -67,7 +67,7 @@ def test_rows_lose_the_same_units_at_all_steps(built: bool, monkeypatch: pytest.
         monkeypatch.setattr(LIBRARY, "usable", lambda: False)
     torch.manual_seed(0)
     x = torch.randn(200, 7, 60, dtype=torch.float64, requires_grad=True)
-    dropped = engine.drop_rows(x, 0.25)
+    dropped = engine.variational_dropout(x, 0.25)
     factors = (dropped / x).detach()
     assert torch.allclose(factors, factors[:, :1].expand_as(factors))
     torch.testing.assert_close(factors.unique().round(decimals=9).unique(), torch.tensor([0, 4 / 3]).double())
@@ -150,15 +150,15 @@ def test_dropout_between_layers_is_differentiated(one_seed: None) -> None:
 
 
 @pytest.mark.parametrize("built", [True, False])
-@pytest.mark.parametrize("share", [1.0, 1.5, -0.5])
-def test_a_share_of_one_or_more_is_refused(share: float, built: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("rate", [1.0, 1.5, -0.5])
+def test_a_share_of_one_or_more_is_refused(rate: float, built: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not built:
         monkeypatch.setattr(LIBRARY, "usable", lambda: False)
     x = torch.ones(2, 3, 4)
     for call in (
-        lambda: engine.dropout(x, share),
-        lambda: engine.drop_rows(x, share),
-        lambda: engine.embed(torch.tensor([0]), x[0], share),
+        lambda: engine.dropout(x, rate),
+        lambda: engine.variational_dropout(x, rate),
+        lambda: engine.embed(torch.tensor([0]), x[0], rate),
     ):
-        with pytest.raises(WeftError, match="the share to drop"):
+        with pytest.raises(WeftError, match="the dropout rate"):
             call()

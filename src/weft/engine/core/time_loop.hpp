@@ -1,30 +1,30 @@
-// A program over time: forward and back for the rows of one task.
+// A program over time, forward and backward, for the rows of one task.
 //
-// Rows never meet in the loop, so a thread takes its rows through all steps without waiting for anyone. Rows are
-// sorted by length, so the active ones are always the first n. Each row has its own clock: at step s it is at time s,
-// or, in reverse, at its own length - 1 - s; the reverse direction needs no turning of the data.
+// Rows are independent, so a thread takes its rows through all steps without synchronization. Rows are sorted by
+// length, so the active ones are always the first n. At step s a row is at time s or, in reverse, at its own length - 1
+// - s: the reverse direction does not copy data.
 #pragma once
 
-#include "call.hpp"
-#include "machine.hpp"
+#include "direction.hpp"
+#include "interpreter.hpp"
 
 namespace weft {
 
-constexpr int64_t kGap = 16;  // rows of local buffers a cache line apart from powers of two, which would collide
+constexpr int64_t kGap = 16;  // elements of padding, so that rows at powers of two do not collide in the cache
 
 template <typename T>
-class Loop {
+class TimeLoop {
   public:
-    Loop(const Call<T>& call, const Code& code, const std::vector<int64_t>& rows, T* sums)
+    TimeLoop(const Direction<T>& call, const Code& code, const std::vector<int64_t>& rows, T* sums)
         : call_(call), code_(code), program_(*call.program), rows_(rows), H_(call.program->hidden),
-          machine_(code, H_, arena(call, code, static_cast<int64_t>(rows.size())), sums) {
+          interpreter_(code, H_, arena(call, code, static_cast<int64_t>(rows.size())), sums) {
         const size_t n = rows.size();
         offsets_.resize(n);
         token_.resize(n);
         spread_.resize(n);
         source_.resize(n);
         for (size_t r = 0; r < n; ++r) offsets_[r] = call.offsets[static_cast<size_t>(rows[r])];
-        for (size_t p = 0; p < code.places.size(); ++p) machine_.where(p) = locate(code.places[p]);
+        for (size_t p = 0; p < code.places.size(); ++p) interpreter_.where(p) = locate(code.places[p]);
         find_ahead();
     }
 
@@ -33,27 +33,30 @@ class Loop {
         for (int64_t r = 0; r < all; ++r)
             for (int64_t i = 0; i < program_.states; ++i) {
                 fetch(local(STATE, r) + i * H_, call_.first[static_cast<size_t>(i)], rows_[static_cast<size_t>(r)]);
-                if (length(r) == 0) send(call_.last[static_cast<size_t>(i)], rows_[static_cast<size_t>(r)], local(STATE, r) + i * H_);
+                if (length(r) == 0)
+                    send(call_.last[static_cast<size_t>(i)], rows_[static_cast<size_t>(r)], local(STATE, r) + i * H_);
             }
         int64_t active = all;
         for (int64_t s = 0; (active = shrink(active, s)) > 0; ++s) {
             set_clock(active, s);
             look_ahead(shrink(active, s + 1), call_.reverse ? -1 : 1, forward_blocks_);
-            if (call_.near) project(active);
-            machine_.run(code_.segments[0], active);
+            if (call_.fused_input) project(active);
+            interpreter_.run(code_.segments[0], active);
             for (size_t k = 0; k < program_.products.size(); ++k) {
                 if (!whole_panels_) begin_product(k, active);
                 const int state = program_.products[k].state;
                 const Buffer source = state >= 0 ? STATE : OPERAND;
                 const int64_t column = H_ * (state >= 0 ? state : static_cast<int64_t>(k));
-                multiply(active, base_[source] + column, stride_[source], call_.packed[k], H_, call_.forward_columns(k),
-                         base_[PRODUCT] + product_column_[k], stride_[PRODUCT],
-                         [this, k](int64_t n) { return start(k, n); }, [this] { fetch_ahead(); });
-                machine_.run(code_.segments[k + 1], active);
+                multiply(
+                    active, base_[source] + column, stride_[source], call_.packed[k], H_, call_.forward_columns(k),
+                    base_[PRODUCT] + product_column_[k], stride_[PRODUCT], [this, k](int64_t n) { return start(k, n); },
+                    [this] { fetch_ahead(); });
+                interpreter_.run(code_.segments[k + 1], active);
             }
             for (int64_t r = shrink(active, s + 1); r < active; ++r)
                 for (int64_t i = 0; i < program_.states; ++i)
-                    send(call_.last[static_cast<size_t>(i)], rows_[static_cast<size_t>(r)], local(NEW_STATE, r) + i * H_);
+                    send(call_.last[static_cast<size_t>(i)], rows_[static_cast<size_t>(r)],
+                         local(NEW_STATE, r) + i * H_);
             exchange(STATE, NEW_STATE);
         }
         for (int64_t r = 0; r < all; ++r) {
@@ -63,12 +66,13 @@ class Loop {
         }
     }
 
-    void back() {
+    void backward() {
         const int64_t all = static_cast<int64_t>(rows_.size());
         const int64_t steps = all ? length(0) : 0;
-        // Where no one asks for the gradient of the first state, the last product of the last step is for nothing.
-        const size_t products = program_.back_order.size();
-        const bool asked = std::any_of(call_.first.begin(), call_.first.end(), [](T* first) { return first != nullptr; });
+        // If no gradient of the first state is wanted, the last product of the last step is not needed.
+        const size_t products = program_.backward_order.size();
+        const bool asked =
+            std::any_of(call_.first.begin(), call_.first.end(), [](T* first) { return first != nullptr; });
         const size_t last_needed = !asked && products && code_.only_state(products) ? products - 1 : products;
         int64_t before = 0;
         for (int64_t s = steps - 1; s >= 0; --s) {
@@ -76,17 +80,20 @@ class Loop {
             while (active < all && length(active) > s) ++active;
             for (int64_t r = before; r < active; ++r)
                 for (int64_t i = 0; i < program_.states; ++i)
-                    fetch(local(D_STATE, r) + i * H_, call_.last[static_cast<size_t>(i)], rows_[static_cast<size_t>(r)]);
+                    fetch(local(D_STATE, r) + i * H_, call_.last[static_cast<size_t>(i)],
+                          rows_[static_cast<size_t>(r)]);
             set_clock(active, s);
-            look_ahead(s ? active : 0, call_.reverse ? 1 : -1, back_blocks_);
-            machine_.run(code_.segments[0], active);
-            for (size_t n = 0; n < program_.back_order.size(); ++n) {
+            look_ahead(s ? active : 0, call_.reverse ? 1 : -1, backward_blocks_);
+            interpreter_.run(code_.segments[0], active);
+            for (size_t n = 0; n < program_.backward_order.size(); ++n) {
                 if (s == 0 && n == last_needed) break;
-                const auto k = static_cast<size_t>(program_.back_order[n]);
-                multiply(active, base_[D_PRODUCT] + d_product_column_[k], stride_[D_PRODUCT], call_.packed[k],
-                         H_ * program_.products[k].blocks(), call_.back_columns(), base_[D_OPERAND] + d_operand_column_[k],
-                         stride_[D_OPERAND], [](int64_t) { return Where<const T>{}; }, [this] { fetch_ahead(); });
-                machine_.run(code_.segments[n + 1], active);
+                const auto k = static_cast<size_t>(program_.backward_order[n]);
+                multiply(
+                    active, base_[D_PRODUCT] + d_product_column_[k], stride_[D_PRODUCT], call_.packed[k],
+                    H_ * program_.products[k].blocks(), call_.backward_columns(),
+                    base_[D_OPERAND] + d_operand_column_[k], stride_[D_OPERAND],
+                    [](int64_t) { return Where<const T>{}; }, [this] { fetch_ahead(); });
+                interpreter_.run(code_.segments[n + 1], active);
             }
             exchange(D_STATE, D_NEW_STATE);
             before = active;
@@ -100,8 +107,8 @@ class Loop {
     }
 
   private:
-    // Lays out the local buffers and gives what is left of the thread's memory to the machine.
-    T* arena(const Call<T>& call, const Code& code, int64_t rows) {
+    // Lays out the local buffers; returns the rest of the thread's memory, for the interpreter.
+    T* arena(const Direction<T>& call, const Code& code, int64_t rows) {
         static thread_local Workspace workspace;
         const Program& program = *call.program;
         const auto products = static_cast<int64_t>(program.products.size());
@@ -109,25 +116,25 @@ class Loop {
         columns[STATE] = columns[NEW_STATE] = columns[D_STATE] = columns[D_NEW_STATE] = program.states * H_;
         columns[OPERAND] = products * H_;
         columns[SCRATCH] = code.scratch * H_;
-        if (call.near) columns[INPUT] = call.input_columns();
+        if (call.fused_input) columns[INPUT] = call.input_columns();
         for (size_t k = 0; k < program.products.size(); ++k) {
             product_column_.push_back(columns[PRODUCT]);
             d_product_column_.push_back(columns[D_PRODUCT]);
             d_operand_column_.push_back(columns[D_OPERAND]);
             columns[PRODUCT] += call.forward_columns(k);
             columns[D_PRODUCT] += program.products[k].blocks() * H_;
-            columns[D_OPERAND] += call.back_columns();
+            columns[D_OPERAND] += call.backward_columns();
         }
-        x_stride_ = call.near ? round_up(call.inputs, kGap) + kGap : 0;
+        x_stride_ = call.fused_input ? round_up(call.inputs, kGap) + kGap : 0;
         int64_t total = x_stride_ * rows;
         for (int b = 0; b < BUFFERS; ++b) {
             stride_[b] = columns[b] ? round_up(columns[b], kGap) + kGap : 0;
             total += stride_[b] * rows;
         }
-        T* next = workspace.numbers<T>(total + Machine<T>::arena_size(code, H_));
+        T* next = workspace.elements<T>(total + Interpreter<T>::arena_size(code, H_));
         for (int b = 0; b < BUFFERS; ++b) {
             base_[b] = next;
-            // Columns that pad the last panel are computed too: let them be zeros, not whatever was there.
+            // Columns that pad the last panel are computed too, so they must be initialized.
             if (b == PRODUCT) std::fill(next, next + stride_[b] * rows, T(0));
             next += stride_[b] * rows;
         }
@@ -139,33 +146,42 @@ class Loop {
         const auto k = static_cast<size_t>(place.part);
         const int64_t column = place.block * H_;
         switch (place.buffer) {
-            case STATE: case NEW_STATE: case SCRATCH: case D_STATE: case D_NEW_STATE:
-                return {base_[place.buffer] + column, stride_[place.buffer], nullptr};
+            case STATE:
+            case NEW_STATE:
+            case SCRATCH:
+            case D_STATE:
+            case D_NEW_STATE: return {base_[place.buffer] + column, stride_[place.buffer], nullptr};
             case PRODUCT: return {base_[PRODUCT] + product_column_[k] + column, stride_[PRODUCT], nullptr};
             case OPERAND: return {base_[OPERAND] + place.part * H_, stride_[OPERAND], nullptr};
             case D_PRODUCT: return {base_[D_PRODUCT] + d_product_column_[k] + column, stride_[D_PRODUCT], nullptr};
             case D_OPERAND: return {base_[D_OPERAND] + d_operand_column_[k], stride_[D_OPERAND], nullptr};
             case VECTORS: return {call_.base[VECTORS] + column, 0, nullptr};
             case ROW_MASK: return {call_.base[ROW_MASK] + column, call_.stride[ROW_MASK], rows_.data()};
-            case OUTPUT: case D_OUTPUT: case STEP_MASK:
-                return {call_.base[place.buffer] + column, call_.stride[place.buffer], spread_.data()};
+            case OUTPUT:
+            case D_OUTPUT:
+            case STEP_MASK: return {call_.base[place.buffer] + column, call_.stride[place.buffer], spread_.data()};
             case INPUT: return input(column);
             default: return {call_.base[place.buffer] + column, call_.stride[place.buffer], token_.data()};
         }
     }
 
     Where<T> input(int64_t column) const {
-        if (call_.near) return {base_[INPUT] + column, stride_[INPUT], nullptr};
+        if (call_.fused_input) return {base_[INPUT] + column, stride_[INPUT], nullptr};
         return {call_.base[INPUT] + column, call_.stride[INPUT], source_.data()};
     }
 
-    // The input of this step through weight_ih: small weights stay near from step to step, and what is projected is
+    // Projects the input of this step. A small weight stays in the cache from step to step, and the projected input is
     // used before it leaves the first-level cache.
     void project(int64_t active) {
         for (int64_t r = 0; r < active; ++r)
             copy_row(call_.x + spread_[static_cast<size_t>(r)] * call_.inputs, call_.inputs, x_ + r * x_stride_);
-        multiply(active, x_, x_stride_, call_.packed_input, call_.inputs, call_.input_columns(), base_[INPUT], stride_[INPUT],
-                 [this](int64_t n) { return Where<const T>{call_.bias + n, 0, nullptr}; }, [] {});
+        multiply(
+            active, x_, x_stride_, call_.packed_input, call_.inputs, call_.input_columns(), base_[INPUT],
+            stride_[INPUT],
+            [this](int64_t n) {
+                return Where<const T>{call_.bias + n, 0, nullptr};
+            },
+            [] {});
     }
 
     int64_t length(int64_t r) const { return call_.length(rows_[static_cast<size_t>(r)]); }
@@ -185,7 +201,7 @@ class Loop {
         }
     }
 
-    // Where a product's sums begin, for the panel of column n: the projected input, a vector, or zero.
+    // The initial sums of a product, for the panel of column n: the projected input, a vector, or zero.
     Where<const T> start(size_t k, int64_t n) const {
         if (!whole_panels_) return {base_[PRODUCT] + product_column_[k] + n, stride_[PRODUCT], nullptr};
         const ProductShape& shape = program_.products[k];
@@ -198,7 +214,7 @@ class Loop {
         return {};
     }
 
-    // The same copied to the product's memory, where a panel may reach over the end of a block.
+    // Copies the initial sums to the product's memory, where a panel may cross the end of a block.
     void begin_product(size_t k, int64_t active) {
         const ProductShape& shape = program_.products[k];
         for (int64_t r = 0; r < active; ++r) {
@@ -215,8 +231,8 @@ class Loop {
         }
     }
 
-    // Memory of one row for each token: what the next step reads and writes there is asked for during this step's
-    // products. It is more than the near caches hold from one call to the next.
+    // Prefetches, during the products of this step, the memory that the next step reads and writes for each token: it
+    // is more than the caches hold.
     void find_ahead() {
         auto add = [this](Where<T> where) {
             if (where.base && where.stride) ahead_.push_back(where);
@@ -224,13 +240,14 @@ class Loop {
         for (size_t p = 0; p < code_.places.size(); ++p) {
             const int buffer = code_.places[p].buffer;
             const bool by_token = buffer == GATES || buffer == EXTRA || buffer == STEP_MASK || buffer >= D_INPUT;
-            if (by_token || buffer == OUTPUT || buffer == D_OUTPUT) add(machine_.where(p));
+            if (by_token || buffer == OUTPUT || buffer == D_OUTPUT) add(interpreter_.where(p));
         }
-        if (call_.near) add({const_cast<T*>(call_.x), call_.inputs, spread_.data()});
+        if (call_.fused_input) add({const_cast<T*>(call_.x), call_.inputs, spread_.data()});
         if (!call_.by_id && call_.base[INPUT] && call_.base[INPUT] != call_.base[GATES])
-            for (int64_t g = 0; g < program_.blocks; ++g) add({call_.base[INPUT] + g * H_, call_.stride[INPUT], token_.data()});
+            for (int64_t g = 0; g < program_.blocks; ++g)
+                add({call_.base[INPUT] + g * H_, call_.stride[INPUT], token_.data()});
         for (size_t k = 0; k < program_.products.size(); ++k) forward_blocks_ += call_.forward_columns(k) / kPanel<T>;
-        back_blocks_ = static_cast<int64_t>(program_.products.size()) * call_.back_columns() / kPanel<T>;
+        backward_blocks_ = static_cast<int64_t>(program_.products.size()) * call_.backward_columns() / kPanel<T>;
     }
 
     void look_ahead(int64_t active, int64_t direction, int64_t blocks) {
@@ -246,7 +263,8 @@ class Loop {
         for (int64_t i = 0; i < ahead_share_ && ahead_row_ < ahead_rows_; ++i) {
             const Where<T>& where = ahead_[ahead_place_];
             const char* from = reinterpret_cast<const char*>(where.row(ahead_row_) + ahead_step_ * where.stride);
-            for (int64_t byte = 0; byte < H_ * static_cast<int64_t>(sizeof(T)); byte += 64) __builtin_prefetch(from + byte, 0, 2);
+            for (int64_t byte = 0; byte < H_ * static_cast<int64_t>(sizeof(T)); byte += 64)
+                __builtin_prefetch(from + byte, 0, 2);
             if (++ahead_place_ == ahead_.size()) {
                 ahead_place_ = 0;
                 ++ahead_row_;
@@ -257,7 +275,8 @@ class Loop {
     void exchange(Buffer a, Buffer b) {
         std::swap(base_[a], base_[b]);
         for (size_t p = 0; p < code_.places.size(); ++p)
-            if (code_.places[p].buffer == a || code_.places[p].buffer == b) machine_.where(p) = locate(code_.places[p]);
+            if (code_.places[p].buffer == a || code_.places[p].buffer == b)
+                interpreter_.where(p) = locate(code_.places[p]);
     }
 
     void fetch(T* to, const T* from, int64_t row) {
@@ -270,21 +289,21 @@ class Loop {
         if (to) std::memcpy(to + row * H_, from, static_cast<size_t>(H_) * sizeof(T));
     }
 
-    const Call<T>& call_;
+    const Direction<T>& call_;
     const Code& code_;
     const Program& program_;
     const std::vector<int64_t>& rows_;
     int64_t H_;
     T* base_[BUFFERS];
     int64_t stride_[BUFFERS];
-    T* x_;  // near: the input of this step, row by row
+    T* x_;  // fused_input: the input of this step, row by row
     int64_t x_stride_;
     std::vector<int64_t> product_column_, d_product_column_, d_operand_column_;
     std::vector<int64_t> offsets_, token_, spread_, source_;
-    Machine<T> machine_;
+    Interpreter<T> interpreter_;
     const bool whole_panels_ = H_ % kPanel<T> == 0;  // no panel holds parts of two blocks
     std::vector<Where<T>> ahead_;
-    int64_t forward_blocks_ = 0, back_blocks_ = 0;
+    int64_t forward_blocks_ = 0, backward_blocks_ = 0;
     int64_t ahead_row_ = 0, ahead_rows_ = 0, ahead_step_ = 0, ahead_share_ = 0;
     size_t ahead_place_ = 0;
 };

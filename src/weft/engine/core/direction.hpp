@@ -1,0 +1,131 @@
+// One direction of one layer: its memory, its rows in order of length, and their division into tasks.
+#pragma once
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "gemm_kernel.hpp"
+#include "program.hpp"
+#include "threads.hpp"
+
+namespace weft {
+
+inline bool lengths_in_range(const int64_t* lengths, int64_t rows, int64_t steps) {
+    return !lengths ||
+           std::all_of(lengths, lengths + rows, [&](int64_t length) { return length >= 0 && length <= steps; });
+}
+
+// The rows of a batch. Tokens are the steps of all rows without padding, row after row; positions are the B x T places
+// of the padded batch.
+struct Rows {
+    int64_t count, steps, tokens = 0;
+    const int64_t* lengths;          // nullptr: all rows have `steps`
+    std::vector<int64_t> offsets;    // the first token of each row
+    std::vector<int64_t> positions;  // the position of each token; empty: they are the same
+    std::vector<int64_t> order;      // longest first
+
+    Rows(int64_t count, int64_t steps, const int64_t* lengths)
+        : count(count), steps(steps), lengths(lengths), offsets(static_cast<size_t>(count)),
+          order(static_cast<size_t>(count)) {
+        if (lengths) positions.reserve(static_cast<size_t>(count * steps));
+        for (int64_t b = 0; b < count; ++b) {
+            offsets[static_cast<size_t>(b)] = tokens;
+            for (int64_t t = 0; lengths && t < lengths[b]; ++t) positions.push_back(b * steps + t);
+            tokens += lengths ? lengths[b] : steps;
+        }
+        std::iota(order.begin(), order.end(), 0);
+        if (lengths)
+            std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return lengths[a] > lengths[b]; });
+    }
+};
+
+// One direction of one layer over the rows.
+template <typename T>
+struct Direction {
+    const Program* program;
+    int64_t rows, steps, tokens, inputs;  // inputs: features of x, or the size of the vocabulary
+    bool reverse, train;
+    const int64_t *lengths, *offsets, *positions,
+        *order;            // as Rows has them; nullptr where there is no padding
+    const int64_t* ids;    // (B, T), or nullptr and
+    const T* x;            // (B, T, inputs); or both,
+    int64_t distinct = 0;  // and x has so many rows: ids say which of them is read where
+    T* kept;               // (tokens, program->kept()): values kept for the backward pass
+    T* d_x;                // (B, T, inputs), or nullptr: not wanted
+    T* base[BUFFERS];
+    int64_t stride[BUFFERS];
+    bool by_id = false;         // a row of INPUT is that of a token's id, not that of the token
+    bool fused_input = false;   // the time loop projects the input of each step itself
+    T* packed_input = nullptr;  // then: packed weight_ih, and the bias
+    T* bias = nullptr;
+    T* sums;                      // gradients of vectors, summed over rows and steps
+    std::vector<T*> first, last;  // states before and after, one pointer a part; may be nullptr
+    std::vector<const T*> parameters;
+    std::vector<T*> gradients;  // of parameters; nullptr: not wanted
+    std::vector<T*> packed;     // packed weight of each product
+
+    int64_t length(int64_t row) const { return lengths ? lengths[row] : steps; }
+    int64_t forward_columns(size_t k) const {
+        return round_up(program->products[k].blocks() * program->hidden, kPanel<T>);
+    }
+    int64_t input_columns() const { return round_up(program->width(), kPanel<T>); }
+    int64_t backward_columns() const { return round_up(program->hidden, kPanel<T>); }
+
+    std::vector<WeightBlock<T>> weights(size_t k) const {
+        std::vector<WeightBlock<T>> blocks;
+        for (const BlockSource& from : program->products[k].weights) {
+            const int64_t row = program->parameters[static_cast<size_t>(from.parameter)].row;
+            const T* weight = parameters[static_cast<size_t>(from.parameter)];
+            blocks.push_back({weight + from.start * (from.transposed ? 1 : row), row, from.transposed});
+        }
+        return blocks;
+    }
+
+    void put(Buffer buffer, T* memory, int64_t row) {
+        base[buffer] = memory;
+        stride[buffer] = row;
+    }
+};
+
+// Rows of one direction that one thread takes through all their steps, longest first.
+struct Task {
+    size_t call;
+    std::vector<int64_t> rows;
+};
+
+template <typename T>
+bool ids_in_range(const Direction<T>& call) {
+    if (!call.ids || call.distinct) return true;
+    for (int64_t b = 0; b < call.rows; ++b)
+        for (int64_t t = 0; t < call.length(b); ++t) {
+            const int64_t id = call.ids[b * call.steps + t];
+            if (id < 0 || id >= call.inputs) return false;
+        }
+    return true;
+}
+
+// Deals rows to tasks in a serpentine order, longest first, so that all tasks get long and short rows. Two tasks a
+// thread where they fill the kernel: if a thread is suspended, another takes the task that it has not begun.
+template <typename T>
+std::vector<Task> divide(const std::vector<Direction<T>>& calls, int64_t threads) {
+    std::vector<Task> tasks;
+    const int64_t share = std::max<int64_t>(1, threads / static_cast<int64_t>(calls.size()));
+    for (size_t c = 0; c < calls.size(); ++c) {
+        const Direction<T>& call = calls[c];
+        const int64_t wanted = threads > 1 && call.rows >= 2 * share * kTileRows ? 2 * share : share;
+        const size_t parts = static_cast<size_t>(std::max<int64_t>(1, std::min(wanted, call.rows)));
+        const size_t first = tasks.size();
+        for (size_t p = 0; p < parts; ++p) {
+            tasks.push_back({c, {}});
+            tasks.back().rows.reserve(static_cast<size_t>(call.rows) / parts + 1);
+        }
+        for (size_t i = 0; i < static_cast<size_t>(call.rows); ++i) {
+            const size_t turn = i % (2 * parts);
+            tasks[first + (turn < parts ? turn : 2 * parts - 1 - turn)].rows.push_back(call.order[i]);
+        }
+    }
+    return tasks;
+}
+
+}  // namespace weft

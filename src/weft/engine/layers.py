@@ -1,0 +1,223 @@
+"""Layers of cells over time: the calls of the core's forward and backward pass, and their autograd function.
+
+The core projects the input of all steps, runs the time loop and computes the gradients of all parameters. This module
+allocates its memory. Training keeps the values that the program's derivative needs, partly in the memory of the
+projected input, and what each layer reads; otherwise nothing is kept.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from weft.engine import abi
+from weft.engine.autograd import apply_of, differentiable_once
+from weft.engine.dropout import draw_seed, keep_threshold
+from weft.engine.embedding import Drawn
+from weft.engine.library import check, loaded_library
+from weft.engine.memory import empty, empty_like
+from weft.engine.plan import Plan
+from weft.engine.tensors import address, as_int64, check_tensor, checked
+
+_run_call, _layer, _direction = abi.values_of(abi.RunCall), abi.values_of(abi.Layer), abi.values_of(abi.Direction)
+
+
+class Direction(NamedTuple):
+    """One pass over the rows, forward or in reverse, with the masks its program asks for."""
+
+    plan: Plan
+    inputs: int  # features of x, or the size of the vocabulary
+    reverse: bool
+    row_mask: Tensor | None = None  # (B, H)
+    step_mask: Tensor | None = None  # (B, T, states * H)
+
+
+class Layers:
+    """Layers of directions over the same rows, with dropout between layers.
+
+    The first layer reads an embedding lookup if there is one, else x.
+    """
+
+    def __init__(
+        self, layers: Sequence[Sequence[Direction]], dropout: float = 0.0, embedded: Drawn | None = None
+    ) -> None:
+        self._alive = layers  # plans and masks, whose addresses are in the records
+        self.embedded = embedded
+        self.count = len(layers)
+        self.tables = 0 if embedded is None else len(embedded.tables)
+        self.records: list[int] = []  # of the layers, for the core
+        self.states: list[int] = []  # the width of each part of a final state
+        self.kept = 0  # elements that a token keeps for the backward pass
+        self.between = 0  # features of all outputs but those of the last layer
+        self.width = 0  # of the outputs
+        keep = keep_threshold(dropout) if dropout else 0
+        for layer in layers:
+            self.between += self.width
+            self.width = 0
+            drops = keep and layer is not layers[0]
+            self.records += _layer(len(layer), keep if drops else 0, draw_seed() if drops else 0)
+            for plan, inputs, reverse, row_mask, step_mask in layer:
+                self.records += _direction(plan.address, inputs, reverse, address(row_mask), address(step_mask))
+                self.states += plan.state_widths
+                self.kept += plan.kept_size
+                self.width += plan.hidden_size
+
+    def shape(self, x: Tensor | None) -> tuple[int, int]:
+        """Rows and steps."""
+        rows, steps, *_ = self.embedded.shape if x is None and self.embedded is not None else x.shape  # type: ignore[union-attr]
+        return rows, steps
+
+    def inside(self, positions: int) -> int:
+        """Elements of embedded rows and of outputs between layers, for B * T positions."""
+        size = positions * self.between
+        if self.embedded is not None:
+            size += -(-positions * self.embedded.shape[-1] // 16) * 16  # what follows begins on a cache line
+        return size
+
+
+def run(
+    layers: Layers, x: Tensor | None, lengths: Tensor | None, flat: Sequence[Tensor | None]
+) -> tuple[Tensor, list[Tensor]]:
+    """Outputs (B, T, sum of H) of the last layer and the final states of all directions, with gradients.
+
+    `flat` has for each direction its parameters and its initial states, None for zeros; all are contiguous.
+    """
+    if x is not None:
+        x = x.contiguous() if x.is_floating_point() else as_int64(x)
+    tables = layers.embedded.tables if layers.embedded is not None else ()
+    if torch.is_grad_enabled() and any(t.requires_grad for t in (x, *flat, *tables) if t is not None):
+        outputs, *last = _apply(layers, len(flat), lengths, x, *flat, *tables)
+    else:
+        outputs, last, _ = forward(layers, x, lengths, flat, False)
+    return outputs, last
+
+
+class _Run(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, layers: Layers, count: int, lengths: Tensor | None, x: Tensor | None, *given: Any) -> Any:
+        outputs, last, memory = forward(layers, x, lengths, given[:count], True)
+        ctx.layers, ctx.count = layers, count
+        ctx.set_materialize_grads(False)
+        ids = layers.embedded.ids if layers.embedded is not None else ()
+        ctx.save_for_backward(lengths, x, memory, *given[:count], *ids)
+        return outputs, *last
+
+    @staticmethod
+    @differentiable_once
+    def backward(ctx: Any, d_outputs: Tensor | None, *d_last: Tensor | None) -> Any:
+        lengths, x, memory, *flat = ctx.saved_tensors
+        _, _, _, wants_x, *wanted = ctx.needs_input_grad
+        found = backward(ctx.layers, x, lengths, flat[: ctx.count], memory, d_outputs, d_last, wants_x, wanted)
+        return None, None, None, *found
+
+
+_apply = apply_of(_Run)
+
+
+def forward(
+    layers: Layers, x: Tensor | None, lengths: Tensor | None, flat: Sequence[Any], train: bool, room: int = 0
+) -> tuple[Tensor, list[Tensor], Tensor | None]:
+    """Outputs (B, T, sum of H), the final states of each direction, and the memory for the backward pass: what each
+    direction keeps, with room for at least `room` tokens, embedded rows and outputs between layers."""
+    rows, steps = layers.shape(x)
+    dtype, size = flat[0].dtype, layers.inside(rows * steps)
+    outputs = empty((rows, steps, layers.width), dtype)
+    last = [torch.empty(rows, width, dtype=dtype) for width in layers.states]
+    if train:
+        tokens = rows * steps if lengths is None else sum(lengths.tolist())
+        size += max(tokens, room) * layers.kept
+    memory = empty((size,), dtype) if train or size else None
+    ids, values = _kinds(x)
+    call = _run_call(
+        is_double=dtype is torch.float64,
+        threads=torch.get_num_threads(),
+        rows=rows,
+        steps=steps,
+        lengths=0 if lengths is None else lengths.data_ptr(),
+        ids=ids,
+        x=values,
+        d_x=0,
+        memory=0 if memory is None else memory.data_ptr(),
+        d_memory=0,
+        outputs=outputs.data_ptr(),
+        d_outputs=0,
+        d_outputs_stride=0,
+        train=train,
+        tables=layers.tables,
+        layers=layers.count,
+    )
+    embedded = () if layers.embedded is None else layers.embedded.records(layers.embedded.tables)
+    records = [*call, *embedded, *layers.records, *_addresses(flat), *_addresses(last)]
+    if code := loaded_library().weft_forward(array("q", records).tobytes()):
+        check(code)
+    return outputs, last, memory
+
+
+def backward(
+    layers: Layers,
+    x: Tensor | None,
+    lengths: Tensor | None,
+    flat: Sequence[Any],
+    memory: Tensor,
+    d_outputs: Tensor | None,
+    d_last: Sequence[Tensor | None],
+    wants_x: bool,
+    wanted: Sequence[bool],
+) -> list[Tensor | None]:
+    """The gradients of x, of everything in `flat` and of the embedding tables; None where none is wanted."""
+    gradients = [empty_like(each) if wants else None for each, wants in zip(flat, wanted, strict=False)]
+    d_x = empty_like(x) if x is not None and wants_x else None
+    d_tables, embedded = list[Tensor | None](), list[int]()
+    if layers.embedded is not None:
+        d_tables, embedded = layers.embedded.gradients(wanted[len(flat) :])
+    rows, steps = layers.shape(x)
+    dtype = memory.dtype
+    d_last = [
+        None if each is None else checked("the gradient of a state", each, dtype, (rows, width))
+        for each, width in zip(d_last, layers.states, strict=True)
+    ]
+    size = layers.inside(rows * steps)
+    d_memory = empty((size,), memory.dtype) if size else None
+    stride = 0  # of rows of d_outputs; 0 for the gradient of a sum or a mean, which is one value for all
+    if d_outputs is not None:
+        check_tensor("the gradient of the outputs", d_outputs, dtype, (rows, steps, layers.width))
+        if d_outputs.stride() != (0, 0, 0):
+            d_outputs, stride = d_outputs.contiguous(), layers.width
+    ids, values = _kinds(x)
+    call = _run_call(
+        is_double=dtype is torch.float64,
+        threads=torch.get_num_threads(),
+        rows=rows,
+        steps=steps,
+        lengths=0 if lengths is None else lengths.data_ptr(),
+        ids=ids,
+        x=values,
+        d_x=0 if d_x is None else d_x.data_ptr(),
+        memory=memory.data_ptr(),
+        d_memory=0 if d_memory is None else d_memory.data_ptr(),
+        outputs=0,
+        d_outputs=0 if d_outputs is None else d_outputs.data_ptr(),
+        d_outputs_stride=stride,
+        train=True,
+        tables=layers.tables,
+        layers=layers.count,
+    )
+    addresses = [*_addresses(flat), *_addresses(d_last), *_addresses(gradients)]
+    if code := loaded_library().weft_backward(array("q", [*call, *embedded, *layers.records, *addresses]).tobytes()):
+        check(code)
+    return [d_x, *gradients, *d_tables]
+
+
+def _addresses(tensors: Sequence[Tensor | None]) -> list[int]:
+    return [0 if tensor is None else tensor.data_ptr() for tensor in tensors]
+
+
+def _kinds(x: Tensor | None) -> tuple[int, int]:
+    """The addresses of ids and of values: x is one of the two."""
+    if x is None:
+        return 0, 0
+    return (0, x.data_ptr()) if x.is_floating_point() else (x.data_ptr(), 0)

@@ -1,0 +1,92 @@
+// A stream with two layers and an output layer, used by several threads at once, each step by several threads itself.
+//
+// Run under ThreadSanitizer by tests/sanitize_threads.sh. Exit code 0: all results are those of one thread alone.
+#include "../../src/weft/engine/core/stream.hpp"
+
+#include <cstdio>
+
+namespace {
+
+constexpr int64_t kHidden = 160, kVocabulary = 50;  // weights large enough to be shared among threads
+
+// h' = tanh(W_ih x + b_ih + W_hh h), as the compiler of programs would have it.
+weft::Program tanh_cell(int64_t inputs) {
+    weft::Program program{};
+    program.hidden = kHidden;
+    program.blocks = program.states = 1;
+    weft::ProductShape product{};
+    product.state = 0;
+    product.input_block = {0};
+    product.vector = {-1};
+    product.weights = {{2, 0, false}};
+    program.products = {product};
+    program.parameters = {{kHidden * inputs, inputs}, {kHidden, kHidden}, {kHidden * kHidden, kHidden}};
+    program.run.places = {{weft::PRODUCT, 0, 0}, {weft::NEW_STATE, 0, 0}, {weft::OUTPUT, 0, 0}};
+    program.run.sums = program.run.registers = 0;
+    program.run.whole_rows = false;
+    weft::Segment step;
+    step.loads = {0};
+    step.stores = {1, 2};
+    step.used = {0, 1, 2};
+    step.instructions = {{weft::Op::tanh, false, 1, 0, 0, 0}, {weft::Op::copy, false, 2, 1, 0, 0}};
+    program.run.segments = {weft::Segment{}, step};
+    return program;
+}
+
+std::vector<float> values(int64_t count, uint64_t seed) {
+    std::vector<float> found(static_cast<size_t>(count));
+    for (float& value : found) value = static_cast<float>((seed = weft::mix(seed + 1)) >> 40) / (1 << 24) * 0.2f - 0.1f;
+    return found;
+}
+
+// Logits after some steps, which begin with `token` and are taken by up to `threads` threads; then some sampled tokens.
+std::vector<float> run(weft::AnyStream& stream, int64_t token, int64_t threads, int steps) {
+    std::vector<float> states[4], logits(kVocabulary);
+    for (auto& state : states) state.assign(kHidden, 0.0f);
+    for (int n = 0; n < steps; ++n) {
+        const int64_t id = (token + n) % kVocabulary;
+        void* addresses[] = {states[0].data(), states[1].data(), states[2].data(), states[3].data()};
+        stream.step({&stream, threads, &id, logits.data()}, addresses);
+        states[0].swap(states[2]);
+        states[1].swap(states[3]);
+    }
+    constexpr int64_t kSampled = 20;
+    int64_t tokens[kSampled], id = token;
+    double uniforms[kSampled];
+    for (int64_t n = 0; n < kSampled; ++n) uniforms[n] = static_cast<double>(n) / kSampled;
+    void* addresses[] = {states[0].data(), states[1].data()};
+    stream.sample({&stream, threads, &id, kSampled, uniforms, 1.0, 5, 0.9, 0, nullptr, -1, tokens}, addresses);
+    for (int64_t chosen : tokens) logits.push_back(static_cast<float>(chosen));
+    return logits;
+}
+
+}  // namespace
+
+int main() {
+    weft::Program first = tanh_cell(kVocabulary), second = tanh_cell(kHidden);
+    std::vector<std::vector<float>> parameters;
+    std::vector<int64_t> records;
+    for (weft::Program* program : {&first, &second}) {
+        records.push_back(reinterpret_cast<int64_t>(program));
+        records.push_back(program->parameters[0].row);
+        for (const weft::Parameter& parameter : program->parameters) {
+            parameters.push_back(values(parameter.elements, parameters.size()));
+            records.push_back(reinterpret_cast<int64_t>(parameters.back().data()));
+        }
+    }
+    const std::vector<float> weight = values(kVocabulary * kHidden, 100);
+    weft::abi::Reader reader(records.data());
+    const weft::abi::StreamCall<float> call{0, 1, 1, 2, kVocabulary, weight.data(), nullptr, nullptr};
+    weft::Stream<float> stream(call, reader);
+
+    constexpr int kSteps = 120;
+    constexpr int64_t kCallers = 3;
+    std::vector<std::vector<float>> alone, found(kCallers);
+    for (int64_t i = 0; i < kCallers; ++i) alone.push_back(run(stream, i, 1, kSteps));
+    std::vector<std::thread> callers;
+    for (int64_t i = 0; i < kCallers; ++i)
+        callers.emplace_back([&, i] { found[static_cast<size_t>(i)] = run(stream, i, 3, kSteps); });
+    for (std::thread& caller : callers) caller.join();
+    if (alone != found) std::fprintf(stderr, "stream: results depend on the threads\n");
+    return alone == found ? 0 : 1;
+}

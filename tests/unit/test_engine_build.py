@@ -1,0 +1,59 @@
+"""How the engine is built and loaded: without a compiler, and where nothing was built."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import warnings
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+LIBRARY = import_module("weft.engine.library")  # the package has a function of that name
+ROOT = Path(__file__).parents[2]
+
+
+def test_an_installation_without_a_compiler_says_what_to_do(tmp_path):
+    pytest.importorskip("setuptools")
+    nothing = str(tmp_path / "no-compiler")
+    done = subprocess.run(
+        [sys.executable, "setup.py", "build_ext", f"--build-lib={tmp_path}", f"--build-temp={tmp_path}"],
+        cwd=ROOT,
+        env={**os.environ, "CC": nothing, "CXX": nothing},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "the weft engine was not compiled for: baseline" in done.stderr
+    assert "install a C++17 compiler" in done.stderr
+    assert not list(tmp_path.rglob("*.so"))
+
+
+def test_a_missing_engine_warns_once(monkeypatch):
+    monkeypatch.delenv("WEFT_ENGINE", raising=False)
+    monkeypatch.setattr(LIBRARY, "library", lambda: None)
+    LIBRARY.warn_if_missing.cache_clear()
+    with pytest.warns(LIBRARY.EngineWarning, match=r"not built here.*compiler"):
+        LIBRARY.warn_if_missing()
+    warnings.simplefilter("error")
+    LIBRARY.warn_if_missing()
+
+
+def test_an_engine_that_is_switched_off_does_not_warn(monkeypatch):
+    monkeypatch.setenv("WEFT_ENGINE", "off")
+    monkeypatch.setattr(LIBRARY, "library", lambda: None)
+    LIBRARY.warn_if_missing.cache_clear()
+    LIBRARY.warn_if_missing()
+    LIBRARY.warn_if_missing.cache_clear()
+
+
+def test_the_engine_knows_no_format_of_data():
+    """It takes tensors: what a batch or a file looks like is the callers'."""
+    for path in (ROOT / "src" / "weft" / "engine").glob("*.py"):
+        imported = re.findall(r"^ *(?:from|import) (weft\.\w+)", path.read_text(), re.MULTILINE)
+        assert set(imported) <= {"weft.cells", "weft.engine", "weft.errors", "weft.compiler"}, path.name
