@@ -181,10 +181,10 @@ def test_the_operators_keep_torchs_rules():
 def test_programs_are_known_by_what_is_in_them():
     from weft.engine.cells import plan_of
 
-    number = plan_of(LSTMCell(V, H)).number
-    assert number == plan_of(LSTMCell(V, H)).number < 2**63
+    number = plan_of(LSTMCell(V, H)).content_hash
+    assert number == plan_of(LSTMCell(V, H)).content_hash < 2**63
     others = [GRUCell(V, H), LSTMCell(V, H + 1), LSTMCell(V + 1, H), CELLS["gru-reset-before"](V, H)]
-    assert len({number, *(plan_of(cell).number for cell in others)}) == 5
+    assert len({number, *(plan_of(cell).content_hash for cell in others)}) == 5
 
 
 def test_mistakes_are_named():

@@ -25,7 +25,7 @@ from weft.engine.plan import Plan, reach
 from weft.engine.tensors import as_int64, checked
 from weft.errors import WeftError
 
-_plans: dict[int, Plan] = {}  # by number; a few kilobytes for each program that was ever compiled
+_plans: dict[int, Plan] = {}  # by content hash; a few kilobytes for each program that was ever compiled
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
@@ -40,8 +40,8 @@ def _described(cell: Cell, training: bool, recurrent_dropout: bool, zoneout: boo
     plan = plan_of(cell, StepMasks(recurrent_dropout, zoneout, float.fromhex(expected_zoneout)))
     if plan is None:
         return ""
-    _plans[plan.number] = plan
-    return " ".join([str(plan.number), str(plan.states), *plan.names])
+    _plans[plan.content_hash] = plan
+    return " ".join([str(plan.content_hash), str(plan.states), *plan.names])
 
 
 def _description(run: Pass) -> str:
@@ -58,12 +58,12 @@ def run_layer(
     """As engine.run_layers, for the passes of one layer."""
     if x.device.type != "cpu" or any(_description(run) == "" for run in passes):
         return None
-    numbers, reverse, counts = [], [], []
+    hashes, reverse, counts = [], [], []
     given: list[Tensor | None] = []
     masks: list[Tensor | None] = []
     for run, state in zip(passes, states, strict=True):
-        number, count, *names = _description(run).split(" ")
-        numbers.append(int(number))
+        plan_hash, count, *names = _description(run).split(" ")
+        hashes.append(int(plan_hash))
         counts.append(int(count))
         reverse.append(run.reverse)
         given += [reach(run.cell, name.split(".")) for name in names]
@@ -74,7 +74,7 @@ def run_layer(
     tensors, there = _without_gaps(given)
     noise, noisy = _without_gaps(masks)
     train = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in [x, *tensors])
-    outputs, *rest = _run_operator(x, lengths, tensors, noise, there, noisy, numbers, reverse, train)
+    outputs, *rest = _run_operator(x, lengths, tensors, noise, there, noisy, hashes, reverse, train)
     last = []
     for run, parts in zip(passes, counts, strict=True):
         last.append(run.cell.state_type(*rest[:parts]))
@@ -102,10 +102,10 @@ class _Ready:
         noise: Sequence[Tensor],
         there: Sequence[bool],
         noisy: Sequence[bool],
-        numbers: Sequence[int],
+        hashes: Sequence[int],
         reverse: Sequence[bool],
     ) -> None:
-        if any(number not in _plans for number in numbers):
+        if any(plan_hash not in _plans for plan_hash in hashes):
             raise WeftError(
                 "a compiled graph asks for a cell that this process has not compiled",
                 expected="torch.compile of the same model here first",
@@ -118,8 +118,8 @@ class _Ready:
         masks = iter(_with_gaps(noise, noisy))
         rows, steps, dtype = x.shape[0], x.shape[1], kinds[0].dtype
         directions, at = [], 0
-        for number, turned in zip(numbers, reverse, strict=True):
-            plan, inputs = _plans[number], self.given[at].shape[1]
+        for plan_hash, turned in zip(hashes, reverse, strict=True):
+            plan, inputs = _plans[plan_hash], self.given[at].shape[1]
             shapes = [(rows, plan.hidden_size), (rows, steps, plan.states * plan.hidden_size)]
             row_mask, step_mask = (
                 None if mask is None else checked("a mask", mask, dtype, shape)
@@ -147,12 +147,12 @@ def _run_operator(
     noise: Sequence[Tensor],
     there: Sequence[bool],
     noisy: Sequence[bool],
-    numbers: Sequence[int],
+    hashes: Sequence[int],
     reverse: Sequence[bool],
     train: bool,
 ) -> list[Tensor]:
     """Outputs, the final states and, to train, the memory for the backward pass."""
-    ready = _Ready(x, lengths, tensors, noise, there, noisy, numbers, reverse)
+    ready = _Ready(x, lengths, tensors, noise, there, noisy, hashes, reverse)
     if ready.lengths is not None:  # a compiled layer cannot check it
         check_lengths("a compiled layer", ready.lengths, x.shape[1])
     room = x.shape[0] * x.shape[1]
@@ -160,13 +160,13 @@ def _run_operator(
     if memory is None:
         return [outputs, *last]
     if ready.lengths is not None:  # results must be deterministic: clear what no row fills
-        memory[int(ready.lengths.sum()) * _kept_size(numbers) :] = 0
+        memory[int(ready.lengths.sum()) * _kept_size(hashes) :] = 0
     return [outputs, *last, memory]
 
 
-def _kept_size(numbers: Sequence[int]) -> int:
+def _kept_size(hashes: Sequence[int]) -> int:
     """Elements that the directions of a layer keep for each token."""
-    return sum(_plans[number].kept_size for number in numbers)
+    return sum(_plans[plan_hash].kept_size for plan_hash in hashes)
 
 
 @_run_operator.register_fake
@@ -177,15 +177,15 @@ def _(
     noise: Sequence[Tensor],
     there: Sequence[bool],
     noisy: Sequence[bool],
-    numbers: Sequence[int],
+    hashes: Sequence[int],
     reverse: Sequence[bool],
     train: bool,
 ) -> list[Tensor]:
-    plans, like, (rows, steps) = [_plans[number] for number in numbers], tensors[0], x.shape[:2]
+    plans, like, (rows, steps) = [_plans[plan_hash] for plan_hash in hashes], tensors[0], x.shape[:2]
     found = [like.new_empty(rows, steps, sum(plan.hidden_size for plan in plans))]
     found += [like.new_empty(rows, plan.hidden_size) for plan in plans for _ in range(plan.states)]
     if train:
-        found.append(like.new_empty(rows * steps * _kept_size(numbers)))
+        found.append(like.new_empty(rows * steps * _kept_size(hashes)))
     return found
 
 
@@ -197,7 +197,7 @@ def _backward_operator(
     noise: Sequence[Tensor],
     there: Sequence[bool],
     noisy: Sequence[bool],
-    numbers: Sequence[int],
+    hashes: Sequence[int],
     reverse: Sequence[bool],
     memory: Tensor,
     d_outputs: Optional[Tensor],  # noqa: UP045
@@ -206,9 +206,9 @@ def _backward_operator(
     wanted: Sequence[bool],
 ) -> list[Tensor]:
     """The gradients that are wanted, of x and of `tensors`."""
-    ready = _Ready(x, lengths, tensors, noise, there, noisy, numbers, reverse)
+    ready = _Ready(x, lengths, tensors, noise, there, noisy, hashes, reverse)
     wants = [wants is True for wants in _with_gaps(wanted, there)]
-    given, room = ready.given, x.shape[0] * x.shape[1] * _kept_size(numbers)
+    given, room = ready.given, x.shape[0] * x.shape[1] * _kept_size(hashes)
     memory = checked("what a compiled layer keeps", memory, given[0].dtype, (room,))
     found = backward(ready.layers, ready.x, ready.lengths, given, memory, d_outputs, d_last, wants_x, wants)
     return [gradient for gradient in found if gradient is not None]
@@ -222,7 +222,7 @@ def _(
     noise: Sequence[Tensor],
     there: Sequence[bool],
     noisy: Sequence[bool],
-    numbers: Sequence[int],
+    hashes: Sequence[int],
     reverse: Sequence[bool],
     memory: Tensor,
     d_outputs: Tensor | None,
@@ -235,7 +235,7 @@ def _(
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
-    x, lengths, tensors, noise, *ctx.numbers, train = inputs
+    x, lengths, tensors, noise, *ctx.settings, train = inputs
     assert train, "weft::run_layer: gradients are wanted of a run that keeps nothing for them"
     ctx.count = len(tensors)
     ctx.mark_non_differentiable(output[-1])
@@ -248,7 +248,7 @@ def _differentiate(ctx: Any, gradients: Sequence[Tensor | None]) -> Any:
     tensors, noise = rest[: ctx.count], rest[ctx.count :]
     wants_x, _, wanted, *_ = ctx.needs_input_grad
     d_outputs, *d_last, _ = gradients
-    found = _backward_operator(x, lengths, tensors, noise, *ctx.numbers, memory, d_outputs, d_last, wants_x, wanted)
+    found = _backward_operator(x, lengths, tensors, noise, *ctx.settings, memory, d_outputs, d_last, wants_x, wanted)
     d_x, *d_tensors = _with_gaps(found, [wants_x, *wanted])
     return d_x, None, d_tensors, [None] * len(noise), None, None, None, None, None
 

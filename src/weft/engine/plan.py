@@ -43,7 +43,7 @@ class Plan:
         self.kept_size = (program.blocks + program.extra) * program.hidden_size  # elements a token
         # A hash of its content below 2^63: the same in every process.
         code = array("q", encode(program, self.names, self.shapes, handle=0))
-        self.number = int.from_bytes(hashlib.sha256(code.tobytes()).digest()[:8], "little") >> 1
+        self.content_hash = int.from_bytes(hashlib.sha256(code.tobytes()).digest()[:8], "little") >> 1
         handle = ctypes.c_void_p()
         code = array("q", encode(program, self.names, self.shapes, ctypes.addressof(handle)))
         check(core.weft_new_program(code.tobytes()))

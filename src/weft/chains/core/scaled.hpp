@@ -70,7 +70,7 @@ class Scaled {
     static constexpr int kMost = N ? N : kMostStates / kLanes;
     int64_t blocks() const { return N ? N : problem_.blocks(); }
     int64_t states() const { return problem_.states; }
-    const Block* numbers(int64_t t) const { return problem_.table_blocks() + ids_[t] * blocks(); }
+    const Block* scores(int64_t t) const { return problem_.table_blocks() + ids_[t] * blocks(); }
 
     bool forward(int64_t row, bool keep) {
         const int64_t nb = blocks(), T = length_;
@@ -83,7 +83,7 @@ class Scaled {
                 product(problem_.transition_blocks(), p, before);
                 peaks += problem_.transition_peak;
             }
-            const Block* e = numbers(t);
+            const Block* e = scores(t);
             Block held[kMost], total = {};
             for (int64_t n = 0; n < nb; ++n) total += held[n] = before[n] * e[n];
             const Block all_c = total_of(total), factor = 1.0 / all_c;
@@ -113,7 +113,7 @@ class Scaled {
         Block q[kMost];
         for (int64_t n = 0; n < nb; ++n) q[n] = problem_.end_blocks()[n];
         for (int64_t t = T - 1; t >= 0; --t) {
-            const Block *e = numbers(t), *before = befores_ + t * nb;
+            const Block *e = scores(t), *before = befores_ + t * nb;
             Block* share = shares_ + t * nb;
             Block w[kMost], total = {}, around = {};
             for (int64_t n = 0; n < nb; ++n) {
@@ -161,7 +161,7 @@ class Scaled {
             }
         // From here on `befores_` holds the forward probabilities including the position's own score.
         for (int64_t t = 0; t + 1 < T; ++t)
-            for (int64_t n = 0; n < nb; ++n) befores_[t * nb + n] *= numbers(t)[n] * (weight * scales_[t]);
+            for (int64_t n = 0; n < nb; ++n) befores_[t * nb + n] *= scores(t)[n] * (weight * scales_[t]);
         constexpr int kRows = 4;  // a tile of sums that stays in registers
         constexpr int kWide = N == 0 ? 1 : N % 4 == 0 ? 4 : N % 3 == 0 ? 3 : N % 2 == 0 ? 2 : 1;
         for (int64_t i = 0; i < K; i += kRows)

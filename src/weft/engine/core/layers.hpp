@@ -96,7 +96,7 @@ class Run {
     Run(const Run&) = delete;
 
   private:
-    static int64_t aligned(int64_t numbers) { return round_up(numbers, 16); }  // what follows begins on a cache line
+    static int64_t aligned(int64_t elements) { return round_up(elements, 16); }  // what follows begins on a cache line
 
     void begin(Direction<T>& call, const abi::Direction<T>& direction) {
         const Program& program = *static_cast<const Program*>(direction.program);

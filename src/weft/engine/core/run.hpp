@@ -47,9 +47,9 @@ void fill_vectors(const Direction<T>& call, T* row) {
         for (int64_t u = 0; u < H; ++u) row[u] = from[vector.single ? 0 : u];
         row += H;
     }
-    for (const std::vector<int>& numbers : call.program->vector_sums) {
+    for (const std::vector<int>& terms : call.program->vector_sums) {
         std::fill_n(row, H, T(0));
-        for (int number : numbers)
+        for (int number : terms)
             for (int64_t u = 0; u < H; ++u) row[u] += table[number * H + u];
         row += H;
     }
