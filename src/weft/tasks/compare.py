@@ -67,7 +67,7 @@ def compare(model: TokenPredictor, others: Sequence[TokenPredictor], tokens: Tok
 
 def compare_runs(model: TokenPredictor, against: Sequence[Path], data: str | None) -> EvaluationReport:
     """What `weft eval --against` reports: the model beside other runs, on a text or on its own held-out text."""
-    others = [load(path) for path in against]
+    others: list[Any] = [load(path) for path in against]  # `compare` refuses what predicts no tokens
     if data is None:
         return _report(model, compare(model, others, held_out_tokens(model.run, model.codec)))
     with encoded(data, model.codec) as tokens:

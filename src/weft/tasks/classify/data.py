@@ -20,7 +20,7 @@ from weft.errors import WeftError, unknown_name
 from weft.tasks.classify.config import ClassifyConfig, ClassifyDataConfig
 from weft.tasks.task import StoreData
 from weft.text.codec import Codec, build_codec
-from weft.text.corpus import Document
+from weft.text.corpus import Document, open_documents
 from weft.text.datasets import DATASETS, open_data
 from weft.text.grammars.english import ENGLISH, Node
 from weft.text.sources import entries
@@ -108,7 +108,7 @@ def read_texts(source: str, column: int | str | None, like: ExampleLayout | None
     texts: list[str] = []
     notes: list[str] = []
     known = like.text if like else ""
-    for document in open_data(source).documents():
+    for document in open_data(source).documents() if source in DATASETS else open_documents(source):
         form = "auto" if column is not None else format_with_column(document, known) if known else None
         if form is not None:
             wanted = known if column is None else column

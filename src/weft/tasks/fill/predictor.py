@@ -13,6 +13,7 @@ from weft.errors import WeftError
 from weft.metrics import TokenPredictions
 from weft.tasks.fill.blanks import Blanked
 from weft.tasks.lm.predictor import unknown_note
+from weft.tasks.predictor import TaskPredictor
 from weft.tasks.text_task import CorpusSource, encoded, held_out_tokens
 from weft.text.arguments import check_text
 from weft.text.codec import Codec
@@ -50,8 +51,8 @@ class BlankModel(Protocol):
     def predict_tokens(self, tokens: Tokens) -> TokenPredictions: ...
 
 
-@dataclass(frozen=True)
-class FillPredictor:
+@dataclass(frozen=True, repr=False)
+class FillPredictor(TaskPredictor):
     """A trained fill-in-the-blank model, ready for use."""
 
     run: Run

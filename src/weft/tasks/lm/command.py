@@ -49,9 +49,11 @@ def generate(
     from weft import decoding
 
     sampler = decoding.greedy if greedy else decoding.Sample(temperature, top_k, top_p)
-    prompts = texts.lines() or [""]
+    prompts = texts.lines() if texts.given or texts.file is not None else [""]
     for note in model.notes(prompts):
         warnings.warn(note, WeftWarning, stacklevel=2)
+    if not prompts:
+        return
     if json:
         found = model.generate_many(prompts, tokens=tokens, sampler=sampler, seed=seed)
         for prompt, text in zip(prompts, found, strict=True):

@@ -10,6 +10,7 @@ from weft.data.windows import Tokens
 from weft.decoding import NO_TOKEN, Sample, Sampler, Stepper, generate
 from weft.errors import WeftError
 from weft.metrics import Likelihood, TokenPredictions
+from weft.tasks.predictor import TaskPredictor
 from weft.tasks.text_task import CorpusSource, encoded, held_out_tokens
 from weft.text.arguments import check_text, check_texts
 from weft.text.codec import Codec, StreamingDecoder
@@ -36,8 +37,8 @@ class TokenModel(Stepper, Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class LmPredictor:
+@dataclass(frozen=True, repr=False)
+class LmPredictor(TaskPredictor):
     """A trained language model, ready for use."""
 
     run: Run
