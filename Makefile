@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 BUILD := pyproject.toml setup.py constraints.txt $(wildcard src/weft/*/core/*)
 
-.PHONY: demo test check format sanitize fuzz kills bench results clean
+.PHONY: demo test check format docs dist sanitize fuzz kills bench results clean
 
 demo: $(VENV)/ready
 	$(BIN)/weft demo
@@ -22,6 +22,10 @@ check: $(VENV)/ready-dev
 format: $(VENV)/ready-dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# The documentation site, in site/. Warnings are errors. To read it with search: python3 -m http.server -d site
+docs: $(VENV)/ready-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # The engine's tests with a core that checks every access (needs g++).
 sanitize: $(VENV)/ready-dev
@@ -44,7 +48,7 @@ results: $(VENV)/ready-dev
 	$(BIN)/python -m benchmarks.results $(ROW)
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/ready: $(BUILD)
 	$(PYTHON) -m venv $(VENV)
@@ -53,4 +57,8 @@ $(VENV)/ready: $(BUILD)
 
 $(VENV)/ready-dev: $(VENV)/ready
 	$(PIP) --editable ".[dev]"
+	touch $@
+
+$(VENV)/ready-docs: $(VENV)/ready
+	$(PIP) --editable ".[docs]"
 	touch $@
