@@ -18,7 +18,9 @@ import numpy as np
 from weft.data.buckets import Ragged, hold_out, save_columns
 from weft.errors import WeftError, unknown_name
 from weft.tasks.classify.config import ClassifyConfig, ClassifyDataConfig
+from weft.tasks.plausibility import check_labelled
 from weft.tasks.task import StoreData
+from weft.text.arguments import short_repr
 from weft.text.codec import Codec, build_codec
 from weft.text.corpus import Document, open_documents
 from weft.text.datasets import DATASETS, open_data
@@ -134,6 +136,8 @@ def open_examples(source: ExampleSource, dev: ExampleSource | None, config: Clas
     labels = ordered_labels(row.label for row in rows)
     if len(labels) < 2:
         raise WeftError(f"all {len(rows):,} examples have the label {labels[0]!r}", expected="two labels or more")
+    read = f"{rows[0].place} is read as the label {rows[0].label!r} of the text {short_repr(rows[0].text)}"
+    check_labelled([row.label for row in rows], read, chosen=config.data.label_column != "")
     layout = examples.layout._replace(labels=labels)
     description = examples.description
     if dev is None:

@@ -14,7 +14,7 @@ from weft.metrics import TokenPredictions
 from weft.tasks.fill.blanks import Blanked
 from weft.tasks.lm.predictor import unknown_note
 from weft.tasks.predictor import TaskPredictor
-from weft.tasks.text_task import CorpusSource, encoded, held_out_tokens
+from weft.tasks.text_task import CorpusSource, encoded, held_out_tokens, text_column
 from weft.text.arguments import check_text
 from weft.text.codec import Codec
 from weft.text.vocabulary import RESERVED
@@ -99,7 +99,7 @@ class FillPredictor(TaskPredictor):
 
     def evaluate(self, source: CorpusSource) -> TokenPredictions:
         """Predicts each token of a text from all others: a path, the name of a data set, or a Corpus."""
-        with encoded(source, self.codec) as tokens:
+        with encoded(source, self.codec, text_column(self.run)) as tokens:
             return self.predict_tokens(tokens)
 
     def evaluate_held_out(self) -> TokenPredictions:
