@@ -18,7 +18,7 @@ from weft.text.codec import Codec, StreamingDecoder
 from weft.text.vocabulary import RESERVED
 from weft.training.run import Run
 
-MOST_TOKENS = 100_000  # of a text that is generated to its end
+LONGEST_TEXT = 100_000  # of a text that is generated to its end
 DEFAULT_SAMPLER = Sample(temperature=0.8)
 
 
@@ -135,7 +135,7 @@ class LmPredictor(TaskPredictor):
                 expected="a number of `tokens`, or a run trained on several texts: a folder, or a column of a table",
                 hint="`tokens=200`",
             )
-        tokens = MOST_TOKENS if tokens is None else tokens
+        tokens = LONGEST_TEXT if tokens is None else tokens
         banned = [vocabulary.id(token) for token in RESERVED if vocabulary.id(token) != end]
         return generate(self.model, starts, sampler, tokens=tokens, seed=seed, banned=banned, end=end)
 
