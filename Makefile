@@ -7,7 +7,7 @@ CPP := $(wildcard src/weft/*/core/*.cpp src/weft/*/core/*.hpp tests/core/*.cpp)
 CLANG_FORMAT := $(shell command -v clang-format)
 BUILD := pyproject.toml setup.py constraints.txt $(wildcard src/weft/*/core/*)
 
-.PHONY: demo test check format sanitize sanitize-threads fuzz kills bench results clean
+.PHONY: demo test check format docs dist sanitize sanitize-threads fuzz kills bench results clean
 
 demo: $(VENV)/ready
 	$(BIN)/weft demo
@@ -26,6 +26,10 @@ format: $(VENV)/ready-dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 	$(if $(CLANG_FORMAT),$(CLANG_FORMAT) -i $(CPP),@echo "clang-format is not installed: C++ is not formatted")
+
+# The documentation site, in site/. Warnings are errors. To read it with search: python3 -m http.server -d site
+docs: $(VENV)/ready-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # The tests of the engine and the chains with a core that checks every access (needs g++).
 sanitize: $(VENV)/ready-dev
@@ -52,7 +56,7 @@ results: $(VENV)/ready-dev
 	$(BIN)/python -m benchmarks.results $(ROW)
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/ready: $(BUILD)
 	$(PYTHON) -m venv $(VENV)
@@ -61,4 +65,8 @@ $(VENV)/ready: $(BUILD)
 
 $(VENV)/ready-dev: $(VENV)/ready
 	$(PIP) --editable ".[dev]"
+	touch $@
+
+$(VENV)/ready-docs: $(VENV)/ready
+	$(PIP) --editable ".[docs]"
 	touch $@

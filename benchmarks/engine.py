@@ -299,21 +299,20 @@ def report(bench: Bench, gflops: float, share: float, memory: tuple[int, int]) -
         [
             "# Benchmarks",
             "",
-            "Written by `python -m benchmarks.engine`. Forward and backward where it says train; batch "
-            f"{B}, {T} steps where it says nothing else. Medians of runs in turns with the peer, in one process.",
+            'Written by `python -m benchmarks.engine`. "train" is a forward and a backward pass; batch '
+            f"{B} and {T} steps unless stated otherwise. Medians of alternating runs with the peer in one process.",
             "",
             f"- machine: {cpu}, {torch.get_num_threads()} threads, {engine.description()}",
             f"- torch {torch.__version__}, Python {platform.python_version()}, commit {commit.strip()}",
-            f"- roof: {gflops:.0f} GFLOP/s, torch's product of two 1024 x 1024 matrices in float32",
+            f"- roof: {gflops:.0f} GFLOP/s, torch's product of two 1024 x 1024 float32 matrices",
             f"- peak: {bench.peak:.0f} GFLOP/s, multiply-adds in registers on all threads; bound: the ratio if the "
-            "products ran at that peak and all else took no time, which no program on this machine exceeds",
-            f"- share of the roof, LSTM H{H}, train: {share:.0%} (at least 55 %)",
-            f"- kept for the backward pass, LSTM H{H}, batch {B}, {T} steps: {memory[0] / 1e6:.1f} MB, "
+            "matrix products ran at that peak and everything else took no time",
+            f"- share of the roof, LSTM H{H}, train: {share:.0%} (goal: 55 %)",
+            f"- memory kept for the backward pass, LSTM H{H}, batch {B}, {T} steps: {memory[0] / 1e6:.1f} MB, "
             f"torch.nn.LSTM {memory[1] / 1e6:.1f} MB",
-            "- at least: the ratio that was aimed at before anything was measured; the notes: the study notes that the "
-            "models follow",
+            "- goal: the ratio set before anything was measured; the notes: the study notes that the models follow",
             "",
-            "| work | peer | ours | peer's | ratio | bound | at least |",
+            "| operation | peer | weft | peer's time | ratio | bound | goal |",
             "| --- | --- | --- | --- | --- | --- | --- |",
             *(line(row, bench.peak) for row in bench.rows),
             "",

@@ -18,6 +18,7 @@ import re
 import subprocess
 import sys
 import traceback
+from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,7 +39,7 @@ def examples(page: str, *, console: bool = True) -> list[Example]:
     """The blocks of a page that run, in order."""
     found = []
     fences = list(FENCE.finditer(page))
-    for fence, after in zip(fences, [*fences[1:], None], strict=True):
+    for fence, after in zip_longest(fences, fences[1:]):
         language, code = fence.groups()
         if language == "python":
             follows = after is not None and after[1] == "text" and not page[fence.end() : after.start()].strip()

@@ -21,10 +21,12 @@ from weft.nn.crf import bioes_constraints as bioes_constraints
 from weft.tasks import load as load
 from weft.tasks import load_for as load_for
 from weft.tasks.classify.config import ClassifyConfig as ClassifyConfig
+from weft.tasks.classify.predictor import ClassifyPredictor as ClassifyPredictor
 from weft.tasks.classify.task import resume_classify as resume_classify
 from weft.tasks.classify.task import start_classify as start_classify
 from weft.tasks.classify.task import train_classify as train_classify
 from weft.tasks.fill.config import FillConfig as FillConfig
+from weft.tasks.fill.predictor import FillPredictor as FillPredictor
 from weft.tasks.fill.task import resume_fill as resume_fill
 from weft.tasks.fill.task import start_fill as start_fill
 from weft.tasks.fill.task import train_fill as train_fill
@@ -37,6 +39,7 @@ from weft.tasks.hmm.task import resume_hmm as resume_hmm
 from weft.tasks.hmm.task import start_hmm as start_hmm
 from weft.tasks.hmm.task import train_hmm as train_hmm
 from weft.tasks.lm.config import LmConfig as LmConfig
+from weft.tasks.lm.predictor import LmPredictor as LmPredictor
 from weft.tasks.lm.task import resume_lm as resume_lm
 from weft.tasks.lm.task import start_lm as start_lm
 from weft.tasks.lm.task import train_lm as train_lm
@@ -47,10 +50,12 @@ from weft.tasks.ngram.task import resume_ngram as resume_ngram
 from weft.tasks.ngram.task import start_ngram as start_ngram
 from weft.tasks.ngram.task import train_ngram as train_ngram
 from weft.tasks.tag.config import TagConfig as TagConfig
+from weft.tasks.tag.predictor import TagPredictor as TagPredictor
 from weft.tasks.tag.task import resume_tag as resume_tag
 from weft.tasks.tag.task import start_tag as start_tag
 from weft.tasks.tag.task import train_tag as train_tag
 from weft.tasks.translate.config import TranslateConfig as TranslateConfig
+from weft.tasks.translate.predictor import TranslatePredictor as TranslatePredictor
 from weft.tasks.translate.task import resume_translate as resume_translate
 from weft.tasks.translate.task import start_translate as start_translate
 from weft.tasks.translate.task import train_translate as train_translate

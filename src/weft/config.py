@@ -140,6 +140,31 @@ def load_config(
     return from_dict(kind, values)
 
 
+def as_config(kind: type[Config], config: Config | Mapping[str, Any] | None) -> Config:
+    """The configuration that an argument `config` gives.
+
+    Args:
+        kind: the configuration dataclass, such as `LmConfig`.
+        config: a configuration; a mapping of sections or dotted keys, such as `{"train": {"epochs": 3}}` or
+            `{"train.epochs": 3}`; None: the defaults.
+
+    Raises:
+        WeftError: for anything else, an unknown key, a wrong type or a value out of range.
+    """
+    if config is None:
+        return kind()
+    if isinstance(config, Mapping):
+        dotted = {key: value for key, value in config.items() if "." in str(key)}
+        return load_config(kind, None, dotted, base={key: config[key] for key in config.keys() - dotted.keys()})
+    if not isinstance(config, kind):
+        raise WeftError(
+            f"`config` is a {type(config).__name__}",
+            expected=f"a {kind.__name__}, or a dict of settings",
+            hint='{"train.epochs": 3}',
+        )
+    return config
+
+
 def from_dict(kind: type[Config], values: Mapping[str, Any], prefix: str = "") -> Config:
     """Convert a nested mapping to the dataclass `kind`; the inverse of `to_dict`.
 

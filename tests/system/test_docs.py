@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
+import weft
+import weft.nn
 from tests.pages import examples, same
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 NOTES, NOTES_ZH = ROOT / "docs" / "from-the-notes.md", ROOT / "docs" / "from-the-notes.zh.md"  # one program, two texts
 
 
@@ -106,3 +108,17 @@ def test_the_glossary_names_code_that_exists():
     for file, name in rows:
         source = (ROOT / "src" / "weft" / file).read_text(encoding="utf-8")
         assert re.search(rf"\b{name}\b", source), f"{name} is not in {file}"
+
+
+def test_every_public_name_is_in_the_reference():
+    pages = "\n".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "api").glob("*.md"))
+    # A name is documented by a directive (`::: weft.HMM`) or named in a heading (`### weft.train_lm, ...`).
+    documented = set(re.findall(r"(?:^::: |heading: )([\w.]+)", pages, flags=re.M))
+    documented |= {
+        name for line in re.findall(r"^###? (.*)", pages, flags=re.M) for name in re.findall(r"weft\.\w+", line)
+    }
+    public = {name: f"weft.nn.{name}" for name in weft.nn.__all__} | {name: f"weft.{name}" for name in weft.__all__}
+    found = {name for name in public if {f"weft.{name}", f"weft.nn.{name}"} & documented}
+    assert set(public) - found == {"__version__"}, "add them to a page of docs/api"
+    names = {path.rpartition(".")[2] for path in documented if re.fullmatch(r"weft(\.nn)?\.\w+", path)}
+    assert not names - set(public), "docs/api has names that weft does not have"

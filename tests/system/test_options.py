@@ -230,3 +230,39 @@ def test_the_last_evaluation_and_checkpoint_fit_into_the_time(book, tmp_path):
     again = weft.resume_lm(tmp_path / "run")
     assert list(again.trainer.run()) == []
     assert again.trainer.progress.step == steps[-1].number
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory):
+    """A tiny run of every other task that reads texts."""
+    folder = tmp_path_factory.mktemp("others")
+    tiny = {"model.hidden_size": 8, "model.embedding_dim": 8, "train.epochs": 1}
+    pairs = weft.Pairs("few", ["one two", "three", "four five"] * 4, ["un deux", "trois", "quatre cinq"] * 4)
+    weft.train_translate(pairs, folder / "translate", {**tiny, "text.tokenizer": "space"})
+    weft.train_classify([("good day", "a"), ("bad night", "b")] * 5, folder / "classify", tiny)
+    words = [(("a", "dog", "runs"), ("D", "N", "V")), (("the", "cat"), ("D", "N"))] * 5
+    weft.train_tag(words, folder / "tag", tiny)
+    weft.train_fill(weft.Corpus.from_texts("text", ["a dog runs home\n" * 400]), folder / "fill", tiny)
+    return folder
+
+
+@pytest.mark.parametrize("command", ["translate", "classify", "tag", "fill"])
+@pytest.mark.parametrize("options", [["-"], ["--file", "-"], ["-", "--json"]])
+def test_empty_standard_input_gives_empty_output(command, options, program, others):
+    assert program(command, others / command, *options)[:2] == (0, "")
+
+
+def test_no_prompts_give_no_texts(program, run):
+    assert program("generate", run, "--prompt", "-")[:2] == (0, "")
+    assert program("tag", run, "--columns", "-")[0] == 2
+
+
+def test_an_empty_table_gives_an_empty_table(program, others):
+    assert program("tag", others / "tag", "--columns", "-")[:2] == (0, "")
+
+
+@pytest.mark.parametrize("command", ["translate", "classify", "tag", "fill"])
+def test_a_missing_text_is_named(command, program, others):
+    code, out, err = program(command, others / command)
+    assert (code, out) == (2, "")
+    assert f"there is no text to {command}; expected texts, or a --file" in err

@@ -360,7 +360,7 @@ def test_a_sentence_of_100_000_words(runs, tmp_path):
             ["standard input:4: the tag X is not a span tag", "standard input:2 has B-PER"],
         ),
         (["--segment", "--column", "2"], "a b\n", ["column 2 of the tags is given", "--segment, or --column"]),
-        (["--segment"], "a\tX\nb\tY\n", ["standard input:1 has tabs", "this is a table", "without --segment"]),
+        (["--segment"], "a\tX\nb\tY\n", ["standard input:1 has tabs", "this is CoNLL", "without --segment"]),
         (["--set", "data.scheme=iob"], "a X\n", ["data.scheme", "bio"]),
         (["--set", "model.embedding_dim=0", "--set", "model.char_dim=0"], "a X\n", ["both 0"]),
     ],

@@ -92,7 +92,7 @@ def test_sets_override_the_base_without_modifying_it():
 @pytest.mark.parametrize(
     ("assignment", "words"),
     [
-        ("train.learning_ratee=1", ["train.learning_ratee", "Try: train.learning_rate"]),
+        ("train.learning_ratee=1", ["train.learning_ratee", "Try: `train.learning_rate=VALUE`"]),
         ("trian.learning_rate=1", ["trian", "Try: train"]),
         ("train.epochs=1.5", ["train.epochs is 1.5", "an integer"]),
         ("train.epochs=true", ["train.epochs is True", "an integer"]),
@@ -102,7 +102,7 @@ def test_sets_override_the_base_without_modifying_it():
         ("model.dropout=2", ["model.dropout is 2", "0 to 0.95"]),
         ("model.dropout=nan", ["model.dropout is nan"]),
         ("train.learning_rate=inf", ["train.learning_rate is inf"]),
-        ("batch.sampling=sequental", ["batch.sampling", "Try: sequential"]),
+        ("batch.sampling=sequental", ["batch.sampling", "Try: `batch.sampling=sequential`"]),
         ("train=3", ["train is 3", "a section"]),
         ("train.learning_rate", ["section.key=value"]),
         ("=3", ["section.key=value"]),

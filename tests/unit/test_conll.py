@@ -157,7 +157,7 @@ def test_mistakes_in_tables(name, tmp_path):
         (CONLLU, "upps", ["'upps'", "Try: upos"]),
         (CONLLU.replace("5\tmar\tmar\tNOUN", "5\tmar\tNOUN"), "", [":10:", "9 columns", "10 of CoNLL-U"]),
         (CONLLU.replace("5\tmar", "five\tmar"), "", [":10:", "'five'"]),
-        (CONLLU, "feats", ["feats has only _", "--column upos"]),
+        (CONLLU, "feats", ["feats has only _", "column=upos"]),
     ],
 )
 def test_mistakes_in_conllu(text, column, words, tmp_path):

@@ -235,7 +235,7 @@ def test_held_out_pairs_that_are_damaged(tmp_path):
     run = start_translate(PAIRS, tmp_path / "run", load_config(TranslateConfig, None, sets)).run
     for damage in ("{", "[]", '{"sources": ["a"]}'):
         (run.path / "data" / "dev.json").write_text(damage)
-        with pytest.raises(WeftError, match=r"dev.json is damaged.*`source=PATH`"):
+        with pytest.raises(WeftError, match=r"dev.json is damaged"):
             held_out_pairs(run)
 
 
@@ -314,7 +314,7 @@ def test_sources_that_are_read_alike_are_held_out_together(tmp_path):
     """Go! and go! are one sentence to a model in lower case: it must not be asked on one what the other told it."""
     names = [f"word{number}" for number in range(60)]
     forms = [form for name in names for form in (f"{name} !", f"{name.upper()} !", f"{name}\u00a0!", f"{name}!")]
-    pairs = Pairs("pairs", forms, ["oui"] * 240)
+    pairs = Pairs("pairs", forms, ["oui", "non"] * 120)
     sets = [
         "text.tokenizer=space",
         "text.lower=true",

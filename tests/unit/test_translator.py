@@ -11,7 +11,7 @@ import torch
 from tests.checks import check_beam, check_model, check_stepper, flat
 from weft.data.buckets import Padded, pad
 from weft.decoding import beam_search
-from weft.engine import readout_nats
+from weft.engine import linear_cross_entropy
 from weft.errors import WeftError
 from weft.nn.attention import SCORES
 from weft.tasks.translate.bridge import IdentityBridge, LinearBridge
@@ -171,7 +171,7 @@ def test_the_loss_that_the_notes_check():
     logits = torch.ones(3, 4, 10)
 
     def nats(logits):
-        return readout_nats(logits, torch.eye(10), None, targets.ids, lengths=targets.lengths)
+        return linear_cross_entropy(logits, torch.eye(10), None, targets.ids, lengths=targets.lengths)
 
     means = nats(logits).mean(1)
     torch.testing.assert_close(means, torch.tensor([2.3026, 1.1513, 0.0]), atol=1e-4, rtol=0)

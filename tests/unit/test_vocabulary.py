@@ -14,10 +14,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("src", "docs", "benchmarks", "examples")
 SUFFIXES = (".py", ".hpp", ".cpp", ".h", ".md", ".toml")
-NOT_CONVERTED = (
-    "docs",
-    "README.md",
-    "README.zh-CN.md",
+NOT_CONVERTED = (  # to be emptied when the engine's names are the field's
+    "docs/engine.md",
+    "docs/from-the-notes.md",
+    "docs/from-the-notes.zh.md",
     "src/weft/engine",
     "src/weft/tasks/fill/model.py",
     "src/weft/tasks/lm/model.py",

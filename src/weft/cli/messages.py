@@ -12,7 +12,7 @@ _OPTIONS = {
     "data.task=segments": "--segment",
 }
 # Arguments whose options have the same name.
-_SAME = ("out", "dev", "resume", "column", "split", "width", "beam", "stop", "minutes", "epochs")
+_SAME = ("out", "dev", "resume", "column", "split", "width", "beam", "tokens", "stop", "minutes", "epochs")
 _EXPRESSION = re.compile(r"`([a-z_]+(?:\.[a-z_]+)?)(?:=([^`]*))?`")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
 
 from weft.cells import State
 from weft.engine import Embedded, check_lengths
@@ -36,6 +37,14 @@ def check_input(name: str, x: Tensor | Embedded, input_size: int, lengths: Tenso
     Raises:
         WeftError: a shape or a length does not fit.
     """
+    if isinstance(x, PackedSequence):
+        raise WeftError(
+            f"{name}: x is a PackedSequence",
+            expected="a padded tensor (B, T, I) and `lengths`",
+            hint="x, lengths = pad_packed_sequence(x, batch_first=True); weft.nn.LSTM, GRU and RNN take packed ones",
+        )
+    if not hasattr(x, "shape"):
+        raise WeftError(f"{name}: x is a {type(x).__name__}", expected=f"a tensor (B, T, {input_size})")
     shape = tuple(x.shape)
     if not isinstance(x, Tensor) or x.is_floating_point():
         if len(shape) != 3 or shape[-1] != input_size:

@@ -8,13 +8,22 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from weft.errors import WeftError, unknown_name
 
 if TYPE_CHECKING:
+    from weft.tasks.classify.predictor import ClassifyPredictor
     from weft.tasks.command import Commands
+    from weft.tasks.fill.predictor import FillPredictor
+    from weft.tasks.lm.predictor import LmPredictor
+    from weft.tasks.tag.predictor import TagPredictor
     from weft.tasks.task import Task
+    from weft.tasks.translate.predictor import TranslatePredictor
+
+    Predictor: TypeAlias = LmPredictor | FillPredictor | ClassifyPredictor | TagPredictor | TranslatePredictor
+
+PredictorKind = TypeVar("PredictorKind")
 
 # The name of each task and its package. A task is imported when it is first used: `weft --help` needs no torch.
 TASKS: dict[str, str] = {
@@ -42,21 +51,33 @@ def get_commands(name: str) -> Commands:
     return commands
 
 
-def load(path: str | Path) -> Any:
+@overload
+def load(path: str | Path) -> Predictor: ...
+@overload
+def load(path: str | Path, kind: type[PredictorKind]) -> PredictorKind: ...
+def load(path: str | Path, kind: type[Any] | None = None) -> Any:
     """Loads the trained model of a run directory.
 
+    Args:
+        path: The run directory.
+        kind: The predictor that is expected, such as `weft.LmPredictor`: type checkers then know what is returned.
+
     Returns:
-        The predictor of the run's task: an LmPredictor, a TagPredictor, ...
+        The predictor of the run's task: an LmPredictor (lm, ngram, hmm), FillPredictor, ClassifyPredictor,
+        TagPredictor or TranslatePredictor.
 
     Raises:
-        WeftError: If there is no run at the path, or it is damaged or of another format.
+        WeftError: If there is no run at the path, it is damaged, of another format, or of another kind.
     """
     from weft.training.run import open_run, reading_run
 
     run = open_run(path)
     task = _task_of(run.task, path)
     with reading_run(run):
-        return task.load(run)
+        found = task.load(run)
+    if kind is not None and not isinstance(found, kind):
+        raise WeftError(f"{path} is a run of the task {run.task!r}", expected=f"one that loads as {kind.__name__}")
+    return found
 
 
 def load_for(path: str | Path, capability: str) -> Any:

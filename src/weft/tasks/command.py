@@ -65,11 +65,11 @@ class TextInput:
 
 
 def read_lines(source: str) -> list[str]:
-    """The lines of a file, or of standard input for `-`. Errors name the line."""
-    from weft.text.corpus import Corpus
+    """The lines of a file, or of standard input for `-`; none if it is empty. Errors name the line."""
+    from weft.text.corpus import open_documents
     from weft.text.tables import numbered_lines
 
-    return [line for document in Corpus.open(source).documents() for _, line in numbered_lines(document)]
+    return [line for document in open_documents(source) for _, line in numbered_lines(document)]
 
 
 class EvaluationReport(NamedTuple):

@@ -14,7 +14,7 @@ from weft.errors import WeftError
 from weft.metrics import Likelihood, TokenPredictions
 from weft.tasks import load
 from weft.tasks.command import EvaluationReport
-from weft.tasks.text_task import encoded, held_out_tokens
+from weft.tasks.text_task import encoded, held_out_tokens, text_column
 from weft.text.codec import Codec
 from weft.training.run import Run
 
@@ -67,10 +67,10 @@ def compare(model: TokenPredictor, others: Sequence[TokenPredictor], tokens: Tok
 
 def compare_runs(model: TokenPredictor, against: Sequence[Path], data: str | None) -> EvaluationReport:
     """What `weft eval --against` reports: the model beside other runs, on a text or on its own held-out text."""
-    others = [load(path) for path in against]
+    others: list[Any] = [load(path) for path in against]  # `compare` refuses what predicts no tokens
     if data is None:
         return _report(model, compare(model, others, held_out_tokens(model.run, model.codec)))
-    with encoded(data, model.codec) as tokens:
+    with encoded(data, model.codec, text_column(model.run)) as tokens:
         return _report(model, compare(model, others, tokens))
 
 

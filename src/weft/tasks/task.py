@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from weft.cells import State
-from weft.config import changed, from_dict, to_dict
+from weft.config import as_config, changed, from_dict, to_dict
 from weft.errors import WeftError, check_path
 from weft.tasks.command import Commands
 from weft.tasks.inspection import Inspection
@@ -35,6 +35,7 @@ from weft.training.run import (
     reading_run,
     save_tensors,
     write_json,
+    writing_run,
 )
 from weft.training.trainer import Progress, Step
 
@@ -159,14 +160,19 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
         return seed
 
     def start(
-        self, source: DataSource, out: str | Path, config: TaskConfig | None = None, *, dev: DataSource | None = None
+        self,
+        source: DataSource,
+        out: str | Path,
+        config: TaskConfig | Mapping[str, Any] | None = None,
+        *,
+        dev: DataSource | None = None,
     ) -> Training:
         """Stores the data in a new run directory and build the trainer.
 
         Args:
             source: What to train on.
             out: The run directory to create.
-            config: All settings; the task's defaults without it.
+            config: Settings; a dict such as `{"train.epochs": 3}` changes some of the task's defaults.
             dev: Held-out data; without it a part of the source is held out.
 
         Returns:
@@ -176,7 +182,7 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
             WeftError: If `out` exists, or the data or a setting is not usable. No run directory is left then.
         """
         began = time.perf_counter()  # the time limit covers reading and encoding the data
-        settings = self.config_class() if config is None else config
+        settings = as_config(self.config_class, config)
         check_new(check_path(out, "`out`"))  # before the data is read, which may take a while
         store = self.open(source, dev, settings)
         built: list[tuple[Prepared, RunLock]] = []
@@ -196,12 +202,14 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
         prepared.trainer.progress.seconds = time.perf_counter() - began
         return self._training(run, prepared, lock)
 
-    def resume(self, run: Run | str | Path, config: TaskConfig | None = None, *, source: str | None = None) -> Training:
+    def resume(
+        self, run: Run | str | Path, config: TaskConfig | Mapping[str, Any] | None = None, *, source: str | None = None
+    ) -> Training:
         """Continues from a run's last checkpoint.
 
         Args:
             run: The run, or its directory.
-            config: New settings; only those under `train.` may differ from the run's.
+            config: New settings, or a dict of those that change; only those under `train.` may differ from the run's.
             source: The data's name. The run has its own copy of the data; this is only compared with its origin.
 
         Raises:
@@ -214,9 +222,10 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
             raise WeftError(
                 f"{run.path} is a run of the task {run.task!r}", expected=f"a run of `weft train {self.name}`"
             )
-        lock = lock_run(run.path)
+        with writing_run(run.path):
+            lock = lock_run(run.path)
         if config is not None:
-            run = self._change_settings(run, config)
+            run = self._change_settings(run, self._merge(run, config))
         record = read_json(run.path / DATA_RECORD)
         if source is not None and source != record["source"]:
             raise WeftError(
@@ -232,7 +241,12 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
         return self._training(run, prepared, lock)
 
     def train(
-        self, source: DataSource, out: str | Path, config: TaskConfig | None = None, *, dev: DataSource | None = None
+        self,
+        source: DataSource,
+        out: str | Path,
+        config: TaskConfig | Mapping[str, Any] | None = None,
+        *,
+        dev: DataSource | None = None,
     ) -> Predictor:
         """Trains a model to the end and load it; the arguments are those of `start`, which lets you watch the steps."""
         training = self.start(source, out, config, dev=dev)
@@ -247,6 +261,12 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
     def _training(self, run: Run, prepared: Prepared, lock: RunLock) -> Training:
         return Training(self, run, prepared.trainer, prepared.description, prepared.unit or self.unit, lock)
 
+    def _merge(self, run: Run, config: TaskConfig | Mapping[str, Any]) -> TaskConfig:
+        """The settings of a run, changed by a dict; or other settings as they are."""
+        if not isinstance(config, Mapping):
+            return as_config(self.config_class, config)
+        return as_config(self.config_class, {**_dotted(run.config), **_dotted(config)})
+
     def _change_settings(self, run: Run, config: TaskConfig) -> Run:
         differences = changed(run.config, to_dict(config))
         fixed = [key for key in differences if not key.startswith("train.") or key in self.fixed_settings]
@@ -258,6 +278,13 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
                 hint="a new run in another `out`",
             )
         return run.change_config(to_dict(config)) if differences else run
+
+
+def _dotted(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings by their dotted keys."""
+    sections = {key: value for key, value in config.items() if isinstance(value, Mapping)}
+    found = {key: value for key, value in config.items() if key not in sections}
+    return found | {f"{section}.{key}": value for section, part in sections.items() for key, value in part.items()}
 
 
 def _store(store: StoreData, folder: Path, source: Any, dev: Any) -> Mapping[str, Any]:

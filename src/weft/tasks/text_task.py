@@ -10,11 +10,13 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from weft.data.windows import Tokens
 from weft.errors import WeftError
+from weft.tasks.plausibility import check_plain_text
 from weft.tasks.task import Prepared, StoreData, Task, TaskTrainer
 from weft.text.codec import Codec, prepare_corpus
-from weft.text.config import TextConfig
+from weft.text.config import CorpusConfig
 from weft.text.corpus import Corpus, encode_corpus, open_tokens
 from weft.text.datasets import open_data
+from weft.text.tables import read_column
 from weft.training.run import DATA_FOLDER, Run
 
 TRAIN_TOKENS, DEV_TOKENS = f"{DATA_FOLDER}/train.bin", f"{DATA_FOLDER}/dev.bin"
@@ -26,7 +28,7 @@ class HasText(Protocol):
     """The settings of every task on text."""
 
     @property
-    def text(self) -> TextConfig: ...
+    def text(self) -> CorpusConfig: ...
 
 
 TextTaskConfig = TypeVar("TextTaskConfig", bound=HasText)
@@ -47,8 +49,10 @@ class TextTask(Task[CorpusSource, TextTaskConfig, TextPredictor]):
     metric = "perplexity"
 
     def open(self, source: CorpusSource, dev: CorpusSource | None, config: TextTaskConfig) -> StoreData:
-        corpus = source if isinstance(source, Corpus) else open_data(source)
-        held_out = dev if dev is None or isinstance(dev, Corpus) else open_data(dev)
+        corpus = open_corpus(source, config.text.column)
+        held_out = None if dev is None else open_corpus(dev, config.text.column)
+        if not config.text.column:
+            check_plain_text(corpus)
         return lambda data: prepare_corpus(config.text, corpus, held_out, data).to_json()
 
     def prepare(self, run: Run, config: TextTaskConfig) -> Prepared:
@@ -67,6 +71,11 @@ class TextTask(Task[CorpusSource, TextTaskConfig, TextPredictor]):
         raise NotImplementedError
 
 
+def text_column(run: Run) -> str:
+    """The column that the run's text was read from; empty: plain text."""
+    return str(run.config.get("text", {}).get("column", ""))
+
+
 def held_out_tokens(run: Run, codec: Codec) -> Tokens:
     """The part of a run's own text that its model was not trained on."""
     if not run.has(DEV_TOKENS):
@@ -74,10 +83,24 @@ def held_out_tokens(run: Run, codec: Codec) -> Tokens:
     return open_tokens(run.data_file(DEV_TOKENS), len(codec.vocabulary))
 
 
-@contextmanager
-def encoded(source: CorpusSource, codec: Codec) -> Iterator[Tokens]:
-    """The token ids of a text, in a temporary file for the time of a `with`."""
+def open_corpus(source: CorpusSource, column: str = "") -> Corpus:
+    """The corpus of a source. With a column, each row of its tables is a text of its own.
+
+    Args:
+        source: A path, the name of a data set, or a Corpus.
+        column: A column of CSV, TSV or JSON lines, by name or number from 1; empty: the source is plain text.
+    """
     corpus = source if isinstance(source, Corpus) else open_data(source)
+    if not column:
+        return corpus
+    texts = [text for document in corpus.documents() for text in read_column(document, column)]
+    return Corpus.from_texts(corpus.name, texts)
+
+
+@contextmanager
+def encoded(source: CorpusSource, codec: Codec, column: str = "") -> Iterator[Tokens]:
+    """The token ids of a text, in a temporary file for the time of a `with`."""
+    corpus = open_corpus(source, column)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "tokens.bin"
         encode_corpus(corpus, codec.normalizer, codec.tokenizer, codec.vocabulary, file)

@@ -28,6 +28,13 @@ class TextConfig(Settings):
 
 
 @dataclass(frozen=True)
+class CorpusConfig(TextConfig):
+    """The `text` section of the tasks that read one long text."""
+
+    column: str = setting("", "column of the text in CSV, TSV or JSON lines, a name or a number; empty: plain text")
+
+
+@dataclass(frozen=True)
 class PairTextConfig(TextConfig):
     """The `text` section of tasks that read parallel text."""
 

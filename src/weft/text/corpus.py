@@ -6,7 +6,9 @@ A corpus can be read any number of times and is never held in memory. Errors sta
 from __future__ import annotations
 
 import io
+import logging
 import os
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -23,6 +25,9 @@ from weft.text.vocabulary import EOS, Vocabulary
 
 _LONGEST_LINE = 1 << 20
 _BLOCK = 1 << 16
+_QUIET_SECONDS, _PAUSE_SECONDS = 2.0, 5.0  # before the first report of progress, and between two
+_LINES = 256  # lines between two looks at the clock
+_LOG = logging.getLogger("weft")
 _TOKENS_CHECKED = 1 << 24
 
 
@@ -47,7 +52,7 @@ class Document:
         return self._lines(newline="")
 
     def _lines(self, newline: str | None) -> Iterator[str]:
-        number = 1
+        number, pace = 1, _Pace(self.location)
         try:
             with (
                 sources.reading(self.location, self.open_bytes) as stream,
@@ -58,12 +63,27 @@ class Document:
                         raise sources.binary_error(self.location, number)
                     yield line
                     number += line.endswith(("\n", "\r"))
+                    if number % _LINES == 0:
+                        pace.report(number)
         except UnicodeDecodeError:
             # The decoder works in blocks and does not know lines, so the position is searched for here.
             raise sources.encoding_error(self.location, self.open_bytes) from None
 
     def is_blank(self) -> bool:
         return not any(line.strip() for line in self.lines())
+
+
+class _Pace:
+    """Logs how far a long text has been read, so that nobody waits without a word."""
+
+    def __init__(self, location: str) -> None:
+        self.location, self.due = location, time.perf_counter() + _QUIET_SECONDS
+
+    def report(self, lines: int) -> None:
+        now = time.perf_counter()
+        if now >= self.due:
+            _LOG.info("reading %s: line %s", self.location, f"{lines:,}")
+            self.due = now + _PAUSE_SECONDS
 
 
 def _pieces(text: io.TextIOWrapper) -> Iterator[str]:
@@ -107,7 +127,7 @@ class Corpus:
         Raises:
             WeftError: if it cannot be read or is blank.
         """
-        found = [Document(*entry) for entry in sources.entries(str(source))]
+        found = open_documents(source)
         return cls._checked(str(source) if str(source) != "-" else sources.STANDARD_INPUT, found)
 
     @classmethod
@@ -135,6 +155,11 @@ class Corpus:
 
     def documents(self) -> Iterator[Document]:
         return iter(self._documents)
+
+
+def open_documents(source: str | Path) -> list[Document]:
+    """The documents at `source`, blank ones included; see `Corpus.open`."""
+    return [Document(*entry) for entry in sources.entries(str(source))]
 
 
 def _bytes_of(text: str) -> Callable[[], BinaryIO]:

@@ -22,6 +22,7 @@ from weft.errors import WeftError, check_path
 
 TEXT_SUFFIXES = (".txt", ".text", ".md")
 STANDARD_INPUT = "standard input"
+EXPANSION, EXPANSION_FREE = 100, 1 << 24  # how many times a packed text may expand; bytes that it may have anyway
 
 
 class TextSource(NamedTuple):
@@ -142,9 +143,38 @@ def _file(path: Path) -> list[TextSource]:
     return [_plain(path.name, path)]
 
 
+class _LimitedGzip(gzip.GzipFile):
+    """A gzip stream that refuses to expand far beyond what text does."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "rb")
+        self._location, self._packed, self._count = str(path), path.stat().st_size, 0
+
+    def read1(self, size: int = -1) -> bytes:
+        return self._counted(super().read1(size))
+
+    def read(self, size: int | None = -1) -> bytes:
+        return self._counted(super().read(-1 if size is None else size))
+
+    def _counted(self, block: bytes) -> bytes:
+        self._count += len(block)
+        check_expansion(self._location, self._packed, self._count)
+        return block
+
+
+def check_expansion(location: str, packed: int, unpacked: int) -> None:
+    """Refuse a file that expands far more than text does, before it fills the memory or the disk."""
+    if unpacked > EXPANSION_FREE and unpacked > EXPANSION * packed:
+        raise WeftError(
+            f"{location} has {packed:,} bytes and expands to {unpacked:,} or more",
+            expected=f"text, which expands less than {EXPANSION} times",
+            hint="unpack it yourself, if it is what you want to read",
+        )
+
+
 def _plain(name: str, path: Path) -> TextSource:
     if path.suffix.lower() == ".gz":
-        return TextSource(name, str(path), lambda: cast(BinaryIO, gzip.open(path, "rb")))
+        return TextSource(name, str(path), lambda: cast(BinaryIO, _LimitedGzip(path)))
     return TextSource(name, str(path), lambda: path.open("rb"))
 
 
@@ -211,6 +241,8 @@ def _zip_entry(archive: Path, member: str) -> TextSource:
     def open_member() -> BinaryIO:
         # The stream keeps the file of the archive open, so the archive may be closed before it.
         with zipfile.ZipFile(archive) as opened:
+            info = opened.getinfo(member)
+            check_expansion(f"{archive}:{member}", info.compress_size, info.file_size)
             return cast(BinaryIO, opened.open(member))
 
     return TextSource(member, f"{archive}:{member}", open_member)

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from weft.errors import WeftError
+from weft.errors import WeftError, unknown_name
 from weft.text.corpus import Document
 
 # Usual names of the columns, in order of preference.
@@ -160,6 +160,39 @@ def format_with_column(document: Document, name: str) -> str | None:
             if name in cells and (named or len(cells) > 1):
                 return format
     return None
+
+
+def column_names(document: Document) -> list[str]:
+    """The names of the columns of a table; [] if a document is no table by its suffix, or by JSON in its first line."""
+    line, named = next(iter(_peek(document)), ""), format_by_suffix(document)
+    if named is None and not line.lstrip().startswith("{"):
+        return []
+    cells = _first_cells(line, named or "jsonl")
+    return max(cells, key=len, default=[])
+
+
+def read_column(document: Document, column: str) -> list[str]:
+    """The cells of one column of a table, which a header or JSON names, or of a column by its number from 1.
+
+    Raises:
+        WeftError: if there is no such column, or a row lacks it.
+    """
+    numbered = column.isdecimal()
+    table = read_table(document, "auto", "auto" if numbered else "yes", names=frozenset())
+    if table.format == "lines":
+        raise WeftError(f"{document.location} is no table with columns", expected="CSV, TSV or JSON lines")
+    if not numbered and column not in (table.names or ()):
+        raise unknown_name(f"{document.location}: column", column, table.names or (), "`column={}`")
+    if numbered and not 1 <= int(column) <= table.width:
+        raise WeftError(f"{document.location} has no column {column}", expected=f"1 to {table.width}")
+    at = int(column) - 1 if numbered else (table.names or ()).index(column)
+    found = []
+    for row in table.rows:
+        cell = row[1][at]
+        if cell is None:
+            raise WeftError(f"{location_of(table, row)} has no column {column!r}", expected="a text in every row")
+        found.append(cell)
+    return found
 
 
 def looks_like_table(document: Document) -> bool:

@@ -21,7 +21,7 @@ import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -57,12 +57,13 @@ class Run:
 
     path: Path
     task: str
-    config: dict[str, Any]
-    vocabulary: dict[str, Any]
+    config: dict[str, Any] = field(repr=False)
+    vocabulary: dict[str, Any] = field(repr=False)
 
     def save(self, name: str, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
         """Saves tensors and metadata as the safetensors file `name`."""
-        save_tensors(self.path / name, tensors, metadata)
+        with writing_run(self.path):
+            save_tensors(self.path / name, tensors, metadata)
 
     def load(self, name: str) -> Saved:
         """Loads the safetensors file `name`."""
@@ -104,7 +105,7 @@ class Run:
 
     def report(self, record: Mapping[str, Any]) -> None:
         """Appends a line to metrics.jsonl."""
-        with (self.path / METRICS).open("a", encoding="utf-8") as file:
+        with writing_run(self.path), (self.path / METRICS).open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
 
     def metrics(self) -> list[dict[str, Any]]:
@@ -125,11 +126,13 @@ class Run:
     def drop_metrics_after(self, step: int) -> None:
         """Removes the metrics of steps that a resumed run will repeat."""
         kept = [record for record in self.metrics() if record["step"] <= step]
-        _write(self.path / METRICS, "".join(json.dumps(record) + "\n" for record in kept).encode())
+        with writing_run(self.path):
+            _write(self.path / METRICS, "".join(json.dumps(record) + "\n" for record in kept).encode())
 
     def change_config(self, config: Mapping[str, Any]) -> Run:
         """Writes other settings and returns the run with them."""
-        write_json(self.path / CONFIG, {"task": self.task, "config": config})
+        with writing_run(self.path):
+            write_json(self.path / CONFIG, {"task": self.task, "config": config})
         return Run(self.path, self.task, dict(config), self.vocabulary)
 
 
@@ -194,6 +197,19 @@ def open_run(path: str | Path) -> Run:
     if not isinstance(task, str) or not isinstance(config, dict):
         raise _damaged(path / CONFIG, "it names no task and settings")
     return Run(path, task, config, read_json(path / VOCABULARY))
+
+
+@contextmanager
+def writing_run(path: Path) -> Iterator[None]:
+    """Reports an error of the operating system, such as a full disk, by the name of the run that is written."""
+    try:
+        yield
+    except OSError as error:
+        raise WeftError(
+            f"{path} cannot be written: {error.strerror or error}",
+            expected="write permission and free disk space",
+            hint=f"`resume` afterwards: {path} is as it was at its last checkpoint",
+        ) from error
 
 
 @contextmanager

@@ -18,9 +18,11 @@ import numpy as np
 from weft.data.buckets import Ragged, hold_out, save_columns
 from weft.errors import WeftError, unknown_name
 from weft.tasks.classify.config import ClassifyConfig, ClassifyDataConfig
+from weft.tasks.plausibility import check_labelled
 from weft.tasks.task import StoreData
+from weft.text.arguments import short_repr
 from weft.text.codec import Codec, build_codec
-from weft.text.corpus import Document
+from weft.text.corpus import Document, open_documents
 from weft.text.datasets import DATASETS, open_data
 from weft.text.grammars.english import ENGLISH, Node
 from weft.text.sources import entries
@@ -108,7 +110,7 @@ def read_texts(source: str, column: int | str | None, like: ExampleLayout | None
     texts: list[str] = []
     notes: list[str] = []
     known = like.text if like else ""
-    for document in open_data(source).documents():
+    for document in open_data(source).documents() if source in DATASETS else open_documents(source):
         form = "auto" if column is not None else format_with_column(document, known) if known else None
         if form is not None:
             wanted = known if column is None else column
@@ -134,6 +136,8 @@ def open_examples(source: ExampleSource, dev: ExampleSource | None, config: Clas
     labels = ordered_labels(row.label for row in rows)
     if len(labels) < 2:
         raise WeftError(f"all {len(rows):,} examples have the label {labels[0]!r}", expected="two labels or more")
+    read = f"{rows[0].place} is read as the label {rows[0].label!r} of the text {short_repr(rows[0].text)}"
+    check_labelled([row.label for row in rows], read, chosen=config.data.label_column != "")
     layout = examples.layout._replace(labels=labels)
     description = examples.description
     if dev is None:

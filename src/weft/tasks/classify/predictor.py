@@ -27,6 +27,7 @@ from weft.tasks.classify.data import (
     read_texts,
 )
 from weft.tasks.classify.model import Classifier, ClassifierOutput
+from weft.tasks.predictor import TaskPredictor
 from weft.text.arguments import check_texts
 from weft.text.codec import Codec
 from weft.training.run import Run
@@ -47,8 +48,8 @@ class ClassifiedText:
         return self.probabilities[self.label]
 
 
-@dataclass(frozen=True)
-class ClassifyPredictor:
+@dataclass(frozen=True, repr=False)
+class ClassifyPredictor(TaskPredictor):
     """A trained classifier, ready for use."""
 
     run: Run

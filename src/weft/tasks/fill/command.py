@@ -10,7 +10,7 @@ import typer
 
 from weft.errors import WeftWarning
 from weft.tasks.command import Commands, EvaluationReport, Output, TextHelp, TextInput
-from weft.tasks.lm.command import TEXT_DATA, TEXT_DEV, Against
+from weft.tasks.lm.command import TEXT_DATA, TEXT_DEV, Against, text_options
 
 if TYPE_CHECKING:
     from weft.tasks.fill.predictor import Answer, FillPredictor
@@ -69,4 +69,5 @@ COMMANDS = Commands(
     evaluate=evaluate,
     capabilities=("fill",),
     functions=(fill,),
+    train_options=text_options,
 )

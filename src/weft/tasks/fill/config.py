@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 from weft.config import Settings, setting
 from weft.tasks.config import ModelConfig
-from weft.text.config import TextConfig
+from weft.text.config import CorpusConfig
 from weft.training.config import TrainConfig
 
 
 @dataclass(frozen=True)
-class FillTextConfig(TextConfig):
+class FillTextConfig(CorpusConfig):
     """The `text` section."""
 
     tokenizer: str = setting("word", "unit of a token and of a blank", choices=("char", "word", "subword"))

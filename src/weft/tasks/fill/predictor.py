@@ -13,7 +13,8 @@ from weft.errors import WeftError
 from weft.metrics import TokenPredictions
 from weft.tasks.fill.blanks import Blanked
 from weft.tasks.lm.predictor import unknown_note
-from weft.tasks.text_task import CorpusSource, encoded, held_out_tokens
+from weft.tasks.predictor import TaskPredictor
+from weft.tasks.text_task import CorpusSource, encoded, held_out_tokens, text_column
 from weft.text.arguments import check_text
 from weft.text.codec import Codec
 from weft.text.vocabulary import RESERVED
@@ -50,8 +51,8 @@ class BlankModel(Protocol):
     def predict_tokens(self, tokens: Tokens) -> TokenPredictions: ...
 
 
-@dataclass(frozen=True)
-class FillPredictor:
+@dataclass(frozen=True, repr=False)
+class FillPredictor(TaskPredictor):
     """A trained fill-in-the-blank model, ready for use."""
 
     run: Run
@@ -98,7 +99,7 @@ class FillPredictor:
 
     def evaluate(self, source: CorpusSource) -> TokenPredictions:
         """Predicts each token of a text from all others: a path, the name of a data set, or a Corpus."""
-        with encoded(source, self.codec) as tokens:
+        with encoded(source, self.codec, text_column(self.run)) as tokens:
             return self.predict_tokens(tokens)
 
     def evaluate_held_out(self) -> TokenPredictions:

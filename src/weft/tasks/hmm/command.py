@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weft.tasks.command import Commands
-from weft.tasks.lm.command import TEXT_DATA, TEXT_DEV, evaluate
+from weft.tasks.lm.command import TEXT_DATA, TEXT_DEV, evaluate, text_options
 
 COMMANDS = Commands(
     summary="Train a hidden Markov model by Baum-Welch: it predicts a token from its left context, or from both sides.",
@@ -11,5 +11,6 @@ COMMANDS = Commands(
     dev=TEXT_DEV,
     evaluate=evaluate,
     capabilities=("generate", "fill"),
+    train_options=text_options,
     plain_options=("minutes", "seed"),
 )

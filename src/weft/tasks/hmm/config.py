@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from weft.config import Settings, setting
-from weft.text.config import TextConfig
+from weft.text.config import CorpusConfig
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,6 @@ class HmmTrainConfig(Settings):
 class HmmConfig:
     """All settings of `weft train hmm`."""
 
-    text: TextConfig = field(default_factory=TextConfig)
+    text: CorpusConfig = field(default_factory=CorpusConfig)
     model: HmmModelConfig = field(default_factory=HmmModelConfig)
     train: HmmTrainConfig = field(default_factory=HmmTrainConfig)

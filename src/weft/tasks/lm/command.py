@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json as json_format
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from weft.errors import WeftWarning
-from weft.tasks.command import Commands, EvaluationReport, Output, TextHelp, TextInput, path_option
+from weft.tasks.command import Commands, EvaluationReport, Output, TextHelp, TextInput, name_option, path_option
 
 if TYPE_CHECKING:
     from weft.data.windows import Tokens
@@ -43,39 +44,48 @@ def generate(
     ] = 1.0,
     greedy: Annotated[bool, typer.Option("--greedy", help="Always take the most probable token.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Random seed; equal seeds give equal texts.")] = 0,
+    stop: Annotated[
+        list[str] | None, typer.Option(help="Stop before this text; repeatable: before the first of them.")
+    ] = None,
+    until_end: Annotated[
+        bool, typer.Option("--until-end", help="Generate to the end of the text; --tokens does not apply.")
+    ] = False,
     json: bool = False,
 ) -> Output:
     """Continue a prompt. A single prompt is printed as it is generated; several are generated in one batch."""
     from weft import decoding
 
+    limit = None if until_end else tokens
     sampler = decoding.greedy if greedy else decoding.Sample(temperature, top_k, top_p)
-    prompts = texts.lines() or [""]
+    prompts = texts.lines() if texts.given or texts.file is not None else [""]
     for note in model.notes(prompts):
         warnings.warn(note, WeftWarning, stacklevel=2)
+    if not prompts:
+        return
     if json:
-        found = model.generate_many(prompts, tokens=tokens, sampler=sampler, seed=seed)
+        found = model.generate_many(prompts, tokens=limit, sampler=sampler, seed=seed, stop=stop or ())
         for prompt, text in zip(prompts, found, strict=True):
             yield {"prompt": prompt, "text": text, "unknown": model.unknown(prompt)}
     elif len(prompts) == 1:
         yield model.codec.normalizer(prompts[0])
-        for (piece,) in model.stream(prompts, tokens=tokens, sampler=sampler, seed=seed):
+        for (piece,) in model.stream(prompts, tokens=limit, sampler=sampler, seed=seed, stop=stop or ()):
             yield piece
         yield "\n"
     else:
-        for text in model.generate_many(prompts, tokens=tokens, sampler=sampler, seed=seed):
+        for text in model.generate_many(prompts, tokens=limit, sampler=sampler, seed=seed, stop=stop or ()):
             yield f"{text}\n"
 
 
 def evaluate(model: LmPredictor, data: str | None, *, against: Against = None) -> EvaluationReport:
     """Perplexity and bits per token, beside baselines; with --against, token predictions of several models."""
     from weft.tasks.compare import compare_runs
-    from weft.tasks.text_task import encoded, held_out_tokens
+    from weft.tasks.text_task import encoded, held_out_tokens, text_column
 
     if against:
         return compare_runs(model, against, data)
     if data is None:
         return _likelihood(model, held_out_tokens(model.run, model.codec))
-    with encoded(data, model.codec) as tokens:
+    with encoded(data, model.codec, text_column(model.run)) as tokens:
         return _likelihood(model, tokens)
 
 
@@ -110,6 +120,17 @@ def _likelihood(model: LmPredictor, tokens: Tokens) -> EvaluationReport:
     return EvaluationReport(record, lines)
 
 
+def text_options(
+    *,
+    column: Annotated[
+        str | None,
+        name_option("--column", "Read this column of CSV, TSV or JSON lines, a name or a number; each row is a text."),
+    ] = None,
+) -> list[str]:
+    """The settings that the options of `weft train` of a task on text stand for."""
+    return [] if column is None else [f"text.column={json_format.dumps(column)}"]
+
+
 COMMANDS = Commands(
     summary="Train a recurrent language model: it predicts the next token and generates text.",
     data=TEXT_DATA,
@@ -117,4 +138,5 @@ COMMANDS = Commands(
     evaluate=evaluate,
     capabilities=("generate",),
     functions=(generate,),
+    train_options=text_options,
 )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from weft.config import Settings, setting
 from weft.tasks.config import ModelConfig
-from weft.text.config import TextConfig
+from weft.text.config import CorpusConfig
 from weft.training.config import TrainConfig
 
 
@@ -56,7 +56,7 @@ class LmTrainConfig(TrainConfig):
 class LmConfig:
     """All settings of `weft train lm`."""
 
-    text: TextConfig = field(default_factory=TextConfig)
+    text: CorpusConfig = field(default_factory=CorpusConfig)
     model: LmModelConfig = field(default_factory=LmModelConfig)
     batch: LmBatchConfig = field(default_factory=LmBatchConfig)
     bptt: BpttConfig = field(default_factory=BpttConfig)

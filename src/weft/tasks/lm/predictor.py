@@ -10,12 +10,15 @@ from weft.data.windows import Tokens
 from weft.decoding import NO_TOKEN, Sample, Sampler, Stepper, generate
 from weft.errors import WeftError
 from weft.metrics import Likelihood, TokenPredictions
-from weft.tasks.text_task import CorpusSource, encoded, held_out_tokens
+from weft.tasks.lm.stopping import StopText, check_stops
+from weft.tasks.predictor import TaskPredictor
+from weft.tasks.text_task import CorpusSource, encoded, held_out_tokens, text_column
 from weft.text.arguments import check_text, check_texts
 from weft.text.codec import Codec, StreamingDecoder
 from weft.text.vocabulary import RESERVED
 from weft.training.run import Run
 
+LONGEST_TEXT = 100_000  # of a text that is generated to its end
 DEFAULT_SAMPLER = Sample(temperature=0.8)
 
 
@@ -36,8 +39,8 @@ class TokenModel(Stepper, Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class LmPredictor:
+@dataclass(frozen=True, repr=False)
+class LmPredictor(TaskPredictor):
     """A trained language model, ready for use."""
 
     run: Run
@@ -45,26 +48,46 @@ class LmPredictor:
     codec: Codec
 
     def generate(
-        self, prompt: str = "", *, tokens: int = 200, sampler: Sampler = DEFAULT_SAMPLER, seed: int = 0
+        self,
+        prompt: str = "",
+        *,
+        tokens: int | None = 200,
+        sampler: Sampler = DEFAULT_SAMPLER,
+        seed: int = 0,
+        stop: str | Iterable[str] = (),
     ) -> str:
         """Continues a prompt.
 
         Args:
             prompt: The beginning of the text. An empty one starts a new line.
-            tokens: How many tokens to generate at most.
+            tokens: How many tokens to generate at most; None: to the end of the text, which a model knows that was
+                trained on several texts.
             sampler: `weft.greedy`, or `weft.Sample(temperature, top_k, top_p)`.
             seed: Equal seeds give equal texts.
+            stop: A text, or several, before the first of which generation stops.
 
         Returns:
             The prompt and its continuation.
         """
-        return self.generate_many([prompt], tokens=tokens, sampler=sampler, seed=seed)[0]
+        return self.generate_many([prompt], tokens=tokens, sampler=sampler, seed=seed, stop=stop)[0]
 
     def generate_many(
-        self, prompts: Iterable[str], *, tokens: int = 200, sampler: Sampler = DEFAULT_SAMPLER, seed: int = 0
+        self,
+        prompts: Iterable[str],
+        *,
+        tokens: int | None = 200,
+        sampler: Sampler = DEFAULT_SAMPLER,
+        seed: int = 0,
+        stop: str | Iterable[str] = (),
     ) -> list[str]:
         """Continues every prompt, in one batch. See `generate`."""
         prompts = check_texts(prompts)
+        if stops := check_stops(stop):
+            pieces = list(self.stream(prompts, tokens=tokens, sampler=sampler, seed=seed, stop=stops))
+            return [
+                self.codec.normalizer(prompt) + "".join(row)
+                for prompt, row in zip(prompts, zip(*pieces, strict=True), strict=True)
+            ]
         starts = [self.prompt_ids(prompt) for prompt in prompts]
         rows = [list(start) for start in starts]
         for new in self._new_tokens(starts, tokens, sampler, seed):
@@ -78,21 +101,41 @@ class LmPredictor:
         ]
 
     def stream(
-        self, prompts: Iterable[str], *, tokens: int = 200, sampler: Sampler = DEFAULT_SAMPLER, seed: int = 0
+        self,
+        prompts: Iterable[str],
+        *,
+        tokens: int | None = 200,
+        sampler: Sampler = DEFAULT_SAMPLER,
+        seed: int = 0,
+        stop: str | Iterable[str] = (),
     ) -> Iterator[list[str]]:
         """Continues every prompt and yield the text as it is generated: per step one piece for each, perhaps empty."""
         starts = [self.prompt_ids(prompt) for prompt in check_texts(prompts)]
         writers = [StreamingDecoder(self.codec, start) for start in starts]
+        stops = check_stops(stop)
+        texts = [StopText(stops) for _ in starts]
         for new in self._new_tokens(starts, tokens, sampler, seed):
-            yield [writer.push(token) if token != NO_TOKEN else "" for writer, token in zip(writers, new, strict=True)]
-        yield [writer.rest() for writer in writers]
+            pieces = [
+                writer.push(token) if token != NO_TOKEN else "" for writer, token in zip(writers, new, strict=True)
+            ]
+            yield [text.push(piece) for text, piece in zip(texts, pieces, strict=True)]
+            if all(text.ended for text in texts):
+                return
+        yield [text.push(writer.rest()) + text.rest() for text, writer in zip(texts, writers, strict=True)]
 
     def _new_tokens(
-        self, starts: Sequence[Sequence[int]], tokens: int, sampler: Sampler, seed: int
+        self, starts: Sequence[Sequence[int]], tokens: int | None, sampler: Sampler, seed: int
     ) -> Iterator[list[int]]:
         # <eos> ends a text only if it occurred in training.
         vocabulary = self.codec.vocabulary
         end = vocabulary.eos_id if vocabulary.counts[vocabulary.eos_id] else None
+        if tokens is None and end is None:
+            raise WeftError(
+                f"{self.run.path} was trained on one text and does not know where a text ends",
+                expected="a number of `tokens`, or a run trained on several texts: a folder, or a column of a table",
+                hint="`tokens=200`",
+            )
+        tokens = LONGEST_TEXT if tokens is None else tokens
         banned = [vocabulary.id(token) for token in RESERVED if vocabulary.id(token) != end]
         return generate(self.model, starts, sampler, tokens=tokens, seed=seed, banned=banned, end=end)
 
@@ -119,7 +162,7 @@ class LmPredictor:
 
     def evaluate(self, source: CorpusSource) -> Likelihood:
         """The likelihood of a text: a path, the name of a data set, or a Corpus."""
-        with encoded(source, self.codec) as tokens:
+        with encoded(source, self.codec, text_column(self.run)) as tokens:
             return self.evaluate_tokens(tokens)
 
     def evaluate_held_out(self) -> Likelihood:

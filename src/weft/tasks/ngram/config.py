@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from weft.config import Settings, setting
-from weft.text.config import TextConfig
+from weft.text.config import CorpusConfig
 
 
 @dataclass(frozen=True)
@@ -19,5 +19,5 @@ class NgramModelConfig(Settings):
 class NgramConfig:
     """All settings of `weft train ngram`."""
 
-    text: TextConfig = field(default_factory=TextConfig)
+    text: CorpusConfig = field(default_factory=CorpusConfig)
     model: NgramModelConfig = field(default_factory=NgramModelConfig)

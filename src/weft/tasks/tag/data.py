@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from weft.data.buckets import hold_out, save_columns
 from weft.errors import WeftError
+from weft.tasks.plausibility import check_tagged
 from weft.tasks.tag.config import TagConfig, TagDataConfig
 from weft.tasks.tag.lexicon import LEXICONS
 from weft.tasks.tag.vocabulary import TaggerVocabulary
@@ -52,6 +53,7 @@ def read_tagged(source: SentenceSource, config: TagDataConfig) -> Reading:
             )
         return read_like(source, config, WORD_SCHEME)
     sentences = open_sentences(source, str(config.tag_column), str(config.word_column))
+    check_tagged(sentences)
     return _reading(sentences, config, _scheme(sentences, config.scheme))
 
 

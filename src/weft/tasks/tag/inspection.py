@@ -22,7 +22,8 @@ def inspect_tag(predictor: TagPredictor, text: str) -> Inspection:
     model, lexicon = predictor.model.eval(), predictor.vocabulary.lexicon
     starts = None
     if isinstance(lexicon, WordLexicon):
-        words = tuple(make_split("space" if predictor.unspaced else "word", lexicon.count)(text))
+        name = "space" if predictor.unspaced else "word"
+        words = tuple(make_split(name, lexicon.count, whole_hyphens=lexicon.whole_hyphens)(text))
     else:
         pieces = text.split()
         words = tuple("".join(pieces))

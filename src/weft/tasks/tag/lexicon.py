@@ -24,6 +24,7 @@ from weft.text.word_tokenizer import HAN
 LONGEST_WORD = 40  # characters of a word that are read; of a longer one its beginning and its end
 EDGE = "\n"  # padding before and after a sentence, in character bigrams
 
+_HYPHEN = re.compile(r"\w[-‐]\w")
 _DIGIT = re.compile(r"\d")
 _RUN = re.compile(r"(.)\1\1+", re.DOTALL)
 _SEVERAL_HAN = re.compile(f"[{HAN}]{{2}}")
@@ -116,6 +117,12 @@ class WordLexicon:
             return 0
         number = self.words.id(_numbered(normal(word, self.form), self.lower))
         return self.words.counts[number] if number >= len(RESERVED) else 0
+
+    @cached_property
+    def whole_hyphens(self) -> bool:
+        """Whether hyphenated words are one word in the training data, and not split at a hyphen that is a word."""
+        seen = zip(self.words.tokens, self.words.counts, strict=True)
+        return sum(count for word, count in seen if _HYPHEN.search(word)) >= self.count("-")
 
     @cached_property
     def unspaced(self) -> str | None:

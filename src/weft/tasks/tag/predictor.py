@@ -18,6 +18,7 @@ from weft.data.buckets import IntArray, Ragged, in_batches, load_columns, take
 from weft.errors import WeftError
 from weft.metrics.tagging import WordScores
 from weft.nn.crf import TagPath
+from weft.tasks.predictor import TaskPredictor
 from weft.tasks.tag.config import TagConfig
 from weft.tasks.tag.data import DEV_SENTENCES, SHOWN, Reading, extra_tag_notes, read_like, unknown_tags
 from weft.tasks.tag.encoder import collate
@@ -61,8 +62,8 @@ SegmentedPath = tuple[
 ]  # words as (begin, end), their probabilities, that of all
 
 
-@dataclass(frozen=True)
-class TagPredictor:
+@dataclass(frozen=True, repr=False)
+class TagPredictor(TaskPredictor):
     """A trained tagger, ready for use."""
 
     run: Run
@@ -122,8 +123,9 @@ class TagPredictor:
         return self._decode(words, decode)
 
     def _words(self, texts: Iterable[Text], split: str) -> list[Sequence[str]]:
-        assert isinstance(self.vocabulary.lexicon, WordLexicon)
-        cut = make_split(split, self.vocabulary.lexicon.count)
+        lexicon = self.vocabulary.lexicon
+        assert isinstance(lexicon, WordLexicon)
+        cut = make_split(split, lexicon.count, whole_hyphens=lexicon.whole_hyphens)
         return [cut(text) if isinstance(text, str) else text for text in check_sentences(texts, "tag")]
 
     def segment(self, texts: Iterable[str]) -> list[list[str]]:

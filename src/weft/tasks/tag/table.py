@@ -11,7 +11,7 @@ from weft.config import from_dict
 from weft.errors import WeftError
 from weft.tasks.tag.config import TagConfig
 from weft.text.conll import CONLLU, EMPTY_FIELD, ConllFormat, ConllTable, read_conll, table_sentences
-from weft.text.corpus import Corpus
+from weft.text.corpus import Corpus, open_documents
 
 if TYPE_CHECKING:
     from weft.tasks.tag.predictor import TaggedText, TagPredictor
@@ -31,8 +31,10 @@ def read_tables(model: TagPredictor, source: str | Path | Corpus) -> Iterator[Ta
             f"{model.run.path} segments text, and is given a table of words", expected="text without spaces"
         )
     config = from_dict(TagConfig, model.run.config).data
-    corpus = source if isinstance(source, Corpus) else Corpus.open(str(source))
-    for document in corpus.documents():
+    documents = source.documents() if isinstance(source, Corpus) else open_documents(source)
+    for document in documents:
+        if document.is_blank():
+            continue
         table = read_conll(document)
         yield TableToTag(
             table, [one.words for one in table_sentences(table, words=str(config.word_column), tagged=False)]

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from weft.errors import unknown_name
 from weft.text.web import WHOLE
-from weft.text.word_tokenizer import MARK, WordTokenizer
+from weft.text.word_tokenizer import HAN, MARK, WordTokenizer
 
 LONGEST_PIECE = 100  # longest piece between spaces in which training words are looked up
 
@@ -22,7 +22,22 @@ _NOT = re.compile(r"n['’]t$", re.IGNORECASE)
 _MARKS = rf"((?!{MARK})[^\w\s])\1*"  # punctuation: one mark, or the same repeated
 _AT_END, _AT_BEGINNING = re.compile(rf"{_MARKS}$"), re.compile(rf"{_MARKS}(?!{MARK})")
 
+_HYPHENATED = re.compile(rf"(?:(?![{HAN}])\w|['’](?=\w))+(?:[-‐](?:(?![{HAN}])\w|['’](?=\w))+)+")
+
 Count = Callable[[str], int]  # count of a word in the training data
+
+
+def _split_around_hyphens(text: str) -> list[str]:
+    """The words of a text by the word tokenizer, with hyphenated ones in one piece.
+
+    >>> _split_around_hyphens("a state-of-the-art (e-mail) 2-1")
+    ['a', 'state-of-the-art', '(', 'e-mail', ')', '2-1']
+    """
+    split, words, done = WordTokenizer().split, [], 0
+    for found in _HYPHENATED.finditer(text):
+        words += [*split(text[done : found.start()]), found[0]]
+        done = found.end()
+    return words + split(text[done:])
 
 
 class Split(Protocol):
@@ -41,9 +56,15 @@ class TokenizedWords:
 'weft', "'s", '#page', '.']
     """
 
-    def __init__(self, count: Count) -> None:
+    def __init__(self, count: Count, *, whole_hyphens: bool = False) -> None:
+        """Make the splitter.
+
+        Args:
+            count: How often a word was seen in training.
+            whole_hyphens: Whether hyphenated words that were not seen are one word.
+        """
         self.count = count
-        self.tokenize = WordTokenizer().split
+        self.tokenize = _split_around_hyphens if whole_hyphens else WordTokenizer().split
         self.words_of = lru_cache(maxsize=1 << 16)(self._words)  # most pieces recur
 
     def __call__(self, text: str) -> list[str]:
@@ -105,18 +126,24 @@ class SpacedWords:
     ['看似', '簡單', '，', '@weft']
     """
 
-    def __init__(self, count: Count) -> None:
+    def __init__(self, count: Count, *, whole_hyphens: bool = False) -> None:
         pass
 
     def __call__(self, text: str) -> list[str]:
         return text.split()
 
 
-SPLITS: dict[str, Callable[[Count], Split]] = {"word": TokenizedWords, "space": SpacedWords}
+SPLITS: dict[str, type[TokenizedWords] | type[SpacedWords]] = {"word": TokenizedWords, "space": SpacedWords}
 
 
-def make_split(name: str, count: Count) -> Split:
-    """The splitter of that name; `count` returns the count of a word in the training data."""
+def make_split(name: str, count: Count, *, whole_hyphens: bool = False) -> Split:
+    """The named way to split text into words.
+
+    Args:
+        name: "word" or "space".
+        count: How often a word was seen in training.
+        whole_hyphens: Whether hyphenated words that were not seen are one word.
+    """
     if name not in SPLITS:
         raise unknown_name("split", name, SPLITS)
-    return SPLITS[name](count)
+    return SPLITS[name](count, whole_hyphens=whole_hyphens)

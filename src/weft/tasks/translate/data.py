@@ -9,6 +9,7 @@ from typing import Any
 
 from weft.data.buckets import Ragged, hold_out, save_columns
 from weft.errors import WeftError
+from weft.tasks.plausibility import check_pairs
 from weft.tasks.task import StoreData
 from weft.tasks.translate.config import TranslateConfig
 from weft.text.parallel import Pairs, build_pair_codec, open_pairs
@@ -38,6 +39,7 @@ def store_pairs(source: PairSource, dev: PairSource | None, config: TranslateCon
         pairs = Pairs(pairs.name, pairs.sources[: config.text.limit], pairs.targets[: config.text.limit])
     if not len(pairs):
         raise WeftError(f"{pairs.name} has no pairs", expected="sentences with their translations")
+    check_pairs(pairs)
     if dev is not None:
         train, held = pairs, read_pairs(dev, config)
     else:

@@ -16,6 +16,7 @@ from weft.decoding import Hypothesis, beam_search
 from weft.errors import WeftError, WeftWarning
 from weft.metrics import Likelihood, Translations
 from weft.tasks.lm.predictor import unknown_note
+from weft.tasks.predictor import TaskPredictor
 from weft.tasks.translate.attention_stepper import AttentionStepper, last_weights
 from weft.tasks.translate.config import TranslateConfig
 from weft.tasks.translate.data import PairSource, held_out_pairs, read_pairs
@@ -75,8 +76,8 @@ class _Options(NamedTuple):
     attention: bool  # record the weights
 
 
-@dataclass(frozen=True)
-class TranslatePredictor:
+@dataclass(frozen=True, repr=False)
+class TranslatePredictor(TaskPredictor):
     """A trained translator, ready for use."""
 
     run: Run

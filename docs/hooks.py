@@ -1,0 +1,40 @@
+"""Hooks of the documentation site: equations become MathML when it is built, so pages need no script and no network.
+
+mkdocs calls the functions by their names.
+"""
+
+from __future__ import annotations
+
+import html
+import posixpath
+import re
+from typing import Any
+
+from latex2mathml.converter import convert
+
+EQUATION = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', flags=re.S)
+LINK = re.compile(r"\[([^\]]*)\]\((\.\./[^)#\s]+)(?:#[^)]*)?\)")
+
+
+def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
+    """Links to files of the repository that are not part of the site become plain text."""
+    folder = posixpath.dirname(page.file.src_uri)
+
+    def plain(match: re.Match[str]) -> str:
+        outside = posixpath.normpath(posixpath.join(folder, match[2])).startswith("..")
+        return match[1] if outside else match[0]
+
+    return LINK.sub(plain, markdown)
+
+
+def on_page_content(html_text: str, **_: Any) -> str:
+    def equation(match: re.Match[str]) -> str:
+        display = "block" if match[2] == "[" else "inline"
+        return convert(html.unescape(match[3]).strip(), display=display)
+
+    return EQUATION.sub(equation, html_text)
+
+
+def on_post_page(output: str, *, page: Any, **_: Any) -> str:
+    """Chinese pages say that they are: browsers choose fonts and hyphenation by it."""
+    return output.replace('<html lang="en"', '<html lang="zh-Hans"', 1) if ".zh." in page.file.src_uri else output

@@ -1,0 +1,131 @@
+"""What a user gives in Python and on the command line: settings as a dict, empty input, packed files, hyphens."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import logging
+import zipfile
+
+import pytest
+import torch
+from torch.nn.utils.rnn import pack_padded_sequence
+
+import weft
+from weft.config import as_config
+from weft.nn.states import check_input
+from weft.tasks.command import TextInput, read_lines
+from weft.tasks.tag.config import TagDataConfig
+from weft.tasks.tag.lexicon import WordLexicon
+from weft.tasks.tag.word_split import make_split
+from weft.text import corpus as corpora
+from weft.text.conll import TaggedSentence
+from weft.training import run as runs
+
+TEXT = "It was the best of times, it was the worst of times.\n" * 40
+TINY = {"model": {"hidden_size": 8}, "model.embedding_dim": 8, "train.epochs": 1}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "lm"
+    weft.train_lm(weft.Corpus.from_texts("times", [TEXT]), out, TINY)
+    return out
+
+
+def test_a_dict_is_a_config(trained):
+    config = as_config(weft.LmConfig, TINY)
+    assert (config.model.hidden_size, config.model.embedding_dim, config.train.epochs) == (8, 8, 1)
+    assert as_config(weft.LmConfig, None) == weft.LmConfig()
+    assert as_config(weft.LmConfig, config) is config
+    with pytest.raises(weft.WeftError, match="a TagConfig; expected a LmConfig, or a dict"):
+        as_config(weft.LmConfig, weft.TagConfig())
+    with pytest.raises(weft.WeftError, match="hiden_size"):
+        as_config(weft.LmConfig, {"model.hiden_size": 3})
+    more = weft.resume_lm(trained, {"train.epochs": 2})
+    assert more.run.config["train"]["epochs"] == 2
+    assert more.run.config["model"]["hidden_size"] == 8
+    more.lock.release()
+
+
+def test_repr_of_a_predictor_is_one_short_line(trained):
+    shown = repr(weft.load(trained))
+    assert shown.startswith(f"LmPredictor('{trained}', ")
+    assert shown.endswith(" weights)")
+    assert "\n" not in shown
+    assert len(repr(weft.load(trained).run)) < 200
+
+
+def test_load_checks_the_kind_that_is_expected(trained):
+    assert isinstance(weft.load(trained, weft.LmPredictor), weft.LmPredictor)
+    with pytest.raises(weft.WeftError, match="task 'lm'; expected one that loads as TagPredictor"):
+        weft.load(trained, weft.TagPredictor)
+
+
+@pytest.mark.parametrize("layer", [weft.Recurrent(weft.CELLS["gru"](3, 4)), weft.make_stack("lstm", 3, 4)])
+def test_a_packed_sequence_is_refused_by_name(layer):
+    packed = pack_padded_sequence(torch.randn(2, 5, 3), torch.tensor([5, 2]), batch_first=True)
+    with pytest.raises(weft.WeftError, match=r"x is a PackedSequence; expected a padded tensor .* and `lengths`"):
+        layer(packed)
+    with pytest.raises(weft.WeftError, match="x is a list"):
+        check_input("Recurrent", [1.0], 3, None)
+
+
+def test_empty_input_has_no_texts(tmp_path):
+    (tmp_path / "empty.txt").touch()
+    (tmp_path / "blank.txt").write_text("\n\n", encoding="utf-8")
+    assert read_lines(str(tmp_path / "empty.txt")) == []
+    assert TextInput(file=str(tmp_path / "blank.txt")).lines() == ["", ""]
+
+
+def test_a_file_that_expands_like_no_text_is_refused(tmp_path):
+    bomb = b"a" * (20 << 20)
+    with gzip.open(tmp_path / "bomb.txt.gz", "wb") as file:
+        file.write(bomb)
+    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("bomb.txt", bomb)
+    for name in ("bomb.txt.gz", "bomb.zip", "bomb.zip:bomb.txt"):
+        with pytest.raises(weft.WeftError, match=r"expands to .* expected text, which expands less than"):
+            read_lines(str(tmp_path / name))
+
+
+def test_a_long_reading_is_reported(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(corpora, "_QUIET_SECONDS", 0.0)
+    with caplog.at_level(logging.INFO, logger="weft"):
+        document, *_ = weft.Corpus.from_texts("long", ["line\n" * 1000]).documents()
+        list(document.lines())
+    assert "reading long 1: line 256" in caplog.text
+    assert len(caplog.records) == 1, "the next report comes after a pause"
+
+
+def test_a_full_disk_is_reported_by_the_name_of_the_run(trained, monkeypatch):
+    training = weft.resume_lm(trained, {"train.epochs": 3})
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(runs.os, "fsync", full)
+    with pytest.raises(weft.WeftError) as refused:
+        list(training.steps())
+    assert f"{trained} cannot be written: No space left on device" in str(refused.value)
+    with pytest.raises(weft.WeftError, match=f"{trained} cannot be written"):
+        weft.resume_lm(trained)
+
+
+def lexicon(*sentences):
+    tagged = [TaggedSentence(tuple(one.split()), ("X",) * len(one.split()), "here", ()) for one in sentences]
+    return WordLexicon.build(tagged, TagDataConfig())
+
+
+def test_hyphenated_words_are_split_as_the_training_data_has_them():
+    text = "a brand-new e-mail, 3-2 (state-of-the-art)!"
+    whole = lexicon("a well-known man , a part-time job !")
+    assert whole.whole_hyphens
+    split = make_split("word", whole.count, whole_hyphens=whole.whole_hyphens)
+    assert split(text) == ["a", "brand-new", "e-mail", ",", "3-2", "(", "state-of-the-art", ")", "!"]
+    assert split("mother-in-law's - no") == ["mother-in-law's", "-", "no"]
+    parts = lexicon("a well - known man , a part - time job !")
+    assert not parts.whole_hyphens
+    split = make_split("word", parts.count, whole_hyphens=parts.whole_hyphens)
+    assert split("a brand-new job") == ["a", "brand", "-", "new", "job"]
+    assert lexicon("no such word").whole_hyphens, "a hyphen that training lacks is no word"
