@@ -26,7 +26,7 @@ def commands(command: click.Command, path: tuple[str, ...] = ()) -> list[tuple[s
 
 
 def page() -> str:
-    parts = ["# The commands\n\nAs `weft --help` and its kin print them.\n"]
+    parts = ["# The commands\n\nWhat `--help` prints for each command.\n"]
     for path in commands(typer.main.get_command(app)):
         result = CliRunner().invoke(
             app, [*path, "--help"], prog_name="weft", env={"COLUMNS": "100", "TERMINAL_WIDTH": "100"}

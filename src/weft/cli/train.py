@@ -51,6 +51,14 @@ def _make_command(name: str) -> Callable[..., None]:
         ),
         keyword("data", Annotated[str | None, name_option("--data", task.data)], None),
         keyword("dev", Annotated[str | None, name_option("--dev", task.dev)], None),
+        keyword(
+            "source_run",
+            Annotated[
+                Path | None,
+                path_option("--from", "Fine-tune this run: start from its settings, vocabulary and weights."),
+            ],
+            None,
+        ),
         *own.values(),
         *(_plain_option(option) for option in task.plain_options),
         keyword(
@@ -99,12 +107,14 @@ def run_training(
     dev: str | None,
     config: Path | None,
     sets: list[str],
+    source_run: Path | None = None,
     resume: bool,
     json_output: bool,
     show_config: bool,
 ) -> None:
     """Starts or resumes a training run, shows its progress, and prints the result."""
     from weft.config import load_config, to_toml
+    from weft.tasks.fine_tuning import base_settings, open_source_run
     from weft.training.run import open_run
 
     if show_config:
@@ -120,10 +130,12 @@ def run_training(
             raise WeftError("--out is missing", expected="a directory for the trained model", hint="--out runs/first")
         if data is None:
             raise WeftError("--data is missing", expected="data to train on", hint=f"--data {task.sample}")
-        settings = load_config(task.config_class, config, sets)
+        origin = None if source_run is None else open_source_run(task.name, source_run)
+        base = None if origin is None else base_settings(origin)
+        settings = load_config(task.config_class, config, sets, base=base)
         if resume:
             _say(f"{out} does not exist yet: starting it")
-        training = task.start(data, out, settings, dev=dev)
+        training = task.start(data, out, settings, dev=dev, source_run=origin)
     _say(describe(training))
     last = train_with_progress(training)
     if last is None and training.trainer.progress.step:

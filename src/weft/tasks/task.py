@@ -20,6 +20,7 @@ from weft.cells import State
 from weft.config import as_config, changed, from_dict, to_dict
 from weft.errors import WeftError, check_path
 from weft.tasks.command import Commands
+from weft.tasks.fine_tuning import describe_source, dotted, fine_tuning_config, open_source_run
 from weft.tasks.inspection import Inspection
 from weft.training.lock import RunLock, lock_run
 from weft.training.run import (
@@ -138,6 +139,16 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
             A function that stores the encoded examples in the run's data folder and returns its vocabulary.
         """
 
+    def open_like(
+        self, source: DataSource, dev: DataSource | None, config: TaskConfig, vocabulary: Mapping[str, Any]
+    ) -> StoreData:
+        """Like `open`, with the vocabulary of a run that is fine-tuned. New tokens are reported."""
+        raise WeftError(f"a run of the task {self.name!r} cannot be fine-tuned", expected="a new run")
+
+    def initialize(self, trainer: TaskTrainer, origin: Run) -> None:
+        """Gives a new trainer the weights of the run that is fine-tuned."""
+        trainer.load_weights(origin.weights())  # type: ignore[attr-defined]
+
     @abstractmethod
     def prepare(self, run: Run, config: TaskConfig) -> Prepared:
         """Builds the trainer from the data that `open` stored in the run."""
@@ -166,6 +177,7 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
         config: TaskConfig | Mapping[str, Any] | None = None,
         *,
         dev: DataSource | None = None,
+        source_run: Run | str | Path | None = None,
     ) -> Training:
         """Stores the data in a new run directory and build the trainer.
 
@@ -174,6 +186,8 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
             out: The run directory to create.
             config: Settings; a dict such as `{"train.epochs": 3}` changes some of the task's defaults.
             dev: Held-out data; without it a part of the source is held out.
+            source_run: A run of the same task to fine-tune: its settings, vocabulary and weights are the start. Its
+                learning rate is multiplied by `fine_tuning.FINE_TUNING_FACTOR` unless `config` sets one.
 
         Returns:
             A Training before its first step. Nothing is trained until `steps()` is iterated over.
@@ -182,21 +196,34 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
             WeftError: If `out` exists, or the data or a setting is not usable. No run directory is left then.
         """
         began = time.perf_counter()  # the time limit covers reading and encoding the data
-        settings = as_config(self.config_class, config)
+        origin = None if source_run is None else open_source_run(self.name, source_run)
+        settings = (
+            as_config(self.config_class, config)
+            if origin is None
+            else fine_tuning_config(self.config_class, origin, config)
+        )
         check_new(check_path(out, "`out`"))  # before the data is read, which may take a while
-        store = self.open(source, dev, settings)
+        if origin is None:
+            store = self.open(source, dev, settings)
+        else:
+            with reading_run(origin):
+                store = self.open_like(source, dev, settings, origin.vocabulary)
+        recorded = None if origin is None else describe_source(origin)
         built: list[tuple[Prepared, RunLock]] = []
 
         def fill(folder: Path) -> Mapping[str, Any]:
             lock = lock_run(folder)
             vocabulary = _store(store, folder, source, dev)
             prepared = self._prepare(Run(folder, self.name, to_dict(settings), dict(vocabulary)), settings)
+            if origin is not None:
+                with reading_run(origin):
+                    self.initialize(prepared.trainer, origin)
             prepared.trainer.progress.seconds = time.perf_counter() - began
             save_tensors(folder / CHECKPOINT, *prepared.trainer.state())
             built.append((prepared, lock))
             return vocabulary
 
-        run = create_run(Path(out), task=self.name, config=to_dict(settings), fill=fill)
+        run = create_run(Path(out), task=self.name, config=to_dict(settings), fill=fill, source_run=recorded)
         (prepared, lock), *_ = built
         prepared.trainer.run_directory = run  # the folder has its final name now
         prepared.trainer.progress.seconds = time.perf_counter() - began
@@ -247,9 +274,10 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
         config: TaskConfig | Mapping[str, Any] | None = None,
         *,
         dev: DataSource | None = None,
+        source_run: Run | str | Path | None = None,
     ) -> Predictor:
         """Trains a model to the end and load it; the arguments are those of `start`, which lets you watch the steps."""
-        training = self.start(source, out, config, dev=dev)
+        training = self.start(source, out, config, dev=dev, source_run=source_run)
         for _ in training.steps():
             pass
         return self.load(training.run)
@@ -265,7 +293,7 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
         """The settings of a run, changed by a dict; or other settings as they are."""
         if not isinstance(config, Mapping):
             return as_config(self.config_class, config)
-        return as_config(self.config_class, {**_dotted(run.config), **_dotted(config)})
+        return as_config(self.config_class, {**dotted(run.config), **dotted(config)})
 
     def _change_settings(self, run: Run, config: TaskConfig) -> Run:
         differences = changed(run.config, to_dict(config))
@@ -278,13 +306,6 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
                 hint="a new run in another `out`",
             )
         return run.change_config(to_dict(config)) if differences else run
-
-
-def _dotted(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings by their dotted keys."""
-    sections = {key: value for key, value in config.items() if isinstance(value, Mapping)}
-    found = {key: value for key, value in config.items() if key not in sections}
-    return found | {f"{section}.{key}": value for section, part in sections.items() for key, value in part.items()}
 
 
 def _store(store: StoreData, folder: Path, source: Any, dev: Any) -> Mapping[str, Any]:

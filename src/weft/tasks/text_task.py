@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from weft.data.windows import Tokens
 from weft.errors import WeftError
+from weft.tasks.fine_tuning import warn_new_tokens
 from weft.tasks.plausibility import check_plain_text
 from weft.tasks.task import Prepared, StoreData, Task, TaskTrainer
-from weft.text.codec import Codec, prepare_corpus
+from weft.text.codec import Codec, prepare_corpus, prepare_corpus_like
 from weft.text.config import CorpusConfig
 from weft.text.corpus import Corpus, encode_corpus, open_tokens
 from weft.text.datasets import open_data
@@ -54,6 +55,23 @@ class TextTask(Task[CorpusSource, TextTaskConfig, TextPredictor]):
         if not config.text.column:
             check_plain_text(corpus)
         return lambda data: prepare_corpus(config.text, corpus, held_out, data).to_json()
+
+    def open_like(
+        self,
+        source: CorpusSource,
+        dev: CorpusSource | None,
+        config: TextTaskConfig,
+        vocabulary: Mapping[str, Any],
+    ) -> StoreData:
+        corpus = open_corpus(source, config.text.column)
+        held_out = None if dev is None else open_corpus(dev, config.text.column)
+        codec = Codec.from_json(vocabulary)
+
+        def store(data: Path) -> Mapping[str, Any]:
+            warn_new_tokens(prepare_corpus_like(codec, config.text, corpus, held_out, data))
+            return codec.to_json()
+
+        return store
 
     def prepare(self, run: Run, config: TextTaskConfig) -> Prepared:
         codec = Codec.from_json(run.vocabulary)

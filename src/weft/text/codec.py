@@ -135,6 +135,31 @@ def prepare_corpus(config: TextConfig, train: Corpus, dev: Corpus | None, folder
     return Codec(normalizer, tokenizer, vocabulary)
 
 
+def prepare_corpus_like(
+    codec: Codec, config: TextConfig, train: Corpus, dev: Corpus | None, folder: Path
+) -> dict[str, int]:
+    """Encodes a corpus as `prepare_corpus` does, with a given codec.
+
+    Returns:
+        The counts of the tokens of the training corpus that the vocabulary lacks.
+    """
+    normalizer, tokenizer, vocabulary = codec.normalizer, codec.tokenizer, codec.vocabulary
+    counts = count_tokens(train, normalizer, tokenizer)
+    whole = folder / "whole.bin"
+    encode_corpus(train, normalizer, tokenizer, vocabulary, whole)
+    tokens = open_tokens(whole, len(vocabulary))[: config.limit or None]
+    held_out = int(len(tokens) * config.holdout) if dev is None else 0
+    same = np.arange(len(vocabulary), dtype=id_type(len(vocabulary)))
+    _write(folder / "train.bin", tokens[: len(tokens) - held_out], same)
+    if held_out:
+        _write(folder / "dev.bin", tokens[len(tokens) - held_out :], same)
+    if dev is not None:
+        encode_corpus(dev, normalizer, tokenizer, vocabulary, folder / "dev.bin")
+    del tokens
+    whole.unlink()
+    return {token: count for token, count in counts.items() if token not in vocabulary or token == UNK}
+
+
 def build_codec(config: TextConfig, texts: Sequence[str]) -> Codec:
     """Build the codec of a list of short texts, and its vocabulary from the same texts."""
     normalizer = Normalizer(config.normalization, config.lower, config.letters_only)

@@ -59,6 +59,7 @@ class Run:
     task: str
     config: dict[str, Any] = field(repr=False)
     vocabulary: dict[str, Any] = field(repr=False)
+    source_run: dict[str, Any] | None = field(default=None, repr=False)  # what a fine-tuned run started from
 
     def save(self, name: str, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
         """Saves tensors and metadata as the safetensors file `name`."""
@@ -132,8 +133,8 @@ class Run:
     def change_config(self, config: Mapping[str, Any]) -> Run:
         """Writes other settings and returns the run with them."""
         with writing_run(self.path):
-            write_json(self.path / CONFIG, {"task": self.task, "config": config})
-        return Run(self.path, self.task, dict(config), self.vocabulary)
+            write_json(self.path / CONFIG, _config_content(self.task, config, self.source_run))
+        return Run(self.path, self.task, dict(config), self.vocabulary, self.source_run)
 
 
 def create_run(
@@ -142,6 +143,7 @@ def create_run(
     task: str,
     config: Mapping[str, Any],
     fill: Callable[[Path], Mapping[str, Any]],
+    source_run: dict[str, Any] | None = None,
 ) -> Run:
     """Creates a run directory atomically: it exists completely or not at all.
 
@@ -150,6 +152,7 @@ def create_run(
         task: the name of the task.
         config: all settings.
         fill: writes further files into the folder and returns the content of vocabulary.json.
+        source_run: what config.json records of the run that is fine-tuned.
 
     Raises:
         WeftError: the path exists already or cannot be written.
@@ -159,7 +162,7 @@ def create_run(
     shutil.rmtree(beside, ignore_errors=True)  # left behind by a killed process
     try:
         beside.mkdir(parents=True)
-        write_json(beside / CONFIG, {"task": task, "config": config})
+        write_json(beside / CONFIG, _config_content(task, config, source_run))
         vocabulary = fill(beside)
         write_json(beside / VOCABULARY, vocabulary)
         beside.replace(path)
@@ -169,7 +172,11 @@ def create_run(
         ) from error
     finally:
         shutil.rmtree(beside, ignore_errors=True)
-    return Run(path, task, dict(config), dict(vocabulary))
+    return Run(path, task, dict(config), dict(vocabulary), source_run)
+
+
+def _config_content(task: str, config: Mapping[str, Any], source_run: dict[str, Any] | None) -> dict[str, Any]:
+    return {"task": task, "config": config, **({"source_run": source_run} if source_run else {})}
 
 
 def check_new(path: Path) -> None:
@@ -196,7 +203,7 @@ def open_run(path: str | Path) -> Run:
     task, config = content.get("task"), content.get("config")
     if not isinstance(task, str) or not isinstance(config, dict):
         raise _damaged(path / CONFIG, "it names no task and settings")
-    return Run(path, task, config, read_json(path / VOCABULARY))
+    return Run(path, task, config, read_json(path / VOCABULARY), content.get("source_run"))
 
 
 @contextmanager

@@ -337,6 +337,11 @@ class Trainer:
             tensors, metadata = self.state()
             self.run_directory.save(CHECKPOINT, tensors, metadata)
 
+    def load_weights(self, weights: dict[str, Tensor]) -> None:
+        """Starts from given weights instead of random ones."""
+        self.model.load_state_dict(weights)
+        self.ema = self._copies() if self.config.ema_decay else None
+
     def _weights(self) -> dict[str, Tensor]:
         return dict(self.model.state_dict())
 

@@ -7,7 +7,6 @@ the label column from its few distinct values. Errors name file and line.
 from __future__ import annotations
 
 import random
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -18,13 +17,14 @@ import numpy as np
 from weft.data.buckets import Ragged, hold_out, save_columns
 from weft.errors import WeftError, unknown_name
 from weft.tasks.classify.config import ClassifyConfig, ClassifyDataConfig
+from weft.tasks.classify.example import Example, grammar_examples, ordered_labels
+from weft.tasks.fine_tuning import warn_new_tokens
 from weft.tasks.plausibility import check_labelled
 from weft.tasks.task import StoreData
 from weft.text.arguments import short_repr
 from weft.text.codec import Codec, build_codec
 from weft.text.corpus import Document, open_documents
 from weft.text.datasets import DATASETS, open_data
-from weft.text.grammars.english import ENGLISH, Node
 from weft.text.sources import entries
 from weft.text.tables import (
     LABEL_NAMES,
@@ -44,12 +44,6 @@ TRAIN_EXAMPLES, DEV_EXAMPLES = f"{DATA_FOLDER}/train.npz", f"{DATA_FOLDER}/dev.n
 WORD_VECTORS = f"{DATA_FOLDER}/vectors.npz"
 
 _Tokens = TypeVar("_Tokens", list[int], list[str])
-
-
-class Example(NamedTuple):
-    text: str
-    label: str
-    place: str  # file and line, for messages
 
 
 class ExampleLayout(NamedTuple):
@@ -127,13 +121,26 @@ def read_texts(source: str, column: int | str | None, like: ExampleLayout | None
     return Texts(texts, notes)
 
 
-def open_examples(source: ExampleSource, dev: ExampleSource | None, config: ClassifyConfig) -> StoreData:
-    """Reads and encodes examples to train on and to hold out; returns what stores them in a run."""
-    examples = read_labelled(source, config.data)
+def open_examples(
+    source: ExampleSource,
+    dev: ExampleSource | None,
+    config: ClassifyConfig,
+    vocabulary: Mapping[str, Any] | None = None,
+) -> StoreData:
+    """Reads and encodes examples to train on and to hold out; returns what stores them in a run.
+
+    `vocabulary` has the tokens, labels and columns of a run that is fine-tuned.
+    """
+    like = None
+    if vocabulary is not None:
+        columns = vocabulary["columns"]
+        like = ExampleLayout(columns["text"], columns["label"], tuple(vocabulary["labels"]))
+    examples = read_labelled(source, config.data, like)
     rows = examples.rows
     if config.text.limit and config.text.limit < len(rows):
         rows = random.Random(config.train.seed).sample(rows, config.text.limit)
-    labels = ordered_labels(row.label for row in rows)
+    labels = ordered_labels(row.label for row in rows) if like is None else like.labels
+    check_labels(rows, labels)
     if len(labels) < 2:
         raise WeftError(f"all {len(rows):,} examples have the label {labels[0]!r}", expected="two labels or more")
     read = f"{rows[0].place} is read as the label {rows[0].label!r} of the text {short_repr(rows[0].text)}"
@@ -147,11 +154,14 @@ def open_examples(source: ExampleSource, dev: ExampleSource | None, config: Clas
         train, held = rows, given.rows
         check_labels(held, labels)
         description += f"; held out: {given.description}" if given.description != description else ""
-    codec = build_codec(config.text, [row.text for row in train])
+    texts = [row.text for row in train]
+    codec = build_codec(config.text, texts) if vocabulary is None else Codec.from_json(vocabulary)
+    if vocabulary is not None:
+        warn_new_tokens(Counter(token for text in texts for token in codec.unknown(text)))
     columns = {TRAIN_EXAMPLES: _encode(train, codec, labels), DEV_EXAMPLES: _encode(held, codec, labels)}
     long = sum(len(ids) > config.data.max_tokens for part in columns.values() for ids in part["text"])
     description += f"; {long:,} texts cut to {config.data.max_tokens:,} tokens" if long else ""
-    vectors = _vectors(codec, config)
+    vectors = _vectors(codec, config) if vocabulary is None else None
 
     def store(data: Path) -> Mapping[str, Any]:
         for name, part in columns.items():
@@ -220,35 +230,6 @@ def _vectors(codec: Codec, config: ClassifyConfig) -> WordVectors | None:
             expected="the two to be equal",
             hint=f"`model.embedding_dim={found.values.shape[1]}`",
         )
-    return found
-
-
-def ordered_labels(labels: Iterable[str]) -> tuple[str, ...]:
-    """The distinct labels, numbers in numeric order, names in alphabetic order.
-
-    >>> ordered_labels(["10", "9", "9"]), ordered_labels(["pos", "neg"])
-    (('9', '10'), ('neg', 'pos'))
-    """
-    different = set(labels)
-    if all(re.fullmatch(r"-?\d+", label) for label in different):
-        return tuple(sorted(different, key=lambda label: (int(label), label)))
-    return tuple(sorted(different))
-
-
-def grammar_examples(sentences: int, seed: int) -> list[Example]:
-    """Sentences of the embedded grammar, labelled by the grammatical number of their first subject.
-
-    >>> [one[:2] for one in grammar_examples(2, seed=8)]
-    [('the kings near a river sit in the bridge.', 'plural'), ('she finds some farmers in that river.', 'singular')]
-    """
-    rng = random.Random(seed)
-    found = []
-    for number in range(sentences):
-        sentence = ENGLISH.sample(rng)
-        clause = sentence.tree.children[0]
-        assert isinstance(clause, Node)
-        label = {"subject.sg": "singular", "subject.pl": "plural"}[clause.children[0].symbol]
-        found.append(Example(sentence.text, label, f"grammar:{number + 1}"))
     return found
 
 

@@ -16,7 +16,6 @@ from weft.metrics import Confusion
 from weft.tasks.classify.config import ClassifyConfig
 from weft.tasks.classify.data import (
     DEV_EXAMPLES,
-    Example,
     ExampleLayout,
     Examples,
     ExampleSource,
@@ -26,6 +25,7 @@ from weft.tasks.classify.data import (
     read_labelled,
     read_texts,
 )
+from weft.tasks.classify.example import Example
 from weft.tasks.classify.model import Classifier, ClassifierOutput
 from weft.tasks.predictor import TaskPredictor
 from weft.text.arguments import check_texts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -38,6 +39,11 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
 
     def open(self, source: ExampleSource, dev: ExampleSource | None, config: ClassifyConfig) -> StoreData:
         return open_examples(source, dev, config)
+
+    def open_like(
+        self, source: ExampleSource, dev: ExampleSource | None, config: ClassifyConfig, vocabulary: Mapping[str, Any]
+    ) -> StoreData:
+        return open_examples(source, dev, config, vocabulary)
 
     def prepare(self, run: Run, config: ClassifyConfig) -> Prepared:
         codec, counts = Codec.from_json(run.vocabulary), run.vocabulary["labels"]
@@ -95,7 +101,7 @@ def class_weights(setting: str, counts: Mapping[str, int]) -> Tensor | None:
     if setting == "none":
         return None
     if setting == "balanced":
-        return torch.tensor([sum(counts.values()) / (len(counts) * count) for count in counts.values()])
+        return torch.tensor([sum(counts.values()) / (len(counts) * max(1, count)) for count in counts.values()])
     weights = dict.fromkeys(counts, 1.0)
     for part in setting.split(","):
         label, equals, number = (piece.strip() for piece in part.rpartition("="))

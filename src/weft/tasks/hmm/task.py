@@ -19,6 +19,7 @@ from weft.tasks.hmm.inspection import inspect_hmm
 from weft.tasks.hmm.model import HMM
 from weft.tasks.inspection import Inspection
 from weft.tasks.lm.predictor import LmPredictor
+from weft.tasks.task import TaskTrainer
 from weft.tasks.text_task import TextData, TextTask
 from weft.text.codec import Codec
 from weft.training.build import check_memory
@@ -182,6 +183,10 @@ class HmmTask(TextTask[HmmConfig, LmPredictor]):
     config_class = HmmConfig
     loss_smoothing = 0.0
     fixed_settings = ("train.seq_length", "train.seed", "train.smoothing")
+
+    def initialize(self, trainer: TaskTrainer, origin: Run) -> None:
+        assert isinstance(trainer, HmmTrainer)
+        trainer.model = HMM.from_tensors(origin.weights())
 
     def make_trainer(self, run: Run, config: HmmConfig, data: TextData) -> tuple[HmmTrainer, None]:
         return HmmTrainer(run, config, data), None

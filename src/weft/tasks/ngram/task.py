@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from torch import Tensor
 
 from weft.cells import State
+from weft.errors import WeftError
 from weft.metrics import Likelihood
 from weft.tasks.inspection import Inspection
 from weft.tasks.lm.inspection import inspect_steps
@@ -16,6 +17,7 @@ from weft.tasks.lm.predictor import LmPredictor
 from weft.tasks.ngram.command import COMMANDS
 from weft.tasks.ngram.config import NgramConfig
 from weft.tasks.ngram.model import NGram, modified_kneser_ney
+from weft.tasks.task import StoreData
 from weft.tasks.text_task import TextData, TextTask
 from weft.text.codec import Codec
 from weft.training.run import CHECKPOINT, WEIGHTS, Run
@@ -73,6 +75,9 @@ class NgramTask(TextTask[NgramConfig, LmPredictor]):
 
     def seed(self, config: NgramConfig) -> int:
         return 0  # nothing is random
+
+    def open_like(self, source: Any, dev: Any, config: NgramConfig, vocabulary: Mapping[str, Any]) -> StoreData:
+        raise WeftError("n-grams are counted, not fine-tuned", expected="a new run on all the text")
 
     def make_trainer(self, run: Run, config: NgramConfig, data: TextData) -> tuple[NgramTrainer, None]:
         return NgramTrainer(run, config, data), None

@@ -5,15 +5,17 @@ What was changed is reported in notes, with the file and line of the first case.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from weft.data.buckets import hold_out, save_columns
 from weft.errors import WeftError
+from weft.tasks.fine_tuning import warn_new_tokens
 from weft.tasks.plausibility import check_tagged
 from weft.tasks.tag.config import TagConfig, TagDataConfig
-from weft.tasks.tag.lexicon import LEXICONS
+from weft.tasks.tag.lexicon import LEXICONS, Lexicon
 from weft.tasks.tag.vocabulary import TaggerVocabulary
 from weft.tasks.task import StoreData
 from weft.text.conll import SentenceSource, TaggedSentence, count_noun, open_segmented, open_sentences
@@ -211,12 +213,26 @@ def _checked(
     return found
 
 
-def open_tagged(source: SentenceSource, dev: SentenceSource | None, config: TagConfig) -> StoreData:
-    """Reads sentences to train on and to hold out; returns what stores them in a run."""
+def open_tagged(
+    source: SentenceSource, dev: SentenceSource | None, config: TagConfig, known: TaggerVocabulary | None = None
+) -> StoreData:
+    """Reads sentences to train on and to hold out.
+
+    Args:
+        source: The sentences to train on.
+        dev: The held-out sentences; None: a part of the source is held out.
+        config: All settings.
+        known: The vocabulary of a run that is fine-tuned; None: it is built from the data.
+
+    Returns:
+        A function that stores the encoded sentences in a run.
+    """
     data = config.data
-    read = read_tagged(source, data)
+    read = read_tagged(source, data) if known is None else read_like(source, data, known.scheme)
     train, notes = read.sentences, list(read.notes)
-    tags = all_tags(train, read.scheme)
+    tags = all_tags(train, read.scheme) if known is None else known.tags
+    if known is not None and (new := unknown_tags(train, tags)):
+        raise _unknown_tag(new, tags, "")
     if dev is not None:
         held, extra = _open_dev(dev, config, read, tags, notes)
     else:
@@ -224,7 +240,9 @@ def open_tagged(source: SentenceSource, dev: SentenceSource | None, config: TagC
         rows, held_rows = hold_out([one.words for one in train], data.holdout, config.train.seed)
         train, held = [read.sentences[row] for row in rows], [read.sentences[row] for row in held_rows]
     train = cut_long(train, data.max_length, read.scheme, notes)
-    lexicon = LEXICONS[data.task].build(train, data)
+    lexicon = LEXICONS[data.task].build(train, data) if known is None else known.lexicon
+    if known is not None:
+        _warn_new_words(known.lexicon, train)
     vocabulary = TaggerVocabulary(lexicon, tags, read.scheme, tuple(extra), tuple(notes))
 
     def store(folder: Path) -> Mapping[str, Any]:
@@ -242,12 +260,26 @@ def _open_dev(
     held = read_like(dev, config.data, read.scheme)
     extra = unknown_tags(held.sentences, tags)
     if extra and config.data.unknown_tags == "refuse":
-        tag, where = next(iter(extra.items()))
-        raise WeftError(
-            f"{where}: the tag {tag!r} is not among the training tags"
-            + (f" (nor {count_noun(len(extra) - 1, 'other')})" if len(extra) > 1 else ""),
-            expected=f"one of: {', '.join(tags)}",
-            hint="`data.unknown_tags=count` to count them as wrong",
-        )
+        raise _unknown_tag(extra, tags, "`data.unknown_tags=count` to count them as wrong")
     notes += held.notes + extra_tag_notes(extra)
     return held.sentences, extra
+
+
+def _unknown_tag(found: Mapping[str, str], tags: Sequence[str], hint: str) -> WeftError:
+    tag, where = next(iter(found.items()))
+    return WeftError(
+        f"{where}: the tag {tag!r} is not among those trained on"
+        + (f" (nor {count_noun(len(found) - 1, 'other')})" if len(found) > 1 else ""),
+        expected=f"one of: {', '.join(tags)}",
+        hint=hint,
+    )
+
+
+def _warn_new_words(lexicon: Lexicon, sentences: Sequence[TaggedSentence]) -> None:
+    """Reports the words, or of segmented text the characters, that the kept vocabulary lacks."""
+    words = Counter(word for sentence in sentences for word in sentence.words)
+    ids = lexicon.encode([list(words)])["words"][0]
+    warn_new_tokens(
+        {word: count for (word, count), id in zip(words.items(), ids, strict=True) if id == lexicon.words.unk_id},
+        "words" if lexicon.task == "tags" else "characters",
+    )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from weft.cells import State
@@ -38,6 +41,11 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
 
     def open(self, source: SentenceSource, dev: SentenceSource | None, config: TagConfig) -> StoreData:
         return open_tagged(source, dev, config)
+
+    def open_like(
+        self, source: SentenceSource, dev: SentenceSource | None, config: TagConfig, vocabulary: Mapping[str, Any]
+    ) -> StoreData:
+        return open_tagged(source, dev, config, TaggerVocabulary.from_json(vocabulary))
 
     def prepare(self, run: Run, config: TagConfig) -> Prepared:
         vocabulary = TaggerVocabulary.from_json(run.vocabulary)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from weft.data.buckets import Ragged, hold_out, save_columns
 from weft.errors import WeftError
+from weft.tasks.fine_tuning import warn_new_tokens
 from weft.tasks.plausibility import check_pairs
 from weft.tasks.task import StoreData
 from weft.tasks.translate.config import TranslateConfig
-from weft.text.parallel import Pairs, build_pair_codec, open_pairs
+from weft.text.parallel import PairCodec, Pairs, build_pair_codec, open_pairs
 from weft.text.tokenizers import Normalizer
 from weft.training.run import DATA_FOLDER, Run
 
@@ -29,7 +31,9 @@ def read_pairs(source: PairSource, config: TranslateConfig) -> Pairs:
     return open_pairs(source, source_column=text.source_column, target_column=text.target_column)
 
 
-def store_pairs(source: PairSource, dev: PairSource | None, config: TranslateConfig) -> StoreData:
+def store_pairs(
+    source: PairSource, dev: PairSource | None, config: TranslateConfig, known: PairCodec | None = None
+) -> StoreData:
     """Reads pairs to train on and to hold out; returns what encodes and stores them in a run.
 
     Equal sources stay on one side, with all their translations, so that no held-out source occurs in training.
@@ -50,7 +54,10 @@ def store_pairs(source: PairSource, dev: PairSource | None, config: TranslateCon
         train, held = _rows(pairs, rows), _rows(pairs, held_rows)
 
     def store(data: Path) -> Mapping[str, Any]:
-        codec = build_pair_codec(config.text, train)
+        codec = known or build_pair_codec(config.text, train)
+        if known is not None:
+            sides = ((codec.source, train.sources), (codec.target, train.targets))
+            warn_new_tokens(Counter(token for side, texts in sides for text in texts for token in side.unknown(text)))
         columns = {
             "source": Ragged.from_rows(map(codec.source.encode, train.sources)),
             "target": Ragged.from_rows(map(codec.target.encode, train.targets)),

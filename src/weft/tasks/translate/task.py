@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from weft.cells import State
@@ -34,6 +37,11 @@ class TranslateTask(Task[PairSource, TranslateConfig, TranslatePredictor]):
 
     def open(self, source: PairSource, dev: PairSource | None, config: TranslateConfig) -> StoreData:
         return store_pairs(source, dev, config)
+
+    def open_like(
+        self, source: PairSource, dev: PairSource | None, config: TranslateConfig, vocabulary: Mapping[str, Any]
+    ) -> StoreData:
+        return store_pairs(source, dev, config, PairCodec.from_json(vocabulary))
 
     def prepare(self, run: Run, config: TranslateConfig) -> Prepared:
         codec = PairCodec.from_json(run.vocabulary)
