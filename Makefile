@@ -31,6 +31,13 @@ format: $(VENV)/ready-dev
 docs: $(VENV)/ready-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
+# Source archive and wheel in dist/: the archive holds what git holds, the wheel works in an empty environment.
+dist: $(VENV)/ready-dev
+	rm -rf dist build
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/python -m tests.dist sdist dist/*.tar.gz
+	$(BIN)/python -m tests.dist wheel dist/*.whl
+
 # The tests of the engine and the chains with a core that checks every access (needs g++).
 sanitize: $(VENV)/ready-dev
 	tests/sanitize.sh $(BIN)/python
