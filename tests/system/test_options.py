@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import os
 import subprocess
@@ -17,6 +18,7 @@ from weft.cli.messages import for_command_line
 from weft.config import load_config
 from weft.tasks import TASKS, get_task
 from weft.tasks.task import find_device
+from weft.text import python_docs
 
 TINY = ["--set", "model.hidden_size=8", "--set", "model.embedding_dim=8", "--set", "batch.seq_length=16"]
 
@@ -266,3 +268,31 @@ def test_a_missing_text_is_named(command, program, others):
     code, out, err = program(command, others / command)
     assert (code, out) == (2, "")
     assert f"there is no text to {command}; expected texts, or a --file" in err
+
+
+def test_generation_stops_at_a_text_or_at_the_end(program, tmp_path):
+    table = tmp_path / "rows.csv"
+    table.write_text("number,body\n" + "".join(f"{at},one two three\n" for at in range(200)), encoding="utf-8")
+    out = tmp_path / "rows"
+    enough = ["--set", "model.hidden_size=32", "--set", "model.dropout=0", "--batch-size", 8, "--epochs", 25]
+    code, _, err = program("train", "lm", "--data", table, "--column", "body", "--out", out, *TINY, *enough)
+    assert code == 0, err
+    assert "looks like a table" not in err
+    code, ended, _ = program("generate", out, "--prompt", "one", "--until-end", "--greedy")
+    assert (code, ended) == (0, "one two three\n")
+    assert program("generate", out, "--prompt", "one", "--greedy", "--stop", " th", "--stop", "w")[1] == "one t\n"
+    code, _, err = program("train", "lm", "--data", table, "--out", tmp_path / "raw", *TINY, "--epochs", 1)
+    assert code == 0
+    assert "rows.csv looks like a table and is read as plain text" in err
+    assert "--column NAME reads one of its columns (number, body)" in err
+
+
+def test_a_tagger_of_prose_is_refused_with_how_it_was_understood(program, tmp_path):
+    words = python_docs.prose().split()[:400]
+    prose = tmp_path / "prose.txt"
+    prose.write_text("".join(f"{one} {two}\n" for one, two in itertools.pairwise(words)), encoding="utf-8")
+    code, _, err = program("train", "tag", "--data", prose, "--out", tmp_path / "run")
+    assert code == 2
+    assert "does not look like tagged words" in err
+    assert "--column NUMBER" in err
+    assert f"the word {words[0]!r} with the tag {words[1]!r}" in err

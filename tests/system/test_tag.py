@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 import weft
 import weft.training.run
 from weft.cli import app
+from weft.cli.messages import for_command_line
 from weft.config import load_config
 from weft.errors import WeftError
 from weft.tasks.tag.config import TagConfig
@@ -49,7 +50,7 @@ def fails(*arguments, stdin=None):
     done = invoke(*arguments, stdin=stdin)
     assert isinstance(done.exception, WeftError), (done.exit_code, done.stderr, done.exception)
     assert done.stdout == ""
-    return str(done.exception)
+    return for_command_line(str(done.exception))
 
 
 @pytest.fixture(scope="module")
@@ -359,7 +360,7 @@ def test_a_sentence_of_100_000_words(runs, tmp_path):
             "a O\nb B-PER\n\nc X\n",
             ["standard input:4: the tag X is not a span tag", "standard input:2 has B-PER"],
         ),
-        (["--segment", "--column", "2"], "a b\n", ["column 2 of the tags is given", "--segment, or --column"]),
+        (["--segment", "--column", "2"], "a b\n", ["column 2 of the tags is given", "--segment, or a column"]),
         (["--segment"], "a\tX\nb\tY\n", ["standard input:1 has tabs", "this is CoNLL", "without --segment"]),
         (["--set", "data.scheme=iob"], "a X\n", ["data.scheme", "bio"]),
         (["--set", "model.embedding_dim=0", "--set", "model.char_dim=0"], "a X\n", ["both 0"]),
