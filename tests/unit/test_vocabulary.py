@@ -14,17 +14,6 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("src", "docs", "benchmarks", "examples")
 SUFFIXES = (".py", ".hpp", ".cpp", ".h", ".md", ".toml")
-NOT_CONVERTED = (  # to be emptied when the engine's names are the field's
-    "docs/engine.md",
-    "docs/from-the-notes.md",
-    "docs/from-the-notes.zh.md",
-    "src/weft/engine",
-    "src/weft/tasks/fill/model.py",
-    "src/weft/tasks/lm/model.py",
-    "src/weft/tasks/tag/model.py",
-    "src/weft/tasks/tag/neighbours.py",
-    "src/weft/tasks/translate/model.py",
-)
 
 FORBIDDEN = {
     r"foretells?|foretold|foretelling": "predict",
@@ -56,12 +45,7 @@ def files() -> list[Path]:
     return sorted([*found, *ROOT.glob("README*")])
 
 
-def covered(path: Path) -> bool:
-    name = path.relative_to(ROOT).as_posix()
-    return not any(name == part or name.startswith(f"{part}/") for part in NOT_CONVERTED)
-
-
-@pytest.mark.parametrize("path", [*filter(covered, files())], ids=lambda path: path.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("path", files(), ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_no_private_words(path: Path) -> None:
     lines = path.read_text(encoding="utf-8").splitlines()
     found = [
