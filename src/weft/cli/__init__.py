@@ -19,7 +19,10 @@ from weft.cli.commands import make_command
 from weft.cli.data import data
 from weft.cli.demo import demo
 from weft.cli.evaluate import make_evaluate
+from weft.cli.look import look
 from weft.cli.messages import for_command_line
+from weft.cli.plot import plot
+from weft.cli.runs import compare_command, runs
 from weft.cli.train import make_train
 from weft.errors import WeftError, WeftWarning
 from weft.tasks import TASKS, get_commands
@@ -96,6 +99,9 @@ def make_app() -> typer.Typer:
     for task in TASKS:
         for function in get_commands(task).functions:
             app.command(function.__name__)(make_command(function))
+    for command in (look, plot, runs):
+        app.command()(command)
+    app.command("compare")(compare_command)
     app.add_typer(data, name="data")
     return app
 

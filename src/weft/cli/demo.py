@@ -34,10 +34,12 @@ def demo(
     (out / DEMO_MARKER).write_text("weft demo replaces this folder each time it runs.\n", encoding="utf-8")
     _prose(out / "prose")
     _grammar(out / "grammar")
+    _pictures(out / "prose")
     typer.echo(
         f"\nYour own text:  weft train lm --data my.txt --out runs/mine"
         f"\n                weft generate {out / 'prose'} --prompt 'A function'"
         f"\n                weft eval {out / 'prose'}"
+        f"\n                weft look {out / 'prose'} 'The value of the expression'"
     )
 
 
@@ -57,6 +59,26 @@ def _grammar(out: Path) -> None:
     model = _train("grammar", out, _config(epochs=1))
     typer.echo(f"\n   It generates:  {model.generate(tokens=120, seed=1).strip().splitlines()[0]}")
     _compare(model, "held-out sentences")
+
+
+def _pictures(run: Path) -> None:
+    """A page with what the first model did while it trained and what it does on a sentence."""
+    from weft import probes
+    from weft.pictures import to_html, views
+    from weft.pictures.training import curve_figures
+    from weft.tasks import load
+
+    model, text = load(run), f"{PROMPT} the expression is the object that the name refers to."
+    figures = [
+        *curve_figures([probes.metric_curves(run)])[:1],
+        *views.surprisal_figures(probes.surprisal(model, text)),
+        *views.activation_figures(probes.activations(model, text), gates=True, gate="z"),
+        *views.gradient_figures(probes.gradient_flow(model, text))[:1],
+        *views.connectivity_figures(probes.connectivity(model, text))[:1],
+    ]
+    page = run / "look.html"
+    page.write_text(to_html("Inside the model of Python's prose", figures), encoding="utf-8")
+    typer.echo(f"\n3. Pictures of what happens inside the first model: {page}")
 
 
 def _compare(model: LmPredictor, what: str) -> None:

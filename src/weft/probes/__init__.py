@@ -19,6 +19,7 @@ evidence         which tokens speak for a prediction: occlusion, integrated grad
 attention, beam  attention weights; every hypothesis of a beam search
 posterior        forward, backward, marginals, Viterbi path of an HMM or a CRF
 top_passages, select_units, correlate_units   what single units respond to
+summarize_run, metric_curves, compare_run_results    runs side by side
 
 The same functions for a network that is at hand, without a run, take a `weft.tasks.inspection.Network`:
 `read_activations`, `flow`, `connect`. Layers and units are numbered from 0, as in torch.
@@ -32,6 +33,7 @@ from weft.probes.gradient_flow import GradientFlow, LayerGradients, flow, flow_b
 from weft.probes.jacobian import GradientTerms, StepJacobians, gradient_terms, step_jacobians
 from weft.probes.posterior import Posterior, posterior
 from weft.probes.result import ProbeResult
+from weft.probes.runs import RunComparison, RunSummary, compare_run_results, find_runs, metric_curves, summarize_run
 from weft.probes.surprisal import Surprisal, surprisal
 from weft.probes.units import (
     TopPassages,
@@ -54,6 +56,8 @@ __all__ = [
     "LayerGradients",
     "Posterior",
     "ProbeResult",
+    "RunComparison",
+    "RunSummary",
     "StepJacobians",
     "Surprisal",
     "TopPassages",
@@ -62,19 +66,23 @@ __all__ = [
     "activations",
     "attention",
     "beam",
+    "compare_run_results",
     "connect",
     "connectivity",
     "correlate_units",
     "evidence",
+    "find_runs",
     "flow",
     "flow_by_autograd",
     "gradient_flow",
     "gradient_terms",
     "integrated_gradients",
+    "metric_curves",
     "posterior",
     "read_activations",
     "select_units",
     "step_jacobians",
+    "summarize_run",
     "surprisal",
     "top_passages",
 ]

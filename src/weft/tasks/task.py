@@ -110,6 +110,13 @@ class Training:
         return self.trainer.model
 
 
+class ExampleLosses(NamedTuple):
+    """The loss of each held-out example, and what one example is. Equal units of equal data can be compared."""
+
+    losses: tuple[float, ...]
+    unit: str
+
+
 class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
     """Everything the rest of weft asks of a task.
 
@@ -164,6 +171,10 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
     def inspect(self, predictor: Predictor, text: str) -> Inspection:
         """The parts of a loaded model on a text that `weft.probes` look at; none unless a task gives them."""
         return Inspection()
+
+    def held_out_losses(self, predictor: Predictor) -> ExampleLosses | None:
+        """The loss of each of the run's held-out examples, for paired tests; None unless a task has them."""
+        return None
 
     def seed(self, config: TaskConfig) -> int:
         """The seed set before the trainer is built."""

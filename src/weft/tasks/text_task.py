@@ -12,7 +12,7 @@ from weft.data.windows import Tokens
 from weft.errors import WeftError
 from weft.tasks.fine_tuning import warn_new_tokens
 from weft.tasks.plausibility import check_plain_text
-from weft.tasks.task import Prepared, StoreData, Task, TaskTrainer
+from weft.tasks.task import ExampleLosses, Prepared, StoreData, Task, TaskTrainer
 from weft.text.codec import Codec, prepare_corpus, prepare_corpus_like
 from weft.text.config import CorpusConfig
 from weft.text.corpus import Corpus, encode_corpus, open_tokens
@@ -21,6 +21,8 @@ from weft.text.tables import read_column
 from weft.training.run import DATA_FOLDER, Run
 
 TRAIN_TOKENS, DEV_TOKENS = f"{DATA_FOLDER}/train.bin", f"{DATA_FOLDER}/dev.bin"
+
+BLOCK, MOST_BLOCKS = 256, 400  # tokens of an example in a paired test, and how many examples it takes at most
 
 CorpusSource = str | Corpus  # a path, the name of a data set, or a Corpus
 
@@ -83,6 +85,13 @@ class TextTask(Task[CorpusSource, TextTaskConfig, TextPredictor]):
             f"vocabulary of {len(codec.vocabulary):,}"
         )
         return Prepared(trainer, description, carried)
+
+    def held_out_losses(self, predictor: Any) -> ExampleLosses | None:
+        """The cross-entropy of each block of the held-out text, every block read by itself."""
+        tokens = held_out_tokens(predictor.run, predictor.codec)
+        begins = range(0, min(len(tokens), BLOCK * MOST_BLOCKS) - BLOCK + 1, BLOCK)
+        found = [predictor.predict_tokens(tokens[begin : begin + BLOCK]).likelihood.cross_entropy for begin in begins]
+        return ExampleLosses(tuple(found), f"block of {BLOCK} tokens, predicted from context: {predictor.context}")
 
     def make_trainer(self, run: Run, config: TextTaskConfig, data: TextData) -> tuple[TaskTrainer, Any]:
         """Builds the trainer, and a state of the shape that it carries between steps, if it carries any."""

@@ -76,6 +76,22 @@ def lock_run(folder: Path) -> RunLock:
     return lock
 
 
+def is_locked(folder: Path) -> bool:
+    """Whether a process trains the run now."""
+    try:
+        descriptor = os.open(folder / LOCK, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        if sys.platform != "win32":
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in _UNSUPPORTED
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def _lock(descriptor: int) -> None:
     if sys.platform == "win32":
         _warn("weft cannot lock files on this system")

@@ -163,6 +163,12 @@ def evaluate_classifier(model: Classifier, labels: tuple[str, ...], columns: Map
     return Confusion.of(labels, pairs, -float(log_probs[np.arange(len(truth)), truth].sum()))
 
 
+def classifier_losses(model: Classifier, columns: Mapping[str, Ragged]) -> list[float]:
+    """The cross-entropy of the true label of each encoded example."""
+    found = _predict(model, columns["text"])
+    return [-log_probs[label] for (log_probs, _), label in zip(found, columns["label"].values.tolist(), strict=True)]
+
+
 def _predict(model: Classifier, texts: Ragged) -> list[tuple[list[float], list[float]]]:
     """The log-probabilities of the labels and the weights of the tokens of each text, in batches of similar length."""
 

@@ -18,9 +18,9 @@ from weft.tasks.classify.config import ClassifyConfig
 from weft.tasks.classify.data import DEV_EXAMPLES, TRAIN_EXAMPLES, WORD_VECTORS, ExampleSource, open_examples
 from weft.tasks.classify.inspection import inspect_classify
 from weft.tasks.classify.model import Classifier, LabelledBatch
-from weft.tasks.classify.predictor import ClassifyPredictor, evaluate_classifier, make_classifier
+from weft.tasks.classify.predictor import ClassifyPredictor, classifier_losses, evaluate_classifier, make_classifier
 from weft.tasks.inspection import Inspection
-from weft.tasks.task import Prepared, StoreData, Task, find_device
+from weft.tasks.task import ExampleLosses, Prepared, StoreData, Task, find_device
 from weft.text.codec import Codec
 from weft.text.vocabulary import RESERVED
 from weft.training.build import build_model, load_model
@@ -87,6 +87,10 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
         config = from_dict(ClassifyConfig, run.config)
         model = load_model(lambda: make_classifier(run, config), run)
         return ClassifyPredictor(run, model, Codec.from_json(run.vocabulary), tuple(run.vocabulary["labels"]))
+
+    def held_out_losses(self, predictor: ClassifyPredictor) -> ExampleLosses | None:
+        columns = load_columns(predictor.run.data_file(DEV_EXAMPLES))
+        return ExampleLosses(tuple(classifier_losses(predictor.model, columns)), "text")
 
     def inspect(self, predictor: ClassifyPredictor, text: str) -> Inspection:
         return inspect_classify(predictor, text)

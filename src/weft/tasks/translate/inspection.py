@@ -14,7 +14,7 @@ from weft.tasks.translate.model import BOS_ID, TranslationBatch
 from weft.tasks.translate.predictor import END, LENGTH_PENALTY, TranslatePredictor, most_tokens
 from weft.text.vocabulary import BOS, EOS, RESERVED
 
-WIDTH = 5
+SHOWN_BEAM = 5
 
 
 def inspect_translate(predictor: TranslatePredictor, text: str) -> Inspection:
@@ -40,7 +40,7 @@ def inspect_translate(predictor: TranslatePredictor, text: str) -> Inspection:
         )
         return NamedBeamTree(tree, names)
 
-    best = search(WIDTH, None).tree.results[0]
+    best = search(SHOWN_BEAM, None).tree.results[0]
     ids = [*best.ids, END] if best.ended else list(best.ids)
     tokens = tuple(names[one] for one in ids)
     with torch.no_grad():

@@ -1,0 +1,145 @@
+"""Curves as SVG."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from weft.pictures.figures import Array, Curve, Curves, visible
+from weft.pictures.palette import LIGHT_HUES
+from weft.pictures.svg import SMALL, TITLE, Canvas, at, number, shorten, text_width
+
+PLOT_WIDTH, PLOT_HEIGHT = 760, 360
+LEFT, RIGHT, TOP, BOTTOM = 64, 20, 46, 50
+MOST_POINTS = 400  # of a curve; more are averaged in groups
+
+
+def draw_curves(figure: Curves) -> Canvas:
+    """Lines with axes, their names at their ends, and the best point of each marked."""
+    shown = [_clean(curve, figure.log) for curve in figure.curves]
+    shown = [curve for curve in shown if len(curve.x)]
+    canvas = Canvas(PLOT_WIDTH, PLOT_HEIGHT, figure.title)
+    canvas.text(16, 26, shorten(figure.title, PLOT_WIDTH - 32, TITLE), size=TITLE, weight="600")
+    if not shown:
+        canvas.text(PLOT_WIDTH / 2, PLOT_HEIGHT / 2, "no points", "faint", anchor="middle")
+        return canvas
+    names = max(text_width(curve.name, SMALL) for curve in shown)
+    plot_right = PLOT_WIDTH - RIGHT - (min(names, 200) + 14)
+    x_low, x_high = _ends(np.concatenate([curve.x for curve in shown]))
+    y_all = np.concatenate([curve.y for curve in shown])
+    y_low, y_high = _ends(np.log10(y_all) if figure.log else y_all, pad=0.04)
+
+    def px(value: float) -> float:
+        return LEFT + (value - x_low) / (x_high - x_low) * (plot_right - LEFT)
+
+    def py(value: float) -> float:
+        value = math.log10(value) if figure.log else value
+        return PLOT_HEIGHT - BOTTOM - (value - y_low) / (y_high - y_low) * (PLOT_HEIGHT - BOTTOM - TOP)
+
+    for tick in _log_ticks(y_low, y_high) if figure.log else _ticks(y_low, y_high):
+        canvas.line(LEFT, py(tick), plot_right, py(tick), "grid")
+        canvas.text(LEFT - 8, py(tick) + 4, number(tick), "faint", size=SMALL, anchor="end")
+    _x_axis(canvas, figure, px, (x_low, x_high), plot_right)
+    if figure.y_label:
+        canvas.text(
+            16, (TOP + PLOT_HEIGHT - BOTTOM) / 2, figure.y_label, "faint", size=SMALL, anchor="middle", turn=-90
+        )
+    ends: list[float] = []
+    for place, curve in enumerate(shown):
+        hue = place % len(LIGHT_HUES)
+        dash = ' stroke-dasharray="6 3"' if place >= len(LIGHT_HUES) else ""
+        if curve.faint is not None:
+            canvas.path(_path(curve.x, curve.faint, px, py), f"line{hue}", 1, extra=' opacity="0.25"')
+        canvas.path(_path(curve.x, curve.y, px, py), f"line{hue}", 1.8, extra=f' stroke-linejoin="round"{dash}')
+        if curve.best is not None and curve.best < len(curve.x):
+            x, y = float(curve.x[curve.best]), float(curve.y[curve.best])
+            canvas.circle(px(x), py(y), 4, f"dot{hue}", note=f"best: {number(y)} at {number(x)}")
+            canvas.text(px(x), py(y) - 8, number(y), f"dot{hue}", size=SMALL, anchor="middle")
+        ends.append(py(float(curve.y[-1])) + 4)
+    for place, y in zip(np.argsort(ends, kind="stable").tolist(), _apart(sorted(ends)), strict=True):
+        name = shorten(shown[place].name, 200, SMALL)
+        canvas.text(plot_right + 8, y, name, f"dot{place % len(LIGHT_HUES)}", size=SMALL)
+    return canvas
+
+
+def _x_axis(canvas: Canvas, figure: Curves, px, ends: tuple[float, float], right: float) -> None:  # type: ignore[no-untyped-def]
+    base = PLOT_HEIGHT - BOTTOM
+    canvas.line(LEFT, base, right, base)
+    if figure.ticks:
+        room = (right - LEFT) / max(1, len(figure.ticks))
+        names = [visible(name) for name in figure.ticks]
+        skip = max(1, math.ceil((max(text_width(name, SMALL) for name in names) + 4) / room))
+        for place in range(0, len(names), skip):
+            if ends[0] <= place <= ends[1]:
+                canvas.text(px(place), base + 16, names[place], "faint", size=SMALL, anchor="middle")
+    else:
+        for tick in _ticks(*ends):
+            canvas.line(px(tick), base, px(tick), base + 4)
+            canvas.text(
+                px(tick),
+                base + 17,
+                number(tick) if abs(tick) < 1e5 else f"{tick:g}",
+                "faint",
+                size=SMALL,
+                anchor="middle",
+            )
+    if figure.x_label:
+        canvas.text((LEFT + right) / 2, PLOT_HEIGHT - 12, figure.x_label, "faint", size=SMALL, anchor="middle")
+
+
+def _clean(curve: Curve, log: bool) -> Curve:
+    """The points that can be drawn; many of them averaged in groups."""
+    good = np.isfinite(curve.y) & np.isfinite(curve.x) & ((curve.y > 0) if log else True)
+    best = None
+    if curve.best is not None and good[curve.best]:
+        best = int(good[: curve.best].sum())
+    x, y, faint = curve.x[good], curve.y[good], None if curve.faint is None else curve.faint[good]
+    by = math.ceil(len(x) / MOST_POINTS)
+    if by > 1:
+        best = None if best is None else best // by
+        x, y, faint = (None if part is None else _grouped(part, by) for part in (x, y, faint))  # type: ignore[assignment]
+    return Curve(curve.name, x, y, best, faint)
+
+
+def _grouped(values: Array, by: int) -> Array:
+    begins = np.arange(0, len(values), by)
+    grouped: Array = np.add.reduceat(values, begins) / np.diff(np.append(begins, len(values)))
+    return grouped
+
+
+def _path(x: Array, y: Array, px, py) -> str:  # type: ignore[no-untyped-def]
+    points = [f"{at(px(a))} {at(py(b))}" for a, b in zip(x.tolist(), y.tolist(), strict=True)]
+    return "M" + "L".join(points)
+
+
+def _ends(values: Array, pad: float = 0.0) -> tuple[float, float]:
+    low, high = float(values.min()), float(values.max())
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    return low - pad * (high - low), high + pad * (high - low)
+
+
+def _ticks(low: float, high: float, count: int = 5) -> list[float]:
+    """Round numbers between two ends."""
+    rough = (high - low) / count
+    power = 10 ** math.floor(math.log10(rough))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough)
+    first = math.ceil(low / step)
+    return [round(step * k, 12) for k in range(first, math.floor(high / step) + 1)]
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    first, last = math.ceil(low), math.floor(high)
+    if last - first < 1:
+        return [10**value for value in _ticks(low, high, 4)]
+    return [10.0**power for power in range(first, last + 1, max(1, math.ceil((last - first) / 6)))]
+
+
+def _apart(places: list[float], least: float = 13) -> list[float]:
+    """Sorted places moved down until labels there do not overlap."""
+    found: list[float] = []
+    for place in places:
+        found.append(max(place, found[-1] + least) if found else place)
+    over = found[-1] - (PLOT_HEIGHT - BOTTOM + 6) if found else 0
+    return [place - over for place in found] if over > 0 else found

@@ -1,0 +1,162 @@
+"""The kinds of figures, as plain data. `to_svg`, `to_html` and the terminal draw them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+SEQUENTIAL, DIVERGING = "sequential", "diverging"  # from 0 or the least value up; around 0
+
+
+@dataclass(frozen=True, eq=False)
+class ColouredText:
+    """A text whose tokens are coloured by a value.
+
+    Attributes:
+        title: One line above the figure.
+        tokens: The tokens in order.
+        values: One for each token; NaN for a token without a value.
+        label: What the values are, for the legend.
+        scale: "sequential" or "diverging".
+        notes: For each token what is shown when the pointer is on it.
+        influence: (T, T) or empty: the values of all tokens when the pointer is on a token.
+    """
+
+    title: str
+    tokens: tuple[str, ...]
+    values: Array
+    label: str = ""
+    scale: str = SEQUENTIAL
+    notes: tuple[str, ...] = ()
+    influence: Array = field(default_factory=lambda: np.zeros((0, 0)))
+
+
+@dataclass(frozen=True, eq=False)
+class HeatMap:
+    """A matrix in colours: gates over time, gradients, attention, a confusion matrix.
+
+    Attributes:
+        title: One line above the figure.
+        values: (R, C); NaN for a cell without a value.
+        rows: R labels, or none.
+        columns: C labels, or none.
+        label: What the values are, for the legend.
+        row_title: What the rows are.
+        column_title: What the columns are.
+        scale: "sequential" or "diverging".
+        annotate: Write each value into its cell.
+        limits: The values of the ends of the scale, where they are not those of the data.
+    """
+
+    title: str
+    values: Array
+    rows: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    label: str = ""
+    row_title: str = ""
+    column_title: str = ""
+    scale: str = SEQUENTIAL
+    annotate: bool = False
+    limits: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """One line of `Curves`: its name, its points, and the number of the point that is marked as the best, if any."""
+
+    name: str
+    x: Array
+    y: Array
+    best: int | None = None
+    faint: Array | None = None  # the same before smoothing
+
+
+@dataclass(frozen=True, eq=False)
+class Curves:
+    """Lines over a common x axis.
+
+    Attributes:
+        title: One line above the figure.
+        curves: The lines.
+        x_label: What x is.
+        y_label: What y is.
+        log: A logarithmic y axis; values that are not positive are left out.
+        ticks: Labels of x = 0, 1, ..., where x counts tokens.
+    """
+
+    title: str
+    curves: tuple[Curve, ...]
+    x_label: str = ""
+    y_label: str = ""
+    log: bool = False
+    ticks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TreeNode:
+    """A node of a tree: its parent's number or -1, its depth from 1, its text, and how it is drawn."""
+
+    parent: int
+    depth: int
+    text: str
+    value: float
+    kind: str  # kept, ended, cut, outranked, pruned
+    note: str
+    best: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """A tree that grows to the right: the hypotheses of a beam search."""
+
+    title: str
+    nodes: tuple[TreeNode, ...]
+    root: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class StateDiagram:
+    """States in a circle with arrows as wide as their transition probabilities.
+
+    Attributes:
+        title: One line above the figure.
+        states: The names.
+        notes: For each state some lines beside it: its most probable tokens.
+        transition: (K, K), from, to.
+        least: Arrows of lower probability are left out.
+    """
+
+    title: str
+    states: tuple[str, ...]
+    notes: tuple[tuple[str, ...], ...]
+    transition: Array
+    least: float = 0.05
+
+
+Figure = ColouredText | HeatMap | Curves | Tree | StateDiagram
+
+
+def value_range(values: Array, scale: str, limits: tuple[float, float] | None = None) -> tuple[float, float]:
+    """The values at the ends of a colour scale; a diverging one is symmetric around 0."""
+    if limits is not None:
+        return limits
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        return (-1.0, 1.0) if scale == DIVERGING else (0.0, 1.0)
+    low, high = float(finite.min()), float(finite.max())
+    if scale == DIVERGING:
+        most = max(abs(low), abs(high)) or 1.0
+        return -most, most
+    low = min(0.0, low) if low > 0 and low < 0.5 * high else low
+    return (low, high) if high > low else (low, low + 1.0)
+
+
+def visible(token: str) -> str:
+    """A token with its white space made visible."""
+    if token == " ":
+        return "␣"
+    return token.replace("\n", "↵").replace("\t", "⇥").strip(" ") or "␣"

@@ -1,0 +1,104 @@
+"""Figures as SVG, and as one HTML page that needs no network."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from html import escape
+
+import numpy as np
+
+from weft.pictures.draw_cells import draw_heat_map, draw_text
+from weft.pictures.draw_curves import draw_curves
+from weft.pictures.draw_graphs import draw_states, draw_tree
+from weft.pictures.figures import ColouredText, Curves, Figure, HeatMap, Tree, value_range, visible
+from weft.pictures.palette import DARK_PAGE, LIGHT_PAGE, PREFIX, level, level_class, style_sheet
+from weft.pictures.svg import FONT, Canvas, number
+
+
+def draw(figure: Figure) -> Canvas:
+    """The figure as shapes."""
+    if isinstance(figure, ColouredText):
+        return draw_text(figure)
+    if isinstance(figure, HeatMap):
+        return draw_heat_map(figure)
+    if isinstance(figure, Curves):
+        return draw_curves(figure)
+    return draw_tree(figure) if isinstance(figure, Tree) else draw_states(figure)
+
+
+def to_svg(figure: Figure) -> str:
+    """A figure as a file of its own, which follows the reader's light or dark setting."""
+    return draw(figure).render()
+
+
+def to_html(title: str, figures: Sequence[Figure]) -> str:
+    """One page with all figures, its style and its script; it loads nothing from anywhere."""
+    sections = []
+    for figure in figures:
+        body = _text(figure) if isinstance(figure, ColouredText) else _scroll(draw(figure).render(standalone=False))
+        sections.append(f"<section>{body}</section>")
+    script = f"<script>{_SCRIPT}</script>" if any("data-influence" in part for part in sections) else ""
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        '<meta name="color-scheme" content="light dark">'
+        f"<style>{_STYLE}{style_sheet()}</style></head><body><h1>{escape(title)}</h1>{''.join(sections)}{script}</body></html>\n"
+    )
+
+
+def _scroll(svg: str) -> str:
+    return f'<div class="figure">{svg}</div>'
+
+
+def _text(figure: ColouredText) -> str:
+    """Coloured text as HTML, which wraps with the page; values of a token's influence appear on hover."""
+    low, high = value_range(figure.values, figure.scale)
+    spans = []
+    for place, token in enumerate(figure.tokens):
+        value = float(figure.values[place])
+        name = level_class(value, low, high, figure.scale)
+        note = figure.notes[place] if place < len(figure.notes) else f"{visible(token)}: {number(value)}"
+        end = "<br>" if "\n" in token else ""
+        spans.append(f'<span class="token {name}" title="{escape(note)}">{escape(visible(token))}</span>{end}')
+    single = max((len(token) for token in figure.tokens), default=0) <= 1
+    kind = "text characters" if single else "text"
+    data = ""
+    if figure.influence.size:
+        own_low, own_high = value_range(figure.influence, figure.scale)
+        levels = [
+            [level(one, own_low, own_high, figure.scale) if np.isfinite(one) else -1 for one in row]
+            for row in figure.influence.tolist()
+        ]
+        rows = escape(json.dumps(levels, separators=(",", ":")))
+        data = f' data-influence="{rows}" data-prefix="{PREFIX[figure.scale]}"'
+    steps = "".join(f'<i class="{PREFIX[figure.scale]}{one}"></i>' for one in range(0, 31, 2))
+    legend = f'<p class="legend">{escape(figure.label)} {number(low)} <span>{steps}</span> {number(high)}</p>'
+    return f'<h2>{escape(figure.title)}</h2>{legend}<p class="{kind}"{data}>{"".join(spans)}</p>'
+
+
+_STYLE = (
+    f":root{{--page:{LIGHT_PAGE[0]};--text:{LIGHT_PAGE[1]};--faint:{LIGHT_PAGE[2]};--grid:{LIGHT_PAGE[3]}}}"
+    f"@media (prefers-color-scheme:dark){{:root{{--page:{DARK_PAGE[0]};--text:{DARK_PAGE[1]};"
+    f"--faint:{DARK_PAGE[2]};--grid:{DARK_PAGE[3]}}}}}"
+    f"body{{margin:0 auto;max-width:900px;padding:24px 16px 64px;background:var(--page);color:var(--text);"
+    f"font:15px/1.5 {FONT}}}h1{{font-size:20px;margin:0 0 20px}}h2{{font-size:15px;margin:0 0 6px}}"
+    "section{margin:0 0 36px}.figure{overflow-x:auto;margin-left:-16px}.figure svg{max-width:none}"
+    ".text{line-height:2.1;margin:0}"
+    ".token{padding:3px 4px;margin:0 2px;border-radius:3px;white-space:pre;cursor:default}"
+    ".characters .token{padding:3px 1px;margin:0;border-radius:0;font-family:ui-monospace,Menlo,Consolas,monospace}"
+    ".token.none{color:var(--faint)}.token:hover{outline:2px solid var(--text)}"
+    ".legend{color:var(--faint);font-size:12px;margin:0 0 10px}.legend span{display:inline-flex;vertical-align:-1px}"
+    ".legend i{width:9px;height:11px;display:block}"
+)
+
+# On hover, a token's row of the influence matrix colours all tokens.
+_SCRIPT = (
+    "document.querySelectorAll('[data-influence]').forEach(function(box){"
+    "var rows=JSON.parse(box.dataset.influence),prefix=box.dataset.prefix,"
+    "tokens=[].slice.call(box.querySelectorAll('.token')),own=tokens.map(function(t){return t.className});"
+    "tokens.forEach(function(token,i){token.addEventListener('mouseenter',function(){"
+    "if(!rows[i]||!rows[i].some(function(v){return v>=0}))return;"
+    "tokens.forEach(function(t,j){t.className='token '+(rows[i][j]<0?'none':prefix+rows[i][j])})});"
+    "token.addEventListener('mouseleave',function(){tokens.forEach(function(t,j){t.className=own[j]})})})});"
+)

@@ -1,0 +1,169 @@
+"""Figures in a terminal: coloured text and blocks with rich, plain tables where there is no terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from rich.console import Console
+from rich.text import Text
+
+from weft.pictures.draw_cells import shrink
+from weft.pictures.figures import (
+    ColouredText,
+    Curves,
+    Figure,
+    HeatMap,
+    StateDiagram,
+    Tree,
+    value_range,
+    visible,
+)
+from weft.pictures.palette import DARK_HUES, colours, level
+from weft.pictures.svg import number
+
+SHADES = " ▁▂▃▄▅▆▇█"
+PLOT_ROWS = 12  # of a plot
+
+
+def print_figure(console: Console, figure: Figure) -> None:
+    """Prints a figure: in colours on a terminal, otherwise as lines of tab-separated values."""
+    if not console.is_terminal:
+        for line in plain_lines(figure):
+            print(line, file=console.file)
+        return
+    console.print(Text(figure.title, style="bold"))
+    for text in _coloured(figure, console.width):
+        console.print(text, soft_wrap=isinstance(figure, ColouredText))
+    console.print()
+
+
+def plain_lines(figure: Figure) -> Iterator[str]:
+    """The figure as lines of text without colours: a heading, then one line per token, cell, point, node or arrow."""
+    yield f"# {figure.title}"
+    if isinstance(figure, ColouredText):
+        for place, token in enumerate(figure.tokens):
+            note = f"\t{figure.notes[place]}" if place < len(figure.notes) else ""
+            yield f"{visible(token)}\t{number(float(figure.values[place]))}{note}"
+    elif isinstance(figure, HeatMap):
+        if figure.columns:
+            yield "\t".join(["", *map(visible, figure.columns)])
+        for row, line in enumerate(figure.values.tolist()):
+            yield "\t".join([visible(figure.rows[row]) if figure.rows else str(row), *map(number, line)])
+    elif isinstance(figure, Curves):
+        for curve in figure.curves:
+            for place, (x, y) in enumerate(zip(curve.x.tolist(), curve.y.tolist(), strict=True)):
+                best = "\tbest" if place == curve.best else ""
+                yield f"{curve.name}\t{x:g}\t{y:.6g}{best}"
+    elif isinstance(figure, Tree):
+        for node in figure.nodes:
+            mark = "*" if node.best else " "
+            yield f"{mark} {node.depth:3} {visible(node.text):16} {node.value:9.3f}  {node.kind:9} {node.note}"
+    else:
+        yield from _transitions(figure)
+
+
+def _transitions(figure: StateDiagram) -> Iterator[str]:
+    for a, name in enumerate(figure.states):
+        notes = f"  {', '.join(figure.notes[a])}" if a < len(figure.notes) else ""
+        arrows = [
+            f"{figure.states[b]} {figure.transition[a, b]:.2f}"
+            for b in np.argsort(-figure.transition[a]).tolist()
+            if figure.transition[a, b] >= figure.least
+        ]
+        yield f"{name} -> {', '.join(arrows)}{notes}"
+
+
+def _coloured(figure: Figure, width: int) -> Iterator[Text]:
+    if isinstance(figure, ColouredText):
+        yield _line(figure)
+        low, high = value_range(figure.values, figure.scale)
+        yield Text(f"{figure.label}: {number(low)} to {number(high)}", style="dim")
+    elif isinstance(figure, HeatMap):
+        yield from _blocks(figure, width)
+    elif isinstance(figure, Curves):
+        yield from _plot(figure, width)
+    elif isinstance(figure, Tree):
+        for node, line in zip(figure.nodes, list(plain_lines(figure))[1:], strict=True):
+            style = "bold red" if node.best else "" if node.kind in ("kept", "ended", "cut") else "dim"
+            yield Text(line[:width], style=style)
+    else:
+        for line in _transitions(figure):
+            yield Text(line)
+
+
+def _style(value: float, low: float, high: float, scale: str) -> str:
+    if not math.isfinite(value):
+        return "dim"
+    colour, light = colours(scale, dark=True)[level(value, low, high, scale)]
+    return f"{'#ffffff' if light else '#11151c'} on {colour}"
+
+
+def _line(figure: ColouredText) -> Text:
+    low, high = value_range(figure.values, figure.scale)
+    single = max((len(token) for token in figure.tokens), default=0) <= 1
+    text = Text()
+    for token, value in zip(figure.tokens, figure.values.tolist(), strict=True):
+        shown = token if token == " " else visible(token)
+        text.append(shown, style=_style(value, low, high, figure.scale))
+        text.append("\n" if "\n" in token else "" if single else " ")
+    return text
+
+
+def _blocks(figure: HeatMap, width: int) -> Iterator[Text]:
+    values, rows, columns = shrink(figure)
+    low, high = value_range(figure.values, figure.scale, figure.limits)
+    wide = max((len(visible(name)) for name in rows), default=4)
+    wide = min(wide, 16)
+    cell = 2 if values.shape[1] * 2 + wide + 1 <= width else 1
+    values = values[:, : max(1, (width - wide - 1) // cell)]
+    for row, line in enumerate(values.tolist()):
+        name = visible(rows[row])[:wide] if rows else str(row)
+        text = Text(f"{name:>{wide}} ", style="dim")
+        for value in line:
+            text.append(" " * cell, style=_style(value, low, high, figure.scale))
+        yield text
+    if columns:
+        names = [visible(name)[:cell] for name in columns[: values.shape[1]]]
+        yield Text(" " * (wide + 1) + "".join(f"{name:{cell}}" for name in names), style="dim")
+    yield Text(f"{figure.label or 'value'}: {number(low)} to {number(high)}", style="dim")
+
+
+def _plot(figure: Curves, width: int) -> Iterator[Text]:
+    """A small plot: for each column the mean of a curve's points there, as a mark in one of the rows."""
+    curves = [curve for curve in figure.curves if len(curve.x)]
+    if not curves:
+        yield Text("no points", style="dim")
+        return
+    label = 10
+    columns = max(10, min(100, width - label - 2))
+    xs = np.concatenate([curve.x for curve in curves])
+    ys = np.concatenate([curve.y[np.isfinite(curve.y) & ((curve.y > 0) | (not figure.log))] for curve in curves])
+    scale = np.log10 if figure.log else np.asarray
+    low, high = float(scale(ys).min()), float(scale(ys).max())
+    high = high if high > low else low + 1
+    first, last = float(xs.min()), float(xs.max())
+    grid: list[list[tuple[str, str]]] = [[(" ", "")] * columns for _ in range(PLOT_ROWS)]
+    for place, curve in enumerate(curves):
+        good = np.isfinite(curve.y) & ((curve.y > 0) | (not figure.log))
+        at = np.round((curve.x[good] - first) / ((last - first) or 1) * (columns - 1)).astype(int)
+        for column in sorted(set(at.tolist())):
+            value = float(scale(curve.y[good][at == column]).mean())
+            exact = (value - low) / (high - low) * (PLOT_ROWS - 1)
+            row = PLOT_ROWS - 1 - round(exact)
+            grid[row][column] = ("•", DARK_HUES[place % len(DARK_HUES)])
+    for row, line in enumerate(grid):
+        value = high - (high - low) * row / (PLOT_ROWS - 1)
+        tick = number(10**value if figure.log else value) if row % 3 == 0 or row == PLOT_ROWS - 1 else ""
+        text = Text(f"{tick:>{label}} ", style="dim")
+        for mark, colour in line:
+            text.append(mark, style=colour)
+        yield text
+    yield Text(
+        f"{'':{label}} {number(first)}{number(last):>{columns - len(number(first))}}  {figure.x_label}", style="dim"
+    )
+    names = Text(" " * (label + 1))
+    for place, curve in enumerate(curves):
+        names.append(f"• {curve.name}  ", style=DARK_HUES[place % len(DARK_HUES)])
+    yield names

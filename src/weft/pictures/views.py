@@ -1,0 +1,332 @@
+"""From the results of the probes to figures."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from weft.errors import WeftError
+from weft.pictures.figures import (
+    DIVERGING,
+    SEQUENTIAL,
+    Array,
+    ColouredText,
+    Curve,
+    Curves,
+    Figure,
+    HeatMap,
+    StateDiagram,
+    Tree,
+    TreeNode,
+    visible,
+)
+from weft.pictures.svg import number
+from weft.probes import (
+    Activations,
+    Attention,
+    BeamSearch,
+    Connectivity,
+    Evidence,
+    GradientFlow,
+    GradientTerms,
+    LayerActivations,
+    Posterior,
+    StepJacobians,
+    Surprisal,
+    TopPassages,
+    UnitCorrelations,
+    UnitSelection,
+)
+
+MOST_DIAGRAM_STATES = 16  # of a state diagram that can still be read
+
+
+def surprisal_figures(found: Surprisal) -> list[Figure]:
+    notes = []
+    for token, nats, entropy, best in zip(
+        found.tokens, found.nats.tolist(), found.entropy.tolist(), found.alternatives, strict=True
+    ):
+        if math.isnan(nats):
+            notes.append(f"{visible(token)}: not predicted")
+            continue
+        others = ", ".join(f"{visible(one.token)} {one.probability:.2f}" for one in best)
+        notes.append(f"{visible(token)}: {nats:.2f} nats, entropy {entropy:.2f}; expected {others}")
+    mean = float(np.nanmean(found.nats)) if np.isfinite(found.nats).any() else math.nan
+    sides = "the tokens before it" if found.context == "left" else "all other tokens"
+    title = f"Surprisal of each token given {sides} (mean {mean:.2f} nats)"
+    return [ColouredText(title, found.tokens, found.nats, "nats", notes=tuple(notes))]
+
+
+def activation_figures(
+    found: Activations, *, gates: bool, gate: str | None = None, unit: int | None = None
+) -> list[Figure]:
+    """Gates or states of every layer as units over time; with `unit`, the text coloured by that unit."""
+    figures: list[Figure] = []
+    known = dict.fromkeys(name for one in found.layers for name in (one.gates if gates else one.states))
+    if gate is not None and gate not in known:
+        kind = "gate" if gates else "part of the state"
+        raise WeftError(f"there is no {kind} {gate!r}", expected=f"one of: {', '.join(known)}")
+    for one in found.layers:
+        if unit is not None and not 0 <= unit < one.units:
+            raise WeftError(f"{one.name} has no unit {unit}", expected=f"0 to {one.units - 1}")
+        for name, values in (one.gates if gates else one.states).items():
+            if gate in (None, name):
+                figures.append(
+                    _unit_text(one, name, values, unit) if unit is not None else _unit_map(one, name, values)
+                )
+    return figures
+
+
+def _unit_map(one: LayerActivations, name: str, values: Array) -> HeatMap:
+    signed = bool((values < 0).any())
+    limits = None if signed or values.max() > 1 else (0.0, 1.0)
+    return HeatMap(
+        f"{name} of {one.name} ({one.cell})",
+        values.T,
+        columns=one.tokens,
+        label=name,
+        row_title="units",
+        scale=DIVERGING if signed else SEQUENTIAL,
+        limits=limits,
+    )
+
+
+def _unit_text(one: LayerActivations, name: str, values: Array, unit: int) -> ColouredText:
+    column = values[:, unit]
+    scale = DIVERGING if (column < 0).any() else SEQUENTIAL
+    return ColouredText(f"{name} of unit {unit}, {one.name} ({one.cell})", one.tokens, column, name, scale)
+
+
+def select_layers(
+    found: GradientFlow, *, stack: str | None = None, layer: int | None = None, direction: str | None = None
+) -> GradientFlow:
+    """Only the layers of a stack, a number (negative: from the top) or a direction."""
+    top = max(one.name.layer for one in found.layers) + 1
+    wanted = layer + top if layer is not None and layer < 0 else layer
+    kept = tuple(
+        one
+        for one in found.layers
+        if stack in (None, one.name.stack)
+        and wanted in (None, one.name.layer)
+        and direction in (None, one.name.direction)
+    )
+    if not kept:
+        known = ", ".join(str(one.name) for one in found.layers)
+        raise WeftError(f"there is no layer {layer} in {stack or 'any stack'}", expected=f"one of: {known}")
+    return dataclasses.replace(found, layers=kept)
+
+
+def gradient_figures(found: GradientFlow, *, gate: str | None = None) -> list[Figure]:
+    """For each layer the norms of all pairs as a map, and those of the last prediction as a curve."""
+    figures: list[Figure] = []
+    last = found.names[-1]
+    curves = []
+    for one in found.layers:
+        parts = one.states if gate is None else one.gates
+        if gate is not None and gate not in parts:
+            raise WeftError(f"there is no gate {gate!r}", expected=f"one of: {', '.join(parts)}")
+        for name, norms in parts.items():
+            if gate in (None, name):
+                curves.append(Curve(f"{one.name}, {name}", np.arange(norms.shape[1], dtype=np.float64), norms[-1]))
+    tokens = found.layers[0].tokens
+    figures.append(
+        Curves(
+            f"Gradient of the loss of {visible(last)!r} at each earlier step",
+            tuple(curves),
+            x_label="step s",
+            y_label="norm of dL/dh_s" if gate is None else f"norm of dL/d{gate}_s",
+            log=True,
+            ticks=tokens if len({one.tokens for one in found.layers}) == 1 else (),
+        )
+    )
+    if len(found.predictions) > 1:
+        for one in found.layers:
+            for name, norms in (one.states if gate is None else one.gates).items():
+                if gate in (None, name):
+                    with np.errstate(divide="ignore"):
+                        logs = np.where(norms > 0, np.log10(norms), np.nan)
+                    logs = np.maximum(logs, np.nanmax(logs) - 8) if np.isfinite(logs).any() else logs
+                    figures.append(
+                        HeatMap(
+                            f"Gradient norms of {name}, {one.name}",
+                            logs,
+                            found.names,
+                            one.tokens,
+                            f"log10 of the norm of dL/d{name}",
+                            "loss of",
+                            "step",
+                        )
+                    )
+    return figures
+
+
+def jacobian_figures(found: Sequence[StepJacobians]) -> list[Figure]:
+    curves = []
+    for one in found:
+        x = np.array(one.positions, dtype=np.float64)
+        curves += [Curve(f"norm, {one.name}", x, one.norm), Curve(f"spectral radius, {one.name}", x, one.radius)]
+    ticks = found[0].tokens if found else ()
+    return [Curves("Jacobian of a step: dh_t/dh_(t-1)", tuple(curves), "step t", "value", log=True, ticks=ticks)]
+
+
+def term_figures(found: Sequence[GradientTerms]) -> list[Figure]:
+    curves = [
+        Curve(f"{one.name} (sum: {number(one.total)})", np.array(one.positions, dtype=np.float64), one.norms)
+        for one in found
+    ]
+    title = f"Contribution of each step to dh_t/dw, t = {found[0].position}"
+    return [Curves(title, tuple(curves), "step s", "norm of the term", log=True, ticks=found[0].tokens)]
+
+
+def connectivity_figures(found: Connectivity) -> list[Figure]:
+    """The influence on the last prediction as coloured text (on hover: on the others), and the whole matrix."""
+    T = len(found.tokens)
+    influence = np.full((T, T), np.nan)
+    if found.predictions[-1] < T:
+        for row, prediction in enumerate(found.predictions):
+            influence[prediction] = found.influence[row]
+    scale = DIVERGING if found.method == "integrated" else SEQUENTIAL
+    label = "integrated gradients" if found.method == "integrated" else "gradient norm"
+    title = f"Influence on the prediction of {visible(found.names[-1])!r}"
+    notes = tuple(
+        f"{visible(token)}: {number(float(v))}" for token, v in zip(found.tokens, found.influence[-1], strict=True)
+    )
+    figures: list[Figure] = [
+        ColouredText(
+            title, found.tokens, found.influence[-1], label, scale, notes, influence if T <= 400 else np.zeros((0, 0))
+        )
+    ]
+    if len(found.predictions) > 1:
+        shown = found.influence.copy()
+        figures.append(
+            HeatMap(
+                "Influence of each token on each prediction",
+                shown,
+                found.names,
+                found.tokens,
+                label,
+                "predicted",
+                "read",
+                scale,
+            )
+        )
+    return figures
+
+
+def evidence_figures(found: Evidence) -> list[Figure]:
+    title = f"{visible(found.prediction)} ({found.probability:.0%})"
+    window = f", {found.window} tokens at a time" if found.window > 1 else ""
+    figures: list[Figure] = [
+        ColouredText(
+            f"Occlusion{window}: evidence for {title}", found.tokens, found.occlusion, "fall of log P", DIVERGING
+        ),
+        ColouredText(
+            f"Integrated gradients: evidence for {title}", found.tokens, found.integrated, "share of log P", DIVERGING
+        ),
+    ]
+    if found.pooling is not None:
+        figures.append(ColouredText("Pooling weights", found.tokens, found.pooling, "weight"))
+    return figures
+
+
+def attention_figures(found: Attention) -> list[Figure]:
+    if len(found.queries) == 1:
+        return [ColouredText(f"Attention of {found.queries[0]}", found.tokens, found.weights[0], "weight")]
+    return [
+        HeatMap(
+            "Attention",
+            found.weights,
+            found.queries,
+            found.tokens,
+            "weight",
+            "translation",
+            "source",
+            limits=(0.0, 1.0),
+        )
+    ]
+
+
+def beam_figures(found: BeamSearch) -> list[Figure]:
+    nodes = tuple(
+        TreeNode(one.parent, one.step, one.token, one.log_prob, one.status, one.reason, one.best)
+        for one in found.hypotheses
+    )
+    penalty = number(found.length_penalty)
+    return [Tree(f"Beam search, width {found.width}, length penalty {penalty}, score {found.score:.3f}", nodes)]
+
+
+def posterior_figures(found: Posterior) -> list[Figure]:
+    names = tuple(f"state {name}" if found.kind == "hmm" else name for name in found.states)
+    what = "states" if found.kind == "hmm" else "tags"
+    path = [names[state] for state in found.viterbi]
+    probability = math.exp(found.viterbi_log_prob)
+    figures: list[Figure] = [
+        HeatMap(
+            f"Probability of the {what} given the whole text",
+            found.marginals.T,
+            names,
+            found.tokens,
+            "probability",
+            limits=(0.0, 1.0),
+        ),
+        ColouredText(
+            f"Viterbi path: the most probable {what} together (probability {probability:.3f})",
+            tuple(f"{token}/{name.removeprefix('state ')}" for token, name in zip(found.tokens, path, strict=True)),
+            found.marginals[np.arange(len(path)), list(found.viterbi)],
+            "probability",
+        ),
+    ]
+    if found.kind == "hmm" and len(found.states) <= MOST_DIAGRAM_STATES:
+        notes = tuple(
+            tuple(f"{visible(token)} {p:.2f}" for token, p in row[:4] if p >= 0.01) for row in found.emissions
+        )
+        figures.append(
+            StateDiagram("States, transitions and most probable tokens", found.states, notes, found.transition)
+        )
+    finite = np.where(np.isfinite(found.transition), found.transition, np.nan)
+    scale = SEQUENTIAL if found.kind == "hmm" else DIVERGING
+    label = "probability" if found.kind == "hmm" else "score"
+    annotate = len(found.states) <= 12
+    figures.append(HeatMap("Transitions", finite, names, found.states, label, "from", "to", scale, annotate))
+    return figures
+
+
+def unit_figures(found: TopPassages | UnitSelection | UnitCorrelations) -> list[Figure]:
+    if isinstance(found, TopPassages):
+        return [
+            ColouredText(
+                f"{rank}. {found.unit}: {number(one.values[one.peak])} at {visible(one.tokens[one.peak])!r}",
+                one.tokens,
+                np.array(one.values),
+                "h",
+                DIVERGING if min(one.values) < 0 else SEQUENTIAL,
+            )
+            for rank, one in enumerate(found.passages, start=1)
+        ]
+    if isinstance(found, UnitSelection):
+        inside = np.zeros(len(found.tokens))
+        inside[found.begin : found.end] = 1
+        figures: list[Figure] = [ColouredText("The phrase", found.tokens, inside, "inside")]
+        if found.units:
+            table = np.array([[one.inside, one.outside] for one in found.units[:20]])
+            names = tuple(str(one.unit) for one in found.units[:20])
+            figures.append(
+                HeatMap(
+                    "Units that are on in the phrase and off around it",
+                    table,
+                    names,
+                    ("inside", "around"),
+                    "h",
+                    annotate=True,
+                    scale=DIVERGING,
+                )
+            )
+        return figures
+    count = min(20, len(found.units))
+    table = found.correlations[:count, None]
+    names = tuple(str(one) for one in found.units[:count])
+    title = f"Units that follow {found.label} most ({found.count:,} tokens)"
+    return [HeatMap(title, table, names, ("correlation",), "r", scale=DIVERGING, annotate=True, limits=(-1.0, 1.0))]

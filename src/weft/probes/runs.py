@@ -1,0 +1,278 @@
+"""Runs side by side: a summary of each, training curves, settings that differ, and a paired test of their scores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weft.errors import WeftError
+from weft.probes.result import Array, ProbeResult
+from weft.tasks import TASKS, get_task, load
+from weft.training.lock import is_locked
+from weft.training.run import CHECKPOINT, CONFIG, DATA_RECORD, METRICS, WEIGHTS, Run, open_run, read_json
+
+RESAMPLES = 10_000
+
+
+@dataclass(frozen=True, eq=False)
+class RunSummary(ProbeResult):
+    """One run in a list of runs.
+
+    Attributes:
+        path: Its folder.
+        task: The name of its task.
+        data: What it was trained on, as it was given; None where that is not recorded.
+        weights: The number of its weights, or None before the first are saved.
+        date: When it was last changed, as seconds since 1970.
+        step: The last step in its metrics.
+        metric: The name of the task's held-out metric.
+        best: The value of that metric at the best evaluation, or None.
+        state: "training", "done" (it has been evaluated) or "started".
+    """
+
+    probe = "run"
+
+    path: str
+    task: str
+    data: str | None
+    weights: int | None
+    date: float
+    step: int
+    metric: str
+    best: float | None
+    state: str
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        yield {name: value for name, value in self.to_dict().items() if name != "probe"}
+
+
+def find_runs(folder: str | Path) -> list[Path]:
+    """The run directories in a folder and below it, in order of their names.
+
+    Raises:
+        WeftError: There is no such folder.
+    """
+    root = Path(folder)
+    if not root.is_dir():
+        raise WeftError(f"{root} is not a folder", expected="a folder with runs", hint="weft runs runs")
+    found = {path.parent for path in root.rglob(CONFIG) if not path.parent.name.startswith(".")}
+    return sorted(found)
+
+
+def summarize_run(path: str | Path) -> RunSummary:
+    """The summary of a run, from its small files and the header of its weights."""
+    run = open_run(path)
+    records = run.metrics()
+    metric = get_task(run.task).metric if run.task in TASKS else ""
+    best = best_evaluation(records)
+    shapes = run.shapes() if run.has(WEIGHTS) or run.has(CHECKPOINT) else {}
+    newest = max((run.path / name).stat().st_mtime for name in (CONFIG, METRICS, WEIGHTS, CHECKPOINT) if run.has(name))
+    state = "training" if is_locked(run.path) else "done" if best else "started"
+    return RunSummary(
+        str(path),
+        run.task,
+        _data_name(run),
+        sum(math.prod(shape) for shape in shapes.values()) if shapes else None,
+        newest,
+        records[-1]["step"] if records else 0,
+        metric,
+        best.get(metric) if best else None,
+        state,
+    )
+
+
+def best_evaluation(records: Sequence[dict[str, Any]]) -> dict[str, float] | None:
+    """The metrics of the best held-out evaluation: the last that was marked as best, or the last one."""
+    evaluated = [record for record in records if isinstance(record.get("evaluation"), dict)]
+    marked = [record for record in evaluated if record.get("best")]
+    chosen = (marked or evaluated)[-1:]
+    return dict(chosen[0]["evaluation"]) if chosen else None
+
+
+def _data_name(run: Run) -> str | None:
+    if not run.has(DATA_RECORD):
+        return None
+    source = read_json(run.path / DATA_RECORD).get("source")
+    return source if isinstance(source, str) else None
+
+
+@dataclass(frozen=True, eq=False)
+class MetricCurve(ProbeResult):
+    """A metric of a run over its steps.
+
+    Attributes:
+        path: The run.
+        name: Its name: "train_cross_entropy", "grad_norm", "learning_rate", or a metric of the evaluations.
+        steps: (N,).
+        values: (N,).
+        best: The number of the best point, where the evaluations mark one.
+    """
+
+    probe = "curve"
+
+    path: str
+    name: str
+    steps: Array
+    values: Array
+    best: int | None
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        for place, (step, value) in enumerate(zip(self.steps.tolist(), self.values.tolist(), strict=True)):
+            yield {"path": self.path, "metric": self.name, "step": step, "value": value, "best": place == self.best}
+
+
+def metric_curves(path: str | Path) -> dict[str, MetricCurve]:
+    """All curves of a run by their names, from metrics.jsonl."""
+    found: dict[str, list[tuple[float, float, bool]]] = {}
+    for record in open_run(path).metrics():
+        step = float(record["step"])
+        for name, value in record.items():
+            if name in ("step", "epoch", "seconds", "best") or isinstance(value, bool):
+                continue
+            if isinstance(value, (int, float)):
+                found.setdefault(name, []).append((step, float(value), False))
+        for name, value in (record.get("evaluation") or {}).items():
+            found.setdefault(name, []).append((step, float(value), bool(record.get("best"))))
+    curves = {}
+    for name, points in found.items():
+        marked = [place for place, point in enumerate(points) if point[2]]
+        steps, values = (np.array([point[at] for point in points]) for at in (0, 1))
+        curves[name] = MetricCurve(str(path), name, steps, values, marked[-1] if marked else None)
+    return curves
+
+
+@dataclass(frozen=True, eq=False)
+class PairedTest(ProbeResult):
+    """A paired bootstrap test of two runs on the same held-out examples.
+
+    Attributes:
+        first: The path of one run.
+        second: The path of the other.
+        examples: How many examples both were measured on.
+        difference: The mean loss of the second minus that of the first; negative: the second is better.
+        low: The lower end of the 95% interval of the difference.
+        high: The upper end.
+        p_value: Two-sided: how often resampled examples turn the sign of the difference.
+        unit: What one example is.
+    """
+
+    probe = "paired"
+
+    first: str
+    second: str
+    examples: int
+    difference: float
+    low: float
+    high: float
+    p_value: float
+    unit: str
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        yield {name: value for name, value in self.to_dict().items() if name != "probe"}
+
+
+@dataclass(frozen=True, eq=False)
+class RunComparison(ProbeResult):
+    """Runs side by side.
+
+    Attributes:
+        paths: The runs.
+        tasks: Their tasks.
+        settings: For each setting of two or more runs that differs, its value in each run (None where it has none).
+        scores: For each metric of the best evaluation its value in each run.
+        tests: Of the first run against each other one, where both were measured on the same examples.
+        notes: Why a test is missing.
+    """
+
+    probe = "compare"
+
+    paths: tuple[str, ...]
+    tasks: tuple[str, ...]
+    settings: dict[str, tuple[Any, ...]]
+    scores: dict[str, tuple[float | None, ...]]
+    tests: tuple[PairedTest, ...]
+    notes: tuple[str, ...]
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        for kind, rows in (("setting", self.settings), ("score", self.scores)):
+            for name, values in rows.items():
+                for path, value in zip(self.paths, values, strict=True):
+                    yield {"kind": kind, "name": name, "path": path, "value": value}
+
+
+def compare_run_results(paths: Sequence[str | Path]) -> RunComparison:
+    """Settings that differ, scores side by side, and paired bootstrap tests.
+
+    Raises:
+        WeftError: There are fewer than two runs.
+    """
+    if len(paths) < 2:
+        raise WeftError(f"there are {len(paths)} runs to compare", expected="two or more", hint="weft compare A B")
+    runs = [open_run(path) for path in paths]
+    flat = [_sections(run.config) for run in runs]
+    names = dict.fromkeys(name for one in flat for name in one)
+    settings = {name: tuple(one.get(name) for one in flat) for name in names}
+    common = {name for name in names if sum(name in one for one in flat) > 1}  # not those of one task alone
+    settings = {name: values for name, values in settings.items() if name in common and len(set(map(str, values))) > 1}
+    found = [best_evaluation(run.metrics()) or {} for run in runs]
+    metrics = dict.fromkeys(name for one in found for name in one)
+    scores = {name: tuple(one.get(name) for one in found) for name in metrics}
+    tests, notes = [], []
+    for run in runs[1:]:
+        reason = _why_not_paired(runs[0], run)
+        test = None if reason else paired_test(runs[0], run)
+        if test is None:
+            reason = reason or "they have no losses of the same kind of example"
+            notes.append(f"no paired test of {runs[0].path} and {run.path}: {reason}")
+        else:
+            tests.append(test)
+    return RunComparison(
+        tuple(map(str, paths)), tuple(run.task for run in runs), settings, scores, tuple(tests), tuple(notes)
+    )
+
+
+def _sections(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Settings in one level: "section.key" to value."""
+    found: dict[str, Any] = {}
+    for name, value in config.items():
+        found |= _sections(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+    return found
+
+
+def _why_not_paired(first: Run, second: Run) -> str:
+    digests = [_dev_digest(run) for run in (first, second)]
+    if None in digests:
+        return "one of them has no held-out data"
+    return "" if digests[0] == digests[1] else "their held-out data differs"
+
+
+def _dev_digest(run: Run) -> str | None:
+    if not run.has(DATA_RECORD):
+        return None
+    files = read_json(run.path / DATA_RECORD).get("files", {})
+    found = [digest for name, digest in files.items() if name.startswith("dev.")]
+    return found[0] if found else None
+
+
+def paired_test(first: Run, second: Run) -> PairedTest | None:
+    """Measures two runs on their common held-out examples and resamples the differences of their losses.
+
+    Returns:
+        The test, or None where the runs have no losses of the same kind of example.
+    """
+    found = [get_task(run.task).held_out_losses(load(run.path)) for run in (first, second)]
+    one, other = found
+    if one is None or other is None or one.unit != other.unit or not one.losses:
+        return None
+    differences = np.array(other.losses) - np.array(one.losses)
+    count = len(differences)
+    generator = np.random.default_rng(0)
+    means = np.array([differences[generator.integers(0, count, count)].mean() for _ in range(RESAMPLES)])
+    low, high = np.quantile(means, [0.025, 0.975]).tolist()
+    p_value = min(1.0, 2 * min(float((means <= 0).mean()), float((means >= 0).mean())))
+    return PairedTest(str(first.path), str(second.path), count, float(differences.mean()), low, high, p_value, one.unit)

@@ -1,0 +1,159 @@
+"""Figures as SVG, HTML and terminal output: well-formed, self-contained, readable, and in safe colours."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import sys
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from weft.errors import WeftError
+from weft.pictures import (
+    ColouredText,
+    Curve,
+    Curves,
+    HeatMap,
+    StateDiagram,
+    Tree,
+    TreeNode,
+    plain_lines,
+    print_figure,
+    to_html,
+    to_svg,
+)
+from weft.pictures.figures import value_range, visible
+from weft.pictures.palette import colours, level, luminance
+from weft.pictures.save import check_suffix, content
+from weft.pictures.svg import number, shorten, text_width
+from weft.pictures.training import smoothed
+
+TOKENS = ("国王", "sees", "<unk>", 'a "dog" & cat', "\n", " ")
+FIGURES = [
+    ColouredText("Text <1>", TOKENS, np.array([0, 1, np.nan, 2, -1, 3.0]), "nats", "diverging", influence=np.eye(6)),
+    HeatMap("Map", np.arange(12.0).reshape(3, 4), ("a", "b", "c"), TOKENS[:4], "value", "rows", "columns"),
+    HeatMap("Numbers", np.array([[0.5, np.nan]]), annotate=True),
+    HeatMap("Long", np.random.default_rng(0).random((40, 3000)), columns=("x",) * 3000),
+    Curves(
+        "Curves",
+        (
+            Curve("one", np.arange(5.0), np.array([5, 4, np.inf, 2, 3.0]), best=3),
+            Curve("two", np.arange(2000.0), np.linspace(1, 2, 2000), faint=np.linspace(1, 2, 2000)),
+        ),
+        "step",
+        "loss",
+    ),
+    Curves("Logarithmic", (Curve("one", np.arange(4.0), 10.0 ** -np.arange(4)),), log=True, ticks=tuple("abcd")),
+    Curves("None", (Curve("one", np.zeros(0), np.zeros(0)),)),
+    Tree(
+        "Tree", (TreeNode(-1, 1, "un", -0.5, "kept", "why", True), TreeNode(0, 2, "<eos>", -1.0, "ended", "why", True))
+    ),
+    StateDiagram("States", ("0", "1"), (("a 0.5",), ("b 0.5",)), np.array([[0.9, 0.1], [0.3, 0.7]])),
+]
+
+
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.title)
+def test_svg_is_well_formed(figure):
+    svg = to_svg(figure)
+    root = ElementTree.fromstring(svg)
+    assert root.tag.endswith("svg")
+    assert root.find("{http://www.w3.org/2000/svg}title").text == figure.title
+    assert "nan" not in re.sub(r"<[^>]*>|\{[^}]*\}", "", svg).lower().split()
+    assert not re.search(r'="[^"]*\b(nan|inf)\b', svg)
+    assert len(svg) < 1_500_000
+
+
+def test_a_page_loads_nothing():
+    page = to_html("All <of> it", FIGURES)
+    assert page.startswith("<!doctype html>")
+    assert "All &lt;of&gt; it" in page
+    links = re.findall(r"(?:src|href|url\(|@import)[^>]{0,40}", page)
+    assert links == []
+    assert set(re.findall(r"https?://[^\s\"'<]+", page)) <= {"http://www.w3.org/2000/svg"}
+    assert "prefers-color-scheme:dark" in page
+
+
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.title)
+@pytest.mark.parametrize("terminal", [True, False])
+def test_terminal(figure, terminal):
+    stream = io.StringIO()
+    print_figure(Console(file=stream, force_terminal=terminal, width=80, color_system="truecolor"), figure)
+    shown = stream.getvalue()
+    assert figure.title in shown
+    assert ("\x1b[" in shown) == terminal
+    if not terminal:
+        assert shown == "".join(f"{line}\n" for line in plain_lines(figure))
+
+
+def lightness(colour: str) -> float:
+    """The L of OKLab, from #rrggbb."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    r, g, b = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    long = (
+        math.cbrt(0.4122214708 * r + 0.5363325363 * g + 0.0514459929 * b)
+        if hasattr(math, "cbrt")
+        else (0.4122214708 * r + 0.5363325363 * g + 0.0514459929 * b) ** (1 / 3)
+    )
+    medium = (0.2119034982 * r + 0.6806995451 * g + 0.1073969566 * b) ** (1 / 3)
+    short = (0.0883024619 * r + 0.2817188376 * g + 0.6299787005 * b) ** (1 / 3)
+    return 0.2104542553 * long + 0.7936177850 * medium - 0.0040720468 * short
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_scales_are_perceptually_uniform(dark):
+    steps = np.diff([lightness(colour) for colour, _ in colours("sequential", dark)])
+    assert (np.sign(steps) == (1 if dark else -1)).all()  # read without seeing hues
+    assert steps.std() < 0.35 * abs(steps.mean())
+    arms = [lightness(colour) for colour, _ in colours("diverging", dark)]
+    np.testing.assert_allclose(arms, arms[::-1], atol=0.03)
+    assert (arms[15] == max(arms)) != dark
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_text_on_every_colour_is_readable(dark):
+    for scale in ("sequential", "diverging"):
+        for colour, light in colours(scale, dark):
+            one, other = sorted([luminance(colour), luminance("#ffffff" if light else "#11151c")])
+            assert (other + 0.05) / (one + 0.05) >= 4.0, colour
+
+
+def test_numbers_and_labels():
+    assert [number(value) for value in (0, 0.5, 1234, 1e-7, 123456, math.nan)] == [
+        "0",
+        "0.5",
+        "1234",
+        "1e-7",
+        "1e5",
+        "–",
+    ]
+    assert visible(" ") == "␣"
+    assert visible("a\n") == "a↵"
+    assert text_width("国王", 10) == 20
+    assert shorten("a very long label", 30).endswith("…")
+    assert text_width(shorten("a very long label", 30)) <= 30
+    assert level(-1, -1, 1, "diverging") == 0
+    assert level(0, -1, 1, "diverging") == 15
+    assert value_range(np.array([-1, 3.0]), "diverging") == (-3, 3)
+    assert value_range(np.array([np.nan]), "sequential") == (0, 1)
+
+
+def test_smoothing_has_no_bias():
+    np.testing.assert_allclose(smoothed(np.full(5, 2.0), 0.9), 2.0)
+    assert smoothed(np.array([1.0, 2.0]), 0.5)[1] == pytest.approx((0.5 * 1 + 1 * 2) / 1.5)
+
+
+def test_files_by_their_names(tmp_path, monkeypatch):
+    (page,) = content(tmp_path / "a.html", "A", FIGURES[:2], {})
+    assert page[1].startswith("<!doctype html>")
+    drawn = content(tmp_path / "a.svg", "A", FIGURES[:2], {})
+    assert [path.name for path, _ in drawn] == ["a-1.svg", "a-2.svg"]
+    assert content(tmp_path / "a.json", "A", FIGURES[:2], {"x": 1})[0][1] == '{"x": 1}\n'
+    with pytest.raises(WeftError, match=r"expected a name that ends with .html, .svg, .png, .json"):
+        check_suffix(tmp_path / "a.gif")
+    monkeypatch.setitem(sys.modules, "cairosvg", None)
+    with pytest.raises(WeftError, match=r"a .png needs cairosvg, which is not installed"):
+        check_suffix(tmp_path / "a.png")
