@@ -61,6 +61,7 @@ class Program(NamedTuple):
     train: Code
     back: Code
     equations: Equations
+    traced: Equations  # before sums were joined into products
 
 
 class StepMasks(NamedTuple):
@@ -96,7 +97,7 @@ def program_of(cell: Cell, noise: StepMasks = _NONE) -> Program:
 
 def compile_equations(equations: Equations) -> Program:
     """Compiles traced equations: fuses sums, derives the backward pass, allocates storage, generates code."""
-    equations = join_sums(equations)
+    traced, equations = equations, join_sums(equations)
     derivative = derive(equations)
     kept = _keep(equations, derivative)
     vector_sums, products, input_vectors = _products(equations, derivative, kept)
@@ -121,6 +122,7 @@ def compile_equations(equations: Equations) -> Program:
         train=_forward(equations, dict(zip(derivative.kept, kept, strict=True))),
         back=back,
         equations=equations,
+        traced=traced,
     )
 
 

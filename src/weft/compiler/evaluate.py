@@ -40,6 +40,7 @@ def evaluate(
     x_proj: Tensor,
     state: Sequence[Tensor],
     row_mask: Tensor | None = None,
+    step_mask: Tensor | None = None,
 ) -> list[Tensor]:
     """Computes one step.
 
@@ -49,6 +50,7 @@ def evaluate(
         x_proj: (B, G*H), the input projection.
         state: the state before the step, (B, H) each.
         row_mask: (B, H), the recurrent dropout mask, if the equations use one.
+        step_mask: (B, states * H), the zoneout mask of this step, if the equations use one.
 
     Returns:
         The state after the step.
@@ -71,6 +73,9 @@ def evaluate(
         if op == "row_mask":
             assert row_mask is not None
             return row_mask
+        if op == "step_mask":
+            assert step_mask is not None
+            return step_mask[:, n * H : (n + 1) * H]
         assert op == "product", op
         if n not in products:
             product = equations.products[n]

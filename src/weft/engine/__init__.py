@@ -11,7 +11,7 @@ from weft.engine.cells import Pass, check_lengths, materialize, run_layers
 from weft.engine.cross_entropy import linear_cross_entropy
 from weft.engine.dropout import NO_DROPOUT, Dropout, dropout, variational_dropout
 from weft.engine.embedding import Embedded, Part, drop_ids, embed
-from weft.engine.library import EngineWarning, description, library, peak_flops
+from weft.engine.library import EngineWarning, description, library, peak_flops, transformed
 from weft.engine.optimizer import Hyperparameters, OptimizerStep, ParameterTensors
 from weft.engine.stream import Stream, can_stream
 from weft.engine.top_k import TopK
@@ -40,5 +40,6 @@ __all__ = [
     "materialize",
     "peak_flops",
     "run_layers",
+    "transformed",
     "variational_dropout",
 ]

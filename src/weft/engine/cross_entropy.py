@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from weft.engine import abi
-from weft.engine.autograd import apply_of, differentiable_once
+from weft.engine.autograd import apply_of, differentiable_gradients
 from weft.engine.cells import check_lengths
-from weft.engine.dropout import NO_DROPOUT, Dropout
+from weft.engine.dropout import NO_DROPOUT, Dropout, drop_with_seed
 from weft.engine.library import check, loaded_library, reads
 from weft.engine.memory import empty
 from weft.engine.tensors import address, as_int64
@@ -126,16 +126,24 @@ class _CrossEntropy(torch.autograd.Function):
         if any(ctx.needs_input_grad):
             tokens = targets.numel() if lengths is None else sum(lengths.tolist())
             d_logits = empty((tokens, weight.shape[0]), x.dtype)
-        ctx.settings = settings
+        ctx.settings, ctx.label_smoothing = settings, label_smoothing
         ctx.save_for_backward(x, weight, bias, targets, lengths, d_logits)
         call = _call(x, weight, bias, targets, lengths, settings, label_smoothing, d_logits, losses=address(losses))
         check(loaded_library().weft_cross_entropy(call))
         return losses
 
     @staticmethod
-    @differentiable_once
     def backward(ctx: Any, gradient: Tensor) -> Any:
         x, weight, bias, targets, lengths, d_logits = ctx.saved_tensors
+        if torch.is_grad_enabled():  # a graph of the gradients is wanted
+            keep, seed, shared_over_time, total, ignore_index = ctx.settings
+
+            def again(x: Tensor, weight: Tensor, bias: Tensor | None) -> list[Tensor]:
+                x = drop_with_seed(x, keep, seed, shared_over_time) if keep else x
+                losses = _plain(x, weight, bias, targets, lengths, ctx.label_smoothing, NO_DROPOUT, ignore_index)
+                return [losses.sum() if total else losses]
+
+            return *differentiable_gradients(again, (x, weight, bias), (gradient,)), None, None, None, None
         found = [
             empty(tuple(tensor.shape), x.dtype) if wants else None
             for tensor, wants in zip((x, weight, bias), ctx.needs_input_grad, strict=False)

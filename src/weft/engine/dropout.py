@@ -82,6 +82,12 @@ def variational_dropout(x: Tensor, rate: float, training: bool = True) -> Tensor
     return _apply(x, tuple(x.shape), keep, draw_seed())  # type: ignore[no-any-return]
 
 
+def drop_with_seed(x: Tensor, keep: int, seed: int, shared_over_time: bool = False) -> Tensor:
+    """Dropout with the mask of a given seed; `keep` is the keep probability times 2^32."""
+    sizes = tuple(x.shape) if shared_over_time else (x.numel(), 0, 1)
+    return _apply(x, sizes, keep, seed)  # type: ignore[no-any-return]
+
+
 class _Dropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, sizes: tuple[int, int, int], keep: int, seed: int) -> Tensor:

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from weft.engine import abi
-from weft.engine.autograd import apply_of, differentiable_once
+from weft.engine.autograd import apply_of
 from weft.engine.dropout import NO_DROPOUT, Dropout, draw_seed
 from weft.engine.library import check, loaded_library, reads
 from weft.engine.memory import empty
@@ -83,7 +83,7 @@ class Embedded:
     def tensor(self) -> Tensor:
         """The result as a tensor that torch can differentiate."""
         if (drawn := self.draw()) is not None:
-            return _apply(drawn, *drawn.tables)  # type: ignore[no-any-return]
+            return lookup(drawn, *drawn.tables)
         found = [F.embedding(drop_ids(ids.to(table.device), zero), table) for ids, table, zero in self.parts]
         x = self.dropout.apply(torch.cat(found, -1) if len(found) > 1 else found[0])
         if self.joined is None:
@@ -156,24 +156,51 @@ class Drawn:
 
 
 class _Embed(torch.autograd.Function):
+    """A linear function of the tables; its backward pass is linear too, and the two are each other's derivatives."""
+
     @staticmethod
     def forward(ctx: Any, drawn: Drawn, *tables: Tensor) -> Tensor:
         ctx.drawn = drawn
         ctx.save_for_backward(*drawn.ids)
         rows = empty(drawn.shape, tables[0].dtype)
-        _run(drawn, drawn.records(drawn.tables), rows, backward=False)
+        _run(drawn, drawn.records([table.contiguous() for table in tables]), rows, backward=False)
         return rows
 
     @staticmethod
-    @differentiable_once
     def backward(ctx: Any, gradient: Tensor) -> Any:
         ctx.saved_tensors  # noqa: B018  # torch checks that the ids have not changed
-        found, records = ctx.drawn.gradients(ctx.needs_input_grad[1:])
-        _run(ctx.drawn, records, gradient.contiguous(), backward=True)
-        return None, *found
+        wanted = ctx.needs_input_grad[1:]
+        if torch.is_grad_enabled():
+            return None, *_apply_backward(ctx.drawn, wanted, gradient)
+        return None, *_gradients(ctx.drawn, wanted, gradient)
 
 
-_apply = apply_of(_Embed)
+class _EmbedBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, drawn: Drawn, wanted: Sequence[bool], gradient: Tensor) -> Any:
+        ctx.drawn = drawn
+        ctx.set_materialize_grads(False)
+        return tuple(_gradients(drawn, wanted, gradient))
+
+    @staticmethod
+    def backward(ctx: Any, *d_gradients: Tensor | None) -> Any:
+        drawn = ctx.drawn
+        tables = [torch.zeros_like(t) if d is None else d for t, d in zip(drawn.tables, d_gradients, strict=True)]
+        return None, None, lookup(drawn, *(tables[first] for first in drawn.first))
+
+
+_apply, _apply_backward = apply_of(_Embed), apply_of(_EmbedBackward)
+
+
+def lookup(drawn: Drawn, *tables: Tensor) -> Tensor:
+    """The rows of these tables, which have the shapes of those that `drawn` was made with."""
+    return _apply(drawn, *tables)  # type: ignore[no-any-return]
+
+
+def _gradients(drawn: Drawn, wanted: Sequence[bool], gradient: Tensor) -> list[Tensor | None]:
+    found, records = drawn.gradients(wanted)
+    _run(drawn, records, gradient.contiguous(), backward=True)
+    return found
 
 
 def _run(drawn: Drawn, records: list[int], rows: Tensor, *, backward: bool) -> None:

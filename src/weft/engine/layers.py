@@ -15,12 +15,13 @@ import torch
 from torch import Tensor
 
 from weft.engine import abi
-from weft.engine.autograd import apply_of, differentiable_once
+from weft.engine.autograd import apply_of, differentiable_gradients
 from weft.engine.dropout import draw_seed, keep_threshold
-from weft.engine.embedding import Drawn
+from weft.engine.embedding import Drawn, lookup
 from weft.engine.library import check, loaded_library
 from weft.engine.memory import empty, empty_like
 from weft.engine.plan import Plan
+from weft.engine.recompute import recompute
 from weft.engine.tensors import address, as_int64, check_tensor, checked
 
 _run_call, _layer, _direction = abi.values_of(abi.RunCall), abi.values_of(abi.Layer), abi.values_of(abi.Direction)
@@ -45,7 +46,8 @@ class Layers:
     def __init__(
         self, layers: Sequence[Sequence[Direction]], dropout: float = 0.0, embedded: Drawn | None = None
     ) -> None:
-        self._alive = layers  # plans and masks, whose addresses are in the records
+        self.directions = layers  # alive: the addresses of plans and masks are in the records
+        self.dropouts: list[tuple[int, int]] = []  # before each layer: keep probability times 2^32 (0: none), seed
         self.embedded = embedded
         self.count = len(layers)
         self.tables = 0 if embedded is None else len(embedded.tables)
@@ -59,7 +61,8 @@ class Layers:
             self.between += self.width
             self.width = 0
             drops = keep and layer is not layers[0]
-            self.records += _layer(len(layer), keep if drops else 0, draw_seed() if drops else 0)
+            self.dropouts.append((keep, draw_seed()) if drops else (0, 0))
+            self.records += _layer(len(layer), *self.dropouts[-1])
             for plan, inputs, reverse, row_mask, step_mask in layer:
                 self.records += _direction(plan.address, inputs, reverse, address(row_mask), address(step_mask))
                 self.states += plan.state_widths
@@ -107,9 +110,16 @@ class _Run(torch.autograd.Function):
         return outputs, *last
 
     @staticmethod
-    @differentiable_once
     def backward(ctx: Any, d_outputs: Tensor | None, *d_last: Tensor | None) -> Any:
         lengths, x, memory, *flat = ctx.saved_tensors
+        if torch.is_grad_enabled():  # a graph of the gradients is wanted
+            layers, tables = ctx.layers, () if ctx.layers.embedded is None else ctx.layers.embedded.tables
+
+            def again(x: Tensor | None, *given: Tensor | None) -> list[Tensor]:
+                return recompute(layers, lambda *some: lookup(layers.embedded, *some), lengths, x, given)
+
+            found = differentiable_gradients(again, (x, *flat[: ctx.count], *tables), (d_outputs, *d_last))
+            return None, None, None, *found
         _, _, _, wants_x, *wanted = ctx.needs_input_grad
         found = backward(ctx.layers, x, lengths, flat[: ctx.count], memory, d_outputs, d_last, wants_x, wanted)
         return None, None, None, *found

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from weft.engine import abi
 from weft.engine import encode as _encode  # noqa: F401  # its records are part of the layout
@@ -99,8 +100,20 @@ def variants() -> list[str]:
 
 
 def usable() -> bool:
-    """Whether the core is there and tensors have memory: inside torch.func's transforms they have none."""
-    return library() is not None and torch._C._functorch.peek_interpreter_stack() is None
+    """Whether the core is there and its results would be seen. Elsewhere the same equations run in torch."""
+    return library() is not None and not transformed()
+
+
+def transformed() -> bool:
+    """Whether torch follows each of its operations and would miss ours.
+
+    Inside torch.func's transforms tensors have no memory; forward-mode AD and torch.jit.trace record operations.
+    """
+    return (
+        torch._C._functorch.peek_interpreter_stack() is not None
+        or forward_ad._current_level >= 0
+        or torch._C._get_tracing_state() is not None
+    )
 
 
 def known_type(tensor: Tensor) -> bool:

@@ -90,7 +90,7 @@ class Recurrent(nn.Module):
         state = self.initial_state(x.shape[0]) if state is None else state
         fits = lengths is None and 0 not in x.shape and run.noise == StepMasks()
         # torch.compile cannot put torch's own fused layers into a graph.
-        if type(self.cell) in FUSED and fits and not torch.compiler.is_compiling():
+        if type(self.cell) in FUSED and fits and not torch.compiler.is_compiling() and not engine.transformed():
             return run_fused(self.cell, x, state, self.reverse)
         states, _, last = run_steps(run, x, state, lengths)
         return states.h, last

@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.autograd import forward_ad
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
@@ -74,13 +73,7 @@ class EngineForward(nn.RNNBase):
 
     def _can_run(self, x: Tensor, hx: Any) -> bool:
         """Whether the engine computes this call; torch's own layer does otherwise."""
-        if (
-            torch.compiler.is_compiling()
-            or torch._C._get_tracing_state() is not None
-            or forward_ad._current_level >= 0
-            or torch.is_autocast_enabled("cpu")
-            or self.proj_size
-        ):
+        if torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu") or self.proj_size:
             return False
         tensors = [x, *self._flat_weights]
         if hx is not None:
@@ -89,7 +82,9 @@ class EngineForward(nn.RNNBase):
         if not all(isinstance(t, Tensor) and t.dtype is x.dtype and t.is_cpu for t in tensors):
             return False
         plain = type(x) in (Tensor, nn.Parameter) and x.layout is torch.strided
-        return plain and x.dtype in _DTYPES and x.numel() > 0 and engine.library() is not None and _no_transforms()
+        return (
+            plain and x.dtype in _DTYPES and x.numel() > 0 and engine.library() is not None and not engine.transformed()
+        )
 
     def _run_tensor(self, x: Tensor, hx: Any) -> Any:
         if x.dim() not in (2, 3):
@@ -201,11 +196,6 @@ def _parts(hx: Any) -> list[Tensor]:
 
 def _like(hx: Any, parts: list[Tensor]) -> Any:
     return tuple(parts) if isinstance(hx, tuple | list) else parts[0]
-
-
-def _no_transforms() -> bool:
-    """Inside torch.func's transforms tensors have no memory of their own."""
-    return torch._C._functorch.peek_interpreter_stack() is None
 
 
 class LSTM(EngineForward):
