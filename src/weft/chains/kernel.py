@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,8 +20,22 @@ _POSITIONS_A_THREAD = 256  # with fewer, another thread does not help
 
 _chain_problem, _chain_results = abi.packer(abi.ChainProblem), abi.packer(abi.ChainResults)
 _viterbi_results = abi.packer(abi.ViterbiResults)
-_SCALED = ("start_scaled", "transition_scaled", "transposed_scaled", "end_scaled", "table_scaled", "table_peaks")
-_NOT_SCALED: dict[str, Any] = {**dict.fromkeys(_SCALED, 0), "start_end_peak": 0.0, "transition_peak": 0.0}
+
+
+class _Scaled(NamedTuple):
+    """The addresses of scores relative to their peaks, and the peaks."""
+
+    start: int
+    transition: int
+    transposed: int
+    end: int
+    table: int
+    table_peaks: int
+    start_end_peak: float
+    transition_peak: float
+
+
+_NOT_SCALED = _Scaled(0, 0, 0, 0, 0, 0, 0.0, 0.0)
 
 
 def takes(chains: Chains) -> bool:
@@ -35,50 +49,55 @@ class _Call:
     def __init__(self, chains: Chains, weights: Tensor | None = None, scaled: bool = True) -> None:
         self.chains = chains
         self.kept: list[Tensor] = []
-        B, K, P, N = chains.rows, chains.states, len(chains.ids), len(chains.table)
+        B, K, P, N = len(chains.lengths), len(chains.start), len(chains.ids), len(chains.table)
+        part = self._scaled() if scaled else _NOT_SCALED
         self.problem = _chain_problem(
-            rows=chains.rows,
-            states=chains.states,
+            rows=B,
+            states=K,
             threads=max(1, min(torch.get_num_threads(), int(chains.lengths.sum()) // _POSITIONS_A_THREAD)),
             positions=P,
             table_rows=N,
             rows_are_shared=chains.rows_are_shared,
-            begins=self._checked("begins", chains.begins, torch.int64, B),
-            lengths=self._checked("lengths", chains.lengths, torch.int64, B),
-            ids=self._checked("ids", chains.ids, torch.int64, P),
-            start=self._checked("start", chains.start, torch.float64, K),
-            transition=self._checked("transition", chains.transition, torch.float64, K, K),
-            end=self._checked("end", chains.end, torch.float64, K),
-            table=self._checked("table", chains.table, torch.float64, N, K),
-            weights=0 if weights is None else self._checked("weights", weights, torch.float64, B),
-            **(self._scaled() if scaled else _NOT_SCALED),
+            begins=self._give(checked("chains: begins", chains.begins, torch.int64, (B,))),
+            lengths=self._give(checked("chains: lengths", chains.lengths, torch.int64, (B,))),
+            ids=self._give(checked("chains: ids", chains.ids, torch.int64, (P,))),
+            start=self._give(checked("chains: start", chains.start, torch.float64, (K,))),
+            transition=self._give(checked("chains: transition", chains.transition, torch.float64, (K, K))),
+            end=self._give(checked("chains: end", chains.end, torch.float64, (K,))),
+            table=self._give(checked("chains: table", chains.table, torch.float64, (N, K))),
+            start_scaled=part.start,
+            transition_scaled=part.transition,
+            transposed_scaled=part.transposed,
+            end_scaled=part.end,
+            table_scaled=part.table,
+            table_peaks=part.table_peaks,
+            start_end_peak=part.start_end_peak,
+            transition_peak=part.transition_peak,
+            weights=0 if weights is None else self._give(checked("chains: weights", weights, torch.float64, (B,))),
         )
 
-    def _checked(self, name: str, tensor: Tensor, dtype: torch.dtype, *shape: int) -> int:
-        return self._give(checked(f"chains: {name}", tensor, dtype, shape))
-
     def _give(self, tensor: Tensor) -> int:
-        tensor = tensor.contiguous()
+        """The address of a contiguous tensor, which is kept alive."""
         self.kept.append(tensor)
         return tensor.data_ptr()
 
-    def _scaled(self) -> dict[str, Any]:
+    def _scaled(self) -> _Scaled:
         chains = self.chains
         start, start_peak = _relative(chains.start[None])
         end, end_peak = _relative(chains.end[None])
         table, table_peaks = _relative(chains.table)
         peak = _finite(chains.transition.max()) if chains.states else torch.zeros(())
         transition = (chains.transition - peak).exp()
-        return {
-            "start_scaled": self._give(_blocks(start, 0.0)),
-            "transition_scaled": self._give(_blocks(transition, 0.0)),
-            "transposed_scaled": self._give(_blocks(transition.t(), 0.0)),
-            "end_scaled": self._give(_blocks(end, 0.0)),
-            "table_scaled": self._give(_blocks(table, 0.0)),
-            "table_peaks": self._give(table_peaks),
-            "start_end_peak": float(start_peak + end_peak),
-            "transition_peak": float(peak),
-        }
+        return _Scaled(
+            start=self._give(_blocks(start, 0.0)),
+            transition=self._give(_blocks(transition, 0.0)),
+            transposed=self._give(_blocks(transition.t(), 0.0)),
+            end=self._give(_blocks(end, 0.0)),
+            table=self._give(_blocks(table, 0.0)),
+            table_peaks=self._give(table_peaks.contiguous()),
+            start_end_peak=float(start_peak + end_peak),
+            transition_peak=float(peak),
+        )
 
     def sum(
         self,

@@ -88,10 +88,10 @@ def run_layers(
     directions: list[list[Direction]] = []
     kinds: list[list[tuple[type[State], int]]] = []  # the type of each state and its number of parts
     flat: list[Tensor | None] = []
-    if len(x.shape) != (3 if table.is_floating_point() else 2):
-        raise WeftError(f"run_layers: x is {tuple(x.shape)}", expected="(B, T, I), or token ids (B, T)")
-    rows, steps = x.shape[:2]
-    width = x.shape[2] if table.is_floating_point() else None  # of what a layer reads
+    sizes, by_id = x.shape, not table.is_floating_point()
+    if len(sizes) != (2 if by_id else 3):
+        raise WeftError(f"run_layers: x is {tuple(sizes)}", expected="(B, T, I), or token ids (B, T)")
+    rows, steps, width = sizes[0], sizes[1], None if by_id else sizes[2]  # width: of what a layer reads
     for layer, given in zip(layers, states, strict=True):
         directions.append([])
         kinds.append([])
@@ -106,18 +106,20 @@ def run_layers(
             inputs = parameters[0].shape[1]
             if width is not None and width != inputs:  # the layer's cell was replaced
                 raise WeftError(f"{type(cell).__name__}: x has {width} features", expected=f"{inputs} features")
-            hidden, dtype = plan.hidden_size, parameters[0].dtype
+            hidden = plan.hidden_size
             if row_mask is not None:
-                row_mask = checked("a mask of the rows", row_mask, dtype, (rows, hidden))
+                row_mask = checked("a mask of the rows", row_mask, parameters[0].dtype, (rows, hidden))
             if step_mask is not None:
-                step_mask = checked("a mask of the steps", step_mask, dtype, (rows, steps, plan.states * hidden))
+                shape = rows, steps, plan.states * hidden
+                step_mask = checked("a mask of the steps", step_mask, parameters[0].dtype, shape)
             directions[-1].append(Direction(plan, inputs, reverse, row_mask, step_mask))
             kinds[-1].append((cell.state_type, plan.states))
             flat += parameters
             if state is None:
                 flat += [None] * plan.states
             else:
-                flat += [checked(f"{type(cell).__name__}: a state", part, dtype, (rows, hidden)) for part in state]
+                name, dtype = f"{type(cell).__name__}: a state", parameters[0].dtype
+                flat += [checked(name, part, dtype, (rows, hidden)) for part in state]
                 if len(state) != plan.states:
                     raise WeftError(f"{type(cell).__name__}: a state of {len(state)} parts", expected=f"{plan.states}")
         width = sum([direction.plan.hidden_size for direction in directions[-1]])

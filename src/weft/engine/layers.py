@@ -141,15 +141,15 @@ def forward(
         tokens = rows * steps if lengths is None else sum(lengths.tolist())
         size += max(tokens, room) * layers.kept
     memory = empty((size,), dtype) if train or size else None
-    ids, values = _kinds(x)
+    by_id = x is not None and not x.is_floating_point()
     call = _run_call(
         is_double=dtype is torch.float64,
         threads=torch.get_num_threads(),
         rows=rows,
         steps=steps,
         lengths=0 if lengths is None else lengths.data_ptr(),
-        ids=ids,
-        x=values,
+        ids=x.data_ptr() if by_id else 0,  # type: ignore[union-attr]
+        x=0 if by_id or x is None else x.data_ptr(),
         d_x=0,
         memory=0 if memory is None else memory.data_ptr(),
         d_memory=0,
@@ -161,7 +161,7 @@ def forward(
         layers=layers.count,
     )
     embedded = () if layers.embedded is None else layers.embedded.records(layers.embedded.tables)
-    records = [*call, *embedded, *layers.records, *_addresses(flat), *_addresses(last)]
+    records = [*call, *embedded, *layers.records, *_addresses((*flat, *last))]
     if code := loaded_library().weft_forward(array("q", records).tobytes()):
         check(code)
     return outputs, last, memory
@@ -197,15 +197,15 @@ def backward(
         check_tensor("the gradient of the outputs", d_outputs, dtype, (rows, steps, layers.width))
         if d_outputs.stride() != (0, 0, 0):
             d_outputs, stride = d_outputs.contiguous(), layers.width
-    ids, values = _kinds(x)
+    by_id = x is not None and not x.is_floating_point()
     call = _run_call(
         is_double=dtype is torch.float64,
         threads=torch.get_num_threads(),
         rows=rows,
         steps=steps,
         lengths=0 if lengths is None else lengths.data_ptr(),
-        ids=ids,
-        x=values,
+        ids=x.data_ptr() if by_id else 0,  # type: ignore[union-attr]
+        x=0 if by_id or x is None else x.data_ptr(),
         d_x=0 if d_x is None else d_x.data_ptr(),
         memory=memory.data_ptr(),
         d_memory=0 if d_memory is None else d_memory.data_ptr(),
@@ -216,7 +216,7 @@ def backward(
         tables=layers.tables,
         layers=layers.count,
     )
-    addresses = [*_addresses(flat), *_addresses(d_last), *_addresses(gradients)]
+    addresses = _addresses((*flat, *d_last, *gradients))
     if code := loaded_library().weft_backward(array("q", [*call, *embedded, *layers.records, *addresses]).tobytes()):
         check(code)
     return [d_x, *gradients, *d_tables]
@@ -224,10 +224,3 @@ def backward(
 
 def _addresses(tensors: Sequence[Tensor | None]) -> list[int]:
     return [0 if tensor is None else tensor.data_ptr() for tensor in tensors]
-
-
-def _kinds(x: Tensor | None) -> tuple[int, int]:
-    """The addresses of ids and of values: x is one of the two."""
-    if x is None:
-        return 0, 0
-    return (0, x.data_ptr()) if x.is_floating_point() else (x.data_ptr(), 0)

@@ -77,6 +77,7 @@ def _load(file: Path, name: str) -> ctypes.CDLL:
     return loaded
 
 
+@cache
 def loaded_library() -> ctypes.CDLL:
     """The library, which must be there."""
     loaded = library()

@@ -13,9 +13,12 @@ from torch import Tensor
 
 from weft.cells import Cell
 from weft.compiler import Program
+from weft.engine import abi
 from weft.engine.encode import encode
 from weft.engine.library import check, loaded_library
 from weft.errors import WeftError
+
+_VERSION = f"weft::run_layer weft::run_layer_backward {abi.layout()} ".encode()
 
 
 def reach(cell: Cell, path: Sequence[str]) -> Any:
@@ -41,9 +44,10 @@ class Plan:
         self.states, self.hidden_size = program.states, program.hidden_size
         self.state_widths = [self.hidden_size] * self.states
         self.kept_size = (program.blocks + program.extra) * program.hidden_size  # elements a token
-        # A hash of its content below 2^63: the same in every process.
+        # A hash of its content below 2^63: the same in every process. The operators and the layout are part of it,
+        # since torch finds compiled graphs on disk by it, and those of another version call other operators.
         code = array("q", encode(program, self.names, self.shapes, handle=0))
-        self.content_hash = int.from_bytes(hashlib.sha256(code.tobytes()).digest()[:8], "little") >> 1
+        self.content_hash = int.from_bytes(hashlib.sha256(_VERSION + code.tobytes()).digest()[:8], "little") >> 1
         handle = ctypes.c_void_p()
         code = array("q", encode(program, self.names, self.shapes, ctypes.addressof(handle)))
         check(core.weft_new_program(code.tobytes()))

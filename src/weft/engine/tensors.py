@@ -26,6 +26,8 @@ def check_tensor(name: str, tensor: Tensor, dtype: torch.dtype, shape: Sequence[
 
 def checked(name: str, tensor: Tensor, dtype: torch.dtype, shape: Sequence[int]) -> Tensor:
     """The tensor, checked and contiguous."""
+    if tensor.dtype is dtype and tensor.is_cpu and tensor.shape == shape and tensor.is_contiguous():
+        return tensor  # nearly always: small calls should not wait for more
     check_tensor(name, tensor, dtype, shape)
     return tensor.contiguous()
 
