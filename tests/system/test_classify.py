@@ -364,7 +364,7 @@ ROWS = "".join(f"{label}\t{text}\n" for text, label in PAIRS[:20])
         (ROWS, ["--set", "train.class_weights=pso=2"], ["label 'pso' is not known", "neg, pos", "Try: pos"]),
         (ROWS, ["--set", "train.class_weights=pos=two"], ["'pos' has the weight 'two'", "above 0"]),
         (ROWS, ["--set", "train.class_weights=pos=2, neg=0"], ["'neg' has the weight '0'", "above 0"]),
-        (ROWS, ["--set", "model.pooling=maxi"], ["model.pooling", "Try: max"]),
+        (ROWS, ["--set", "model.pooling=maxi"], ["model.pooling", "Try: --set model.pooling=max"]),
         (ROWS + "a\x0bb\tas ever\n", [], ["train.tsv:21: the label 'a\\x0bb' contains a tab or a line break"]),
         (ROWS, ["--set", "model.word_vectors=nowhere.txt"], ["nowhere.txt does not exist"]),
         (ROWS, ["--set", "text.min_count=99"], ["min_count"]),

@@ -12,7 +12,7 @@ class TrainConfig(Settings):
     """The `train` section."""
 
     epochs: int = setting(20, "passes over the training data", low=0)
-    minutes: float = setting(0.0, "maximum training time in minutes; 0: no limit", low=0)
+    minutes: float = setting(0.0, "maximum time in minutes, reading the data included; 0: no limit", low=0)
     optimizer: str = setting("adamw", "optimizer", choices=("sgd", "adam", "adamw"))
     learning_rate: float = setting(0.004, "peak learning rate", low=0)
     momentum: float = setting(0.0, "sgd: momentum", low=0, high=0.999)

@@ -24,7 +24,7 @@ class HmmTrainConfig(Settings):
     smoothing: float = setting(0.01, "additive smoothing: pseudocount added to every expected count", low=0)
     restarts: int = setting(1, "random initializations, of which the best result is kept", low=1)
     seq_length: int = setting(500, "length in tokens of the sequences that the text is split into", low=2)
-    minutes: float = setting(0.0, "maximum training time in minutes; 0: no limit", low=0)
+    minutes: float = setting(0.0, "maximum time in minutes, reading the data included; 0: no limit", low=0)
     seed: int = setting(1, "random seed", low=0)
 
 
