@@ -133,7 +133,10 @@ for model in (ngram, hmm):
         (["train", "hmm", "--out", "NEW"], ["--data is missing"]),
         (["train", "ngram", "--data", "BOOK", "--out", "NGRAM"], ["exists already"]),
         (["train", "ngram", "--data", "BOOK", "--out", "NEW", "--set", "model.order=0"], ["model.order is 0"]),
-        (["train", "hmm", "--data", "BOOK", "--out", "NEW", "--set", "model.num_state=3"], ["Try: model.num_states"]),
+        (
+            ["train", "hmm", "--data", "BOOK", "--out", "NEW", "--set", "model.num_state=3"],
+            ["Try: --set model.num_states=VALUE"],
+        ),
         (["train", "lm", "--resume", "--data", "BOOK", "--out", "NGRAM"], ["task 'ngram'"]),
     ],
 )
