@@ -45,7 +45,7 @@ BOXES = {
     "cells": Box(0, 2, "model", "Cells", "cells/", "equations of one step"),
     "compiler": Box(1, 2, "model", "Compiler", "compiler/", "step to program"),
     "engine": Box(2, 2, "model", "Engine", "engine/", "C++ loop over time"),
-    "probes": Box(3, 2, "use", "Probes", "probes/", "gates, gradients"),
+    "probes": Box(3, 2, "use", "Probes, pictures", "probes/ pictures/", "gates, gradients"),
     "cli": Box(4, 2, "use", "Command line", "cli/", "made from the tasks"),
 }
 ARROWS = [  # from, to, label
