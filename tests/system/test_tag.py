@@ -147,6 +147,18 @@ def test_a_line_in_is_a_line_out(runs):
         assert blank.keys() == one.keys()
 
 
+def test_tables_and_notes_from_python(runs, tmp_path):
+    """What the command does, the predictor does."""
+    (tmp_path / "in.txt").write_text("the NN\ncat NN\n\nsleeps NN\n", encoding="utf-8")
+    model = weft.load(runs / "ner")
+    assert "".join(model.tag_table(tmp_path / "in.txt")) == "the NN B-BEING\ncat NN I-BEING\n\nsleeps NN O\n"
+    assert "".join(model.tag_table(tmp_path / "in.txt", column="2")) == "the B-BEING\ncat I-BEING\n\nsleeps O\n"
+    assert model.read_table(tmp_path / "in.txt") == [("the", "cat"), ("sleeps",)]
+    assert model.notes() == []
+    with pytest.raises(WeftError, match="segments text, and is given a table"):
+        list(weft.load(runs / "seg").tag_table(tmp_path / "in.txt"))
+
+
 def test_tables_come_back_as_they_were(runs, tmp_path):
     table = "# id 1 domain=en\r\n-DOCSTART- -X-\r\n\r\n\r\nthe  NN \r\ncat NN\r\n\n# id 2\nsleeps NN"
     (tmp_path / "in.txt").write_bytes(table.encode())
