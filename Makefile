@@ -7,7 +7,7 @@ CPP := $(wildcard src/weft/*/core/*.cpp src/weft/*/core/*.hpp tests/core/*.cpp)
 CLANG_FORMAT := $(shell command -v clang-format)
 BUILD := pyproject.toml setup.py constraints.txt $(wildcard src/weft/*/core/*)
 
-.PHONY: demo test check format docs dist sanitize sanitize-threads fuzz kills bench results clean
+.PHONY: demo test check format docs dist sanitize sanitize-threads fuzz kills bench results pictures clean
 
 demo: $(VENV)/ready
 	$(BIN)/weft demo
@@ -61,6 +61,10 @@ bench: $(VENV)/ready-dev
 # The tasks on real data ($WEFT_DATA or ../shared/data); `make results ROW=cls/sst2` for one line.
 results: $(VENV)/ready-dev
 	$(BIN)/python -m benchmarks.results $(ROW)
+
+# The pictures of the pages on looking inside, from small runs that it trains (about 5 minutes).
+pictures: $(VENV)/ready-dev
+	$(BIN)/python docs/pictures.py build/pictures
 
 clean:
 	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -22,7 +22,7 @@ def draw_text(figure: ColouredText) -> Canvas:
     size, height, limit = 15, 24, FIGURE_WIDTH - MARGIN - 70
     low, high = value_range(figure.values, figure.scale)
     boxes: list[tuple[float, float, float, int]] = []
-    x, y = float(MARGIN), 52.0
+    x, y = float(MARGIN), 58.0
     single = max((len(token) for token in figure.tokens), default=0) <= 1
     for place, token in enumerate(figure.tokens):
         space = 0.0 if single else 4.0
@@ -45,7 +45,8 @@ def draw_text(figure: ColouredText) -> Canvas:
         css = "faint" if name == "none" else f"on-{name}"
         inside = width - (2 if single else 6)
         canvas.text(x + (width - inside) / 2, y + 17, shown, css, size=size, fit=inside)
-    canvas.legend(FIGURE_WIDTH - 58, 66, min(110, canvas.height - 66 - MARGIN), low, high, figure.scale, figure.label)
+    canvas.legend(FIGURE_WIDTH - 58, 58, min(110, canvas.height - 58 - MARGIN), low, high, figure.scale)
+    canvas.text(FIGURE_WIDTH - MARGIN, 46, figure.label, "faint", size=SMALL, anchor="end")
     return canvas
 
 
@@ -94,7 +95,7 @@ def draw_heat_map(figure: HeatMap) -> Canvas:
         canvas.text(MARGIN + 6, middle, figure.row_title, "faint", size=SMALL, anchor="middle", turn=-90)
     if figure.column_title:
         canvas.text(left + C * w / 2, bottom - 8, figure.column_title, "faint", size=SMALL, anchor="middle")
-    canvas.legend(left + C * w + 16, top, min(110, max(R * h, 60)), low, high, figure.scale, "")
+    canvas.legend(left + C * w + 16, top, min(110, max(R * h, 60)), low, high, figure.scale)
     if figure.label:
         canvas.text(left + C * w, top - 6, figure.label, "faint", size=SMALL, anchor="end")
     return canvas

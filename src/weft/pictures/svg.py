@@ -121,8 +121,8 @@ class Canvas:
         shape = f'<circle cx="{at(x)}" cy="{at(y)}" r="{at(r)}" class="{css}"'
         self.parts.append(f"{shape}><title>{escape(note)}</title></circle>" if note else f"{shape}/>")
 
-    def legend(self, x: float, y: float, height: float, low: float, high: float, scale: str, label: str) -> None:
-        """A colour bar from low (below) to high, with its label beside it."""
+    def legend(self, x: float, y: float, height: float, low: float, high: float, scale: str) -> None:
+        """A colour bar from low (below) to high."""
         count = LEVELS[scale]
         step = height / count
         for level in range(count):
@@ -130,8 +130,6 @@ class Canvas:
         middle = (low + high) / 2
         for value, place in ((high, y + 9), (middle, y + height / 2 + 4), (low, y + height)):
             self.text(x + 17, place, number(value), "faint", size=SMALL)
-        if label:
-            self.text(x + 6, y - 8, label, "faint", size=SMALL, anchor="middle" if len(label) < 8 else "end")
 
     def render(self, *, standalone: bool = True) -> str:
         """The SVG; standalone with its style sheet and page colour, otherwise for a page that has them."""

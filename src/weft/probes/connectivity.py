@@ -26,9 +26,10 @@ from weft.tasks.inspection import Network
 
 GRADIENT, INTEGRATED = "gradient", "integrated"
 METHODS = (GRADIENT, INTEGRATED)
-POINTS = 32  # of the integral
+POINTS = 32  # of the integral, fewer for long texts
+LEAST_POINTS, POINT_TOKENS = 8, 10_000
 BATCH_TOKENS = 1 << 14  # rows x tokens in one backward pass: bounds the memory
-MOST_TOKENS = 1 << 15  # rows x tokens by default; longer texts show their last predictions
+MOST_TOKENS = 1 << 14  # rows x tokens by default; longer texts show their last predictions
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +62,12 @@ class Connectivity(ProbeResult):
 
 
 def connectivity(
-    model: Any, text: str, *, method: str = GRADIENT, predictions: Sequence[int] | None = None, points: int = POINTS
+    model: Any,
+    text: str,
+    *,
+    method: str = GRADIENT,
+    predictions: Sequence[int] | None = None,
+    points: int | None = None,
 ) -> Connectivity:
     """The influence of each token on each prediction.
 
@@ -71,12 +77,12 @@ def connectivity(
         method: "gradient" for gradient norms, "integrated" for integrated gradients.
         predictions: The numbers of the predictions, negative ones counted from the end. Without it all of them, or the
             last ones where all would take more than a few seconds.
-        points: Points of the integral.
+        points: Points of the integral; without it 32, and fewer for texts of more than 300 tokens.
 
     Raises:
         WeftError: The method is unknown, the model has no recurrent layers, or there is no such prediction.
     """
-    if method not in METHODS or points < 1:
+    if method not in METHODS or (points is not None and points < 1):
         raise WeftError(
             f"the method is {method!r} with {points} points", expected=f"one of {METHODS}, 1 or more points"
         )
@@ -84,10 +90,11 @@ def connectivity(
 
 
 def connect(
-    network: Network, *, method: str = GRADIENT, predictions: Sequence[int] | None = None, points: int = POINTS
+    network: Network, *, method: str = GRADIENT, predictions: Sequence[int] | None = None, points: int | None = None
 ) -> Connectivity:
     """`connectivity` of a network that is at hand."""
     numbers = choose_predictions(network, predictions)
+    points = points or default_points(network)
     rows = points if method == INTEGRATED else 1
     if predictions is None:
         numbers = numbers[-max(1, MOST_TOKENS // (rows * len(network.tokens))) :]
@@ -105,8 +112,14 @@ def connect(
     return Connectivity(network.tokens, tuple(numbers), names, to_array(log_probs), influence, method)
 
 
-def integrated_gradients(network: Network, prediction: int, *, points: int = POINTS) -> Tensor:
+def default_points(network: Network) -> int:
+    """The points of the integral where none are given: 32, and down to 8 for long texts."""
+    return min(POINTS, max(LEAST_POINTS, POINT_TOKENS // max(1, len(network.tokens))))
+
+
+def integrated_gradients(network: Network, prediction: int, *, points: int | None = None) -> Tensor:
     """The contribution (T,) of each token to the log-probability of a prediction, by the midpoint rule."""
+    points = points or default_points(network)
     scales = [(number + 0.5) / points for number in range(points)]
     total = sum(part.sum(0) for part in _gradients(network, [(prediction, scale) for scale in scales]))
     assert isinstance(total, Tensor)

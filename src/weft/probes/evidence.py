@@ -16,7 +16,7 @@ from weft.probes.parts import find_part, inspect
 from weft.probes.result import Array, ProbeResult, to_array
 from weft.tasks.inspection import Network
 
-MOST_WINDOWS = 256  # of an occlusion; a longer text is occluded several tokens at a time
+MOST_OCCLUDED = 40_000  # windows x tokens of an occlusion; a long text is occluded several tokens at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +78,7 @@ def evidence(model: Any, text: str, *, prediction: int = -1) -> Evidence:
 def occlude(network: Network, prediction: int) -> tuple[Array, int]:
     """log P of a prediction without each token, (T,), and how many tokens are left out together."""
     T = len(network.tokens)
-    window = math.ceil(T / MOST_WINDOWS)
+    window = math.ceil(T * T / MOST_OCCLUDED)
     begins = list(range(0, T, window))
     found = []
     size = max(1, BATCH_TOKENS // T)

@@ -220,14 +220,18 @@ def _backward_step(
 
     The gradient of a part of the state contains what reaches it through the others: c of an LSTM makes h.
     """
-    rows = len(gradients[0])
-    x = x_proj.expand(rows, -1).clone().requires_grad_()
-    before = type(state)(*(part.expand(rows, -1).clone().requires_grad_() for part in state))
+    x = x_proj.detach().requires_grad_()
+    before = type(state)(*(part.detach().requires_grad_() for part in state))
     with torch.enable_grad():
         after, gates = take_step(layer, x, before)
     inputs = (x, *before, *after, *gates)
-    found = torch.autograd.grad(tuple(after), inputs, tuple(gradients), allow_unused=True)
-    whole = [torch.zeros_like(one) if part is None else part for one, part in zip(inputs, found, strict=True)]
+    # The step is computed once; its backward pass runs for all rows as one batch.
+    rows = tuple(part[:, None] for part in gradients)  # (P, 1, H)
+    found = torch.autograd.grad(tuple(after), inputs, rows, allow_unused=True, is_grads_batched=True)
+    whole = [
+        one.new_zeros(len(rows[0]), one.shape[-1]) if part is None else part[:, 0]
+        for one, part in zip(inputs, found, strict=True)
+    ]
     return whole[0] @ layer.cell.weight_ih.detach(), tuple(whole[1 : 1 + len(state)]), tuple(whole[1 + len(state) :])
 
 

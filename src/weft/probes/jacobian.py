@@ -29,7 +29,7 @@ from weft.probes.unrolled import take_step
 from weft.tasks.inspection import Network
 
 MOST_WEIGHTS = 20_000
-EIGENVALUE_COST = 3e9  # (state values)^3 x steps, above which steps are skipped
+EIGENVALUE_COST = 1.2e9  # (state values)^3 x steps, above which steps are skipped
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,126 @@
+"""Makes the pictures of look.md, gradients.md and ladder-lesson.md from small real runs: `make pictures`.
+
+python docs/pictures.py [FOLDER]     FOLDER keeps the runs; those that are there are not trained again
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import weft
+from weft import probes
+from weft.config import load_config
+from weft.pictures import Curve, Curves, Figure, to_svg, views
+from weft.pictures.training import curve_figures
+from weft.tasks import get_task
+
+OUT = Path(__file__).parent / "pictures"
+LARGEST = 150_000  # bytes of a picture
+
+LADDER = {
+    "rnn": "RNN",
+    "additive": "additive",
+    "coupled-gate": "coupled gate",
+    "two-gates": "two gates",
+    "gru": "GRU",
+    "lstm": "LSTM",
+}
+SENTENCE = "The value of the expression is the object that the name refers to."
+LESSON = "If the name is bound, its value is returned."
+PASSAGE = (
+    "A class definition is an executable statement. The inheritance list usually gives a list of base classes, so each "
+    "item in the list should evaluate to a class object."
+)
+LAGS = 80
+
+RUNS: dict[str, tuple[str, str, list[str]]] = {
+    "translate": ("translate", "grammar-fr", ["model.hidden_size=64", "train.minutes=1.2"]),
+    "hmm": ("hmm", "grammar", ["model.num_states=6", "text.tokenizer=word", "text.limit=20000", "train.iterations=40"]),
+    "classify": ("classify", "grammar", ["model.hidden_size=16", "model.pooling=attention", "train.minutes=0.1"]),
+    "tag": ("tag", "grammar", ["model.hidden_size=16", "train.minutes=0.1"]),
+}
+CHARACTERS = ["model.hidden_size=64", "model.num_layers=1", "model.embedding_dim=32", "model.dropout=0.0"]
+TRAINED = ["text.limit=300000", "batch.seq_length=64", "train.minutes=0.3", "train.learning_rate=0.004"]
+
+
+def make_run(task: str, source: str, folder: Path, settings: list[str], *, train: bool = True) -> object:
+    """A run of the folder, trained if it is not there."""
+    if not folder.exists():
+        print(f"training {folder.name}", file=sys.stderr, flush=True)
+        own = get_task(task)
+        training = own.start(source, folder, load_config(own.config_class, None, settings))
+        for _ in training.steps() if train else ():
+            pass
+    return weft.load(folder)
+
+
+def gradient_by_distance(models: dict[str, object], title: str) -> Curves:
+    """The mean norm of dL_t/dh_s over all t, by the distance t - s."""
+    curves = []
+    for name, model in models.items():
+        (layer,) = probes.gradient_flow(model, PASSAGE).layers
+        norms = layer.states["h"]
+        P = norms.shape[0]
+        means = [float(np.mean([norms[t, t - lag] for t in range(LAGS, P)])) for lag in range(LAGS)]
+        curves.append(Curve(name, np.arange(LAGS, dtype=np.float64), np.array(means) / means[0]))
+    return Curves(
+        title, tuple(curves), "distance t - s in characters", "norm of dL_t/dh_s, relative to s = t", log=True
+    )
+
+
+def save(name: str, figure: Figure) -> None:
+    svg = to_svg(figure)
+    if len(svg.encode()) > LARGEST:
+        raise SystemExit(f"{name}: {len(svg.encode()):,} bytes, more than {LARGEST:,}")
+    OUT.mkdir(exist_ok=True)
+    (OUT / f"{name}.svg").write_text(svg + "\n", encoding="utf-8")
+    print(f"{name}.svg  {len(svg.encode()):,} bytes", file=sys.stderr)
+
+
+def main(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    start, trained = {}, {}
+    for cell, name in LADDER.items():
+        settings = [*CHARACTERS, *TRAINED, f"model.cell={cell}"]
+        start[name] = make_run("lm", "python-docs", folder / f"{cell}-start", settings, train=False)
+        trained[name] = make_run("lm", "python-docs", folder / cell, settings)
+    save("gradients-start", gradient_by_distance(start, "Gradients through time, random weights"))
+    save("gradients-trained", gradient_by_distance(trained, "Gradients through time, after training"))
+    lstm, rnn, gru = trained["LSTM"], trained["RNN"], trained["GRU"]
+    save("surprisal", views.surprisal_figures(probes.surprisal(lstm, SENTENCE))[0])
+    save("connectivity", views.connectivity_figures(probes.connectivity(lstm, SENTENCE))[0])
+    for gate in "ifo":
+        found = probes.activations(lstm, LESSON)
+        save(f"lesson-lstm-{gate}", views.activation_figures(found, gates=True, gate=gate)[0])
+    save("lesson-lstm-c", views.activation_figures(probes.activations(lstm, LESSON), gates=False, gate="c")[0])
+    save("lesson-gru-z", views.activation_figures(probes.activations(gru, LESSON), gates=True, gate="z")[0])
+    coupled = probes.activations(trained["coupled gate"], LESSON)
+    save("lesson-coupled-f", views.activation_figures(coupled, gates=True, gate="f")[0])
+    save("lesson-rnn-h", views.activation_figures(probes.activations(rnn, LESSON), gates=False)[0])
+    jacobians = [probes.step_jacobians(model, LESSON)[0] for model in (rnn, trained["coupled gate"])]
+    named = [
+        Curve(name, np.array(one.positions, dtype=np.float64), one.norm)
+        for name, one in zip(("RNN", "coupled gate"), jacobians, strict=True)
+    ]
+    title = "Largest singular value of dh_t/dh_(t-1)"
+    save("jacobian", Curves(title, tuple(named), "step t", "norm", ticks=tuple(LESSON)))
+    flow = probes.gradient_flow(lstm, LESSON)
+    save("gradient-map", views.gradient_figures(flow)[1])
+    curves = [probes.metric_curves(folder / cell) for cell in ("rnn", "gru", "lstm")]
+    save("training", curve_figures(curves, ["cross_entropy"])[0])
+    others = {name: make_run(task, source, folder / name, own) for name, (task, source, own) in RUNS.items()}
+    text = "the king sees a dog."
+    save("attention", views.attention_figures(probes.attention(others["translate"], text))[0])
+    save("beam", views.beam_figures(probes.beam(others["translate"], text, width=3))[0])
+    posterior = views.posterior_figures(probes.posterior(others["hmm"], "the old king sees a dog"))
+    save("hmm-marginals", posterior[0])
+    save("hmm-states", posterior[2])
+    save("evidence", views.evidence_figures(probes.evidence(others["classify"], "the old king sees a dog ."))[1])
+    save("tags", views.posterior_figures(probes.posterior(others["tag"], "the old king sees a dog ."))[0])
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "build/pictures"))
