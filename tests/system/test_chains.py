@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from tests.system.test_cli import fails, start, succeeds
+from tests.program import fails, start, succeeds
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ import time
 import pytest
 from safetensors.torch import load_file
 
+from tests.program import fails, start, succeeds, weft
 from tests.scripts import REFUSED
 
 SMALL = [
@@ -27,34 +28,6 @@ SMALL = [
     "--set",
     "model.dropout=0.2",
 ]
-
-
-def weft(*arguments, stdin=None, cwd=None, **environment):
-    return subprocess.run(
-        [sys.executable, "-m", "weft", *map(str, arguments)],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        cwd=cwd,
-        timeout=120,
-        env={**os.environ, "PYTHONUTF8": "1", **environment},
-    )
-
-
-def succeeds(*arguments, **options):
-    done = weft(*arguments, **options)
-    assert done.returncode == 0, done.stderr
-    return done
-
-
-def fails(*arguments, **options):
-    """A user's mistake: exit code 2, one message, no traceback, nothing on standard output."""
-    done = weft(*arguments, **options)
-    assert done.returncode == 2, (done.returncode, done.stderr)
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
-    return done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -228,15 +201,6 @@ def test_mistakes(arguments, words, run, book, tmp_path):
     message = fails(*(places.get(argument, argument) for argument in arguments), cwd=tmp_path)
     assert all(word in message for word in words), message
     assert not any(path.name.startswith((".new", "new")) for path in tmp_path.iterdir()), "something was half written"
-
-
-def start(*arguments):
-    return subprocess.Popen(
-        [sys.executable, "-m", "weft", *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of another kind")

@@ -6,14 +6,12 @@ import json
 import os
 import random
 import re
-import signal
 import subprocess
 import sys
-import time
 
 import pytest
-from safetensors.torch import load_file
 
+from tests.program import check_kill_and_resume, fails, succeeds
 from tests.scripts import REFUSED
 from weft.tasks import load
 
@@ -21,30 +19,6 @@ SMALL = [
     *("--set", "model.hidden_size=24", "--set", "model.embedding_dim=24", "--set", "model.dropout=0.1"),
     *("--set", "batch.size=8", "--set", "batch.seq_length=12", "--set", "train.learning_rate=0.02"),
 ]
-
-
-def command(*arguments):
-    return [sys.executable, "-m", "weft", *map(str, arguments)]
-
-
-def weft(*arguments, stdin=None, cwd=None):
-    environment = {**os.environ, "PYTHONUTF8": "1"}
-    options = {"capture_output": True, "text": True, "encoding": "utf-8", "timeout": 120, "env": environment}
-    return subprocess.run(command(*arguments), input=stdin, cwd=cwd, **options)
-
-
-def succeeds(*arguments, **options):
-    done = weft(*arguments, **options)
-    assert done.returncode == 0, done.stderr
-    return done
-
-
-def fails(*arguments, **options):
-    done = weft(*arguments, **options)
-    assert done.returncode == 2, (done.returncode, done.stderr)
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
-    return done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -180,19 +154,4 @@ def test_mistakes(arguments, words, runs, book, tmp_path):
 def test_a_kill_and_a_resume_end_in_the_same_weights(book, tmp_path):
     """The blanks of a row are drawn at random, and a resumed run draws the same ones."""
     settings = [*SMALL, "--set", "train.epochs=30", "--set", "train.save_seconds=0.05"]
-    straight, killed = tmp_path / "straight", tmp_path / "killed"
-    succeeds("train", "fill", "--data", book, *settings, "--out", straight)
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    training = subprocess.Popen(command("train", "fill", "--data", book, *settings, "--out", killed), **quiet)
-    metrics = killed / "metrics.jsonl"
-    while training.poll() is None and not (metrics.exists() and metrics.read_text().count("\n") > 1):
-        time.sleep(0.01)
-    assert training.poll() is None
-    training.send_signal(signal.SIGKILL)
-    training.wait()
-    done = succeeds("train", "fill", "--data", book, *settings, "--out", killed, "--resume")
-    assert re.search(r"after step [1-9]", done.stderr)
-    for name in ("weights.safetensors", "checkpoint.safetensors"):
-        one, other = load_file(straight / name), load_file(killed / name)
-        assert one.keys() == other.keys()
-        assert all(one[key].equal(other[key]) for key in one), name
+    check_kill_and_resume(tmp_path, "train", "fill", "--data", book, *settings)

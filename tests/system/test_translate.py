@@ -6,15 +6,13 @@ import itertools
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 import zipfile
 
 import pytest
-from safetensors.torch import load_file
 
+from tests.program import check_kill_and_resume, succeeds, weft
 from weft.cli import main
 
 FRENCH = {"cat": "chat", "dog": "chien", "bird": "merle", "red": "rouge", "big": "vaste", "sees": "voit", "has": "a"}
@@ -45,22 +43,6 @@ GRAMMAR = [
     ),
     *("train.warmup_steps=30", "train.ema_decay=0.98", "train.evaluate_every=100000"),
 ]
-
-
-def command(*arguments):
-    return [sys.executable, "-m", "weft", *map(str, arguments)]
-
-
-def weft(*arguments, stdin=None, cwd=None):
-    environment = {**os.environ, "PYTHONUTF8": "1"}
-    options = {"capture_output": True, "text": True, "encoding": "utf-8", "timeout": 120, "env": environment}
-    return subprocess.run(command(*arguments), input=stdin, cwd=cwd, **options)
-
-
-def succeeds(*arguments, **options):
-    done = weft(*arguments, **options)
-    assert done.returncode == 0, done.stderr
-    return done
 
 
 @pytest.fixture(scope="module")
@@ -264,19 +246,4 @@ def test_a_kill_and_a_resume_end_in_the_same_weights(pairs, tmp_path):
         "--set",
         "train.scheduled_sampling=0.5",
     ]
-    straight, killed = tmp_path / "straight", tmp_path / "killed"
-    succeeds("train", "translate", "--data", pairs, *settings, "--out", straight)
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    training = subprocess.Popen(command("train", "translate", "--data", pairs, *settings, "--out", killed), **quiet)
-    metrics = killed / "metrics.jsonl"
-    while training.poll() is None and not (metrics.exists() and metrics.read_text().count("\n") > 1):
-        time.sleep(0.01)
-    assert training.poll() is None
-    training.send_signal(signal.SIGKILL)
-    training.wait()
-    done = succeeds("train", "translate", "--data", pairs, *settings, "--out", killed, "--resume")
-    assert re.search(r"after step [1-9]", done.stderr)
-    for name in ("weights.safetensors", "checkpoint.safetensors"):
-        one, other = load_file(straight / name), load_file(killed / name)
-        assert one.keys() == other.keys()
-        assert all(one[key].equal(other[key]) for key in one), name
+    check_kill_and_resume(tmp_path, "train", "translate", "--data", pairs, *settings)
