@@ -12,6 +12,8 @@ from weft.nn import Bidirectional as Bidirectional
 from weft.nn import Recurrent as Recurrent
 from weft.nn import Stack as Stack
 from weft.nn import make_stack as make_stack
+from weft.nn.accelerate import accelerate as accelerate
+from weft.nn.accelerate import restore as restore
 from weft.nn.attention import Attention as Attention
 from weft.nn.conversion import from_torch as from_torch
 from weft.nn.conversion import to_torch as to_torch
@@ -20,6 +22,7 @@ from weft.nn.crf import bio_constraints as bio_constraints
 from weft.nn.crf import bioes_constraints as bioes_constraints
 from weft.tasks import load as load
 from weft.tasks import load_for as load_for
+from weft.tasks import train as train
 from weft.tasks.classify.config import ClassifyConfig as ClassifyConfig
 from weft.tasks.classify.predictor import ClassifyPredictor as ClassifyPredictor
 from weft.tasks.classify.task import resume_classify as resume_classify

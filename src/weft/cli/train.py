@@ -160,8 +160,6 @@ def describe(training: Training) -> str:
 
 def train_with_progress(training: Training) -> Step | None:
     """Trains to the end, or to the end of the step in which Ctrl-C comes, and shows the progress."""
-    from weft.cli.progress import TrainingProgress
-
     previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def stop(number: int, frame: object) -> None:
@@ -172,8 +170,7 @@ def train_with_progress(training: Training) -> Step | None:
     try:
         for number in previous:
             signal.signal(number, stop)
-        task, limit = training.task, 60 * training.run.config.get("train", {}).get("minutes", 0.0)
-        with TrainingProgress(task.metric, training.unit, task.loss_smoothing, limit) as progress:
+        with training.task.progress_of(training) as progress:
             for last in training.steps():
                 progress.step(last)
     finally:

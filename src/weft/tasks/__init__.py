@@ -51,6 +51,37 @@ def get_commands(name: str) -> Commands:
     return commands
 
 
+def train(
+    task: str,
+    source: Any,
+    out: str | Path,
+    settings: Any = None,
+    *,
+    dev: Any = None,
+    progress: bool = True,
+) -> Predictor:
+    """Trains a model to the end and loads it.
+
+    Args:
+        task: The name of a task: "lm", "fill", "ngram", "hmm", "classify", "tag" or "translate".
+        source: What to train on: a path, the name of a data set, or the examples themselves.
+        out: The run directory to create.
+        settings: The task's settings, a dict of those that change, such as `{"train.epochs": 3}`, or a TOML file.
+        dev: Held-out data; without it a part of the source is held out.
+        progress: Whether to show progress, in a terminal, a notebook, or as lines on standard error.
+
+    Raises:
+        WeftError: If the task is unknown, `out` exists, or the data or a setting is not usable.
+    """
+    from weft.config import load_config
+
+    found = get_task(task)
+    if isinstance(settings, str | Path):
+        settings = load_config(found.config_class, settings)
+    predictor: Predictor = found.train(source, out, settings, dev=dev, progress=progress)
+    return predictor
+
+
 @overload
 def load(path: str | Path) -> Predictor: ...
 @overload

@@ -9,9 +9,10 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -42,6 +43,9 @@ from weft.training.trainer import Progress, Step
 
 TaskConfig = TypeVar("TaskConfig")
 Predictor = TypeVar("Predictor")
+if TYPE_CHECKING:
+    from weft.training.progress import TrainingProgress
+
 DataSource = TypeVar("DataSource", contravariant=True)
 
 # Stores the encoded examples in the folder data/ of a new run; returns the content of vocabulary.json.
@@ -286,12 +290,32 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
         *,
         dev: DataSource | None = None,
         source_run: Run | str | Path | None = None,
+        progress: bool = True,
     ) -> Predictor:
-        """Trains a model to the end and load it; the arguments are those of `start`, which lets you watch the steps."""
+        """Trains a model to the end and loads it.
+
+        Args:
+            source: What to train on, and further arguments as in `start`.
+            out: The run directory to create.
+            config: Settings.
+            dev: Held-out data.
+            source_run: A run to start from.
+            progress: Whether to show progress, in a terminal, a notebook, or as lines on standard error.
+        """
         training = self.start(source, out, config, dev=dev, source_run=source_run)
-        for _ in training.steps():
-            pass
+        with ExitStack() as stack:
+            show = stack.enter_context(self.progress_of(training)).step if progress else None
+            for step in training.steps():
+                if show is not None:
+                    show(step)
         return self.load(training.run)
+
+    def progress_of(self, training: Training) -> TrainingProgress:
+        """The display of a training's progress: a context whose `step` is called with each step."""
+        from weft.training.progress import TrainingProgress
+
+        limit = 60 * training.run.config.get("train", {}).get("minutes", 0.0)
+        return TrainingProgress(self.metric, training.unit, self.loss_smoothing, limit)
 
     def _prepare(self, run: Run, config: TaskConfig) -> Prepared:
         torch.manual_seed(self.seed(config))

@@ -35,7 +35,7 @@ class TrainingProgress:
                 console=self.console,
                 expand=True,
             )
-            if sys.stderr.isatty()
+            if sys.stderr.isatty() or self.console.is_jupyter
             else None
         )
         self.task = self.live.add_task("", total=None, epoch=0, facts="") if self.live else None
