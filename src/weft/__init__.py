@@ -35,6 +35,8 @@ __all__ = ["__version__", *_MODULES]
 def __getattr__(name):
     if name not in _MODULES:
         raise AttributeError(f"module 'weft' has no attribute {name!r}")
+    if _MODULES[name] == __name__:
+        return importlib.import_module(f"{__name__}.{name}")  # a package, such as weft.nn
     return getattr(importlib.import_module(_MODULES[name]), name)
 
 

@@ -1,5 +1,7 @@
 # The public names of weft. `__init__.py` reads this list: a name is added here and nowhere else.
 
+from weft import nn as nn
+from weft import probes as probes
 from weft.cells import CELLS as CELLS
 from weft.cells import Cell as Cell
 from weft.config import load_config as load_config

@@ -68,8 +68,8 @@ def compare_command(
 ) -> None:
     """Compare runs: the settings that differ, their best held-out scores, and a paired test.
 
-    Where two runs have the same held-out data, a paired bootstrap test tells whether the first run and the other differ
-    by more than chance.
+    Where two runs have the same held-out data, a paired bootstrap test shows whether the first run and the other differ
+    significantly.
     """
     from weft.probes import compare_run_results
 

@@ -194,7 +194,7 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
         dev: DataSource | None = None,
         source_run: Run | str | Path | None = None,
     ) -> Training:
-        """Stores the data in a new run directory and build the trainer.
+        """Stores the data in a new run directory and builds the trainer.
 
         Args:
             source: What to train on.
