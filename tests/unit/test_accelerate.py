@@ -9,6 +9,8 @@ from torch import nn
 from weft.errors import WeftError
 from weft.nn.accelerate import AcceleratedGRU, AcceleratedLSTM, accelerate, restore
 
+pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")  # torch's own word on proj_size
+
 
 class Model(nn.Module):
     """A model as people write them: a layer, a list of layers, a cell, a layer of its own kind."""
