@@ -13,6 +13,7 @@ import pytest
 
 import weft
 import weft.nn
+import weft.probes
 from tests.pages import examples, same
 
 ROOT = Path(__file__).parents[2]
@@ -114,11 +115,13 @@ def test_every_public_name_is_in_the_reference():
     pages = "\n".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "api").glob("*.md"))
     # A name is documented by a directive (`::: weft.HMM`) or named in a heading (`### weft.train_lm, ...`).
     documented = set(re.findall(r"(?:^::: |heading: )([\w.]+)", pages, flags=re.M))
-    documented |= {
-        name for line in re.findall(r"^###? (.*)", pages, flags=re.M) for name in re.findall(r"weft\.\w+", line)
-    }
-    public = {name: f"weft.nn.{name}" for name in weft.nn.__all__} | {name: f"weft.{name}" for name in weft.__all__}
-    found = {name for name in public if {f"weft.{name}", f"weft.nn.{name}"} & documented}
-    assert set(public) - found == {"__version__"}, "add them to a page of docs/api"
-    names = {path.rpartition(".")[2] for path in documented if re.fullmatch(r"weft(\.nn)?\.\w+", path)}
-    assert not names - set(public), "docs/api has names that weft does not have"
+    for heading in re.findall(r"^###? (.*)", pages, flags=re.M):
+        documented |= set(re.findall(r"weft\.\w+", heading))
+    at_top = {f"weft.{name}" for name in weft.__all__ if name not in ("__version__", "nn", "probes")}
+    in_nn = {f"weft.nn.{name}" for name in weft.nn.__all__}
+    in_probes = {f"weft.probes.{name}" for name in weft.probes.__all__}
+    missing = {name for name in at_top if not {name, name.replace("weft.", "weft.nn.")} & documented}
+    missing |= (in_nn | in_probes) - documented
+    assert not missing, "add them to a page of docs/api"
+    named = {path for path in documented if re.fullmatch(r"weft(\.nn|\.probes)?\.\w+", path)}
+    assert not named - at_top - in_nn - in_probes, "docs/api has names that weft does not have"
