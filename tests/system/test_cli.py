@@ -55,6 +55,7 @@ def test_a_run_directory_has_what_it_should(run):
         "weights.safetensors",
         "checkpoint.safetensors",
         "metrics.jsonl",
+        "lock",
         "data",
     }
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
