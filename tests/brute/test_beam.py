@@ -82,7 +82,7 @@ def test_no_prompts_no_answers():
     ("options", "message"),
     [
         ({"width": 0}, "width 0"),
-        ({"width": 2, "n_best": 3}, r"width 2 for the 3 best.*--beam 3"),
+        ({"width": 2, "n_best": 3}, r"width 2 for the 3 best.*width=3"),
         ({"width": 2, "alpha": -1.0}, "length penalty is -1"),
         ({"width": 2, "tokens": [0]}, r"tokens is \[0\]"),
         ({"width": 2, "tokens": [3, 3]}, "1 or more for each prompt"),
