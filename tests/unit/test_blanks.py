@@ -83,5 +83,5 @@ def test_sub_words_bring_their_own_space(tmp_path):
 
 
 def test_a_blank_of_less_than_no_token(tmp_path):
-    with pytest.raises(WeftError, match="-1 tokens"):
+    with pytest.raises(WeftError, match="tokens is -1"):
         Blanked.read("___").widths(-1)
