@@ -4,7 +4,9 @@ Every variant is optional. Where one cannot be compiled, the installation says s
 be compiled, weft runs the same equations as plain torch, and warns when they first run.
 """
 
+import os
 import platform
+import shutil
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -14,11 +16,19 @@ VARIANTS = {"baseline": []}
 if platform.machine().lower() in ("x86_64", "amd64"):
     VARIANTS["avx2"] = ["-mavx2", "-mfma"]
     VARIANTS["avx512"] = ["-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl", "-mfma", "-mprefer-vector-width=512"]
+    VARIANTS["avx512_bf16"] = [*VARIANTS["avx512"], "-mavx512bf16", "-mavx512vnni"]
 
 # NaN and infinities stay what they are: no -ffast-math, only what changes no result.
 FLAGS = ["-O3", "-std=c++17", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"]
 FLAGS += ["-Wall", "-Wextra", "-Wno-psabi", "-pthread"]
 HEADERS = [str(path) for path in sorted(Path("src/weft").glob("*/core/*.hpp"))]
+
+
+def is_current(built, sources):
+    """Whether a library is newer than its sources. One by another compiler or with other flags is built anew."""
+    chosen = {"CXX", "CC", "CFLAGS", "CXXFLAGS"} & os.environ.keys()
+    times = [Path(source).stat().st_mtime for source in [*sources, "setup.py"]]
+    return not chosen and built.exists() and built.stat().st_mtime > max(times)
 
 
 class BuildEngine(build_ext):
@@ -28,7 +38,8 @@ class BuildEngine(build_ext):
         self.failed = {}
         super().run()
         if self.failed:
-            names, why = ", ".join(self.failed), next(iter(self.failed.values()))
+            names = ", ".join(name for name in VARIANTS if name in self.failed)
+            why = next(iter(self.failed.values()))
             plain = "cells and chains run as plain torch" if len(self.failed) == len(VARIANTS) else "it may be slower"
             self.warn(
                 f"the weft engine was not compiled for: {names} ({why}). Without it {plain}. To build it, install a "
@@ -36,6 +47,12 @@ class BuildEngine(build_ext):
             )
 
     def build_extension(self, ext):
+        target = Path(self.get_ext_fullpath(ext.name))
+        built = Path("src", *ext.name.split(".")[:-1], target.name)  # of an earlier editable installation
+        if built != target and is_current(built, [*ext.sources, *ext.depends]):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(built, target)
+            return
         try:
             super().build_extension(ext)
         except Exception as why:
@@ -45,6 +62,7 @@ class BuildEngine(build_ext):
 
 setup(
     cmdclass={"build_ext": BuildEngine},
+    options={"build_ext": {"parallel": os.cpu_count()}},
     ext_modules=[
         Extension(
             f"weft.engine._{name}",

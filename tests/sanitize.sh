@@ -15,14 +15,16 @@ check="-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-po
 
 flags_of() {
     case $1 in
+        avx512_bf16) echo "-mavx512f -mavx512dq -mavx512bw -mavx512vl -mavx512bf16 -mavx512vnni -mfma" ;;
         avx512) echo "-mavx512f -mavx512dq -mavx512bw -mavx512vl -mfma" ;;
         avx2) echo "-mavx2 -mfma" ;;
         baseline) ;;
-        *) echo "sanitize.sh: $1 is no variant: avx512, avx2 or baseline" >&2 && exit 2 ;;
+        *) echo "sanitize.sh: $1 is no variant: avx512_bf16, avx512, avx2 or baseline" >&2 && exit 2 ;;
     esac
 }
 
 if [ $# -eq 0 ]; then
+    grep -q avx512_bf16 /proc/cpuinfo 2>/dev/null && set -- "$@" avx512_bf16
     grep -q avx512dq /proc/cpuinfo 2>/dev/null && set -- "$@" avx512
     grep -q avx2 /proc/cpuinfo 2>/dev/null && set -- "$@" avx2
     set -- "$@" baseline
@@ -33,8 +35,8 @@ for variant in "$@"; do
 done
 
 # All tests with the first variant; with the others those of the arithmetic, which is what they differ in. Tests that
-# limit memory or start other processes do not go with a sanitizer.
-unless="compiled or workers or variants or running_out or memory or build or abi or threads or missing"
+# limit memory, start other processes or compare with another build do not go with a sanitizer.
+unless="compiled or workers or variants or instruction or running_out or memory or build or abi or threads or missing"
 which="not ($unless)"
 export OMP_NUM_THREADS=2 ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0 UBSAN_OPTIONS=print_stacktrace=1
 preload="$("$compiler" -print-file-name=libasan.so):$("$compiler" -print-file-name=libubsan.so)"

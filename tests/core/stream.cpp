@@ -76,7 +76,7 @@ int main() {
     }
     const std::vector<float> weight = values(kVocabulary * kHidden, 100);
     weft::abi::Reader reader(records.data());
-    const weft::abi::StreamCall<float> call{0, 1, 1, 2, kVocabulary, weight.data(), nullptr, nullptr};
+    const weft::abi::StreamCall<float> call{0, 1, 1, 2, kVocabulary, weight.data(), nullptr, 0, nullptr};
     weft::Stream<float> stream(call, reader);
 
     constexpr int kSteps = 120;

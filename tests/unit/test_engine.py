@@ -20,7 +20,8 @@ from weft.cells import CELLS, Cell, GRUCell, HiddenState, LSTMCell, RNNCell
 from weft.compiler import StepMasks
 from weft.engine import Pass
 from weft.errors import WeftError
-from weft.nn import Bidirectional, Recurrent, make_stack, run_steps
+from weft.nn import Bidirectional, Recurrent, make_stack
+from weft.nn.steps import run_steps
 
 pytestmark = pytest.mark.skipif(engine.library() is None, reason="the engine is not built")
 ALL = {**CELLS, **OWN_CELLS}

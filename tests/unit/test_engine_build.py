@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 import warnings
@@ -32,6 +33,26 @@ def test_an_installation_without_a_compiler_says_what_to_do(tmp_path):
     assert "the weft engine was not compiled for: baseline" in done.stderr
     assert "install a C++17 compiler" in done.stderr
     assert not list(tmp_path.rglob("*.so"))
+
+
+def test_a_library_is_built_again_when_a_source_is_newer_or_a_compiler_is_chosen(tmp_path, monkeypatch):
+    for name in ("CXX", "CC", "CFLAGS", "CXXFLAGS"):
+        monkeypatch.delenv(name, raising=False)
+    setuptools = pytest.importorskip("setuptools")
+    monkeypatch.setattr(setuptools, "setup", lambda **options: None)
+    monkeypatch.chdir(ROOT)
+    is_current = runpy.run_path(str(ROOT / "setup.py"))["is_current"]
+    built, source = tmp_path / "built.so", tmp_path / "source.cpp"
+    source.touch()
+    assert not is_current(built, [source])
+    built.touch()
+    os.utime(source, (0, 0))
+    assert is_current(built, [source])
+    os.utime(source, (2**31, 2**31))
+    assert not is_current(built, [source])
+    os.utime(source, (0, 0))
+    monkeypatch.setenv("CXX", "clang++")
+    assert not is_current(built, [source])
 
 
 def test_a_missing_engine_warns_once(monkeypatch):

@@ -138,7 +138,7 @@ def test_a_compiled_graph_that_brings_other_tensors():
     def forward(x=x, parameters=parameters, state=state, lengths=None):
         there = [True] * (len(parameters) + 1)
         return compiled._run_operator(
-            x, lengths, [*parameters, state], [], there, [False, False], [int(number)], [False], True
+            x, lengths, [*parameters, state], [], there, [False, False], [int(number)], [False], 0, True
         )
 
     assert len(forward()) == 3

@@ -14,7 +14,8 @@ from torch.nn.utils import parametrize
 from weft import engine
 from weft.cells import GRUCell, LSTMCell, RNNCell
 from weft.errors import WeftError
-from weft.nn import Bidirectional, Recurrent, Stack, run_steps
+from weft.nn import Bidirectional, Recurrent, Stack
+from weft.nn.steps import run_steps
 
 pytestmark = pytest.mark.skipif(engine.library() is None, reason="the engine is not built")
 

@@ -11,13 +11,16 @@ from weft.engine.cells import Pass, check_lengths, materialize, run_layers
 from weft.engine.cross_entropy import linear_cross_entropy
 from weft.engine.dropout import NO_DROPOUT, Dropout, dropout, variational_dropout
 from weft.engine.embedding import Embedded, Part, drop_ids, embed
+from weft.engine.int8 import float_copy, is_quantized, quantize_cell
 from weft.engine.library import EngineWarning, description, library, peak_flops, transformed
 from weft.engine.optimizer import Hyperparameters, OptimizerStep, ParameterTensors
+from weft.engine.precision import PRECISIONS, precision, rounds_to_bfloat16, set_default_precision
 from weft.engine.stream import Stream, can_stream
 from weft.engine.top_k import TopK
 
 __all__ = [
     "NO_DROPOUT",
+    "PRECISIONS",
     "Dropout",
     "Embedded",
     "EngineWarning",
@@ -35,11 +38,17 @@ __all__ = [
     "drop_ids",
     "dropout",
     "embed",
+    "float_copy",
+    "is_quantized",
     "library",
     "linear_cross_entropy",
     "materialize",
     "peak_flops",
+    "precision",
+    "quantize_cell",
+    "rounds_to_bfloat16",
     "run_layers",
+    "set_default_precision",
     "transformed",
     "variational_dropout",
 ]

@@ -86,6 +86,15 @@ def _enumeration(name: str, members: dict[str, int]) -> None:
     _texts.append(name + "{" + ",".join(members) + "}")
 
 
+class Precision(IntEnum):
+    """The precision of matrix products."""
+
+    exact = 0
+    bfloat16 = 1
+    int8 = 2
+
+
+_enumeration("Precision", {precision.name: precision.value for precision in Precision})
 _enumeration("Status", {status.name: status.value for status in Status})
 # The compiler of programs numbers operations and buffers; the names must be the core's.
 _enumeration("Op", {name: code for name, code in lower.OPCODES.items() if name != "stop"})
@@ -111,6 +120,7 @@ class RunCall(NamedTuple):
     d_outputs: Output
     d_outputs_stride: Int
     train: Int
+    precision: Int
     tables: Int
     layers: Int
 
@@ -201,6 +211,7 @@ class CrossEntropyCall(NamedTuple):
     seed: Int
     shared_over_time: Int
     label_smoothing: Float
+    precision: Int
     sum: Int
     losses: Output
     d_logits: Output
@@ -294,6 +305,7 @@ class StreamCall(NamedTuple):
     vocabulary: Int
     weight: Input
     bias: Input
+    precision: Int
     stream: OutputHandle
 
 

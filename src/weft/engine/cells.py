@@ -13,10 +13,13 @@ from torch import Tensor
 
 from weft.cells import Cell, State
 from weft.compiler import StepMasks, Untraceable, program_of
+from weft.engine.abi import Precision
 from weft.engine.embedding import Embedded
+from weft.engine.int8 import float_copy, is_quantized
 from weft.engine.layers import Direction, Layers, run
 from weft.engine.library import EngineWarning, known_type, usable, warn_if_missing
 from weft.engine.plan import Plan
+from weft.engine.precision import precision_for
 from weft.engine.tensors import as_int64, checked
 from weft.errors import WeftError
 
@@ -49,7 +52,8 @@ def plan_of(cell: Cell, noise: StepMasks = _PLAIN) -> Plan | None:
         if not readable(cell):
             return None
         try:
-            plans[key] = Plan(program_of(cell, noise), cell)
+            with torch.inference_mode(False):  # inside of it, operations do not reach the trace one by one
+                plans[key] = Plan(program_of(float_copy(cell) if is_quantized(cell) else cell, noise), cell)
         except Untraceable as why:
             plans[key] = None
             if str(why) not in _refused:
@@ -76,11 +80,14 @@ def run_layers(
         The outputs of the last layer's passes side by side, (B, T, sum of H), and the final state of each pass; None
         if the engine cannot run them here.
     """
+    precision = precision_for([run.cell for layer in layers for run in layer])
+    if precision is Precision.bfloat16 and isinstance(x, Tensor) and x.dtype is torch.bfloat16:
+        x = x.float()  # as torch's own operations give it under autocast
     if torch.compiler.is_compiling():  # one layer at a time: torch compiles what is between them
         from weft.engine import compiled
 
         (passes,), (given,) = layers, states
-        return compiled.run_layer(passes, materialize(x), given, lengths)
+        return compiled.run_layer(passes, materialize(x), given, lengths, precision)
     table = x if isinstance(x, Tensor) else x.parts[0].table  # represents all tables
     if not usable() or not table.is_cpu:
         warn_if_missing()
@@ -126,9 +133,9 @@ def run_layers(
     if lengths is not None:
         lengths = checked("lengths", as_int64(lengths), torch.int64, (rows,))
     if isinstance(x, Tensor):
-        outputs, last = run(Layers(directions, dropout), x, lengths, flat)
+        outputs, last = run(Layers(directions, dropout, precision=precision), x, lengths, flat)
     elif (embedded := x.draw()) is not None:
-        outputs, last = run(Layers(directions, dropout, embedded), None, lengths, flat)
+        outputs, last = run(Layers(directions, dropout, embedded, precision=precision), None, lengths, flat)
     else:
         return None
     parts = iter(last)

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from weft.cells import Cell, State
 from weft.compiler import StepMasks
+from weft.engine.abi import Precision
 from weft.engine.cells import Pass, another_kind, check_lengths, first_of_another_kind, plan_of, readable
 from weft.engine.layers import Direction, Layers, backward, forward
 from weft.engine.library import usable, warn_if_missing
@@ -53,7 +54,7 @@ def _description(run: Pass) -> str:
 
 
 def run_layer(
-    passes: Sequence[Pass], x: Tensor, states: Sequence[State], lengths: Tensor | None
+    passes: Sequence[Pass], x: Tensor, states: Sequence[State], lengths: Tensor | None, precision: Precision
 ) -> tuple[Tensor, list[list[State]]] | None:
     """As engine.run_layers, for the passes of one layer."""
     if x.device.type != "cpu" or any(_description(run) == "" for run in passes):
@@ -74,7 +75,7 @@ def run_layer(
     tensors, there = _without_gaps(given)
     noise, noisy = _without_gaps(masks)
     train = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in [x, *tensors])
-    outputs, *rest = _run_operator(x, lengths, tensors, noise, there, noisy, hashes, reverse, train)
+    outputs, *rest = _run_operator(x, lengths, tensors, noise, there, noisy, hashes, reverse, int(precision), train)
     last = []
     for run, parts in zip(passes, counts, strict=True):
         last.append(run.cell.state_type(*rest[:parts]))
@@ -104,6 +105,7 @@ class _Ready:
         noisy: Sequence[bool],
         hashes: Sequence[int],
         reverse: Sequence[bool],
+        precision: int,
     ) -> None:
         if any(plan_hash not in _plans for plan_hash in hashes):
             raise WeftError(
@@ -134,7 +136,7 @@ class _Ready:
             if x.is_floating_point() and x.shape[2] != inputs:
                 raise WeftError(f"a compiled layer: x is {tuple(x.shape)}", expected=f"(B, T, {inputs})")
             at = end
-        self.layers, self.x = Layers([directions]), x.contiguous()
+        self.layers, self.x = Layers([directions], precision=Precision(precision)), x.contiguous()
         self.lengths = None if lengths is None else checked("lengths", as_int64(lengths), torch.int64, (rows,))
 
 
@@ -149,10 +151,11 @@ def _run_operator(
     noisy: Sequence[bool],
     hashes: Sequence[int],
     reverse: Sequence[bool],
+    precision: int,
     train: bool,
 ) -> list[Tensor]:
     """Outputs, the final states and, to train, the memory for the backward pass."""
-    ready = _Ready(x, lengths, tensors, noise, there, noisy, hashes, reverse)
+    ready = _Ready(x, lengths, tensors, noise, there, noisy, hashes, reverse, precision)
     if ready.lengths is not None:  # a compiled layer cannot check it
         check_lengths("a compiled layer", ready.lengths, x.shape[1])
     room = x.shape[0] * x.shape[1]
@@ -179,6 +182,7 @@ def _(
     noisy: Sequence[bool],
     hashes: Sequence[int],
     reverse: Sequence[bool],
+    precision: int,
     train: bool,
 ) -> list[Tensor]:
     plans, like, (rows, steps) = [_plans[plan_hash] for plan_hash in hashes], tensors[0], x.shape[:2]
@@ -199,6 +203,7 @@ def _backward_operator(
     noisy: Sequence[bool],
     hashes: Sequence[int],
     reverse: Sequence[bool],
+    precision: int,
     memory: Tensor,
     d_outputs: Optional[Tensor],  # noqa: UP045
     d_last: Sequence[Optional[Tensor]],  # noqa: UP045
@@ -206,7 +211,7 @@ def _backward_operator(
     wanted: Sequence[bool],
 ) -> list[Tensor]:
     """The gradients that are wanted, of x and of `tensors`."""
-    ready = _Ready(x, lengths, tensors, noise, there, noisy, hashes, reverse)
+    ready = _Ready(x, lengths, tensors, noise, there, noisy, hashes, reverse, precision)
     wants = [wants is True for wants in _with_gaps(wanted, there)]
     given, room = ready.given, x.shape[0] * x.shape[1] * _kept_size(hashes)
     memory = checked("what a compiled layer keeps", memory, given[0].dtype, (room,))
@@ -224,6 +229,7 @@ def _(
     noisy: Sequence[bool],
     hashes: Sequence[int],
     reverse: Sequence[bool],
+    precision: int,
     memory: Tensor,
     d_outputs: Tensor | None,
     d_last: Sequence[Tensor | None],
@@ -250,7 +256,7 @@ def _differentiate(ctx: Any, gradients: Sequence[Tensor | None]) -> Any:
     d_outputs, *d_last, _ = gradients
     found = _backward_operator(x, lengths, tensors, noise, *ctx.settings, memory, d_outputs, d_last, wants_x, wanted)
     d_x, *d_tensors = _with_gaps(found, [wants_x, *wanted])
-    return d_x, None, d_tensors, [None] * len(noise), None, None, None, None, None
+    return d_x, None, d_tensors, [None] * len(noise), None, None, None, None, None, None
 
 
 _run_operator.register_autograd(_differentiate, setup_context=_remember)

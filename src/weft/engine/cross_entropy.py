@@ -13,11 +13,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from weft.engine import abi
+from weft.engine.abi import Precision
 from weft.engine.autograd import apply_of, differentiable_gradients
 from weft.engine.cells import check_lengths
 from weft.engine.dropout import NO_DROPOUT, Dropout, drop_with_seed
 from weft.engine.library import check, loaded_library, reads
 from weft.engine.memory import empty
+from weft.engine.precision import current_precision
 from weft.engine.tensors import address, as_int64
 from weft.errors import WeftError
 
@@ -64,7 +66,7 @@ def linear_cross_entropy(
         as_int64(targets),
         None if lengths is None else as_int64(lengths),
         label_smoothing,
-        (*dropout.draw(), reduction == "sum", ignore_index),
+        (*dropout.draw(), reduction == "sum", ignore_index, current_precision()),
     )
 
 
@@ -107,7 +109,8 @@ def _plain(
     return torch.zeros_like(targets, dtype=losses.dtype).masked_scatter(counted, losses)
 
 
-_Settings = tuple[int, int, bool, bool, int]  # keep, seed, shared over time; whether only the sum; ignore_index
+# keep, seed, shared over time; whether only the sum; ignore_index; precision
+_Settings = tuple[int, int, bool, bool, int, Precision]
 
 
 class _CrossEntropy(torch.autograd.Function):
@@ -136,7 +139,7 @@ class _CrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> Any:
         x, weight, bias, targets, lengths, d_logits = ctx.saved_tensors
         if torch.is_grad_enabled():  # a graph of the gradients is wanted
-            keep, seed, shared_over_time, total, ignore_index = ctx.settings
+            keep, seed, shared_over_time, total, ignore_index, _ = ctx.settings
 
             def again(x: Tensor, weight: Tensor, bias: Tensor | None) -> list[Tensor]:
                 x = drop_with_seed(x, keep, seed, shared_over_time) if keep else x
@@ -180,7 +183,7 @@ def _call(
     d_bias: int = 0,
 ) -> bytes:
     rows, steps, inputs = x.shape
-    keep, seed, shared_over_time, total, ignore_index = settings
+    keep, seed, shared_over_time, total, ignore_index, precision = settings
     return _pack(
         is_double=x.dtype is torch.float64,
         threads=torch.get_num_threads(),
@@ -198,6 +201,7 @@ def _call(
         seed=seed,
         shared_over_time=shared_over_time,
         label_smoothing=label_smoothing,
+        precision=precision,
         sum=total,
         losses=losses,
         d_logits=address(d_logits),

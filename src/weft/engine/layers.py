@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from weft.engine import abi
+from weft.engine.abi import Precision
 from weft.engine.autograd import apply_of, differentiable_gradients
 from weft.engine.dropout import draw_seed, keep_threshold
 from weft.engine.embedding import Drawn, lookup
@@ -44,11 +45,16 @@ class Layers:
     """
 
     def __init__(
-        self, layers: Sequence[Sequence[Direction]], dropout: float = 0.0, embedded: Drawn | None = None
+        self,
+        layers: Sequence[Sequence[Direction]],
+        dropout: float = 0.0,
+        embedded: Drawn | None = None,
+        *,
+        precision: Precision = Precision.exact,
     ) -> None:
         self.directions = layers  # alive: the addresses of plans and masks are in the records
         self.dropouts: list[tuple[int, int]] = []  # before each layer: keep probability times 2^32 (0: none), seed
-        self.embedded = embedded
+        self.embedded, self.precision = embedded, precision
         self.count = len(layers)
         self.tables = 0 if embedded is None else len(embedded.tables)
         self.records: list[int] = []  # of the layers, for the core
@@ -93,6 +99,8 @@ def run(
         x = x.contiguous() if x.is_floating_point() else as_int64(x)
     tables = layers.embedded.tables if layers.embedded is not None else ()
     if torch.is_grad_enabled() and any(t.requires_grad for t in (x, *flat, *tables) if t is not None):
+        if layers.precision is Precision.int8:
+            layers.precision = Precision.exact  # it has no backward pass
         outputs, *last = _apply(layers, len(flat), lengths, x, *flat, *tables)
     else:
         outputs, last, _ = forward(layers, x, lengths, flat, False)
@@ -157,6 +165,7 @@ def forward(
         d_outputs=0,
         d_outputs_stride=0,
         train=train,
+        precision=layers.precision,
         tables=layers.tables,
         layers=layers.count,
     )
@@ -213,6 +222,7 @@ def backward(
         d_outputs=0 if d_outputs is None else d_outputs.data_ptr(),
         d_outputs_stride=stride,
         train=True,
+        precision=layers.precision,
         tables=layers.tables,
         layers=layers.count,
     )

@@ -50,6 +50,7 @@ class EngineWarning(UserWarning):
 
 _KNOWN = (torch.float32, torch.float64)  # types of values
 _BY_CAPABILITY = {"AVX512": ["avx512", "avx2", "baseline"], "AVX2": ["avx2", "baseline"]}
+_LOW_PRECISION = ("avx512_bf16", "avx512_vnni")  # what the variant avx512_bf16 needs beside AVX-512
 
 
 _peak_call = abi.packer(abi.PeakCall)
@@ -88,6 +89,8 @@ def loaded_library() -> ctypes.CDLL:
 def variants() -> list[str]:
     """Names of the variants this CPU can run, best first; WEFT_ENGINE picks one of them or says "off"."""
     able = _BY_CAPABILITY.get(torch.backends.cpu.get_cpu_capability(), ["baseline"])
+    if "avx512" in able and all(map(torch.cpu.get_capabilities().get, _LOW_PRECISION)):
+        able = ["avx512_bf16", *able]
     wanted = os.environ.get("WEFT_ENGINE", "")
     if wanted in ("", "on"):
         return able

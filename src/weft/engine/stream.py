@@ -1,6 +1,7 @@
 """A stack of cells and an output layer, one step at a time for a few rows, with weights that are packed once.
 
-It is made for generation. Weights are copied when the stream is made; make a new one when they change.
+It is made for generation. Weights are copied, in the precision chosen then, when the stream is made; make a new one
+when they change.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from weft.cells import Cell, State
 from weft.engine import abi
 from weft.engine.cells import check_kind, plan_of, readable
 from weft.engine.library import check, loaded_library, usable
+from weft.engine.precision import precision_for
 from weft.engine.tensors import address, checked
 from weft.errors import WeftError
 
@@ -74,6 +76,7 @@ class Stream:
             vocabulary=0 if weight is None else weight.shape[0],
             weight=address(weight),
             bias=address(bias),
+            precision=precision_for(cells),
             stream=ctypes.addressof(handle),
         )
         check(core.weft_new_stream(array("q", [*call, *records]).tobytes()))

@@ -54,6 +54,10 @@ WEFT_ENUM(enum class, Status,
            cannot_sample,        // a stream without ids or without an output layer
            failed});
 
+// The precision of matrix products: of the values as they are; of operands rounded to bfloat16, or, without a backward
+// pass, to int8 with a scale for each row. Sums are of the type of the values.
+WEFT_ENUM(enum class, Precision, {exact, bfloat16, int8});
+
 // Where the values of a program are. The compiler of programs numbers them.
 WEFT_ENUM(enum, Buffer,
           {INPUT,   GATES,   EXTRA,    VECTORS, OUTPUT,      ROW_MASK,  STEP_MASK, STATE,   NEW_STATE,  PRODUCT,
@@ -179,6 +183,7 @@ WEFT_RECORD(RunCall, {
     T* d_outputs;              // their gradient: (B, T, sum of H) with rows d_outputs_stride apart
     int64_t d_outputs_stride;  // 0: one value for all
     int64_t train;             // whether values are kept for the backward pass
+    int64_t precision;         // of products: Precision; those of doubles are exact
     int64_t tables;
     int64_t layers;
 });
@@ -256,6 +261,7 @@ WEFT_RECORD(CrossEntropyCall, {
     int64_t seed;
     int64_t shared_over_time;  // the same mask at all steps of a row
     double label_smoothing;
+    int64_t precision;        // of products: Precision; those of doubles are exact
     int64_t sum;              // whether only the sum of all losses is wanted
     T* losses;                // (B, T), or one value
     T* d_logits;              // (targets that count, V): the derivative of each loss; nullptr: no backward pass
@@ -336,6 +342,7 @@ WEFT_RECORD(StreamCall, {
     int64_t vocabulary;  // V; 0: no output layer
     const T* weight;     // (V, H)
     const T* bias;       // (V) or nullptr
+    int64_t precision;   // of products: Precision; those of doubles are exact
     void** stream;       // where the handle goes
 });
 WEFT_RECORD(StreamLayer, {

@@ -106,7 +106,8 @@ Status cross_entropy(const abi::CrossEntropyCall<T>& call) {
     Gemm<T> work{N, output.classes, output.inputs,   nullptr,        output.inputs, 1, output.weight,
                  1, output.inputs,  output.d_logits, output.classes, output.bias};
     arena.ask(read, N * output.inputs);
-    arena.ask(work.packed, work.panels() * kPanel<T> * work.depth);
+    work.precision = precision_of<T>(output.precision);
+    arena.ask(work.packed, work.packed_size());
     arena.settle(workspace);
     Jobs jobs;
     for (int64_t p = 0; p < work.panels(); ++p) jobs.add(work.depth * kPanel<T>, [&work, p] { pack_panel(work, p); });
@@ -161,6 +162,8 @@ Status cross_entropy_backward(const abi::CrossEntropyCall<T>& call) {
         const int to_x = products.add({N, I, V, output.d_logits, V, 1, output.weight, I, 1, d_x, I});
         products[to_x].c_index = output.positions.data();
     }
+    for (int number = 0; number < products.count(); ++number)
+        if (number != to_bias) products[number].precision = precision_of<T>(output.precision);  // a bias has no product
     products.ask(arena);
     arena.settle(workspace);
     if (d_weight) products[to_weight].b = read;

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-#include "gemm_kernel.hpp"
+#include "panels.hpp"
 #include "program.hpp"
 #include "threads.hpp"
 
@@ -46,6 +46,7 @@ struct Direction {
     const Program* program;
     int64_t rows, steps, tokens, inputs;  // inputs: features of x, or the size of the vocabulary
     bool reverse, train;
+    Precision precision;  // of products
     const int64_t *lengths, *offsets, *positions,
         *order;            // as Rows has them; nullptr where there is no padding
     const int64_t* ids;    // (B, T), or nullptr and
@@ -55,15 +56,15 @@ struct Direction {
     T* d_x;                // (B, T, inputs), or nullptr: not wanted
     T* base[BUFFERS];
     int64_t stride[BUFFERS];
-    bool by_id = false;         // a row of INPUT is that of a token's id, not that of the token
-    bool fused_input = false;   // the time loop projects the input of each step itself
-    T* packed_input = nullptr;  // then: packed weight_ih, and the bias
+    bool by_id = false;        // a row of INPUT is that of a token's id, not that of the token
+    bool fused_input = false;  // the time loop projects the input of each step itself
+    Panels<T> packed_input;    // then: packed weight_ih, and the bias
     T* bias = nullptr;
     T* sums;                      // gradients of vectors, summed over rows and steps
     std::vector<T*> first, last;  // states before and after, one pointer a part; may be nullptr
     std::vector<const T*> parameters;
-    std::vector<T*> gradients;  // of parameters; nullptr: not wanted
-    std::vector<T*> packed;     // packed weight of each product
+    std::vector<T*> gradients;      // of parameters; nullptr: not wanted
+    std::vector<Panels<T>> packed;  // the weight of each product
 
     int64_t length(int64_t row) const { return lengths ? lengths[row] : steps; }
     int64_t forward_columns(size_t k) const {

@@ -28,15 +28,21 @@ struct Gemm {
     bool late = false;  // B is only known after the loop
     int next = -1;      // the product that adds to the same C after this one
     T* packed = nullptr;
+    Precision precision = Precision::exact;
 
+    Panels<T> weight() const { return {packed, depth, precision}; }
+    int64_t packed_size() const { return panels() * kPanel<T> * weight().words(); }
     int64_t panels() const { return (columns + kPanel<T> - 1) / kPanel<T>; }
     int64_t blocks() const { return (rows + kBlockRows - 1) / kBlockRows; }
     bool same_rows(const Gemm& other) const {
         return a == other.a && a_row == other.a_row && a_depth == other.a_depth && rows == other.rows &&
-               depth == other.depth && a_index == other.a_index;
+               depth == other.depth && a_index == other.a_index && precision == other.precision;
     }
     T* target(int64_t row) const { return c + (c_index ? c_index[row] : row) * c_row; }
 };
+
+// Whether rows of A in int8 fit into one block of depths.
+inline bool fits_int8(int64_t depth) { return panel_words(Precision::int8, depth) <= kMostDepth; }
 
 // A short copy, nearly always of Usual elements, a length the compiler knows.
 template <int Usual, typename T>
@@ -48,8 +54,7 @@ inline void copy_few(const T* from, int64_t count, T* to) {
 }
 
 template <typename T>
-void pack_panel(const Gemm<T>& work, int64_t p) {
-    T* to = work.packed + p * kPanel<T> * work.depth;
+void pack_elements(const Gemm<T>& work, int64_t p, T* to) {
     const int64_t first = p * kPanel<T>, some = std::min<int64_t>(kPanel<T>, work.columns - first);
     if (work.b_column == 1) {
         for (int64_t k = 0; k < work.depth; ++k, to += kPanel<T>) {
@@ -60,6 +65,11 @@ void pack_panel(const Gemm<T>& work, int64_t p) {
     }
     transpose_into_panel(work.b + first * work.b_column, work.b_column, work.depth, 0, some, to);
     clear_panel(work.depth, some, to);
+}
+
+template <typename T>
+void pack_panel(const Gemm<T>& work, int64_t p) {
+    work.weight().fill(p, [&](T* to) { pack_elements(work, p, to); });
 }
 
 // Packs a block of rows and depths of A. If A is contiguous in depth, rows are copied, with a stride that is no power
@@ -82,11 +92,36 @@ void pack_rows(const Gemm<T>& work, int64_t row, int64_t rows, int64_t k, int64_
         }
 }
 
+// The same in a precision that is not exact; k and depth count words. int8: whole rows that are contiguous in depth.
+inline void convert_rows(const Gemm<float>& work, int64_t row, int64_t rows, int64_t k, int64_t depth, float* to) {
+    const int64_t first = 2 * k;
+    const int64_t count = work.precision == Precision::int8 ? work.depth : std::min(2 * depth, work.depth - first);
+    if (work.a_depth == 1) {
+        for (int64_t r = 0; r < rows; ++r) {
+            const int64_t from = work.a_index ? work.a_index[row + r] : row + r;
+            convert_row(work.precision, work.a + from * work.a_row + first, count, to + r * (kMostDepth + 16));
+        }
+        return;
+    }
+    const float* from = work.a + row * work.a_row + first * work.a_depth;
+    float joined[kBlockRows];
+    const float zeros[kBlockRows] = {};
+    for (int64_t d = 0; d < depth; ++d, from += 2 * work.a_depth) {
+        join_rows(from, 2 * d + 1 < count ? from + work.a_depth : zeros, rows, joined);
+        for (int64_t r = 0; r < rows; r += kTileRows) {
+            const int64_t some = std::min<int64_t>(kTileRows, rows - r);
+            __builtin_prefetch(from + kAhead * work.a_depth + r);
+            __builtin_prefetch(from + (kAhead + 1) * work.a_depth + r);
+            copy_few<kTileRows>(joined + r, some, to + r * depth + d * some);
+        }
+    }
+}
+
 // One tile of a block: `packed` rows times a panel.
 template <typename T>
 void multiply_tile(const Gemm<T>& work, int64_t row, int64_t rows, int64_t p, int64_t k, int64_t depth,
                    const T* packed) {
-    const T* panel = work.packed + p * kPanel<T> * work.depth + k * kPanel<T>;
+    const T* panel = work.weight().panel(p) + k * kPanel<T>;
     const int64_t n = p * kPanel<T>, columns = std::min<int64_t>(kPanel<T>, work.columns - n);
     const bool direct = columns == kPanel<T> && !work.c_index;
     T beside[kTileRows * kPanel<T>];  // used if C has no room for a whole panel, or its rows are indexed
@@ -101,16 +136,23 @@ void multiply_tile(const Gemm<T>& work, int64_t row, int64_t rows, int64_t p, in
             start[r] = beside + r * kPanel<T>;
         }
     }
-    auto run = [&](auto vectors) {
+    if (direct)  // C is seldom in the cache, and stores wait for one line after the other
+        for (int64_t r = 0; r < rows; ++r)
+            for (int64_t j = 0; j < kPanel<T>; j += 64 / static_cast<int64_t>(sizeof(T)))
+                __builtin_prefetch(target + r * stride + j, 1);
+    auto run = [&](auto sum, auto vectors) {
+        using Sum = decltype(sum);
         if (work.a_depth == 1)
-            kernel_of<T, false, vectors>(rows, packed, kMostDepth + 16, panel, depth, start, target, stride);
+            kernel_of<Sum, T, false, vectors>(rows, packed, kMostDepth + 16, panel, depth, start, target, stride);
         else
-            kernel_of<T, true, vectors>(rows, packed, 0, panel, depth, start, target, stride);
+            kernel_of<Sum, T, true, vectors>(rows, packed, 0, panel, depth, start, target, stride);
     };
-    if (columns <= kWidth<T>)
-        run(std::integral_constant<int, 1>{});
-    else
-        run(std::integral_constant<int, kPanelVectors>{});
+    with_sum<T>(work.precision, [&](auto sum) {
+        if (columns <= kWidth<T>)
+            run(sum, std::integral_constant<int, 1>{});
+        else
+            run(sum, std::integral_constant<int, kPanelVectors>{});
+    });
     for (int64_t r = 0; !direct && r < rows; ++r)
         std::copy_n(beside + r * kPanel<T>, columns, work.target(row + r) + n);
 }
@@ -123,11 +165,16 @@ void multiply_block(const std::vector<const Gemm<T>*>& works, int64_t block) {
     const int64_t row = block * kBlockRows, rows = std::min(kBlockRows, first.rows - row);
     T* packed = workspace.elements<T>(kBlockRows * (kMostDepth + 16));
     // Depths are divided evenly: 521 at once, not 512 and 9.
-    const int64_t parts = std::max<int64_t>(1, (first.depth + kBlockDepth / 2 - 1) / kBlockDepth);
-    const int64_t share = std::max<int64_t>(1, (first.depth + parts - 1) / parts);
-    for (int64_t k = 0; k == 0 || k < first.depth; k += share) {
-        const int64_t depth = std::min(share, first.depth - k);
-        pack_rows(first, row, rows, k, depth, packed);
+    const int64_t words = first.weight().words();
+    int64_t parts = std::max<int64_t>(1, (words + kBlockDepth / 2 - 1) / kBlockDepth);
+    if (first.precision == Precision::int8) parts = 1;  // a row has one scale; see fits_int8
+    const int64_t share = std::max<int64_t>(1, (words + parts - 1) / parts);
+    for (int64_t k = 0; k == 0 || k < words; k += share) {
+        const int64_t depth = std::min(share, words - k);
+        if constexpr (std::is_same<T, float>::value)
+            (first.precision == Precision::exact ? pack_rows<T> : convert_rows)(first, row, rows, k, depth, packed);
+        else
+            pack_rows(first, row, rows, k, depth, packed);
         for (const Gemm<T>* work : works)
             for (int64_t p = 0; p < work->panels(); ++p)
                 for (int64_t r = 0; r < rows; r += kTileRows) {
@@ -146,10 +193,11 @@ class Gemms {
         works_.push_back(work);
         return static_cast<int>(works_.size()) - 1;
     }
+    int count() const { return static_cast<int>(works_.size()); }
     Gemm<T>& operator[](int number) { return works_[static_cast<size_t>(number)]; }
 
     void ask(Arena<T>& arena) {
-        for (Gemm<T>& work : works_) arena.ask(work.packed, work.panels() * kPanel<T> * work.depth);
+        for (Gemm<T>& work : works_) arena.ask(work.packed, work.packed_size());
     }
     void pack(Jobs& jobs, bool late) const {
         for (const Gemm<T>& work : works_)

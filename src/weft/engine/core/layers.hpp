@@ -27,7 +27,7 @@ class Run {
     std::vector<Layer<T>> layers;
 
     Run(const abi::RunCall<T>& given, abi::Reader& reader, bool backward)
-        : rows(given.rows, given.steps, given.lengths) {
+        : rows(given.rows, given.steps, given.lengths), precision_(precision_of<T>(given.precision)) {
         const int64_t* ids = given.ids;
         T *x = given.x, *d_x = given.d_x, *memory = given.memory, *d_memory = given.d_memory;
         const int64_t positions = rows.count * rows.steps;
@@ -111,6 +111,7 @@ class Run {
         for (int b = 0; b < BUFFERS; ++b) call.put(static_cast<Buffer>(b), nullptr, 0);
         call.inputs = direction.inputs;
         call.reverse = direction.reverse != 0;
+        call.precision = precision_;
         call.put(ROW_MASK, direction.row_mask, program.hidden);
         call.put(STEP_MASK, direction.step_mask, program.states * program.hidden);
         call.packed.resize(program.products.size());
@@ -149,6 +150,7 @@ class Run {
         for (Pointer& place : to) place = reader.take<T*>();
     }
 
+    Precision precision_;
     std::vector<int64_t> row_of_;  // the embedded row that each position reads, where repeated rows are written once
     std::vector<T> same_;          // one row of d_outputs, if all rows are the same
 };

@@ -101,10 +101,12 @@ void pack_weights(const Direction<T>& call, bool backward, Jobs& jobs) {
         for (int64_t p = 0; p < columns / kPanel<T>; ++p)
             jobs.add(H * kPanel<T> * (backward ? count : 1), [&call, backward, count, H, k, p] {
                 const std::vector<WeightBlock<T>> blocks = call.weights(k);
-                if (backward)
-                    pack_backward(blocks.data(), count, H, p, call.packed[k]);
-                else
-                    pack_forward(blocks.data(), count, H, p, call.packed[k]);
+                call.packed[k].fill(p, [&](T* panel) {
+                    if (backward)
+                        pack_backward(blocks.data(), count, H, p, panel);
+                    else
+                        pack_forward(blocks.data(), count, H, p, panel);
+                });
             });
     }
 }
@@ -112,9 +114,10 @@ void pack_weights(const Direction<T>& call, bool backward, Jobs& jobs) {
 template <typename T>
 void ask_weights(Direction<T>& call, bool backward, Arena<T>& arena) {
     for (size_t k = 0; k < call.packed.size(); ++k) {
-        const int64_t columns =
-            backward ? call.backward_columns() * call.program->products[k].blocks() : call.forward_columns(k);
-        arena.ask(call.packed[k], call.program->hidden * columns);
+        const int64_t depth = call.program->hidden * (backward ? call.program->products[k].blocks() : 1);
+        call.packed[k] = {nullptr, depth, call.precision};
+        arena.ask(call.packed[k].data,
+                  call.packed[k].words() * (backward ? call.backward_columns() : call.forward_columns(k)));
     }
 }
 
@@ -122,7 +125,8 @@ template <typename T>
 bool fuses_input(const Direction<T>& call) {
     int64_t elements = call.inputs * call.input_columns();
     for (size_t k = 0; k < call.packed.size(); ++k) elements += call.program->hidden * call.forward_columns(k);
-    return !call.ids && elements * static_cast<int64_t>(sizeof(T)) <= kFusedInputBytes;
+    const int64_t size = call.precision == Precision::bfloat16 ? 2 : call.precision == Precision::int8 ? 1 : sizeof(T);
+    return !call.ids && elements * size <= kFusedInputBytes;
 }
 
 // Runs the directions of one layer.
@@ -143,14 +147,18 @@ Status forward_layer(std::vector<Direction<T>>& calls, int64_t threads) {
         arena.ask(call.base[VECTORS], vector_elements(call));
         ask_weights(call, false, arena);
         if (call.fused_input) {
-            arena.ask(call.packed_input, call.inputs * call.input_columns());
+            call.packed_input = {nullptr, call.inputs, call.precision};
+            arena.ask(call.packed_input.data, call.packed_input.words() * call.input_columns());
             continue;
         }
         call.put(INPUT, call.kept, width);
         if (!call.kept || call.by_id) arena.ask(call.base[INPUT], (call.by_id ? kinds : call.tokens) * width);
-        if (!call.ids || call.distinct)
-            products.add(
+        if (!call.ids || call.distinct) {
+            const int n = products.add(
                 {read, width, call.inputs, call.x, call.inputs, 1, call.parameters[0], 1, call.inputs, nullptr, width});
+            products[n].precision = call.precision;
+            if (call.precision == Precision::int8 && !fits_int8(call.inputs)) products[n].precision = Precision::exact;
+        }
     }
     products.ask(arena);
     arena.settle(workspace);
@@ -163,7 +171,9 @@ Status forward_layer(std::vector<Direction<T>>& calls, int64_t threads) {
         if (call.fused_input) {
             for (int64_t p = 0; p < call.input_columns() / kPanel<T>; ++p)
                 jobs.add(call.inputs * kPanel<T>, [&call, p] {
-                    pack_transposed(call.parameters[0], call.inputs, call.program->width(), p, call.packed_input);
+                    call.packed_input.fill(p, [&call, p](T* panel) {
+                        pack_transposed(call.parameters[0], call.inputs, call.program->width(), p, panel);
+                    });
                 });
             continue;
         }
@@ -228,6 +238,7 @@ void add_gradients(const Direction<T>& call, Gemms<T>& products, std::map<const 
     auto add = [&](Gemm<T> work) {
         const auto before = into.find(work.c);
         work.add = before != into.end();
+        work.precision = call.precision;
         const int number = products.add(work);
         if (work.add) products[before->second].next = number;
         into[work.c] = number;

@@ -32,31 +32,32 @@ class Memory {  // aligned, owned
 template <typename T>
 class Weight {
   public:
-    Weight(int64_t depth, int64_t columns)
-        : depth_(depth), columns_(round_up(columns, kPanel<T>)), packed_(depth * columns_) {}
+    Weight(int64_t rows, int64_t depth, int64_t columns, Precision precision)
+        : columns_(round_up(columns, kPanel<T>)), packed_(panel_words(precision, depth) * columns_),
+          converted_(rows * converted_stride(precision, depth)), panels_{packed_.data(), depth, precision} {}
 
     void pack(const T* weight, int64_t columns) {  // (columns, depth)
-        for (int64_t p = 0; p * kPanel<T> < columns; ++p) {
-            T* panel = packed_.data() + p * kPanel<T> * depth_;
-            const int64_t some = std::min<int64_t>(kPanel<T>, columns - p * kPanel<T>);
-            transpose_into_panel(weight + p * kPanel<T> * depth_, depth_, depth_, 0, some, panel);
-            clear_panel(depth_, some, panel);
-        }
+        for (int64_t p = 0; p < columns_ / kPanel<T>; ++p)
+            panels_.fill(p, [&](T* panel) { pack_transposed(weight, panels_.depth, columns, p, panel); });
     }
     void pack(const std::vector<WeightBlock<T>>& blocks) {
         for (int64_t p = 0; p < columns_ / kPanel<T>; ++p)
-            pack_forward(blocks.data(), static_cast<int64_t>(blocks.size()), depth_, p, packed_.data());
+            panels_.fill(p, [&](T* panel) {
+                pack_forward(blocks.data(), static_cast<int64_t>(blocks.size()), panels_.depth, p, panel);
+            });
     }
 
     template <typename Start>
     void multiply(ThreadPool& pool, int64_t rows, const T* a, int64_t a_stride, T* c, int64_t c_stride,
                   const Start& start) {
         constexpr int64_t unit = kTogether * kPanel<T>;
+        const Operand<T> operand = panels_.operand(rows, a, a_stride, converted_.data());
         auto some = [&](int64_t first, int64_t last) {
             const int64_t from = first * unit, to = std::min(last * unit, columns_);
+            Panels<T> piece = panels_;
+            piece.data = panels_.panel(first * kTogether);
             weft::multiply(
-                rows, a, a_stride, packed_.data() + from * depth_, depth_, to - from, c + from, c_stride,
-                [&](int64_t n) { return start(from + n); }, [] {});
+                rows, operand, piece, to - from, c + from, c_stride, [&](int64_t n) { return start(from + n); }, [] {});
         };
         const int64_t pieces = (columns_ + unit - 1) / unit;
         if (bytes() < kSharedBytes)
@@ -66,18 +67,19 @@ class Weight {
     }
 
     int64_t columns() const { return columns_; }
-    int64_t bytes() const { return depth_ * columns_ * static_cast<int64_t>(sizeof(T)); }
+    int64_t bytes() const { return panels_.words() * columns_ * static_cast<int64_t>(sizeof(T)); }
 
   private:
-    int64_t depth_, columns_;
-    Memory<T> packed_;
+    int64_t columns_;
+    Memory<T> packed_, converted_;  // converted_: the rows of A, where they are not read as they stand
+    Panels<T> panels_;
 };
 
 // One layer: the program of a cell, one step at a time.
 template <typename T>
 class StreamLayer {
   public:
-    StreamLayer(int64_t rows, bool by_id, const abi::StreamLayer<T>& given, abi::Reader& reader)
+    StreamLayer(int64_t rows, bool by_id, Precision precision, const abi::StreamLayer<T>& given, abi::Reader& reader)
         : program_(*static_cast<const Program*>(given.program)), code_(program_.run), rows_(rows), H_(program_.hidden),
           products_memory_(rows * columns(PRODUCT)), operands_(rows * columns(OPERAND)),
           scratch_(rows * columns(SCRATCH)), arena_(Interpreter<T>::arena_size(code_, H_)),
@@ -95,7 +97,7 @@ class StreamLayer {
             call.put(INPUT, input_->data(), width);
             project_ids(call, bias_.data(), 0, inputs, [](int64_t i) { return i; });
         } else {
-            input_weight_ = std::make_unique<Weight<T>>(inputs, width);
+            input_weight_ = std::make_unique<Weight<T>>(rows, inputs, width, precision);
             input_weight_->pack(call.parameters[0], width);
             input_stride_ = input_weight_->columns();
             input_ = std::make_unique<Memory<T>>(rows * input_stride_);
@@ -103,7 +105,7 @@ class StreamLayer {
         vectors_ = std::make_unique<Memory<T>>(vector_elements(call));
         fill_vectors(call, vectors_->data());
         for (size_t k = 0; k < program_.products.size(); ++k) {
-            weights_.push_back(std::make_unique<Weight<T>>(H_, program_.products[k].blocks() * H_));
+            weights_.push_back(std::make_unique<Weight<T>>(rows, H_, program_.products[k].blocks() * H_, precision));
             weights_.back()->pack(call.weights(k));
         }
         std::fill_n(products_memory_.data(), rows * columns(PRODUCT), T(0));  // columns that pad the last panel
@@ -235,14 +237,15 @@ class Stream : public AnyStream {
   public:
     Stream(const abi::StreamCall<T>& call, abi::Reader& reader)
         : rows_(call.rows), vocabulary_(call.vocabulary), by_id_(call.by_id != 0) {
+        const Precision precision = precision_of<T>(call.precision);
         for (int64_t n = 0; n < call.layers; ++n) {
             const auto& layer = reader.take<abi::StreamLayer<T>>();
-            layers_.push_back(std::make_unique<StreamLayer<T>>(rows_, n == 0 && by_id_, layer, reader));
+            layers_.push_back(std::make_unique<StreamLayer<T>>(rows_, n == 0 && by_id_, precision, layer, reader));
             layers_.back()->count(bytes_, largest_);
             outputs_.push_back(std::make_unique<Memory<T>>(rows_ * layers_.back()->hidden()));
         }
         if (!vocabulary_) return;
-        output_weight_ = std::make_unique<Weight<T>>(layers_.back()->hidden(), vocabulary_);
+        output_weight_ = std::make_unique<Weight<T>>(rows_, layers_.back()->hidden(), vocabulary_, precision);
         output_weight_->pack(call.weight, vocabulary_);
         bytes_ += output_weight_->bytes();
         largest_ = std::max(largest_, output_weight_->bytes());

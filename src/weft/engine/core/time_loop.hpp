@@ -47,10 +47,11 @@ class TimeLoop {
                 const int state = program_.products[k].state;
                 const Buffer source = state >= 0 ? STATE : OPERAND;
                 const int64_t column = H_ * (state >= 0 ? state : static_cast<int64_t>(k));
+                const Panels<T>& weight = call_.packed[k];
                 multiply(
-                    active, base_[source] + column, stride_[source], call_.packed[k], H_, call_.forward_columns(k),
-                    base_[PRODUCT] + product_column_[k], stride_[PRODUCT], [this, k](int64_t n) { return start(k, n); },
-                    [this] { fetch_ahead(); });
+                    active, weight.operand(active, base_[source] + column, stride_[source], converted_), weight,
+                    call_.forward_columns(k), base_[PRODUCT] + product_column_[k], stride_[PRODUCT],
+                    [this, k](int64_t n) { return start(k, n); }, [this] { fetch_ahead(); });
                 interpreter_.run(code_.segments[k + 1], active);
             }
             for (int64_t r = shrink(active, s + 1); r < active; ++r)
@@ -88,9 +89,10 @@ class TimeLoop {
             for (size_t n = 0; n < program_.backward_order.size(); ++n) {
                 if (s == 0 && n == last_needed) break;
                 const auto k = static_cast<size_t>(program_.backward_order[n]);
+                const Panels<T>& weight = call_.packed[k];
+                const T* d = base_[D_PRODUCT] + d_product_column_[k];
                 multiply(
-                    active, base_[D_PRODUCT] + d_product_column_[k], stride_[D_PRODUCT], call_.packed[k],
-                    H_ * program_.products[k].blocks(), call_.backward_columns(),
+                    active, weight.operand(active, d, stride_[D_PRODUCT], converted_), weight, call_.backward_columns(),
                     base_[D_OPERAND] + d_operand_column_[k], stride_[D_OPERAND],
                     [](int64_t) { return Where<const T>{}; }, [this] { fetch_ahead(); });
                 interpreter_.run(code_.segments[n + 1], active);
@@ -126,7 +128,10 @@ class TimeLoop {
             columns[D_OPERAND] += call.backward_columns();
         }
         x_stride_ = call.fused_input ? round_up(call.inputs, kGap) + kGap : 0;
-        int64_t total = x_stride_ * rows;
+        int64_t converted = call.fused_input ? converted_stride(call.precision, call.inputs) : 0;
+        for (const Panels<T>& weight : call.packed)
+            converted = std::max(converted, converted_stride(weight.precision, weight.depth));
+        int64_t total = (x_stride_ + converted) * rows;
         for (int b = 0; b < BUFFERS; ++b) {
             stride_[b] = columns[b] ? round_up(columns[b], kGap) + kGap : 0;
             total += stride_[b] * rows;
@@ -139,7 +144,8 @@ class TimeLoop {
             next += stride_[b] * rows;
         }
         x_ = next;
-        return next + x_stride_ * rows;
+        converted_ = x_ + x_stride_ * rows;
+        return converted_ + converted * rows;
     }
 
     Where<T> locate(const Place& place) {
@@ -176,8 +182,8 @@ class TimeLoop {
         for (int64_t r = 0; r < active; ++r)
             copy_row(call_.x + spread_[static_cast<size_t>(r)] * call_.inputs, call_.inputs, x_ + r * x_stride_);
         multiply(
-            active, x_, x_stride_, call_.packed_input, call_.inputs, call_.input_columns(), base_[INPUT],
-            stride_[INPUT],
+            active, call_.packed_input.operand(active, x_, x_stride_, converted_), call_.packed_input,
+            call_.input_columns(), base_[INPUT], stride_[INPUT],
             [this](int64_t n) {
                 return Where<const T>{call_.bias + n, 0, nullptr};
             },
@@ -298,6 +304,7 @@ class TimeLoop {
     int64_t stride_[BUFFERS];
     T* x_;  // fused_input: the input of this step, row by row
     int64_t x_stride_;
+    T* converted_;  // the operand of a product, where it is not read as it stands
     std::vector<int64_t> product_column_, d_product_column_, d_operand_column_;
     std::vector<int64_t> offsets_, token_, spread_, source_;
     Interpreter<T> interpreter_;

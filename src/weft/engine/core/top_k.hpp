@@ -24,7 +24,8 @@ Status pack_output_layer(const abi::PackCall<T>& call) {
     T* packed = call.packed;
     Jobs jobs;
     for (int64_t p = 0; p < panels; ++p)
-        jobs.add(inputs * kPanel<T>, [=] { pack_transposed(weight, inputs, size, p, packed); });
+        jobs.add(inputs * kPanel<T>,
+                 [=] { pack_transposed(weight, inputs, size, p, packed + p * kPanel<T> * inputs); });
     jobs.run(call.threads);
     T* start = packed + panels * kPanel<T> * inputs;
     for (int64_t i = 0; i < panels * kPanel<T>; ++i) start[i] = i >= size ? kNever<T> : bias ? bias[i] : T(0);

@@ -80,6 +80,18 @@ inline bool any(V holds) {
 #endif
 }
 
+// Keeps a vector in a register: the compiler would reload it for each of a few rows.
+template <typename V>
+inline void hold(V& vector) {
+#if defined(__AVX512F__)
+    asm("" : "+v"(vector));
+#elif defined(__AVX__)
+    asm("" : "+x"(vector));
+#else
+    (void)vector;
+#endif
+}
+
 // The lanes of x in pairs at distance S: each gets the other's.
 template <typename T, int S, int... Lane>
 inline Vec<T> swap_lanes(Vec<T> x, std::integer_sequence<int, Lane...>) {

@@ -1,0 +1,188 @@
+"""Inference of recurrent layers: weft, torch, ONNX Runtime and OpenVINO, in float32, bfloat16 and int8.
+
+Every runtime is a process of its own (benchmarks/inference_peers.py), the last two in environments that this program
+makes with pip under the user's cache. They are checked to agree, then take turns; a time is the median of all turns.
+
+    python -m benchmarks.inference [--quick] [--threads 1]
+
+The tables go between the marks in docs/inference.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+PEERS = {
+    "onnxruntime": ("onnxruntime==1.31.1", "onnx==1.23.2", "numpy"),
+    "openvino": ("openvino==2026.4.1", "onnx==1.23.2", "numpy"),
+}
+CONTESTANTS = (
+    ("weft", "float32"), ("weft", "bf16"), ("weft", "int8"), ("torch", "float32"), ("torch", "bf16"),
+    ("onnxruntime", "float32"), ("openvino", "float32"), ("openvino", "bf16"),
+)  # fmt: skip
+H = 256
+STREAMS = 1000
+TURNS = 8
+TOLERANCE = {"float32": 1e-4, "bf16": 0.02, "int8": 0.03}
+BEGIN, END = "<!-- begin: python -m benchmarks.inference -->", "<!-- end -->"
+
+
+class Case(NamedTuple):
+    kind: str  # "layer": a whole sequence; "steps": one step of streams
+    cell: str
+    rows: int
+    steps: int
+    threads: int
+
+    @property
+    def title(self) -> str:
+        cores = f"{self.threads} core{'s' * (self.threads > 1)}"
+        return f"{self.cell.upper()}, batch {self.rows}, {self.steps} steps, {cores}"
+
+
+class Process:
+    """A runtime that answers requests."""
+
+    def __init__(self, runtime: str) -> None:
+        self.started = subprocess.Popen(
+            [python_of(runtime), str(Path(__file__).with_name("inference_peers.py")), runtime],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def ask(self, **request: Any) -> Any:
+        assert self.started.stdin is not None
+        assert self.started.stdout is not None
+        self.started.stdin.write(json.dumps(request) + "\n")
+        self.started.stdin.flush()
+        answer = self.started.stdout.readline()
+        if not answer:
+            raise SystemExit("a runtime ended: see its message above")
+        return json.loads(answer)
+
+    def end(self) -> None:
+        assert self.started.stdin is not None
+        self.started.stdin.close()
+        self.started.wait()
+
+
+def python_of(runtime: str) -> str:
+    """The interpreter of a runtime's environment, which is made at the first use."""
+    if runtime not in PEERS:
+        return sys.executable
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "weft" / "benchmarks" / runtime
+    python = cache / "bin" / "python"
+    if not (cache / "ready").exists():
+        venv.create(cache, with_pip=True, clear=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *PEERS[runtime]], check=True)
+        (cache / "ready").touch()
+    return str(python)
+
+
+def make_weights(folder: Path, case: Case) -> Path:
+    """Random weights and inputs in torch's layout."""
+    random, blocks = np.random.default_rng(0), {"lstm": 4, "gru": 3}[case.cell]
+    sizes = {
+        "weight_ih": (blocks * H, H),
+        "weight_hh": (blocks * H, H),
+        "bias_ih": (blocks * H,),
+        "bias_hh": (blocks * H,),
+    }
+    arrays = {name: random.uniform(-1, 1, size) / np.sqrt(H) for name, size in sizes.items()}
+    arrays["x"] = random.standard_normal((case.rows, case.steps, H))
+    path = folder / f"{case.cell}-{case.rows}-{case.steps}.npz"
+    np.savez(path, **{name: array.astype(np.float32) for name, array in arrays.items()})
+    return path
+
+
+def measure(
+    case: Case, contestants: tuple[tuple[str, str], ...], folder: Path, seconds: float
+) -> dict[tuple[str, str], float]:
+    """The median time of each contestant, in seconds."""
+    weights = str(make_weights(folder, case))
+    processes = {runtime: Process(runtime) for runtime in dict.fromkeys(runtime for runtime, _ in contestants)}
+    names = {contestant: " ".join(contestant) for contestant in contestants}
+    reference: Any = None
+    for runtime, precision in contestants:
+        described = {**case._asdict(), "precision": precision, "weights": weights}
+        sample = np.array(processes[runtime].ask(do="prepare", name=names[runtime, precision], case=described))
+        reference = sample if reference is None else reference
+        if len(sample):
+            error = float(np.linalg.norm(sample - reference) / np.linalg.norm(reference))
+            assert error < TOLERANCE[precision], f"{runtime} {precision} differs from weft by {error:.3g}"
+    taken: dict[tuple[str, str], list[float]] = {contestant: [] for contestant in contestants}
+    for _ in range(TURNS):
+        for contestant in contestants:
+            time.sleep(0.02)  # threads of the one before go to sleep
+            taken[contestant] += processes[contestant[0]].ask(do="run", name=names[contestant], seconds=seconds / TURNS)
+    for process in processes.values():
+        process.end()
+    return {contestant: statistics.median(times) for contestant, times in taken.items()}
+
+
+def layer_table(cases: list[Case], folder: Path, seconds: float) -> list[str]:
+    heads = [f"{runtime} {precision}" for runtime, precision in CONTESTANTS]
+    lines = [f"| work (ms) | {' | '.join(heads)} | float32 to best peer | bf16 to best peer |"]
+    lines.append("| --- " * (len(heads) + 3) + "|")
+    for case in cases:
+        found = measure(case, CONTESTANTS, folder, seconds)
+        ratios = []
+        for precision in ("float32", "bf16"):
+            best = min(value for (runtime, kind), value in found.items() if kind == precision and runtime != "weft")
+            ratios.append(f"**{best / found['weft', precision]:.2f} x**")
+        times = [f"{found[each] * 1e3:.2f}" for each in CONTESTANTS]
+        lines.append(f"| {' | '.join([case.title, *times, *ratios])} |")
+        print(lines[-1], flush=True)
+    return lines
+
+
+def stream_tables(folder: Path, seconds: float, threads: int) -> list[str]:
+    contestants = (*CONTESTANTS[:5], ("onnxruntime", "float32"))
+    one = measure(Case("steps", "lstm", 1, 1, threads), contestants, folder, seconds)
+    base = one["onnxruntime", "float32"]
+    lines = ["", f"One step of one stream, LSTM, I = H = {H}, {threads} threads:", ""]
+    lines += ["| runtime | microseconds | to ONNX Runtime |", "| --- | --- | --- |"]
+    lines += [f"| {' '.join(each)} | {value * 1e6:.1f} | **{base / value:.1f} x** |" for each, value in one.items()]
+    together = measure(Case("steps", "lstm", STREAMS, 1, threads), CONTESTANTS[:5], folder, seconds)
+    lines += ["", f"{STREAMS:,} independent streams, steps a second ({threads} threads):", ""]
+    lines += ["| runtime | stepped together | one after the other | ratio |", "| --- | --- | --- | --- |"]
+    for each, value in together.items():
+        batched, single = STREAMS / value, 1 / one[each]
+        lines.append(f"| {' '.join(each)} | {batched:,.0f} | {single:,.0f} | **{batched / single:.1f} x** |")
+    print("\n".join(lines), flush=True)
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--quick", action="store_true", help="a fifth of the time, nothing written")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="numbers of threads")
+    given = parser.parse_args()
+    seconds = 0.2 if given.quick else 1.0
+    cases = [
+        Case("layer", cell, rows, steps, threads)
+        for threads in given.threads
+        for rows, steps in ((32, 35), (1, 100))
+        for cell in ("lstm", "gru")
+    ]
+    with tempfile.TemporaryDirectory() as name:
+        lines = layer_table(cases, Path(name), seconds) + stream_tables(Path(name), seconds, given.threads[-1])
+    if not given.quick:
+        page = Path(__file__).parents[1] / "docs" / "inference.md"
+        before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+        page.write_text("\n".join([before + BEGIN, "", *lines, "", END]) + rest.partition(END)[2], encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
