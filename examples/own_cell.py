@@ -1,6 +1,8 @@
 """Custom cells: a few lines of equations that run at the speed of a fused kernel.
 
 python examples/own_cell.py
+weft train lm --data my.txt --out runs/mine --cell examples/own_cell.py:PeepholeLSTMCell
+weft generate runs/mine --cell examples/own_cell.py:PeepholeLSTMCell
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from weft.cells import Cell, CoupledGates, HiddenState, LSTMGates, LSTMState
 from weft.nn import Recurrent
 
 
-class PeepholeLSTM(Cell):
+class PeepholeLSTMCell(Cell):
     """i, f = s(W x + U h + p * c); c' = f * c + i * tanh(W x + U h); o = s(W x + U h + p * c'); h' = o * tanh(c').
 
     The gates read the memory cell through one weight per unit. Gers and Schmidhuber 2000. Blocks: i, f, g, o.
@@ -35,7 +37,7 @@ class PeepholeLSTM(Cell):
         return LSTMState(o * torch.tanh(c), c), LSTMGates(i, f, g, o)
 
 
-class MinimalGatedUnit(Cell):
+class MinimalGatedUnitCell(Cell):
     """f = s(W_f x + U_f h); u = tanh(W_u x + f * (U_u h)); h' = h + f * (u - h). Zhou et al. 2016. Blocks: f, u."""
 
     blocks = 2
@@ -47,7 +49,7 @@ class MinimalGatedUnit(Cell):
         return HiddenState(state.h + f * (u - state.h)), CoupledGates(f, u)
 
 
-class LayerNormLSTM(Cell):
+class LayerNormLSTMCell(Cell):
     """An LSTM whose gate blocks and memory cell are normalized over the units. Ba et al. 2016. Blocks: i, f, g, o."""
 
     blocks, state_type = 4, LSTMState
@@ -65,7 +67,11 @@ class LayerNormLSTM(Cell):
         return LSTMState(o * torch.tanh(self.norm(c)), c), LSTMGates(i, f, g, o)
 
 
-OWN_CELLS = {"peephole-lstm": PeepholeLSTM, "minimal-gated-unit": MinimalGatedUnit, "layer-norm-lstm": LayerNormLSTM}
+OWN_CELLS = {
+    "peephole-lstm": PeepholeLSTMCell,
+    "minimal-gated-unit": MinimalGatedUnitCell,
+    "layer-norm-lstm": LayerNormLSTMCell,
+}
 
 
 def train(cell: Cell, *, steps: int = 200, length: int = 6) -> tuple[float, float]:

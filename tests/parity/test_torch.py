@@ -10,6 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from weft.cells import GRUCell, GRUResetBeforeCell, LSTMCell, RNNCell
 from weft.errors import WeftError
 from weft.nn import Bidirectional, BothDirections, Recurrent, Stack, make_stack, map_state
+from weft.nn.adaptive_softmax import AdaptiveSoftmax
 from weft.nn.conversion import from_torch, to_torch
 
 B, T, INPUT, HIDDEN = 4, 6, 3, 5
@@ -172,3 +173,28 @@ def test_what_does_not_come_from_torch(module, message):
 def test_what_does_not_go_to_torch(stack, message):
     with pytest.raises(WeftError, match=message):
         to_torch(stack)
+
+
+def test_adaptive_softmax_has_the_loss_and_gradients_of_torchs():
+    """torch's layer with the same clusters: its tails are a projection and a table without biases."""
+    torch.manual_seed(0)
+    ours = AdaptiveSoftmax(60, 16, 16, (20, 40)).double()
+    theirs = torch.nn.AdaptiveLogSoftmaxWithLoss(16, 60, [20, 40], div_value=4, head_bias=True).double()
+    with torch.no_grad():
+        for bias in ours.biases[1:]:
+            bias.zero_()
+        theirs.head.weight.copy_(torch.cat([ours.tables[0], ours.cluster_weight]))
+        theirs.head.bias.copy_(torch.randn(22, dtype=torch.double))
+        ours.biases[0].copy_(theirs.head.bias[:20])
+        ours.cluster_bias.copy_(theirs.head.bias[20:])
+        for tail, down, table in zip(theirs.tail, ours.down, ours.tables[1:], strict=True):
+            tail[0].weight.copy_(down)
+            tail[1].weight.copy_(table)
+    x = torch.randn(3, 30, 16, dtype=torch.double, requires_grad=True)
+    targets = torch.arange(90).reshape(3, 30) % 60
+    total = ours.cross_entropy(x, targets)
+    torch.testing.assert_close(total, 90 * theirs(x.reshape(-1, 16), targets.reshape(-1)).loss)
+    (ours_gradient,) = torch.autograd.grad(total, x)
+    (torchs_gradient,) = torch.autograd.grad(90 * theirs(x.reshape(-1, 16), targets.reshape(-1)).loss, x)
+    torch.testing.assert_close(ours_gradient, torchs_gradient)
+    torch.testing.assert_close(ours.log_probs(x[0]), theirs.log_prob(x[0]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 import torch
 
@@ -292,6 +294,72 @@ def test_calling_a_cell_is_one_step_as_in_torch(kind, with_state, rows):
             torch.testing.assert_close(a, b, **NEAR)
 
 
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("kind", TORCH_CELLS)
+def test_cells_are_made_as_in_torch(kind, bias):
+    """Constructor arguments, draws, parameters, state_dict both ways, results."""
+    torch.manual_seed(3)
+    theirs = TORCH_CELLS[kind](INPUT, HIDDEN, bias=bias, device="cpu", dtype=torch.float64)
+    torch.manual_seed(3)
+    ours = kind(INPUT, HIDDEN, bias=bias, device="cpu", dtype=torch.float64)
+    assert [(name, p.shape) for name, p in ours.named_parameters()] == [
+        (name, p.shape) for name, p in theirs.named_parameters()
+    ]
+    assert all(torch.equal(a, b) for a, b in zip(ours.parameters(), theirs.parameters(), strict=True))
+    ours.load_state_dict(theirs.state_dict(), strict=True)
+    theirs.load_state_dict(ours.state_dict(), strict=True)
+    x = torch.randn(3, INPUT, dtype=torch.float64)
+    found, expected = ours(input=x, hx=None), theirs(input=x, hx=None)
+    torch.testing.assert_close(*([*each] if kind is LSTMCell else [each] for each in (found, expected)), **NEAR)
+    layer = Recurrent(ours)  # on the engine, too
+    torch.testing.assert_close(layer(x[:, None])[0][:, 0], found[0] if kind is LSTMCell else found, **NEAR)
+    assert torch.equal(pickle.loads(pickle.dumps(ours)).weight_hh, ours.weight_hh)
+    assert kind(INPUT, HIDDEN, bias, device="meta")(torch.zeros(3, INPUT, device="meta")) is not None
+
+
+def test_the_nonlinearity_selects_the_cell():
+    assert type(RNNCell(4, 5, nonlinearity="relu")) is ReLURNNCell
+    assert type(RNNCell(4, 5, True, "relu")) is ReLURNNCell
+    assert type(RNNCell(4, 5, nonlinearity="tanh")) is RNNCell
+    assert RNNCell(4, 5, nonlinearity="relu").nonlinearity == "relu"
+    with pytest.raises(WeftError, match='nonlinearity is \'gelu\'; expected "tanh" or "relu"'):
+        RNNCell(4, 5, nonlinearity="gelu")
+    with pytest.raises(WeftError, match="ReLURNNCell: nonlinearity is 'tanh'"):
+        ReLURNNCell(4, 5, nonlinearity="tanh")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", TORCH_CELLS)
+def test_cells_of_torch_s_own_tests(kind):
+    """The inputs that torch tests its cells with; and one graph for torch.compile, autocast, gradients of gradients."""
+    from torch.testing._internal.common_modules import module_db
+
+    (info,) = (info for info in module_db if info.module_cls is getattr(torch.nn, kind.__name__.removeprefix("ReLU")))
+    for one in info.module_inputs_func(info, device="cpu", dtype=torch.float64, requires_grad=False, training=True):
+        arguments, options = one.constructor_input.args, one.constructor_input.kwargs
+        if options.get("nonlinearity", "tanh") != getattr(kind, "nonlinearity", "tanh"):
+            continue
+        theirs, ours = (make(*arguments, **options).double() for make in (info.module_cls, kind))
+        ours.load_state_dict(theirs.state_dict())
+        x, *state = one.forward_input.args
+        expected, found = theirs(x, *state), ours(x, *state)
+        torch.testing.assert_close(*([*each] if kind is LSTMCell else [each] for each in (found, expected)), **NEAR)
+    cell, x = kind(INPUT, HIDDEN).double(), torch.randn(3, INPUT, dtype=torch.float64, requires_grad=True)
+    compiled = torch.compile(cell, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x), cell(x))
+
+    def output(x):
+        return cell(x)[0] if kind is LSTMCell else cell(x)
+
+    assert torch.autograd.gradgradcheck(output, (x + 0.3,))
+    theirs, ours = TORCH_CELLS[kind](INPUT, HIDDEN), kind(INPUT, HIDDEN)
+    ours.load_state_dict(theirs.state_dict())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found, expected = (one(x.detach().float()) for one in (ours, theirs))
+    for a, b in zip(*([*each] if kind is LSTMCell else [each] for each in (found, expected)), strict=True):
+        torch.testing.assert_close(a.float(), b.float(), rtol=2e-2, atol=2e-2)
+
+
 @pytest.mark.parametrize("name", CELLS)
 def test_calling_a_cell_step_by_step_is_the_layer(name, x):
     cell = make(CELLS[name])
@@ -311,9 +379,9 @@ def test_a_cell_reads_token_ids_as_one_hot_vectors():
 @pytest.mark.parametrize(
     ("x", "state", "message"),
     [
-        (torch.zeros(3, 6, INPUT), None, r"x is \(3, 6, 4\); expected \(B, 4\) .* Try: weft.nn.Recurrent\(cell\)"),
-        (torch.zeros(3, 7), None, r"x is \(3, 7\); expected \(B, 4\) because input_size=4"),
-        (torch.zeros(7), None, r"x is \(7,\); expected \(B, 4\)"),
+        (torch.zeros(3, 6, INPUT), None, r"input is \(3, 6, 4\); expected \(B, 4\) .* Try: weft.nn.Recurrent\(cell\)"),
+        (torch.zeros(3, 7), None, r"input is \(3, 7\); expected \(B, 4\) because input_size=4"),
+        (torch.zeros(7), None, r"input is \(7,\); expected \(B, 4\)"),
         (torch.zeros(3, INPUT), torch.zeros(3, HIDDEN), "LSTMCell: state is Tensor .* Try: LSTMState"),
         (torch.zeros(3, INPUT), (torch.zeros(2, HIDDEN),) * 2, r"expected LSTMState of \(3, 5\)"),
     ],

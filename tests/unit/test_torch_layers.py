@@ -254,6 +254,40 @@ def test_functional_calls(kind):
     assert torch.equal(ours(x)[0], before)
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_weights_that_a_hook_computes(kind):
+    """torch.nn.utils.weight_norm sets the weight before every call."""
+    results = []
+    for layer in pair(kind, 4, 6):
+        torch.nn.utils.weight_norm(layer, "weight_hh_l0")
+        torch.manual_seed(6)
+        x = torch.randn(5, 3, 4)
+        layer(x)
+        with torch.no_grad():
+            layer.weight_hh_l0_g.mul_(2)
+        outputs = layer(x)[0]
+        results.append([outputs, *torch.autograd.grad(outputs.square().sum(), list(layer.parameters()))])
+    assert_close(results[1], results[0])
+
+
+def test_zero_lengths_are_refused_as_in_torch():
+    with pytest.raises(RuntimeError, match="greater than 0"):
+        pack_padded_sequence(torch.randn(6, 2, 4), torch.tensor([6, 0]))
+
+
+def test_backward_hooks(kind):
+    """Hooks of the module see the gradients that torch's would see."""
+    results = []
+    for layer in pair(kind, 4, 6):
+        seen = []
+        layer.register_full_backward_hook(lambda module, inputs, outputs, seen=seen: seen.extend([*inputs, outputs[0]]))
+        torch.manual_seed(6)
+        layer(torch.randn(5, 3, 4, requires_grad=True))[0].square().sum().backward()
+        results.append(seen)
+    assert len(results[0]) == 2
+    assert_close(results[1], results[0])
+
+
 def test_hooks_and_flattening(kind):
     _, ours = pair(kind, 4, 6)
     seen = []

@@ -40,6 +40,7 @@ Modules:
     gru.py      GRUCell, GRUResetBeforeCell
     lstm.py     LSTMCell
     ladder.py   the steps from the RNN to the LSTM: AdditiveCell, CoupledGateCell, TwoGateCell
+    custom.py   custom cells by name: using_cells
 """
 
 from weft.cells.base import (
@@ -53,10 +54,12 @@ from weft.cells.base import (
     check_instance,
     check_state,
 )
+from weft.cells.custom import custom_cells, is_custom, using_cells
 from weft.cells.gru import GRUCell, GRUGates, GRUResetBeforeCell
 from weft.cells.ladder import AdditiveCell, CoupledGateCell, CoupledGates, InputForgetGates, TwoGateCell
 from weft.cells.lstm import LSTMCell, LSTMGates
 from weft.cells.rnn import ReLURNNCell, RNNCell, StatelessCell
+from weft.errors import unknown_name
 
 # The cells by the names that settings use.
 CELLS: dict[str, type[Cell]] = {
@@ -70,6 +73,19 @@ CELLS: dict[str, type[Cell]] = {
     "two-gates": TwoGateCell,
     "stateless": StatelessCell,
 }
+
+
+def find_cell(name: str) -> type[Cell]:
+    """The class of a cell by the name that settings use: one of CELLS, or a custom one of `using_cells`.
+
+    Raises:
+        WeftError: If there is no cell of that name.
+    """
+    known = {**CELLS, **custom_cells()}
+    if name not in known:
+        raise unknown_name("cell", str(name), known)
+    return known[name]
+
 
 __all__ = [
     "CELLS",
@@ -95,4 +111,8 @@ __all__ = [
     "check_cell",
     "check_instance",
     "check_state",
+    "custom_cells",
+    "find_cell",
+    "is_custom",
+    "using_cells",
 ]

@@ -39,11 +39,15 @@ Gates = Any  # a NamedTuple of (B, H) tensors
 class Cell(nn.Module, ABC):
     """Base class of all cells.
 
-    A subclass defines `blocks` and `step`, and `state_type` if its state is more than `h`.
+    A subclass defines `blocks` and `step`, and `state_type` if its state is more than `h`. The constructor and the call
+    are those of torch.nn's cells.
 
     Args:
         input_size: I, the number of input features.
         hidden_size: H, the number of hidden units.
+        bias: whether the cell has biases. Without them `bias_ih` and `bias_hh` are zeros that are no parameters.
+        device: of the parameters, as in torch.nn.
+        dtype: of the parameters, as in torch.nn.
 
     Attributes:
         blocks: G, the number of gate blocks of H rows in each projection.
@@ -53,7 +57,9 @@ class Cell(nn.Module, ABC):
     blocks: ClassVar[int]
     state_type: ClassVar[type] = HiddenState
 
-    def __init__(self, input_size: int, hidden_size: int) -> None:
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
+    ) -> None:
         super().__init__()
         name = type(self).__name__
         if input_size < 1 or hidden_size < 1:
@@ -66,12 +72,17 @@ class Cell(nn.Module, ABC):
                 expected="G, the number of gate blocks of the cell, 1 or more",
                 hint=f"class {name}(Cell): blocks = 2",
             )
-        self.input_size, self.hidden_size = input_size, hidden_size
+        self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
         rows = self.blocks * hidden_size
-        self.weight_ih = nn.Parameter(torch.empty(rows, input_size))
-        self.weight_hh = nn.Parameter(torch.empty(rows, hidden_size))
-        self.bias_ih = nn.Parameter(torch.empty(rows))
-        self.bias_hh = nn.Parameter(torch.empty(rows))
+        self.weight_ih = nn.Parameter(torch.empty(rows, input_size, device=device, dtype=dtype))
+        self.weight_hh = nn.Parameter(torch.empty(rows, hidden_size, device=device, dtype=dtype))
+        self.bias_ih: Tensor
+        self.bias_hh: Tensor
+        for name in ("bias_ih", "bias_hh"):
+            if bias:
+                self.register_parameter(name, nn.Parameter(torch.empty(rows, device=device, dtype=dtype)))
+            else:  # the equations read zeros; state_dict has none, as torch's
+                self.register_buffer(name, torch.zeros(rows, device=device, dtype=dtype), persistent=False)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -114,22 +125,23 @@ class Cell(nn.Module, ABC):
             The state after the step and the gates, two NamedTuples of (B, H) tensors.
         """
 
-    def forward(self, x: Tensor, state: State | Tensor | None = None) -> Tensor | State:
+    def forward(self, input: Tensor, hx: State | Tensor | None = None) -> Tensor | State:
         """Takes one step, as torch.nn's cells do.
 
         Args:
-            x: (B, I) features or (B,) token ids; (I,) for a single row.
-            state: `h`, a tuple of all parts of the state, or None for zeros; (B, H) each, or (H,) for a single row.
+            input: (B, I) features or (B,) token ids; (I,) for a single row.
+            hx: `h`, a tuple of all parts of the state, or None for zeros; (B, H) each, or (H,) for a single row.
 
         Returns:
             `h'` if the state is `h` alone, otherwise the new state (`h', c'` for the LSTM).
         """
         check_cell(type(self).__name__, self)
+        x, state = input, hx
         ids = not x.is_floating_point()
         single = x.dim() == 1 and not ids
         if x.dim() != (1 if ids or single else 2) or not (ids or x.shape[-1] == self.input_size):
             raise WeftError(
-                f"{type(self).__name__}: x is {tuple(x.shape)}",
+                f"{type(self).__name__}: input is {tuple(x.shape)}",
                 expected=f"(B, {self.input_size}) because input_size={self.input_size}, or (B,) token ids",
                 hint=f"weft.nn.Recurrent(cell) for sequences (B, T, {self.input_size})" if x.dim() == 3 else "",
             )
@@ -146,7 +158,7 @@ class Cell(nn.Module, ABC):
         return new if len(new) > 1 else new[0]
 
     def extra_repr(self) -> str:
-        return f"{self.input_size}, {self.hidden_size}"
+        return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
 
 
 def check_state(cell: Cell, state: State, rows: int) -> None:

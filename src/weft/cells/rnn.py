@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from weft.cells.base import Candidate, Cell, HiddenState
+from weft.errors import WeftError
 
 
 class RNNCell(Cell):
@@ -16,16 +19,45 @@ class RNNCell(Cell):
     Paper: Elman 1990, "Finding structure in time". Convention: torch.nn.RNNCell. Blocks: one.
 
     The gates of a step are `Candidate(u)` with u = h'.
+
+    Args:
+        input_size: I, the number of input features.
+        hidden_size: H, the number of hidden units.
+        bias: whether the cell has biases.
+        nonlinearity: "tanh"; with "relu", torch's name for another cell, the result is a `ReLURNNCell`.
+        device: of the parameters, as in torch.nn.
+        dtype: of the parameters, as in torch.nn.
     """
 
     blocks = 1
+    nonlinearity = "tanh"
+
+    def __new__(cls, *arguments: Any, **named: Any) -> RNNCell:
+        wanted = named.get("nonlinearity", arguments[3] if len(arguments) > 3 else cls.nonlinearity)
+        return super().__new__(ReLURNNCell if cls is RNNCell and wanted == "relu" else cls)
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        nonlinearity: str | None = None,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        if nonlinearity not in (None, self.nonlinearity):
+            raise WeftError(
+                f"{type(self).__name__}: nonlinearity is {nonlinearity!r}",
+                expected='"tanh" or "relu"' if type(self) is RNNCell else repr(self.nonlinearity),
+            )
+        super().__init__(input_size, hidden_size, bias, device, dtype)
 
     def step(self, x_proj: Tensor, state: HiddenState) -> tuple[HiddenState, Candidate]:
         u = torch.tanh(x_proj + self.recur(state.h))
         return HiddenState(u), Candidate(u)
 
 
-class ReLURNNCell(Cell):
+class ReLURNNCell(RNNCell):
     """The Elman cell with a rectified linear unit.
 
         h' = max(0, W x + U h)
@@ -34,7 +66,7 @@ class ReLURNNCell(Cell):
     another initialisation). Convention: torch.nn.RNNCell with nonlinearity="relu". Blocks: one.
     """
 
-    blocks = 1
+    nonlinearity = "relu"
 
     def step(self, x_proj: Tensor, state: HiddenState) -> tuple[HiddenState, Candidate]:
         u = torch.relu(x_proj + self.recur(state.h))
@@ -52,8 +84,10 @@ class StatelessCell(Cell):
 
     blocks = 1
 
-    def __init__(self, input_size: int, hidden_size: int) -> None:
-        super().__init__(input_size, hidden_size)
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, device, dtype)
         del self.weight_hh, self.bias_hh
 
     def step(self, x_proj: Tensor, state: HiddenState) -> tuple[HiddenState, Candidate]:

@@ -3,8 +3,10 @@
     layers.py        Recurrent (a cell over time), Bidirectional, Stack, make_stack
     attention.py     Attention with additive, bilinear, dot and scaled dot scores
     pooling.py       LastPooling, MeanPooling, MaxPooling, AttentionPooling
+    adaptive_softmax.py  AdaptiveSoftmax: embedding and output layer of large vocabularies
     crf.py           CRF, the linear-chain conditional random field, with BIO and BIOES constraints
     bptt.py          full, truncated and randomized backpropagation through time
+    checkpoint.py    checkpointed: the full gradient of long sequences with less memory
     torch_layers.py  LSTM, GRU, RNN: drop-in replacements for torch.nn's layers
     accelerate.py    accelerate: run the recurrent layers of a finished torch model on the engine
     conversion.py    from_torch, to_torch: weights to and from torch.nn.RNN, GRU and LSTM
@@ -40,15 +42,16 @@ from weft.cells import (
     TwoGateCell,
 )
 from weft.nn.accelerate import accelerate, restore
+from weft.nn.adaptive_softmax import AdaptiveSoftmax
 from weft.nn.attention import Attention, AttentionMemory, masked_softmax
 from weft.nn.bptt import BPTT, unroll
+from weft.nn.checkpoint import checkpointed
 from weft.nn.conversion import from_torch, to_torch
 from weft.nn.crf import CRF, TagConstraints, TagPath, bio_constraints, bioes_constraints
 from weft.nn.dropout import word_dropout
 from weft.nn.layers import Bidirectional, BothDirections, Recording, Recurrent, Stack, make_stack
 from weft.nn.pooling import POOLINGS, AttentionPooling, LastPooling, MaxPooling, MeanPooling, Pooled, Pooling
 from weft.nn.states import map_state
-from weft.nn.steps import run_steps
 from weft.nn.torch_layers import GRU, LSTM, RNN
 
 __all__ = [
@@ -59,6 +62,7 @@ __all__ = [
     "LSTM",
     "POOLINGS",
     "RNN",
+    "AdaptiveSoftmax",
     "AdditiveCell",
     "Attention",
     "AttentionMemory",
@@ -89,12 +93,12 @@ __all__ = [
     "accelerate",
     "bio_constraints",
     "bioes_constraints",
+    "checkpointed",
     "from_torch",
     "make_stack",
     "map_state",
     "masked_softmax",
     "restore",
-    "run_steps",
     "to_torch",
     "unroll",
     "word_dropout",

@@ -1,12 +1,13 @@
 """Backpropagation through time: full, truncated and randomized.
 
-All three return the outputs of the stack and its final state; only the gradients differ. With f_t the step and w its
+All return the outputs of the stack and its final state; only the gradients differ. With f_t the step and w its
 weights, the gradient of a state is the sum
 
     dh_t/dw = df_t/dw + sum over i < t of (product over j = i+1..t of df_j/dh_{j-1}) df_i/dw
 
 `full` computes all terms. `truncated` keeps the k most recent ones, i = t-k+1..t. `randomized` keeps each factor
-df_j/dh_{j-1} with probability p and scales it by 1/p, so its expectation is the full sum.
+df_j/dh_{j-1} with probability p and scales it by 1/p, so its expectation is the full sum. `checkpointed`
+(checkpoint.py) is `full` with less memory.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from torch import Tensor
 
 from weft.cells import State
 from weft.errors import WeftError, unknown_name
+from weft.nn.checkpoint import checkpointed
 from weft.nn.layers import Stack
 from weft.nn.states import map_state
 
@@ -171,6 +173,7 @@ def _randomized(steps: int, keep: float) -> Unroll:
 # name -> (steps, keep) -> Unroll; each uses only its own settings
 BPTT: dict[str, Callable[[int, float], Unroll]] = {
     "full": lambda steps, keep: full,
+    "checkpointed": lambda steps, keep: checkpointed,
     "truncated": _truncated,
     "randomized": _randomized,
 }
@@ -180,7 +183,7 @@ def unroll(method: str, *, steps: int = 0, keep: float = 0.5) -> Unroll:
     """Returns the named method with its settings, as a function (stack, x, state) -> (outputs, final state).
 
     Args:
-        method: "full", "truncated" or "randomized".
+        method: "full", "checkpointed", "truncated" or "randomized".
         steps: the depth of "truncated".
         keep: the keep probability of "randomized".
 

@@ -24,7 +24,7 @@ def from_torch(module: nn.RNN | nn.GRU | nn.LSTM) -> Stack:
     """Builds a stack with the weights, dtype, device and mode of a torch module.
 
     Args:
-        module: the module. Without biases (bias=False) the stack's biases are zero.
+        module: the module. Without biases (bias=False) the stack's cells have none.
 
     Raises:
         WeftError: another module, or one with `proj_size`.
@@ -48,13 +48,10 @@ def from_torch(module: nn.RNN | nn.GRU | nn.LSTM) -> Stack:
 def _cell(module: nn.RNNBase, suffix: str) -> Cell:
     """Builds a cell from the parameters with the suffix."""
     weight = module.get_parameter(f"weight_ih_{suffix}")
-    cell = _MODES[module.mode](weight.shape[1], module.hidden_size).to(weight)
+    cell = _MODES[module.mode](weight.shape[1], module.hidden_size, module.bias).to(weight)
     with torch.no_grad():
         for name, parameter in cell.named_parameters():
-            if module.bias or not name.startswith("bias"):
-                parameter.copy_(module.get_parameter(f"{name}_{suffix}"))
-            else:
-                parameter.zero_()
+            parameter.copy_(module.get_parameter(f"{name}_{suffix}"))
     return cell
 
 
@@ -62,6 +59,9 @@ def to_torch(stack: Stack) -> nn.RNN | nn.GRU | nn.LSTM:
     """Builds the torch module (batch_first=True) that computes what the stack does.
 
     It has the stack's weights, dtype, device and mode.
+
+    Args:
+        stack: a stack of equal layers.
 
     Raises:
         WeftError: torch.nn has no such layer: a residual stack, a cell that torch does not have, a reversed layer, or
@@ -87,6 +87,8 @@ def to_torch(stack: Stack) -> nn.RNN | nn.GRU | nn.LSTM:
                 f"to_torch: the stack has hidden sizes {first.hidden_size} and {cell.hidden_size}",
                 expected="one size in all layers and directions",
             )
+        if cell.bias is not first.bias:
+            raise WeftError("to_torch: some cells have biases and some do not", expected="one or the other")
     if len({len(layer) for layer in cells}) > 1:
         raise WeftError("to_torch: some layers are bidirectional and some are not", expected="one or the other")
 
@@ -112,17 +114,16 @@ def _cells_of(layer: nn.Module) -> list[Cell]:
 def _new_module(
     kind: type[Cell], first: Cell, *, layers: int, bidirectional: bool, dropout: float
 ) -> nn.RNN | nn.GRU | nn.LSTM:
-    sizes = first.input_size, first.hidden_size, layers
-    dropout = dropout if layers > 1 else 0.0  # dropout acts between layers; torch warns if there is one layer
-    if kind is GRUCell:
-        module: nn.RNN | nn.GRU | nn.LSTM = nn.GRU(
-            *sizes, batch_first=True, dropout=dropout, bidirectional=bidirectional
-        )
-    elif kind is LSTMCell:
-        module = nn.LSTM(*sizes, batch_first=True, dropout=dropout, bidirectional=bidirectional)
-    else:
-        nonlinearity = "tanh" if kind is RNNCell else "relu"
-        module = nn.RNN(
-            *sizes, nonlinearity=nonlinearity, batch_first=True, dropout=dropout, bidirectional=bidirectional
-        )
+    nonlinearity = {"nonlinearity": "tanh" if kind is RNNCell else "relu"} if issubclass(kind, RNNCell) else {}
+    make = nn.GRU if kind is GRUCell else nn.LSTM if kind is LSTMCell else nn.RNN
+    module: nn.RNN | nn.GRU | nn.LSTM = make(
+        first.input_size,
+        first.hidden_size,
+        layers,
+        bias=first.bias,
+        batch_first=True,
+        dropout=dropout if layers > 1 else 0.0,  # dropout acts between layers; torch warns if there is one layer
+        bidirectional=bidirectional,
+        **nonlinearity,
+    )
     return module.to(first.weight_ih)

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from weft import engine
-from weft.cells import CELLS, Cell, Gates, State, check_cell, check_instance, check_state
+from weft.cells import Cell, Gates, State, check_cell, check_instance, check_state, find_cell
 from weft.compiler import StepMasks
 from weft.engine import Embedded, Pass, materialize
-from weft.errors import WeftError, unknown_name
+from weft.errors import WeftError
 from weft.nn.states import check_input
 from weft.nn.steps import FUSED, run_fused, run_steps
 
@@ -323,9 +323,7 @@ def _cell_class(cell: str | type[Cell]) -> type[Cell]:
             expected="the class, because every layer has a cell of its own",
             hint=f"make_stack({name}, input_size, hidden_size)",
         )
-    if cell not in CELLS:
-        raise unknown_name("cell", str(cell), CELLS)
-    return CELLS[cell]
+    return find_cell(cell)
 
 
 def make_stack(

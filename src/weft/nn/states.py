@@ -16,8 +16,15 @@ from weft.errors import WeftError
 def map_state(function: Callable[[Tensor], Tensor], state: State) -> State:
     """Applies a function to every tensor of a nested tuple, for example to detach, select or move them.
 
+    Args:
+        function: maps a tensor to a tensor.
+        state: a tensor, or tuples and NamedTuples of tensors.
+
     Returns:
         The same structure, NamedTuple types included, with the results.
+
+    >>> map_state(lambda tensor: tensor.sum(), (torch.ones(2, 3), (torch.ones(4),)))
+    (tensor(6.), (tensor(4.),))
     """
     if isinstance(state, Tensor):
         return function(state)

@@ -1,8 +1,9 @@
 """Drop-in replacements for torch.nn's recurrent layers: `LSTM`, `GRU` and `RNN`, run by the engine.
 
 Constructor, parameters, initialisation, `state_dict`, error messages and results are torch's; only the loop over time
-is ours. Where the engine cannot run (another device or dtype, autocast, `proj_size`, torch.func transforms), torch's
-own layer does.
+is ours. Under `torch.autocast("cpu", torch.bfloat16)` its products are in bfloat16. Where the engine cannot run
+(another device or dtype, `proj_size`, torch.func transforms, and graphs that leave this process: torch.export,
+torch.jit), torch's own layer does. torch.compile puts the engine's operator into its graph.
 
 For these classes torch's conventions win over weft's: time-first by default, PackedSequence in and out. They derive
 from torch.nn.RNNBase and not from torch.nn.LSTM, GRU or RNN, which torch.compile refuses to put into a graph.
@@ -54,6 +55,16 @@ class _Packing:
         return PackedSequence(self.pack(padded), batch_sizes, sorted_indices, unsorted_indices)
 
 
+class _Passes:
+    """The engine's view of a layer's weights. A copy of the layer, or a pickled one, makes its own."""
+
+    def __init__(self, layers: Sequence[list[engine.Pass]] = ()) -> None:
+        self.layers = list(layers)
+
+    def __reduce__(self) -> Any:
+        return _Passes, ()
+
+
 class EngineForward(nn.RNNBase):
     """The forward pass of torch's recurrent layers, on the engine wherever it can run, else by `torch_layer`."""
 
@@ -61,6 +72,10 @@ class EngineForward(nn.RNNBase):
 
     def forward(self, input: Any, hx: Any = None) -> Any:
         self._update_flat_weights()
+        if torch.compiler.is_compiling():
+            return self._run_compiled(input, hx)
+        if self._takes_autocast():
+            return self._run_autocast(input, hx)
         packed = isinstance(input, PackedSequence)
         if not self._can_run(input.data if packed else input, hx):
             return self._run_torch(input, hx)
@@ -71,9 +86,26 @@ class EngineForward(nn.RNNBase):
     def _run_torch(self, input: Any, hx: Any) -> Any:
         return self.torch_layer.forward(self, input, hx)
 
+    def _takes_autocast(self) -> bool:
+        """Whether torch.autocast asks for bfloat16, and this layer has it."""
+        if not torch.is_autocast_enabled("cpu") or not engine.rounds_to_bfloat16() or self.proj_size:
+            return False
+        weights_fit = all(weight.dtype is torch.float32 and weight.is_cpu for weight in self.parameters())
+        return weights_fit and engine.library() is not None
+
+    def _run_autocast(self, input: Any, hx: Any) -> Any:
+        """Runs with products in bfloat16, the rest in float32. Results have the dtype that torch's layer gives them."""
+        given = input if hx is None else _parts(hx)[0]
+        dtype = given.data.dtype if self.mode == "GRU" else torch.bfloat16
+        if hx is not None:
+            hx = _like(hx, [part.float() for part in _parts(hx)])
+        with torch.autocast("cpu", enabled=False), engine.precision("bf16"):
+            outputs, last = self.forward(input.float(), hx)
+        return outputs.to(dtype), _like(last, [part.to(dtype) for part in _parts(last)])
+
     def _can_run(self, x: Tensor, hx: Any) -> bool:
         """Whether the engine computes this call; torch's own layer does otherwise."""
-        if torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu") or self.proj_size:
+        if torch.is_autocast_enabled("cpu") or self.proj_size:
             return False
         tensors = [x, *self._flat_weights]
         if hx is not None:
@@ -81,10 +113,22 @@ class EngineForward(nn.RNNBase):
         # Anything unexpected (another type, dtype or device, a mistake) is torch's to run or to refuse.
         if not all(isinstance(t, Tensor) and t.dtype is x.dtype and t.is_cpu for t in tensors):
             return False
-        plain = type(x) in (Tensor, nn.Parameter) and x.layout is torch.strided
-        return (
-            plain and x.dtype in _DTYPES and x.numel() > 0 and engine.library() is not None and not engine.transformed()
-        )
+        if x.dtype not in _DTYPES or x.layout is not torch.strided or x.numel() == 0:
+            return False
+        if torch.compiler.is_compiling():  # x has no type and no memory yet
+            return True
+        return type(x) in (Tensor, nn.Parameter) and engine.library() is not None and not engine.transformed()
+
+    def _run_compiled(self, input: Any, hx: Any) -> Any:
+        """In the graph of torch.compile: the engine's operator. An exported graph must run without weft."""
+        if torch.compiler.is_exporting():
+            return self._run_torch(input, hx)
+        if isinstance(input, PackedSequence):
+            torch._dynamo.graph_break(msg="the shape of a PackedSequence depends on its values: pad it for fullgraph")
+            return torch.compiler.disable(EngineForward.forward)(self, input, hx)  # type: ignore[no-untyped-call]
+        if not self._can_run(input, hx) or not _prepared(self):
+            return self._run_torch(input, hx)
+        return self._run_tensor(input, hx)
 
     def _run_tensor(self, x: Tensor, hx: Any) -> Any:
         if x.dim() not in (2, 3):
@@ -121,14 +165,14 @@ class EngineForward(nn.RNNBase):
         """x (B, T, I) to outputs (B, T, D*H) and the parts of the last state, (L*D, B, H) each."""
         cells, states = self._bound_cells(), self._states(hx)
         lengths = None if packing is None else packing.lengths
-        if not (self.dropout and self.training):
+        if not (self.dropout and self.training) and not torch.compiler.is_compiling():
             done = engine.run_layers(cells, x, states, lengths)
             assert done is not None, "the engine refused a cell of torch's"
             outputs, last = done
         else:
             outputs, last = x, []
             for number, (layer, given) in enumerate(zip(cells, states, strict=True)):
-                inputs = self._drop(outputs, packing) if number else outputs
+                inputs = self._drop(outputs, packing) if number and self.dropout and self.training else outputs
                 done = engine.run_layers([layer], inputs, [given], lengths)
                 assert done is not None, "the engine refused a cell of torch's"
                 outputs, (after,) = done
@@ -155,11 +199,11 @@ class EngineForward(nn.RNNBase):
 
     def _bound_cells(self) -> list[list[engine.Pass]]:
         """weft's cells over this module's own weights, which may have been replaced since the last call."""
-        passes: list[list[engine.Pass]] | None = self.__dict__.get("_weft_passes")
-        if passes is None:
-            passes = self.__dict__["_weft_passes"] = self._make_passes()
+        kept: _Passes | None = self.__dict__.get("_weft_passes")
+        if kept is None or not kept.layers:
+            kept = self.__dict__["_weft_passes"] = _Passes(self._make_passes())
         weights = iter(self._flat_weights)
-        for layer in passes:
+        for layer in kept.layers:
             for run in layer:
                 bound: dict[str, Any] = run.cell._parameters
                 bound["weight_ih"], bound["weight_hh"] = next(weights), next(weights)
@@ -168,7 +212,7 @@ class EngineForward(nn.RNNBase):
                 elif bound["bias_ih"].is_meta or bound["bias_ih"].dtype is not bound["weight_ih"].dtype:
                     zeros = bound["weight_ih"].new_zeros(bound["weight_ih"].shape[0])
                     bound["bias_ih"] = bound["bias_hh"] = zeros
-        return passes
+        return kept.layers
 
     def _make_passes(self) -> list[list[engine.Pass]]:
         directions, passes = (False, True) if self.bidirectional else (False,), []
@@ -183,11 +227,23 @@ class EngineForward(nn.RNNBase):
             size = self.hidden_size * len(directions)
         return passes
 
-    def __getstate__(self) -> dict[str, Any]:
-        """What pickle and deepcopy take: all but the engine's view of the weights, which is made again."""
-        state: dict[str, Any] = super().__getstate__()  # type: ignore[no-untyped-call]
-        state.pop("_weft_passes", None)
-        return state
+    def __prepare_scriptable__(self) -> nn.RNNBase:
+        """What torch.jit.script compiles, and puts into the model it is given: torch's own layer with these weights."""
+        layer = self.torch_layer.__new__(self.torch_layer)
+        layer.__dict__.update(self.__dict__)
+        layer.__dict__.pop("_weft_passes", None)
+        return layer
+
+
+def _prepared(layer: EngineForward) -> bool:
+    """Whether the engine is here. torch.compile calls it while it traces: the layer's cells get their weights in
+    memory, from which the engine makes its programs."""
+    layer._bound_cells()
+    return engine.library() is not None
+
+
+# What torch.compiler.assume_constant_result does, without importing torch's compiler, which takes a second.
+_prepared._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def _parts(hx: Any) -> list[Tensor]:
@@ -200,6 +256,17 @@ def _like(hx: Any, parts: list[Tensor]) -> Any:
 
 class LSTM(EngineForward):
     """torch.nn.LSTM on the engine: the same arguments, parameters and results.
+
+    Args:
+        input_size: I, the number of input features.
+        hidden_size: H, the number of hidden units of each layer and direction.
+        num_layers: the number of layers.
+        bias: whether the layers have biases.
+        batch_first: inputs are (B, T, I) instead of (T, B, I).
+        dropout: dropout rate between layers.
+        bidirectional: read in both directions.
+        proj_size: the size of a projection of h; 0: none.
+        device, dtype: of the parameters.
 
     >>> layer = LSTM(5, 7, num_layers=2, batch_first=True)
     >>> outputs, (h_n, c_n) = layer(torch.zeros(3, 4, 5))
@@ -234,6 +301,16 @@ class LSTM(EngineForward):
 class GRU(EngineForward):
     """torch.nn.GRU on the engine: the same arguments, parameters and results.
 
+    Args:
+        input_size: I, the number of input features.
+        hidden_size: H, the number of hidden units of each layer and direction.
+        num_layers: the number of layers.
+        bias: whether the layers have biases.
+        batch_first: inputs are (B, T, I) instead of (T, B, I).
+        dropout: dropout rate between layers.
+        bidirectional: read in both directions.
+        device, dtype: of the parameters.
+
     >>> outputs, h_n = GRU(5, 7, bidirectional=True)(torch.zeros(4, 3, 5))
     >>> outputs.shape, h_n.shape
     (torch.Size([4, 3, 14]), torch.Size([2, 3, 7]))
@@ -261,6 +338,17 @@ class GRU(EngineForward):
 
 class RNN(EngineForward):
     """torch.nn.RNN (tanh or relu) on the engine: the same arguments, parameters and results.
+
+    Args:
+        input_size: I, the number of input features.
+        hidden_size: H, the number of hidden units of each layer and direction.
+        num_layers: the number of layers.
+        nonlinearity: "tanh" or "relu".
+        bias: whether the layers have biases.
+        batch_first: inputs are (B, T, I) instead of (T, B, I).
+        dropout: dropout rate between layers.
+        bidirectional: read in both directions.
+        device, dtype: of the parameters.
 
     >>> outputs, h_n = RNN(5, 7, nonlinearity="relu")(torch.zeros(4, 3, 5))
     >>> outputs.shape, h_n.shape

@@ -1,0 +1,174 @@
+"""Published recurrent models before and after `weft.accelerate`: writes docs/accelerate.md.
+
+    python -m benchmarks.accelerate [NAME ...] [--seconds 4] [--again]
+
+Each package gets an environment of its own in the cache folder, with this interpreter's torch; nothing else is
+downloaded and the weights are random. A row that was measured is kept there, so an interrupted run continues; `--again`
+measures it anew. Needs an idle machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import sysconfig
+import venv
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from weft.engine import description
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "accelerate.md"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "weft" / "accelerate"
+TOLERANCE = {"float32": 1e-5, "float64": 1e-12}
+
+
+class Package(NamedTuple):
+    title: str
+    pins: tuple[str, ...]  # of pip; () runs in this environment
+    alone: bool = True  # without its dependencies: the model needs only torch
+
+
+PACKAGES = {
+    "flair": Package("flair, SequenceTagger", ("flair==0.15.1",), alone=False),
+    "stanza": Package("stanza, part-of-speech tagger", ("stanza==1.15.0",), alone=False),
+    "word_language_model": Package("word language model", ()),
+    "easyocr": Package("easyocr, text recogniser", ("easyocr==1.7.2",)),
+    "openunmix": Package("Open-Unmix, source separation", ("openunmix==1.3.0",)),
+}
+
+
+def python_of(name: str) -> Path:
+    """The interpreter of the package's environment, made at the first use."""
+    package, folder = PACKAGES[name], CACHE / name
+    if not package.pins:
+        return Path(sys.executable)
+    python = folder / "bin" / "python"
+    if (folder / "complete").exists():
+        return python
+    venv.create(folder, clear=True, symlinks=True)
+    site = folder / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
+    own = [path for path in sys.path if path.endswith("site-packages")] or [sysconfig.get_path("purelib")]
+    (site / "base.pth").write_text("\n".join([str(ROOT / "src"), *own]) + "\n", encoding="utf-8")
+    pins = folder / "pins.txt"
+    pins.write_text(f"torch=={version('torch').partition('+')[0]}\n", encoding="utf-8")
+    alone = ["--no-deps"] if package.alone else []
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "-c", str(pins)]
+    subprocess.run([*pip, *alone, *package.pins], check=True)
+    (folder / "complete").touch()
+    return python
+
+
+def measure(name: str, seconds: float) -> dict[str, Any]:
+    command = [str(python_of(name)), "-m", "benchmarks.accelerate_models", name, "--seconds", str(seconds)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{name}: {done.stderr[-2000:]}")
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    for kind, bound in TOLERANCE.items():
+        if max(result[kind]) > bound:
+            raise SystemExit(f"{name}: {kind} results differ by {max(result[kind]):.1e}; expected at most {bound:.0e}")
+    return {**result, "commit": commit(), "date": str(date.today())}
+
+
+def commit() -> str:
+    done = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip() or "unknown"
+
+
+def page(results: dict[str, dict[str, Any]]) -> str:
+    first = next(iter(results.values()))
+    speeds = [
+        f"| {PACKAGES[name].title} | {row['train'][0] * 1e3:.1f} | {row['train'][1] * 1e3:.1f} "
+        f"| **{row['train'][0] / row['train'][1]:.2f}** | {row['inference'][0] * 1e3:.1f} "
+        f"| {row['inference'][1] * 1e3:.1f} | **{row['inference'][0] / row['inference'][1]:.2f}** "
+        f"| {row['share']:.0%} |"
+        for name, row in results.items()
+    ]
+    exact = [
+        f"| {PACKAGES[name].title} | {row['float32'][0]:.1e} | {row['float32'][1]:.1e} | {row['float64'][0]:.1e} "
+        f"| {row['float64'][1]:.1e} |"
+        for name, row in results.items()
+    ]
+    models = []
+    for name, row in results.items():
+        package = f"`{name}` {row['version']}" if PACKAGES[name].pins else "written anew for this page"
+        replaced = ", ".join(f"`{layer}`" for layer in row["replaced"])
+        kept = f" Kept: {'; '.join(row['kept'])}." if row["kept"] else ""
+        models.append(
+            f"- **{PACKAGES[name].title}** ({package}; {row['parameters'] / 1e6:.1f} million parameters). "
+            f"{row['docstring']} One call reads {row['batch']}. Replaced: {replaced}.{kept}"
+        )
+    commits = ", ".join(sorted({row["commit"] for row in results.values()}))
+    return "\n".join(
+        [
+            "# Models of others",
+            "",
+            "`weft.accelerate(model)` on published recurrent models, imported from their packages, with random",
+            "weights. One call replaces the recurrent layers; nothing else of the model changes.",
+            "",
+            "Milliseconds before and after, and the ratio. A training step is the forward pass with dropout, the",
+            "loss and the backward pass. The last column is the share of inference time, before, that the",
+            "recurrent layers take. The rest of the model stays as it is, so this share bounds the gain.",
+            "",
+            "| model | train, before | after | ratio | inference, before | after | ratio | recurrent share |",
+            "| --- | --- | --- | --- | --- | --- | --- | --- |",
+            *speeds,
+            "",
+            "The largest difference of the outputs, and of the gradients of all parameters, each relative to the",
+            "largest",
+            f"element of its tensor. The program refuses a row above {TOLERANCE['float32']:.0e} in float32 or "
+            f"{TOLERANCE['float64']:.0e} in float64.",
+            "",
+            "| model | float32 outputs | float32 gradients | float64 outputs | float64 gradients |",
+            "| --- | --- | --- | --- | --- |",
+            *exact,
+            "",
+            "## The models",
+            "",
+            *models,
+            "",
+            "pytorch/examples is not a package; its word language model is written anew from its description.",
+            "easyocr and Open-Unmix import torchvision and torchaudio to read images and sound. These have no",
+            "build for the torch used here, and the models need neither, so empty modules stand in for them.",
+            "flair's character features are downloaded; its learned word embeddings need no download.",
+            "",
+            f"Measured by `python -m benchmarks.accelerate` at {commits} on {first['date']}: torch {version('torch')}, "
+            f"{first['threads']} threads, {description()}, Python {platform.python_version()}. Before and after",
+            "alternate in one process; each time is a median.",
+            "",
+        ]
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(PACKAGES)}; all without")
+    parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--again", action="store_true")
+    parser.add_argument("--prepare", action="store_true", help="make the environments only")
+    given = parser.parse_args()
+    CACHE.mkdir(parents=True, exist_ok=True)
+    for name in given.names or PACKAGES:
+        stored = CACHE / f"{name}.json"
+        if given.prepare:
+            python_of(name)
+        elif given.again or not stored.exists():
+            stored.write_text(json.dumps(measure(name, given.seconds)), encoding="utf-8")
+            print(name, "measured", flush=True)
+    results = {name: json.loads(p.read_text()) for name in PACKAGES if (p := CACHE / f"{name}.json").exists()}
+    if results and not given.prepare:
+        PAGE.write_text(page(results), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""Custom cells from the command line and in Python, and runs opened and resumed from Python."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import typer
+
+import weft
+from examples.own_cell import MinimalGatedUnitCell, PeepholeLSTMCell
+from weft.cells import CELLS, custom_cells, using_cells
+from weft.cli import WITHOUT_CELLS, app, main
+from weft.training.run import write_json
+
+FILE = Path(__file__).parents[2] / "examples" / "own_cell.py"
+PEEPHOLE = ["--cell", f"{FILE}:PeepholeLSTMCell"]
+TINY = {"model.hidden_size": 8, "text.limit": 3000, "train.epochs": 1}
+NEEDED = r"needs the cell 'PeepholeLSTMCell', which is not part of weft"
+
+
+@pytest.fixture
+def program(monkeypatch, capsys):
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["weft", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
+        with pytest.raises(SystemExit) as ended:
+            main()
+        shown = capsys.readouterr()
+        return ended.value.code, shown.out, shown.err
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run that a user trained with a custom cell, in Python."""
+    out = tmp_path_factory.mktemp("runs") / "own"
+    weft.train("lm", "grammar", out, {**TINY, "model.cell": PeepholeLSTMCell}, progress=False)
+    return out
+
+
+def test_a_cell_of_a_file_trains_resumes_and_serves_every_command(program, tmp_path):
+    out, sets = tmp_path / "run", [part for key, value in TINY.items() for part in ("--set", f"{key}={value}")]
+    assert program("train", "lm", "--data", "grammar", "--out", out, *sets, *PEEPHOLE)[0] == 0
+    assert program("train", "lm", "--out", out, "--resume", "--epochs", 2, *PEEPHOLE)[0] == 0
+    again = tmp_path / "tuned"
+    assert program("train", "lm", "--data", "grammar", "--from", out, "--out", again, *PEEPHOLE, "--epochs", 1)[0] == 0
+    commands = [
+        ("generate", out, "--tokens", 3),
+        ("eval", out),
+        ("look", out, "the dog"),
+        ("compare", out, again),
+        ("train", "lm", "--out", out, "--resume"),
+        ("train", "lm", "--data", "grammar", "--from", out, "--out", tmp_path / "new"),
+    ]
+    for command in commands:
+        code, _, err = program(*command)
+        assert code == 2, command
+        assert "needs the cell 'PeepholeLSTMCell'" in err, err
+        assert "Try: --cell FILE.py:PeepholeLSTMCell" in err, err
+    for command in commands[:4]:
+        assert program(*command, *PEEPHOLE)[0] == 0, command
+    assert custom_cells() == {}  # known in those commands only
+
+
+def test_every_command_that_loads_a_model_has_the_option():
+    def commands(group):
+        for name, command in group.commands.items():
+            yield from commands(command) if hasattr(command, "commands") else [(name, command)]
+
+    found = dict(commands(typer.main.get_command(app)))
+    having = {name for name, command in found.items() if any("--cell" in option.opts for option in command.params)}
+    assert set(found) - having == set(WITHOUT_CELLS)
+    assert {"lm", "fill", "classify", "tag", "translate", "generate", "eval", "look", "compare"} <= having
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("nothing.py:Cell", "nothing.py is not a Python file here"),
+        (f"{FILE}", "expected FILE.py:CLASS"),
+        (f"{FILE}:Peephole", "expected one of: PeepholeLSTMCell, MinimalGatedUnitCell"),
+        (f"{FILE}:nn", "the cell 'nn' is not known"),
+        ("BROKEN:Cell", "broken.py, line 2: ZeroDivisionError: division by zero"),
+        ("SYNTAX:Cell", "syntax.py, line 1: SyntaxError"),
+    ],
+)
+def test_a_wrong_cell_is_one_message(given, message, program, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("broken.py").write_text("\n1 / 0\n", encoding="utf-8")
+    Path("syntax.py").write_text("def f(:\n", encoding="utf-8")
+    given = given.replace("BROKEN", "broken.py").replace("SYNTAX", "syntax.py")
+    code, out, err = program("generate", run, "--cell", given)
+    assert (code, out) == (2, "")
+    assert message in err, err
+    assert "Traceback" not in err
+
+
+def test_in_python_a_class_stands_where_a_name_does(run):
+    with pytest.raises(weft.WeftError, match=NEEDED + r".*`cells=\[PeepholeLSTMCell\]`"):
+        weft.load(run)
+    with pytest.raises(weft.WeftError, match=NEEDED):
+        weft.resume_lm(run)
+    with pytest.raises(weft.WeftError, match=NEEDED):
+        weft.load(run, cells=[MinimalGatedUnitCell])
+    with pytest.raises(weft.WeftError, match="subclasses of weft"):
+        weft.load(run, cells=["PeepholeLSTMCell"])
+    model = weft.load(run, weft.LmPredictor, cells=[PeepholeLSTMCell])
+    assert isinstance(model.model.stack.layers[0].cell, PeepholeLSTMCell)
+    assert model.generate("the", tokens=3)
+    assert weft.resume_lm(run, {"model.cell": PeepholeLSTMCell}).trainer.end_reason() == "finished"
+
+
+def test_a_cell_added_to_the_table_is_recorded_by_its_class(tmp_path, monkeypatch, program):
+    monkeypatch.setitem(CELLS, "mine", PeepholeLSTMCell)
+    weft.train("lm", "grammar", tmp_path / "run", {**TINY, "model.cell": "mine"}, progress=False)
+    monkeypatch.delitem(CELLS, "mine")
+    with pytest.raises(weft.WeftError, match=NEEDED):
+        weft.load(tmp_path / "run")
+    assert program("generate", tmp_path / "run", "--tokens", 3, *PEEPHOLE)[0] == 0
+
+
+def test_a_run_never_loads_code(run, tmp_path, monkeypatch):
+    """Whatever a stranger's run names, it stays a name."""
+    copy = tmp_path / "stranger"
+    shutil.copytree(run, copy)
+    content = json.loads((copy / "config.json").read_text(encoding="utf-8"))
+    for name in ("os:system", "examples.own_cell", str(FILE), "\x1b[31m"):
+        content["config"]["model"]["cell"], content["custom_cells"] = name, {name: name}
+        write_json(copy / "config.json", {key: content[key] for key in ("task", "config", "custom_cells")})
+        monkeypatch.delitem(sys.modules, "examples.own_cell", raising=False)
+        with pytest.raises(weft.WeftError, match="needs the cell") as refused:
+            weft.load(copy)
+        assert "\x1b" not in str(refused.value)
+        assert "examples.own_cell" not in sys.modules
+
+
+def test_open_run(run, tmp_path):
+    out = tmp_path / "run"
+    straight = weft.train("lm", "grammar", tmp_path / "straight", {**TINY, "train.epochs": 3}, progress=False)
+    weft.start_lm("grammar", out, {**TINY, "train.epochs": 3}).lock.release()
+    saved = weft.open_run(str(out))
+    assert (saved.path, saved.task, saved.settings["train"]["epochs"]) == (out, "lm", 3)
+    assert repr(saved) == f"SavedRun(path={out!r}, task='lm')"
+    assert saved.metrics() == []
+    model = saved.resume(progress=False, kind=weft.LmPredictor)
+    for name, weight in model.model.state_dict().items():
+        assert torch.equal(weight, straight.model.state_dict()[name])
+    assert saved.resume(progress=False).run.path == out  # it has ended: loaded as it is
+    toml = tmp_path / "more.toml"
+    toml.write_text("[train]\nepochs = 5\n", encoding="utf-8")
+    steps = len(saved.metrics())
+    for more in ({"train.epochs": 4}, str(toml), toml):
+        weft.open_run(out).resume(more, progress=False)
+    assert len(saved.metrics()) == steps + 2
+    assert isinstance(weft.open_run(out).load(weft.LmPredictor), weft.LmPredictor)
+    with pytest.raises(weft.WeftError, match=r"started with model\.hidden_size=8"):
+        weft.open_run(out).resume({"model.hidden_size": 9})
+    with pytest.raises(weft.WeftError, match="loads as TagPredictor"):
+        weft.open_run(out).resume(kind=weft.TagPredictor, progress=False)
+    with pytest.raises(weft.WeftError, match=NEEDED):
+        weft.open_run(run).resume()
+    assert weft.open_run(run, cells=[PeepholeLSTMCell]).resume(progress=False).generate("a", tokens=2)
+
+
+def test_device(run):
+    assert weft.load(run, device="cpu", cells=[PeepholeLSTMCell])
+    with pytest.raises(weft.WeftError, match=r"device is 'warp'.*`device=cpu`"):
+        weft.load(run, device="warp", cells=[PeepholeLSTMCell])
+
+
+def test_cells_of_one_name_are_refused():
+    other = type("PeepholeLSTMCell", (PeepholeLSTMCell,), {})
+    with (
+        pytest.raises(weft.WeftError, match="two classes named PeepholeLSTMCell"),
+        using_cells([PeepholeLSTMCell, other]),
+    ):
+        pass
