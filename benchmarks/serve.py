@@ -1,0 +1,274 @@
+"""Speed of `weft serve`: requests per second and latency beside a plain FastAPI handler, and tokens per second.
+
+    python -m benchmarks.serve runs/bench [--quick] [--only tag]
+
+Trains small and default-size models on the embedded grammars (a few steps: sizes matter here, not quality), then
+measures, on loopback, 1, 8 and 64 clients that keep their connection and send the next request when they have an
+answer. The peer is the same loaded model behind a FastAPI handler without batching, as a `def` and as an `async def`
+handler; the faster of the two counts. The bound is `/health`: HTTP alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import multiprocessing
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # before torch is loaded, as the command line sets it
+
+import numpy as np
+
+CLIENTS = (1, 8, 64)
+SIZES = {"small": {"model.hidden_size": 32}, "default": {}}
+SOURCES = {"classify": "grammar", "tag": "grammar", "translate": "grammar-fr"}
+MINUTES = {"classify": 0.3, "tag": 0.4, "translate": 2.0, "lm": 0.5}
+TOKENS = 200  # of each generated text
+
+
+class Load(NamedTuple):
+    """What some clients measured."""
+
+    rate: float  # requests per second
+    p50: float  # milliseconds
+    p99: float
+    errors: int
+
+
+def train(folder: Path) -> dict[str, Path]:
+    """The runs to serve, trained once."""
+    import weft
+
+    runs = {}
+    for task in ("classify", "tag", "translate", "lm"):
+        for size, settings in SIZES.items():
+            path = folder / f"{task}-{size}"
+            runs[path.name] = path
+            if path.exists():
+                continue
+            changes: dict[str, Any] = {**settings, "train.minutes": MINUTES[task]}
+            if size == "small" and task == "translate":
+                changes |= {"model.embedding_dim": 32}
+            weft.train(task, SOURCES.get(task, "grammar"), path, changes, progress=False)
+    return runs
+
+
+def sentences(count: int) -> list[str]:
+    """Different sentences of the grammar, of different lengths."""
+    from weft.text.grammars.english import ENGLISH
+
+    return list(dict.fromkeys(ENGLISH.text(8 * count, seed=5).splitlines()))[:count]
+
+
+async def _client(port: int, requests: Sequence[bytes], first: int, until: float, times: list[float]) -> int:
+    """One client: sends requests one after the other; returns how many failed."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    number, errors = first, 0
+    while time.perf_counter() < until:
+        began = time.perf_counter()
+        writer.write(requests[number % len(requests)])
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
+        await reader.readexactly(length)
+        times.append(time.perf_counter() - began)
+        errors += not head.startswith(b"HTTP/1.1 200")
+        number += 17
+    writer.close()
+    return errors
+
+
+def _drive(port: int, requests: Sequence[bytes], clients: int, seconds: float, results: Any) -> None:
+    async def run() -> tuple[list[float], int]:
+        times: list[float] = []
+        until = time.perf_counter() + seconds
+        failed = await asyncio.gather(*(_client(port, requests, 5 * at, until, times) for at in range(clients)))
+        return times, sum(failed)
+
+    results.put(asyncio.run(run()))
+
+
+def load(port: int, path: str, bodies: Sequence[Any], clients: int, seconds: float) -> Load:
+    """Loads a server from a process of its own, after a short warm-up."""
+    requests = []
+    for body in bodies:
+        data = b"" if body is None else json.dumps(body).encode()
+        method = "GET" if body is None else "POST"
+        head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        requests.append(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
+    spawn = multiprocessing.get_context("fork")
+    for duration in (min(1.0, seconds / 2), seconds):
+        queue = spawn.Queue()
+        process = spawn.Process(target=_drive, args=(port, requests, clients, duration, queue))
+        process.start()
+        times, errors = queue.get()
+        process.join()
+    found = 1e3 * np.array(times)
+    return Load(len(times) / seconds, float(np.median(found)), float(np.quantile(found, 0.99)), errors)
+
+
+def stream(port: int, model: str, clients: int) -> float:
+    """Tokens per second of clients that each read some streams."""
+    body = {"model": model, "prompt": "the ", "max_tokens": TOKENS, "stream": True}
+    data = json.dumps(body).encode()
+    head = "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nConnection: close\r\n"
+    request = f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data
+    streams = 4 if clients < 64 else 2
+
+    async def read() -> None:
+        for _ in range(streams):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(request)
+            answer = await reader.read()
+            assert b"[DONE]" in answer
+            writer.close()
+
+    async def run() -> None:
+        await asyncio.gather(*(read() for _ in range(clients)))
+
+    asyncio.run(run())
+    began = time.perf_counter()
+    asyncio.run(run())
+    return clients * streams * TOKENS / (time.perf_counter() - began)
+
+
+PEER = """
+import sys, warnings
+warnings.simplefilter("ignore")
+import uvicorn, weft
+from fastapi import FastAPI
+from pydantic import BaseModel
+model, app = weft.load(sys.argv[1]), FastAPI()
+call = {"classify": lambda text: model.classify([text])[0].probabilities,
+        "tag": lambda text: model.tag([text])[0].tags,
+        "translate": lambda text: model.translate([text])[0]}[sys.argv[2]]
+class Body(BaseModel):
+    inputs: str
+@app.post("/def")
+def plain(body: Body):
+    return {"result": call(body.inputs)}
+@app.post("/async")
+async def blocking(body: Body):
+    return {"result": call(body.inputs)}
+@app.get("/health")
+async def health():
+    return {"status": "ok"}
+uvicorn.run(app, port=int(sys.argv[3]), log_level="error")
+"""
+
+
+@contextlib.contextmanager
+def process(*command: str) -> Iterator[None]:
+    """A server for the time of a `with`."""
+    running = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=dict(os.environ))
+    try:
+        yield
+    finally:
+        running.terminate()
+        running.wait()
+
+
+def wait_for(port: int) -> None:
+    import socket
+
+    for _ in range(600):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(0.1)
+    raise SystemExit(f"no server on port {port}")
+
+
+def direct(run: Path, task: str, texts: Sequence[str], seconds: float) -> float:
+    """The 99th percentile of a direct call, in milliseconds."""
+    import weft
+
+    model: Any = weft.load(run)
+    call = {"classify": lambda text: model.classify([text]), "tag": lambda text: model.tag([text])}.get(
+        task, lambda text: model.translate([text])
+    )
+    for text in texts[:20]:
+        call(text)
+    times, until, number = [], time.perf_counter() + seconds, 0
+    while time.perf_counter() < until:
+        began = time.perf_counter()
+        call(texts[17 * number % len(texts)])
+        times.append(1e3 * (time.perf_counter() - began))
+        number += 1
+    return float(np.quantile(times, 0.99))
+
+
+def measure(runs: dict[str, Path], tasks: Sequence[str], sizes: Sequence[str], seconds: float) -> Iterator[str]:
+    """The lines of the report."""
+    texts = sentences(200)
+    bodies = [{"inputs": text} for text in texts]
+    yield f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores; {seconds:g} s for each figure"
+    with process(sys.executable, "-m", "weft", "serve", *map(str, runs.values()), "--port", "18431"):
+        wait_for(18431)
+        for clients in CLIENTS:
+            found = load(18431, "/health", [None], clients, seconds)
+            yield f"HTTP alone, {clients:2} clients: {found.rate:8.0f} requests/s, p99 {found.p99:.2f} ms"
+    yield "model              clients  weft req/s   p50 ms   p99 ms  FastAPI req/s   p50 ms   p99 ms   ratio"
+    for task in tasks:
+        for size in sizes:
+            name = f"{task}-{size}"
+            ours: dict[int, Load] = {}
+            with process(sys.executable, "-m", "weft", "serve", str(runs[name]), "--port", "18432"):
+                wait_for(18432)
+                for clients in CLIENTS:
+                    ours[clients] = load(18432, f"/models/{name}", bodies, clients, seconds)
+            with process(sys.executable, "-c", PEER, str(runs[name]), task, "18433"):
+                wait_for(18433)
+                for clients in CLIENTS:
+                    both = [load(18433, path, bodies, clients, seconds) for path in ("/def", "/async")]
+                    peer = max(both, key=lambda one: one.rate)
+                    one = ours[clients]
+                    yield (
+                        f"{name:18} {clients:7} {one.rate:11.0f} {one.p50:8.2f} {one.p99:8.2f} {peer.rate:14.0f} "
+                        f"{peer.p50:8.2f} {peer.p99:8.2f} {one.rate / peer.rate:7.2f}"
+                        + (f"  ({one.errors + peer.errors} errors)" if one.errors + peer.errors else "")
+                    )
+            alone = direct(runs[name], task, texts, seconds)
+            yield f"{name:18} direct call: p99 {alone:.2f} ms; one client: {ours[1].p99 - alone:+.2f} ms"
+
+
+def measure_streams(runs: dict[str, Path], sizes: Sequence[str]) -> Iterator[str]:
+    names = [f"lm-{size}" for size in sizes]
+    with process(sys.executable, "-m", "weft", "serve", *(str(runs[name]) for name in names), "--port", "18434"):
+        wait_for(18434)
+        for name in names:
+            for clients in CLIENTS:
+                yield f"{name:18} {clients:7} streams {stream(18434, name, clients):12.0f} tokens/s"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="where the runs are, or are trained")
+    parser.add_argument("--quick", action="store_true", help="a second for each figure")
+    parser.add_argument("--only", choices=[*SOURCES, "lm"], help="one task")
+    parser.add_argument("--size", choices=[*SIZES], help="one size")
+    parser.add_argument("--train", action="store_true", help="train the runs and stop")
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    runs = train(options.folder)
+    if options.train:
+        return
+    sizes = [options.size] if options.size else list(SIZES)
+    tasks = [options.only] if options.only else list(SOURCES)
+    if options.only != "lm":
+        for line in measure(runs, tasks, sizes, 1.0 if options.quick else 4.0):
+            print(line, flush=True)
+    if options.only in (None, "lm"):
+        for line in measure_streams(runs, sizes):
+            print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

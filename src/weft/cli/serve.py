@@ -1,0 +1,85 @@
+"""`weft serve`: trained models over HTTP, and a page."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from weft.errors import WeftError
+
+
+def serve(
+    runs: Annotated[
+        list[str], typer.Argument(help="Run directories, or NAME=RUN; a model's name is that of its folder.")
+    ],
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: any free one.")] = 8000,
+    open: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    runs_folder: Annotated[
+        Path | None, typer.Option("--runs", help="A folder of runs whose training curves the page shows.")
+    ] = None,
+    sessions: Annotated[Path | None, typer.Option(help="A folder to save sessions in.")] = None,
+    api_key: Annotated[
+        str | None, typer.Option(help="The key that clients have to send; or in the variable WEFT_API_KEY.")
+    ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Let other machines use the models without a key.")
+    ] = False,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="A name of this server in the Host header; repeatable.")
+    ] = None,
+    reload: Annotated[bool, typer.Option("--reload", help="Load a run again when its weights change.")] = False,
+    log_requests: Annotated[
+        bool, typer.Option("--log-requests", help="Log method, route and status of every request.")
+    ] = False,
+    batch_size: Annotated[int, typer.Option(min=1, help="The most texts that are predicted together.")] = 64,
+    max_queue: Annotated[int, typer.Option(min=1, help="How many requests of a model may wait.")] = 256,
+    max_body: Annotated[int, typer.Option(min=1, help="The largest body of a request, in bytes.")] = 1 << 20,
+    max_tokens: Annotated[int, typer.Option(min=1, help="The most tokens that a request may generate.")] = 4096,
+    max_sessions: Annotated[int, typer.Option(min=1, help="How many sessions are kept.")] = 100,
+    session_idle: Annotated[float, typer.Option(min=0, help="Seconds after which an unused session ends.")] = 3600.0,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that a request may take.")] = 60.0,
+    precision: Annotated[
+        str, typer.Option(help="Matrix products of recurrent layers: float32, or bf16 with float32 sums.")
+    ] = "float32",
+) -> None:
+    """Serve models over HTTP: OpenAI, Hugging Face, LibreTranslate and Ollama clients, and a page.
+
+    Listens on this machine only, unless --host says otherwise. SIGTERM and Ctrl-C finish the running requests.
+    """
+    try:
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise WeftError(
+            "the server is not installed", expected="its packages", hint="pip install 'weft[serve]'"
+        ) from error
+    from weft.engine import set_default_precision
+    from weft.server.config import ServerConfig
+    from weft.server.models import model_names
+    from weft.server.program import run_server
+
+    if runs_folder is not None and not runs_folder.is_dir():
+        raise WeftError(f"{runs_folder} is not a folder", expected="a folder with runs")
+    set_default_precision(precision)  # of all threads
+    config = ServerConfig(
+        host=host,
+        port=port,
+        api_key=api_key or os.environ.get("WEFT_API_KEY") or None,
+        allowed_hosts=tuple(allow_host or ()),
+        runs=runs_folder,
+        sessions=sessions,
+        reload=reload,
+        log_requests=log_requests,
+        batch_size=batch_size,
+        max_queue=max_queue,
+        max_body=max_body,
+        max_tokens=max_tokens,
+        max_sessions=max_sessions,
+        session_idle=session_idle,
+        timeout=timeout,
+    )
+    run_server(model_names(runs), config, open_page=open, insecure=insecure)

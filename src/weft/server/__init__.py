@@ -1,0 +1,13 @@
+"""The server: trained models behind an HTTP API that existing clients speak, and a page.
+
+program.py       runs uvicorn; signals
+app.py           routes, checks, errors
+http.py          one request: body, time limit, a client that goes away
+worker.py        the thread of a model: requests that wait are answered together
+generation.py    sequences that are being generated, together; token_engine.py and history.py below it
+sessions.py      texts that grow over several requests
+openai_api.py, client_apis.py, native_api.py    the endpoints
+schema.py        requests as JSON schemas, which also stand in /openapi.json
+
+What a model can do is said by its task (`weft.tasks.service`), not here.
+"""

@@ -1,0 +1,205 @@
+"""The application: routes, checks and errors around the handlers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import mimetypes
+import re
+import time
+from collections.abc import AsyncIterator, Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Message, Receive, Scope, Send
+
+from weft.errors import WeftError
+from weft.server.client_apis import CLIENT_ENDPOINTS
+from weft.server.config import ServerConfig
+from weft.server.errors import LOGGER, RequestError, error_body, overloaded
+from weft.server.guard import check_host, check_key, check_origin
+from weft.server.http import ClientGoneError, Context, Endpoint, JsonResponse, Result, read_body, while_connected
+from weft.server.metrics import Gauge, Labels, Metrics
+from weft.server.models import Models
+from weft.server.native_api import NATIVE_ENDPOINTS
+from weft.server.openai_api import OPENAI_ENDPOINTS
+from weft.server.openapi import openapi
+from weft.server.schema import object_of, string
+from weft.server.sessions import SessionStore
+
+# The page works without a network: nothing is loaded from elsewhere, and no other site may show it in a frame.
+PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+    "object-src 'none'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-cache",
+}
+_STATUS = object_of(("status",), status=string())
+
+
+async def health(context: Context, request: Request, body: None) -> Response:
+    return JsonResponse({"status": "ok"})
+
+
+async def metrics(context: Context, request: Request, body: None) -> Response:
+    return Response(context.metrics.text(), media_type="text/plain; version=0.0.4")
+
+
+async def description(context: Context, request: Request, body: None) -> Response:
+    names = [model.name for model in context.models]
+    return JsonResponse(openapi(ENDPOINTS, names, key=context.config.api_key is not None))
+
+
+async def page(context: Context, request: Request, body: None) -> Response:
+    """`/` and `/page/...`: the files of the package's folder `page`."""
+    name = request.path_params.get("file", "index.html")
+    root = Path(str(files("weft.server"))) / "page"
+    path = (root / name).resolve()
+    if not path.is_relative_to(root.resolve()) or not path.is_file():
+        raise RequestError(404, "there is no such file")
+    kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    kind = "text/javascript" if path.suffix in (".js", ".mjs") else kind
+    return Response(await asyncio.to_thread(path.read_bytes), media_type=kind, headers=PAGE_HEADERS)
+
+
+_PAGE = {200: Result("The file.", media="text/html")}
+ENDPOINTS = [
+    *OPENAI_ENDPOINTS,
+    *CLIENT_ENDPOINTS,
+    *NATIVE_ENDPOINTS,
+    *(
+        Endpoint(
+            "GET", path, health, "Whether the server answers.", results={200: Result("It does.", _STATUS)}, public=True
+        )
+        for path in ("/health", "/v2/health/live", "/v2/health/ready")
+    ),
+    Endpoint("GET", "/metrics", metrics, "Metrics for Prometheus.", results={200: Result("Text.", media="text/plain")}),
+    Endpoint("GET", "/openapi.json", description, "This description.", public=True),
+]
+PAGES = [
+    Endpoint("GET", "/", page, "The page.", results=_PAGE, public=True),
+    Endpoint("GET", "/page/{file:path}", page, "A file of the page.", results=_PAGE, errors=(404,), public=True),
+]
+
+
+class Server:
+    """The application of some models, and whether it still takes requests."""
+
+    def __init__(self, runs: Mapping[str, Path], config: ServerConfig) -> None:
+        self.config, self.stopping = config, False
+        self.metrics = Metrics()
+        self.models = Models(dict(runs), config, self.metrics)
+        self.context = Context(config, self.models, SessionStore(config, self.models), self.metrics)
+        self.metrics.gauges += [
+            Gauge("weft_queue_length", "Requests that wait.", self._queues),
+            Gauge("weft_sequences", "Sequences that are being generated.", self._sequences),
+            Gauge("weft_sessions", "Sessions that are kept.", lambda: {(): float(len(self.context.sessions))}),
+        ]
+        self._private = _private_paths(runs, config)
+        routes = [
+            Route(endpoint.path, _Handler(self, endpoint), methods=[endpoint.method])
+            for endpoint in [*ENDPOINTS, *PAGES]
+        ]
+        handlers: Any = {HTTPException: self._not_routed, Exception: self._failed}
+        self.app = Starlette(routes=routes, exception_handlers=handlers, lifespan=self._lifespan)
+        self.app.router.redirect_slashes = False
+
+    def _queues(self) -> dict[Labels, float]:
+        return {(("model", one.name),): float(one.worker.waiting) for one in self.models}
+
+    def _sequences(self) -> dict[Labels, float]:
+        rows = {one.name: one.generation for one in self.models if one.generation is not None}
+        return {(("model", name),): float(len(one)) for name, one in rows.items()}
+
+    @contextlib.asynccontextmanager
+    async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        yield
+        await asyncio.to_thread(self.models.stop)
+
+    async def _not_routed(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        message = f"there is no {request.method} {request.url.path[:200]}"
+        return self.refuse(request.url.path, RequestError(error.status_code, message, headers=error.headers))
+
+    async def _failed(self, request: Request, error: Exception) -> Response:
+        return self.refuse(request.url.path, RequestError(500, "internal error"))
+
+    def refuse(self, path: str, error: RequestError) -> Response:
+        """The response to an error, without paths of this machine."""
+        message = error.message
+        for private, shown in self._private:
+            message = message.replace(private, shown)
+        return JsonResponse(error_body(path, error.status, message, error.code), error.status, error.headers)
+
+
+class _Handler:
+    """Serves one endpoint."""
+
+    def __init__(self, server: Server, endpoint: Endpoint) -> None:
+        self.server, self.endpoint = server, endpoint
+        self.route = re.sub(r"\{(\w+):\w+\}", r"{\1}", endpoint.path)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        server, began = self.server, time.perf_counter()
+        request, status = Request(scope, receive), 499  # 499: the client went away before there was a response
+
+        async def send_noting(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            response = await self._respond(request)
+            await response(scope, receive, send_noting)
+        except (ClientGoneError, ClientDisconnect):
+            server.metrics.cancelled.add()
+        finally:
+            route, method = self.route, self.endpoint.method
+            server.metrics.requests.add(route=route, method=method, status=str(status))
+            server.metrics.latency.add(time.perf_counter() - began, route=route, method=method)
+            if server.config.log_requests:
+                LOGGER.info(
+                    "%s %s %d %.1f ms", scope["method"], self.route, status, 1e3 * (time.perf_counter() - began)
+                )
+
+    async def _respond(self, request: Request) -> Response:
+        server, config, path = self.server, self.server.config, request.url.path
+        try:
+            check_host(request.headers, config)
+            check_origin(request.headers)
+            if server.stopping:
+                raise overloaded("the server is stopping", 5)
+            if not self.endpoint.public and not self.endpoint.form:
+                check_key(request.headers, config)
+            body = await read_body(request, self.endpoint, config)
+            if self.endpoint.form:  # LibreTranslate's clients send the key in the body
+                check_key(request.headers, config, body.get("api_key"))
+            return await while_connected(request, self.endpoint.handler(server.context, request, body), config)
+        except RequestError as error:
+            return server.refuse(path, error)
+        except WeftError as error:
+            return server.refuse(path, RequestError(400, str(error)))
+        except (ClientGoneError, ClientDisconnect, asyncio.CancelledError):
+            raise
+        except Exception as error:
+            frames = logging.Formatter().formatException((type(error), type(error)(), error.__traceback__))
+            LOGGER.error("%s failed: %s", self.route, frames)  # without the message, which may have parts of a request
+            return server.refuse(path, RequestError(500, "internal error"))
+
+
+def _private_paths(runs: Mapping[str, Path], config: ServerConfig) -> list[tuple[str, str]]:
+    """Paths of this machine and what stands for them in messages, the longest first."""
+    found = {str(form): name for name, path in runs.items() for form in (path, path.resolve(), path.absolute())}
+    for path in (config.runs, config.sessions, Path.cwd(), Path.home()):
+        if path is not None:
+            found |= {f"{form}/": "" for form in (path, path.resolve()) if len(str(form)) > 1}
+    return sorted(found.items(), key=lambda pair: -len(pair[0]))

@@ -1,0 +1,189 @@
+"""Text generation for one request: rows of a model's `Generation`, whole or piece by piece."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from weft.decoding import Sample
+from weft.errors import WeftError
+from weft.server.errors import RequestError
+from weft.server.generation import Piece, SequenceRow
+from weft.server.history import History
+from weft.server.http import Context
+from weft.server.models import LoadedModel, generator
+from weft.server.sessions import Session
+from weft.server.token_engine import TokenChoice
+from weft.text.vocabulary import RESERVED
+
+MOST_SEQUENCES = 64  # prompts times choices of a request
+GREEDY_BELOW = 1e-4  # a temperature that is as good as 0
+
+
+@dataclass(frozen=True)
+class CompletionRequest:
+    """What to generate.
+
+    Attributes:
+        prompts: The beginnings of the texts.
+        tokens: The most tokens of each.
+        choices: How many continuations of each prompt.
+        sample: How tokens are chosen.
+        seed: The random seed; None: a new one.
+        stop: Texts before which to end.
+        log_probs: How many alternatives of each token to return; None: no log-probabilities.
+        echo: Score the prompt, too.
+        session: The session that the text continues.
+    """
+
+    prompts: tuple[str, ...]
+    tokens: int
+    choices: int = 1
+    sample: Sample = field(default_factory=Sample)
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    log_probs: int | None = None
+    echo: bool = False
+    session: str | None = None
+
+
+def make_sample(temperature: float, top_k: int, top_p: float) -> Sample:
+    """How tokens are chosen; temperature 0 is greedy."""
+    if temperature < GREEDY_BELOW or top_p < GREEDY_BELOW:
+        return Sample(top_k=1)
+    return Sample(temperature, top_k, top_p)
+
+
+class Completion:
+    """A running request: its rows, and the session it holds."""
+
+    def __init__(self, context: Context, model: LoadedModel, request: CompletionRequest) -> None:
+        self.context, self.model, self.request = context, model, request
+        self.predictor = generator(model)
+        self._held = ExitStack()
+        if len(request.prompts) * request.choices > MOST_SEQUENCES:
+            raise RequestError(
+                400,
+                f"{len(request.prompts)} prompts with {request.choices} choices; expected {MOST_SEQUENCES} or fewer",
+            )
+        histories = self._histories()
+        seed = secrets.randbits(31) if request.seed is None else request.seed
+        vocabulary = self.predictor.codec.vocabulary
+        end = vocabulary.eos_id if vocabulary.counts[vocabulary.eos_id] else None
+        banned = tuple(vocabulary.id(one) for one in RESERVED if vocabulary.id(one) != end)
+        self.prompt_tokens = sum(len(history.ids) for history in histories)
+        try:
+            self.rows = [
+                SequenceRow(
+                    history,
+                    self.predictor.codec,
+                    TokenChoice(request.sample, banned, end),
+                    limit=request.tokens,
+                    seed=(seed, number),
+                    stops=request.stop,
+                    log_probs=request.log_probs,
+                    scored=history.keep or (request.echo and request.log_probs is not None),
+                )
+                for number, history in enumerate(histories)
+            ]
+        except BaseException:
+            self._held.close()
+            raise
+
+    def _histories(self) -> list[History]:
+        request, engine = self.request, self.model.engine
+        assert engine is not None
+        if request.session is not None:
+            if len(request.prompts) * request.choices != 1:
+                raise RequestError(400, "a session continues one text; expected one prompt and n=1")
+            return [self._session_history(request.session)]
+        histories = []
+        for prompt in request.prompts:
+            ids = self.predictor.prompt_ids(prompt)
+            for _ in range(request.choices):
+                history = History(engine, keep=False)
+                history.append(ids)
+                histories.append(history)
+        return histories
+
+    def _session_history(self, id: str) -> History:
+        sessions = self.context.sessions
+        session: Session = sessions.find(id) or sessions.new(id, self.model)
+        if session.model.name != self.model.name:
+            raise RequestError(
+                409,
+                f"the session {id!r} is of the model {session.model.name}, and the request names {self.model.name}",
+            )
+        self._held.enter_context(sessions.use(session))
+        history, prompt = session.history, self.request.prompts[0]
+        try:
+            ids = self.predictor.prompt_ids(prompt) if prompt or not history.ids else []
+            if len(history.ids) + len(ids) + self.request.tokens > self.context.config.session_tokens:
+                most = self.context.config.session_tokens
+                raise RequestError(400, f"the session {id!r} would have more than {most:,} tokens")
+        except BaseException:
+            self._held.close()
+            raise
+        if not prompt and not history.ids:
+            history.hidden = len(ids)
+        history.append(ids)
+        return history
+
+    def start(self) -> None:
+        """Begins to generate."""
+        assert self.model.generation is not None
+        self.model.generation.add(self.rows)
+        self.model.worker.wake()
+
+    def close(self, gone: bool = False) -> None:
+        """Ends it; a row that is still being generated stops."""
+        assert self.model.generation is not None
+        self.model.generation.abandon(self.rows, self._held.close)
+        if gone:
+            self.context.metrics.cancelled.add(model=self.model.name)
+
+    async def pieces(self, row: SequenceRow) -> AsyncIterator[Piece]:
+        """What a row generates, until its end.
+
+        Raises:
+            RequestError: 400, if the model cannot continue the text.
+        """
+        while True:
+            piece = await row.pieces.get()
+            if piece.error:
+                raise RequestError(500 if piece.error == "internal error" else 400, piece.error)
+            yield piece
+            if piece.finish:
+                return
+
+    async def whole(self) -> list[Piece]:
+        """Everything that each row generates."""
+        try:
+            self.start()
+            found = []
+            for row in self.rows:
+                pieces = [piece async for piece in self.pieces(row)]
+                found.append(joined(pieces))
+            return found
+        finally:
+            self.close()
+
+
+def joined(pieces: Sequence[Piece]) -> Piece:
+    """Pieces of one row as one."""
+    tokens = tuple(token for piece in pieces for token in piece.tokens)
+    return Piece("".join(piece.text for piece in pieces), tokens, pieces[-1].finish)
+
+
+def check_stop(stop: str | Iterable[str] | None) -> tuple[str, ...]:
+    """Stop texts as a tuple.
+
+    Raises:
+        WeftError: One is empty.
+    """
+    stops = () if stop is None else (stop,) if isinstance(stop, str) else tuple(stop)
+    if not all(stops):
+        raise WeftError("a stop text is empty", expected="text before which to end")
+    return stops

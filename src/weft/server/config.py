@@ -1,0 +1,51 @@
+"""Settings of the server: where it listens, what it keeps, and its limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class ServerConfig:
+    """Settings of `weft serve`.
+
+    Attributes:
+        host: The address to listen on.
+        port: The port; 0: any free one.
+        api_key: What clients have to send as `Authorization: Bearer KEY`; None: no key is needed.
+        allowed_hosts: Names that requests may have in their Host header besides localhost and addresses.
+        runs: The folder whose runs `/weft/runs` lists; None: there is no such list.
+        sessions: The folder that sessions are saved in; None: sessions cannot be saved.
+        reload: Load a run again when its weights change on disk.
+        log_requests: Log method, path and status of every request.
+        max_body: The largest body of a request, in bytes.
+        max_queue: How many requests of a model may wait.
+        max_tokens: The most tokens that a request may generate.
+        max_texts: The most texts of a request.
+        timeout: Seconds that a request may take.
+        read_timeout: Seconds that a client may take to send a request.
+        batch_size: The most texts that are predicted together.
+        max_sessions: How many sessions are kept; the least recently used one is dropped.
+        session_idle: Seconds after which an unused session is dropped.
+        session_tokens: The most tokens of a session.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    api_key: str | None = None
+    allowed_hosts: tuple[str, ...] = ()
+    runs: Path | None = None
+    sessions: Path | None = None
+    reload: bool = False
+    log_requests: bool = False
+    max_body: int = 1 << 20
+    max_queue: int = 256
+    max_tokens: int = 4096
+    max_texts: int = 256
+    timeout: float = 60.0
+    read_timeout: float = 10.0
+    batch_size: int = 64
+    max_sessions: int = 100
+    session_idle: float = 3600.0
+    session_tokens: int = 100_000

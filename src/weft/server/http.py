@@ -1,0 +1,209 @@
+"""One request: its body within limits, its computation as long as the client is there, its response.
+
+An `Endpoint` is a row of the table of routes; `/openapi.json` is made from the same rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from weft.server.config import ServerConfig
+from weft.server.errors import RequestError
+from weft.server.metrics import Metrics
+from weft.server.models import Models
+from weft.server.schema import Schema, check_value, parse_json
+from weft.server.sessions import SessionStore
+
+JSON, FORM = "application/json", "application/x-www-form-urlencoded"
+
+
+class ClientGoneError(Exception):
+    """The client closed the connection; nobody reads a response."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What handlers work with."""
+
+    config: ServerConfig
+    models: Models
+    sessions: SessionStore
+    metrics: Metrics
+
+
+class Result(NamedTuple):
+    """A kind of response: what it is, its schema, its media type."""
+
+    description: str
+    schema: Schema | None = None
+    media: str = JSON
+
+
+Handler = Callable[[Context, Request, Any], Coroutine[Any, Any, Response]]
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A route.
+
+    Attributes:
+        method: GET, POST or DELETE.
+        path: With parameters in braces.
+        handler: Context, request and checked body to a response.
+        summary: One line.
+        body: The schema of its JSON body; None: it has none.
+        form: Whether the body may also be a form.
+        results: By status.
+        errors: Statuses of its own errors.
+        query: Schemas of query parameters.
+        choices: For a path parameter the values it may have, where they are few.
+        public: Whether it needs no API key.
+        streams: Other media types of the response, which is then sent while it is computed.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    summary: str
+    body: Schema | None = None
+    form: bool = False
+    results: Mapping[int, Result] = field(default_factory=lambda: {200: Result("The result.")})
+    errors: tuple[int, ...] = ()
+    query: Mapping[str, Schema] = field(default_factory=dict)
+    choices: Mapping[str, list[str]] = field(default_factory=dict)
+    public: bool = False
+    streams: tuple[str, ...] = ()
+
+
+class JsonResponse(Response):
+    """A JSON value. NaN is refused: it is no JSON."""
+
+    media_type = JSON
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8")
+
+
+async def read_body(request: Request, endpoint: Endpoint, config: ServerConfig) -> Any:
+    """The checked body of a request, or None where the endpoint has none.
+
+    Raises:
+        RequestError: 400, 408, 413 or 415.
+    """
+    if endpoint.body is None:
+        return None
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != JSON and not (endpoint.form and kind == FORM):
+        expected = f"{JSON} or {FORM}" if endpoint.form else JSON
+        raise RequestError(415, f"the content type is {kind[:100] or 'missing'}; expected {expected}")
+    try:
+        body = await asyncio.wait_for(_read(request, config.max_body), config.read_timeout)
+    except asyncio.TimeoutError:
+        raise RequestError(
+            408, f"the body did not arrive within {config.read_timeout:g} seconds", headers={"Connection": "close"}
+        ) from None
+    value = parse_json(body) if kind == JSON else _read_form(body)
+    check_value(endpoint.body, value)
+    return value
+
+
+async def _read(request: Request, most: int) -> bytes:
+    given = request.headers.get("content-length", "")
+    if given.isdigit() and int(given) > most:
+        raise _too_large(most)
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > most:
+            raise _too_large(most)
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _too_large(most: int) -> RequestError:
+    return RequestError(413, f"the body has more than {most:,} bytes", headers={"Connection": "close"})
+
+
+def _read_form(body: bytes) -> dict[str, Any]:
+    from urllib.parse import parse_qsl
+
+    try:
+        pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=100)
+    except (UnicodeError, ValueError) as error:
+        raise RequestError(400, f"the form cannot be read: {error}") from error
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            found[name] = [*(found[name] if isinstance(found[name], list) else [found[name]]), value]
+        else:
+            found[name] = int(value) if name == "alternatives" and value.isascii() and value.isdigit() else value
+    return found
+
+
+async def while_connected(request: Request, work: Coroutine[Any, Any, Response], config: ServerConfig) -> Response:
+    """Runs a handler; cancels it when the client goes away, or when its time is up.
+
+    Raises:
+        ClientGoneError: The client went away.
+        RequestError: 504.
+    """
+    task = asyncio.ensure_future(work)
+    watch = asyncio.ensure_future(disconnected(request.receive))
+    try:
+        done, _ = await asyncio.wait({task, watch}, timeout=config.timeout, return_when=asyncio.FIRST_COMPLETED)
+        if task in done:
+            return task.result()
+    finally:
+        watch.cancel()
+        if not task.done():
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+    if watch in done:
+        raise ClientGoneError
+    raise RequestError(504, f"the request took more than {config.timeout:g} seconds")
+
+
+async def disconnected(receive: Receive) -> None:
+    """Returns when the client has closed the connection."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+class EventResponse(Response):
+    """A response that is sent while it is computed. `close` is called at its end, also when the client goes away."""
+
+    def __init__(self, events: AsyncIterator[bytes], close: Callable[[bool], None], media: str, seconds: float) -> None:
+        self.events, self.close, self.seconds = events, close, seconds
+        self.status_code, self.background = 200, None
+        self.media_type, self.body = media, b""
+        self.init_headers({"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sending = asyncio.ensure_future(self._send(send))
+        watch = asyncio.ensure_future(disconnected(receive))
+        try:
+            # A client that does not read is cut off with the rest.
+            await asyncio.wait({sending, watch}, timeout=self.seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone = not sending.done()
+            watch.cancel()
+            sending.cancel()
+            await asyncio.gather(sending, watch, return_exceptions=True)
+            self.close(gone)
+        if not gone and not sending.cancelled() and sending.exception() is not None:
+            raise sending.exception()  # type: ignore[misc]
+
+    async def _send(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        async for event in self.events:
+            await send({"type": "http.response.body", "body": event, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -1,0 +1,260 @@
+"""The models of a server: loaded runs by name, each with its worker."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+import time
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from weft.errors import WeftError
+from weft.probes.layers import split_stack
+from weft.probes.parts import inspect
+from weft.probes.runs import best_evaluation
+from weft.server.config import ServerConfig
+from weft.server.errors import RequestError
+from weft.server.generation import Generation
+from weft.server.guard import is_loopback
+from weft.server.look import supported
+from weft.server.metrics import Metrics
+from weft.server.schema import options_schema
+from weft.server.token_engine import TokenEngine, token_engine
+from weft.server.worker import Worker
+from weft.tasks import TASKS, get_task
+from weft.tasks.fill.service import BLANK
+from weft.tasks.service import Service, TextService
+from weft.training.run import CHECKPOINT, WEIGHTS, Run, file_hash, open_run, reading_run
+
+NAME = re.compile(r"[\w.-]{1,100}")
+PAGE_VIEWS = {"generate": "write", "segment": "tag"}  # the page's view of a capability, where it has another name
+EXAMPLE_TEXTS, SHORTEST_EXAMPLE, LONGEST_EXAMPLE = 200, 12, 90  # texts that are searched, and characters
+SENTENCE_END = re.compile(r"\n|(?<=[.!?])\s+|(?<=[。！？])")
+CHECK_SECONDS = 0.5  # between two looks at a run's files with --reload
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A run in memory."""
+
+    name: str
+    predictor: Any
+    service: Service
+    hash: str  # of the weights
+    changed: float  # when the weights were written, as the file system has it
+    worker: Worker
+    engine: TokenEngine | None
+    generation: Generation | None
+
+    @property
+    def run(self) -> Run:
+        run: Run = self.predictor.run
+        return run
+
+    @property
+    def created(self) -> int:
+        return int(self.changed)
+
+
+class Models:
+    """All models by name. With `reload`, a run whose weights have changed is loaded again between two requests."""
+
+    def __init__(self, runs: dict[str, Path], config: ServerConfig, metrics: Metrics) -> None:
+        self.config, self.metrics, self.paths = config, metrics, dict(runs)
+        self._lock = threading.Lock()
+        self._checked: dict[str, float] = {}
+        self._loaded = {name: self._load(name, path) for name, path in runs.items()}
+        self._descriptions: dict[str, tuple[str, dict[str, Any]]] = {}
+
+    def __iter__(self) -> Any:
+        return iter(list(self._loaded.values()))
+
+    def get(self, name: str) -> LoadedModel:
+        """The model of that name.
+
+        Raises:
+            RequestError: 404.
+        """
+        if name not in self._loaded:
+            raise RequestError(
+                404, f"there is no model {name[:100]!r}; expected one of: {', '.join(self._loaded)}", "model_not_found"
+            )
+        if self.config.reload:
+            self._refresh(name)
+        return self._loaded[name]
+
+    def stop(self) -> None:
+        for model in self:
+            model.worker.stop()
+
+    def describe(self, model: LoadedModel) -> dict[str, Any]:
+        """What `/weft/models` says of a model."""
+        kept = self._descriptions.get(model.name)
+        if kept is None or kept[0] != model.hash:
+            example = (held_out_example(model) if is_loopback(self.config.host) else "") or model.service.example
+            kept = model.hash, _describe(model, example)
+            self._descriptions[model.name] = kept
+        return kept[1]
+
+    def _load(self, name: str, path: Path) -> LoadedModel:
+        run = open_run(path)
+        if run.task not in TASKS:
+            raise WeftError(f"{path} is a run of the task {run.task!r}", expected=f"one of: {', '.join(TASKS)}")
+        changed = _weights_file(run).stat().st_mtime
+        task = get_task(run.task)
+        with reading_run(run):
+            predictor = task.load(run)
+        service = task.serve(predictor)
+        engine = generation = None
+        if service.generator is not None:
+            engine = token_engine(service.generator.model)
+            generation = Generation(name, engine, self.metrics)
+        worker = Worker(name, generation, self.metrics, self.config.batch_size, self.config.max_queue)
+        return LoadedModel(name, predictor, service, file_hash(_weights_file(run)), changed, worker, engine, generation)
+
+    def _refresh(self, name: str) -> None:
+        now = time.monotonic()
+        with self._lock:
+            if now - self._checked.get(name, 0.0) < CHECK_SECONDS:
+                return
+            self._checked[name] = now
+            old = self._loaded[name]
+            try:
+                if _weights_file(old.run).stat().st_mtime == old.changed:
+                    return
+                self._loaded[name] = self._load(name, self.paths[name])
+            except (OSError, WeftError):
+                return  # it is being written, or was removed: the old one still serves
+        threading.Thread(target=old.worker.stop, daemon=True).start()
+
+
+def _weights_file(run: Run) -> Path:
+    return run.path / (WEIGHTS if run.has(WEIGHTS) else CHECKPOINT)
+
+
+def text_service(model: LoadedModel, capability: str | None = None) -> TextService:
+    """The text service of a model: its main one, or that of a capability.
+
+    Raises:
+        RequestError: 400, if it has none.
+    """
+    services = model.service.texts
+    found = model.service.find(capability) if capability else services[0] if services else None
+    if found is None:
+        able = ", ".join(model.service.capabilities) or "nothing of the kind"
+        raise RequestError(400, f"the model {model.name} cannot {capability or 'answer this request'}; it can: {able}")
+    return found
+
+
+def generator(model: LoadedModel) -> Any:
+    """The language model of a model.
+
+    Raises:
+        RequestError: 400, if it generates no text.
+    """
+    if model.service.generator is None:
+        able = ", ".join(model.service.capabilities) or "nothing of the kind"
+        raise RequestError(400, f"the model {model.name} generates no text; it can: {able}")
+    return model.service.generator
+
+
+def model_names(given: list[str]) -> dict[str, Path]:
+    """Names and paths from `NAME=RUN` or `RUN`, whose name is that of its folder.
+
+    Raises:
+        WeftError: Two models have the same name, or a name is not usable.
+    """
+    found: dict[str, Path] = {}
+    for one in given:
+        name, equals, path = one.partition("=")
+        if not equals or not NAME.fullmatch(name):
+            name, path = Path(one).resolve().name, one
+        if not NAME.fullmatch(name):
+            raise WeftError(f"the folder of {one} has the name {name!r}", expected="letters, digits, . _ -",
+                            hint=f"name={one}")  # fmt: skip
+        if name in found:
+            raise WeftError(f"two models have the name {name!r}", expected="different names", hint=f"{name}2={path}")
+        found[name] = Path(path)
+    return found
+
+
+def held_out_example(model: LoadedModel) -> str:
+    """A short sentence of the run's held-out texts that the model knows every token of, or "" if there is none."""
+    service = model.service
+    codec = getattr(model.predictor, "codec", None)
+    codec = getattr(codec, "source", codec)
+    texts = islice(get_task(model.run.task).held_out_texts(model.predictor), EXAMPLE_TEXTS)
+    pieces = service.generator is not None or service.capabilities == ("fill",)  # which begin and end anywhere
+    inner = slice(1, -1) if pieces else slice(None)
+    for line in (line.strip() for text in texts for line in SENTENCE_END.split(text)[inner]):
+        if SHORTEST_EXAMPLE <= len(line) <= LONGEST_EXAMPLE and not (codec and codec.unknown(line)):
+            words = line.split()
+            if service.capabilities == ("fill",):
+                words[len(words) // 2] = BLANK
+            return " ".join(words)
+    return ""
+
+
+def _describe(model: LoadedModel, example: str) -> dict[str, Any]:
+    service, run, predictor = model.service, model.run, model.predictor
+    codec = getattr(predictor, "codec", None)
+    source = getattr(codec, "source", codec)
+    weights = sum(one.numel() for one in predictor.model.parameters()) if isinstance(predictor.model, nn.Module) else 0
+    task = get_task(run.task)
+    best = best_evaluation(run.metrics()) or {}
+    generates = ("embed", "session") if service.generator is not None else ()
+    probes = supported(predictor, service.example)
+    views = [PAGE_VIEWS.get(one, one) for one in service.capabilities] + (["look"] if probes else [])
+    return {
+        "name": model.name,
+        "task": run.task,
+        "hash": model.hash,
+        "capabilities": [*service.capabilities, *generates],
+        "options": {one.capability: options_schema(one.options) for one in service.texts},
+        "probes": probes,
+        "views": views,
+        "example": example,
+        "weights": weights or sum(_size(shape) for shape in run.shapes().values()),
+        "vocabulary": len(source.vocabulary) if source is not None else None,
+        "tokenizer": source.tokenizer.name if source is not None else None,
+        "labels": list(service.labels) if service.labels is not None else None,
+        "layers": _layers(predictor, service.example),
+        "languages": service.languages._asdict() if service.languages is not None else None,
+        "metric": task.metric,
+        "best": best.get(task.metric),
+        "settings": {name: _public(part) for name, part in run.config.items() if isinstance(part, dict)},
+    }
+
+
+def _public(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings without paths of this machine: of a file only its name."""
+    return {
+        name: Path(value).name if isinstance(value, str) and {"/", "\\"} & set(value) else value
+        for name, value in settings.items()
+    }
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    total = 1
+    for length in shape:
+        total *= length
+    return total
+
+
+def _layers(predictor: Any, example: str) -> list[dict[str, Any]]:
+    for text in (example, f"{example} {example}"):
+        with contextlib.suppress(WeftError):
+            network = inspect(predictor, text).network
+            if network is None:
+                return []
+            return [
+                {**name._asdict(), "units": part.cell.hidden_size, "cell": type(part.cell).__name__}
+                for key, use in network.stacks.items()
+                for name, part in split_stack(key, use.stack)
+            ]
+    return []

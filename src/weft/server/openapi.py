@@ -1,0 +1,109 @@
+"""`/openapi.json`, from the table of routes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import weft
+from weft.server.errors import CODES, PLAIN
+from weft.server.http import FORM, JSON, Endpoint
+from weft.server.schema import NULL, Schema, object_of, string
+
+_PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
+_ERROR = object_of(
+    ("error",),
+    error=object_of(("message", "type", "param", "code"), message=string(), type=string(), param=NULL, code=string()),
+)
+_PLAIN_ERROR = object_of(("error",), error=string())
+_WORDS = {
+    400: "The request is not usable; the message says what was expected.",
+    401: "The API key is missing or wrong.",
+    403: "The request comes from a page of another origin.",
+    404: "There is no such model, session or run.",
+    408: "The body did not arrive in time.",
+    409: "The session is in use, exists already, or belongs to another model.",
+    413: "The body is too large.",
+    415: "The content type is not supported.",
+    421: "The Host header is not one of this server.",
+    503: "Too many requests wait, or the server is stopping; see Retry-After.",
+    504: "The request took too long.",
+}
+
+
+def openapi(endpoints: Sequence[Endpoint], models: Sequence[str], *, key: bool) -> dict[str, Any]:
+    """The description of all routes."""
+    paths: dict[str, dict[str, Any]] = {}
+    for endpoint in endpoints:
+        path = _PARAMETER.sub(r"{\1}", endpoint.path)
+        paths.setdefault(path, {})[endpoint.method.lower()] = _operation(endpoint, models, key=key)
+    found: dict[str, Any] = {
+        "openapi": "3.1.0",
+        "info": {"title": "weft", "version": weft.__version__, "description": "Recurrent sequence models over HTTP."},
+        "paths": paths,
+    }
+    if key:
+        found["components"] = {"securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}}
+    return found
+
+
+def _operation(endpoint: Endpoint, models: Sequence[str], *, key: bool) -> dict[str, Any]:
+    errors = {400, 403, 421, 503, *endpoint.errors}
+    errors |= {408, 413, 415} if endpoint.body is not None else set()
+    errors |= {401} if key and not endpoint.public else set()
+    errors |= {504}
+    plain = endpoint.path.startswith(PLAIN)
+    responses: dict[str, Any] = {}
+    for status, result in endpoint.results.items():
+        responses[str(status)] = {"description": result.description}
+        if status != 204:
+            responses[str(status)]["content"] = _content(endpoint, result.media, result.schema)
+    for status in sorted(errors):
+        assert status in CODES
+        responses[str(status)] = {
+            "description": _WORDS[status],
+            "content": {JSON: {"schema": _PLAIN_ERROR if plain else _ERROR}},
+        }
+    found: dict[str, Any] = {
+        "summary": endpoint.summary,
+        "operationId": f"{endpoint.method.lower()}{re.sub(r'[^a-z0-9]+', '_', endpoint.path.lower())}".rstrip("_"),
+        "responses": responses,
+    }
+    if parameters := _parameters(endpoint, models):
+        found["parameters"] = parameters
+    if endpoint.body is not None:
+        schema = endpoint.body
+        if "model" in schema["properties"]:
+            schema = {
+                **schema,
+                "properties": {**schema["properties"], "model": {"type": "string", "enum": list(models)}},
+            }
+        content = {JSON: {"schema": schema}}
+        if endpoint.form:
+            content[FORM] = {"schema": schema}
+        found["requestBody"] = {"required": True, "content": content}
+    if key and not endpoint.public:
+        found["security"] = [{"key": []}]
+    return found
+
+
+def _content(endpoint: Endpoint, media: str, schema: Schema | None) -> Mapping[str, Any]:
+    content: dict[str, Any] = {media: {"schema": schema} if schema is not None else {}}
+    for other in endpoint.streams:
+        content[other] = {}
+    return content
+
+
+def _parameters(endpoint: Endpoint, models: Sequence[str]) -> list[dict[str, Any]]:
+    found = []
+    for name in _PARAMETER.findall(endpoint.path):
+        schema: Schema = {"type": "string"}
+        if name in endpoint.choices:
+            schema["enum"] = list(endpoint.choices[name])
+        elif name == "model" or (name == "name" and "runs" not in endpoint.path):
+            schema["enum"] = list(models)
+        found.append({"name": name, "in": "path", "required": True, "schema": schema})
+    for name, schema in endpoint.query.items():
+        found.append({"name": name, "in": "query", "required": False, "schema": schema})
+    return found

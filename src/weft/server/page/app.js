@@ -1,0 +1,118 @@
+// The page: header, the view that the address names, and what every view needs (models, language, theme).
+import { html, render, useEffect, useErrorBoundary, useState } from './vendor/htm-preact-standalone.module.js';
+import { get, setKey, useRequest } from './api.js';
+import { Language, LANGUAGES, firstLanguage, keepLanguage, useWords } from './language.js';
+import { link, useAddress } from './location.js';
+import { pageStyle } from './palette.js';
+import { Failure, Progress } from './components/status.js';
+import { Compare } from './views/compare.js';
+import { Label } from './views/label.js';
+import { Learn } from './views/learn.js';
+import { Look } from './views/look.js';
+import { Translate } from './views/translate.js';
+import { Write } from './views/write.js';
+
+// Each view, and the models it can use: those for which the server names one of these views.
+const VIEWS = {
+  write: [Write, ['write']],
+  translate: [Translate, ['translate']],
+  label: [Label, ['tag', 'segment', 'classify', 'fill']],
+  look: [Look, ['look']],
+  learn: [Learn, []],
+  compare: [Compare, ['write', 'translate', 'tag', 'segment', 'classify', 'fill', 'look']],
+};
+const THEMES = ['auto', 'light', 'dark'];
+const THEME = 'weft-theme';
+const ICONS = {
+  auto: 'M10 3a7 7 0 0 0 0 14zM10 3a7 7 0 0 1 0 14',
+  light: 'M10 6.5a3.5 3.5 0 1 0 0 7a3.5 3.5 0 1 0 0-7M10 1.5v2M10 16.5v2M1.5 10h2M16.5 10h2M4 4l1.4 1.4M14.6 14.6L16 16M16 4l-1.4 1.4M5.4 14.6L4 16',
+  dark: 'M16.5 12A7 7 0 0 1 8 3.5a7 7 0 1 0 8.5 8.5z',
+};
+
+const sheet = new CSSStyleSheet();
+sheet.replaceSync(pageStyle());
+document.adoptedStyleSheets = [sheet];
+
+function usable(models, kinds) {
+  return models.filter((model) => kinds.some((kind) => model.views.includes(kind)));
+}
+
+function Header({ view, models, language, setLanguage, theme, setTheme }) {
+  const t = useWords();
+  const { params } = useAddress();
+  // The text goes along to views that read one, so a look inside is one press away.
+  const kept = params.text ? { text: params.text } : {};
+  const next = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length];
+  const other = language === 'en' ? 'zh' : 'en';
+  const shown = Object.entries(VIEWS).filter(([, [, kinds]]) => !kinds.length || usable(models, kinds).length);
+  const params_ = (name, kinds) => {
+    const model = usable(models, kinds).find((one) => one.name === params.model);
+    return name === 'learn' ? {} : model ? { model: model.name, ...kept } : {};
+  };
+  return html`<header class="header"><a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); document.getElementById('main').focus(); }}>${t('skip')}</a>
+    <div class="header-row">
+      <a class="brand" href=${link('')}><img src="page/icon.svg" alt="" />weft</a>
+      <nav class="nav" aria-label=${t('views')}>${shown.map(([name, [, kinds]]) => html`<a key=${name} href=${link(name, params_(name, kinds))}
+        aria-current=${name === view ? 'page' : undefined}>${t(`view-${name}`)}</a>`)}</nav>
+      <div class="switches">
+        <button onClick=${() => setLanguage(other)} lang=${other}>${LANGUAGES[other]}</button>
+        <button onClick=${() => setTheme(next)} aria-label=${t('theme', { theme: t(`theme-${theme}`) })} title=${t('theme', { theme: t(`theme-${theme}`) })}>
+          <svg viewBox="0 0 20 20" aria-hidden="true" fill="none" stroke="currentColor" stroke-width="1.6" stroke-linecap="round"><path d=${ICONS[theme]} />
+            ${theme === 'auto' ? html`<path d="M10 3a7 7 0 0 0 0 14z" fill="currentColor" />` : null}</svg></button>
+      </div>
+    </div></header>`;
+}
+
+function KeyForm({ retry }) {
+  const t = useWords();
+  const submit = (event) => {
+    event.preventDefault();
+    setKey(event.target.elements.key.value);
+    retry();
+  };
+  return html`<form class="key-form" onSubmit=${submit}><h2>${t('keyTitle')}</h2>
+    <div class="field"><label for="key">${t('key')}</label><input id="key" name="key" type="password" autocomplete="off" required /></div>
+    <button class="button primary">${t('open')}</button></form>`;
+}
+
+/** A view that fails shows its error; the rest of the page goes on. */
+function Safe({ children }) {
+  const [error, reset] = useErrorBoundary((found) => console.error(found));
+  return error ? html`<main class="view"><${Failure} error=${error} retry=${reset} /></main>` : children;
+}
+
+function Page() {
+  const [language, setLanguage] = useState(firstLanguage);
+  const [theme, setTheme] = useState(() => window.localStorage.getItem(THEME) ?? 'auto');
+  const address = useAddress();
+  const request = useRequest((signal) => get('weft/models', signal), []);
+  useEffect(() => {
+    document.documentElement.lang = language === 'zh' ? 'zh-CN' : 'en';
+    keepLanguage(language);
+  }, [language]);
+  useEffect(() => {
+    document.documentElement.dataset.theme = theme;
+    window.localStorage.setItem(THEME, theme);
+  }, [theme]);
+  const models = request.data?.models ?? [];
+  const names = Object.keys(VIEWS);
+  const first = names.find((name) => usable(models, VIEWS[name][1]).length) ?? 'learn';
+  const view = names.includes(address.view) ? address.view : first;
+  const [View, kinds] = VIEWS[view];
+  const body = !request.data
+    ? html`<main class="view">${request.error ? html`<${Failure} error=${request.error} retry=${request.retry} />` : html`<${Progress} busy=${request.busy} />`}</main>`
+    : html`<${Safe} key=${view}><main class="view" id="main" tabindex="-1"><${View} models=${usable(models, kinds)} all=${models} /></main><//>`;
+  return html`<${Language.Provider} value=${language}>
+    ${request.error?.status === 401 ? html`<${KeyForm} retry=${request.retry} />` : html`
+      <${Header} view=${view} models=${models} language=${language} setLanguage=${setLanguage} theme=${theme} setTheme=${setTheme} />${body}`}
+  <//>`;
+}
+
+// `weft serve --open` hands the key over in the address; it is taken out of it at once.
+const given = new URLSearchParams(window.location.hash.slice(1)).get('key');
+if (given) {
+  setKey(given);
+  window.history.replaceState(null, '', '#/');
+  window.dispatchEvent(new HashChangeEvent('hashchange'));
+}
+render(html`<${Page} />`, document.getElementById('app'));

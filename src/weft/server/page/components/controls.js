@@ -1,0 +1,117 @@
+// Form controls of the panel: all with a label, all native elements, so the keyboard works as everywhere.
+import { html, useEffect, useRef, useState } from '../vendor/htm-preact-standalone.module.js';
+import { useWords } from '../language.js';
+
+let made = 0;
+
+function useId() {
+  const id = useRef(null);
+  if (id.current === null) id.current = `control-${made += 1}`;
+  return id.current;
+}
+
+export function Field({ label, note, id, children }) {
+  return html`<div class="field">
+    <label for=${id}>${label}${note ? html` <span class="field-note">${note}</span>` : null}</label>${children}
+  </div>`;
+}
+
+export function Select({ label, value, options, onChange }) {
+  const id = useId();
+  return html`<${Field} label=${label} id=${id}>
+    <select id=${id} value=${value} onChange=${(event) => onChange(event.target.value)}>
+      ${options.map(([key, text]) => html`<option key=${key} value=${key} selected=${key === value}>${text}</option>`)}
+    </select>
+  <//>`;
+}
+
+/** A text box whose text is handed on when the writer pauses, leaves it, or presses Ctrl+Enter. */
+export function TextBox({ label, value, onChange, onSubmit, rows = 4, placeholder = '', pause = 350 }) {
+  const id = useId();
+  const [own, set] = useState(value);
+  const timer = useRef(0);
+  useEffect(() => set(value), [value]);
+  const commit = (text) => {
+    clearTimeout(timer.current);
+    if (text !== value) onChange(text);
+  };
+  const onInput = (event) => {
+    const text = event.target.value;
+    set(text);
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => commit(text), pause);
+  };
+  const onKeyDown = (event) => {
+    if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey)) return;
+    event.preventDefault();
+    commit(own);
+    if (onSubmit) onSubmit(own);
+  };
+  return html`<${Field} label=${label} id=${id}>
+    <textarea id=${id} rows=${rows} value=${own} placeholder=${placeholder} spellcheck=${false} dir="auto"
+      onInput=${onInput} onBlur=${() => commit(own)} onKeyDown=${onKeyDown}></textarea>
+  <//>`;
+}
+
+export function Slider({ label, value, min, max, step, onChange, format = String }) {
+  const id = useId();
+  return html`<${Field} label=${label} note=${format(value)} id=${id}>
+    <input id=${id} type="range" min=${min} max=${max} step=${step} value=${value}
+      aria-valuetext=${format(value)} onInput=${(event) => onChange(Number(event.target.value))} />
+  <//>`;
+}
+
+export function NumberBox({ label, value, min, max, onChange }) {
+  const id = useId();
+  const take = (event) => {
+    const number = Math.round(Number(event.target.value));
+    if (event.target.value !== '' && Number.isFinite(number)) onChange(Math.min(max, Math.max(min, number)));
+  };
+  return html`<${Field} label=${label} id=${id}>
+    <input id=${id} type="number" min=${min} max=${max} value=${value} onChange=${take} />
+  <//>`;
+}
+
+/** A few choices side by side: radio buttons that look like one control. */
+export function Choice({ label, value, options, onChange, quiet = false }) {
+  const id = useId();
+  return html`<fieldset class=${quiet ? 'choice quiet' : 'choice'}>
+    <legend class=${quiet ? 'hidden' : ''}>${label}</legend>
+    <div class="choice-row">${options.map(([key, text]) => html`<label key=${key} class=${key === value ? 'on' : ''}>
+      <input type="radio" name=${id} value=${key} checked=${key === value} onChange=${() => onChange(key)} />
+      <span>${text}</span>
+    </label>`)}</div>
+  </fieldset>`;
+}
+
+export function Check({ label, value, onChange }) {
+  return html`<label class="check"><input type="checkbox" checked=${value} onChange=${() => onChange(!value)} />
+    <span>${label}</span></label>`;
+}
+
+/** A button that opens a small menu; Escape and a press elsewhere close it. */
+export function Menu({ label, items }) {
+  const ref = useRef(null);
+  const close = () => ref.current && ref.current.removeAttribute('open');
+  useEffect(() => {
+    const outside = (event) => ref.current && !ref.current.contains(event.target) && close();
+    document.addEventListener('pointerdown', outside);
+    return () => document.removeEventListener('pointerdown', outside);
+  }, []);
+  const onKeyDown = (event) => {
+    if (event.key !== 'Escape') return;
+    close();
+    ref.current.querySelector('summary').focus();
+  };
+  return html`<details class="menu" ref=${ref} onKeyDown=${onKeyDown}>
+    <summary>${label}</summary>
+    <div class="menu-items">${items.map(([key, text, act]) => html`<button key=${key} onClick=${() => { close(); act(); }}>${text}</button>`)}</div>
+  </details>`;
+}
+
+/** The runs that suit a view. */
+export function ModelPicker({ models, value, onChange, label }) {
+  const t = useWords();
+  const options = models.map((one) => [one.name, `${one.name} · ${t(`task-${one.task}`)}`]);
+  return html`<${Select} label=${label ?? t('model')} value=${value} options=${options} onChange=${onChange} />`;
+}

@@ -1,0 +1,33 @@
+// Which tokens speak for a prediction (orange) and which against it (blue).
+import { html } from '../vendor/htm-preact-standalone.module.js';
+import { look, useRequest } from '../api.js';
+import { useWords } from '../language.js';
+import { useParam } from '../location.js';
+import { percent, short, visible } from '../numbers.js';
+import { valueRange } from '../palette.js';
+import { Choice } from './controls.js';
+import { Figure } from './figure.js';
+import { Legend } from './legend.js';
+import { Result } from './status.js';
+import { TokenText, drawTokens } from './token-text.js';
+
+export function EvidenceFigure({ model, text, position = -1, mark = null, what = null }) {
+  const t = useWords();
+  const [chosen, setMethod] = useParam('evidence', 'occlusion');
+  const request = useRequest((signal) => look(model, 'evidence', text, { position }, signal).then(([found]) => found), [model, text, position]);
+  return html`<${Result} request=${request}>${(found) => {
+    const methods = ['occlusion', 'integrated', ...(found.pooling ? ['pooling'] : [])];
+    const method = methods.includes(chosen) ? chosen : 'occlusion';
+    const scale = method === 'pooling' ? 'sequential' : 'diverging';
+    const values = found[method];
+    const [low, high] = valueRange(values, scale);
+    const notes = found.tokens.map((token, at) => `${visible(token)}: ${short(values[at])}`);
+    const title = t('evidenceTitle', { what: what ?? visible(found.prediction), p: percent(found.probability) });
+    const drawing = { tokens: found.tokens, values, low, high, scale, notes };
+    const tools = html`<${Choice} quiet label=${t('method')} value=${method} onChange=${setMethod} options=${methods.map((one) => [one, t(`evidence-${one}`)])} />`;
+    return html`<${Figure} title=${title} note=${t(`evidence-${method}-note`)} data=${found} tools=${tools} draw=${() => drawTokens(drawing)}>
+      <${TokenText} ...${drawing} label=${title} classes=${found.tokens.map((_, at) => (at === mark ? 'pointed' : ''))} />
+      <div class="figure-foot"><${Legend} low=${low} high=${high} scale=${scale} /></div>
+    <//>`;
+  }}<//>`;
+}

@@ -1,0 +1,211 @@
+// Write: a language model writes token by token. Each token shows how much it surprised the model; any of them can be
+// exchanged, and the text forked there.
+import { html, useCallback, useEffect, useRef, useState } from '../vendor/htm-preact-standalone.module.js';
+import { useWords } from '../language.js';
+import { link, useParam } from '../location.js';
+import { percent, short, visible } from '../numbers.js';
+import { ChoiceBars } from '../components/bars.js';
+import { ModelPicker, NumberBox, Slider, TextBox } from '../components/controls.js';
+import { Figure } from '../components/figure.js';
+import { Legend } from '../components/legend.js';
+import { Popover } from '../components/popover.js';
+import { Empty, Failure, Progress } from '../components/status.js';
+import { TokenText, drawTokens } from '../components/token-text.js';
+import { Writer } from './writer.js';
+
+const MOST_NATS = 6; // the end of the scale; fixed, so colours stay as they are while a text grows
+const MARK = '\u001f'; // between kept tokens in the address: no token contains it
+const SLOW = 300;
+const BEGIN = 3; // words of the first prompt
+
+function surprisal(one) {
+  return one.logprob === null || one.logprob === undefined ? null : Math.max(0, -one.logprob);
+}
+
+/** The first words of an example, for the model to continue. */
+function beginning(example) {
+  return example.split(' ').slice(0, BEGIN).join(' ');
+}
+
+/** The texts, which of them is shown, and what can be done with it. */
+function useWriters(model, prompt, kept, settings) {
+  const [state, set] = useState({ writers: [], current: 0, error: null, version: 0, busy: false });
+  const latest = useRef({});
+  latest.current = { ...state, settings, prompt, model };
+  const wanted = useRef(null); // the prompt to write on from as soon as its text is open
+  const show = useCallback((more = {}) => set((old) => ({ ...old, ...more, version: old.version + 1 })), []);
+  const guard = async (action) => {
+    const timer = setTimeout(() => show({ busy: true }), SLOW);
+    try {
+      await action();
+    } catch (error) {
+      if (!('status' in error)) console.error(error);
+      show({ error });
+    } finally {
+      clearTimeout(timer);
+      show({ busy: false });
+    }
+  };
+  const writer = () => latest.current.writers[latest.current.current];
+  const stream = async (one, count) => {
+    show({ error: null });
+    let waiting = 0; // a small model writes faster than a screen shows: one update for each frame
+    await one.write({ ...latest.current.settings, count }, () => {
+      waiting ||= requestAnimationFrame(() => { waiting = 0; show(); });
+    });
+    cancelAnimationFrame(waiting);
+    show();
+  };
+  // Another model or prompt is another text. What the address kept is read again, so a link shows the same text.
+  useEffect(() => {
+    const controller = new AbortController();
+    set({ writers: [], current: 0, error: null, version: 0, busy: false });
+    const timer = setTimeout(() => guard(async () => {
+      try {
+        const opened = await Writer.open(model, prompt, kept, controller.signal);
+        if (controller.signal.aborted) return;
+        show({ writers: [opened], current: 0 });
+        if (wanted.current === prompt) await start(opened);
+      } catch (error) {
+        if (error.name !== 'AbortError') throw error;
+      } finally {
+        if (wanted.current === prompt) wanted.current = null;
+      }
+    }), 0);
+    return () => {
+      clearTimeout(timer);
+      controller.abort();
+      latest.current.writers.forEach((one) => one.close());
+    };
+  }, [model, prompt]);
+  // Temperature and top-p act at once: the text goes on from where it is with the new ones.
+  const { temperature, topP } = settings;
+  useEffect(() => {
+    const one = writer();
+    if (!one?.writing) return undefined;
+    const timer = setTimeout(() => guard(async () => {
+      const left = settings.count - (one.tokens.length - one.started);
+      await one.rewind(one.tokens.length);
+      if (left > 0) await stream(one, left);
+    }), 120);
+    return () => clearTimeout(timer);
+  }, [temperature, topP]);
+  const start = (one) => {
+    one.started = one.tokens.length;
+    return stream(one, latest.current.settings.count);
+  };
+  return {
+    ...state,
+    writer: writer(),
+    // Right after an edit of the prompt its text is not open yet: writing starts once it is.
+    write: (text = latest.current.prompt) => guard(async () => {
+      const one = writer();
+      if (one && text === latest.current.prompt) await start(one);
+      else wanted.current = text;
+    }),
+    stop: () => guard(async () => { const one = writer(); await one.rewind(one.tokens.length); }),
+    clear: () => guard(async () => { await writer().rewind(writer().given); }),
+    choose: (at, token) => guard(async () => { await writer().choose(at, token); show(); await start(writer()); }),
+    fork: (at) => guard(async () => {
+      const from = writer();
+      from.stop();
+      const made = await from.fork(at);
+      const writers = [...latest.current.writers, made];
+      show({ writers, current: writers.length - 1 });
+      latest.current = { ...latest.current, writers, current: writers.length - 1 };
+      await start(made);
+    }),
+    alternatives: (at) => guard(async () => { await writer().alternatives(at); show(); }),
+    select: (current) => { writer()?.stop(); show({ current }); },
+  };
+}
+
+function Alternatives({ writer, at, anchor, onClose, onChoose, onFork }) {
+  const t = useWords();
+  const one = writer.tokens[at];
+  const nats = surprisal(one);
+  const items = (one.top ?? []).map(([token, value]) => ({ token, probability: Math.exp(value) }));
+  return html`<${Popover} anchor=${anchor} label=${t('alternatives')} ready=${Boolean(one.top)} onClose=${onClose}>
+    <p class="popover-title">${visible(one.token)}<span>${nats === null ? '' : `${percent(Math.exp(-nats))} · ${short(nats)} ${t('nats')}`}</span></p>
+    ${one.top ? html`<${ChoiceBars} items=${items} current=${one.token} label=${t('alternatives')} onPick=${(item) => onChoose(item.token)} />`
+      : html`<${Progress} busy=${true} />`}
+    <div class="buttons"><button class="button small" onClick=${onFork}>${t('forkHere')}</button></div>
+    <p class="hint">${t('chooseHint')}</p>
+  <//>`;
+}
+
+function branchName(writers, at, t) {
+  const tail = writers[at].tokens.slice(-6).map((one) => one.token).join('').replace(/\s+/g, ' ');
+  return `${t('branch', { n: at + 1 })} …${tail}`;
+}
+
+export function Write({ models }) {
+  const t = useWords();
+  const [name, setModel] = useParam('model', models[0].name);
+  const model = models.find((one) => one.name === name) ?? models[0];
+  const [prompt, setPrompt] = useParam('text', beginning(model.example));
+  const [temperature, setTemperature] = useParam('temperature', 0.8);
+  const [topP, setTopP] = useParam('top_p', 1);
+  const [count, setCount] = useParam('tokens', 120);
+  const [seed, setSeed] = useParam('seed', 0);
+  const [kept, setKept] = useParam('kept', '');
+  const [open, setOpen] = useState(null);
+  const given = kept ? kept.split(MARK) : [];
+  const writers = useWriters(model.name, prompt, given, { temperature, topP, count, seed });
+  const { writer } = writers;
+  const writing = Boolean(writer?.writing);
+  useEffect(() => {
+    if (writer && !writing) setKept(writer.kept.join(MARK));
+  }, [writer, writing, writers.version]);
+  const close = useCallback(() => setOpen(null), []);
+  const select = (at, anchor) => {
+    if (writing) writers.stop();
+    setOpen({ at, anchor });
+    writers.alternatives(at);
+  };
+  const another = (set) => (value) => { setKept(''); close(); set(value); };
+  const tokens = writer?.tokens ?? [];
+  const nats = tokens.map(surprisal);
+  const written = nats.filter((value, at) => value !== null && !tokens[at].given);
+  const mean = written.length ? written.reduce((a, b) => a + b, 0) / written.length : null;
+  const note = mean === null ? '' : t('meanSurprisal', { nats: short(mean), perplexity: short(Math.exp(mean)), n: written.length });
+  const drawing = { tokens: tokens.map((one) => one.token), values: nats, low: 0, high: MOST_NATS };
+  const started = tokens.some((one) => !one.given);
+  return html`
+    <div class="view-head"><h2>${t('view-write')}</h2><p>${t('writeIntro')}</p></div>
+    <div class="bench">
+      <div class="panel">
+        <${ModelPicker} models=${models} value=${model.name} onChange=${another(setModel)} />
+        <${TextBox} label=${t('prompt')} value=${prompt} onChange=${another(setPrompt)} onSubmit=${writers.write} rows=${3} placeholder=${t('promptEmpty')} />
+        <${Slider} label=${t('temperature')} value=${temperature} min="0" max="2" step="0.05" onChange=${setTemperature} format=${(value) => (value === 0 ? t('greedy') : value.toFixed(2))} />
+        <${Slider} label=${t('topP')} value=${topP} min="0.05" max="1" step="0.05" onChange=${setTopP} format=${(value) => value.toFixed(2)} />
+        <div class="pair"><${NumberBox} label=${t('length')} value=${count} min=${1} max=${1000} onChange=${setCount} />
+          <${NumberBox} label=${t('seed')} value=${seed} min=${0} max=${999999} onChange=${setSeed} /></div>
+        <div class="buttons">
+          ${writing ? html`<button class="button primary" onClick=${writers.stop}>${t('stop')}</button>`
+            : html`<button class="button primary" disabled=${!writer} onClick=${() => { close(); writers.write(); }}>${started ? t('writeOn') : t('write')}</button>`}
+          ${started && !writing ? html`<button class="button" onClick=${() => { close(); writers.clear(); }}>${t('clear')}</button>` : null}
+        </div>
+        <p class="hint"><kbd>Ctrl</kbd>+<kbd>Enter</kbd> ${t('submitHint')}</p>
+      </div>
+      <div class="results">
+        <div class="result" aria-busy=${String(writers.busy)}>
+          <${Progress} busy=${writers.busy && !writing} />
+          ${writers.error ? html`<${Failure} error=${writers.error} retry=${writer ? () => writers.write() : null} />` : null}
+          ${writers.writers.length > 1 ? html`<div class="tabs" role="group" aria-label=${t('branches')}>${writers.writers.map((_, at) => html`
+            <button aria-pressed=${String(at === writers.current)} onClick=${() => { close(); writers.select(at); }}>${branchName(writers.writers, at, t)}</button>`)}</div>` : null}
+          ${tokens.length && (started || prompt) ? html`
+            <${Figure} title=${t('surprisalTitle')} note=${note} data=${{ model: model.name, temperature, top_p: topP, seed, tokens: tokens.map((one, at) => ({ token: one.token, nats: nats[at], given: one.given, top: one.top })) }}
+              draw=${() => drawTokens({ ...drawing, label: t('nats') })} tools=${html`<${Legend} low=${0} high=${MOST_NATS} scale="sequential" label=${t('nats')} />`}>
+              <${TokenText} ...${drawing} label=${t('text')} selected=${open?.at ?? null} onSelect=${select}
+                classes=${tokens.map((one) => (one.chosen ? 'chosen' : one.given ? 'given' : ''))} />
+              ${writing ? html`<span class="caret" aria-label=${t('working')}></span>` : null}
+              <div class="figure-foot"><span class="hint">${started ? t('tokenHint') : t('writeHint')}</span>
+                <a class="button small" href=${link('look', { model: model.name, text: tokens.map((one) => one.token).join(model.tokenizer === 'word' || model.tokenizer === 'space' ? ' ' : '') })}>${t('lookInside')}</a></div>
+            <//>` : writers.error || writers.busy ? null : html`<${Empty} title=${t('writeEmpty')}>${t('writeHint')}<//>`}
+        </div>
+      </div>
+    </div>
+    ${open && writer && tokens[open.at] ? html`<${Alternatives} writer=${writer} at=${open.at} anchor=${open.anchor} onClose=${close}
+      onChoose=${(token) => { const { at } = open; close(); writers.choose(at, token); }} onFork=${() => { const { at } = open; close(); writers.fork(at); }} />` : null}`;
+}

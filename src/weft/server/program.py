@@ -1,0 +1,139 @@
+"""Runs the server: uvicorn, signals, and the line that says where it listens."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+import warnings
+import webbrowser
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from weft.errors import WeftError, WeftWarning
+from weft.server.app import Server
+from weft.server.config import ServerConfig
+from weft.server.guard import is_loopback
+
+SWITCH_SECONDS = 0.0005  # so that a computing thread does not keep the event loop waiting for 5 ms
+GRACE_SECONDS = 30  # for requests that run when the server is asked to stop
+
+
+class _TimedProtocol(HttpToolsProtocol):
+    """Closes a connection whose client takes too long to send the head of a request."""
+
+    seconds = ServerConfig.read_timeout
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._start()
+
+    def on_message_begin(self) -> None:
+        self._start()
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._stop()
+        super().on_headers_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop()
+        super().connection_lost(exc)
+
+    def _start(self) -> None:
+        self._stop()
+        self._timer = self.loop.call_later(self.seconds, self._close)
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _close(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.close()
+
+
+class _Uvicorn(uvicorn.Server):
+    """Ends with code 0 on SIGTERM and SIGINT, after the running requests."""
+
+    def __init__(self, config: uvicorn.Config, server: Server, ready: Callable[[str], None]) -> None:
+        super().__init__(config)
+        self.server, self.ready = server, ready
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        for one in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(one, self._stop)
+        yield
+
+    def _stop(self) -> None:
+        if self.should_exit:
+            self.force_exit = True
+        self.server.stopping = self.should_exit = True
+
+    async def startup(self, sockets: Any = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            host, port = self.servers[0].sockets[0].getsockname()[:2]
+            self.ready(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
+
+
+def run_server(
+    runs: Mapping[str, Path], config: ServerConfig, *, open_page: bool = False, insecure: bool = False
+) -> None:
+    """Serves models until the process is asked to stop.
+
+    Args:
+        runs: Run directories by the names of the models.
+        config: Where to listen, and limits.
+        open_page: Open the page in a browser.
+        insecure: Listen on other addresses than loopback without an API key.
+
+    Raises:
+        WeftError: A run cannot be loaded, or the address needs a key.
+    """
+    if not is_loopback(config.host) and config.api_key is None and not insecure:
+        raise WeftError(
+            f"the host {config.host} can be reached from other machines",
+            expected="--api-key KEY, or --insecure if everyone there may use the models",
+        )
+    warnings.simplefilter("ignore", WeftWarning)  # of texts of requests
+    sys.setswitchinterval(SWITCH_SECONDS)
+    server = Server(runs, config)
+
+    def ready(address: str) -> None:
+        names = ", ".join(runs)
+        print(f"weft: serving {names} at {address}", file=sys.stderr, flush=True)
+        if open_page:
+            # The page takes the key out of its address at once; a browser does not send this part to a server.
+            webbrowser.open(address + (f"#key={quote(config.api_key)}" if config.api_key else ""))
+
+    settings = uvicorn.Config(
+        server.app,
+        host=config.host,
+        port=config.port,
+        http=_TimedProtocol,
+        access_log=False,
+        log_level="warning",
+        lifespan="on",
+        server_header=False,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        backlog=2048,
+    )
+    program = _Uvicorn(settings, server, ready)
+    try:
+        program.run()
+    except OSError as error:
+        raise WeftError(f"the server cannot listen on {config.host}:{config.port}: {error.strerror}") from error
+    except SystemExit as error:
+        if error.code:
+            raise WeftError(
+                f"the server cannot listen on {config.host}:{config.port}", expected="a free port", hint="--port 0"
+            ) from error

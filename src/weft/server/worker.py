@@ -1,0 +1,216 @@
+"""The thread that computes for one model: requests that wait are answered together.
+
+A worker has a queue of items. It takes the oldest; if it is a batch item, all waiting items with the same key come
+along, up to the batch size. While one batch is computed the next one gathers, so nothing is delayed in order to be
+batched. Between two batches the sequences that are being generated advance by some tokens (`Generation`).
+
+An item whose client has gone is dropped; where the whole running batch has been dropped, its computation is interrupted
+by an exception in the worker's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import torch
+
+from weft.server.errors import LOGGER, overloaded
+from weft.server.metrics import Metrics
+
+RETRY = 0.2  # seconds between two attempts to interrupt a computation
+
+
+class Interrupted(BaseException):
+    """Raised in a worker's thread when nobody waits for what it computes. No `except Exception` catches it."""
+
+
+class Item:
+    """A computation that one request waits for.
+
+    Args:
+        run: Inputs of one or more items to their results.
+        inputs: The texts of this item; one result is expected for each.
+        key: Items with equal keys are computed together; None: alone.
+    """
+
+    def __init__(self, run: Callable[[Sequence[Any]], Sequence[Any]], inputs: Sequence[Any], key: Any = None) -> None:
+        self.run, self.inputs, self.key = run, inputs, key
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[list[Any]] = self.loop.create_future()
+        self.abandoned = False
+
+
+class Ticking(Protocol):
+    """Work that goes on between batches."""
+
+    def active(self) -> bool: ...
+
+    def tick(self) -> None: ...
+
+
+class Worker:
+    """Computes for one model, in one thread."""
+
+    def __init__(self, name: str, ticking: Ticking | None, metrics: Metrics, batch_size: int, max_queue: int) -> None:
+        self.name, self.ticking, self.metrics = name, ticking, metrics
+        self.batch_size, self.max_queue = batch_size, max_queue
+        self._queue: deque[Item] = deque()
+        self._changed = threading.Condition()
+        self._running: list[Item] = []
+        self._stopping = False
+        self._thread = threading.Thread(target=self._work, name=f"weft-{name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        return len(self._queue)
+
+    def wake(self) -> None:
+        """Says that there is something to tick."""
+        with self._changed:
+            self._changed.notify()
+
+    async def compute(
+        self, run: Callable[[Sequence[Any]], Sequence[Any]], inputs: Sequence[Any], key: Any = None
+    ) -> list[Any]:
+        """Computes the results of inputs; where it is cancelled, the computation is dropped or interrupted.
+
+        Raises:
+            RequestError: 503, if too many requests wait.
+        """
+        items = [
+            Item(run, inputs[begin : begin + self.batch_size], key) for begin in range(0, len(inputs), self.batch_size)
+        ]
+        with self._changed:
+            if len(self._queue) >= self.max_queue:
+                raise overloaded(f"{len(self._queue):,} requests wait for the model {self.name}; expected fewer")
+            self._queue.extend(items)
+            self._changed.notify()
+        try:
+            found = [await item.future for item in items]
+        finally:
+            pending = [item for item in items if not item.future.done() or item.future.cancelled()]
+            if pending:
+                self._abandon(pending)
+        return [result for part in found for result in part]
+
+    async def call(self, function: Callable[[], Any]) -> Any:
+        """Computes one value, by itself."""
+        (found,) = await self.compute(lambda _: [function()], [None])
+        return found
+
+    def stop(self) -> None:
+        """Finishes what waits, then ends the thread."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+        self._thread.join(timeout=10)
+
+    def _abandon(self, items: Sequence[Item]) -> None:
+        with self._changed:
+            for item in items:
+                item.abandoned = True
+            left = [item for item in self._queue if not item.abandoned]
+            self._queue = deque(left)
+            running = self._running
+        if running and all(item.abandoned for item in running):
+            self._interrupt(running)
+
+    def _interrupt(self, running: list[Item]) -> None:
+        """Raises Interrupted in the thread; again after a while, since a destructor may have swallowed it."""
+        with self._changed:
+            if self._running is not running or self._thread.ident is None:
+                return
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                ctypes.c_ulong(self._thread.ident), ctypes.py_object(Interrupted)
+            )
+        threading.Timer(RETRY, self._interrupt, [running]).start()
+
+    def _work(self) -> None:
+        torch.set_grad_enabled(True)
+        while True:
+            try:
+                if not self._step():
+                    return
+            except Interrupted:
+                self._running = []
+            except BaseException:
+                LOGGER.exception("the worker of the model %s failed", self.name)
+                self._running = []
+
+    def _step(self) -> bool:
+        """One batch, one tick. Returns whether to go on."""
+        ticking = self.ticking
+        with self._changed:
+            while not self._queue and not (ticking and ticking.active()):
+                if self._stopping:
+                    return False
+                self._changed.wait()
+            batch = self._take()
+            self._running = batch
+        if batch:
+            self._run(batch)
+            with self._changed:
+                self._running = []
+        if ticking and ticking.active():
+            ticking.tick()
+        return True
+
+    def _take(self) -> list[Item]:
+        """The oldest item, and those that can be computed with it."""
+        if not self._queue:
+            return []
+        batch = [self._queue.popleft()]
+        if batch[0].key is None:
+            return batch
+        size, left = len(batch[0].inputs), deque[Item]()
+        for item in self._queue:
+            if item.key == batch[0].key and size + len(item.inputs) <= self.batch_size:
+                batch.append(item)
+                size += len(item.inputs)
+            else:
+                left.append(item)
+        self._queue = left
+        return batch
+
+    def _run(self, batch: list[Item]) -> None:
+        inputs = [one for item in batch for one in item.inputs]
+        self.metrics.batches.add(len(inputs), model=self.name)
+        try:
+            results = list(batch[0].run(inputs))
+        except Exception as error:
+            if len(batch) > 1:  # the mistake of one request is no failure of the others
+                for item in batch:
+                    if not item.abandoned:
+                        self._run([item])
+                return
+            _deliver([(batch[0], None, error)])
+            return
+        begin, found = 0, []
+        for item in batch:
+            found.append((item, results[begin : begin + len(item.inputs)], None))
+            begin += len(item.inputs)
+        _deliver(found)
+
+
+def _deliver(results: Sequence[tuple[Item, list[Any] | None, Exception | None]]) -> None:
+    """Hands results to the event loop, all at once."""
+
+    def set_all() -> None:
+        for item, found, error in results:
+            if item.future.done():
+                continue
+            if error is not None:
+                item.future.set_exception(error)
+            else:
+                item.future.set_result(found or [])
+
+    try:
+        results[0][0].loop.call_soon_threadsafe(set_all)
+    except RuntimeError:  # the loop is closed: the server has stopped
+        LOGGER.debug("a result came after the end of the server")

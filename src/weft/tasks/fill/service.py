@@ -1,0 +1,60 @@
+"""A fill-in-the-blank model behind a server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from weft.config import Settings, setting
+from weft.tasks.fill.predictor import BEAM_WIDTH, FillPredictor
+from weft.tasks.service import MOST_ANSWERS, JsonRecord, Service, TextService
+from weft.text.vocabulary import RESERVED
+
+BLANK = "___"
+_MASK = re.compile(r"<mask>|\[MASK\]")  # how other models write a blank
+
+
+@dataclass(frozen=True)
+class FillOptions(Settings):
+    """Options of a request."""
+
+    n_best: int = setting(5, "how many answers", low=1, high=MOST_ANSWERS)
+    tokens: int = setting(1, "how many tokens a blank stands for; 0: as many as it has underscores", low=0, high=20)
+    width: int = setting(BEAM_WIDTH, "beam width where several tokens are missing", low=1, high=1000)
+
+
+def fill_service(model: FillPredictor) -> TextService:
+    """The text service that fills blanks."""
+    vocabulary = model.codec.vocabulary
+
+    def predict(texts: Sequence[str], options: FillOptions) -> list[JsonRecord]:
+        found = []
+        for text in texts:
+            blanked = _MASK.sub(BLANK, text)
+            answers = model.fill(blanked, options.n_best, tokens=options.tokens, width=options.width)
+            found.append({"text": text, "answers": [asdict(one) for one in answers], "unknown": model.unknown(blanked)})
+        return found
+
+    def to_mask(record: JsonRecord, parameters: Mapping[str, Any]) -> list[JsonRecord]:
+        """[{score, token, token_str, sequence}]; of several blanks, the token of the first."""
+        return [
+            {
+                "score": answer["probability"],
+                "token": vocabulary.id(answer["fills"][0]),
+                "token_str": answer["fills"][0],
+                "sequence": answer["text"],
+            }
+            for answer in record["answers"]
+        ]
+
+    return TextService("fill", FillOptions, predict, "fill-mask", {"top_k": "n_best", "targets": None}, to_mask)
+
+
+def serve_filler(model: FillPredictor) -> Service:
+    """The service of a fill-in-the-blank model."""
+    tokens = model.codec.vocabulary.tokens[len(RESERVED) :]
+    words = [token for token in tokens if token.strip()][:4]
+    join = model.codec.tokenizer.join
+    return Service((fill_service(model),), example=f"{join(words[:2])} {BLANK} {join(words[2:])}")

@@ -1,0 +1,64 @@
+"""A translator behind a server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from weft.config import Settings, setting
+from weft.tasks.service import MOST_ANSWERS, UNKNOWN_LANGUAGES, JsonRecord, Languages, Service, TextService
+from weft.tasks.translate.predictor import LENGTH_PENALTY, TranslatePredictor
+from weft.text.vocabulary import RESERVED
+
+
+@dataclass(frozen=True)
+class TranslateOptions(Settings):
+    """Options of a request."""
+
+    beam: int = setting(5, "beam width; 1: greedy search", low=1, high=MOST_ANSWERS)
+    length_penalty: float = setting(LENGTH_PENALTY, "larger values favour longer outputs", low=0, high=10)
+    n_best: int = setting(1, "how many translations of each text", low=1, high=MOST_ANSWERS)
+    copy_unknown: bool = setting(False, "replace an unknown word by the source token it attends to most")
+    attention: bool = setting(False, "also return the attention weights")
+    prefix: tuple[str, ...] = setting((), "target tokens that the translation begins with")
+
+
+def serve_translator(model: TranslatePredictor) -> Service:
+    """The service of a translator."""
+
+    def predict(texts: Sequence[str], options: TranslateOptions) -> list[JsonRecord]:
+        found = model.n_best(
+            texts,
+            options.n_best,
+            beam=max(options.beam, options.n_best),
+            length_penalty=options.length_penalty,
+            copy_unknown=options.copy_unknown,
+            attention=options.attention,
+            prefix=options.prefix,
+        )
+        return [
+            {"source": text, "translations": [asdict(one) for one in best], "unknown": model.unknown(text)}
+            for text, best in zip(texts, found, strict=True)
+        ]
+
+    ignored = dict.fromkeys(
+        ("src_lang", "tgt_lang", "clean_up_tokenization_spaces", "truncation", "generate_parameters")
+    )
+    service = TextService("translate", TranslateOptions, predict, "translation", ignored, to_translation, listed=True)
+    tokens = [token for token in model.codec.source.vocabulary.tokens[len(RESERVED) :] if token.strip()][:5]
+    example = model.codec.source.tokenizer.join(tokens).strip()
+    return Service((service,), languages=_languages(model.run.path.name), example=example)
+
+
+def to_translation(record: JsonRecord, parameters: Mapping[str, Any]) -> JsonRecord:
+    """{translation_text}."""
+    best = record["translations"]
+    return {"translation_text": best[0]["text"] if best else ""}
+
+
+def _languages(name: str) -> Languages:
+    """Language codes in the name of a run, such as en-fr; the run directory does not record languages."""
+    found = re.search(r"(?<![a-z])([a-z]{2,3})[-_](?:to[-_])?([a-z]{2,3})(?![a-z])", name.lower())
+    return Languages(found[1], found[2]) if found else UNKNOWN_LANGUAGES

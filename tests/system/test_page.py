@@ -1,0 +1,544 @@
+"""The page of `weft serve` in a real browser: each view used as a person would use it, on runs trained here.
+
+Every request that leaves this machine fails the test, and so does every error on the browser's console.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+from pathlib import Path
+from urllib.parse import quote, urlparse
+
+import pytest
+
+import weft
+from tests.serving import LABELLED, SPANS, TEXT, served
+from weft import probes
+from weft.config import load_config
+from weft.pictures import palette
+from weft.tasks import get_task
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
+pytest.importorskip("uvicorn", reason="the server is not installed: pip install 'weft[serve]'")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+if CHROMIUM is None:
+    pytest.skip("chromium is not installed: apt-get install chromium", allow_module_level=True)
+
+expect = sync_api.expect
+expect.set_options(timeout=20_000)
+LOOPBACK = ("127.0.0.1", "localhost")
+SMALL = {"model.hidden_size": 16, "model.embedding_dim": 16, "train.epochs": 2, "batch.size": 8}
+PAIRS = weft.Pairs(
+    "pairs",
+    ["the cat sat.", "a dog ran.", "the dog sat.", "a cat ran."] * 30,
+    ["le chat.", "un chien.", "le chien.", "un chat."] * 30,
+)
+SENTENCE = "the cat saw the dog."
+VIEWS = {
+    "write": {"model": "lm", "text": "the cat"},
+    "translate": {"model": "en-fr", "text": "the cat sat."},
+    "label": {"model": "ner", "text": "Ann went to Paris ."},
+    "look": {"model": "lm", "text": SENTENCE},
+    "learn": {},
+    "compare": {"model": "lm", "with": "gru", "text": SENTENCE},
+}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("page") / "runs"
+    folder.mkdir()
+    text = weft.Corpus.from_texts("text", [TEXT])
+    chosen = {
+        "lm": ("lm", text, SMALL),
+        "gru": ("lm", text, {**SMALL, "model.cell": "gru", "model.hidden_size": 12, "train.epochs": 1}),
+        "fill": ("fill", text, {**SMALL, "text.tokenizer": "word"}),
+        "sentiment": ("classify", LABELLED, SMALL),
+        "ner": ("tag", SPANS, SMALL),
+        "en-fr": ("translate", PAIRS, {**SMALL, "train.epochs": 8, "train.learning_rate": 0.02}),
+    }
+    for name, (task, source, settings) in chosen.items():
+        weft.train(task, source, folder / name, settings, progress=False)
+    return {name: folder / name for name in chosen}
+
+
+@pytest.fixture(scope="module")
+def server(runs):
+    """The address of a server of all runs."""
+    with served(*runs.values(), "--runs", runs["lm"].parent) as found:
+        yield found.address
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_api.sync_playwright() as driver:
+        found = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+class Reader:
+    """A person at the page: opens views, saves figures. Collects what must not happen."""
+
+    def __init__(self, context, address):
+        self.context, self.address, self.mistakes = context, address, []
+        self.page = context.new_page()
+        context.route("**/*", self._guard)
+        self.page.on("console", self._hear)
+        self.page.on("pageerror", lambda error: self.mistakes.append(f"error: {error}"))
+        self.refused = False  # whether the server is expected to refuse something
+
+    def _guard(self, route):
+        host = urlparse(route.request.url).hostname
+        if host in LOOPBACK or route.request.url.startswith(("blob:", "data:", "file:")):
+            route.continue_()
+        else:
+            self.mistakes.append(f"request to {route.request.url}")
+            route.abort()
+
+    def _hear(self, message):
+        if message.type in ("error", "warning") and not (self.refused and "Failed to load resource" in message.text):
+            self.mistakes.append(f"console: {message.text}")
+
+    def open(self, view="", **params):
+        query = "&".join(f"{name}={quote(str(value), safe='')}" for name, value in params.items())
+        self.page.goto("about:blank")
+        self.page.goto(f"{self.address}/#/{view}?{query}")
+
+    def figure(self, title):
+        return self.page.locator("figure.figure").filter(has=self.page.locator("h3", has_text=title)).first
+
+    def save(self, figure, kind):
+        """Saves a figure by its menu; the text of the file."""
+        figure.locator("summary").click()
+        with self.page.expect_download() as waiting:
+            figure.locator(".menu-items button").nth(("svg", "html", "json").index(kind)).click()
+        return Path(waiting.value.path()).read_text(encoding="utf-8")
+
+    def data(self, title):
+        return json.loads(self.save(self.figure(title), "json"))
+
+
+@pytest.fixture
+def reader(browser, server):
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, locale="en-US", accept_downloads=True)
+    context.set_default_timeout(20_000)
+    found = Reader(context, server)
+    yield found
+    context.close()
+    assert found.mistakes == []
+
+
+def texts(locator):
+    return [text.replace("↵", "\n") for text in locator.all_text_contents()]
+
+
+def close(one, other):
+    """Equal numbers, up to those of JSON and of float32; None stands for NaN."""
+    return one == other or (one is None and math.isnan(other)) or one == pytest.approx(other, abs=1e-4)
+
+
+def test_write(reader, runs):
+    page = reader.page
+    reader.open("write", model="lm", text="the cat", tokens=30)
+    page.get_by_role("button", name="Write", exact=True).click()
+    tokens = page.locator(".tokens .token")
+    expect(tokens).to_have_count(len("the cat") + 30)
+    written = texts(tokens)
+
+    saved = reader.data("Surprisal of each token")
+    expected = probes.surprisal(weft.load(runs["lm"]), "".join(written)).nats
+    assert [one["token"] for one in saved["tokens"]] == written
+    assert all(close(one["nats"], nats) for one, nats in zip(saved["tokens"], expected.tolist(), strict=True))
+    tint = [re.search(r"\b(s\d+|none)\b", tokens.nth(at).get_attribute("class"))[1] for at in (0, 10)]
+    assert tint == ["none", palette.level_class(expected[10], 0, 6, "sequential")]
+
+    # Another token: the text before it stays, the rest is written anew.
+    tokens.nth(12).click()
+    choices = page.locator(".popover .bar-name")
+    expect(choices.first).to_be_visible()
+    names = texts(choices)
+    assert names[:6] == [token.replace(" ", "␣") for token in most_probable(runs["lm"], written[:12], 6)]
+    other = next(at for at, name in enumerate(names) if name.replace("␣", " ") != written[12])
+    choices.nth(other).click()
+    expect(tokens).to_have_count(13 + 30)
+    assert texts(tokens)[:13] == [*written[:12], names[other].replace("␣", " ")]
+
+    # A fork is a second text; the first one is kept.
+    tokens.nth(9).click()
+    page.get_by_role("button", name="Fork here").click()
+    expect(tokens).to_have_count(9 + 30)
+    branches = page.get_by_role("group", name="Branches").get_by_role("button")
+    expect(branches).to_have_count(2)
+    branches.first.click()
+    expect(tokens).to_have_count(13 + 30)
+
+    # The address shows the same text to somebody else.
+    shown = texts(tokens)
+    kept = "text => new URLSearchParams(location.hash.split('?')[1]).get('kept') === text"
+    page.wait_for_function(kept, arg="\x1f".join(shown[len("the cat") :]))
+    page.reload()
+    expect(tokens).to_have_count(len(shown))
+    assert texts(tokens) == shown
+
+
+def most_probable(run, before, count):
+    """The tokens that may follow others, by the probe, without those that are never written."""
+    found = probes.surprisal(weft.load(run), "".join(before) + "x", top=count + 4).alternatives[len(before)]
+    return [one.token for one in found if one.token not in ("<unk>", "<pad>", "<bos>")][:count]
+
+
+def test_temperature_acts_while_the_model_writes(reader):
+    """The stream stops, the text stays, and writing goes on with the new temperature until the length is reached."""
+    page = reader.page
+    asked = []
+    page.on("request", lambda request: asked.append(request) if "completions" in request.url else None)
+    reader.open("write", model="lm", text="the cat", tokens=400, temperature=1.5)
+    page.get_by_label("Temperature").wait_for()
+    network = reader.context.new_cdp_session(page)  # slow enough that a person can follow
+    limits = {"offline": False, "latency": 0, "uploadThroughput": -1}
+    network.send("Network.emulateNetworkConditions", {**limits, "downloadThroughput": 40_000})
+    page.get_by_role("button", name="Write", exact=True).click()
+    tokens = page.locator(".tokens .token")
+    expect(tokens.nth(20)).to_be_visible()
+    before = texts(tokens)
+    with page.expect_request("**/v1/completions"):
+        page.get_by_label("Temperature").fill("0")
+    network.send("Network.emulateNetworkConditions", {**limits, "downloadThroughput": -1})
+    expect(tokens).to_have_count(len("the cat") + 400)
+    assert texts(tokens)[: len(before)] == before
+    bodies = [json.loads(request.post_data) for request in asked]
+    assert [body["temperature"] for body in bodies] == [1.5, 0]
+    assert bodies[0]["session"] == bodies[1]["session"]
+    assert bodies[1]["max_tokens"] < 400
+
+
+def test_translate(reader, runs):
+    page = reader.page
+    model = weft.load(runs["en-fr"])
+    reader.open("translate", model="en-fr", text="the cat sat.")
+    (best, *_) = model.n_best(["the cat sat."], 3, beam=5, attention=True)[0]
+    tokens = page.locator(".prose .token")
+    expect(tokens).to_have_count(len(best.tokens))
+    assert texts(tokens) == list(best.tokens)
+    saved = reader.data("Attention")
+    assert saved["weights"] == [pytest.approx(row, abs=1e-5) for row in best.attention]
+    assert reader.figure("Attention").locator("path").count() >= len(best.tokens)
+    page.get_by_text("Heat map").click()
+    expect(reader.figure("Attention").get_by_text(best.tokens[0].strip(), exact=True).first).to_be_visible()
+
+    tree = reader.figure("Beam search")
+    assert reader.data("Beam search")["result"] == [token for token in best.tokens if token != "<eos>"]
+    few = tree.locator("rect").count()
+    page.get_by_text("Show dropped hypotheses").click()
+    assert tree.locator("rect").count() > few
+
+    # Another first word: the rest follows, as the model has it.
+    tokens.first.click()
+    choices = page.locator(".popover .bar-name")
+    expect(choices.first).to_be_visible()
+    other = next(name for name in texts(choices) if name not in (best.tokens[0], "<eos>"))
+    choices.get_by_text(other, exact=True).first.click()
+    forced = model.n_best(["the cat sat."], 1, beam=5, prefix=[other])[0][0]
+    expect(tokens.first).to_have_text(other)
+    expect(tokens).to_have_count(len(forced.tokens))
+    assert texts(tokens) == list(forced.tokens)
+    page.get_by_role("button", name="Back to the best translation").click()
+    expect(tokens.first).to_have_text(best.tokens[0])
+
+
+def test_tag(reader, runs):
+    page = reader.page
+    text = "Ann Lee went to Paris ."
+    (expected,) = weft.load(runs["ner"]).tag([text])
+    reader.open("label", model="ner", text=text)
+    words = page.locator("button.word")
+    expect(words).to_have_count(len(expected.words))
+    saved = reader.data("Tags")
+    assert saved["tags"] == list(expected.tags)
+    assert saved["confidence"] == pytest.approx(list(expected.confidence), abs=1e-5)
+    rows = page.locator(".table tbody tr")
+    expect(rows).to_have_count(len(expected.spans))
+    words.nth(4).click()
+    expect(reader.figure("Evidence for Paris")).to_be_visible()
+    evidence = probes.evidence(weft.load(runs["ner"]), text, prediction=4)
+    assert reader.data("Evidence for Paris")["occlusion"] == pytest.approx(evidence.occlusion.tolist(), abs=1e-4)
+    assert reader.figure("Tags of “Paris”").locator("g").count() > 1
+
+
+def test_classify_and_fill(reader, runs):
+    page = reader.page
+    reader.open("label", model="sentiment", text="a very good film")
+    (expected,) = weft.load(runs["sentiment"]).classify(["a very good film"])
+    expect(page.locator(".sentence")).to_have_text(expected.label)
+    assert reader.data("Probability of each label")["probabilities"] == pytest.approx(
+        dict(expected.probabilities), abs=1e-5
+    )
+    found = reader.data("Evidence for")
+    assert found["prediction"] == expected.label
+    page.get_by_text("Integrated gradients").click()
+    expect(page.get_by_text("The share of the token in log P")).to_be_visible()
+
+    # Text is live, and another model is a choice away.
+    page.get_by_label("Model").select_option("fill")
+    page.get_by_label("Text").fill("the cat ___ on the mat.")
+    answers = weft.load(runs["fill"]).fill("the cat ___ on the mat.", 10)
+    bars = reader.figure("Most probable fills").get_by_role("button")
+    expect(bars).to_have_count(len(answers))
+    expect(page.locator(".sentence")).to_have_text(answers[0].text)
+    bars.nth(1).press("Enter")
+    expect(page.locator(".sentence")).to_have_text(answers[1].text)
+    expect(reader.figure(f"Evidence for {answers[1].fills[0]}")).to_be_visible()
+
+
+def test_look(reader, runs):
+    page = reader.page
+    model = weft.load(runs["lm"])
+    (layer,) = probes.activations(model, SENTENCE).layers
+    reader.open("look", model="lm", text=SENTENCE)
+    page.get_by_text("gate f", exact=True).click()
+    figure = reader.figure("f of stack")
+    saved = json.loads(reader.save(figure, "json"))
+    assert saved["layers"][0]["gates"]["f"] == [pytest.approx(row, abs=1e-5) for row in layer.gates["f"].tolist()]
+
+    # A unit by a press on its row, then by the keyboard: its values, and the passages that activate it.
+    drawing = figure.locator("svg.drawing")
+    drawing.click(position={"x": 200, "y": 34 + 22 * 3 + 8})
+    expect(reader.figure("Passages that activate unit 3")).to_be_visible()
+    drawing.focus()
+    for key in ("ArrowDown", "ArrowDown", "Enter"):
+        drawing.press(key)
+    unit = reader.data("Unit ")
+    assert unit["values"] == pytest.approx(layer.gates["f"][:, unit["unit"]].tolist(), abs=1e-5)
+    passages = reader.data("Passages that activate")["passages"]
+    peaks = [one["values"][one["peak"]] for one in passages]
+    assert peaks == sorted(peaks, reverse=True)
+    assert len(peaks) > 1
+
+    # Influence and gradients follow the pointer.
+    for show, title in (("connectivity", "Influence on the prediction"), ("gradient", "Gradient of the loss")):
+        page.get_by_label("Show").select_option(show)
+        figure = reader.figure(title)
+        tokens = figure.locator(".token")
+        tokens.nth(9).hover()
+        expect(figure.locator("h3")).to_contain_text(f"“{SENTENCE[9].replace(' ', '␣')}”")
+        first = [one.get_attribute("class") for one in tokens.all()]
+        tokens.nth(5).hover()
+        expect(figure.locator("h3")).to_contain_text(f"“{SENTENCE[5]}”")
+        assert [one.get_attribute("class") for one in tokens.all()] != first
+    found = probes.connectivity(model, SENTENCE)
+    page.get_by_label("Show").select_option("connectivity")
+    assert reader.data("Influence on")["influence"][8] == pytest.approx(found.influence[8].tolist(), abs=1e-4)
+
+
+def test_learn_follows_a_training_run(reader, runs):
+    """The steps of a run are taken here, one after the other, while the page looks at it."""
+    page = reader.page
+    task = get_task("lm")
+    folder = runs["lm"].parent / "live"
+    settings = [
+        "model.hidden_size=8",
+        "model.embedding_dim=8",
+        "train.epochs=6",
+        "train.evaluate_every=2",
+        "batch.size=8",
+    ]
+    steps = task.start(
+        weft.Corpus.from_texts("text", [TEXT]), folder, load_config(task.config_class, None, settings)
+    ).steps()
+    for _ in range(4):
+        next(steps)
+    reader.open("learn")
+    row = page.locator("tr").filter(has_text="live")
+    expect(row.locator(".state")).to_have_text("training")
+    expect(page.get_by_role("img", name="cross_entropy")).to_be_visible()
+    before = reader.data("cross entropy")
+    for _ in steps:
+        pass
+    expect(row.locator(".state")).to_have_text("done")
+    curve = probes.metric_curves(folder)["cross_entropy"]
+    for _ in range(50):
+        (live,) = (one for one in reader.data("cross entropy") if one["run"] == "live")
+        if len(live["values"]) == len(curve.values):
+            break
+        page.wait_for_timeout(100)
+    assert live["values"] == pytest.approx(curve.values.tolist(), abs=1e-6)
+    assert len(live["values"]) > len(next(one for one in before if one["run"] == "live")["values"])
+    page.locator("tr").filter(has_text="sentiment").get_by_role("checkbox").check()
+    page.get_by_text("Optimization").click()
+    expect(page.get_by_role("img", name="learning_rate")).to_be_visible()
+
+
+def test_compare(reader, runs):
+    page = reader.page
+    reader.open("compare", **VIEWS["compare"])
+    first, second = (probes.surprisal(weft.load(runs[name]), SENTENCE).nats for name in ("lm", "gru"))
+    saved = reader.data("Difference of the surprisals")
+    assert all(close(one, other) for one, other in zip(saved["difference"], (first - second).tolist(), strict=True))
+    table = page.locator("table")
+    expect(table.locator("tr").filter(has_text="model.cell")).to_contain_text("gru")
+    expect(table.locator("tr").filter(has_text="model.hidden_size")).to_contain_text("12")
+
+
+def test_saved_files_open_without_a_server(reader, browser, tmp_path):
+    """Every figure of three views as SVG and HTML, opened from the disk in a browser without a network."""
+    hostile = "</script><img src=x onerror=alert(1)> the cat."
+    saved = []
+    for view, params, figures in (
+        ("translate", VIEWS["translate"], 2),
+        ("look", {"model": "lm", "text": hostile, "unit": 2}, 3),
+        ("learn", {"runs": "lm"}, 2),
+    ):
+        reader.open(view, **params)
+        expect(reader.page.locator("figure.figure")).to_have_count(figures)
+        for number, figure in enumerate(reader.page.locator("figure.figure").all()):
+            for kind in ("svg", "html"):
+                path = tmp_path / f"{view}-{number}.{kind}"
+                path.write_text(reader.save(figure, kind), encoding="utf-8")
+                saved.append(path)
+    assert len(saved) >= 14
+    context = browser.new_context(offline=True)
+    other = Reader(context, "")
+    for path in saved:
+        other.page.goto(path.as_uri())
+        assert other.page.locator("svg").count() == 1
+        box = other.page.locator("svg").bounding_box()
+        assert box["width"] > 100, path.name
+        assert other.page.locator("img").count() == 0
+        if path.suffix == ".html":
+            json.loads(other.page.locator("#data").text_content())
+    context.close()
+    assert other.mistakes == []
+
+
+@pytest.mark.parametrize(("locale", "scheme"), [("en-US", "light"), ("zh-CN", "dark")])
+def test_every_view_is_readable_at_400_pixels(browser, server, locale, scheme):
+    context = browser.new_context(viewport={"width": 400, "height": 800}, locale=locale, color_scheme=scheme)
+    reader = Reader(context, server)
+    for view, params in VIEWS.items():
+        reader.open(view, **params)
+        expect(reader.page.locator("figure.figure").first).to_be_visible()
+        wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert reader.page.evaluate(wide) == 0, view
+        heading = reader.page.locator("h2").text_content()
+        assert bool(re.search("[\u4e00-\u9fff]", heading)) == (locale == "zh-CN")
+    body, white = reader.page.locator("body"), "rgb(255, 255, 255)"
+    expect(body).to_have_css("background-color", white if scheme == "light" else "rgb(20, 24, 31)")
+    reader.page.locator(".switches button").last.click()  # from the system's theme to light
+    expect(body).to_have_css("background-color", white)
+    reader.page.locator(".switches button").first.click()
+    expect(reader.page.locator("html")).to_have_attribute("lang", "en" if locale == "zh-CN" else "zh-CN")
+    context.close()
+    assert reader.mistakes == []
+
+
+def test_words_and_colours(reader):
+    """Both languages have the same texts with the same places for values, and the colours are those of the pictures."""
+    page = reader.page
+    reader.open("learn")
+    words = page.evaluate("import('/page/language.js').then((module) => module.WORDS)")
+    assert words["en"].keys() == words["zh"].keys()
+    for name, text in words["en"].items():
+        assert sorted(re.findall(r"\{\w+\}", text)) == sorted(set(re.findall(r"\{\w+\}", words["zh"][name]))) or (
+            set(re.findall(r"\{\w+\}", text)) == set(re.findall(r"\{\w+\}", words["zh"][name]))
+        ), name
+    own = page.evaluate(
+        "import('/page/palette.js').then((module) => [['sequential', 'diverging'].map((scale) => ['light', 'dark']"
+        ".map((theme) => module.colours(scale, theme).map(([colour]) => colour))), module.HUES, module.PAGE])"
+    )
+    for scale, both in zip(("sequential", "diverging"), own[0], strict=True):
+        for dark, found in zip((False, True), both, strict=True):
+            assert found == [colour for colour, _ in palette.colours(scale, dark)]
+    assert own[1] == {"light": list(palette.LIGHT_HUES), "dark": list(palette.DARK_HUES)}
+    assert own[2] == {"light": list(palette.LIGHT_PAGE), "dark": list(palette.DARK_PAGE)}
+
+
+def test_refusals_are_explained(reader):
+    page = reader.page
+    reader.refused = True
+    reader.open("look", model="lm", text="x")
+    expect(page.get_by_role("alert")).to_contain_text("expected at least 2")
+    reader.open("label", model="fill", text="no blank here")
+    expect(page.locator(".empty")).to_contain_text("The text has no blank")
+    reader.context.route("**/weft/look/**", lambda route: route.abort())
+    reader.open("look", model="lm", text=SENTENCE)
+    expect(page.get_by_role("alert")).to_contain_text("The server does not answer")
+    reader.context.unroute("**/weft/look/**")
+    page.get_by_role("button", name="Try again").click()
+    expect(reader.figure("of stack")).to_be_visible()
+
+    # A server with a key asks for it once.
+    def keyed(route):
+        if route.request.headers.get("authorization") == "Bearer sesame":
+            route.continue_()
+        else:
+            route.fulfill(status=401, json={"error": {"message": "no key"}})
+
+    reader.context.route("**/weft/models", keyed)
+    reader.open("look", model="lm", text=SENTENCE)
+    page.get_by_label("API key").fill("sesame")
+    page.get_by_role("button", name="Open").click()
+    expect(reader.figure("of stack")).to_be_visible()
+    page.evaluate("sessionStorage.clear()")
+    page.goto("about:blank")
+    page.goto(f"{reader.address}/#key=sesame")  # as `weft serve --open` has it
+    expect(page.get_by_role("heading", name="Write")).to_be_visible()
+    assert "sesame" not in page.url
+
+
+def test_progress_is_shown_after_300_milliseconds(reader):
+    page = reader.page
+
+    def late(route):
+        page.wait_for_timeout(900)
+        route.continue_()
+
+    reader.context.route("**/weft/look/**", late)
+    reader.open("look", model="lm", text=SENTENCE)
+    expect(page.locator(".progress-line")).to_be_visible()
+    expect(reader.figure("of stack")).to_be_visible()
+    expect(page.locator(".progress-line")).to_have_count(0)
+
+
+def test_writing_waits_for_the_prompt(reader):
+    """Ctrl+Enter before the session of the prompt is open, at the start and right after an edit, writes once it is."""
+    page = reader.page
+
+    def late(route):
+        page.wait_for_timeout(700)
+        route.continue_()
+
+    reader.context.route("**/weft/sessions", late)
+    reader.open("write", model="lm", text="the cat", tokens=20)
+    prompt = page.get_by_label("Prompt")
+    prompt.press("Control+Enter")
+    tokens = page.locator(".tokens .token")
+    expect(tokens).to_have_count(7 + 20)
+    prompt.fill("a dog")
+    prompt.press("Control+Enter")
+    expect(tokens).to_have_count(5 + 20)
+    assert texts(tokens)[:5] == list("a dog")
+
+
+def test_the_keyboard_is_enough(reader):
+    """Tab and arrow keys: from the address bar to a token, its alternatives, and back."""
+    page = reader.page
+    reader.open("write", model="lm", text="the cat", tokens=20)
+    prompt = page.get_by_label("Prompt")
+    prompt.focus()
+    prompt.press("Control+Enter")
+    tokens = page.locator(".tokens .token")
+    expect(tokens).to_have_count(7 + 20)
+    tokens.first.focus()
+    for key in ("ArrowRight", "End", "ArrowLeft", "Home", "ArrowRight", "ArrowRight", "Enter"):
+        page.keyboard.press(key)
+    expect(page.get_by_role("dialog")).to_be_visible()
+    expect(page.locator(".popover .bar").first).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    expect(page.locator(".popover .bar").nth(1)).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(tokens.nth(2)).to_be_focused()

@@ -1,0 +1,345 @@
+"""Parts of the server by themselves: batches, interruption, generated rows, sessions, schemas, guards."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+import torch
+
+import weft
+from tests.serving import LABELLED, SMALL, SPANS, TEXT
+from weft.decoding import Sample
+from weft.server.completion import Completion, CompletionRequest
+from weft.server.config import ServerConfig
+from weft.server.errors import RequestError
+from weft.server.guard import check_host, check_key, check_origin
+from weft.server.history import History
+from weft.server.http import Context
+from weft.server.metrics import Metrics
+from weft.server.models import Models, model_names, text_service
+from weft.server.schema import array, check_value, either, integer, object_of, optional, parse_json, string
+from weft.server.sessions import SessionStore
+from weft.server.token_engine import StepEngine, StreamEngine, parts
+from weft.server.worker import Worker
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    text = weft.Corpus.from_texts("text", [TEXT])
+    quick = {**SMALL, "train.epochs": 1}
+    weft.train("lm", text, folder / "lm", {**quick, "model.embedding_dim": 8, "model.num_layers": 2}, progress=False)
+    weft.train("lm", text, folder / "residual", {**quick, "model.residual": True}, progress=False)
+    weft.train("ngram", text, folder / "ngram", progress=False)
+    weft.train("classify", LABELLED, folder / "sentiment", quick, progress=False)
+    weft.train("tag", SPANS, folder / "ner", quick, progress=False)
+    pairs = weft.Pairs("pairs", ["the cat sat.", "a dog ran."] * 20, ["le chat.", "un chien."] * 20)
+    translate = {
+        **SMALL,
+        "model.hidden_size": 32,
+        "model.embedding_dim": 32,
+        "train.ema_decay": 0.0,
+        "train.epochs": 30,
+    }
+    translate |= {"train.evaluate_every": 30, "train.warmup_steps": 10, "train.learning_rate": 0.01}
+    weft.train("translate", pairs, folder / "en-fr", translate, dev=pairs, progress=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def context(folder, tmp_path_factory):
+    config = ServerConfig(max_sessions=3, sessions=tmp_path_factory.mktemp("sessions"))
+    metrics = Metrics()
+    models = Models({path.name: path for path in folder.iterdir()}, config, metrics)
+    yield Context(config, models, SessionStore(config, models), metrics)
+    models.stop()
+
+
+TEXTS = ["a good film", "Ann Lee went to Paris.", "the cat sat.", "a dog saw the small cat and ran away from Bob", "."]
+
+
+@pytest.mark.parametrize("name", ["sentiment", "ner", "en-fr"])
+def test_a_request_in_a_batch_of_32_equals_a_request_alone(context, name):
+    model = context.models.get(name)
+    service = text_service(model)
+    options = service.read_options({})
+    texts = [f"{TEXTS[number % len(TEXTS)]} {'very ' * (number % 7)}film" for number in range(32)]
+    sizes = []
+
+    def run(given):
+        sizes.append(len(given))
+        return service.predict(given, options)
+
+    async def ask(together):
+        release = threading.Event()
+        blocker = asyncio.ensure_future(model.worker.call(release.wait)) if together else None
+        await asyncio.sleep(0.05)
+        if not together:
+            return [(await model.worker.compute(run, [text], "key"))[0] for text in texts]
+        waiting = [asyncio.ensure_future(model.worker.compute(run, [text], "key")) for text in texts]
+        await asyncio.sleep(0.05)
+        release.set()
+        await blocker
+        return [(await one)[0] for one in waiting]
+
+    alone = asyncio.run(ask(together=False))
+    assert sizes == [1] * 32
+    sizes.clear()
+    for one, other in zip(asyncio.run(ask(together=True)), alone, strict=True):
+        assert same(one, other), (one, other)
+    assert sizes == [32]
+
+
+def same(one, other):
+    """Equal, numbers up to the rounding of float32: a matrix product of 32 rows may add in another order."""
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(same, one, other))
+    return one == pytest.approx(other, abs=2e-6) if isinstance(one, float) else one == other
+
+
+def test_the_mistake_of_one_request_is_no_failure_of_the_others():
+    worker = Worker("test", None, Metrics(), 8, 8)
+
+    def run(given):
+        if "bad" in given:
+            raise weft.WeftError("a bad text")
+        return [one.upper() for one in given]
+
+    async def ask():
+        release = threading.Event()
+        blocker = asyncio.ensure_future(worker.call(release.wait))
+        await asyncio.sleep(0.05)
+        waiting = [asyncio.ensure_future(worker.compute(run, [text], "key")) for text in ("a", "bad", "c")]
+        await asyncio.sleep(0.02)
+        release.set()
+        await blocker
+        return await asyncio.gather(*waiting, return_exceptions=True)
+
+    one, bad, other = asyncio.run(ask())
+    assert (one, other) == (["A"], ["C"])
+    assert isinstance(bad, weft.WeftError)
+    worker.stop()
+
+
+def test_a_computation_that_nobody_waits_for_is_interrupted():
+    worker, beats, counted = Worker("test", None, Metrics(), 8, 2), [], []
+
+    def endless():
+        try:
+            while True:
+                beats.append(time.monotonic())
+                time.sleep(0.01)
+        finally:
+            counted.append("ended")
+
+    async def ask():
+        running = asyncio.ensure_future(worker.call(endless))
+        await asyncio.sleep(0.1)
+        waiting = [asyncio.ensure_future(worker.call(lambda: counted.append("waited"))) for _ in range(2)]
+        await asyncio.sleep(0.02)
+        with pytest.raises(RequestError) as refused:  # two requests wait already
+            await worker.call(lambda: None)
+        assert refused.value.status == 503
+        assert refused.value.headers["Retry-After"]
+        waiting[0].cancel()
+        running.cancel()
+        began = time.monotonic()
+        await waiting[1]
+        assert time.monotonic() - began < 1
+        return await worker.call(lambda: "alive")
+
+    assert asyncio.run(ask()) == "alive"
+    assert counted == ["ended", "waited"]
+    worker.stop()
+
+
+def complete(context, name, **options):
+    async def ask():
+        completion = Completion(context, context.models.get(name), CompletionRequest(**options))
+        return await completion.whole()
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize("name", ["lm", "residual", "ngram"])
+@pytest.mark.parametrize("sample", [Sample(temperature=0.8), Sample(top_k=1), Sample(1.2, top_k=5, top_p=0.9)])
+def test_generated_rows_equal_the_command_line_s(context, name, sample):
+    """Also with log-probabilities, which take another way, and with rows of other prompts beside them."""
+    predictor = context.models.get(name).predictor
+    prompts = ("the cat", "a", "the dog saw the small cat", "")
+    expected = predictor.generate_many(prompts, tokens=40, sampler=sample, seed=7)
+    for log_probs in (None, 3):
+        found = complete(context, name, prompts=prompts, tokens=40, sample=sample, seed=7, log_probs=log_probs)
+        assert [prompt + one.text for prompt, one in zip(prompts, found, strict=True)] == expected
+    assert all(token.log_prob <= 0 and len(token.top) == 3 for one in found for token in one.tokens)
+    expected = predictor.generate_many(["the cat"] * 20, tokens=9, sampler=sample, seed=3)
+    found = complete(context, name, prompts=("the cat",), choices=20, tokens=9, sample=sample, seed=3)
+    assert ["the cat" + one.text for one in found] == expected
+
+
+def test_generation_stops_before_a_stop_text(context):
+    (whole,) = complete(context, "lm", prompts=("the",), tokens=60, sample=Sample(top_k=1), seed=0)
+    stop = whole.text[20:22]
+    (found,) = complete(context, "lm", prompts=("the",), tokens=60, sample=Sample(top_k=1), seed=0, stop=(stop,))
+    assert found.text == whole.text[: whole.text.index(stop)]
+    assert (found.finish, whole.finish) == ("stop", "length")
+
+
+@pytest.mark.parametrize("name", ["lm", "ngram"])
+def test_a_text_in_two_parts_equals_the_whole_bit_for_bit(context, name):
+    model = context.models.get(name)
+    ids = model.predictor.prompt_ids("the dog saw the small cat. a big dog ran to the mat.")
+    whole, split = History(model.engine, keep=True), History(model.engine, keep=True)
+    whole.append(ids)
+    expected = whole.next_log_probs()
+    for begin in range(0, len(ids), 7):
+        split.append(ids[begin : begin + 7])
+        found = split.next_log_probs()
+    assert torch.equal(found, expected)
+    assert split.log_probs == whole.log_probs
+    for length in (len(ids) - 1, 33, 32, 31, 1):
+        fresh = History(model.engine, keep=True)
+        fresh.append(ids[:length])
+        fork = whole.copy(length)
+        split.rewind(length)
+        assert torch.equal(fork.next_log_probs(), fresh.next_log_probs())
+        assert torch.equal(split.next_log_probs(), fresh.next_log_probs())
+    assert torch.equal(whole.next_log_probs(), expected)  # the forks took nothing from it
+
+
+def test_a_session_generates_as_the_whole_prompt_does(context):
+    options = {"sample": Sample(temperature=0.9), "tokens": 12, "seed": 5}
+    (whole,) = complete(context, "lm", prompts=("the cat saw",), **options)
+    complete(context, "lm", prompts=("the cat",), tokens=0, session="split")
+    (found,) = complete(context, "lm", prompts=(" saw",), session="split", **options)
+    assert found.text == whole.text
+    session = context.sessions.get("split")
+    assert session.describe()["text"] == f"the cat saw{whole.text}"
+    context.sessions.save(session)
+    expected = session.describe()
+    for number in range(3):  # pushes it out of the store of three
+        context.sessions.new(f"other{number}", context.models.get("lm"))
+    assert {one.id for one in context.sessions} == {"other0", "other1", "other2"}
+    restored = context.sessions.get("split").describe()
+    shown = ("text", "tokens", "logprobs", "next", "hash")
+    assert {name: restored[name] for name in shown} == {name: expected[name] for name in shown}
+    with context.sessions.use(context.sessions.get("split")), pytest.raises(RequestError, match="in use"):
+        complete(context, "lm", prompts=("a",), session="split", **options)
+    context.sessions.delete("split")
+    with pytest.raises(RequestError, match="no session"):
+        context.sessions.get("split")
+
+
+def test_models_without_a_stream_run_step_by_step(context):
+    assert isinstance(context.models.get("lm").engine, StreamEngine)
+    assert isinstance(context.models.get("residual").engine, StepEngine)
+    assert [part.stop - part.start for part in parts(23)] == [16, 4, 1, 1, 1]
+
+
+def test_a_changed_run_is_loaded_between_requests(folder, tmp_path):
+    import shutil
+
+    run = tmp_path / "lm"
+    shutil.copytree(folder / "lm", run)
+    models = Models({"lm": run}, ServerConfig(reload=True), Metrics())
+    before = models.get("lm")
+    assert models.get("lm") is before
+    weights = run / "weights.safetensors"
+    shutil.copy(folder / "residual" / "weights.safetensors", weights)  # weights of another model: the old one stays
+    models._checked.clear()
+    assert models.get("lm") is before
+    time.sleep(0.01)
+    shutil.copytree(folder / "residual", run, dirs_exist_ok=True)
+    models._checked.clear()
+    after = models.get("lm")
+    assert after is not before
+    assert after.hash != before.hash
+    models.stop()
+
+
+def test_a_translation_begins_with_its_prefix(context):
+    model = context.models.get("en-fr").predictor
+    ((free,),) = model.n_best(["the cat sat."], 1, attention=True)
+    ((same,),) = model.n_best(["the cat sat."], 1, attention=True, prefix=free.tokens[:1])
+    assert (same.text, same.tokens) == (free.text, free.tokens)
+    assert same.log_prob == pytest.approx(free.log_prob, abs=1e-4)
+    torch.testing.assert_close(torch.tensor(same.attention), torch.tensor(free.attention))
+    other = next(token for token in model.codec.target.vocabulary.tokens[5:] if token != free.tokens[0])
+    ((forced,),) = model.n_best(["the cat sat."], 1, prefix=[other])
+    assert forced.tokens[0] == other
+    with pytest.raises(weft.WeftError, match="the prefix has 'no token'"):
+        model.n_best(["the cat sat."], 1, prefix=["no token"])
+
+
+SCHEMA = object_of(
+    ("model",),
+    model=string("", minLength=1, maxLength=8),
+    n=optional(integer(1, 4)),
+    stop=either(string(), array(string(), maxItems=2)),
+    kind=string("", enum=["a", "b"]),
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ([], "the body is []; expected an object"),
+        ({}, "the body has no 'model'"),
+        ({"model": 3}, "model is 3; expected a string"),
+        ({"model": ""}, "model is ''; expected a string of 1 to 8"),
+        ({"model": "a", "n": True}, "n is True; expected an integer from 1 to 4"),
+        ({"model": "a", "n": 5}, "n is 5; expected an integer from 1 to 4"),
+        ({"model": "a", "n": 1.5}, "n is 1.5; expected an integer"),
+        ({"model": "a", "stop": ["x", 3]}, "stop[1] is 3; expected a string"),
+        ({"model": "a", "stop": ["x"] * 3}, "stop has 3 items; expected a list of 0 to 2"),
+        ({"model": "a", "kind": "c"}, "kind is 'c'; expected one of: a, b"),
+        ({"model": "a", "modle": "b"}, "Try: model"),
+    ],
+)
+def test_a_body_that_does_not_fit_its_schema_is_refused(value, message):
+    with pytest.raises(RequestError) as error:
+        check_value(SCHEMA, value)
+    assert message in error.value.message
+    check_value(SCHEMA, {"model": "a", "n": None, "stop": ["x"], "kind": "b"})
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b'{"a": NaN}', b'{"a": -Infinity}', b"\xff", b'"\\ud800"', b"[" * 100_000, b"1" * 10_000]
+)
+def test_what_is_no_json_is_refused(body):
+    with pytest.raises(RequestError) as error:
+        parse_json(body)
+    assert error.value.status == 400
+
+
+def test_only_our_own_page_and_keys_are_let_in():
+    config = ServerConfig(api_key="secret", allowed_hosts=("Models.example",))
+    for host in ("localhost:8000", "127.0.0.1", "[::1]:80", "192.168.1.2:8000", "models.example:443"):
+        check_host({"host": host}, config)
+    for host in ("evil.example", "", "localhost.evil.example", "127.0.0.1.evil.example:8000"):
+        with pytest.raises(RequestError) as error:
+            check_host({"host": host}, config)
+        assert error.value.status == 421
+    check_origin({"host": "localhost:8000"})
+    check_origin({"host": "localhost:8000", "origin": "http://localhost:8000"})
+    for origin in ("http://evil.example", "null", "http://localhost:9000", "file://localhost:8000"):
+        with pytest.raises(RequestError) as error:
+            check_origin({"host": "localhost:8000", "origin": origin})
+        assert error.value.status == 403
+    check_key({"authorization": "Bearer secret"}, config)
+    check_key({}, config, "secret")
+    for headers in ({}, {"authorization": "Bearer secre"}, {"authorization": "Basic secret"}):
+        with pytest.raises(RequestError) as error:
+            check_key(headers, config)
+        assert error.value.status == 401
+
+
+def test_names_of_models(tmp_path):
+    assert list(model_names([str(tmp_path / "fr"), f"de={tmp_path / 'x'}"])) == ["fr", "de"]
+    with pytest.raises(weft.WeftError, match="two models have the name 'fr'"):
+        model_names([str(tmp_path / "fr"), f"fr={tmp_path / 'x'}"])
