@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from itertools import islice, pairwise
 
 import pytest
@@ -12,8 +13,11 @@ from torch import nn
 from weft.errors import WeftError
 from weft.training.config import TrainConfig
 from weft.training.loss import Loss
+from weft.training.progress import Speed
 from weft.training.run import CHECKPOINT, WEIGHTS, create_run
-from weft.training.trainer import SCHEDULES, Evaluation, Trainer
+from weft.training.schedule import SCHEDULES
+from weft.training.step import Evaluation
+from weft.training.trainer import Trainer
 
 
 class Noisy(nn.Module):
@@ -167,6 +171,117 @@ def test_time_is_up():
     steps = list(trainer(scores=range(99), minutes=1e-9).run())
     assert [(step.number, step.end) for step in steps] == [(1, "time is up")]
     assert steps[0].evaluation
+
+
+class SimulatedTime:
+    """The clock of a machine on which a step takes 0.5 s, the first one 3 s, an evaluation 4 s, a checkpoint 0.3 s."""
+
+    def __init__(self, subject, *, batches=5, slow=lambda step: 1.0):
+        self.now, self.subject, self.slow = 100.0, subject, slow
+        subject.data.batches = batches
+        save, objective = subject.save, subject.objective
+        subject.evaluate = lambda: self.after(4.0, Evaluation(1 / subject.progress.step, {"perplexity": 1.0}))
+        subject.save = lambda: self.after(0.3, save())
+        subject.objective = lambda *given: self.after(self.step_seconds(), objective(*given))
+
+    def step_seconds(self):
+        number = self.subject.progress.step
+        return (3.0 if not number else 0.4 + 0.2 * (number * 7 % 11) / 10) * self.slow(number)
+
+    def after(self, seconds, result):
+        self.now += seconds
+        return result
+
+    def perf_counter(self):
+        return self.now
+
+
+@pytest.fixture
+def simulated(monkeypatch):
+    def simulate(subject, **machine):
+        monkeypatch.setattr("weft.training.distributed.time", SimulatedTime(subject, **machine))
+        return subject
+
+    return simulate
+
+
+LONG = {"epochs": 10_000, "schedule": "cosine", "save_seconds": 20}
+
+
+@pytest.mark.parametrize("minutes", [0.5, 2, 30])
+@pytest.mark.parametrize("batches", [60, 100_000])  # many epochs, less than one
+def test_a_time_limit_ends_with_the_schedule_complete(simulated, minutes, batches):
+    subject = simulated(trainer(minutes=minutes, **LONG), batches=batches)
+    subject.progress.seconds = 6.0  # reading the data
+    steps = list(subject.run())
+    assert steps[-1].end == "time is up"
+    assert steps[-1].number == steps[-1].total == subject.progress.planned_steps
+    assert 0.9 < subject.progress.seconds / (60 * minutes) <= 1
+    rates = [step.learning_rate for step in steps]
+    assert rates[-1] < 0.02 * max(rates)
+    assert rates[len(rates) // 2] == pytest.approx(0.5 * max(rates), rel=0.3)  # and warm-up
+    assert steps[-1].evaluation
+
+
+def test_resuming_a_plan_is_bit_for_bit_whatever_the_resume_takes(simulated, tmp_path):
+    limit = {"minutes": 1, **LONG}
+    straight = simulated(trainer(tmp_path / "straight", **limit), batches=23)
+    expected, planned = [], 0
+    for step in straight.run():
+        expected.append(step.loss.nats)
+        if straight.progress.planned_steps and not planned:
+            shutil.copytree(tmp_path / "straight", tmp_path / "again")
+            planned = step.number
+    seen = expected[:planned]
+    for pause in (9, 30, 10_000):  # killed twice
+        second = simulated(trainer(tmp_path / "again", **limit), batches=23, slow=lambda step: 1.05)
+        saved = second.run_directory.load(CHECKPOINT)
+        second.restore(saved.tensors, saved.metadata, carried=((torch.zeros(3),),))
+        del seen[second.progress.step :]
+        seen += [step.loss.nats for step in islice(second.run(), pause)]
+    assert seen == expected
+    assert torch.equal(weights(second.model), weights(straight.model))
+    assert second.end_reason() == "time is up"
+    assert list(second.run()) == []
+
+
+def test_epochs_that_end_before_the_time_are_trained_as_without_a_limit(simulated):
+    free = trainer(epochs=7, schedule="cosine")
+    list(free.run())
+    for minutes in (2, 60):  # planned, or ended before that
+        limited = simulated(trainer(epochs=7, schedule="cosine", minutes=minutes))
+        assert list(limited.run())[-1].end == "finished"
+        assert torch.equal(weights(limited.model), weights(free.model))
+
+
+def test_a_machine_that_gets_slower_shortens_the_plan(simulated):
+    subject = simulated(trainer(minutes=4, **LONG), batches=100, slow=lambda step: 1.0 if step < 100 else 2.0)
+    steps = list(subject.run())
+    assert steps[-1].end == "time is up"
+    assert subject.progress.seconds < 1.11 * 240
+    assert steps[-1].learning_rate < 0.02 * max(step.learning_rate for step in steps)
+
+
+def test_another_limit_is_planned_anew(simulated, tmp_path):
+    list(simulated(trainer(tmp_path / "run", minutes=0.5, **LONG), batches=1000).run())
+    more = simulated(trainer(tmp_path / "run", minutes=1, **LONG), batches=1000)
+    saved = more.run_directory.load(CHECKPOINT)
+    more.restore(saved.tensors, saved.metadata, carried=((torch.zeros(3),),))
+    assert list(more.run())[-1].end == "time is up"
+    assert 54 < more.progress.seconds <= 60
+
+
+@pytest.mark.parametrize("minutes", [0, 5])
+def test_speed_and_remaining_time_do_not_jump_at_an_evaluation(simulated, minutes):
+    subject = simulated(trainer(minutes=minutes, **{**LONG, "epochs": 12}), batches=50)
+    speed, ends, speeds, first = Speed(), [], [], 0
+    for step in subject.run():
+        speeds.append(speed.add(step))
+        ends.append(step.seconds + step.remaining)
+        first = first or bool(step.evaluation) * step.number  # until then the length of an evaluation is not known
+    assert max(abs(b / a - 1) for a, b in pairwise(ends[first:])) < 0.01
+    assert ends[first] == pytest.approx(ends[-1], rel=0.05)
+    assert all(shown == pytest.approx(4 / 0.5, rel=0.15) for shown in speeds[10:])
 
 
 def test_stop_finishes_the_step_and_saves(tmp_path):

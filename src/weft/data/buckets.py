@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from weft.data.sharing import shared_map
 from weft.errors import WeftError
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
@@ -170,10 +171,25 @@ class Buckets(Generic[Batch]):
 
     def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
         """Iterate over the batches of an epoch, beginning with batch `start`."""
+        return map(self.collate, self._rows(number, start))
+
+    def sliced_epoch(self, number: int, start: int, slices: int) -> Iterator[Callable[[int], Batch | None]]:
+        """Like `epoch`, but each batch is a function that reads one of its slices; None: the slice has no examples.
+
+        Examples of a batch are sorted by length; every slice takes some of each length, so that all take equally long.
+        """
+
+        def slicer(rows: IntArray) -> Callable[[int], Batch | None]:
+            return lambda part: self.collate(rows[part::slices]) if part < len(rows) else None
+
+        return map(slicer, self._rows(number, start))
+
+    def _rows(self, number: int, start: int) -> Iterator[IntArray]:
+        """The indices of the examples of each batch."""
         generator = np.random.default_rng((self.seed, number))
         order = order_by_length(self._columns, generator.random(len(self.lengths)))
         for batch in generator.permutation(self.batches)[start:]:
-            yield self.collate(order[self._ends[batch - 1] if batch else 0 : self._ends[batch]])
+            yield order[self._ends[batch - 1] if batch else 0 : self._ends[batch]]
 
 
 def order_by_length(columns: IntArray, ties: IntArray | None = None) -> IntArray:
@@ -212,12 +228,10 @@ def in_batches(
         return []
     columns = lengths.reshape(len(lengths), -1)
     order, results = order_by_length(columns), [None] * len(lengths)
-    start = 0
-    for end in split_batches(columns[order], max_tokens, size):
-        chosen = order[start:end]
-        for row, result in zip(chosen.tolist(), run(chosen), strict=True):
+    batches = np.split(order, split_batches(columns[order], max_tokens, size)[:-1])
+    for chosen, found in zip(batches, shared_map(run, batches), strict=True):
+        for row, result in zip(chosen.tolist(), found, strict=True):
             results[row] = result
-        start = end
     return results
 
 

@@ -6,7 +6,8 @@ a pure function of (seed, epoch), so that a resumed run continues with exactly t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from weft.engine.cross_entropy import IGNORE_INDEX
 from weft.errors import WeftError
 
 Tokens = np.ndarray[Any, np.dtype[Any]]
+Starts = np.ndarray[Any, np.dtype[np.int64]]  # (B,) where each row of a batch starts
 
 
 class Window(NamedTuple):
@@ -29,12 +31,8 @@ class Window(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SequentialWindows:
-    """Consecutive windows: the text is split into `batch_size` long rows, and each batch continues the one before.
-
-    The state is carried from batch to batch and reset at the start of an epoch. The rows start at a random offset in
-    each epoch, so that window boundaries vary.
-    """
+class TrainingWindows(ABC):
+    """Batches of `batch_size` windows of `seq_length` tokens each. An epoch depends only on the seed and its number."""
 
     tokens: Tokens
     batch_size: int
@@ -49,44 +47,48 @@ class SequentialWindows:
         """The number of batches per epoch, the same for every offset."""
         return (len(self.tokens) - self.seq_length) // self.batch_size // self.seq_length
 
+    @abstractmethod
+    def _starts(self, number: int, start: int) -> Iterator[tuple[Starts, bool]]:
+        """Where the rows of each batch of an epoch start, from batch `start` on, and whether it resets the state."""
+
     def epoch(self, number: int, start: int = 0) -> Iterator[Window]:
         """Iterate over the batches of an epoch, beginning with batch `start`."""
+        for starts, reset_state in self._starts(number, start):
+            yield _window(self.tokens, starts, self.seq_length, reset_state=reset_state)
+
+    def sliced_epoch(self, number: int, start: int, slices: int) -> Iterator[Callable[[int], Window | None]]:
+        """Like `epoch`, but each batch is a function that reads one of its slices; None: the slice has no rows."""
+        for starts, reset_state in self._starts(number, start):
+            yield _slicer(self.tokens, starts, self.seq_length, slices, reset_state=reset_state)
+
+
+class SequentialWindows(TrainingWindows):
+    """Consecutive windows: the text is split into `batch_size` long rows, and each batch continues the one before.
+
+    The state is carried from batch to batch and reset at the start of an epoch. The rows start at a random offset in
+    each epoch, so that window boundaries vary.
+    """
+
+    def _starts(self, number: int, start: int) -> Iterator[tuple[Starts, bool]]:
         offset = int(np.random.default_rng((self.seed, number)).integers(self.seq_length))
         row_length = (len(self.tokens) - self.seq_length) // self.batch_size
         starts = offset + row_length * np.arange(self.batch_size)
-        for batch in range(start, self.batches):
-            yield _window(self.tokens, starts + batch * self.seq_length, self.seq_length, reset_state=batch == 0)
+        return ((starts + batch * self.seq_length, batch == 0) for batch in range(start, self.batches))
 
 
-@dataclass(frozen=True)
-class RandomWindows:
+class RandomWindows(TrainingWindows):
     """Windows in random order, with random boundaries in each epoch; every batch resets the state."""
 
-    tokens: Tokens
-    batch_size: int
-    seq_length: int
-    seed: int
-
-    def __post_init__(self) -> None:
-        _check_size(self.tokens, self.batch_size, self.seq_length)
-
-    @property
-    def batches(self) -> int:
-        """The number of batches per epoch."""
-        return (len(self.tokens) - self.seq_length) // self.seq_length // self.batch_size
-
-    def epoch(self, number: int, start: int = 0) -> Iterator[Window]:
-        """Iterate over the batches of an epoch, beginning with batch `start`."""
+    def _starts(self, number: int, start: int) -> Iterator[tuple[Starts, bool]]:
         generator = np.random.default_rng((self.seed, number))
         offset = int(generator.integers(self.seq_length))
         windows = (len(self.tokens) - self.seq_length) // self.seq_length
         starts = offset + self.seq_length * generator.permutation(windows)
-        for batch in range(start, self.batches):
-            chosen = starts[batch * self.batch_size : (batch + 1) * self.batch_size]
-            yield _window(self.tokens, chosen, self.seq_length, reset_state=True)
+        rows = self.batch_size
+        return ((starts[batch * rows : (batch + 1) * rows], True) for batch in range(start, self.batches))
 
 
-WINDOWS: dict[str, type[SequentialWindows] | type[RandomWindows]] = {
+WINDOWS: dict[str, type[TrainingWindows]] = {
     "sequential": SequentialWindows,
     "random": RandomWindows,
 }
@@ -98,15 +100,25 @@ def evaluation_windows(tokens: Tokens, *, seq_length: int = 256, row_tokens: int
     A long text is read as several parallel rows, one per `row_tokens` tokens, for speed. The first tokens of each row
     then lack their left context, which is negligible at that length.
     """
+    return evaluation_streams(tokens, 1, seq_length=seq_length, row_tokens=row_tokens)[0]
+
+
+def evaluation_streams(
+    tokens: Tokens, parts: int, *, seq_length: int = 256, row_tokens: int = 16384
+) -> list[Iterator[Window]]:
+    """The rows of `evaluation_windows` in at most `parts` groups, each an iterator over its own windows."""
     targets = len(tokens) - 1
     if targets < 1:
         raise WeftError(f"there are {len(tokens)} tokens to evaluate on", expected="at least 2")
     rows = min(64, max(1, targets // row_tokens))
     row_length = -(-targets // rows)
-    for start in range(0, row_length, seq_length):
-        width = min(seq_length, row_length - start)
-        starts = start + row_length * np.arange(rows)
-        yield _window(tokens, starts, width, reset_state=start == 0)
+
+    def windows(group: Starts) -> Iterator[Window]:
+        for start in range(0, row_length, seq_length):
+            width = min(seq_length, row_length - start)
+            yield _window(tokens, start + row_length * group, width, reset_state=start == 0)
+
+    return [windows(group) for group in np.array_split(np.arange(rows), min(parts, rows))]
 
 
 class Passage(NamedTuple):
@@ -150,9 +162,19 @@ def _passage(tokens: Tokens, rows: list[tuple[int, int, int, int]]) -> Passage:
     return Passage(ids, targets)
 
 
-def _window(
-    tokens: Tokens, starts: np.ndarray[Any, np.dtype[np.int64]], seq_length: int, *, reset_state: bool
-) -> Window:
+def _slicer(
+    tokens: Tokens, starts: Starts, seq_length: int, slices: int, *, reset_state: bool
+) -> Callable[[int], Window | None]:
+    parts = np.array_split(starts, slices)  # consecutive rows, as torch.tensor_split splits the state of all rows
+
+    def read(number: int) -> Window | None:
+        part = parts[number]
+        return _window(tokens, part, seq_length, reset_state=reset_state) if len(part) else None
+
+    return read
+
+
+def _window(tokens: Tokens, starts: Starts, seq_length: int, *, reset_state: bool) -> Window:
     """One row of `seq_length` inputs and targets per start; targets past the end of the text are IGNORE_INDEX."""
     ids = np.zeros((len(starts), seq_length + 1), dtype=np.int64)
     ends = np.minimum(starts + seq_length + 1, len(tokens))

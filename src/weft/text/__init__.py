@@ -14,6 +14,7 @@ from weft.text.tokenizers import (
     SpaceTokenizer,
     SubwordTokenizer,
     Tokenizer,
+    WhitespaceTokenizer,
     WordTokenizer,
     tokenizer_from_json,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "SubwordTokenizer",
     "Tokenizer",
     "Vocabulary",
+    "WhitespaceTokenizer",
     "WordTokenizer",
     "build_pair_codec",
     "count_tokens",

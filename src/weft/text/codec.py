@@ -6,6 +6,7 @@ encoded exactly as the training text was.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,10 +22,11 @@ from weft.text.config import TextConfig
 from weft.text.corpus import Corpus, count_tokens, encode_corpus, id_type, open_tokens
 from weft.text.subword_tokenizer import SubwordTokenizer
 from weft.text.tokenizers import TOKENIZERS, Normalizer, Tokenizer, tokenizer_from_json
-from weft.text.vocabulary import RESERVED, UNK, Vocabulary
-from weft.text.word_tokenizer import WordTokenizer
+from weft.text.vocabulary import EOS, RESERVED, UNK, Vocabulary
+from weft.text.word_tokenizer import WhitespaceTokenizer, WordTokenizer
 
 SUBWORD_SIZE = 2000  # vocabulary size of the subword tokenizer if max_vocab_size is 0
+_LOG = logging.getLogger("weft")
 _CHUNK = 1 << 22  # tokens processed at a time, so that the corpus need not fit into memory
 
 
@@ -47,7 +49,7 @@ class Codec:
     def unknown(self, text: str) -> list[str]:
         """The different tokens of the text that the vocabulary lacks; for subwords, the unknown characters."""
         tokens = self.tokenizer.split(self.normalizer(check_text(text)))
-        if UNK in tokens:
+        if isinstance(self.tokenizer, SubwordTokenizer) and UNK in tokens:
             return [one for one in dict.fromkeys(self.normalizer(text)) if UNK in self.tokenizer.split(one)]
         return self.vocabulary.unknown(tokens)
 
@@ -117,7 +119,10 @@ def prepare_corpus(config: TextConfig, train: Corpus, dev: Corpus | None, folder
     """
     normalizer = Normalizer(config.normalization, config.lower, config.letters_only)
     tokenizer = _tokenizer(config, normalizer, (line for one in train.documents() for line in one.lines()))
-    full = Vocabulary.build(count_tokens(train, normalizer, tokenizer))
+    counts = count_tokens(train, normalizer, tokenizer)
+    full = Vocabulary.build(counts)
+    if isinstance(tokenizer, WhitespaceTokenizer):
+        _report_reserved(counts)
     whole = folder / "whole.bin"
     encode_corpus(train, normalizer, tokenizer, full, whole)
     tokens = open_tokens(whole, len(full))[: config.limit or None]
@@ -133,6 +138,13 @@ def prepare_corpus(config: TextConfig, train: Corpus, dev: Corpus | None, folder
     del tokens, training, rest  # Windows cannot delete a file that is still mapped
     whole.unlink()
     return Codec(normalizer, tokenizer, vocabulary)
+
+
+def _report_reserved(counts: Mapping[str, int]) -> None:
+    """Logs which reserved tokens pre-tokenized text contains. "<eos>" is left out: every line end is one."""
+    found = [f"{token} ({counts[token]:,})" for token in RESERVED if token != EOS and counts.get(token)]
+    if found:
+        _LOG.info("reserved tokens in the text: %s; they are those of the vocabulary", ", ".join(found))
 
 
 def prepare_corpus_like(

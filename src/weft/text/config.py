@@ -13,7 +13,11 @@ NORMALIZATIONS = ("NFC", "NFKC", "none")
 class TextConfig(Settings):
     """The `text` section of the tasks that read one text."""
 
-    tokenizer: str = setting("char", "unit of a token", choices=("char", "word", "space", "subword"))
+    tokenizer: str = setting(
+        "char",
+        "unit of a token; whitespace: text that is tokenized already",
+        choices=("char", "word", "space", "whitespace", "subword"),
+    )
     normalization: str = setting("NFC", "Unicode normalization form", choices=NORMALIZATIONS)
     lower: bool = setting(False, "convert text to lower case")
     letters_only: bool = setting(False, "replace every run of characters other than a-z, A-Z by one space")

@@ -38,6 +38,7 @@ class Document:
     name: str
     location: str
     open_bytes: Callable[[], BinaryIO] = field(repr=False)
+    encoding: str = field(default="utf-8", repr=False)
 
     def lines(self) -> Iterator[str]:
         """Iterate over the lines, each with its "\\n"; the last one may have none.
@@ -56,7 +57,7 @@ class Document:
         try:
             with (
                 sources.reading(self.location, self.open_bytes) as stream,
-                io.TextIOWrapper(stream, encoding="utf-8-sig", newline=newline) as text,
+                sources.decoded(stream, self.location, self.encoding, newline) as text,
             ):
                 for line in _pieces(text):
                     if "\0" in line:
@@ -67,7 +68,7 @@ class Document:
                         pace.report(number)
         except UnicodeDecodeError:
             # The decoder works in blocks and does not know lines, so the position is searched for here.
-            raise sources.encoding_error(self.location, self.open_bytes) from None
+            raise sources.encoding_error(self.location, self.open_bytes, self.encoding) from None
 
     def is_blank(self) -> bool:
         return not any(line.strip() for line in self.lines())
@@ -116,18 +117,19 @@ class Corpus:
     _documents: tuple[Document, ...] = field(repr=False)
 
     @classmethod
-    def open(cls, source: str | Path) -> Corpus:
+    def open(cls, source: str | Path, *, encoding: str = "utf-8") -> Corpus:
         """Open the text at `source`.
 
         Args:
             source: a file (plain or .gz), a folder (all .txt, .text and .md files below it, also as .gz, except hidden
                 ones), a .zip (its text members; a single one as `archive.zip:folder/name.txt`), or `-` for standard
                 input.
+            encoding: the encoding of its files.
 
         Raises:
             WeftError: if it cannot be read or is blank.
         """
-        found = open_documents(source)
+        found = open_documents(source, encoding)
         return cls._checked(str(source) if str(source) != "-" else sources.STANDARD_INPUT, found)
 
     @classmethod
@@ -157,9 +159,9 @@ class Corpus:
         return iter(self._documents)
 
 
-def open_documents(source: str | Path) -> list[Document]:
+def open_documents(source: str | Path, encoding: str = "utf-8") -> list[Document]:
     """The documents at `source`, blank ones included; see `Corpus.open`."""
-    return [Document(*entry) for entry in sources.entries(str(source))]
+    return [Document(*entry, encoding) for entry in sources.entries(str(source))]
 
 
 def _bytes_of(text: str) -> Callable[[], BinaryIO]:
@@ -185,7 +187,7 @@ def _blocks(document: Document, normalizer: Normalizer) -> Iterator[str]:
         yield "".join(lines)
 
 
-def _token_blocks(corpus: Corpus, normalizer: Normalizer, tokenizer: Tokenizer) -> Iterator[list[str]]:
+def token_blocks(corpus: Corpus, normalizer: Normalizer, tokenizer: Tokenizer) -> Iterator[list[str]]:
     """All tokens of the corpus in blocks, with "<eos>" between documents."""
     started = False
     for document in corpus.documents():
@@ -205,7 +207,7 @@ def _token_blocks(corpus: Corpus, normalizer: Normalizer, tokenizer: Tokenizer) 
 def count_tokens(corpus: Corpus, normalizer: Normalizer, tokenizer: Tokenizer) -> Counter[str]:
     """Count the tokens of a corpus, including the "<eos>" between documents."""
     counts: Counter[str] = Counter()
-    for tokens in _token_blocks(corpus, normalizer, tokenizer):
+    for tokens in token_blocks(corpus, normalizer, tokenizer):
         counts.update(tokens)
     return counts
 
@@ -230,7 +232,7 @@ def encode_corpus(
     count = 0
     try:
         with unfinished.open("wb") as file:
-            for tokens in _token_blocks(corpus, normalizer, tokenizer):
+            for tokens in token_blocks(corpus, normalizer, tokenizer):
                 file.write(np.array(vocabulary.encode(tokens), dtype=width).tobytes())
                 count += len(tokens)
         unfinished.replace(path)

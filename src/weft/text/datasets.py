@@ -156,10 +156,11 @@ def _verified(dataset: Dataset, path: Path) -> Path:
     )
 
 
-def open_data(source: str | Path) -> Corpus:
+def open_data(source: str | Path, *, encoding: str = "utf-8") -> Corpus:
     """Open the text that a `--data` value names: `-`, a name in DATASETS, or a path.
 
-    A dataset takes precedence over a file of the same name in the working directory, which is `./name`.
+    A dataset takes precedence over a file of the same name in the working directory, which is `./name`. `encoding` is
+    that of files.
     """
     if not isinstance(source, str | Path):
         raise WeftError(
@@ -180,7 +181,7 @@ def open_data(source: str | Path) -> Corpus:
             expected="a name or a path",
             hint=" or ".join([*names, *(f"./{name}" for name in files)]),
         )
-    return Corpus.open(source)
+    return Corpus.open(source, encoding=encoding)
 
 
 def _open_named(dataset: Dataset) -> Corpus:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import difflib
 import gzip
 import io
@@ -78,8 +79,23 @@ def binary_error(location: str, line: int) -> WeftError:
     return WeftError(f"{location}:{line}: NUL byte, not plain text", expected="UTF-8 text")
 
 
-def encoding_error(location: str, open_bytes: Callable[[], BinaryIO]) -> WeftError:
+def decoded(stream: BinaryIO, location: str, encoding: str, newline: str | None) -> io.TextIOWrapper:
+    """A stream as text; a byte order mark of UTF-8 is left out."""
+    try:
+        name = codecs.lookup(encoding).name
+    except LookupError:
+        raise WeftError(
+            f"the encoding of {location} is {encoding!r}",
+            expected="an encoding of Python",
+            hint="utf-8, latin-1, gb18030",
+        ) from None
+    return io.TextIOWrapper(stream, encoding="utf-8-sig" if name == "utf-8" else name, newline=newline)
+
+
+def encoding_error(location: str, open_bytes: Callable[[], BinaryIO], encoding: str = "utf-8") -> WeftError:
     """Find the first line that is not UTF-8, and infer its likely encoding."""
+    if codecs.lookup(encoding).name != "utf-8":
+        return WeftError(f"{location} is not {encoding} text", expected="another encoding, or UTF-8")
     with reading(location, open_bytes) as stream:
         start = stream.read(1 << 13)
     wide = start.startswith((b"\xff\xfe", b"\xfe\xff"))

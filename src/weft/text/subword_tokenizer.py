@@ -47,6 +47,7 @@ class SubwordTokenizer:
 
     model: str = field(repr=False)
     name: ClassVar[str] = "subword"
+    line_end: ClassVar[str] = "\n"
 
     @classmethod
     def train(cls, texts: Iterable[str], size: int) -> SubwordTokenizer:

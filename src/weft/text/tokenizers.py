@@ -13,7 +13,7 @@ from typing import ClassVar, Literal, Protocol
 
 from weft.errors import WeftError, unknown_name
 from weft.text.subword_tokenizer import SubwordTokenizer
-from weft.text.word_tokenizer import SpaceTokenizer, WordTokenizer
+from weft.text.word_tokenizer import SpaceTokenizer, WhitespaceTokenizer, WordTokenizer
 
 __all__ = [
     "FORMS",
@@ -23,6 +23,7 @@ __all__ = [
     "SpaceTokenizer",
     "SubwordTokenizer",
     "Tokenizer",
+    "WhitespaceTokenizer",
     "WordTokenizer",
     "tokenizer_from_json",
 ]
@@ -116,6 +117,10 @@ class Tokenizer(Protocol):
     def name(self) -> str:
         """Its key in TOKENIZERS."""
 
+    @property
+    def line_end(self) -> str:
+        """The token of a line end."""
+
     def split(self, text: str) -> list[str]:
         """Split a text into tokens."""
 
@@ -139,6 +144,7 @@ class CharTokenizer:
     """
 
     name: ClassVar[str] = "char"
+    line_end: ClassVar[str] = "\n"
 
     def split(self, text: str) -> list[str]:
         return list(text)
@@ -158,6 +164,7 @@ TOKENIZERS: dict[str, type[Tokenizer]] = {
     "char": CharTokenizer,
     "word": WordTokenizer,
     "space": SpaceTokenizer,
+    "whitespace": WhitespaceTokenizer,
     "subword": SubwordTokenizer,
 }
 

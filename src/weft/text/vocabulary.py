@@ -88,6 +88,17 @@ class Vocabulary:
         """The ids of tokens; unknown tokens become the id of "<unk>"."""
         return list(map(self._ids.get, tokens, repeat(self.unk_id)))
 
+    def encode_known(self, tokens: Iterable[str]) -> list[int]:
+        """The ids of tokens that the vocabulary has.
+
+        Raises:
+            WeftError: It lacks one of them.
+        """
+        listed = list(tokens)
+        if missing := self.unknown(listed):
+            raise WeftError(f"the token {missing[0]!r} is not in the vocabulary", expected="tokens of the vocabulary")
+        return self.encode(listed)
+
     def unknown(self, tokens: Iterable[str]) -> list[str]:
         """The different tokens that the vocabulary lacks, in the order of their first occurrence."""
         return [token for token in dict.fromkeys(tokens) if token not in self._ids]

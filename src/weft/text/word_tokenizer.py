@@ -1,4 +1,4 @@
-"""The word tokenizer and the space tokenizer.
+"""The word tokenizer, the space tokenizer, and the white-space tokenizer of text that is tokenized already.
 
 Splitting is one regular expression. Joining restores spaces by typographic rules: none before a comma, none inside
 brackets, none between Chinese or Japanese characters. Rules that differ between languages, such as the space before !
@@ -17,6 +17,7 @@ from functools import cached_property, lru_cache
 from typing import ClassVar
 
 from weft.errors import WeftError
+from weft.text.vocabulary import EOS
 
 # Scripts without spaces between words, where each character is a token: Han, kana, bopomofo. (Korean has spaces.)
 HAN = (
@@ -175,6 +176,7 @@ class WordTokenizer:
 
     gaps: tuple[tuple[str, str], ...] = ()
     name: ClassVar[str] = "word"
+    line_end: ClassVar[str] = "\n"
 
     @classmethod
     def train(cls, texts: Iterable[str]) -> WordTokenizer:
@@ -238,6 +240,7 @@ class SpaceTokenizer:
     """
 
     name: ClassVar[str] = "space"
+    line_end: ClassVar[str] = "\n"
 
     def split(self, text: str) -> list[str]:
         return _PLAIN.findall(text)
@@ -250,4 +253,36 @@ class SpaceTokenizer:
 
     @classmethod
     def from_json(cls, data: Mapping[str, object]) -> SpaceTokenizer:
+        return cls()
+
+
+# A word of pre-tokenized text, or a line end.
+_SPACELESS = re.compile(r"\n|\S+")
+
+
+@dataclass(frozen=True)
+class WhitespaceTokenizer:
+    """Splits at white space only: for text that is tokenized already, such as WikiText.
+
+    A line end is the token "<eos>", as in the literature on such texts, so that perplexities can be compared with it.
+    Reserved tokens that occur in the text, such as "<unk>", are those of the vocabulary.
+
+    >>> WhitespaceTokenizer().split("the U.S. @-@ led <unk> ,\\n")
+    ['the', 'U.S.', '@-@', 'led', '<unk>', ',', '<eos>']
+    """
+
+    name: ClassVar[str] = "whitespace"
+    line_end: ClassVar[str] = EOS
+
+    def split(self, text: str) -> list[str]:
+        return [EOS if token == "\n" else token for token in _SPACELESS.findall(text)]
+
+    def join(self, tokens: Sequence[str]) -> str:
+        return " ".join("\n" if token == EOS else token for token in tokens).replace(" \n", "\n").replace("\n ", "\n")
+
+    def to_json(self) -> dict[str, object]:
+        return {"name": self.name}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, object]) -> WhitespaceTokenizer:
         return cls()

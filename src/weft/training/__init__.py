@@ -1,6 +1,8 @@
 """Training: a trainer that is a generator of steps, optimizers, and the run directory.
 
 trainer.py    Trainer: steps, schedules, evaluation, early stopping, checkpoints
+slices.py     SlicedGradient: a batch in parts, whose gradients add up to the same bits for any number of workers
+distributed.py  Workers: the processes that train together
 optimizer.py  Optimizer: SGD, Adam and AdamW with gradient clipping and an EMA of the weights
 run.py        Run: the directory that holds a trained model; create, open, save, load
 loss.py       Loss: a sum and a count

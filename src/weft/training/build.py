@@ -7,19 +7,22 @@ training takes, or are compared with those of a run's weights.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
 import torch
 from torch import nn
 
+from weft.cells import CELLS, custom_cells, using_cells
 from weft.errors import WeftError
 from weft.training.run import Run
 
 Model = TypeVar("Model", bound=nn.Module)
 
 TRAINING_COPIES = 4  # of the weights: themselves, their gradients, and the optimizer's two moments
+CELL_SETTINGS = ("cell", "encoder_cell")  # of the section `model`
 _LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
@@ -49,6 +52,31 @@ def check_memory(what: str, needed: int | None) -> None:
         )
 
 
+@contextmanager
+def cells_of(run: Run) -> Iterator[None]:
+    """Makes the custom cells of a run known by the names in its settings. Their classes have to be known already.
+
+    Raises:
+        WeftError: The run needs a custom cell that is not known: a run never loads code by itself.
+    """
+    section = run.config.get("model")
+    names = [section.get(key) for key in CELL_SETTINGS] if isinstance(section, dict) else []
+    found = {}
+    for name in names:
+        if isinstance(name, str) and name and name not in CELLS:
+            class_name = run.custom_cells.get(name, name)
+            known = custom_cells()
+            if name not in known and class_name not in known:
+                raise WeftError(
+                    f"{run.path} needs the cell {class_name!r}, which is not part of weft",
+                    expected="its class, since a run never loads code by itself",
+                    hint=f"`cells=[{class_name if class_name.isidentifier() else 'CLASS'}]`",
+                )
+            found[name] = known.get(class_name) or known[name]
+    with using_cells(found):
+        yield
+
+
 def build_model(make: Callable[[], Model]) -> Model:
     """Build a model for training.
 
@@ -70,6 +98,11 @@ def load_model(make: Callable[[], Model], run: Run) -> Model:
     Raises:
         WeftError: The run's weights are not those of a model with its settings.
     """
+    with cells_of(run):
+        return _load_model(make, run)
+
+
+def _load_model(make: Callable[[], Model], run: Run) -> Model:
     outline, shapes = _outline(make), run.shapes()
     wanted = {} if outline is None else {name: tuple(value.shape) for name, value in outline.state_dict().items()}
     if wanted != shapes:

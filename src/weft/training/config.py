@@ -32,4 +32,11 @@ class TrainConfig(Settings):
     evaluate_every: int = setting(0, "steps between evaluations; 0: once per epoch", low=0)
     save_seconds: float = setting(20.0, "seconds between checkpoints for resuming", low=0)
     seed: int = setting(1, "random seed", low=0)
+    slices: int = setting(
+        1, "parts of a batch, computed one by one or by several workers: the weights depend on it, not on the workers",
+        low=1, high=4096,
+    )  # fmt: skip
     device: str = setting("cpu", "device to train on: cpu, cuda, cuda:1, mps, ...")
+    precision: str = setting(
+        "float32", "matrix products on the CPU: float32, or bf16 with float32 sums", choices=("float32", "bf16")
+    )

@@ -1,4 +1,4 @@
-"""The progress of a training run: one live line on a terminal, plain lines elsewhere, all to standard error.
+"""The progress of a training run: one live line on a terminal or in a notebook, plain lines elsewhere.
 
 The line has the smoothed loss, the last held-out metric (* the best model so far), the speed and the remaining time;
 where the metric is perplexity, that of the loss too.
@@ -8,23 +8,59 @@ from __future__ import annotations
 
 import sys
 import time
+from importlib import import_module
 from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Column
 
+from weft.html import progress_bar
 from weft.metrics import Likelihood
-from weft.training.trainer import Step
+from weft.training.step import Step
 
 PLAIN_SECONDS = 10.0  # between plain lines without an evaluation
+
+
+class Speed:
+    """Predictions per second of training time: evaluations do not count. Follows the last few hundred steps."""
+
+    MEMORY = 200  # steps
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.count = self.seconds = 0.0
+
+    def add(self, step: Step) -> float:
+        """Counts a step and returns the speed. The first step sets up memory and caches: it is replaced."""
+        self.steps += 1
+        keep = 0.0 if self.steps <= 2 else 1 - 1 / self.MEMORY
+        self.count = keep * self.count + step.loss.count
+        self.seconds = keep * self.seconds + step.step_seconds
+        return self.count / max(1e-9, self.seconds)
+
+
+class NotebookLine:
+    """A line in the output of a notebook that changes in place."""
+
+    SECONDS = 0.2  # between changes
+
+    def __init__(self) -> None:
+        display = import_module("IPython.display").display  # of the notebook that this runs in
+        self.handle = display({"text/plain": ""}, raw=True, display_id=True)
+        self.changed = 0.0
+
+    def show(self, share: float, text: str, *, last: bool) -> None:
+        now = time.perf_counter()
+        if last or now - self.changed >= self.SECONDS:
+            self.changed = now
+            self.handle.update({"text/plain": text, "text/html": progress_bar(share, text)}, raw=True)
 
 
 class TrainingProgress:
     """`with TrainingProgress(metric, unit) as progress: for step in trainer.run(): progress.step(step)`."""
 
-    def __init__(self, metric: str, unit: str, smoothing: float, time_limit: float = 0.0) -> None:
-        self.time_limit = time_limit  # in seconds; 0: none
+    def __init__(self, metric: str, unit: str, smoothing: float) -> None:
         self.metric, self.unit, self.smoothing = metric, unit, smoothing
         self.console = Console(stderr=True, highlight=False)
         self.live = (
@@ -35,15 +71,15 @@ class TrainingProgress:
                 console=self.console,
                 expand=True,
             )
-            if sys.stderr.isatty() or self.console.is_jupyter
+            if sys.stderr.isatty() and not self.console.is_jupyter
             else None
         )
+        self.notebook = NotebookLine() if self.console.is_jupyter else None
         self.task = self.live.add_task("", total=None, epoch=0, facts="") if self.live else None
         self.running = 0.0  # exponential moving average of the loss, in nats
-        self.tokens = 0
-        self.first: Step | None = None
+        self.speed = Speed()
         self.held_out = ""
-        self.began = self.printed = time.perf_counter()
+        self.printed = time.perf_counter()
 
     def __enter__(self) -> TrainingProgress:
         if self.live:
@@ -56,26 +92,25 @@ class TrainingProgress:
 
     def step(self, step: Step) -> None:
         now = time.perf_counter()
-        if self.first is None:
-            self.first, self.running = step, step.loss.cross_entropy
-        self.running += (1 - self.smoothing) * (step.loss.cross_entropy - self.running)
-        self.tokens += step.loss.count
+        # The mean of the first steps, then a moving average: it does not start from the loss of the first step alone.
+        share = max(1 - self.smoothing, 1 / (self.speed.steps + 1))
+        self.running += share * (step.loss.cross_entropy - self.running)
+        speed, left = self.speed.add(step), int(step.remaining)
         if step.evaluation:
             score = step.evaluation.metrics[self.metric]
             self.held_out = f", held-out {self.metric} {score:.3f}{'*' if step.best else ''}"
-        done = step.number - self.first.number + 1
-        left = int((now - self.began) / done * (step.total - step.number))
-        if self.time_limit:
-            left = max(0, min(left, int(self.time_limit - step.seconds)))
         perplexity = f"  perplexity {Likelihood(self.running, 1).perplexity:.2f}" if self.metric == "perplexity" else ""
-        speed = self.tokens / (now - self.began)
         shown = f"{speed / 1000:.0f}k" if speed >= 10_000 else f"{speed:.0f}"
-        text = (
-            f"loss {self.running:.3f}{perplexity}{self.held_out}  "
-            f"{shown} {self.unit}/s  {left // 60}:{left % 60:02d} left"
-        )
+        text = f"loss {self.running:.3f}{perplexity}{self.held_out}  {shown} {self.unit}/s  {_duration(left)} left"
         if self.live and self.task is not None:
-            self.live.update(self.task, completed=step.number, total=step.total, epoch=step.epoch, facts=text)
+            done = step.seconds / max(1e-9, step.seconds + step.remaining)  # of the time
+            self.live.update(self.task, completed=done, total=1, epoch=step.epoch, facts=text)
         elif step.evaluation or step.end or now - self.printed >= PLAIN_SECONDS:
             self.printed = now
             print(f"epoch {step.epoch}  step {step.number}/{step.total}  {text}", file=sys.stderr, flush=True)
+
+
+def _duration(seconds: int) -> str:
+    """Hours, minutes and seconds, as 1:02:03 or 2:03."""
+    hours, minutes = seconds // 3600, seconds // 60 % 60
+    return f"{hours}:{minutes:02d}:{seconds % 60:02d}" if hours else f"{minutes}:{seconds % 60:02d}"

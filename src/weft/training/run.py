@@ -4,6 +4,7 @@
     vocabulary.json         normalization, tokenizer, tokens and their counts
     weights.safetensors     the best weights so far
     checkpoint.safetensors  the latest weights and everything else that resuming needs
+    logistic.safetensors    of a classifier: its linear models of n-grams, and nbsvm.safetensors
     metrics.jsonl           a line for every report and evaluation
     lock                    held by the process that trains the run (weft.training.lock)
     data/                   the encoded training data, for resuming; may be deleted after training
@@ -21,7 +22,7 @@ import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -60,6 +61,7 @@ class Run:
     config: dict[str, Any] = field(repr=False)
     vocabulary: dict[str, Any] = field(repr=False)
     source_run: dict[str, Any] | None = field(default=None, repr=False)  # what a fine-tuned run started from
+    custom_cells: dict[str, str] = field(default_factory=dict, repr=False)  # names in the settings -> class names
 
     def save(self, name: str, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
         """Saves tensors and metadata as the safetensors file `name`."""
@@ -133,8 +135,8 @@ class Run:
     def change_config(self, config: Mapping[str, Any]) -> Run:
         """Writes other settings and returns the run with them."""
         with writing_run(self.path):
-            write_json(self.path / CONFIG, _config_content(self.task, config, self.source_run))
-        return Run(self.path, self.task, dict(config), self.vocabulary, self.source_run)
+            write_json(self.path / CONFIG, _config_content(self.task, config, self.source_run, self.custom_cells))
+        return replace(self, config=dict(config))
 
 
 def create_run(
@@ -144,6 +146,7 @@ def create_run(
     config: Mapping[str, Any],
     fill: Callable[[Path], Mapping[str, Any]],
     source_run: dict[str, Any] | None = None,
+    custom_cells: Mapping[str, str] | None = None,
 ) -> Run:
     """Creates a run directory atomically: it exists completely or not at all.
 
@@ -153,6 +156,7 @@ def create_run(
         config: all settings.
         fill: writes further files into the folder and returns the content of vocabulary.json.
         source_run: what config.json records of the run that is fine-tuned.
+        custom_cells: names of custom cells in the settings, with the names of their classes.
 
     Raises:
         WeftError: the path exists already or cannot be written.
@@ -162,7 +166,7 @@ def create_run(
     shutil.rmtree(beside, ignore_errors=True)  # left behind by a killed process
     try:
         beside.mkdir(parents=True)
-        write_json(beside / CONFIG, _config_content(task, config, source_run))
+        write_json(beside / CONFIG, _config_content(task, config, source_run, custom_cells or {}))
         vocabulary = fill(beside)
         write_json(beside / VOCABULARY, vocabulary)
         beside.replace(path)
@@ -172,11 +176,14 @@ def create_run(
         ) from error
     finally:
         shutil.rmtree(beside, ignore_errors=True)
-    return Run(path, task, dict(config), dict(vocabulary), source_run)
+    return Run(path, task, dict(config), dict(vocabulary), source_run, dict(custom_cells or {}))
 
 
-def _config_content(task: str, config: Mapping[str, Any], source_run: dict[str, Any] | None) -> dict[str, Any]:
-    return {"task": task, "config": config, **({"source_run": source_run} if source_run else {})}
+def _config_content(
+    task: str, config: Mapping[str, Any], source_run: dict[str, Any] | None, custom_cells: Mapping[str, str]
+) -> dict[str, Any]:
+    optional = {"source_run": source_run, "custom_cells": dict(custom_cells)}
+    return {"task": task, "config": config, **{name: value for name, value in optional.items() if value}}
 
 
 def check_new(path: Path) -> None:
@@ -203,7 +210,10 @@ def open_run(path: str | Path) -> Run:
     task, config = content.get("task"), content.get("config")
     if not isinstance(task, str) or not isinstance(config, dict):
         raise _damaged(path / CONFIG, "it names no task and settings")
-    return Run(path, task, config, read_json(path / VOCABULARY), content.get("source_run"))
+    cells = content.get("custom_cells", {})
+    if not isinstance(cells, dict) or not all(isinstance(name, str) for name in cells.values()):
+        raise _damaged(path / CONFIG, "its custom cells are not names")
+    return Run(path, task, config, read_json(path / VOCABULARY), content.get("source_run"), cells)
 
 
 @contextmanager
@@ -300,6 +310,16 @@ def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
         with safe_open(path, framework="pt") as file:
             return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
+        raise _damaged(path, "it is cut short or not a safetensors file of a run") from error
+
+
+def read_metadata(path: Path) -> dict[str, Any]:
+    """Reads the metadata of a safetensors file of a run, and not the tensors; their hash is not checked."""
+    _regular_size(path)
+    try:
+        with safe_open(path, framework="pt") as file:
+            return dict(json.loads((file.metadata() or {})["content"]))
+    except (SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise _damaged(path, "it is cut short or not a safetensors file of a run") from error
 
 

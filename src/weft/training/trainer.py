@@ -3,32 +3,35 @@
     for step in trainer.run():
         ...                       # inspect it, print it, stop at any time
 
-There are no callbacks. The trainer's state contains everything that the next step depends on: weights, optimizer,
-schedule, random state, position in the data, carried recurrent state. So 10 steps equal 5 steps, a kill, a resume and
-5 steps, bit for bit on the CPU.
+There are no callbacks. The state has all that the next step depends on: weights, optimizer, schedule, random state,
+position, carried recurrent state. So 10 steps equal 5 steps, a kill, a resume and 5 steps, bit for bit on the CPU.
 """
 
 from __future__ import annotations
 
 import math
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from weft.cells import State
+from weft.data.sharing import sharing
+from weft.engine import precision
 from weft.errors import WeftError, WeftWarning
 from weft.metrics import Likelihood
 from weft.nn import map_state
 from weft.training.config import TrainConfig
+from weft.training.distributed import current_workers
 from weft.training.loss import Loss
 from weft.training.optimizer import OPTIMIZERS, Optimizer
 from weft.training.run import CHECKPOINT, WEIGHTS, Run, with_prefix
+from weft.training.schedule import HEADROOM, LATE, SCHEDULES, Pace
+from weft.training.slices import SlicedGradient, state_leaves
+from weft.training.step import TIME_IS_UP, Evaluation, Progress, Step
 
 
 class Data(Protocol):
@@ -43,62 +46,12 @@ class Data(Protocol):
         """Yields the batches of an epoch from batch `start` on."""
         ...
 
-
-class Evaluation(NamedTuple):
-    """The result of an evaluation on held-out data."""
-
-    score: float  # selects the best weights; lower is better
-    metrics: dict[str, float]  # to report
+    def sliced_epoch(self, number: int, start: int, slices: int) -> Iterator[Callable[[int], Any]]:
+        """The same, but yields functions that read a slice of a batch by its number; None if it is empty."""
+        ...
 
 
-class Step(NamedTuple):
-    """What one training step did."""
-
-    number: int  # from 1
-    total: int  # number of steps of the whole training, unless it stops early
-    epoch: int  # from 1
-    loss: Likelihood
-    grad_norm: float  # global norm of the gradient before clipping
-    learning_rate: float
-    seconds: float  # time so far: reading the data, steps, evaluations, checkpoints, time before a resume
-    evaluation: Evaluation | None
-    best: bool  # the evaluation is the best so far
-    end: str  # why training ends after this step, or ""
-
-
-TIME_IS_UP = "time is up"
 REPORT_EVERY = 20  # steps between lines of metrics.jsonl
-
-
-@dataclass
-class Progress:
-    """The scalar part of the training state; it is saved in every checkpoint."""
-
-    step: int = 0
-    epoch: int = 0
-    batch: int = 0
-    seconds: float = 0.0
-    reserve: float = 0.0  # seconds that an evaluation and a checkpoint have taken at most; kept free in a time limit
-    best: float = math.inf  # best score so far
-    best_metrics: dict[str, float] = field(default_factory=dict)  # metrics of the best evaluation
-    best_step: int = 0
-    bad: int = 0  # evaluations since the best one
-    plateau_bad: int = 0  # evaluations since the best one or the last reduction of the learning rate
-    decay: float = 1.0  # factor of the plateau schedule
-    nats: float = 0.0  # summed loss since the last report
-    count: int = 0  # predictions since the last report
-
-
-# (step, total steps, warmup steps) -> factor of the learning rate
-SCHEDULES: dict[str, Callable[[int, int, int], float]] = {
-    "constant": lambda step, total, warmup: 1.0,
-    "plateau": lambda step, total, warmup: 1.0,  # its factor depends on evaluations: Progress.decay
-    "cosine": lambda step, total, warmup: (
-        (step + 1) / (warmup + 1)
-        if step < warmup
-        else 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, total - warmup)))
-    ),
-}
 
 
 class Trainer:
@@ -128,15 +81,28 @@ class Trainer:
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.optimizer = Optimizer(self.parameters, OPTIMIZERS[config.optimizer](config))
         self.progress = Progress()
-        self.carried: State = None
+        self.workers = current_workers()
+        self.sliced = SlicedGradient(self.parameters, config, self.workers) if config.slices > 1 else None
+        self.carried: Any = None  # the state to carry to the next batch; a list with one of each own slice
         self.ema = self._copies() if config.ema_decay else None  # averaged weights by name
         self.stop_requested = False
-        self._evaluation_seconds = 0.0  # of the last evaluation
+        self.pace = Pace(self._evaluate_every, config.save_seconds)
+        self._budget = 0.0  # seconds to the time limit when `run` began
 
     @property
     def total(self) -> int:
         """The number of steps of the whole training."""
-        return self.config.epochs * self.data.batches
+        epochs = self.config.epochs * self.data.batches
+        return min(epochs, self.progress.planned_steps) if self._is_planned else epochs
+
+    @property
+    def _is_planned(self) -> bool:
+        """Whether the number of steps for the present time limit is known; a resume may have changed the limit."""
+        return self.progress.planned_steps > 0 and self.progress.planned_minutes == self.config.minutes
+
+    @property
+    def _evaluate_every(self) -> int:
+        return 0 if self.evaluate is None else self.config.evaluate_every or self.data.batches
 
     def stop(self) -> None:
         """Requests the end: training finishes the current step, saves, and ends. Safe in signal handlers."""
@@ -144,32 +110,72 @@ class Trainer:
 
     def run(self) -> Iterator[Step]:
         """Trains from the current state. Yields every step after it is done (and saved, if it is saved)."""
+        self.progress.seconds = self.workers.first(self.progress.seconds)
         if self._has_ended():
             return
-        started = time.perf_counter() - self.progress.seconds
-        saved = time.perf_counter()
+        began = self.workers.now() - self.progress.seconds
+        self.pace = Pace(self._evaluate_every, self.config.save_seconds)
+        self._budget = 60 * self.config.minutes - self.progress.seconds
+        saved = ended = self.workers.now()  # of the last checkpoint, of the last step
         while self.progress.epoch < self.config.epochs:
-            for batch in self.data.epoch(self.progress.epoch, self.progress.batch):
+            for batch in self._batches():
                 step = self._step(batch)
-                self.progress.seconds = time.perf_counter() - started
-                end = self.end_reason()
-                if self._evaluation_due(end):
+                step = step._replace(step_seconds=self.workers.now() - ended)
+                self.pace.add_step(step.step_seconds)
+                self.progress.seconds = self.workers.now() - began
+                end, planning = self.end_reason(), self._plan_is_due()
+                if self._evaluation_due(end, planning):
                     step = self._evaluate(step)
-                    self.progress.seconds = time.perf_counter() - started
+                    self.progress.seconds = self.workers.now() - began
                     end = self.end_reason()
                 step = step._replace(seconds=self.progress.seconds, end=end or self._interruption())
                 self._report(step)
                 if self.progress.batch == self.data.batches:
                     self.progress.epoch, self.progress.batch, self.carried = self.progress.epoch + 1, 0, None
-                if step.end or step.evaluation or time.perf_counter() - saved >= self.config.save_seconds:
-                    saved = time.perf_counter()
-                    self.save()
-                    progress, seconds = self.progress, time.perf_counter() - saved
-                    progress.reserve = max(progress.reserve, seconds + self._evaluation_seconds)
-                    saved += seconds
-                yield step
+                if planning and not step.end:
+                    self._timed_save()
+                    self.progress.seconds = self.workers.now() - began
+                    self._plan()
+                if step.end or step.evaluation or planning or self.workers.now() - saved >= self.config.save_seconds:
+                    self._timed_save()
+                    saved = self.workers.now()
+                ended = self.workers.now()
+                yield step._replace(total=self.total, remaining=self._remaining())
                 if step.end:
                     return
+
+    def _batches(self) -> Iterator[Any]:
+        """The batches from the present position on; functions that read a slice where batches are cut into slices."""
+        position = self.progress.epoch, self.progress.batch
+        return self.data.sliced_epoch(*position, self.config.slices) if self.sliced else self.data.epoch(*position)
+
+    def _plan_is_due(self) -> bool:
+        """Whether the steps that fit into the time limit are to be counted: once, and if training gets much slower."""
+        if not self.config.minutes or not self.pace.is_measured(self._budget):
+            return False
+        return not self._is_planned or self.progress.seconds + self._remaining() > LATE * 60 * self.config.minutes
+
+    def _plan(self) -> None:
+        """Sets the number of steps, so that the training ends at the time limit with its schedule complete."""
+        progress, minutes = self.progress, self.config.minutes
+        left = 60 * minutes * (1 - HEADROOM) - progress.seconds
+        ahead = self.pace.steps_within(left, progress.step, self.total - progress.step)
+        progress.planned_steps, progress.planned_minutes = progress.step + ahead, minutes
+
+    def _remaining(self) -> float:
+        """Estimates the seconds to the end."""
+        forecast = self.pace.forecast(self.progress.step, self.total - self.progress.step)
+        if self._is_planned or not self.config.minutes:
+            return forecast
+        return min(forecast, max(0.0, 60 * self.config.minutes - self.progress.seconds))
+
+    def _timed_save(self) -> None:
+        began = self.workers.now()
+        self.save()
+        self.workers.synchronize()
+        self.pace.add_checkpoint(self.workers.now() - began)
+        lost = self.pace.checkpoint_seconds + self.pace.evaluation_seconds
+        self.progress.reserve = max(self.progress.reserve, lost)
 
     def _step(self, batch: Any) -> Step:
         config, progress = self.config, self.progress
@@ -179,28 +185,39 @@ class Trainer:
         learning_rate = config.learning_rate * progress.decay * factor
         if not self.model.training:
             self.model.train()
-        loss = self.objective(batch, self.carried)
-        self.optimizer.zero_grad()
-        loss.total.backward(loss.total.new_full((), 1 / max(1, loss.count)))  # type: ignore[no-untyped-call]
-        nats = float(loss.total.detach())
-        grad_norm = self._update(learning_rate) if math.isfinite(nats) else math.nan
+        with precision(config.precision):
+            loss = self._gradient(batch)
+        grad_norm = self._update(learning_rate) if math.isfinite(loss.nats) else math.nan
         if not math.isfinite(grad_norm):
-            self._diverged(nats, grad_norm, learning_rate)
-        self.carried = loss.state
+            self._diverged(loss.nats, grad_norm, learning_rate)
         progress.step += 1
         progress.batch += 1
         return Step(
             number=progress.step,
             total=self.total,
             epoch=progress.epoch + 1,
-            loss=Likelihood(nats, loss.count),
+            loss=loss,
             grad_norm=grad_norm,
             learning_rate=learning_rate,
             seconds=0.0,
             evaluation=None,
             best=False,
             end="",
+            step_seconds=0.0,
+            remaining=0.0,
         )
+
+    def _gradient(self, batch: Any) -> Likelihood:
+        """Sets the gradients to those of the batch's mean loss, and returns that loss."""
+        if self.sliced is not None:
+            self.sliced.stop_requested = self.stop_requested
+            loss, self.carried = self.sliced.compute(batch, self.objective, self.carried, self.progress.step)
+            return loss
+        found = self.objective(batch, self.carried)
+        self.optimizer.zero_grad()
+        found.total.backward(found.total.new_full((), 1 / max(1, found.count)))  # type: ignore[no-untyped-call]
+        self.carried = found.state
+        return Likelihood(float(found.total.detach()), found.count)
 
     def _update(self, learning_rate: float) -> float:
         """Updates the weights and their EMA unless the gradient norm is not finite. Returns that norm."""
@@ -211,20 +228,22 @@ class Trainer:
         decay = min(self.config.ema_decay, step / (step + 10))
         return self.optimizer.step(learning_rate, clip_norm=clip_norm, ema=list(self.ema.values()), ema_decay=decay)
 
-    def _evaluation_due(self, end: str) -> bool:
-        if self.evaluate is None:
+    def _evaluation_due(self, end: str, planning: bool) -> bool:
+        every = self._evaluate_every
+        if not every:
             return False
-        every = self.config.evaluate_every or self.data.batches
         # Not at an interruption: the resumed run would then have one evaluation more than an uninterrupted one.
-        return self.progress.step % every == 0 or bool(end)
+        unknown = planning and not self.pace.evaluation_seconds  # a plan has to know how long an evaluation takes
+        return self.progress.step % every == 0 or bool(end) or unknown
 
     def _evaluate(self, step: Step) -> Step:
         assert self.evaluate is not None
         self.model.eval()
-        began = time.perf_counter()
-        with self._averaged():
+        began = self.workers.now()
+        with self._averaged(), sharing(self.config.slices, self.workers.map), precision(self.config.precision):
             step = self._record_evaluation(step, self.evaluate())
-        self._evaluation_seconds = time.perf_counter() - began
+        self.workers.synchronize()
+        self.pace.add_evaluation(self.workers.now() - began)
         return step
 
     def _record_evaluation(self, step: Step, evaluation: Evaluation) -> Step:
@@ -282,19 +301,20 @@ class Trainer:
     def end_reason(self) -> str:
         """Why training is over, or "" if it is not.
 
-        The time limit covers reading the data, every step, evaluation and checkpoint, the last ones included.
+        The time limit covers reading the data, every step, evaluation and checkpoint, the last ones included. Once the
+        steps are planned, their number ends the training.
         """
         config, progress = self.config, self.progress
         if progress.step >= self.total:
-            return "finished"
+            return "finished" if progress.step >= config.epochs * self.data.batches else TIME_IS_UP
         if config.patience and progress.bad >= config.patience:
             return "no better evaluation"
-        if config.minutes and progress.seconds + progress.reserve >= 60 * config.minutes:
-            return TIME_IS_UP
-        return ""
+        limited = config.minutes and not self._is_planned
+        return TIME_IS_UP if limited and progress.seconds + progress.reserve >= 60 * config.minutes else ""
 
     def _interruption(self) -> str:
-        return "interrupted" if self.stop_requested else ""
+        requested = self.stop_requested if self.sliced is None else self.sliced.stop_requested  # by any worker
+        return "interrupted" if requested else ""
 
     def _report(self, step: Step) -> None:
         """Writes a line to metrics.jsonl every REPORT_EVERY steps, with their mean loss, and for every evaluation."""
@@ -333,9 +353,10 @@ class Trainer:
 
     def save(self) -> None:
         """Saves a checkpoint into the run directory, if there is one."""
-        if self.run_directory:
+        if self.run_directory or not self.workers.alone:  # all workers, because each has its part of the carried state
             tensors, metadata = self.state()
-            self.run_directory.save(CHECKPOINT, tensors, metadata)
+            if self.run_directory:
+                self.run_directory.save(CHECKPOINT, tensors, metadata)
 
     def load_weights(self, weights: dict[str, Tensor]) -> None:
         """Starts from given weights instead of random ones."""
@@ -352,7 +373,8 @@ class Trainer:
         if self.ema is not None:
             tensors |= {f"ema.{name}": average for name, average in self.ema.items()}
         tensors["random"] = torch.get_rng_state()
-        for number, tensor in enumerate(_leaves(self.carried)):
+        carried = self.carried if self.sliced is None else self.sliced.join(self.carried)
+        for number, tensor in enumerate(state_leaves(carried)):
             tensors[f"carried.{number}"] = tensor
         return tensors, {"progress": vars(self.progress).copy(), "config": vars(self.config).copy()}
 
@@ -374,11 +396,5 @@ class Trainer:
         torch.set_rng_state(tensors["random"])
         self.progress = Progress(**metadata["progress"])
         leaves = iter([tensors[f"carried.{number}"] for number in range(len(with_prefix(tensors, "carried.")))])
-        self.carried = map_state(lambda like: next(leaves).to(like.device), carried) if "carried.0" in tensors else None
-
-
-def _leaves(state: State) -> list[Tensor]:
-    found: list[Tensor] = []
-    if state is not None:
-        map_state(lambda tensor: found.append(tensor) or tensor, state)  # type: ignore[func-returns-value]
-    return found
+        whole = map_state(lambda like: next(leaves).to(like.device), carried) if "carried.0" in tensors else None
+        self.carried = whole if self.sliced is None else self.sliced.split(whole)

@@ -1,0 +1,138 @@
+"""`weft tune`: a command for each task that searches for good settings."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from weft.cli.commands import as_command, keyword, own_options
+from weft.cli.train import set_threads
+from weft.errors import WeftError
+from weft.tasks import TASKS, get_commands, get_task
+from weft.tasks.command import name_option, path_option
+
+if TYPE_CHECKING:
+    from weft.tuning import TrialResult, TuningResult
+
+TUNE_HELP = """Search for good settings of a {task} model.
+
+Trial 0 has the default settings; later ones are sampled from the task's search space, and those that fall behind are
+stopped. The best trial is the run directory OUT/best. The same command continues the search.
+"""
+
+
+def make_tune() -> typer.Typer:
+    """The group `weft tune`, with a command for each task."""
+    group = typer.Typer(
+        help="Search for good settings (needs weft[tune]).", no_args_is_help=True, rich_markup_mode=None
+    )
+    for name in TASKS:
+        group.command(name)(_make_command(name))
+    return group
+
+
+def _make_command(name: str) -> Callable[..., None]:
+    task = get_commands(name)
+    own = own_options(task.train_options)
+
+    def command(
+        out: Path | None, data: str | None, sets: list[str] | None, threads: int | None, json_output: bool, **given: Any
+    ) -> None:
+        from weft.config import parse_assignments
+        from weft.tuning import tune
+
+        if out is None:
+            raise WeftError("--out is missing", expected="a folder for the trials", hint="--out runs/tuned")
+        if data is None:
+            raise WeftError("--data is missing", expected="data to train on", hint=f"--data {get_task(name).sample}")
+        options = task.train_options(**{option: given.pop(option) for option in own})
+        set_threads(threads)
+        metric = get_task(name).metric
+        found = tune(name, data, out, parse_assignments([*(sets or []), *options]), report=_shower(metric), **given)
+        typer.echo(json.dumps(_record(found)) if json_output else "\n".join(_in_words(found, metric)))
+
+    parameters = [
+        keyword("out", Annotated[Path | None, path_option("--out", "The folder of the study.")], None),
+        keyword("data", Annotated[str | None, name_option("--data", task.data)], None),
+        keyword("dev", Annotated[str | None, name_option("--dev", task.dev)], None),
+        *own.values(),
+        keyword("minutes", Annotated[float, typer.Option(min=0, help="The time budget of this call.")], 0.0),
+        keyword(
+            "trials",
+            Annotated[int, typer.Option(min=0, help="Trials of the study, earlier ones included; 0: by the budget.")],
+            0,
+        ),
+        keyword(
+            "storage",
+            Annotated[
+                str,
+                typer.Option(
+                    help="A database for several machines, such as postgresql://...; without it a file in OUT."
+                ),
+            ],
+            "",
+        ),
+        keyword("threads", Annotated[int | None, typer.Option(min=1, help="Threads to use.")], None),
+        keyword(
+            "sets",
+            Annotated[
+                list[str] | None, typer.Option("--set", help="A setting that all trials have, as model.cell=gru.")
+            ],
+            None,
+        ),
+        keyword("json_output", Annotated[bool, typer.Option("--json", help="Print the result as JSON.")], False),
+    ]
+    return as_command(command, name, TUNE_HELP.format(task=name), parameters)
+
+
+def _shower(metric: str) -> Callable[[TrialResult], None]:
+    """Prints each trial as a line on standard error."""
+
+    def show(trial: TrialResult) -> None:
+        score = f"{metric} {trial.metrics[metric]:.4g}" if metric in trial.metrics else "no score"
+        print(f"trial {trial.number}: {trial.state}, {score}", file=sys.stderr, flush=True)
+
+    return show
+
+
+def _record(found: TuningResult) -> dict[str, Any]:
+    best = found.best
+    return {
+        "trials": [{"number": one.number, "state": one.state, "metrics": dict(one.metrics)} for one in found.trials],
+        "best": {"number": best.number, "run": str(best.path) if best.path else None, "metrics": dict(best.metrics)},
+        "settings": dict(best.settings),
+        "tests": [test.to_dict() for test in found.tests],
+        "picture": str(found.picture),
+    }
+
+
+def _in_words(found: TuningResult, metric: str) -> list[str]:
+    best, states = found.best, [trial.state for trial in found.trials]
+    lines = [
+        f"{len(states)} trials: {states.count('complete')} complete, {states.count('pruned')} stopped early, "
+        f"{states.count('failed')} failed; picture: {found.picture}",
+        f"best: trial {best.number}, held-out {metric} {best.metrics[metric]:.4g}"
+        + (f", {best.path}" if best.path else ", a run on another machine"),
+    ]
+    lines += [
+        f"  {name} = {value:.4g}" if isinstance(value, float) else f"  {name} = {value}"
+        for name, value in best.settings.items()
+    ]
+    first = found.trials[0]
+    if best.number == 0:
+        return [*lines, "no trial is better than the default settings"]
+    if first.number == 0 and metric in first.metrics:
+        lines.append(f"defaults: held-out {metric} {first.metrics[metric]:.4g}")
+    for test in found.tests:
+        lines.append(
+            f"gain over the defaults: {test.metric} {test.difference:+.4f}, 95% interval {test.low:+.4f} to "
+            f"{test.high:+.4f}, on {test.examples:,} held-out examples (one is a {test.unit})"
+        )
+    if found.tests:
+        lines.append("The best trial was chosen on these examples: on new ones expect somewhat less.")
+    return lines

@@ -1,0 +1,16 @@
+"""What `weft tune fill` searches."""
+
+from __future__ import annotations
+
+from weft.training.search_space import Choice, Range, SearchSpace
+
+SPACE: SearchSpace = {
+    "train.learning_rate": Range(5e-4, 2e-2, log=True),
+    "train.weight_decay": Range(1e-3, 0.3, log=True),
+    "model.cell": Choice(("lstm", "gru")),
+    "model.hidden_size = model.embedding_dim": Choice((64, 128, 192, 256)),
+    "model.dropout": Range(0.0, 0.6),
+    "batch.size": Choice((8, 16, 32)),
+    "batch.seq_length": Choice((32, 64)),
+    "batch.mask_rate": Range(0.05, 0.4),
+}

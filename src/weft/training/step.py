@@ -1,0 +1,56 @@
+"""What a training step did, and the scalar part of the training state."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from weft.metrics import Likelihood
+
+TIME_IS_UP = "time is up"  # why training ended, in Step.end
+
+
+class Evaluation(NamedTuple):
+    """The result of an evaluation on held-out data."""
+
+    score: float  # selects the best weights; lower is better
+    metrics: dict[str, float]  # to report
+
+
+class Step(NamedTuple):
+    """What one training step did."""
+
+    number: int  # from 1
+    total: int  # number of steps of the whole training, unless it stops early
+    epoch: int  # from 1
+    loss: Likelihood
+    grad_norm: float  # global norm of the gradient before clipping
+    learning_rate: float
+    seconds: float  # time so far: reading the data, steps, evaluations, checkpoints, time before a resume
+    evaluation: Evaluation | None
+    best: bool  # the evaluation is the best so far
+    end: str  # why training ends after this step, or ""
+    step_seconds: float  # of this step alone, without an evaluation
+    remaining: float  # estimated seconds to the end, with the evaluations and checkpoints
+
+
+@dataclass
+class Progress:
+    """The scalar part of the training state; it is saved in every checkpoint."""
+
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0
+    seconds: float = 0.0
+    planned_steps: int = 0  # of the whole training, to end at the time limit; 0: not planned yet
+    planned_minutes: float = 0.0  # the time limit of that plan
+    reserve: float = 0.0  # seconds that an evaluation and a checkpoint have taken at most; kept free in a time limit
+    best: float = math.inf  # best score so far
+    best_metrics: dict[str, float] = field(default_factory=dict)  # metrics of the best evaluation
+    best_step: int = 0
+    bad: int = 0  # evaluations since the best one
+    plateau_bad: int = 0  # evaluations since the best one or the last reduction of the learning rate
+    decay: float = 1.0  # factor of the plateau schedule
+    nats: float = 0.0  # summed loss since the last report
+    count: int = 0  # predictions since the last report

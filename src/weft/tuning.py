@@ -1,0 +1,376 @@
+"""Hyper-parameter search with Optuna: trials are ordinary training runs, and the best of them is kept.
+
+Trial 0 has the default settings. The later ones are sampled by TPE (Bergstra et al. 2011) from the task's search space
+(`weft/tasks/NAME/search.py`); one whose evaluations are worse than the median of the others is stopped. All trials are
+recorded in a study: a journal in the output folder, or a database that several machines share.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import platform
+import shutil
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.config import load_config, to_dict
+from weft.errors import WeftError, check_path
+from weft.pictures import to_svg
+from weft.pictures.figures import Curve, Curves
+from weft.probes.runs import PairedTest, paired_tests
+from weft.tasks import TASKS, get_task
+from weft.training.environment import in_group
+from weft.training.lock import is_locked
+from weft.training.run import open_run
+from weft.training.search_space import Range, SearchSpace, names_of
+
+if TYPE_CHECKING:
+    from optuna import Study, Trial
+    from optuna.storages import BaseStorage
+
+JOURNAL, PICTURE, BEST = "study.journal", "study.svg", "best"
+TRIALS_IN_BUDGET = 12  # the time of a trial is this part of the budget, if the number of trials is not given
+SHORTEST = 0.5  # of the time of a trial: with less of the budget left, no trial is started
+REPORTS = 8  # at so many points of its training a trial may be stopped
+ATTEMPTS = 5  # to open a study
+HEARTBEAT_SECONDS = 20  # a trial in a database is taken over when its machine has been silent for three of these
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """One trial.
+
+    Attributes:
+        number: its number in the study; 0 has the default settings.
+        state: "complete", "pruned" or "failed".
+        score: the best held-out score, lower is better; NaN if there is none.
+        metrics: all metrics of the best evaluation.
+        settings: the settings that were searched.
+        path: its run directory; None if it was deleted, or is on another machine.
+    """
+
+    number: int
+    state: str
+    score: float
+    metrics: Mapping[str, float]
+    settings: Mapping[str, Any]
+    path: Path | None
+
+
+@dataclass(frozen=True)
+class TuningResult:
+    """What a search has found.
+
+    Attributes:
+        trials: all trials of the study that have ended, by number.
+        best: the trial with the best score.
+        tests: paired tests of the defaults and the best trial, one for each metric, where both runs are here.
+        picture: the file with the picture of the study.
+    """
+
+    trials: tuple[TrialResult, ...]
+    best: TrialResult
+    tests: tuple[PairedTest, ...]
+    picture: Path
+
+
+def tune(
+    task: str,
+    source: Any,
+    out: str | Path,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    dev: Any = None,
+    minutes: float = 0.0,
+    trials: int = 0,
+    storage: str = "",
+    report: Callable[[TrialResult], None] = lambda trial: None,
+) -> TuningResult:
+    """Searches for good settings of a task. Called again with the same `out` or `storage`, it continues.
+
+    Args:
+        task: The name of a task.
+        source: What to train on, as in `weft.train`.
+        out: The folder of the study: the trials' run directories, and `best`, a link to the best of them.
+        settings: Settings that all trials have; they are not searched.
+        dev: Held-out data; without it a part of the source is held out.
+        minutes: The time budget, of this call. A running trial ends when it is used up.
+        trials: The number of trials of the study, those of earlier calls included; 0: as many as fit into the budget.
+        storage: The address of a database (`postgresql://...`), for several machines; empty: a journal in `out`.
+        report: Called with each trial that has ended here.
+
+    Raises:
+        WeftError: If neither a budget nor a number of trials is given, Optuna is missing, or no trial succeeds.
+    """
+    optuna = _optuna()
+    out = check_path(out, "`out`")
+    _check_arguments(task, minutes, trials)
+    fixed = dict(settings or {})
+    space = {key: way for key, way in search_space(task).items() if not any(name in fixed for name in names_of(key))}
+    deadline = time.monotonic() + 60 * minutes if minutes else math.inf
+    out.mkdir(parents=True, exist_ok=True)
+    study = _open_study(optuna, task, out, storage)
+    _take_over(optuna, study, out)
+    defaults = to_dict(load_config(get_task(task).config_class, None, fixed))
+    study.enqueue_trial({key: _value(defaults, names_of(key)[0]) for key in space}, skip_if_exists=True)
+    share = 60 * minutes / (trials or TRIALS_IN_BUDGET) if minutes else 0.0
+    while not trials or _begun(study) < trials:
+        left = deadline - time.monotonic()
+        if left < SHORTEST * share or left <= 0:
+            break
+        optuna.storages.fail_stale_trials(study)  # of machines that are silent; they are repeated
+        trial = study.ask()
+        sampled = {name: value for key, way in space.items() for name, value in _sample(trial, key, way).items()}
+        limit = {"train.minutes": min(share, left) / 60} if minutes and "train" in defaults else {}
+        report(_run_trial(optuna, study, trial, get_task(task), source, dev, out, {**limit, **fixed, **sampled}))
+        _keep_best(study, out)
+        draw_study(study, out / PICTURE, get_task(task).metric)
+    return _result(study, out, get_task(task).metric)
+
+
+def search_space(task: str) -> SearchSpace:
+    """The settings of a task that are searched, and their ranges."""
+    get_task(task)
+    space: SearchSpace = importlib.import_module(f"{TASKS[task]}.search").SPACE
+    return space
+
+
+def _check_arguments(task: str, minutes: float, trials: int) -> None:
+    get_task(task)
+    if in_group():
+        raise WeftError(
+            "a search inside torchrun",
+            expected="processes of their own that share a study",
+            hint="the same `weft tune` command with --storage on every machine",
+        )
+    if not minutes and not trials:
+        raise WeftError("the search has no end", expected="a budget or a number of trials", hint="`minutes=30`")
+    if minutes < 0 or trials < 0:
+        raise WeftError(f"minutes={minutes:g}, trials={trials}", expected="0 or more")
+
+
+def _optuna() -> Any:
+    try:
+        import optuna
+    except ImportError as error:
+        raise WeftError(
+            "the search needs Optuna, which is not installed", expected="weft[tune]", hint="pip install 'weft[tune]'"
+        ) from error
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+    return optuna
+
+
+def _open_study(optuna: Any, task: str, out: Path, storage: str) -> Study:
+    sampler = optuna.samplers.TPESampler(n_startup_trials=6, multivariate=True, constant_liar=True)
+    pruner = optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=1)
+    for attempt in range(ATTEMPTS):
+        try:
+            study: Study = optuna.create_study(
+                storage=_open_storage(optuna, out, storage),
+                sampler=sampler,
+                pruner=pruner,
+                study_name=f"weft {task}",
+                load_if_exists=True,
+            )
+            return study
+        except Exception as error:  # of the database driver, of which there are many
+            # Two processes that open a new database at once both create its tables, and one of them fails.
+            if storage and type(error).__name__ in ("IntegrityError", "ProgrammingError") and attempt + 1 < ATTEMPTS:
+                time.sleep(1)
+                continue
+            raise WeftError(
+                f"the study cannot be opened: {str(error).strip().splitlines()[0]}",
+                expected="the address of a database that can be reached, with its driver installed",
+                hint="postgresql+psycopg2://user:password@host/name",
+            ) from error
+    raise AssertionError
+
+
+def _open_storage(optuna: Any, out: Path, address: str) -> BaseStorage:
+    storages = optuna.storages
+    if address:
+        retry = storages.RetryFailedTrialCallback(max_retry=2)
+        found: BaseStorage = storages.RDBStorage(
+            address,
+            heartbeat_interval=HEARTBEAT_SECONDS,
+            grace_period=3 * HEARTBEAT_SECONDS,
+            failed_trial_callback=retry,
+        )
+        return found
+    journal: BaseStorage = storages.JournalStorage(storages.journal.JournalFileBackend(str(out / JOURNAL)))
+    return journal
+
+
+def _take_over(optuna: Any, study: Study, out: Path) -> None:
+    """Repeats trials whose process has died: nobody holds the lock of their run directory any more."""
+    for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
+        folder = out / _folder(trial.number)
+        if trial.user_attrs.get("host") == platform.node() and not is_locked(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+            study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+            study.enqueue_trial(trial.params)
+
+
+def _folder(number: int) -> str:
+    return f"trial-{number:04d}"
+
+
+def _begun(study: Study) -> int:
+    """The number of trials that have ended or are running, failed ones not included."""
+    return sum(trial.state.name in ("COMPLETE", "PRUNED", "RUNNING") for trial in study.get_trials(deepcopy=False))
+
+
+def _value(config: Mapping[str, Any], name: str) -> Any:
+    section, key = name.split(".")
+    return config[section][key]
+
+
+def _sample(trial: Trial, key: str, way: Any) -> dict[str, Any]:
+    value: Any
+    if not isinstance(way, Range):
+        value = trial.suggest_categorical(key, way.values)
+    elif isinstance(way.low, int):
+        value = trial.suggest_int(key, int(way.low), int(way.high), log=way.log)
+    else:
+        value = trial.suggest_float(key, way.low, way.high, log=way.log)
+    return dict.fromkeys(names_of(key), value)
+
+
+def _run_trial(
+    optuna: Any, study: Study, trial: Trial, task: Any, source: Any, dev: Any, out: Path, settings: dict[str, Any]
+) -> TrialResult:
+    """Trains one run; tells the study how it ended."""
+    folder, states = out / _folder(trial.number), optuna.trial.TrialState
+    trial.set_user_attr("host", platform.node())
+    try:
+        with _beating(optuna, study, trial):
+            training = task.start(source, folder, settings, dev=dev)
+            pruned = _train(trial, training)
+    except WeftError:
+        study.tell(trial, state=states.FAIL)
+        shutil.rmtree(folder, ignore_errors=True)
+        if trial.number == 0:
+            raise  # the defaults do not work either: a mistake in the data or in the settings
+        return TrialResult(trial.number, "failed", math.nan, {}, settings, None)
+    except BaseException:
+        study.tell(trial, state=states.FAIL)
+        study.enqueue_trial(trial.params)  # the next call repeats it
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    progress = training.trainer.progress
+    trial.set_user_attr("metrics", progress.best_metrics)
+    if pruned:
+        shutil.rmtree(folder, ignore_errors=True)
+        study.tell(trial, state=states.PRUNED)
+    elif math.isfinite(progress.best):
+        study.tell(trial, progress.best)
+    else:
+        study.tell(trial, state=states.FAIL)
+    return TrialResult(
+        trial.number,
+        "pruned" if pruned else "complete",
+        progress.best,
+        progress.best_metrics,
+        settings,
+        None if pruned else folder,
+    )
+
+
+def _train(trial: Trial, training: Any) -> bool:
+    """Trains to the end, or until the study stops the trial. Returns whether it did."""
+    reported = -1
+    for step in training.steps():
+        if step.evaluation is None:
+            continue
+        reached = min(REPORTS, int(REPORTS * step.number / max(1, step.total)))
+        for point in range(reported + 1, reached + 1):
+            trial.report(training.trainer.progress.best, point)
+        if reached > reported and trial.number and trial.should_prune() and not step.end:
+            return True
+        reported = max(reported, reached)
+    return False
+
+
+@contextmanager
+def _beating(optuna: Any, study: Study, trial: Trial) -> Iterator[None]:
+    """Tells a database that the trial is alive, as long as it is."""
+    from optuna.storages._heartbeat import get_heartbeat_thread
+
+    with get_heartbeat_thread(trial._trial_id, study._storage):
+        yield
+
+
+def _keep_best(study: Study, out: Path) -> None:
+    """Points the link `best` to the best run, if that is here."""
+    done = [trial for trial in study.get_trials(deepcopy=False) if trial.state.name == "COMPLETE"]
+    if not done:
+        return
+    folder = _folder(min(done, key=lambda trial: (trial.value, trial.number)).number)
+    if (out / folder).exists():
+        link = out / f".{BEST}.partial"
+        link.unlink(missing_ok=True)
+        link.symlink_to(folder, target_is_directory=True)
+        link.replace(out / BEST)
+
+
+def _results(study: Study, out: Path) -> list[TrialResult]:
+    names = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
+    found = []
+    for trial in study.get_trials(deepcopy=False):
+        if trial.state.name in names:
+            here = out / _folder(trial.number)
+            score = math.nan if trial.value is None else trial.value
+            found.append(
+                TrialResult(
+                    trial.number,
+                    names[trial.state.name],
+                    score,
+                    trial.user_attrs.get("metrics", {}),
+                    {name: value for key, value in trial.params.items() for name in names_of(key)},
+                    here if here.exists() else None,
+                )
+            )
+    return found
+
+
+def _result(study: Study, out: Path, metric: str) -> TuningResult:
+    found = _results(study, out)
+    complete = [trial for trial in found if trial.state == "complete"]
+    if not complete:
+        raise WeftError(
+            f"none of {len(found)} trials was completed", expected="at least one", hint="more time: `minutes=60`"
+        )
+    best = min(complete, key=lambda trial: (trial.score, trial.number))
+    default = next((trial for trial in complete if trial.number == 0), None)
+    tests: tuple[PairedTest, ...] = ()
+    if default is not None and default.path is not None and best.path is not None and best is not default:
+        tests = paired_tests(open_run(default.path), open_run(best.path))
+    return TuningResult(tuple(found), best, tests, draw_study(study, out / PICTURE, metric))
+
+
+def draw_study(study: Study, path: Path, metric: str) -> Path:
+    """Draws the score of every trial and the best so far."""
+    found = [trial for trial in _results(study, path.parent) if metric in trial.metrics]
+    if not found:
+        return path
+    numbers = np.array([float(trial.number) for trial in found])
+    values = np.array([trial.metrics[metric] for trial in found])
+    scores = [trial.score if trial.state == "complete" else math.inf for trial in found]
+    leaders = [int(np.argmin(scores[: place + 1])) for place in range(len(found))]
+    best_so_far = np.array([values[place] for place in leaders])
+    curves = (
+        Curve("trial", numbers, values, int(np.argmin(scores))),
+        Curve("best so far", numbers, best_so_far),
+    )
+    figure = Curves(f"{len(found)} trials; trial 0 has the default settings", curves, "trial", f"held-out {metric}")
+    path.write_text(to_svg(figure), encoding="utf-8")
+    return path

@@ -1,0 +1,103 @@
+"""Hyper-parameter search: what a study keeps, how it continues, and when it stops a trial."""
+
+from __future__ import annotations
+
+import math
+import platform
+from types import SimpleNamespace
+
+import pytest
+
+import weft
+from tests.program import fails
+from weft.config import load_config
+from weft.tasks import TASKS, get_task
+from weft.text.corpus import Corpus
+from weft.training.search_space import Choice, names_of
+from weft.training.step import Evaluation
+
+optuna = pytest.importorskip("optuna")
+from weft import tuning  # noqa: E402
+
+TEXT = Corpus.from_texts("text", ["the cat sat on the mat and the dog sat on the cat. " * 60])
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_point_of_a_search_space_is_a_valid_setting_and_the_default_is_in_it(task):
+    config, space = get_task(task).config_class, tuning.search_space(task)
+    defaults = load_config(config)
+    for key, way in space.items():
+        ends = way.values if isinstance(way, Choice) else (way.low, way.high)
+        for value in ends:
+            load_config(config, sets=dict.fromkeys(names_of(key), value))
+        section, name = names_of(key)[0].split(".")
+        default = getattr(getattr(defaults, section), name)
+        assert default in ends if isinstance(way, Choice) else way.low <= default <= way.high, key
+
+
+def test_a_study_keeps_its_trials_continues_and_links_the_best(tmp_path):
+    seen = []
+    first = tuning.tune("ngram", TEXT, tmp_path / "tuned", trials=2, report=seen.append)
+    assert [trial.number for trial in seen] == [0, 1]
+    assert seen[0].settings["model.order"] == 5  # the default
+    again = tuning.tune("ngram", TEXT, tmp_path / "tuned", trials=4, report=seen.append)
+    assert [trial.number for trial in seen] == [0, 1, 2, 3]
+    assert again.trials[:2] == first.trials
+    assert again.best.score == min(trial.score for trial in again.trials)
+    best = weft.load(tmp_path / "tuned" / "best")
+    assert best.run.config["model"]["order"] == again.best.settings["model.order"]
+    assert again.picture.read_text().startswith("<svg")
+    if again.best.number:
+        assert again.tests
+    assert tuning.tune("ngram", TEXT, tmp_path / "tuned", trials=4, report=seen.append).trials == again.trials
+    assert len(seen) == 4
+
+
+def test_a_setting_that_is_given_is_not_searched(tmp_path):
+    found = tuning.tune("ngram", TEXT, tmp_path / "tuned", {"model.order": 3}, trials=1)
+    assert found.best.settings == {}
+    assert weft.load(tmp_path / "tuned" / "best").run.config["model"]["order"] == 3
+
+
+def test_a_trial_whose_process_died_is_repeated(tmp_path):
+    out = tmp_path / "tuned"
+    out.mkdir()
+    study = tuning._open_study(optuna, "ngram", out, "")
+    study.enqueue_trial({"model.order": 2})
+    dead = study.ask()
+    dead.suggest_categorical("model.order", tuning.search_space("ngram")["model.order"].values)
+    dead.set_user_attr("host", platform.node())
+    found = tuning.tune("ngram", TEXT, out, trials=2)
+    assert [trial.state for trial in found.trials] == ["failed", "complete", "complete"]
+    assert 2 in [trial.settings["model.order"] for trial in found.trials[1:]]
+
+
+def test_a_trial_that_falls_behind_is_stopped(tmp_path):
+    study = tuning._open_study(optuna, "lm", tmp_path, "")
+
+    def run(scores):
+        trial = study.ask()
+        progress = SimpleNamespace(best=math.inf)
+
+        def steps():
+            for number, score in enumerate(scores, 1):
+                progress.best = min(progress.best, score)
+                yield SimpleNamespace(number=number, total=len(scores), evaluation=Evaluation(score, {}), end="")
+
+        pruned = tuning._train(trial, SimpleNamespace(steps=steps, trainer=SimpleNamespace(progress=progress)))
+        study.tell(trial, None if pruned else progress.best, state=optuna.trial.TrialState.PRUNED if pruned else None)
+        return pruned
+
+    assert not any(run([4.0, 3.0, 2.0, 1.0 + trial]) for trial in range(5))
+    assert run([9.0, 9.0, 9.0, 9.0])
+    assert not run([3.0, 2.5, 1.5, 0.5])
+
+
+def test_mistakes(tmp_path):
+    with pytest.raises(weft.WeftError, match="the search has no end"):
+        tuning.tune("ngram", TEXT, tmp_path / "a")
+    with pytest.raises(weft.WeftError, match="the study cannot be opened"):
+        tuning.tune("ngram", TEXT, tmp_path / "a", trials=1, storage="nowhere://x")
+    with pytest.raises(weft.WeftError, match="is not known"):
+        tuning.tune("ngram", TEXT, tmp_path / "b", {"model.ordre": 3}, trials=1)
+    assert "--data is missing" in fails("tune", "lm", "--out", tmp_path / "c", "--minutes", 1)
