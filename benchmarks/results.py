@@ -3,7 +3,8 @@
 python -m benchmarks.results                      all rows, all seeds
 python -m benchmarks.results cls/sst2             one row, or several
 python -m benchmarks.results cls/sst2 --seed 2    one seed
-python -m benchmarks.results --list
+python -m benchmarks.results --list               the rows, and which records are missing or older than the code
+python -m benchmarks.results --outdated           only those; what was interrupted continues there
 """
 
 from __future__ import annotations
@@ -37,18 +38,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="*", help="names of rows; all of them if there are none")
     parser.add_argument("--seed", type=int, help="only this seed")
-    parser.add_argument("--list", action="store_true", help="print the names and goals, and nothing else")
+    parser.add_argument("--list", action="store_true", help="print names, goals and the state of each seed")
+    parser.add_argument("--outdated", action="store_true", help="only seeds without a record of the present code")
     options = parser.parse_args()
     rows = all_rows()
     if options.list:
         for name, row in rows.items():
-            print(f"{name:32} {'' if row.goal is None else f'at least {row.goal}'}  seeds {row.seeds}")
+            states = ", ".join(f"{seed} {state(name, seed)}" for seed in row.seeds)
+            print(f"{name:32} {'' if row.goal is None else f'at least {row.goal}'}  seeds: {states}")
         return
     unknown = [name for name in options.rows if name not in rows]
     if unknown:
         parser.error(f"no row {unknown[0]!r}; there are: {', '.join(rows)}")
     for name in options.rows or rows:
         for seed in rows[name].seeds if options.seed is None else (options.seed,):
+            if options.outdated and state(name, seed) == "current":
+                continue
             with tempfile.TemporaryDirectory() as folder:
                 result = rows[name].run(Path(folder), seed)
             record = {
@@ -71,6 +76,22 @@ def commit() -> str:
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=DOCS, check=False
     )
     return found.stdout.strip() or "unknown"
+
+
+def state(name: str, seed: int) -> str:
+    """Whether the record of a row and seed is missing, outdated or current: no commit since has changed the package."""
+    records = json.loads(RECORDS.read_text(encoding="utf-8")) if RECORDS.exists() else []
+    found = [one["commit"] for one in records if (one["row"], one["seed"]) == (name, seed)]
+    if not found:
+        return "missing"
+    since = subprocess.run(
+        ["git", "log", "--format=%h", f"{found[0]}..HEAD", "--", "src/weft"],
+        capture_output=True,
+        text=True,
+        cwd=DOCS.parent,
+        check=False,
+    )
+    return "current" if since.returncode == 0 and not since.stdout.strip() else "outdated"
 
 
 def keep(record: dict[str, Any]) -> None:

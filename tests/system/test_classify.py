@@ -17,6 +17,8 @@ import torch
 from safetensors.torch import load_file
 
 import weft
+from tests import forked
+from tests.program import succeeds
 from weft.cli import main
 from weft.config import load_config
 from weft.data.buckets import load_columns
@@ -90,15 +92,7 @@ def train_file(folder):
 @pytest.fixture(scope="module")
 def run(folder, train_file):
     arguments = ["train", "classify", "--data", train_file, "--out", folder / "run", *SMALL, "--json"]
-    done = subprocess.run(
-        [sys.executable, "-m", "weft", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=120,
-        env={**os.environ, "PYTHONUTF8": "1"},
-    )
-    assert done.returncode == 0, done.stderr
+    done = succeeds(*arguments)
     assert "2 labels" in done.stderr
     assert "text from column 'remark', label from column 'verdict'" in done.stderr
     assert json.loads(done.stdout)["held_out_accuracy"] >= 0.9
@@ -125,15 +119,7 @@ def test_labels_with_probabilities(run, command):
 
 def test_standard_input_and_empty_lines(run):
     """A line in is a line out, so that the two can be laid side by side; an empty one gets the prior."""
-    done = subprocess.run(
-        [sys.executable, "-m", "weft", "classify", str(run), "-", "--json"],
-        input="the film was really bad\n\nTHE SOUP was ever so good\n",
-        capture_output=True,
-        encoding="utf-8",
-        timeout=60,
-        check=True,
-        env={**os.environ, "PYTHONUTF8": "1"},
-    )
+    done = succeeds("classify", run, "-", "--json", stdin="the film was really bad\n\nTHE SOUP was ever so good\n")
     one, two, three = map(json.loads, done.stdout.splitlines())
     assert one["label"] == "neg"
     assert three["text"] == "THE SOUP was ever so good"
@@ -173,7 +159,7 @@ def test_results_that_cannot_be_written_are_one_message(run, tmp_path):
     """A disk that is full is told of; a reader who has gone is not."""
     (tmp_path / "many.txt").write_text("the soup was good\n" * 3000, encoding="utf-8")
     for given in (["the soup was good"], ["--file", tmp_path / "many.txt"]):
-        arguments = [sys.executable, "-m", "weft", "classify", str(run), *map(str, given)]
+        arguments = forked.command(["classify", str(run), *map(str, given)], {})
         if Path("/dev/full").exists():
             with Path("/dev/full").open("w") as full:
                 done = subprocess.run(arguments, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
@@ -391,7 +377,7 @@ def test_mistakes_in_training(content, options, words, command, tmp_path, monkey
         (["classify", "RUN", "one", "--column", "2"], ["--column without a --file"]),
         (["classify", "RUN", "--file", "TEST", "--column", "9"], ["--column is 9", "2 columns"]),
         (["eval", "RUN", "--data", "TEST"], ["test.tsv:2 has the label 'meh'", "'neg', 'pos'"]),
-        (["eval", "RUN", "--against", "RUN"], ["has no --against"]),
+        (["eval", "RUN", "--against", "RUN"], ["in its own encoding", "--data FILE"]),
         (["generate", "RUN"], ["'classify'", "weft train lm"]),
         (["train", "classify", "--out", "NEW"], ["--data is missing", "grammar"]),
         (["train", "classify", "--out", "NEW", "--data", "python-docs"], ["without labels"]),

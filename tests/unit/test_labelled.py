@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from weft.config import load_config, to_toml
 from weft.errors import WeftError
 from weft.tasks.classify.config import ClassifyConfig, ClassifyDataConfig
-from weft.tasks.classify.data import ExampleLayout, read_labelled, read_texts
 from weft.tasks.classify.example import grammar_examples, ordered_labels
+from weft.tasks.classify.readers import ExampleLayout, read_labelled, read_texts
 from weft.text.tables import read_table
 
 PAIRS = [(f"text number {number}, so to say", ("good", "bad", "mixed")[number % 3]) for number in range(30)]
@@ -273,11 +273,11 @@ def test_a_line_of_two_million_characters_is_one_text(tmp_path):
 
 
 def test_texts_without_labels(tmp_path):
-    assert read_texts(written(tmp_path, "one\n\n two \n"), None) == (["one", "", " two "], [])
+    assert read_texts(written(tmp_path, "one\n\n two \n"), None, AUTO) == (["one", "", " two "], [])
     path = written(tmp_path, quoted([("1", "a, b"), ("2", "c")], head=["id", "text"]), "a.csv")
-    assert read_texts(path, "text") == read_texts(path, "2") == (["a, b", "c"], [])
+    assert read_texts(path, "text", AUTO) == read_texts(path, "2", AUTO) == (["a, b", "c"], [])
     with pytest.raises(WeftError, match="`column`: column 'txt'"):
-        read_texts(path, "txt")
+        read_texts(path, "txt", AUTO)
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ def test_texts_without_labels(tmp_path):
     ],
 )
 def test_a_table_with_the_column_that_the_model_knows(name, content, texts, tmp_path):
-    found = read_texts(written(tmp_path, content, name), None, ExampleLayout("remark", "verdict"))
+    found = read_texts(written(tmp_path, content, name), None, AUTO, ExampleLayout("remark", "verdict"))
     assert found.rows == texts
     (note,) = found.notes
     assert "column 'remark', as in the training data" in note
@@ -311,7 +311,7 @@ def test_a_table_with_the_column_that_the_model_knows(name, content, texts, tmp_
 )
 def test_what_is_no_such_table_is_read_by_lines_and_that_is_said(name, content, noted, tmp_path):
     for like in (ExampleLayout("remark", "verdict"), ExampleLayout(), None):
-        found = read_texts(written(tmp_path, content, name), None, like)
+        found = read_texts(written(tmp_path, content, name), None, AUTO, like)
         assert found.rows == content.splitlines()
         assert ["one text per line" in note for note in found.notes] == [True] * noted
 
@@ -371,3 +371,43 @@ def test_real_files(name, count, text):
     assert len(found.rows) == count
     assert {row.label for row in found.rows} == {"0", "1"}
     assert found.rows[0].text.startswith(text)
+
+
+def test_several_text_columns_are_joined(tmp_path):
+    path = tmp_path / "news.csv"
+    path.write_text("title,body,topic\n" + "".join(f"head {n},text {n},{'ab'[n % 2]}\n" for n in range(6)))
+    both = ClassifyDataConfig(text_column="title,body", label_column="topic")
+    found = read_labelled(path, both)
+    assert pairs_of(found)[1] == ("head 1 text 1", "b")
+    assert pairs_of(
+        read_labelled(path, ClassifyDataConfig(text_column="1, 2", label_column=3, header="yes"))
+    ) == pairs_of(found)
+    assert read_texts(str(path), None, AUTO, found.layout).rows[1] == "head 1 text 1"  # as in the training data
+    assert pairs_of(read_labelled(path, AUTO, found.layout)) == pairs_of(found)
+    assert read_texts(str(path), "body,title", AUTO).rows[1] == "text 1 head 1"
+    with pytest.raises(WeftError, match="both column 'topic'"):
+        read_labelled(path, ClassifyDataConfig(text_column="title,topic", label_column="topic"))
+
+
+def test_labels_are_cut_and_files_decoded(tmp_path):
+    path = tmp_path / "questions.label"
+    path.write_bytes("".join(f"NUM:date où {n} ?\nLOC:city café {n} ?\n" for n in range(5)).encode("latin-1"))
+    with pytest.raises(WeftError, match="is not UTF-8"):
+        read_labelled(path, AUTO)
+    found = read_labelled(path, ClassifyDataConfig(format="lines", label_separator=":", encoding="latin-1"))
+    assert pairs_of(found)[:2] == [("où 0 ?", "NUM"), ("café 0 ?", "LOC")]
+    with pytest.raises(WeftError, match="is 'klingon'; expected an encoding"):
+        read_labelled(path, ClassifyDataConfig(encoding="klingon"))
+    with pytest.raises(WeftError, match="is not ascii text"):
+        read_labelled(path, ClassifyDataConfig(encoding="ascii"))
+
+
+def test_texts_of_a_table_without_names_are_read_as_eval_reads_them(tmp_path):
+    path = tmp_path / "new.tsv"
+    path.write_text("good\tone text\nbad\tanother text\n")
+    like = ExampleLayout(labels=("good", "bad"))
+    assert read_texts(str(path), None, AUTO, like).rows == ["one text", "another text"]
+    path.write_text("what\tone text\nbad\tanother text\n")  # an unknown label: these are lines
+    assert read_texts(str(path), None, AUTO, like).rows == ["what\tone text", "bad\tanother text"]
+    (tmp_path / "lines").write_text("good is this\nbad is that\n")  # few lines may begin with such a word
+    assert len(read_texts(str(tmp_path / "lines"), None, AUTO, like).rows[0].split()) == 3

@@ -7,12 +7,14 @@ object named COMMANDS, and a line here. Nothing else needs to change for `weft t
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from weft.errors import WeftError, unknown_name
 
 if TYPE_CHECKING:
+    from weft.cells import Cell
     from weft.tasks.classify.predictor import ClassifyPredictor
     from weft.tasks.command import Commands
     from weft.tasks.fill.predictor import FillPredictor
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from weft.tasks.tag.predictor import TagPredictor
     from weft.tasks.task import Task
     from weft.tasks.translate.predictor import TranslatePredictor
+    from weft.training.run import Run
 
     Predictor: TypeAlias = LmPredictor | FillPredictor | ClassifyPredictor | TagPredictor | TranslatePredictor
 
@@ -83,15 +86,21 @@ def train(
 
 
 @overload
-def load(path: str | Path) -> Predictor: ...
+def load(path: str | Path, *, device: str = ..., cells: Iterable[type[Cell]] = ...) -> Predictor: ...
 @overload
-def load(path: str | Path, kind: type[PredictorKind]) -> PredictorKind: ...
-def load(path: str | Path, kind: type[Any] | None = None) -> Any:
+def load(
+    path: str | Path, kind: type[PredictorKind], *, device: str = ..., cells: Iterable[type[Cell]] = ...
+) -> PredictorKind: ...
+def load(
+    path: str | Path, kind: type[Any] | None = None, *, device: str = "cpu", cells: Iterable[type[Cell]] = ()
+) -> Any:
     """Loads the trained model of a run directory.
 
     Args:
         path: The run directory.
         kind: The predictor that is expected, such as `weft.LmPredictor`: type checkers then know what is returned.
+        device: Where the model runs: "cpu", "cuda", ...
+        cells: Custom cells, for a run that was trained with one: a run never loads code by itself.
 
     Returns:
         The predictor of the run's task: an LmPredictor (lm, ngram, hmm), FillPredictor, ClassifyPredictor,
@@ -100,31 +109,66 @@ def load(path: str | Path, kind: type[Any] | None = None) -> Any:
     Raises:
         WeftError: If there is no run at the path, it is damaged, of another format, or of another kind.
     """
+    from weft.cells import using_cells
     from weft.training.run import open_run, reading_run
 
     run = open_run(path)
-    task = _task_of(run.task, path)
-    with reading_run(run):
+    task = task_of(run)
+    with using_cells(cells), reading_run(run):
         found = task.load(run)
-    if kind is not None and not isinstance(found, kind):
-        raise WeftError(f"{path} is a run of the task {run.task!r}", expected=f"one that loads as {kind.__name__}")
-    return found
+    move_model(found, device)
+    return check_predictor(found, run, kind)
 
 
-def load_for(path: str | Path, capability: str) -> Any:
-    """Loads what serves a command (`generate`, `fill`, `tag`, ...) from a run directory; other runs are refused."""
+def check_predictor(predictor: Any, run: Run, kind: type[Any] | None) -> Any:
+    """The predictor, unless it is of another kind than expected."""
+    if kind is not None and not isinstance(predictor, kind):
+        raise WeftError(f"{run.path} is a run of the task {run.task!r}", expected=f"one that loads as {kind.__name__}")
+    return predictor
+
+
+def load_for(path: str | Path, capability: str, *, device: str = "cpu") -> Any:
+    """Loads what serves a command from a run directory; runs of tasks without that command are refused.
+
+    Args:
+        path: The run directory.
+        capability: The command: "generate", "fill", "classify", "tag", "translate", ...
+        device: Where the model runs: "cpu", "cuda", ...
+
+    Raises:
+        WeftError: If the run is not of a task that serves the command.
+    """
     from weft.training.run import open_run, reading_run
 
     run = open_run(path)
-    task = _task_of(run.task, path)
+    task = task_of(run)
     if capability not in task.commands.capabilities:
         able = [f"`weft train {name}`" for name in TASKS if capability in get_commands(name).capabilities]
         raise WeftError(f"{path} is a run of the task {run.task!r}", expected=f"a run of {' or '.join(able)}")
     with reading_run(run):
-        return task.load_for(capability, run)
+        found = task.load_for(capability, run)
+    move_model(found, device)
+    return found
 
 
-def _task_of(name: str, path: str | Path) -> Task[Any, Any, Any]:
-    if name not in TASKS:
-        raise WeftError(f"{path} is a run of the task {name!r}", expected=f"one of: {', '.join(TASKS)}")
-    return get_task(name)
+def move_model(predictor: Any, device: str) -> None:
+    """Moves the model of a predictor to a device. Models are loaded on the CPU."""
+    if device == "cpu":
+        return
+    from torch import nn
+
+    from weft.training.devices import find_device
+
+    target = find_device(device, "device")
+    if not isinstance(predictor.model, nn.Module):
+        raise WeftError(
+            f"a model of the task {predictor.run.task!r} runs on the CPU", expected="no `device`, or `device=cpu`"
+        )
+    predictor.model.to(target)
+
+
+def task_of(run: Run) -> Task[Any, Any, Any]:
+    """The task of a run directory."""
+    if run.task not in TASKS:
+        raise WeftError(f"{run.path} is a run of the task {run.task!r}", expected=f"one of: {', '.join(TASKS)}")
+    return get_task(run.task)

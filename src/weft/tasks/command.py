@@ -92,6 +92,8 @@ class PlainOption(NamedTuple):
     help: str
 
 
+DEVICE = typer.Option("--device", help="Where the model runs: cpu, cuda, cuda:1, mps, ...")  # of eval and use
+
 PLAIN_OPTIONS = {
     "epochs": PlainOption(int, "train.epochs", "Passes over the training data."),
     "minutes": PlainOption(
@@ -101,6 +103,7 @@ PLAIN_OPTIONS = {
     "learning_rate": PlainOption(float, "train.learning_rate", "Peak learning rate."),
     "seed": PlainOption(int, "train.seed", "Random seed."),
     "device": PlainOption(str, "train.device", "Where to train: cpu, cuda, cuda:1, mps, ..."),
+    "precision": PlainOption(str, "train.precision", "Matrix products: float32, or bf16 with float32 sums."),
 }
 
 

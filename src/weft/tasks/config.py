@@ -23,7 +23,7 @@ class ModelConfig(StackConfig):
     """The `model` section of a model that predicts tokens."""
 
     embedding_dim: int = setting(0, "embedding dimension; 0: one-hot", low=0)
-    tied: bool = setting(False, "share the embedding with the output layer (needs embedding_dim = hidden_size)")
+    tied: bool = setting(False, "share the embedding with the output layer, through a projection if sizes differ")
     bidirectional: bool = setting(False, "read in both directions (refused where the model would see its target)")
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from weft.config import as_config, changed, to_dict
+from weft.config import as_config, changed, dotted, to_dict
 from weft.errors import WeftError, WeftWarning
 from weft.training.run import CHECKPOINT, WEIGHTS, Run, file_hash, open_run
 
@@ -26,6 +26,7 @@ READING_SETTINGS = frozenset(
         "data": (
             "max_tokens", "max_length", "holdout", "format", "header", "text_column", "label_column", "tag_column",
             "word_column", "invalid_spans", "unknown_tags",
+            "label_separator", "encoding",
         ),
     }.items()
     for name in names
@@ -77,13 +78,6 @@ def fine_tuning_config(
                 hint=f"`{key}={str(before).lower() if isinstance(before, bool) else before}`",
             )
     return settings
-
-
-def dotted(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings by their dotted keys."""
-    sections = {key: value for key, value in config.items() if isinstance(value, Mapping)}
-    found = {key: value for key, value in config.items() if key not in sections}
-    return found | {f"{section}.{key}": value for section, part in sections.items() for key, value in part.items()}
 
 
 def describe_source(run: Run) -> dict[str, str]:

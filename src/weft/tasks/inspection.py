@@ -114,14 +114,17 @@ class Inspection:
         scores: Predicted distributions of the tokens.
         network: The recurrent network.
         attention: Attention weights: of a translator, or of the pooling of a classifier.
-        search: Beam search with this width and length penalty (None: the default), with every hypothesis.
+        search: Beam search with this width and length penalty (None: the default) that goes on from these tokens, with
+            every hypothesis.
         chain: The chain of hidden states.
+        ngrams: (T,), what the n-grams of each token add to the log-odds of a classifier's label.
         missing: Why a part is None, where there is more to say than that the task has none.
     """
 
     scores: Callable[[], TokenScores] | None = None
     network: Network | None = None
     attention: Callable[[], AttentionWeights] | None = None
-    search: Callable[[int, float | None], NamedBeamTree] | None = None
+    search: Callable[[int, float | None, Sequence[str]], NamedBeamTree] | None = None
     chain: Callable[[], ChainView] | None = None
+    ngrams: Tensor | None = None
     missing: Mapping[str, str] = field(default_factory=dict)

@@ -8,16 +8,21 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 
 from weft.errors import WeftError, WeftWarning
 from weft.text.conll import TaggedSentence, count_noun
 from weft.text.corpus import Corpus
 from weft.text.parallel import Pairs
 from weft.text.tables import column_names
+from weft.text.vocabulary import UNK
+from weft.text.word_tokenizer import SpaceTokenizer, WordTokenizer
 
 MANY_WORDS, LONG_SENTENCE = 50, 200  # tagged words from which on tags must recur, and one sentence is odd
 FEW_LABELS, MANY_LABELS = 5, 50  # examples from which on one label must recur, and most must
 FEW_PAIRS = 10
+PRETOKENIZED = frozenset({UNK, "@-@", "@,@", "@.@", "-LRB-", "-RRB-"})  # words of pre-tokenized text, no others'
+FIRST_LINES = 2000  # of a text, searched for them
 
 
 def check_tagged(sentences: Sequence[TaggedSentence]) -> None:
@@ -91,6 +96,19 @@ def check_plain_text(corpus: Corpus) -> None:
                 f"`column=NAME` reads one of its columns ({', '.join(names)})"
             )
             return
+
+
+def check_tokenization(corpus: Corpus, tokenizer: str) -> None:
+    """Warn that a tokenizer of words splits the tokens of a text that is tokenized already."""
+    if tokenizer not in (WordTokenizer.name, SpaceTokenizer.name):
+        return
+    document = next(corpus.documents())
+    words = (word for line in islice(document.lines(), FIRST_LINES) for word in line.split())
+    if marks := [mark for mark in dict.fromkeys(words) if mark in PRETOKENIZED]:
+        _warn(
+            f"{document.location} looks tokenized already: it contains {', '.join(marks)}, which the tokenizer "
+            f"{tokenizer!r} splits: `text.tokenizer=whitespace` keeps its tokens and counts line ends as <eos>"
+        )
 
 
 def _warn(message: str) -> None:

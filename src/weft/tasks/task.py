@@ -8,38 +8,42 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import torch
-from torch import Tensor
 
-from weft.cells import State
-from weft.config import as_config, changed, from_dict, to_dict
+from weft.cells import using_cells
+from weft.config import as_config, changed, dotted, from_dict, to_dict
 from weft.errors import WeftError, check_path
+from weft.metrics import Confusion, ExampleStatistics
+from weft.tasks.cell_settings import record_cells, take_cells
 from weft.tasks.command import Commands
-from weft.tasks.fine_tuning import describe_source, dotted, fine_tuning_config, open_source_run
+from weft.tasks.fine_tuning import describe_source, fine_tuning_config, open_source_run
 from weft.tasks.inspection import Inspection
+from weft.tasks.prepared import Prepared, TaskTrainer
+from weft.tasks.service import Service
+from weft.tasks.stored_data import StoreData, store_data
+from weft.tasks.workers import slices_for
+from weft.training.build import cells_of
+from weft.training.distributed import current_workers
 from weft.training.lock import RunLock, lock_run
 from weft.training.run import (
     CHECKPOINT,
-    DATA_FOLDER,
     DATA_RECORD,
     Run,
     check_new,
     create_run,
-    file_hash,
     open_run,
     read_json,
     reading_run,
     save_tensors,
-    write_json,
     writing_run,
 )
-from weft.training.trainer import Progress, Step
+from weft.training.step import Step
 
 TaskConfig = TypeVar("TaskConfig")
 Predictor = TypeVar("Predictor")
@@ -47,48 +51,6 @@ if TYPE_CHECKING:
     from weft.training.progress import TrainingProgress
 
 DataSource = TypeVar("DataSource", contravariant=True)
-
-# Stores the encoded examples in the folder data/ of a new run; returns the content of vocabulary.json.
-StoreData = Callable[[Path], Mapping[str, Any]]
-
-
-class TaskTrainer(Protocol):
-    """What trains a model: `weft.training.trainer.Trainer`, or a task's own."""
-
-    run_directory: Run | None
-    progress: Progress
-
-    @property
-    def model(self) -> Any: ...
-
-    def run(self) -> Iterator[Step]:
-        """Trains from the present state on; yields each step after it is done and, where due, saved."""
-        ...
-
-    def end_reason(self) -> str:
-        """Why training is over, or "" if it is not."""
-        ...
-
-    def stop(self) -> None:
-        """Finishes the step under way, saves, and ends."""
-        ...
-
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The complete state: tensors by name, and plain values."""
-        ...
-
-    def restore(self, tensors: dict[str, Tensor], metadata: dict[str, Any], carried: State = None) -> None:
-        """Continues from a saved state."""
-        ...
-
-
-class Prepared(NamedTuple):
-    """A trainer before its first step."""
-
-    trainer: TaskTrainer
-    description: str  # the data, in one line
-    carried: State = None  # a state of the shape that the trainer carries between steps
-    unit: str | None = None  # what losses are counted in, where it is not the task's
 
 
 @dataclass(frozen=True)
@@ -100,25 +62,19 @@ class Training:
     trainer: TaskTrainer
     description: str
     unit: str
-    lock: RunLock  # no other process may train the run meanwhile
+    lock: RunLock | None  # no other process may train the run meanwhile; rank 0 has it
 
     def steps(self) -> Iterator[Step]:
         """Trains to the end; yields each step. Afterwards other processes may train the run."""
         try:
             yield from self.trainer.run()
         finally:
-            self.lock.release()
+            if self.lock is not None:
+                self.lock.release()
 
     @property
     def model(self) -> Any:
         return self.trainer.model
-
-
-class ExampleLosses(NamedTuple):
-    """The loss of each held-out example, and what one example is. Equal units of equal data can be compared."""
-
-    losses: tuple[float, ...]
-    unit: str
 
 
 class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
@@ -150,10 +106,8 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
             A function that stores the encoded examples in the run's data folder and returns its vocabulary.
         """
 
-    def open_like(
-        self, source: DataSource, dev: DataSource | None, config: TaskConfig, vocabulary: Mapping[str, Any]
-    ) -> StoreData:
-        """Like `open`, with the vocabulary of a run that is fine-tuned. New tokens are reported."""
+    def open_like(self, source: DataSource, dev: DataSource | None, config: TaskConfig, origin: Run) -> StoreData:
+        """Like `open`, with the vocabulary of `origin`, the run that is fine-tuned. New tokens are reported."""
         raise WeftError(f"a run of the task {self.name!r} cannot be fine-tuned", expected="a new run")
 
     def initialize(self, trainer: TaskTrainer, origin: Run) -> None:
@@ -176,9 +130,25 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
         """The parts of a loaded model on a text that `weft.probes` look at; none unless a task gives them."""
         return Inspection()
 
-    def held_out_losses(self, predictor: Predictor) -> ExampleLosses | None:
-        """The loss of each of the run's held-out examples, for paired tests; None unless a task has them."""
+    def confusion(self, predictor: Predictor, source: DataSource | None) -> Confusion | None:
+        """The confusion matrix on labelled data, or on the run's held-out data; None unless a task has labels."""
         return None
+
+    def baselines(self, run: Run) -> dict[str, float]:
+        """The held-out `metric` of simple baselines on the run's data, by name; none unless a task has them."""
+        return {}
+
+    def serve(self, predictor: Predictor) -> Service:
+        """What a loaded model offers to `weft serve`; nothing unless a task says otherwise."""
+        return Service()
+
+    def held_out_texts(self, predictor: Predictor) -> Iterator[str]:
+        """The run's own held-out texts as the model reads them, to look at; none unless a task gives them."""
+        return iter(())
+
+    def held_out_statistics(self, predictor: Predictor) -> tuple[ExampleStatistics, ...]:
+        """Metrics of the run's own held-out examples one by one, for paired tests; none unless a task gives them."""
+        return ()
 
     def seed(self, config: TaskConfig) -> int:
         """The seed set before the trainer is built."""
@@ -199,7 +169,8 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
         Args:
             source: What to train on.
             out: The run directory to create.
-            config: Settings; a dict such as `{"train.epochs": 3}` changes some of the task's defaults.
+            config: Settings; a dict such as `{"train.epochs": 3}` changes some of the task's defaults. In a dict,
+                `model.cell` may be a class of your own.
             dev: Held-out data; without it a part of the source is held out.
             source_run: A run of the same task to fine-tune: its settings, vocabulary and weights are the start. Its
                 learning rate is multiplied by `fine_tuning.FINE_TUNING_FACTOR` unless `config` sets one.
@@ -212,23 +183,43 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
         """
         began = time.perf_counter()  # the time limit covers reading and encoding the data
         origin = None if source_run is None else open_source_run(self.name, source_run)
+        config, classes = take_cells(config)
+        with using_cells(classes), nullcontext() if origin is None else cells_of(origin):
+            return self._start(source, out, config, dev, origin, began)
+
+    def _start(
+        self,
+        source: DataSource,
+        out: str | Path,
+        config: TaskConfig | Mapping[str, Any] | None,
+        dev: DataSource | None,
+        origin: Run | None,
+        began: float,
+    ) -> Training:
         settings = (
             as_config(self.config_class, config)
             if origin is None
             else fine_tuning_config(self.config_class, origin, config)
         )
+        workers = current_workers()
+        if workers.rank:
+            return self.follow(out)
+        if workers.has_started(check_path(out, "`out`")):  # before a restart of the workers
+            return self.resume(out)
+        custom_cells = record_cells(settings)
         check_new(check_path(out, "`out`"))  # before the data is read, which may take a while
+        settings = slices_for(workers, settings)
         if origin is None:
             store = self.open(source, dev, settings)
         else:
             with reading_run(origin):
-                store = self.open_like(source, dev, settings, origin.vocabulary)
+                store = self.open_like(source, dev, settings, origin)
         recorded = None if origin is None else describe_source(origin)
         built: list[tuple[Prepared, RunLock]] = []
 
         def fill(folder: Path) -> Mapping[str, Any]:
             lock = lock_run(folder)
-            vocabulary = _store(store, folder, source, dev)
+            vocabulary = store_data(store, folder, source, dev)
             prepared = self._prepare(Run(folder, self.name, to_dict(settings), dict(vocabulary)), settings)
             if origin is not None:
                 with reading_run(origin):
@@ -238,11 +229,33 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
             built.append((prepared, lock))
             return vocabulary
 
-        run = create_run(Path(out), task=self.name, config=to_dict(settings), fill=fill, source_run=recorded)
+        run = create_run(
+            Path(out),
+            task=self.name,
+            config=to_dict(settings),
+            fill=fill,
+            source_run=recorded,
+            custom_cells=custom_cells,
+        )
         (prepared, lock), *_ = built
         prepared.trainer.run_directory = run  # the folder has its final name now
         prepared.trainer.progress.seconds = time.perf_counter() - began
+        workers.mark_started(run.path)
+        workers.meet()  # now the others may read the run
         return self._training(run, prepared, lock)
+
+    def follow(self, out: str | Path) -> Training:
+        """Joins the training of a run that rank 0 has started or resumed. Writes nothing.
+
+        Args:
+            out: The run directory, on a file system that all workers see, or a copy of it.
+        """
+        current_workers().meet()
+        run = open_run(out)
+        with cells_of(run):
+            prepared = self._restored(run)
+        prepared.trainer.run_directory = None
+        return self._training(run, prepared, None)
 
     def resume(
         self, run: Run | str | Path, config: TaskConfig | Mapping[str, Any] | None = None, *, source: str | None = None
@@ -258,12 +271,21 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
             WeftError: If the run is of another task, damaged, or does not fit the settings or the source.
         """
         began = time.perf_counter()
+        if current_workers().rank:
+            return self.follow(run.path if isinstance(run, Run) else run)
         if not isinstance(run, Run):
             run = open_run(run)
         if run.task != self.name:
             raise WeftError(
                 f"{run.path} is a run of the task {run.task!r}", expected=f"a run of `weft train {self.name}`"
             )
+        config, classes = take_cells(config)
+        with using_cells(classes), cells_of(run):
+            return self._resume(run, config, source, began)
+
+    def _resume(
+        self, run: Run, config: TaskConfig | Mapping[str, Any] | None, source: str | None, began: float
+    ) -> Training:
         with writing_run(run.path):
             lock = lock_run(run.path)
         if config is not None:
@@ -274,13 +296,22 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
                 f"{run.path} was started on {record['source']} and cannot resume on {source}",
                 expected="the same data, or no `source` at all, since the run keeps its own copy",
             )
+        workers = current_workers()
+        slices_for(workers, from_dict(self.config_class, run.config), resumed=True)
+        prepared = self._restored(run)
+        run.drop_metrics_after(prepared.trainer.progress.step)
+        if not prepared.trainer.progress.planned_steps:  # a plan holds whatever a resume takes
+            prepared.trainer.progress.seconds += time.perf_counter() - began
+        workers.meet()
+        return self._training(run, prepared, lock)
+
+    def _restored(self, run: Run) -> Prepared:
+        """The trainer of a run, at its last checkpoint."""
         with reading_run(run):
             saved = run.load(CHECKPOINT)
             prepared = self._prepare(run, from_dict(self.config_class, run.config))
             prepared.trainer.restore(saved.tensors, saved.metadata, carried=prepared.carried)
-        run.drop_metrics_after(prepared.trainer.progress.step)
-        prepared.trainer.progress.seconds += time.perf_counter() - began
-        return self._training(run, prepared, lock)
+        return prepared
 
     def train(
         self,
@@ -302,26 +333,38 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
             source_run: A run to start from.
             progress: Whether to show progress, in a terminal, a notebook, or as lines on standard error.
         """
-        training = self.start(source, out, config, dev=dev, source_run=source_run)
+        config, classes = take_cells(config)
+        with using_cells(classes):
+            training = self.start(source, out, config, dev=dev, source_run=source_run)
+            return self.complete(training, progress=progress)
+
+    def complete(self, training: Training, *, progress: bool = True) -> Predictor:
+        """Trains to the end and loads the model.
+
+        Args:
+            training: What `start` or `resume` returned.
+            progress: Whether to show progress.
+        """
         with ExitStack() as stack:
-            show = stack.enter_context(self.progress_of(training)).step if progress else None
+            shown = progress and training.lock is not None
+            show = stack.enter_context(self.progress_of(training)).step if shown else None
             for step in training.steps():
                 if show is not None:
                     show(step)
+        current_workers().meet()  # rank 0 has written the last weights
         return self.load(training.run)
 
     def progress_of(self, training: Training) -> TrainingProgress:
         """The display of a training's progress: a context whose `step` is called with each step."""
         from weft.training.progress import TrainingProgress
 
-        limit = 60 * training.run.config.get("train", {}).get("minutes", 0.0)
-        return TrainingProgress(self.metric, training.unit, self.loss_smoothing, limit)
+        return TrainingProgress(self.metric, training.unit, self.loss_smoothing)
 
     def _prepare(self, run: Run, config: TaskConfig) -> Prepared:
         torch.manual_seed(self.seed(config))
         return self.prepare(run, config)
 
-    def _training(self, run: Run, prepared: Prepared, lock: RunLock) -> Training:
+    def _training(self, run: Run, prepared: Prepared, lock: RunLock | None) -> Training:
         return Training(self, run, prepared.trainer, prepared.description, prepared.unit or self.unit, lock)
 
     def _merge(self, run: Run, config: TaskConfig | Mapping[str, Any]) -> TaskConfig:
@@ -341,31 +384,3 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
                 hint="a new run in another `out`",
             )
         return run.change_config(to_dict(config)) if differences else run
-
-
-def _store(store: StoreData, folder: Path, source: Any, dev: Any) -> Mapping[str, Any]:
-    """Fills data/ of a new run and record its origin and hashes; returns the vocabulary."""
-    data = folder / DATA_FOLDER
-    data.mkdir()
-    vocabulary = store(data)
-    files = {file.name: file_hash(file) for file in sorted(data.iterdir())}
-    write_json(folder / DATA_RECORD, {"source": _name(source), "dev": _name(dev), "files": files})
-    return vocabulary
-
-
-def _name(source: Any) -> str | None:
-    """The path or name by which a source was given, or its own name, if it has one."""
-    return str(source) if isinstance(source, str | Path) else getattr(source, "name", None)
-
-
-def find_device(name: str) -> torch.device:
-    """The named torch device, after a tensor has been put on it."""
-    try:
-        found = torch.device(name)
-        torch.zeros(1, device=found)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise WeftError(
-            f"train.device is {name!r}: {reason}", expected="a device of this machine", hint="`train.device=cpu`"
-        ) from error
-    return found

@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 import tempfile
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, cast
+
+import numpy as np
 
 from weft.data.windows import Tokens
 from weft.errors import WeftError
+from weft.metrics import Likelihood
+from weft.metrics.paired import ExampleStatistics, ratio
 from weft.tasks.fine_tuning import warn_new_tokens
-from weft.tasks.plausibility import check_plain_text
-from weft.tasks.task import ExampleLosses, Prepared, StoreData, Task, TaskTrainer
+from weft.tasks.plausibility import check_plain_text, check_tokenization
+from weft.tasks.prepared import Prepared, TaskTrainer
+from weft.tasks.stored_data import StoreData
+from weft.tasks.task import Task
 from weft.text.codec import Codec, prepare_corpus, prepare_corpus_like
 from weft.text.config import CorpusConfig
 from weft.text.corpus import Corpus, encode_corpus, open_tokens
 from weft.text.datasets import open_data
+from weft.text.shards import Shards, is_shards, open_shards
 from weft.text.tables import read_column
-from weft.training.run import DATA_FOLDER, Run
+from weft.training.run import DATA_FOLDER, Run, read_json, write_json
 
 TRAIN_TOKENS, DEV_TOKENS = f"{DATA_FOLDER}/train.bin", f"{DATA_FOLDER}/dev.bin"
+SHARDS = f"{DATA_FOLDER}/shards.json"  # instead of TRAIN_TOKENS: where the shards are that the run trains on
+MOST_HELD_OUT = 1_000_000  # tokens of shards that are held out at most
 
+PIECE_TOKENS = 500  # of a piece of held-out text
 BLOCK, MOST_BLOCKS = 256, 400  # tokens of an example in a paired test, and how many examples it takes at most
 
 CorpusSource = str | Corpus  # a path, the name of a data set, or a Corpus
@@ -50,12 +61,18 @@ class TextTask(Task[CorpusSource, TextTaskConfig, TextPredictor]):
     """A task on one long text. A subclass gives `make_trainer` and `load`."""
 
     metric = "perplexity"
+    reads_windows: ClassVar[bool] = False  # whether training reads short parts of the text, which need not be in memory
 
     def open(self, source: CorpusSource, dev: CorpusSource | None, config: TextTaskConfig) -> StoreData:
+        if is_shards(source):
+            shards = open_shards(str(source))
+            shards.check_settings(config.text)
+            return lambda data: store_shards(shards, config.text, dev, data).to_json()
         corpus = open_corpus(source, config.text.column)
         held_out = None if dev is None else open_corpus(dev, config.text.column)
         if not config.text.column:
             check_plain_text(corpus)
+            check_tokenization(corpus, config.text.tokenizer)
         return lambda data: prepare_corpus(config.text, corpus, held_out, data).to_json()
 
     def open_like(
@@ -63,11 +80,11 @@ class TextTask(Task[CorpusSource, TextTaskConfig, TextPredictor]):
         source: CorpusSource,
         dev: CorpusSource | None,
         config: TextTaskConfig,
-        vocabulary: Mapping[str, Any],
+        origin: Run,
     ) -> StoreData:
         corpus = open_corpus(source, config.text.column)
         held_out = None if dev is None else open_corpus(dev, config.text.column)
-        codec = Codec.from_json(vocabulary)
+        codec = Codec.from_json(origin.vocabulary)
 
         def store(data: Path) -> Mapping[str, Any]:
             warn_new_tokens(prepare_corpus_like(codec, config.text, corpus, held_out, data))
@@ -77,7 +94,7 @@ class TextTask(Task[CorpusSource, TextTaskConfig, TextPredictor]):
 
     def prepare(self, run: Run, config: TextTaskConfig) -> Prepared:
         codec = Codec.from_json(run.vocabulary)
-        train = open_tokens(run.data_file(TRAIN_TOKENS), len(codec.vocabulary))
+        train = self._train_tokens(run, codec)
         dev = open_tokens(run.data_file(DEV_TOKENS), len(codec.vocabulary)) if run.has(DEV_TOKENS) else None
         trainer, carried = self.make_trainer(run, config, TextData(codec, train, dev))
         description = (
@@ -86,16 +103,59 @@ class TextTask(Task[CorpusSource, TextTaskConfig, TextPredictor]):
         )
         return Prepared(trainer, description, carried)
 
-    def held_out_losses(self, predictor: Any) -> ExampleLosses | None:
+    def held_out_texts(self, predictor: Any) -> Iterator[str]:
+        """The held-out text in pieces of some hundred tokens."""
+        if predictor.run.has(DEV_TOKENS):
+            tokens = held_out_tokens(predictor.run, predictor.codec)
+            for begin in range(0, len(tokens), PIECE_TOKENS):
+                yield predictor.codec.decode(tokens[begin : begin + PIECE_TOKENS].tolist())
+
+    def held_out_statistics(self, predictor: Any) -> tuple[ExampleStatistics, ...]:
         """The cross-entropy of each block of the held-out text, every block read by itself."""
         tokens = held_out_tokens(predictor.run, predictor.codec)
         begins = range(0, min(len(tokens), BLOCK * MOST_BLOCKS) - BLOCK + 1, BLOCK)
-        found = [predictor.predict_tokens(tokens[begin : begin + BLOCK]).likelihood.cross_entropy for begin in begins]
-        return ExampleLosses(tuple(found), f"block of {BLOCK} tokens, predicted from context: {predictor.context}")
+        found = [self.block_likelihood(predictor, tokens[begin : begin + BLOCK]) for begin in begins]
+        sums = np.array([[one.nats, one.count] for one in found], dtype=np.float64).reshape(len(found), 2)
+        signature = f"cross_entropy|per:{predictor.codec.tokenizer.name}|context:{self.paired_context(predictor)}"
+        unit = f"block of {BLOCK} tokens"
+        return (ExampleStatistics("cross_entropy", unit, signature, sums, ratio, higher_is_better=False),)
 
+    def block_likelihood(self, predictor: Any, tokens: Tokens) -> Likelihood:
+        """The likelihood of the tokens of a block, as evaluations have it."""
+        return predictor.evaluate_tokens(tokens)  # type: ignore[no-any-return]
+
+    def paired_context(self, predictor: Any) -> str:
+        """What `block_likelihood` predicts a token from: "left" or "both"."""
+        return "left"
+
+    def _train_tokens(self, run: Run, codec: Codec) -> Tokens:
+        if not run.has(SHARDS):
+            return open_tokens(run.data_file(TRAIN_TOKENS), len(codec.vocabulary))
+        record = read_json(run.data_file(SHARDS))
+        shards = open_shards(record["folder"])
+        if shards.digest != record["digest"]:
+            raise WeftError(f"{shards.folder} has changed", expected="the shards that training started with")
+        tokens = shards.tokens().part(0, record["train_tokens"])
+        return cast(Tokens, tokens) if self.reads_windows else tokens[:]
+
+    @abstractmethod
     def make_trainer(self, run: Run, config: TextTaskConfig, data: TextData) -> tuple[TaskTrainer, Any]:
         """Builds the trainer, and a state of the shape that it carries between steps, if it carries any."""
-        raise NotImplementedError
+
+
+def store_shards(shards: Shards, config: CorpusConfig, dev: CorpusSource | None, data: Path) -> Codec:
+    """Records in a new run that it trains on shards, which stay where they are; the held-out part is copied."""
+    codec, tokens = shards.codec, shards.tokens()
+    count = min(len(tokens), config.limit or len(tokens))
+    held_out = min(int(count * config.holdout), MOST_HELD_OUT) if dev is None else 0
+    if held_out:
+        (data / "dev.bin").write_bytes(tokens[count - held_out : count].tobytes())
+    if dev is not None:
+        corpus = open_corpus(dev, config.column)
+        encode_corpus(corpus, codec.normalizer, codec.tokenizer, codec.vocabulary, data / "dev.bin")
+    record = {"folder": str(shards.folder.absolute()), "digest": shards.digest, "train_tokens": count - held_out}
+    write_json(data.parent / SHARDS, record)
+    return codec
 
 
 def text_column(run: Run) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from weft.errors import WeftError, WeftWarning
-from weft.tasks.command import Commands, EvaluationReport, Output, TextHelp, TextInput, name_option
+from weft.tasks.command import Commands, EvaluationReport, Output, TextHelp, TextInput, name_option, path_option
 
 if TYPE_CHECKING:
     from weft.metrics import Confusion
@@ -58,10 +59,11 @@ def classify(
     for note in model.notes(given):
         warnings.warn(note, WeftWarning, stacklevel=2)
     for text, result in zip(given, model.classify(given), strict=True):
-        yield _record(text, result, weights) if json else _line(text, result, probabilities, weights) + "\n"
+        yield classified_record(text, result, weights) if json else _line(text, result, probabilities, weights) + "\n"
 
 
-def _record(text: str, result: ClassifiedText, weights: bool) -> dict[str, Any]:
+def classified_record(text: str, result: ClassifiedText, weights: bool) -> dict[str, Any]:
+    """A result as `--json` writes it."""
     record: dict[str, Any] = {"text": text, "label": result.label, "probabilities": result.probabilities}
     if weights:
         pairs = zip(result.tokens, result.weights, strict=True)
@@ -84,15 +86,26 @@ def _escape_space(token: str) -> str:
     return re.sub(r"\s", lambda space: f"\\u{ord(space[0]):04x}", token)
 
 
-def evaluate(model: ClassifyPredictor, data: str | None) -> EvaluationReport:
-    """Accuracy, F1 and the confusion matrix."""
+def evaluate(
+    model: ClassifyPredictor,
+    data: str | None,
+    *,
+    against: Annotated[
+        list[Path] | None,
+        path_option("--against", "A run of the same labels to compare with, or nbsvm: the run's own baseline."),
+    ] = None,
+) -> EvaluationReport:
+    """Accuracy, F1 and the confusion matrix; with --against, accuracy beside other classifiers."""
     notes = []
-    if data is None:
-        found = model.evaluate_held_out()
-    else:
+    if data is not None:
         examples = model.read(data)
         notes.append(f"{data}: {examples.description}")
-        found = model.score(examples.rows)
+    if against:
+        from weft.tasks.classify.compare import compare_classifiers
+
+        report = compare_classifiers(model, [str(one) for one in against], None if data is None else examples.rows)
+        return report._replace(notes=notes)
+    found = model.evaluate_held_out() if data is None else model.score(examples.rows)
     record = {
         "texts": found.count,
         "accuracy": found.accuracy,
@@ -130,14 +143,25 @@ def _confusion_table(found: Confusion) -> list[str]:
     return lines
 
 
+def reading_options(
+    *,
+    encoding: Annotated[
+        str | None, name_option("--encoding", "Encoding of the files, as latin-1; without it UTF-8.")
+    ] = None,
+) -> list[str]:
+    """The settings that the own options of `weft train classify` stand for."""
+    return [] if encoding is None else [f"data.encoding={encoding}"]
+
+
 COMMANDS = Commands(
     summary="Train a text classifier: it predicts the label of a text.",
     details="The columns of text and label are detected, or set by --set data.text_column=NAME and "
-    "data.label_column=NAME (or numbers, from 1).",
+    "data.label_column=NAME (or numbers, from 1). Several text columns, as title,body, are joined.",
     data="Texts with labels: TSV, CSV, JSON lines, 'label text' lines, also as .gz, a folder for each label, - for "
     "standard input, or grammar.",
     dev="Held-out texts with labels; without it a random part of --data is held out.",
     evaluate=evaluate,
     capabilities=("classify",),
     functions=(classify,),
+    train_options=reading_options,
 )

@@ -18,8 +18,12 @@ class ClassifyDataConfig(Settings):
         "auto", "file format; csv fields may be quoted", choices=("auto", "tsv", "csv", "jsonl", "lines")
     )
     header: str = setting("auto", "whether the first row holds column names", choices=("auto", "yes", "no"))
-    text_column: int | str = setting("", "column of the text: a name, or a number from 1; empty: inferred")
+    text_column: int | str = setting(
+        "", "column of the text: a name, or a number from 1; several, as title,body, are joined; empty: inferred"
+    )
     label_column: int | str = setting("", "column of the label: a name, or a number from 1; empty: inferred")
+    label_separator: str = setting("", "keep only what stands before it in a label: with : NUM:date is NUM; empty: all")
+    encoding: str = setting("utf-8", "encoding of the files, as latin-1 or gb18030")
     max_tokens: int = setting(2000, "maximum length of a text; the middle of a longer one is left out", low=2)
 
 
@@ -49,6 +53,7 @@ class ClassifyModelConfig(EncoderConfig):
     word_vectors: str = setting("", "text file of pretrained word vectors (word2vec, GloVe); empty: none")
     word_dropout: float = setting(0.1, "probability that a token is replaced by <unk> in training", low=0, high=0.95)
     embedding_dropout: float = 0.6
+    wide: bool = setting(True, "mix the network with linear models of n-grams")
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from weft.errors import WeftError
 from weft.nn.pooling import Pooled
-from weft.tasks.classify.data import cut_middle
+from weft.tasks.classify.data import cut_middle, split_text
 from weft.tasks.classify.predictor import ClassifyPredictor
 from weft.tasks.inspection import AttentionWeights, Inspection, Network, StackUse
 
@@ -16,7 +16,8 @@ from weft.tasks.inspection import AttentionWeights, Inspection, Network, StackUs
 def inspect_classify(predictor: ClassifyPredictor, text: str) -> Inspection:
     """One prediction: the label of the text."""
     model, codec = predictor.model.eval(), predictor.codec
-    tokens = tuple(cut_middle(codec.tokenizer.split(codec.normalizer(text)), predictor.config.data.max_tokens))
+    whole = split_text(text, codec)
+    tokens = tuple(cut_middle(whole, predictor.config.data.max_tokens))
     if not tokens:
         raise WeftError(f"the text {text[:40]!r} has no tokens as the model reads it", expected="at least one")
     row = torch.tensor([codec.vocabulary.encode(tokens)], device=model.output.bias.device)
@@ -30,9 +31,14 @@ def inspect_classify(predictor: ClassifyPredictor, text: str) -> Inspection:
         pooled: Pooled = model.pooling(model.stack(x)[0], inside)
         return pooled
 
+    wide = None if predictor.wide is None else predictor.wide.scores([whole])[0]  # (labels, 2)
+
     def logits(x: Tensor) -> Tensor:
-        found: Tensor = model.output(pool(x).vector)[:, None]  # (B, 1, labels)
-        return found
+        found: Tensor = model.output(pool(x).vector)  # (B, labels)
+        if wide is not None:  # the n-gram models do not depend on the embeddings
+            network, *others = predictor.mixture
+            found = network * found + (wide @ torch.tensor(others, dtype=wide.dtype)).to(found)
+        return found[:, None]  # (B, 1, labels)
 
     with torch.no_grad():
         target = int(logits(embeddings)[0, 0].argmax())
@@ -44,4 +50,13 @@ def inspect_classify(predictor: ClassifyPredictor, text: str) -> Inspection:
 
     stacks = {"stack": StackUse(model.stack, tokens)}
     network = Network(tokens, embeddings, logits, (label,), (target,), predictor.labels, stacks)
-    return Inspection(network=network, attention=attention)
+    ngrams = None if predictor.wide is None else _ngrams(predictor, tokens, target)
+    return Inspection(network=network, attention=attention, ngrams=ngrams)
+
+
+def _ngrams(predictor: ClassifyPredictor, tokens: tuple[str, ...], target: int) -> Tensor:
+    """What each token adds, through its n-grams, to the log-odds of a label against the mean of all labels, (T,)."""
+    assert predictor.wide is not None
+    weights = torch.tensor(predictor.mixture[1:], dtype=torch.float64)
+    scores = predictor.wide.contributions(tokens) @ weights  # (T, labels)
+    return scores[:, target] - scores.mean(1)

@@ -8,25 +8,21 @@ from functools import cached_property
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from weft import html
 from weft.config import from_dict
 from weft.data.buckets import IntArray, Ragged, in_batches, load_columns, pad
 from weft.errors import WeftError
+from weft.html import ResultList
 from weft.metrics import Confusion
 from weft.tasks.classify.config import ClassifyConfig
-from weft.tasks.classify.data import (
-    DEV_EXAMPLES,
-    ExampleLayout,
-    Examples,
-    ExampleSource,
-    Texts,
-    check_labels,
-    cut_middle,
-    read_labelled,
-    read_texts,
-)
+from weft.tasks.classify.data import DEV_EXAMPLES, check_labels, cut_middle, split_text
 from weft.tasks.classify.example import Example
+from weft.tasks.classify.mixing import DEFAULT_MIXTURE, Mixture
 from weft.tasks.classify.model import Classifier, ClassifierOutput
+from weft.tasks.classify.readers import ExampleLayout, Examples, ExampleSource, Texts, read_labelled, read_texts
+from weft.tasks.classify.wide import WideModels, held_out_scores
 from weft.tasks.predictor import TaskPredictor
 from weft.text.arguments import check_texts
 from weft.text.codec import Codec
@@ -47,6 +43,14 @@ class ClassifiedText:
     def probability(self) -> float:
         return self.probabilities[self.label]
 
+    def _repr_html_(self) -> str:
+        """The probabilities, and the tokens shaded by their weights, for notebooks."""
+        left_out = {"left out": f"{self.left_out:,} tokens"} if self.left_out else {}
+        title = html.heading(self.label, {"probability": f"{self.probability:.3f}", **left_out})
+        even = 1 / max(1, len(self.tokens))  # twice the mean weight is strong
+        tokens = html.shaded_tokens(self.tokens, self.weights, largest=max(2 * even, *self.weights, even))
+        return html.box(title + html.bars(self.probabilities) + tokens)
+
 
 @dataclass(frozen=True, repr=False)
 class ClassifyPredictor(TaskPredictor):
@@ -56,6 +60,8 @@ class ClassifyPredictor(TaskPredictor):
     model: Classifier
     codec: Codec
     labels: tuple[str, ...]
+    wide: WideModels | None = None
+    mixture: Mixture = DEFAULT_MIXTURE
 
     @cached_property
     def config(self) -> ClassifyConfig:
@@ -79,12 +85,16 @@ class ClassifyPredictor(TaskPredictor):
         A text without tokens gets the prior. Of a text longer than `data.max_tokens` the middle is left out.
         """
         limit, prior = self.config.data.max_tokens, self.prior
-        tokens = [self.codec.tokenizer.split(self.codec.normalizer(text)) for text in check_texts(texts)]
+        tokens = [split_text(text, self.codec) for text in check_texts(texts)]
         read = [cut_middle(row, limit) for row in tokens]
         found = _predict(self.model, Ragged.from_rows([self.codec.vocabulary.encode(row) for row in read]))
-        results = []
-        for whole, row, (log_probs, weights) in zip(tokens, read, found, strict=True):
-            known = dict(zip(self.labels, np.exp(log_probs).tolist(), strict=True)) if row else prior
+        log_probs = _stacked(found, len(self.labels))
+        if self.wide is not None and tokens:
+            log_probs = self.mixture.log_probs(join_scores(log_probs, self.wide.scores(tokens)))
+        probs = log_probs.exp().tolist()
+        results: ResultList[ClassifiedText] = ResultList()
+        for whole, row, values, (_, weights) in zip(tokens, read, probs, found, strict=True):
+            known = dict(zip(self.labels, values, strict=True)) if row else prior
             label = max(known, key=known.__getitem__)
             results.append(ClassifiedText(label, dict(known), tuple(row), tuple(weights), len(whole) - len(row)))
         return results
@@ -92,7 +102,7 @@ class ClassifyPredictor(TaskPredictor):
     def notes(self, texts: Iterable[str]) -> list[str]:
         """What a user should know about these texts: which are cut because they are long, which have no tokens."""
         limit = self.config.data.max_tokens
-        lengths = [len(self.codec.tokenizer.split(self.codec.normalizer(text))) for text in check_texts(texts)]
+        lengths = [len(split_text(text, self.codec)) for text in check_texts(texts)]
         long = [number for number, length in enumerate(lengths, start=1) if length > limit]
         empty = [number for number, length in enumerate(lengths, start=1) if not length]
         notes = []
@@ -115,7 +125,7 @@ class ClassifyPredictor(TaskPredictor):
         Returns:
             The texts, and notes on how they were read where that was not given.
         """
-        return read_texts(source, column, self.layout)
+        return read_texts(source, column, self.config.data, self.layout)
 
     def read(self, source: ExampleSource) -> Examples:
         """Labelled examples, read in the same way as the training data."""
@@ -140,7 +150,14 @@ class ClassifyPredictor(TaskPredictor):
             raise WeftError(
                 f"{self.run.path} has no held-out texts", expected="text to evaluate on", hint="`source=PATH`"
             )
-        return evaluate_classifier(self.model, self.labels, load_columns(self.run.data_file(DEV_EXAMPLES)))
+        columns = load_columns(self.run.data_file(DEV_EXAMPLES))
+        return confusion_of(self.labels, self.held_out_log_probs(columns), columns["label"].values)
+
+    def held_out_log_probs(self, columns: Mapping[str, Ragged]) -> Tensor:
+        """The log-probabilities of the labels of the run's own held-out examples, (N, labels)."""
+        network = network_log_probs(self.model, columns["text"], len(self.labels))
+        scores = held_out_scores(self.run, len(columns["text"]))
+        return network if scores is None else self.mixture.log_probs(join_scores(network, scores))
 
 
 def _listed(numbers: list[int]) -> str:
@@ -154,19 +171,25 @@ def make_classifier(run: Run, config: ClassifyConfig) -> Classifier:
     return Classifier(len(vocabulary), len(run.vocabulary["labels"]), config.model, unknown=vocabulary.unk_id)
 
 
-def evaluate_classifier(model: Classifier, labels: tuple[str, ...], columns: Mapping[str, Ragged]) -> Confusion:
-    """Evaluates a classifier on encoded examples."""
-    truth = columns["label"].values
-    log_probs = np.array([logits for logits, _ in _predict(model, columns["text"])]).reshape(-1, len(labels))
-    predicted = log_probs.argmax(1)
-    pairs = [(labels[one], labels[other]) for one, other in zip(truth.tolist(), predicted.tolist(), strict=True)]
-    return Confusion.of(labels, pairs, -float(log_probs[np.arange(len(truth)), truth].sum()))
+def confusion_of(labels: tuple[str, ...], log_probs: Tensor, truth: IntArray) -> Confusion:
+    """The confusion matrix of predictions (N, labels) and the true labels (N,)."""
+    predicted = log_probs.argmax(1).tolist()
+    pairs = [(labels[one], labels[other]) for one, other in zip(truth.tolist(), predicted, strict=True)]
+    return Confusion.of(labels, pairs, -float(log_probs[torch.arange(len(truth)), torch.from_numpy(truth)].sum()))
 
 
-def classifier_losses(model: Classifier, columns: Mapping[str, Ragged]) -> list[float]:
-    """The cross-entropy of the true label of each encoded example."""
-    found = _predict(model, columns["text"])
-    return [-log_probs[label] for (log_probs, _), label in zip(found, columns["label"].values.tolist(), strict=True)]
+def network_log_probs(model: Classifier, texts: Ragged, labels: int) -> Tensor:
+    """The network's log-probabilities of the labels of encoded texts, (N, labels)."""
+    return _stacked(_predict(model, texts), labels)
+
+
+def join_scores(network: Tensor, wide: Tensor) -> Tensor:
+    """The scores of all models, (N, labels, 3)."""
+    return torch.cat([network[..., None], wide], -1)
+
+
+def _stacked(found: Sequence[tuple[list[float], list[float]]], labels: int) -> Tensor:
+    return torch.tensor([log_probs for log_probs, _ in found], dtype=torch.float64).reshape(-1, labels)
 
 
 def _predict(model: Classifier, texts: Ragged) -> list[tuple[list[float], list[float]]]:

@@ -2,30 +2,44 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from weft.config import from_dict
 from weft.data.buckets import Buckets, IntArray, load_columns, take
-from weft.errors import WeftError, unknown_name
+from weft.metrics import Confusion
+from weft.metrics.paired import ExampleStatistics, ratio
+from weft.tasks.classify.class_weights import class_weights
 from weft.tasks.classify.command import COMMANDS
 from weft.tasks.classify.config import ClassifyConfig
-from weft.tasks.classify.data import DEV_EXAMPLES, TRAIN_EXAMPLES, WORD_VECTORS, ExampleSource, open_examples
+from weft.tasks.classify.data import DEV_EXAMPLES, TRAIN_EXAMPLES, WORD_VECTORS, open_examples
 from weft.tasks.classify.inspection import inspect_classify
+from weft.tasks.classify.mixing import Mixture, fit_mixture
 from weft.tasks.classify.model import Classifier, LabelledBatch
-from weft.tasks.classify.predictor import ClassifyPredictor, classifier_losses, evaluate_classifier, make_classifier
+from weft.tasks.classify.predictor import (
+    ClassifyPredictor,
+    confusion_of,
+    join_scores,
+    make_classifier,
+    network_log_probs,
+)
+from weft.tasks.classify.readers import ExampleSource
+from weft.tasks.classify.service import serve_classifier
+from weft.tasks.classify.wide import held_out_scores, load_wide
 from weft.tasks.inspection import Inspection
-from weft.tasks.task import ExampleLosses, Prepared, StoreData, Task, find_device
+from weft.tasks.prepared import Prepared
+from weft.tasks.service import Service
+from weft.tasks.stored_data import StoreData
+from weft.tasks.task import Task
 from weft.text.codec import Codec
 from weft.text.vocabulary import RESERVED
 from weft.training.build import build_model, load_model
-from weft.training.run import Run
-from weft.training.trainer import Evaluation, Trainer
+from weft.training.devices import find_device
+from weft.training.run import WEIGHTS, Run, read_metadata
+from weft.training.step import Evaluation
+from weft.training.trainer import Trainer
 
 
 class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
@@ -41,9 +55,9 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
         return open_examples(source, dev, config)
 
     def open_like(
-        self, source: ExampleSource, dev: ExampleSource | None, config: ClassifyConfig, vocabulary: Mapping[str, Any]
+        self, source: ExampleSource, dev: ExampleSource | None, config: ClassifyConfig, origin: Run
     ) -> StoreData:
-        return open_examples(source, dev, config, vocabulary)
+        return open_examples(source, dev, config, origin)
 
     def prepare(self, run: Run, config: ClassifyConfig) -> Prepared:
         codec, counts = Codec.from_json(run.vocabulary), run.vocabulary["labels"]
@@ -65,12 +79,23 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
         def batch(rows: IntArray) -> LabelledBatch:
             return LabelledBatch(*take(train["text"], rows), torch.tensor(train["label"].values[rows]).long())
 
+        scores = None if dev is None else held_out_scores(run, held_out)
+
         def evaluate() -> Evaluation:
             assert dev is not None
-            found = evaluate_classifier(model, labels, dev)
+            log_probs, truth, more = network_log_probs(model, dev["text"], len(labels)), dev["label"].values, {}
+            if scores is not None:
+                parts = join_scores(log_probs, scores)
+                mixture = fit_mixture(parts, torch.from_numpy(truth).long(), weights)
+                more = {"network_accuracy": confusion_of(labels, log_probs, truth).accuracy, **mixture.to_metrics()}
+                log_probs = mixture.log_probs(parts)
+            found = confusion_of(labels, log_probs, truth)
             metrics = {"cross_entropy": found.cross_entropy, "accuracy": found.accuracy, "macro_f1": found.macro_f1}
-            # The best model is that of the highest accuracy, because cross-entropy rises while accuracy still
-            # improves; ties are broken by cross-entropy.
+            metrics |= more
+            if scores is not None:
+                return Evaluation(found.cross_entropy, metrics)
+            # Without a mixture the best model is that of the highest accuracy, because cross-entropy rises while
+            # accuracy still improves; ties are broken by cross-entropy. A fitted mixture is calibrated.
             return Evaluation(1 - found.accuracy + 1e-6 * min(found.cross_entropy, 100.0), metrics)
 
         trainer = Trainer(
@@ -86,43 +111,51 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
     def load(self, run: Run) -> ClassifyPredictor:
         config = from_dict(ClassifyConfig, run.config)
         model = load_model(lambda: make_classifier(run, config), run)
-        return ClassifyPredictor(run, model, Codec.from_json(run.vocabulary), tuple(run.vocabulary["labels"]))
+        codec, labels = Codec.from_json(run.vocabulary), tuple(run.vocabulary["labels"])
+        mixture = Mixture.from_metrics(read_metadata(run.path / WEIGHTS)) if run.has(WEIGHTS) else Mixture()
+        return ClassifyPredictor(run, model, codec, labels, load_wide(run), mixture)
 
-    def held_out_losses(self, predictor: ClassifyPredictor) -> ExampleLosses | None:
+    def held_out_texts(self, predictor: ClassifyPredictor) -> Iterator[str]:
+        if predictor.run.has(DEV_EXAMPLES):
+            texts = load_columns(predictor.run.data_file(DEV_EXAMPLES))["text"]
+            for row in range(len(texts)):
+                yield predictor.codec.decode(texts[row].tolist())
+
+    def confusion(self, predictor: ClassifyPredictor, source: ExampleSource | None) -> Confusion | None:
+        return predictor.evaluate_held_out() if source is None else predictor.evaluate(source)
+
+    def held_out_statistics(self, predictor: ClassifyPredictor) -> tuple[ExampleStatistics, ...]:
         columns = load_columns(predictor.run.data_file(DEV_EXAMPLES))
-        return ExampleLosses(tuple(classifier_losses(predictor.model, columns)), "text")
+        log_probs, truth = predictor.held_out_log_probs(columns).numpy(), columns["label"].values
+        losses = -log_probs[np.arange(len(truth)), truth]
+        hits = (log_probs.argmax(1) == truth).astype(np.float64)
+        labels = f"labels:{','.join(predictor.labels)}"
+        one = np.ones(len(losses))
+        return (
+            ExampleStatistics("accuracy", "text", f"accuracy|{labels}", np.stack([hits, one], 1), ratio),
+            ExampleStatistics(
+                "cross_entropy",
+                "text",
+                f"cross_entropy|{labels}",
+                np.stack([losses, one], 1),
+                ratio,
+                higher_is_better=False,
+            ),
+        )
+
+    def baselines(self, run: Run) -> dict[str, float]:
+        if not run.vocabulary.get("wide") or not run.has(DEV_EXAMPLES):
+            return {}
+        truth = torch.from_numpy(load_columns(run.data_file(DEV_EXAMPLES))["label"].values)
+        scores = held_out_scores(run, len(truth))
+        assert scores is not None
+        return {"NB-SVM": float((scores[..., 1].argmax(1) == truth).double().mean())}
+
+    def serve(self, predictor: ClassifyPredictor) -> Service:
+        return serve_classifier(predictor)
 
     def inspect(self, predictor: ClassifyPredictor, text: str) -> Inspection:
         return inspect_classify(predictor, text)
-
-
-def class_weights(setting: str, counts: Mapping[str, int]) -> Tensor | None:
-    """The class weights of the setting train.class_weights; None if all are equal.
-
-    >>> class_weights("balanced", {"ham": 30, "spam": 10}), class_weights("spam=3", {"ham": 30, "spam": 10})
-    (tensor([0.6667, 2.0000]), tensor([1., 3.]))
-    """
-    if setting == "none":
-        return None
-    if setting == "balanced":
-        return torch.tensor([sum(counts.values()) / (len(counts) * max(1, count)) for count in counts.values()])
-    weights = dict.fromkeys(counts, 1.0)
-    for part in setting.split(","):
-        label, equals, number = (piece.strip() for piece in part.rpartition("="))
-        if not equals:
-            raise WeftError(
-                f"train.class_weights is {setting!r}",
-                expected="none, balanced, or numbers by label, as spam=3, ham=0.5",
-            )
-        if label not in weights:
-            raise unknown_name("train.class_weights: label", label, weights)
-        try:
-            weights[label] = float(number)
-        except ValueError:
-            weights[label] = math.nan
-        if not 0 < weights[label] < math.inf:
-            raise WeftError(f"train.class_weights: {label!r} has the weight {number!r}", expected="a number above 0")
-    return torch.tensor(list(weights.values()))
 
 
 def load_word_vectors(model: Classifier, run: Run) -> int:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from weft.data.sharing import shared_map
 from weft.data.windows import Passage, Tokens, evaluation_passages
 from weft.decoding.blanks import FilledBlanks, fill_blanks
 from weft.engine import Dropout, dropout, embed, linear_cross_entropy
@@ -128,12 +129,13 @@ class Filler(nn.Module):
     @torch.no_grad()
     def predict_tokens(self, tokens: Tokens) -> TokenPredictions:
         """Predicts each token but the first from all the others, and compares with the true tokens."""
-        total = TokenPredictions(Likelihood(0.0, 0), 0)
-        for passage in evaluation_passages(tokens):
-            ids, targets = passage.ids.to(self.bias.device), passage.targets.to(self.bias.device)
-            valid = targets != IGNORE_INDEX
-            total += count_predictions(self(ids)[valid], targets[valid])
-        return total
+        found = shared_map(self._predict_passage, evaluation_passages(tokens))
+        return sum(found, start=TokenPredictions(Likelihood(0.0, 0), 0))
+
+    def _predict_passage(self, passage: Passage) -> TokenPredictions:
+        ids, targets = passage.ids.to(self.bias.device), passage.targets.to(self.bias.device)
+        valid = targets != IGNORE_INDEX
+        return count_predictions(self(ids)[valid], targets[valid])
 
     @torch.no_grad()
     def fill_blanks(self, ids: Sequence[int], n: int, *, width: int, banned: Sequence[int] = ()) -> list[FilledBlanks]:

@@ -86,7 +86,7 @@ class FillPredictor(TaskPredictor):
     def _no_answers(self) -> list[int]:
         """Tokens that fill no blank: the reserved symbols and, among words, the line break."""
         vocabulary = self.codec.vocabulary
-        names = (*RESERVED, "\n") if self.codec.tokenizer.name == WordTokenizer.name else RESERVED
+        names = (*RESERVED, "\n") if isinstance(self.codec.tokenizer, WordTokenizer) else RESERVED
         return [vocabulary.id(name) for name in names if name in vocabulary]
 
     def unknown(self, text: str) -> list[str]:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from weft.cells import State
 from weft.config import from_dict
-from weft.data.windows import Passage, RandomWindows, Window
+from weft.data.windows import Passage, RandomWindows, Tokens, Window
+from weft.metrics import Likelihood
 from weft.tasks.fill.command import COMMANDS
 from weft.tasks.fill.config import FillConfig
 from weft.tasks.fill.inspection import inspect_fill
 from weft.tasks.fill.model import Filler
 from weft.tasks.fill.predictor import FillPredictor
+from weft.tasks.fill.service import serve_filler
 from weft.tasks.inspection import Inspection
-from weft.tasks.task import find_device
+from weft.tasks.service import Service
 from weft.tasks.text_task import TextData, TextTask
 from weft.text.codec import Codec
 from weft.training.build import build_model, load_model
+from weft.training.devices import find_device
 from weft.training.loss import Loss
 from weft.training.run import Run
-from weft.training.trainer import Evaluation, Trainer
+from weft.training.step import Evaluation
+from weft.training.trainer import Trainer
 
 
 class FillTask(TextTask[FillConfig, FillPredictor]):
@@ -25,6 +29,7 @@ class FillTask(TextTask[FillConfig, FillPredictor]):
 
     name = "fill"
     commands = COMMANDS
+    reads_windows = True
     config_class = FillConfig
 
     def make_trainer(self, run: Run, config: FillConfig, data: TextData) -> tuple[Trainer, State]:
@@ -53,8 +58,17 @@ class FillTask(TextTask[FillConfig, FillPredictor]):
         model = load_model(lambda: Filler(len(codec.vocabulary), config), run)
         return FillPredictor(run, model, codec)
 
+    def block_likelihood(self, predictor: FillPredictor, tokens: Tokens) -> Likelihood:
+        return predictor.predict_tokens(tokens).likelihood
+
+    def paired_context(self, predictor: FillPredictor) -> str:
+        return predictor.context
+
     def inspect(self, predictor: FillPredictor, text: str) -> Inspection:
         return inspect_fill(predictor, text)
+
+    def serve(self, predictor: FillPredictor) -> Service:
+        return serve_filler(predictor)
 
 
 TASK = FillTask()

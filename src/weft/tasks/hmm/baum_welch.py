@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -39,35 +39,70 @@ def random_hmm(states: int, size: int, *, seed: int = 0) -> HMM:
     return HMM(*(torch.from_numpy(random.dirichlet(np.full(shape[-1], 5.0), shape[:-1])) for shape in shapes))
 
 
-def improve(model: HMM, sequences: Sequence[Observations], *, smoothing: float = 0.0) -> tuple[HMM, float]:
+class Counts(NamedTuple):
+    """Expected counts of a set of sequences, which add up over sets, and the log-likelihood of the set."""
+
+    initial: Tensor  # (K,)
+    transition: Tensor  # (K, K)
+    emission: Tensor  # (K, V)
+    log_likelihood: float
+
+    def flat(self) -> Tensor:
+        """All of it as one vector."""
+        likelihood = torch.tensor([self.log_likelihood], dtype=torch.float64)
+        return torch.cat([self.initial, self.transition.reshape(-1), self.emission.reshape(-1), likelihood])
+
+    @classmethod
+    def from_flat(cls, flat: Tensor, like: HMM) -> Counts:
+        """The counts for a model, from one vector."""
+        K, V = like.states, like.size
+        initial, transition, emission, likelihood = flat.split_with_sizes([K, K * K, K * V, 1])
+        return cls(initial, transition.view(K, K), emission.view(K, V), float(likelihood))
+
+
+Expect = Callable[[HMM, Sequence[Observations]], Counts]
+
+
+def expected_counts(model: HMM, sequences: Sequence[Observations]) -> Counts:
+    """The E-step of Baum-Welch: the expected counts of the sequences under the model."""
+    problem = model.chains(sequences)
+    found = chains.expect(problem)
+    if found.log_z.isneginf().any():
+        model.check_possible(sequences, chains.partition(problem))
+    emission = found.table[:-1].t()  # missing observations do not count for the emissions
+    return Counts(found.start, found.transition, emission, float(found.log_z.sum()))
+
+
+def improve(
+    model: HMM, sequences: Sequence[Observations], *, smoothing: float = 0.0, expect: Expect = expected_counts
+) -> tuple[HMM, float]:
     """Takes one step of Baum-Welch.
 
     Args:
         model: the current model.
         sequences: the observations.
         smoothing: added to every expected count.
+        expect: computes the expected counts.
 
     Returns:
         The re-estimated model, and the log-likelihood of `model`.
     """
     _check(smoothing)
-    problem = model.chains(sequences)
-    found = chains.expect(problem)
-    if found.log_z.isneginf().any():
-        model.check_possible(sequences, chains.partition(problem))
-    emission = found.table[:-1].t()  # missing observations do not count for the emissions
+    found = expect(model, sequences)
     better = HMM(
-        _normalize(found.start, smoothing, model.initial),
+        _normalize(found.initial, smoothing, model.initial),
         _normalize(found.transition, smoothing, model.transition),
-        _normalize(emission, smoothing, model.emission),
+        _normalize(found.emission, smoothing, model.emission),
     )
-    return better, float(found.log_z.sum())
+    return better, found.log_likelihood
 
 
-def baum_welch(model: HMM, sequences: Sequence[Observations], *, smoothing: float = 0.0) -> Iterator[Iteration]:
+def baum_welch(
+    model: HMM, sequences: Sequence[Observations], *, smoothing: float = 0.0, expect: Expect = expected_counts
+) -> Iterator[Iteration]:
     """Yields the iterations of Baum-Welch without end, starting with the given model."""
     for number in itertools.count():
-        better, log_likelihood = improve(model, sequences, smoothing=smoothing)
+        better, log_likelihood = improve(model, sequences, smoothing=smoothing, expect=expect)
         yield Iteration(number, model, log_likelihood, log_likelihood + _log_prior(model, smoothing))
         model = better
 

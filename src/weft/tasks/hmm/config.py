@@ -26,6 +26,7 @@ class HmmTrainConfig(Settings):
     seq_length: int = setting(500, "length in tokens of the sequences that the text is split into", low=2)
     minutes: float = setting(0.0, "maximum time in minutes, reading the data included; 0: no limit", low=0)
     seed: int = setting(1, "random seed", low=0)
+    slices: int = setting(1, "parts of the text, computed one by one or by several workers", low=1, high=4096)
 
 
 @dataclass(frozen=True)

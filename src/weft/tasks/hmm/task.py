@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -12,19 +12,25 @@ from torch import Tensor
 from weft.cells import State
 from weft.metrics import Likelihood
 from weft.tasks.fill.predictor import FillPredictor
-from weft.tasks.hmm.baum_welch import Iteration, baum_welch, random_hmm
+from weft.tasks.fill.service import fill_service
+from weft.tasks.hmm.baum_welch import Counts, Iteration, baum_welch, expected_counts, random_hmm
 from weft.tasks.hmm.command import COMMANDS
 from weft.tasks.hmm.config import HmmConfig
 from weft.tasks.hmm.inspection import inspect_hmm
-from weft.tasks.hmm.model import HMM
+from weft.tasks.hmm.model import HMM, Observations
 from weft.tasks.inspection import Inspection
 from weft.tasks.lm.predictor import LmPredictor
-from weft.tasks.task import TaskTrainer
+from weft.tasks.lm.service import serve_lm
+from weft.tasks.prepared import TaskTrainer
+from weft.tasks.service import Service
 from weft.tasks.text_task import TextData, TextTask
 from weft.text.codec import Codec
 from weft.training.build import check_memory
+from weft.training.distributed import current_workers, split_evenly
 from weft.training.run import CHECKPOINT, WEIGHTS, Run, with_prefix
-from weft.training.trainer import TIME_IS_UP, Evaluation, Progress, Step
+from weft.training.schedule import Pace
+from weft.training.slices import sum_slices
+from weft.training.step import TIME_IS_UP, Evaluation, Progress, Step
 
 SAVE_SECONDS = 5.0  # between saves of everything a resumed run needs
 
@@ -47,6 +53,7 @@ class HmmTrainer:
     def __init__(self, run: Run, config: HmmConfig, data: TextData) -> None:
         self.run_directory: Run | None = run
         self.config, self.data, self.progress = config, data, Progress()
+        self.workers = current_workers()
         self.size = len(data.codec.vocabulary)
         states = config.model.num_states
         check_memory("training this model", 8 * 4 * states * (states + self.size + 1))  # doubles; model, best, counts
@@ -54,6 +61,8 @@ class HmmTrainer:
         self.best: Scored | None = None
         self.before = -math.inf  # the objective one iteration ago
         self.stop_requested = False
+        self._stopping = False  # in all workers, at the same iteration
+        self.pace = Pace(0, SAVE_SECONDS)
 
     @property
     def total(self) -> int:
@@ -74,35 +83,61 @@ class HmmTrainer:
     def run(self) -> Iterator[Step]:
         if self.progress.step and self.end_reason():
             return
-        began = time.perf_counter() - self.progress.seconds
-        saved = time.perf_counter()
+        self.progress.seconds = self.workers.first(self.progress.seconds)
+        began = self.workers.now() - self.progress.seconds
+        saved = ended = self.workers.now()  # of the last checkpoint, of the last step
         tokens, length = self.data.train, self.config.train.seq_length
         sequences = [tokens[begin : begin + length] for begin in range(0, len(tokens), length)]
         while self.progress.epoch < self.config.train.restarts:
             done = self.progress.batch  # iterations of this restart before a resume
-            steps = baum_welch(self.model, sequences, smoothing=self.config.train.smoothing)
+            steps = baum_welch(self.model, sequences, smoothing=self.config.train.smoothing, expect=self._expect)
             if done:
                 next(steps)  # the model that was saved, whose step was reported already
             for iteration in steps:
                 converged = self._advance(iteration)
-                self.progress.seconds = time.perf_counter() - began
+                self.pace.add_step(self.workers.now() - ended)
+                self.progress.seconds = self.workers.now() - began
                 finished = converged and self.progress.epoch + 1 == self.config.train.restarts
                 end = "finished" if finished else self.end_reason()
                 evaluation = self._evaluate() if (converged or end) and self.data.dev is not None else None
-                end = end or ("interrupted" if self.stop_requested else "")
-                self.progress.seconds = time.perf_counter() - began
+                end = end or ("interrupted" if self._stopping else "")
+                self.progress.seconds = self.workers.now() - began
                 step = self._step(iteration, evaluation, end)
                 self._report(step)
                 if converged:
                     self._next_restart()
-                if end or converged or time.perf_counter() - saved >= SAVE_SECONDS:
+                if end or converged or self.workers.now() - saved >= SAVE_SECONDS:
                     self.save()
-                    saved = time.perf_counter()
+                    self.workers.synchronize()
+                    saved = self.workers.now()
+                ended = self.workers.now()
                 yield step
                 if end:
                     return
                 if converged:
                     break
+
+    def _expect(self, model: HMM, sequences: Sequence[Observations]) -> Counts:
+        """The expected counts of all sequences; with `train.slices`, summed over slices and workers."""
+        slices = self.config.train.slices
+        if slices == 1:
+            counts = expected_counts(model, sequences)
+            self._stopping = self.stop_requested
+            return counts
+        own = split_evenly(slices, self.workers.size)[self.workers.rank]
+        notes = list[float]()
+
+        def parts() -> Iterator[Tensor]:
+            for number in own:
+                yield expected_counts(model, sequences[number::slices]).flat()
+            notes.extend([time.perf_counter(), float(self.stop_requested)])
+
+        like = model.initial.new_empty(model.states * (1 + model.states + model.size) + 1)
+        total, found = sum_slices(self.workers, slices, parts(), notes, like=like)
+        if not self.workers.alone:
+            self.workers.set_clock(float(found[0, 0]))
+        self._stopping = bool(found[:, 1].any())
+        return Counts.from_flat(total, model)
 
     def _advance(self, iteration: Iteration) -> bool:
         """Takes note of an iteration; returns whether its restart is over."""
@@ -137,8 +172,16 @@ class HmmTrainer:
     def _step(self, iteration: Iteration, evaluation: Evaluation | None, end: str) -> Step:
         loss = Likelihood(-iteration.log_likelihood, len(self.data.train))
         best = self.best is not None and self.best.model is iteration.model
-        epoch, seconds = self.progress.epoch + 1, self.progress.seconds
-        return Step(self.progress.step, self.total, epoch, loss, 0.0, 0.0, seconds, evaluation, best, end)
+        epoch, seconds, number = self.progress.epoch + 1, self.progress.seconds, self.progress.step
+        took, left = self.pace.step_seconds, self._remaining()
+        return Step(number, self.total, epoch, loss, 0.0, 0.0, seconds, evaluation, best, end, took, left)
+
+    def _remaining(self) -> float:
+        """Estimates the seconds to the end, if no restart converges early."""
+        train, progress = self.config.train, self.progress
+        iterations = self.total - progress.epoch * (train.iterations + 1) - progress.batch
+        left = self.pace.forecast(progress.step, iterations)
+        return min(left, max(0.0, 60 * train.minutes - progress.seconds)) if train.minutes else left
 
     def _report(self, step: Step) -> None:
         record: dict[str, Any] = {
@@ -201,6 +244,10 @@ class HmmTask(TextTask[HmmConfig, LmPredictor]):
 
     def inspect(self, predictor: LmPredictor, text: str) -> Inspection:
         return inspect_hmm(predictor, text)
+
+    def serve(self, predictor: LmPredictor) -> Service:
+        assert isinstance(predictor.model, HMM)
+        return serve_lm(predictor, fill_service(FillPredictor(predictor.run, predictor.model, predictor.codec)))
 
 
 TASK = HmmTask()

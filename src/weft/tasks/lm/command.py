@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 TEXT_DATA = "Text: a file, a folder, .gz, .zip, - for standard input, or a name of `weft data`."
 TEXT_DEV = "Held-out text; without it the end of --data is held out."
 Against = Annotated[
-    list[Path] | None, path_option("--against", "Another run on the same text to compare with; repeatable.")
+    list[Path] | None,
+    path_option(
+        "--against", "Another run to compare with, on the same text or labels, or nbsvm for a classifier; repeatable."
+    ),
 ]
 
 

@@ -15,6 +15,11 @@ class LmModelConfig(ModelConfig):
     """The `model` section."""
 
     embedding_dim: int = 128
+    softmax: str = setting(
+        "auto",
+        "output layer; adaptive: rare tokens in clusters with shorter, tied embeddings; auto: above 10,000 tokens",
+        choices=("auto", "full", "adaptive"),
+    )
 
 
 @dataclass(frozen=True)
@@ -36,8 +41,9 @@ class BpttConfig(Settings):
 
     method: str = setting(
         "full",
-        "how far gradients flow: through the window; exactly `steps` steps; truncated at random, unbiased",
-        choices=("full", "truncated", "randomized"),
+        "how far gradients flow: through the window; the same with less memory, for long windows; exactly `steps` "
+        "steps; truncated at random, unbiased",
+        choices=("full", "checkpointed", "truncated", "randomized"),
     )
     steps: int = setting(16, "truncated: number of steps a gradient flows back", low=1)
     keep_probability: float = setting(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from weft.decoding.beam_tree import beam_tree
 from weft.errors import WeftError
@@ -43,17 +42,11 @@ def inspect_lm(predictor: LmPredictor, text: str) -> Inspection:
     model.eval()
     tokens, ids = read_tokens(predictor.codec, text, least=2)
     names = predictor.codec.vocabulary.tokens
-    row = torch.tensor([ids], device=model.bias.device)
-    if model.embedding is None:
-        embeddings = F.one_hot(row, model.vocabulary_size).to(model.bias.dtype)
-    else:
-        embeddings = model.embedding(row).detach()
-
-    def readout(outputs: Tensor) -> Tensor:
-        return F.linear(outputs, model._output_weight(), model.bias)
+    row = torch.tensor([ids], device=model.device)
+    embeddings = model.embed(row).detach()
 
     def logits(x: Tensor) -> Tensor:
-        return readout(model.stack(x)[0][:, :-1])
+        return model.logits(model.stack(x)[0][:, :-1])
 
     @torch.no_grad()
     def scores() -> TokenScores:
@@ -61,7 +54,7 @@ def inspect_lm(predictor: LmPredictor, text: str) -> Inspection:
         return TokenScores(tokens, tuple(range(1, len(ids))), log_probs, row[0, 1:].cpu(), names, "left")
 
     stacks = {"stack": StackUse(model.stack, tokens)}
-    network = Network(tokens, embeddings, logits, tokens[1:], tuple(ids[1:]), names, stacks, readout)
+    network = Network(tokens, embeddings, logits, tokens[1:], tuple(ids[1:]), names, stacks, model.logits)
     return Inspection(scores=scores, network=network, search=search_continuations(predictor, ids))
 
 
@@ -81,17 +74,25 @@ def inspect_steps(predictor: LmPredictor, text: str) -> Inspection:
     return Inspection(scores=scores, search=search_continuations(predictor, ids))
 
 
-def search_continuations(predictor: LmPredictor, ids: list[int]) -> Callable[[int, float | None], NamedBeamTree]:
+def search_continuations(
+    predictor: LmPredictor, ids: list[int]
+) -> Callable[[int, float | None, Sequence[str]], NamedBeamTree]:
     """Beam search for the best continuations of a text."""
     vocabulary = predictor.codec.vocabulary
-    end = vocabulary.eos_id if vocabulary.counts[vocabulary.eos_id] else None
-    banned = [vocabulary.id(token) for token in RESERVED if vocabulary.id(token) != end]
+    end = predictor.end_id
+    banned = predictor.banned_ids
 
     @torch.no_grad()
-    def search(width: int, alpha: float | None) -> NamedBeamTree:
-        penalty = ALPHA if alpha is None else alpha
+    def search(width: int, alpha: float | None, prefix: Sequence[str]) -> NamedBeamTree:
         tree = beam_tree(
-            predictor.model, ids, width=width, tokens=CONTINUATION, end=end, alpha=penalty, n_best=1, banned=banned
+            predictor.model,
+            [*ids, *vocabulary.encode_known(prefix)],
+            width=width,
+            tokens=CONTINUATION,
+            end=end,
+            alpha=ALPHA if alpha is None else alpha,
+            n_best=1,
+            banned=banned,
         )
         return NamedBeamTree(tree, vocabulary.tokens)
 

@@ -4,28 +4,45 @@
 
     P(x) = product over t of P(x_t | x_1 ... x_(t-1))
 
-Tied input and output weights: Press and Wolf 2017, "Using the output embedding to improve language models".
+`LanguageModel` has one output layer over the whole vocabulary, `AdaptiveLanguageModel` an adaptive softmax for large
+vocabularies. Tied input and output weights: Press and Wolf 2017, "Using the output embedding to improve language
+models".
 """
 
 from __future__ import annotations
 
-import copy
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from weft.cells import State
-from weft.data.windows import Tokens, Window, evaluation_windows
-from weft.engine import Dropout, Stream, can_stream, dropout, embed, linear_cross_entropy
+from weft.cells import Cell, State
+from weft.data.sharing import shared_map, shared_parts
+from weft.data.windows import Tokens, Window, evaluation_streams, evaluation_windows
+from weft.engine import (
+    NO_DROPOUT,
+    Dropout,
+    Stream,
+    can_stream,
+    dropout,
+    embed,
+    float_copy,
+    is_quantized,
+    linear_cross_entropy,
+    quantize_cell,
+)
 from weft.engine.cross_entropy import IGNORE_INDEX
 from weft.errors import WeftError
 from weft.metrics import Likelihood, TokenPredictions
-from weft.nn import Recurrent, make_stack, map_state
+from weft.nn import Recurrent, Stack, make_stack, map_state
+from weft.nn.adaptive_softmax import AdaptiveSoftmax, default_cutoffs
 from weft.nn.bptt import Unroll, full
 from weft.tasks.config import ModelConfig
+from weft.tasks.lm.config import LmModelConfig
 from weft.training.loss import Loss, count_predictions
 
+LARGE_VOCABULARY = 10_000  # tokens from which on "auto" is an adaptive softmax
 LARGEST_TABLE = 1 << 26  # maximum number of elements of the sampler's precomputed input projections
 
 
@@ -34,10 +51,11 @@ class LanguageModel(nn.Module):
 
     Args:
         vocabulary_size: V, the size of the vocabulary.
-        config: the `model` settings. With embedding_dim=0 the stack reads one-hot vectors.
+        config: the `model` settings. With embedding_dim=0 the stack reads one-hot vectors. Tied weights of different
+            sizes are tied through a projection of the outputs.
 
     Raises:
-        WeftError: a bidirectional stack, or tied weights of different sizes.
+        WeftError: a bidirectional stack, or tied weights without an embedding.
     """
 
     def __init__(self, vocabulary_size: int, config: ModelConfig) -> None:
@@ -49,22 +67,19 @@ class LanguageModel(nn.Module):
                 expected="model.bidirectional=false",
                 hint="`fill` for predicting a token from both sides",
             )
-        if config.tied and config.embedding_dim != config.hidden_size:
+        if config.tied and not config.embedding_dim:
             raise WeftError(
-                f"model.tied with model.embedding_dim={config.embedding_dim}, model.hidden_size={config.hidden_size}",
-                expected="the two to be equal, because one matrix is used for both",
+                "model.tied with model.embedding_dim=0",
+                expected="an embedding, which the output layer shares",
                 hint=f"`model.embedding_dim={config.hidden_size}`",
             )
         self.vocabulary_size, self.dropout = vocabulary_size, config.dropout
+        self._add_layers(config)
+
+    def _add_layers(self, config: ModelConfig) -> None:
+        vocabulary_size = self.vocabulary_size
         self.embedding = nn.Embedding(vocabulary_size, config.embedding_dim) if config.embedding_dim else None
-        self.stack = make_stack(
-            config.cell,
-            config.embedding_dim or vocabulary_size,
-            config.hidden_size,
-            layers=config.num_layers,
-            dropout=config.dropout,
-            residual=config.residual,
-        )
+        self.stack = _stack(config, config.embedding_dim or vocabulary_size)
         # In both cases the first layer's input projection starts with a variance of about 1/3, like the recurrent one.
         if self.embedding is None:
             nn.init.normal_(self.stack.layers[0].cell.weight_ih, std=3**-0.5)  # type: ignore[union-attr,arg-type]
@@ -75,6 +90,13 @@ class LanguageModel(nn.Module):
         self.bias = nn.Parameter(torch.zeros(vocabulary_size))
         if self.weight is not None:
             nn.init.normal_(self.weight, std=config.hidden_size**-0.5)
+        self.projection = None
+        if config.tied and config.embedding_dim != config.hidden_size:
+            self.projection = nn.Linear(config.hidden_size, config.embedding_dim, bias=False)
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.parameters()).device
 
     def forward(self, ids: Tensor, state: State = None, *, unroll: Unroll = full) -> tuple[Tensor, State]:
         """Computes logits.
@@ -87,28 +109,47 @@ class LanguageModel(nn.Module):
         Returns:
             Logits (B, T, V) of each next token, and the final state.
         """
-        outputs, state = self._run(ids, state, unroll)
-        return F.linear(dropout(outputs, self.dropout, self.training), self._output_weight(), self.bias), state
+        outputs, state = unroll(self.stack, self._inputs(ids), state)
+        return self.logits(dropout(outputs, self.dropout, self.training)), state
 
-    def _run(self, ids: Tensor, state: State, unroll: Unroll) -> tuple[Tensor, State]:
-        """Computes the outputs (B, T, H) of the stack."""
-        x = ids
-        if self.embedding is not None:
-            x = embed(ids, self.embedding.weight, self.dropout, self.training)
-        return unroll(self.stack, x, state)
+    def _inputs(self, ids: Tensor) -> Tensor:
+        """What the stack reads of ids (B, T): their embedding with dropout, or themselves for one-hot vectors."""
+        if self.embedding is None:
+            return ids
+        return embed(ids, self.embedding.weight, self.dropout, self.training)
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """The vectors (B, T, E) of ids (B, T) as the stack reads them, without dropout."""
+        if self.embedding is None:
+            return F.one_hot(ids, self.vocabulary_size).to(self.bias.dtype)
+        vectors: Tensor = self.embedding(ids)
+        return vectors
+
+    def logits(self, outputs: Tensor) -> Tensor:
+        """The logits (..., V) of outputs (..., H) of the stack."""
+        return F.linear(self._project(outputs), self._output_weight(), self.bias)
 
     def _output_weight(self) -> Tensor:
         weight = self.weight if self.embedding is None or self.weight is not None else self.embedding.weight
         assert weight is not None
         return weight
 
+    def _project(self, outputs: Tensor) -> Tensor:
+        return outputs if self.projection is None else self.projection(outputs)
+
+    def _cross_entropy(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The summed cross-entropy of targets (B, T) given the outputs (B, T, H) of the stack, with dropout."""
+        drop = Dropout(self.dropout if self.training else 0.0)
+        weight, bias = self._output_weight(), self.bias
+        if self.projection is not None:
+            outputs, drop = self.projection(dropout(outputs, self.dropout, self.training)), NO_DROPOUT
+        return linear_cross_entropy(outputs, weight, bias, targets, dropout=drop, reduction="sum")
+
     def loss(self, window: Window, state: State = None, *, unroll: Unroll = full) -> Loss:
         """Computes the summed cross-entropy of the window's targets. A fresh window starts from the zero state."""
-        outputs, state = self._run(window.inputs.to(self.bias.device), None if window.reset_state else state, unroll)
-        drop = Dropout(self.dropout if self.training else 0.0)
-        total = linear_cross_entropy(
-            outputs, self._output_weight(), self.bias, window.targets, dropout=drop, reduction="sum"
-        )
+        inputs = self._inputs(window.inputs.to(self.device))
+        outputs, state = unroll(self.stack, inputs, None if window.reset_state else state)
+        total = self._cross_entropy(outputs, window.targets.to(self.device))
         count = int((window.targets != IGNORE_INDEX).sum())
         return Loss(total, count, map_state(Tensor.detach, state))
 
@@ -119,26 +160,46 @@ class LanguageModel(nn.Module):
     @torch.no_grad()
     def step(self, ids: Tensor, state: State) -> tuple[Tensor, State]:
         """Reads ids (R,). Returns log-probabilities (R, V) of the next token and the new state."""
-        logits, state = self(ids[:, None].to(self.bias.device), state)
+        logits, state = self(ids[:, None].to(self.device), state)
         return F.log_softmax(logits[:, 0], -1), state
 
     def sampler(self, rows: int) -> Stream | None:
         """Returns the engine's sampling loop for `rows` sequences, or None if the engine cannot run this model."""
+        cells = self._stream_cells()
+        if cells is None:
+            return None
+        weight = self._output_weight()
+        if self.projection is not None:
+            weight = weight.detach() @ self.projection.weight.detach()
+        return Stream(cells, weight, self.bias, rows=rows)
+
+    def reader(self) -> Stream | None:
+        """Returns the same for one sequence that is only read: steps give the state and no logits."""
+        cells = self._stream_cells()
+        return None if cells is None else Stream(cells)
+
+    def _stream_cells(self) -> list[Cell] | None:
+        """The cells as a stream runs them: the first reads token ids. None where the engine cannot run them."""
         layers = [layer for layer in self.stack.layers if isinstance(layer, Recurrent)]
         cells = [layer.cell for layer in layers]
         if self.stack.residual or not can_stream(cells):
             return None
-        weight: Tensor | None = self.weight
-        if self.embedding is not None:
+        table = self._embedding_table()
+        if table is not None:
             if self.vocabulary_size * cells[0].weight_ih.shape[0] > LARGEST_TABLE:
                 return None
             # The embedding and the input projection of the first layer combine to one table with a row for each token.
-            first = copy.deepcopy(cells[0])
+            first = float_copy(cells[0])
             first.input_size = self.vocabulary_size
-            first.weight_ih = nn.Parameter(cells[0].weight_ih.detach() @ self.embedding.weight.detach().t())
+            first.weight_ih = nn.Parameter(cells[0].weight_ih.detach() @ table.detach().t())
+            if is_quantized(cells[0]):
+                quantize_cell(first)
             cells[0] = first
-            weight = self.embedding.weight if weight is None else weight
-        return Stream(cells, weight, self.bias, rows=rows)
+        return cells
+
+    def _embedding_table(self) -> Tensor | None:
+        """The embedding (V, E) of every token; None for one-hot vectors."""
+        return None if self.embedding is None else self.embedding.weight
 
     def select(self, state: State, rows: Tensor) -> State:
         """Returns the state of the given rows, which may repeat."""
@@ -148,8 +209,13 @@ class LanguageModel(nn.Module):
     def evaluate(self, tokens: Tokens) -> Likelihood:
         """Computes the likelihood of the tokens (N,), each given all tokens before it."""
         self.eval()
+        return sum(
+            shared_map(self._evaluate_stream, evaluation_streams(tokens, shared_parts())), start=Likelihood(0.0, 0)
+        )
+
+    def _evaluate_stream(self, windows: Iterator[Window]) -> Likelihood:
         total, state = Likelihood(0.0, 0), None
-        for window in evaluation_windows(tokens):
+        for window in windows:
             loss = self.loss(window, state)
             total, state = total + Likelihood(float(loss.total), loss.count), loss.state
         return total
@@ -162,8 +228,57 @@ class LanguageModel(nn.Module):
         self.eval()
         total, state = TokenPredictions(Likelihood(0.0, 0), 0), None
         for window in evaluation_windows(tokens):
-            inputs, targets = window.inputs.to(self.bias.device), window.targets.to(self.bias.device)
+            inputs, targets = window.inputs.to(self.device), window.targets.to(self.device)
             logits, state = self(inputs, None if window.reset_state else state)
             valid = targets != IGNORE_INDEX
             total += count_predictions(logits[valid], targets[valid])
         return total
+
+
+class AdaptiveLanguageModel(LanguageModel):
+    """A recurrent language model with an adaptive softmax, whose tables are also its embedding.
+
+    Its logits are log-probabilities.
+    """
+
+    def _add_layers(self, config: ModelConfig) -> None:
+        size = config.embedding_dim or config.hidden_size
+        self.softmax = AdaptiveSoftmax(
+            self.vocabulary_size, size, config.hidden_size, default_cutoffs(self.vocabulary_size)
+        )
+        self.stack = _stack(config, size)
+
+    def _inputs(self, ids: Tensor) -> Tensor:
+        return dropout(self.softmax.embed(ids), self.dropout, self.training)
+
+    def embed(self, ids: Tensor) -> Tensor:
+        return self.softmax.embed(ids)
+
+    def logits(self, outputs: Tensor) -> Tensor:
+        return self.softmax.log_probs(outputs)
+
+    def _cross_entropy(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return self.softmax.cross_entropy(dropout(outputs, self.dropout, self.training), targets)
+
+    def sampler(self, rows: int) -> Stream | None:
+        return None  # the engine samples from one softmax
+
+    def _embedding_table(self) -> Tensor:
+        return self.softmax.embed(torch.arange(self.vocabulary_size, device=self.device))
+
+
+def _stack(config: ModelConfig, input_size: int) -> Stack:
+    return make_stack(
+        config.cell,
+        input_size,
+        config.hidden_size,
+        layers=config.num_layers,
+        dropout=config.dropout,
+        residual=config.residual,
+    )
+
+
+def make_language_model(vocabulary_size: int, config: LmModelConfig) -> LanguageModel:
+    """The language model that `model.softmax` names; "auto" is "adaptive" above 10,000 tokens."""
+    adaptive = config.softmax == "adaptive" or (config.softmax == "auto" and vocabulary_size > LARGE_VOCABULARY)
+    return (AdaptiveLanguageModel if adaptive else LanguageModel)(vocabulary_size, config)

@@ -15,7 +15,7 @@ from weft.tasks.predictor import TaskPredictor
 from weft.tasks.text_task import CorpusSource, encoded, held_out_tokens, text_column
 from weft.text.arguments import check_text, check_texts
 from weft.text.codec import Codec, StreamingDecoder
-from weft.text.vocabulary import RESERVED
+from weft.text.vocabulary import EOS, RESERVED
 from weft.training.run import Run
 
 LONGEST_TEXT = 100_000  # of a text that is generated to its end
@@ -126,24 +126,35 @@ class LmPredictor(TaskPredictor):
     def _new_tokens(
         self, starts: Sequence[Sequence[int]], tokens: int | None, sampler: Sampler, seed: int
     ) -> Iterator[list[int]]:
-        # <eos> ends a text only if it occurred in training.
-        vocabulary = self.codec.vocabulary
-        end = vocabulary.eos_id if vocabulary.counts[vocabulary.eos_id] else None
-        if tokens is None and end is None:
+        if tokens is None and self.end_id is None:
             raise WeftError(
                 f"{self.run.path} was trained on one text and does not know where a text ends",
                 expected="a number of `tokens`, or a run trained on several texts: a folder, or a column of a table",
                 hint="`tokens=200`",
             )
         tokens = LONGEST_TEXT if tokens is None else tokens
-        banned = [vocabulary.id(token) for token in RESERVED if vocabulary.id(token) != end]
-        return generate(self.model, starts, sampler, tokens=tokens, seed=seed, banned=banned, end=end)
+        return generate(self.model, starts, sampler, tokens=tokens, seed=seed, banned=self.banned_ids, end=self.end_id)
+
+    @property
+    def end_id(self) -> int | None:
+        """The id that ends a text: <eos>, if it occurred in training between texts, not as the end of each line."""
+        vocabulary = self.codec.vocabulary
+        between_texts = vocabulary.counts[vocabulary.eos_id] and self.codec.tokenizer.line_end != EOS
+        return vocabulary.eos_id if between_texts else None
+
+    @property
+    def banned_ids(self) -> list[int]:
+        """The reserved tokens that are never generated."""
+        vocabulary = self.codec.vocabulary
+        used = EOS if self.codec.tokenizer.line_end == EOS or self.end_id is not None else None
+        return [vocabulary.id(token) for token in RESERVED if token != used]
 
     def prompt_ids(self, prompt: str) -> list[int]:
         """The ids of a prompt. An empty one is a line break, or a space where the training text has no lines."""
         vocabulary = self.codec.vocabulary
         if not check_text(prompt, "the prompt"):
-            return [vocabulary.id(next((one for one in ("\n", " ") if one in vocabulary), vocabulary.tokens[-1]))]
+            starts = (self.codec.tokenizer.line_end, " ")
+            return [vocabulary.id(next((one for one in starts if one in vocabulary), vocabulary.tokens[-1]))]
         ids = self.codec.encode(prompt)
         if not ids:
             raise WeftError(

@@ -10,14 +10,17 @@ from weft.tasks.inspection import Inspection
 from weft.tasks.lm.command import COMMANDS
 from weft.tasks.lm.config import LmConfig
 from weft.tasks.lm.inspection import inspect_lm
-from weft.tasks.lm.model import LanguageModel
+from weft.tasks.lm.model import make_language_model
 from weft.tasks.lm.predictor import LmPredictor
-from weft.tasks.task import find_device
+from weft.tasks.lm.service import serve_lm
+from weft.tasks.service import Service
 from weft.tasks.text_task import TextData, TextTask
 from weft.text.codec import Codec
 from weft.training.build import build_model, load_model
+from weft.training.devices import find_device
 from weft.training.run import Run
-from weft.training.trainer import Evaluation, Trainer
+from weft.training.step import Evaluation
+from weft.training.trainer import Trainer
 
 
 class LmTask(TextTask[LmConfig, LmPredictor]):
@@ -25,6 +28,7 @@ class LmTask(TextTask[LmConfig, LmPredictor]):
 
     name = "lm"
     commands = COMMANDS
+    reads_windows = True
     config_class = LmConfig
 
     def make_trainer(self, run: Run, config: LmConfig, data: TextData) -> tuple[Trainer, State]:
@@ -32,7 +36,7 @@ class LmTask(TextTask[LmConfig, LmPredictor]):
             data.train, config.batch.size, config.batch.seq_length, config.train.seed
         )
         size = len(data.codec.vocabulary)
-        model = build_model(lambda: LanguageModel(size, config.model)).to(find_device(config.train.device))
+        model = build_model(lambda: make_language_model(size, config.model)).to(find_device(config.train.device))
         bptt = unroll(config.bptt.method, steps=config.bptt.steps, keep=config.bptt.keep_probability)
         dev = data.dev
 
@@ -55,11 +59,14 @@ class LmTask(TextTask[LmConfig, LmPredictor]):
     def load(self, run: Run) -> LmPredictor:
         codec = Codec.from_json(run.vocabulary)
         config = from_dict(LmConfig, run.config).model
-        model = load_model(lambda: LanguageModel(len(codec.vocabulary), config), run)
+        model = load_model(lambda: make_language_model(len(codec.vocabulary), config), run)
         return LmPredictor(run, model, codec)
 
     def inspect(self, predictor: LmPredictor, text: str) -> Inspection:
         return inspect_lm(predictor, text)
+
+    def serve(self, predictor: LmPredictor) -> Service:
+        return serve_lm(predictor)
 
 
 TASK = LmTask()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from torch import Tensor
@@ -14,18 +14,21 @@ from weft.metrics import Likelihood
 from weft.tasks.inspection import Inspection
 from weft.tasks.lm.inspection import inspect_steps
 from weft.tasks.lm.predictor import LmPredictor
+from weft.tasks.lm.service import serve_lm
 from weft.tasks.ngram.command import COMMANDS
 from weft.tasks.ngram.config import NgramConfig
 from weft.tasks.ngram.model import NGram, modified_kneser_ney
-from weft.tasks.task import StoreData
+from weft.tasks.service import Service
+from weft.tasks.stored_data import StoreData
 from weft.tasks.text_task import TextData, TextTask
 from weft.text.codec import Codec
+from weft.training.distributed import current_workers
 from weft.training.run import CHECKPOINT, WEIGHTS, Run
-from weft.training.trainer import Evaluation, Progress, Step
+from weft.training.step import Evaluation, Progress, Step
 
 
 class NgramTrainer:
-    """Counts the n-grams of a text, in one step."""
+    """Counts the n-grams of a text, in one step. Of several workers, rank 0 does it."""
 
     def __init__(self, run: Run, config: NgramConfig, data: TextData) -> None:
         self.run_directory: Run | None = run
@@ -33,7 +36,7 @@ class NgramTrainer:
         self.model: NGram | None = None
 
     def run(self) -> Iterator[Step]:
-        if self.progress.step:
+        if self.progress.step or current_workers().rank:
             return
         began = time.perf_counter() - self.progress.seconds
         tokens, dev = self.data.train, self.data.dev
@@ -49,8 +52,12 @@ class NgramTrainer:
         if self.run_directory is not None:
             metadata = {"size": self.model.size, "discounts": self.model.discounts, "ngrams": len(self.model)}
             self.run_directory.save(WEIGHTS, self.model.tensors(), metadata)
+            record = {"step": 1, "epoch": 1, "train_cross_entropy": loss.cross_entropy}
+            record |= {"seconds": round(self.progress.seconds, 3)}
+            self.run_directory.report(record if evaluation is None else record | {"evaluation": evaluation.metrics})
             self.run_directory.save(CHECKPOINT, *self.state())
-        yield Step(1, 1, 1, loss, 0.0, 0.0, self.progress.seconds, evaluation, evaluation is not None, "finished")
+        seconds, best = self.progress.seconds, evaluation is not None
+        yield Step(1, 1, 1, loss, 0.0, 0.0, seconds, evaluation, best, "finished", seconds, 0.0)
 
     def end_reason(self) -> str:
         return "finished" if self.progress.step else ""
@@ -76,7 +83,7 @@ class NgramTask(TextTask[NgramConfig, LmPredictor]):
     def seed(self, config: NgramConfig) -> int:
         return 0  # nothing is random
 
-    def open_like(self, source: Any, dev: Any, config: NgramConfig, vocabulary: Mapping[str, Any]) -> StoreData:
+    def open_like(self, source: Any, dev: Any, config: NgramConfig, origin: Run) -> StoreData:
         raise WeftError("n-grams are counted, not fine-tuned", expected="a new run on all the text")
 
     def make_trainer(self, run: Run, config: NgramConfig, data: TextData) -> tuple[NgramTrainer, None]:
@@ -89,6 +96,9 @@ class NgramTask(TextTask[NgramConfig, LmPredictor]):
 
     def inspect(self, predictor: LmPredictor, text: str) -> Inspection:
         return inspect_steps(predictor, text)
+
+    def serve(self, predictor: LmPredictor) -> Service:
+        return serve_lm(predictor)
 
 
 TASK = NgramTask()

@@ -99,8 +99,7 @@ def _tagged(model: TagPredictor, texts: Sequence[str], split: str, style: Style)
 
 def _sentence(text: str, paths: list[TaggedText], spans: bool, style: Style) -> Output:
     if style.json:
-        blank = {"tags": [], "confidence": [], **({"spans": []} if spans else {}), "probability": 1.0}
-        yield _record(text, paths[0].words if paths else (), [_tags(path) for path in paths] or [blank], style)
+        yield tagged_record(text, paths, spans, style.n_best)
         return
     for number, path in enumerate(paths, start=1):
         head = f"{number}\t{path.probability:.4f}" if style.n_best > 1 else ""
@@ -116,8 +115,27 @@ def _sentence(text: str, paths: list[TaggedText], spans: bool, style: Style) -> 
         yield "\n"
 
 
-def _record(text: str, words: Sequence[str], paths: list[dict[str, Any]], style: Style) -> dict[str, Any]:
-    return {"text": text, "words": words, **paths[0], **({"n_best": paths} if style.n_best > 1 else {})}
+def tagged_record(text: str, paths: list[TaggedText], spans: bool, n_best: int) -> dict[str, Any]:
+    """Tags as `--json` writes them; a blank text has no paths."""
+    blank = {"tags": [], "confidence": [], **({"spans": []} if spans else {}), "probability": 1.0}
+    return _record(text, paths[0].words if paths else (), [_tags(path) for path in paths] or [blank], n_best)
+
+
+def segmented_record(text: str, paths: list[SegmentedText], n_best: int) -> dict[str, Any]:
+    """Words as `--json` writes them; a blank text has no paths."""
+    listed: list[dict[str, Any]] = [
+        {
+            "words": path.words,
+            "confidence": [round(value, 6) for value in path.confidence],
+            "probability": path.probability,
+        }
+        for path in paths
+    ] or [{"words": (), "confidence": [], "probability": 1.0}]
+    return _record(text, listed[0]["words"], listed, n_best)
+
+
+def _record(text: str, words: Sequence[str], paths: list[dict[str, Any]], n_best: int) -> dict[str, Any]:
+    return {"text": text, "words": words, **paths[0], **({"n_best": paths} if n_best > 1 else {})}
 
 
 def _tags(path: TaggedText) -> dict[str, Any]:
@@ -141,15 +159,7 @@ def _segmented(model: TagPredictor, texts: Sequence[str], style: Style) -> Outpu
 
 def _words(text: str, paths: list[SegmentedText], style: Style) -> Output:
     if style.json:
-        listed: list[dict[str, Any]] = [
-            {
-                "words": path.words,
-                "confidence": [round(value, 6) for value in path.confidence],
-                "probability": path.probability,
-            }
-            for path in paths
-        ] or [{"words": (), "confidence": [], "probability": 1.0}]
-        yield _record(text, listed[0]["words"], listed, style)
+        yield segmented_record(text, paths, style.n_best)
         return
     for number, path in enumerate(paths, start=1):
         head = f"{number}\t{path.probability:.4f}\t" if style.n_best > 1 else ""

@@ -14,10 +14,10 @@ from weft.data.buckets import hold_out, save_columns
 from weft.errors import WeftError
 from weft.tasks.fine_tuning import warn_new_tokens
 from weft.tasks.plausibility import check_tagged
+from weft.tasks.stored_data import StoreData
 from weft.tasks.tag.config import TagConfig, TagDataConfig
 from weft.tasks.tag.lexicon import LEXICONS, Lexicon
 from weft.tasks.tag.vocabulary import TaggerVocabulary
-from weft.tasks.task import StoreData
 from weft.text.conll import SentenceSource, TaggedSentence, count_noun, open_segmented, open_sentences
 from weft.text.corpus import Corpus
 from weft.text.spans import (

@@ -11,7 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from weft import html
 from weft.data.buckets import Buckets, IntArray, Ragged, in_batches, take
+from weft.metrics import Confusion
+from weft.metrics.paired import ExampleStatistics, f1_score, ratio
 from weft.metrics.tagging import SpanScores, TokenScores, WordScores
 from weft.nn.crf import TagPath
 from weft.tasks.tag.encoder import collate
@@ -36,6 +39,10 @@ class TagScores(NamedTuple):
 
     def metrics(self) -> dict[str, float]:
         return {**self.words.metrics(), **(self.spans.metrics() if self.spans else {})}
+
+    def _repr_html_(self) -> str:
+        """The scores, and those of each label of spans, for notebooks."""
+        return html.box(html.score_line(self.metrics()) + (self.spans.label_table() if self.spans else ""))
 
 
 @torch.no_grad()
@@ -101,18 +108,59 @@ def evaluate_tagger(
     model: Tagger, vocabulary: TaggerVocabulary, columns: Mapping[str, Ragged]
 ) -> TagScores | WordScores:
     """Compares the model's tags with those of the columns."""
+    found = sentence_scores(model, vocabulary, columns)
+    if isinstance(found[0], WordScores):
+        return reduce(add, (one for one in found if isinstance(one, WordScores)))
+    tagged = [one for one in found if isinstance(one, TagScores)]
+    spans = [one.spans for one in tagged if one.spans is not None]
+    return TagScores(reduce(add, (one.words for one in tagged)), reduce(add, spans) if spans else None)
+
+
+def sentence_scores(
+    model: Tagger, vocabulary: TaggerVocabulary, columns: Mapping[str, Ragged]
+) -> list[TagScores] | list[WordScores]:
+    """The scores of each sentence; those of an empty sentence where there is none."""
     names = (*vocabulary.tags, *vocabulary.extra_tags)
-    tokens, spans, words = [TokenScores()], [SpanScores()], [WordScores()]
+    compared: list[tuple[list[str], list[str], list[int]]] = []
     for row, path in enumerate(decode(model, columns)):
         true = [names[number] for number in columns["tags"][row].tolist()]
-        tags = [names[number] for number in path.tags]
-        known = columns["known"][row].tolist()
-        if vocabulary.lexicon.task == "segments":
-            words.append(WordScores.of(true, tags, known))
-            continue
-        tokens.append(TokenScores.of(true, tags, known))
-        if vocabulary.scheme:
-            spans.append(SpanScores.of(true, tags))
+        compared.append((true, [names[number] for number in path.tags], columns["known"][row].tolist()))
+    compared = compared or [([], [], [])]
     if vocabulary.lexicon.task == "segments":
-        return reduce(add, words)
-    return TagScores(reduce(add, tokens), reduce(add, spans) if vocabulary.scheme else None)
+        return [WordScores.of(*one) for one in compared]
+    spans = [SpanScores.of(true, tags) if vocabulary.scheme else None for true, tags, _ in compared]
+    return [TagScores(TokenScores.of(*one), own) for one, own in zip(compared, spans, strict=True)]
+
+
+def tag_confusion(model: Tagger, vocabulary: TaggerVocabulary, columns: Mapping[str, Ragged]) -> Confusion:
+    """How often each tag was predicted for each true tag."""
+    names = (*vocabulary.tags, *vocabulary.extra_tags)
+    pairs = (
+        (names[true], names[predicted])
+        for row, path in enumerate(decode(model, columns))
+        for true, predicted in zip(columns["tags"][row].tolist(), path.tags, strict=True)
+    )
+    return Confusion.of(names, pairs)
+
+
+def tag_statistics(
+    model: Tagger, vocabulary: TaggerVocabulary, columns: Mapping[str, Ragged]
+) -> tuple[ExampleStatistics, ...]:
+    """Accuracy, and F1 where tags are spans or words, of each sentence."""
+    accuracies, matches = [], []
+    for one in sentence_scores(model, vocabulary, columns):
+        if isinstance(one, WordScores):
+            matches.append(one.words)
+            continue
+        accuracies.append(one.words.all)
+        if one.spans is not None:
+            matches.append(one.spans.all)
+    found = []
+    tags = f"tags:{','.join(vocabulary.tags)}"
+    if matches:
+        sums = np.array([[one.correct, one.predicted, one.true] for one in matches], dtype=np.float64)
+        found.append(ExampleStatistics("f1", "sentence", f"f1|{tags}", sums, f1_score))
+    if accuracies:
+        sums = np.array([[one.correct, one.count] for one in accuracies], dtype=np.float64)
+        found.append(ExampleStatistics("accuracy", "sentence", f"accuracy|{tags}", sums, ratio))
+    return tuple(found)

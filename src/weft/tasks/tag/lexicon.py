@@ -106,6 +106,11 @@ class WordLexicon:
         spelling = [self.characters.encode(_cut(word)) for word in spelled]
         return {"words": words, "shapes": shapes, "forms": forms, "spelling": spelling}
 
+    def spell(self, columns: Mapping[str, Any], row: int) -> str:
+        """An encoded sentence as text: its words, which may be cut, with spaces between them."""
+        words = (self.characters.decode(columns["spelling"][form].tolist()) for form in columns["forms"][row])
+        return " ".join("".join(word) for word in words)
+
     def known(self, sentence: TaggedSentence) -> list[int]:
         """Whether each word is in the vocabulary, as 0 or 1."""
         spelled = (normal(word, self.form) for word in sentence.words)
@@ -194,6 +199,10 @@ class CharacterLexicon:
         rows = [self.read(characters) for characters in sentences]
         pairs = [self.pairs.encode(map("".join, pairwise([EDGE, *row, EDGE]))) for row in rows]
         return {"words": [self.words.encode(row) for row in rows], "pairs": pairs}
+
+    def spell(self, columns: Mapping[str, Any], row: int) -> str:
+        """An encoded sentence as text."""
+        return "".join(self.words.decode(columns["words"][row].tolist()))
 
     @cached_property
     def _seen(self) -> frozenset[str]:

@@ -12,17 +12,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from weft import html
 from weft.chains import Segment
 from weft.config import from_dict
 from weft.data.buckets import IntArray, Ragged, in_batches, load_columns, take
 from weft.errors import WeftError
+from weft.html import ResultList
+from weft.metrics import Confusion
 from weft.metrics.tagging import WordScores
 from weft.nn.crf import TagPath
 from weft.tasks.predictor import TaskPredictor
 from weft.tasks.tag.config import TagConfig
 from weft.tasks.tag.data import DEV_SENTENCES, SHOWN, Reading, extra_tag_notes, read_like, unknown_tags
 from weft.tasks.tag.encoder import collate
-from weft.tasks.tag.evaluation import TagScores, evaluate_tagger
+from weft.tasks.tag.evaluation import TagScores, evaluate_tagger, tag_confusion
 from weft.tasks.tag.lexicon import WordLexicon
 from weft.tasks.tag.model import Tagger, forbid_continuation
 from weft.tasks.tag.table import read_tables, tag_table
@@ -44,6 +47,13 @@ class TaggedText:
     probability: float
     spans: tuple[Span, ...] | None  # where the tags are spans
 
+    def _repr_html_(self) -> str:
+        """The words with their spans or tags, for notebooks."""
+        notes = [f"{tag}: {share:.3f}" for tag, share in zip(self.tags, self.confidence, strict=True)]
+        if self.spans is None:
+            return html.box(html.words_with_tags(self.words, self.tags, notes))
+        return html.box(html.marked_spans(self.words, self.spans, notes))
+
 
 @dataclass(frozen=True)
 class SegmentedText:
@@ -52,6 +62,11 @@ class SegmentedText:
     words: tuple[str, ...]
     confidence: tuple[float, ...]
     probability: float
+
+    def _repr_html_(self) -> str:
+        """The words, for notebooks; uncertain ones are darker."""
+        notes = [f"probability {share:.3f}" for share in self.confidence]
+        return html.box(html.shaded_tokens(self.words, [1 - share for share in self.confidence], notes))
 
 
 Text = str | Sequence[str]
@@ -91,7 +106,7 @@ class TagPredictor(TaskPredictor):
             texts: Each a list of words, or a string, which is split into words first.
             split: How to split strings: "word" by the word tokenizer and the training words, "space" at spaces.
         """
-        return [best for (best,) in self.n_best(texts, 1, split=split)]
+        return ResultList(best for (best,) in self.n_best(texts, 1, split=split))
 
     def n_best(self, texts: Iterable[Text], n: int, *, split: str = "word") -> list[list[TaggedText]]:
         """The `n` most probable tag sequences of each text, best first; fewer where there are fewer."""
@@ -106,10 +121,10 @@ class TagPredictor(TaskPredictor):
             return [(one, shares[row, : len(one[0].tags)]) for row, one in enumerate(paths)]
 
         found = self._decode(words, decode)
-        return [
-            [self._tagged(row, path, shares) for path in paths]
+        return ResultList(
+            ResultList(self._tagged(row, path, shares) for path in paths)
             for row, (paths, shares) in zip(words, found, strict=True)
-        ]
+        )
 
     def marginals(self, texts: Iterable[Text], *, split: str = "word") -> list[FloatArray]:
         """The marginal probability of every tag at every word of each text: (T, K) each, in the order of `tags`."""
@@ -151,10 +166,10 @@ class TagPredictor(TaskPredictor):
                 found[row].append((stretch, tuple(values), math.exp(path.log_prob)))
             return found
 
-        return [
-            [SegmentedText(tuple(text[b:e] for b, e in words), each, whole) for words, each, whole in paths]
+        return ResultList(
+            ResultList(SegmentedText(tuple(text[b:e] for b, e in words), each, whole) for words, each, whole in paths)
             for text, paths in self._decode_characters(texts, decode)
-        ]
+        )
 
     def _best_paths(self, scores: Tensor, lengths: Tensor, n: int) -> list[list[TagPath]]:
         if n == 1:
@@ -267,17 +282,28 @@ class TagPredictor(TaskPredictor):
         vocabulary = self.vocabulary._replace(extra_tags=tuple(unknown_tags(sentences, self.tags)))
         return evaluate_tagger(self.model, vocabulary, vocabulary.encode_tagged(sentences))
 
+    def confusion(self, source: SentenceSource | None = None) -> Confusion:
+        """How often each tag was predicted for each true tag, on other sentences or on the held-out ones."""
+        if source is None:
+            return tag_confusion(self.model, self.vocabulary, self._held_out())
+        sentences = self.read(source).sentences
+        vocabulary = self.vocabulary._replace(extra_tags=tuple(unknown_tags(sentences, self.tags)))
+        return tag_confusion(self.model, vocabulary, vocabulary.encode_tagged(sentences))
+
     def evaluate(self, source: SentenceSource, *, column: str = "") -> TagScores | WordScores:
         """Evaluates on other sentences: a path, a name, a Corpus, or (words, tags) pairs."""
         return self.score(self.read(source, column=column).sentences)
 
     def evaluate_held_out(self) -> TagScores | WordScores:
         """Evaluates on the run's own held-out sentences."""
+        return evaluate_tagger(self.model, self.vocabulary, self._held_out())
+
+    def _held_out(self) -> dict[str, Ragged]:
         if not self.run.has(DEV_SENTENCES):
             raise WeftError(
                 f"{self.run.path} has no held-out sentences", expected="data to evaluate on", hint="`source=PATH`"
             )
-        return evaluate_tagger(self.model, self.vocabulary, load_columns(self.run.data_file(DEV_SENTENCES)))
+        return load_columns(self.run.data_file(DEV_SENTENCES))
 
 
 def _check_count(n: int) -> None:

@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 
 from weft.cells import State
 from weft.config import from_dict
 from weft.data.buckets import Buckets, IntArray, load_columns, take
+from weft.metrics import Confusion, ExampleStatistics
 from weft.tasks.inspection import Inspection
+from weft.tasks.prepared import Prepared
+from weft.tasks.service import Service
+from weft.tasks.stored_data import StoreData
 from weft.tasks.tag.augmentation import MentionReplacement
 from weft.tasks.tag.command import COMMANDS
 from weft.tasks.tag.config import TagConfig
 from weft.tasks.tag.data import DEV_SENTENCES, TRAIN_SENTENCES, open_tagged
 from weft.tasks.tag.encoder import collate
-from weft.tasks.tag.evaluation import calibrate, evaluate_tagger
+from weft.tasks.tag.evaluation import calibrate, evaluate_tagger, tag_statistics
 from weft.tasks.tag.inspection import inspect_tag
 from weft.tasks.tag.model import TaggedBatch, Tagger
 from weft.tasks.tag.predictor import TagPredictor
+from weft.tasks.tag.service import serve_tagger
 from weft.tasks.tag.vocabulary import TaggerVocabulary
-from weft.tasks.task import Prepared, StoreData, Task, find_device
+from weft.tasks.task import Task
 from weft.text.conll import SentenceSource, count_noun
 from weft.text.spans import OUTSIDE
 from weft.training.build import build_model, load_model
+from weft.training.devices import find_device
 from weft.training.loss import Loss
 from weft.training.run import Run
-from weft.training.trainer import Evaluation, Trainer
+from weft.training.step import Evaluation
+from weft.training.trainer import Trainer
 
 
 class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
@@ -43,9 +49,9 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
         return open_tagged(source, dev, config)
 
     def open_like(
-        self, source: SentenceSource, dev: SentenceSource | None, config: TagConfig, vocabulary: Mapping[str, Any]
+        self, source: SentenceSource, dev: SentenceSource | None, config: TagConfig, origin: Run
     ) -> StoreData:
-        return open_tagged(source, dev, config, TaggerVocabulary.from_json(vocabulary))
+        return open_tagged(source, dev, config, TaggerVocabulary.from_json(origin.vocabulary))
 
     def prepare(self, run: Run, config: TagConfig) -> Prepared:
         vocabulary = TaggerVocabulary.from_json(run.vocabulary)
@@ -91,6 +97,22 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
         vocabulary = TaggerVocabulary.from_json(run.vocabulary)
         config = from_dict(TagConfig, run.config)
         return TagPredictor(run, load_model(lambda: make_tagger(vocabulary, config), run), vocabulary)
+
+    def confusion(self, predictor: TagPredictor, source: SentenceSource | None) -> Confusion | None:
+        return predictor.confusion(source)
+
+    def serve(self, predictor: TagPredictor) -> Service:
+        return serve_tagger(predictor)
+
+    def held_out_texts(self, predictor: TagPredictor) -> Iterator[str]:
+        if predictor.run.has(DEV_SENTENCES):
+            columns = load_columns(predictor.run.data_file(DEV_SENTENCES))
+            for row in range(len(columns["words"])):
+                yield predictor.vocabulary.lexicon.spell(columns, row)
+
+    def held_out_statistics(self, predictor: TagPredictor) -> tuple[ExampleStatistics, ...]:
+        columns = load_columns(predictor.run.data_file(DEV_SENTENCES))
+        return tag_statistics(predictor.model, predictor.vocabulary, columns)
 
     def inspect(self, predictor: TagPredictor, text: str) -> Inspection:
         return inspect_tag(predictor, text)

@@ -12,7 +12,7 @@ from weft.data.buckets import Ragged, hold_out, save_columns
 from weft.errors import WeftError
 from weft.tasks.fine_tuning import warn_new_tokens
 from weft.tasks.plausibility import check_pairs
-from weft.tasks.task import StoreData
+from weft.tasks.stored_data import StoreData
 from weft.tasks.translate.config import TranslateConfig
 from weft.text.parallel import PairCodec, Pairs, build_pair_codec, open_pairs
 from weft.text.tokenizers import Normalizer

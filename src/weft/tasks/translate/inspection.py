@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -27,11 +29,11 @@ def inspect_translate(predictor: TranslatePredictor, text: str) -> Inspection:
     banned = [RESERVED.index(name) for name in RESERVED if name != EOS]
 
     @torch.no_grad()
-    def search(width: int, alpha: float | None) -> NamedBeamTree:
+    def search(width: int, alpha: float | None, prefix: Sequence[str]) -> NamedBeamTree:
         penalty = LENGTH_PENALTY if alpha is None else alpha
         tree = beam_tree(
             model.stepper(pad([source.ids])),
-            [BOS_ID],
+            [BOS_ID, *predictor.codec.target.vocabulary.encode_known(prefix)],
             width=width,
             tokens=most_tokens(len(source.ids)),
             end=END,
@@ -40,7 +42,7 @@ def inspect_translate(predictor: TranslatePredictor, text: str) -> Inspection:
         )
         return NamedBeamTree(tree, names)
 
-    best = search(SHOWN_BEAM, None).tree.results[0]
+    best = search(SHOWN_BEAM, None, ()).tree.results[0]
     ids = [*best.ids, END] if best.ended else list(best.ids)
     tokens = tuple(names[one] for one in ids)
     with torch.no_grad():

@@ -11,9 +11,11 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from weft import html
 from weft.data.buckets import IntArray, in_batches, pad
 from weft.decoding import Hypothesis, beam_search
 from weft.errors import WeftError, WeftWarning
+from weft.html import ResultList
 from weft.metrics import Likelihood, Translations
 from weft.tasks.lm.predictor import unknown_note
 from weft.tasks.predictor import TaskPredictor
@@ -59,6 +61,18 @@ class Translation:
     attention: Weights = ()  # of each token over the source tokens, where requested
     cut: int = 0  # tokens of the source beyond text.max_tokens, which were not read
 
+    def _repr_html_(self) -> str:
+        """The translation and, where it was recorded, its attention over the source, for notebooks."""
+        title = html.heading(self.text, {"log probability": f"{self.log_prob:.2f}", "score": f"{self.score:.2f}"})
+        if not self.attention:
+            return html.box(title)
+        rows = []
+        for token, weights in zip(self.tokens, self.attention, strict=True):
+            notes = [f"{token} from {source}: {share:.3f}" for source, share in zip(self.source, weights, strict=True)]
+            shown = [f"{share:.2f}".lstrip("0") if share >= 0.005 else "" for share in weights]
+            rows.append((token, list(zip(shown, weights, notes, strict=True))))
+        return html.box(title + html.table(rows, self.source, "from"))
+
 
 class _Source(NamedTuple):
     """A sentence as the model reads it, <eos> included."""
@@ -74,6 +88,7 @@ class _Options(NamedTuple):
     length_penalty: float
     banned: list[int]
     attention: bool  # record the weights
+    prefix: list[int]
 
 
 @dataclass(frozen=True, repr=False)
@@ -106,6 +121,7 @@ class TranslatePredictor(TaskPredictor):
         length_penalty: float = LENGTH_PENALTY,
         copy_unknown: bool = False,
         attention: bool = False,
+        prefix: Sequence[str] = (),
     ) -> list[list[Translation]]:
         """The best translations of each text, in batches of similar length.
 
@@ -116,6 +132,7 @@ class TranslatePredictor(TaskPredictor):
             length_penalty: The score is log P / length^length_penalty; larger values favour longer outputs.
             copy_unknown: Let the model write <unk>, and replace it by the source token it attends to most.
             attention: Also return the attention weights.
+            prefix: Target tokens that every translation begins with.
 
         Returns:
             Up to `n` translations of each text, best first.
@@ -135,14 +152,18 @@ class TranslatePredictor(TaskPredictor):
         sources = [self._read(text) for text in texts if text.strip()]
         self._warn_cut(sources)
         banned = [RESERVED.index(name) for name in RESERVED if name != EOS and not (copy_unknown and name == UNK)]
-        options = _Options(n, beam, length_penalty, banned, attention=attention or copy_unknown)
+        for token in prefix:
+            if token not in self.codec.target.vocabulary or token in RESERVED:
+                raise WeftError(f"translate: the prefix has {token!r}", expected="tokens of the target vocabulary")
+        begin = self.codec.target.vocabulary.encode(prefix)
+        options = _Options(n, beam, length_penalty, banned, attention=attention or copy_unknown, prefix=begin)
         lengths = np.array([len(source.ids) for source in sources])
 
         def run(rows: IntArray) -> list[list[Translation]]:
             return self._translate([sources[row] for row in rows], options)
 
         found = iter(in_batches(lengths, run, max_tokens=max(1, TOKENS // beam), size=max(1, ROWS // beam)))
-        return [next(found) if text.strip() else [] for text in texts]
+        return ResultList(ResultList(next(found)) if text.strip() else [] for text in texts)
 
     def _warn_cut(self, sources: Sequence[_Source]) -> None:
         """Warns that some texts are read in part."""
@@ -165,7 +186,7 @@ class TranslatePredictor(TaskPredictor):
         stepper = self.model.stepper(rows)
         found = beam_search(
             AttentionStepper(stepper) if options.attention else stepper,
-            [[BOS_ID]] * len(sources),
+            [[BOS_ID, *options.prefix]] * len(sources),
             width=options.beam,
             tokens=[most_tokens(len(source.ids)) for source in sources],
             end=END,
@@ -174,10 +195,24 @@ class TranslatePredictor(TaskPredictor):
             banned=options.banned,
             record=last_weights if options.attention else None,
         )
+        if options.prefix:
+            found = [
+                [self._with_prefix(source, one, options) for one in hypotheses]
+                for source, hypotheses in zip(sources, found, strict=True)
+            ]
         return [
             [self._translation(source, hypothesis) for hypothesis in hypotheses]
             for source, hypotheses in zip(sources, found, strict=True)
         ]
+
+    def _with_prefix(self, source: _Source, found: Hypothesis, options: _Options) -> Hypothesis:
+        """A continuation of a prefix as a whole translation: scored, and with weights, from its first token on."""
+        ids = [*options.prefix, *found.ids]
+        batch = TranslationBatch(pad([source.ids]), pad([[*ids, END]]))
+        length = len(ids) + found.ended
+        log_prob = -float(self.model.token_losses(batch)[0, :length].double().sum())
+        weights = self.model.attention_weights(batch)[0, :length].cpu() if options.attention else None
+        return Hypothesis(tuple(ids), log_prob, log_prob / length**options.length_penalty, found.ended, weights)
 
     def _translation(self, source: _Source, found: Hypothesis) -> Translation:
         codec = self.codec.target
@@ -215,8 +250,8 @@ class TranslatePredictor(TaskPredictor):
         return [unknown_note(unknown, repr(text)) for text in texts if (unknown := self.unknown(text))]
 
     @torch.no_grad()
-    def likelihood(self, pairs: Pairs) -> Likelihood:
-        """The likelihood of the tokens of given translations, <eos> included."""
+    def sentence_likelihoods(self, pairs: Pairs) -> list[Likelihood]:
+        """The likelihood of the tokens of each given translation, <eos> included."""
         self.model.eval()
         sources = [self._read(source).ids[:-1] for source in pairs.sources]
         targets = [self.codec.target.encode(target) for target in pairs.targets]
@@ -227,7 +262,12 @@ class TranslatePredictor(TaskPredictor):
             nats: list[float] = self.model.token_losses(batch).double().sum(1).tolist()
             return nats
 
-        return Likelihood(sum(in_batches(lengths, run)), int(lengths[:, 1].sum()) if len(pairs) else 0)
+        nats = in_batches(lengths, run) if len(pairs) else []
+        return [Likelihood(one, int(length[1])) for one, length in zip(nats, lengths, strict=False)]
+
+    def likelihood(self, pairs: Pairs) -> Likelihood:
+        """The likelihood of all tokens of given translations, <eos> included."""
+        return sum(self.sentence_likelihoods(pairs), Likelihood(0.0, 0))
 
     def evaluate(self, source: PairSource, *, beam: int = 5, length_penalty: float = LENGTH_PENALTY) -> Translations:
         """Translates the sources of pairs and compares the results with their targets: a path, a name, or Pairs."""

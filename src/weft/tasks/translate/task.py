@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,19 +13,27 @@ from weft.cells import State
 from weft.config import from_dict
 from weft.data.buckets import Buckets, IntArray, load_columns, take
 from weft.errors import WeftError
+from weft.metrics.bleu import bleu_of_sums
+from weft.metrics.paired import ExampleStatistics, ratio
 from weft.tasks.inspection import Inspection
-from weft.tasks.task import Prepared, StoreData, Task, find_device
+from weft.tasks.prepared import Prepared
+from weft.tasks.service import Service
+from weft.tasks.stored_data import StoreData
+from weft.tasks.task import Task
 from weft.tasks.translate.command import COMMANDS
 from weft.tasks.translate.config import TranslateConfig
 from weft.tasks.translate.data import DEV_PAIRS, TRAIN_PAIRS, PairSource, held_out_pairs, store_pairs
 from weft.tasks.translate.inspection import inspect_translate
 from weft.tasks.translate.model import TranslationBatch
 from weft.tasks.translate.predictor import END, TranslatePredictor, make_translator
+from weft.tasks.translate.service import serve_translator
 from weft.text.parallel import PairCodec
 from weft.training.build import build_model, load_model
+from weft.training.devices import find_device
 from weft.training.loss import Loss
 from weft.training.run import Run
-from weft.training.trainer import Evaluation, Trainer
+from weft.training.step import Evaluation
+from weft.training.trainer import Trainer
 
 
 class TranslateTask(Task[PairSource, TranslateConfig, TranslatePredictor]):
@@ -38,10 +48,8 @@ class TranslateTask(Task[PairSource, TranslateConfig, TranslatePredictor]):
     def open(self, source: PairSource, dev: PairSource | None, config: TranslateConfig) -> StoreData:
         return store_pairs(source, dev, config)
 
-    def open_like(
-        self, source: PairSource, dev: PairSource | None, config: TranslateConfig, vocabulary: Mapping[str, Any]
-    ) -> StoreData:
-        return store_pairs(source, dev, config, PairCodec.from_json(vocabulary))
+    def open_like(self, source: PairSource, dev: PairSource | None, config: TranslateConfig, origin: Run) -> StoreData:
+        return store_pairs(source, dev, config, PairCodec.from_json(origin.vocabulary))
 
     def prepare(self, run: Run, config: TranslateConfig) -> Prepared:
         codec = PairCodec.from_json(run.vocabulary)
@@ -105,8 +113,33 @@ class TranslateTask(Task[PairSource, TranslateConfig, TranslatePredictor]):
         model = load_model(lambda: make_translator(codec, config), run)
         return TranslatePredictor(run, model, codec, config)
 
+    def held_out_texts(self, predictor: TranslatePredictor) -> Iterator[str]:
+        return iter(held_out_pairs(predictor.run).sources if predictor.run.has(DEV_PAIRS) else ())
+
+    def held_out_statistics(self, predictor: TranslatePredictor) -> tuple[ExampleStatistics, ...]:
+        """BLEU of greedy translations, as evaluations during training have it, and the cross-entropy of references."""
+        pairs = held_out_pairs(predictor.run)
+        found, nats = predictor.evaluate(pairs, beam=1), predictor.sentence_likelihoods(pairs)
+        references = _digest(found.references)
+        target = _digest(predictor.codec.target.to_json())
+        sums = np.array([[one.nats, one.count] for one in nats], dtype=np.float64).reshape(len(nats), 2)
+        entropy = f"cross_entropy|target vocabulary:{target}"
+        return (
+            ExampleStatistics(
+                "bleu", "sentence", f"BLEU|references:{references}", found.bleu_statistics(), bleu_of_sums
+            ),
+            ExampleStatistics("cross_entropy", "sentence", entropy, sums, ratio, higher_is_better=False),
+        )
+
     def inspect(self, predictor: TranslatePredictor, text: str) -> Inspection:
         return inspect_translate(predictor, text)
+
+    def serve(self, predictor: TranslatePredictor) -> Service:
+        return serve_translator(predictor)
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, ensure_ascii=False, sort_keys=True).encode()).hexdigest()[:12]
 
 
 TASK = TranslateTask()

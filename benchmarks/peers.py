@@ -1,0 +1,135 @@
+"""What users may choose instead, on the same splits: trains the peers in their own environment; writes docs/peers.md.
+
+python -m benchmarks.peers                     all rows
+python -m benchmarks.peers cls/sst2            one row, or several
+
+The environment is build/peers; it is made at the first run. A row exports its splits as JSON lines, a program below
+`benchmarks/peers_programs` trains the peers on them and prints a line of JSON for each. Hyperparameters are chosen
+on the development texts, or on a tenth of the training texts where there are none. weft's side is that of
+docs/results.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import venv
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from benchmarks.results import RECORDS
+from benchmarks.rows_classify import SPLITS
+
+ROOT = Path(__file__).parents[1]
+ENVIRONMENT, PROGRAMS = ROOT / "build" / "peers", Path(__file__).parent / "peers_programs"
+RESULTS, PAGE = ROOT / "docs" / "peers.json", ROOT / "docs" / "peers.md"
+
+
+@dataclass(frozen=True)
+class PeerTask:
+    """The peers of one task.
+
+    Attributes:
+        packages: what is installed for them; each may fail to build, and its peers are then left out.
+        program: a file in `peers_programs`, called with the folder of the exported splits.
+        export: writes the splits of a row into a folder.
+        rows: names of rows in docs/results.json.
+    """
+
+    packages: tuple[str, ...]
+    program: str
+    export: Callable[[str, Path], None]
+    rows: tuple[str, ...]
+
+
+def export_texts(row: str, folder: Path) -> None:
+    train, dev, test = SPLITS[row]()
+    if dev is None:
+        tenth = len(train) // 10
+        train, dev = train[tenth:], train[:tenth]
+    for name, rows in (("train", train), ("dev", dev), ("test", test)):
+        lines = (json.dumps({"text": one.text, "label": one.label}, ensure_ascii=False) for one in rows)
+        (folder / f"{name}.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+TASKS = {
+    "classification": PeerTask(
+        ("scikit-learn==1.7.2", "fasttext==0.9.3"), "classify_texts.py", export_texts, tuple(SPLITS)
+    ),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rows", nargs="*", help="names of rows; all of them if there are none")
+    options = parser.parse_args()
+    known = {row for task in TASKS.values() for row in task.rows}
+    unknown = [row for row in options.rows if row not in known]
+    if unknown:
+        parser.error(f"no row {unknown[0]!r}; there are: {', '.join(sorted(known))}")
+    for task in TASKS.values():
+        chosen = [row for row in task.rows if row in (options.rows or known)]
+        if chosen:
+            install(task.packages)
+        for row in chosen:
+            with tempfile.TemporaryDirectory() as folder:
+                task.export(row, Path(folder))
+                done = subprocess.run(
+                    [python(), str(PROGRAMS / task.program), folder], stdout=subprocess.PIPE, text=True, check=True
+                )
+            keep(row, [json.loads(line) for line in done.stdout.splitlines()])
+
+
+def python() -> str:
+    return str(ENVIRONMENT / "bin" / "python")
+
+
+def install(packages: tuple[str, ...]) -> None:
+    if not ENVIRONMENT.exists():
+        venv.create(ENVIRONMENT, with_pip=True)
+    for package in packages:
+        done = subprocess.run([python(), "-m", "pip", "install", "--quiet", package], check=False)
+        if done.returncode:
+            print(f"{package} cannot be installed here: its peers are left out", file=sys.stderr)
+
+
+def keep(row: str, found: list[dict[str, Any]]) -> None:
+    """Replaces the peers of a row and rewrites the page."""
+    records = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    records[row] = found
+    RESULTS.write_text(json.dumps(records, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    PAGE.write_text(page(records, json.loads(RECORDS.read_text(encoding="utf-8"))), encoding="utf-8")
+
+
+def page(peers: dict[str, list[dict[str, Any]]], own: list[dict[str, Any]]) -> str:
+    lines = [
+        "# Peers",
+        "",
+        "Tools that a user may choose instead, on the splits of [the results](results.md), on one thread.",
+        "`python -m benchmarks.peers` trains them in an environment of their own and writes this page. Their",
+        "hyperparameters are chosen on the development texts; weft has its default settings, and its score is the mean",
+        "over the seeds in `results.json`. The time is CPU time of one training, without the search.",
+        "",
+        "| data | model | score | CPU seconds | settings |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for row, found in sorted(peers.items()):
+        mine = [one for one in own if one["row"] == row]
+        if mine:
+            scores = [one["score"] for one in mine]
+            spread = f" ({min(scores):.4f} to {max(scores):.4f}, {len(scores)} seeds)" if len(scores) > 1 else ""
+            seconds = 60 * mean(one["minutes"] for one in mine)
+            lines.append(f"| {row} | **weft** | **{mean(scores):.4f}**{spread} | {seconds:.1f} | defaults |")
+        for one in sorted(found, key=lambda one: -one["score"]):
+            lines.append(f"| {row} | {one['model']} | {one['score']:.4f} | {one['seconds']:.1f} | {one['settings']} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,273 @@
+"""Linear classifiers of n-grams, weighted by naive Bayes log-count ratios.
+
+A feature f has, for each label, the ratio r = log(P(f | label) / P(f | other labels)). A linear model is trained on the
+features multiplied by r, so a rare feature starts from what naive Bayes knows of it.
+
+Paper: Wang and Manning 2012, "Baselines and bigrams: simple, good sentiment and topic classification".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from weft.errors import WeftError
+from weft.tasks.classify.ngram_features import (
+    Keys,
+    NgramKeys,
+    SparseFeatures,
+    TextKeys,
+    binary_features,
+    most_frequent,
+    scaled_features,
+)
+from weft.training.run import load_tensors, save_tensors
+
+MOST_FEATURES, MOST_PARAMETERS = 1 << 20, 1 << 23
+MOST_OCCURRENCES = 1 << 25  # of features in the texts that a model is fitted to: about 1 GB of memory
+ITERATIONS = 100
+WEIGHT_DECAY = 1e-5  # of the logistic regression, for features of mean squared length 1
+NBSVM_C, NBSVM_INTERPOLATION = 1.0, 0.25
+
+# (logits (N, labels), one-hot labels (N, labels)) -> the losses and their gradient, (N, labels) each
+LinearLoss = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True, eq=False)
+class LinearModel:
+    """A linear classifier of n-grams.
+
+    Attributes:
+        keys: (F,) the features, sorted.
+        weights: (F, labels).
+        bias: (labels,).
+        kind: A name in `FEATURES`: which features it reads, and how they are scaled.
+    """
+
+    keys: Keys
+    weights: Tensor
+    bias: Tensor
+    kind: str
+
+    def logits(self, texts: Sequence[Sequence[str]]) -> Tensor:
+        """The logits of the labels of tokenized texts, (N, labels)."""
+        reader = self.reader()
+        return self.logits_of([reader.of(text) for text in texts])
+
+    def logits_of(self, texts: Sequence[TextKeys]) -> Tensor:
+        """The same of texts whose features are known."""
+        if not texts:
+            return self.bias.new_zeros(0, len(self.bias))
+        features = FEATURES[self.kind](texts, self.keys)
+        return _sums(self.weights, features) + self.bias
+
+    def reader(self) -> NgramKeys:
+        return NgramKeys(characters=self.kind == LOGISTIC)
+
+    def contributions(self, tokens: Sequence[str]) -> Tensor:
+        """What each token adds to the logits, (T, labels): the sum over its n-grams, each shared by its tokens.
+
+        The rows and the bias add up to the logits.
+        """
+        reader = self.reader()
+        features = FEATURES[self.kind]([reader.of(tokens)], self.keys)
+        value = dict(zip(self.keys[features.ids.numpy()].tolist(), features.values.tolist(), strict=True))
+        places = dict(zip(self.keys[features.ids.numpy()].tolist(), features.ids.tolist(), strict=True))
+        found = [one for one in reader.occurrences(tokens) if one.key in value]
+        times: dict[int, int] = {}
+        for one in found:
+            times[one.key] = times.get(one.key, 0) + 1
+        shares = self.bias.new_zeros(len(tokens), len(self.bias))
+        for one in found:
+            part = value[one.key] / times[one.key] / (one.end - one.begin)
+            shares[one.begin : one.end] += part * self.weights[places[one.key]]
+        return shares
+
+    def save(self, path: Path) -> None:
+        keys = torch.from_numpy(self.keys.view(np.int64))
+        save_tensors(path, {"keys": keys, "weights": self.weights, "bias": self.bias}, {"kind": self.kind})
+
+    @classmethod
+    def load(cls, path: Path, labels: int) -> LinearModel:
+        """Loads a model of that many labels.
+
+        Raises:
+            WeftError: the file is damaged, or not of such a model.
+        """
+        tensors, metadata = load_tensors(path)
+        keys, weights, bias = (tensors.get(name) for name in ("keys", "weights", "bias"))
+        kind = metadata.get("kind")
+        if (
+            keys is None or weights is None or bias is None or kind not in FEATURES or keys.dtype != torch.int64
+            or weights.dtype != torch.float32 or bias.dtype != torch.float32 or keys.dim() != 1 or not len(keys)
+            or weights.shape != (len(keys), labels) or bias.shape != (labels,)
+            or not weights.isfinite().all() or not bias.isfinite().all()
+        ):  # fmt: skip
+            raise WeftError(
+                f"{path} is no linear model of {labels} labels",
+                expected="the file as it was written",
+                hint="copy the run anew, or train again",
+            )
+        sorted_keys = keys.numpy().view(np.uint64)
+        if (sorted_keys[1:] <= sorted_keys[:-1]).any():
+            raise WeftError(f"{path} is damaged: its features are not in order", expected="the file as it was written")
+        return cls(sorted_keys, weights, bias, kind)
+
+
+LOGISTIC, NBSVM = "logistic", "nbsvm"
+FEATURES: dict[str, Callable[[Sequence[TextKeys], Keys], SparseFeatures]] = {
+    LOGISTIC: scaled_features,
+    NBSVM: binary_features,
+}
+
+
+def fit_logistic(
+    texts: Sequence[TextKeys],
+    labels: Tensor,
+    count: int,
+    *,
+    class_weights: Tensor | None = None,
+    start: LinearModel | None = None,
+) -> LinearModel:
+    """Logistic regression on token and character n-grams.
+
+    Args:
+        texts: the features of N texts.
+        labels: (N,).
+        count: the number of labels.
+        class_weights: (labels,) weights of the labels in the loss; None means 1.
+        start: a model to start from: what is fitted is added to it, and its weights are not decayed.
+    """
+    keys = most_frequent(texts, min(MOST_FEATURES, MOST_PARAMETERS // count))
+    features = scaled_features(texts, keys)
+    ratios = log_count_ratios(features, labels, count, len(keys))
+    scale = _unit_scale(features, ratios)
+    features = features._replace(values=features.values * scale)
+    offset = torch.zeros(len(texts), count) if start is None else start.logits_of(texts)
+    problem = _Problem(features, ratios, labels, WEIGHT_DECAY, _cross_entropy, offset, class_weights)
+    weights, bias = problem.solve()
+    found = LinearModel(keys, weights * ratios * scale, bias, LOGISTIC)
+    return found if start is None else _sum(start, found)
+
+
+def fit_nbsvm(
+    texts: Sequence[TextKeys], labels: Tensor, count: int, *, class_weights: Tensor | None = None
+) -> LinearModel:
+    """NB-SVM: a linear SVM with squared hinge loss on token n-grams, one label against the others.
+
+    Its weights are interpolated with their mean magnitude, as in the paper.
+    """
+    texts = [TextKeys(text.tokens, text.characters[:0]) for text in texts]
+    keys = most_frequent(texts, min(MOST_FEATURES, MOST_PARAMETERS // count))
+    features = binary_features(texts, keys)
+    ratios = log_count_ratios(features, labels, count, len(keys))
+    decay = 1 / (NBSVM_C * len(texts))
+    offset = torch.zeros(len(texts), count)
+    problem = _Problem(features, ratios, labels, decay, _squared_hinge, offset, class_weights)
+    weights, bias = problem.solve()
+    mean = weights.abs().mean(0)
+    weights = (1 - NBSVM_INTERPOLATION) * mean + NBSVM_INTERPOLATION * weights
+    return LinearModel(keys, weights * ratios, NBSVM_INTERPOLATION * bias, NBSVM)
+
+
+def log_count_ratios(features: SparseFeatures, labels: Tensor, count: int, size: int) -> Tensor:
+    """(F, labels) log P(f | label) - log P(f | other labels), from the numbers of texts, with add-one smoothing."""
+    by_feature = _transposed(features, size)
+    counts = _sums(F.one_hot(labels, count).float(), by_feature._replace(values=torch.ones_like(by_feature.values)))
+    inside = counts + 1
+    outside = counts.sum(1, keepdim=True) - counts + 1
+    return (inside / inside.sum(0)).log() - (outside / outside.sum(0)).log()
+
+
+class _Problem:
+    """A regularized linear model over features multiplied by ratios, solved by L-BFGS."""
+
+    def __init__(
+        self,
+        features: SparseFeatures,
+        ratios: Tensor,
+        labels: Tensor,
+        decay: float,
+        loss: LinearLoss,
+        offset: Tensor,
+        class_weights: Tensor | None = None,
+    ) -> None:
+        self.features, self.ratios, self.decay, self.loss, self.offset = features, ratios, decay, loss, offset
+        self.by_feature = _transposed(features, len(ratios))
+        self.truth = F.one_hot(labels, ratios.shape[1]).float()  # (N, labels)
+        weights = torch.ones(len(labels)) if class_weights is None else class_weights[labels]
+        self.weights = (weights / weights.sum())[:, None]  # (N, 1) of the texts
+
+    def solve(self) -> tuple[Tensor, Tensor]:
+        """The weights (F, labels) and the bias (labels,)."""
+        size, count = self.ratios.shape
+        solution = torch.zeros(size * count + count, requires_grad=True)
+
+        def step() -> Tensor:
+            weights, bias = solution.detach()[:-count].view(size, count), solution.detach()[-count:]
+            logits = _sums(weights * self.ratios, self.features) + bias + self.offset
+            losses, gradient = self.loss(logits, self.truth)
+            gradient = self.weights * gradient
+            slope = _sums(gradient, self.by_feature) * self.ratios + self.decay * weights
+            solution.grad = torch.cat([slope.reshape(-1), gradient.sum(0)])
+            return (self.weights * losses).sum() + self.decay / 2 * (weights * weights).sum()
+
+        # Without momentum or randomness: the same data gives the same weights.
+        optimizer = torch.optim.LBFGS(
+            [solution], max_iter=ITERATIONS, history_size=8, line_search_fn="strong_wolfe",
+            tolerance_grad=1e-5, tolerance_change=1e-7,
+        )  # fmt: skip
+        optimizer.step(step)  # type: ignore[no-untyped-call]
+        found = solution.detach()
+        return found[:-count].view(size, count), found[-count:]
+
+
+def _cross_entropy(logits: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
+    log_probs = logits.log_softmax(1)
+    return -log_probs * truth, log_probs.exp() - truth
+
+
+def _squared_hinge(logits: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
+    signs = 2 * truth - 1
+    margins = (1 - signs * logits).clamp(min=0)
+    return margins.square(), -2 * signs * margins
+
+
+def _sums(rows: Tensor, features: SparseFeatures) -> Tensor:
+    """For each text, the sum of rows (F, K) over its features, times their values: (N, K). Deterministic."""
+    return F.embedding_bag(
+        features.ids, rows, features.offsets, mode="sum", per_sample_weights=features.values.to(rows.dtype)
+    )
+
+
+def _transposed(features: SparseFeatures, size: int) -> SparseFeatures:
+    """For each feature the texts that have it."""
+    texts = len(features.offsets)
+    ends = torch.cat([features.offsets[1:], torch.tensor([len(features.ids)], dtype=features.offsets.dtype)])
+    rows = torch.repeat_interleave(torch.arange(texts, dtype=torch.int32), (ends - features.offsets).long())
+    order = torch.argsort(features.ids, stable=True)
+    offsets = torch.from_numpy(np.searchsorted(features.ids[order].numpy(), np.arange(size)).astype(np.int32))
+    return SparseFeatures(rows[order], offsets, features.values[order])
+
+
+def _unit_scale(features: SparseFeatures, ratios: Tensor) -> float:
+    """The factor that makes the mean squared length of the features 1 after multiplication by the ratios."""
+    squares = features._replace(values=features.values.square())
+    mean = float(_sums(ratios.square().mean(1, keepdim=True), squares).mean())
+    return 1 / math.sqrt(max(mean, 1e-12))
+
+
+def _sum(first: LinearModel, second: LinearModel) -> LinearModel:
+    """The model whose logits are the sums of both models' logits."""
+    keys = np.union1d(first.keys, second.keys)
+    weights = torch.zeros(len(keys), len(first.bias))
+    for one in (first, second):
+        weights[torch.from_numpy(np.searchsorted(keys, one.keys))] += one.weights
+    return LinearModel(keys, weights, first.bias + second.bias, first.kind)

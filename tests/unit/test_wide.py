@@ -1,0 +1,224 @@
+"""The n-gram models beside the network: their features, their optimum, their mixture, and what a run stores of them."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+import weft
+from weft.errors import WeftError
+from weft.tasks.classify.compare import compare_classifiers
+from weft.tasks.classify.linear import (
+    LinearModel,
+    _cross_entropy,
+    _Problem,
+    _squared_hinge,
+    fit_logistic,
+    fit_nbsvm,
+    log_count_ratios,
+)
+from weft.tasks.classify.mixing import PRIOR_TEXTS, Mixture, fit_mixture
+from weft.tasks.classify.ngram_features import NgramKeys, binary_features, most_frequent, scaled_features
+from weft.tasks.classify.task import TASK
+from weft.tasks.classify.wide import LOGISTIC_FILE, NBSVM_FILE
+from weft.training.run import load_tensors, save_tensors
+
+CLASS_WEIGHTS = torch.tensor([0.5, 2.0, 1.25])
+WORDS = ["good", "bad", "film", "book", "a", "the", "not", "very", "!", "好", "书", "很"]
+
+
+def texts_and_labels(count=60, labels=3, seed=0):
+    rng = random.Random(seed)
+    texts = [[rng.choice(WORDS) for _ in range(rng.randint(1, 9))] for _ in range(count)]
+    return texts, torch.tensor([(text.count("good") + 2 * text.count("bad")) % labels for text in texts])
+
+
+def spelled_out(tokens):
+    """The features of a text by their definition, as names."""
+    found = {("t", token) for token in tokens} | {("t", *pair) for pair in itertools.pairwise(tokens)}
+    for n in (3, 4):
+        runs = zip(*(tokens[start:] for start in range(n)), strict=False)
+        found |= {("t", *run) for run in runs if all(len(token) == 1 for token in run)}
+    for word in (f"<{token}>" for token in tokens if len(token) > 1):
+        found |= {("c", word[i : i + n]) for n in (3, 4, 5) for i in range(len(word) - n + 1)}
+    return found
+
+
+def test_features_are_those_of_the_definition():
+    texts, _ = texts_and_labels(200)
+    names, reader = {}, NgramKeys(characters=True)
+    for text in texts:
+        keys = reader.of(text)
+        assert len(keys.tokens) + len(keys.characters) == len(spelled_out(text))
+        names[frozenset(np.concatenate(keys).tolist())] = frozenset(spelled_out(text))
+        assert {one.key for one in reader.occurrences(text)} == set(np.concatenate(keys).tolist())
+    by_key, by_name = [set().union(*sets) for sets in (names, names.values())]
+    assert len(by_key) == len(by_name)  # one key for each name
+    assert [len(one) for one in names] == [len(one) for one in names.values()]
+
+
+def test_groups_have_length_one():
+    reader = NgramKeys(characters=True)
+    keys = [reader.of(["good", "film", "good"]), reader.of(["好", "书", "ab"])]
+    features = scaled_features(keys, most_frequent(keys, 100))
+    first = features.values[: features.offsets[1]].square().sum()
+    assert torch.isclose(first, torch.tensor(2.0))
+    few = len(keys[1].characters) / len(keys[1].tokens)  # fewer character n-grams than token n-grams
+    assert torch.isclose(features.values[features.offsets[1] :].square().sum(), torch.tensor(1 + few))
+
+
+def dense(features, size):
+    ends = [*features.offsets[1:].tolist(), len(features.ids)]
+    matrix = torch.zeros(len(ends), size, dtype=torch.float64)
+    for row, (begin, end) in enumerate(zip(features.offsets.tolist(), ends, strict=True)):
+        matrix[row, features.ids[begin:end].long()] = features.values[begin:end].double()
+    return matrix
+
+
+def problem(loss, decay):
+    texts, labels = texts_and_labels()
+    reader = NgramKeys(characters=True)
+    keys = [reader.of(text) for text in texts]
+    known = most_frequent(keys, 150)  # fewer than there are
+    features = scaled_features(keys, known)
+    ratios = log_count_ratios(features, labels, 3, len(known))
+    offset = torch.randn(len(texts), 3, generator=torch.Generator().manual_seed(1))
+    return _Problem(features, ratios, labels, decay, loss, offset, CLASS_WEIGHTS), dense(features, len(known)), labels
+
+
+def test_log_count_ratios_by_hand():
+    rows, labels = [[0, 1], [0], [1, 2]], torch.tensor([0, 0, 1])
+    ids, offsets = torch.tensor([0, 1, 0, 1, 2], dtype=torch.int32), torch.tensor([0, 2, 3], dtype=torch.int32)
+    found = log_count_ratios(
+        type(binary_features([], np.zeros(1, np.uint64)))(ids, offsets, torch.ones(5)), labels, 2, 3
+    )
+    counts = np.array(
+        [[1 + sum(f in row for row, y in zip(rows, labels, strict=True) if y == k) for k in (0, 1)] for f in range(3)]
+    )
+    shares = counts / counts.sum(0)
+    expected = np.log(shares[:, :1] / shares[:, 1:]) * [1, -1]
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["cross-entropy", "hinge"])
+def test_solution_is_the_optimum(name):
+    """By autograd on dense matrices in double precision: no step from the solution lowers the objective."""
+    loss, decay = {"cross-entropy": (_cross_entropy, 1e-3), "hinge": (_squared_hinge, 1e-2)}[name]
+    one, matrix, labels = problem(loss, decay)
+    weights, bias = (part.double().requires_grad_() for part in one.solve())
+    logits = matrix @ (weights * one.ratios.double()) + bias + one.offset.double()
+    if name == "hinge":
+        signs = 2 * F.one_hot(labels, 3) - 1
+        fit = (1 - signs * logits).clamp(min=0).square().sum(1) @ CLASS_WEIGHTS[labels].double()
+        fit = fit / CLASS_WEIGHTS[labels].sum()
+    else:
+        fit = F.cross_entropy(logits, labels, CLASS_WEIGHTS.double())
+    (fit + decay / 2 * weights.square().sum()).backward()
+    assert max(weights.grad.abs().max(), bias.grad.abs().max()) < 2e-4
+
+
+def test_contributions_add_up():
+    texts, labels = texts_and_labels()
+    reader = NgramKeys(characters=True)
+    keys = [reader.of(text) for text in texts]
+    for model in (fit_logistic(keys, labels, 3), fit_nbsvm(keys, labels, 3)):
+        for text in texts[:10]:
+            total = model.contributions(text).sum(0) + model.bias
+            torch.testing.assert_close(total, model.logits([text])[0], rtol=1e-4, atol=1e-4)
+
+
+def test_fine_tuning_adds_to_a_model():
+    texts, labels = texts_and_labels()
+    reader = NgramKeys(characters=True)
+    keys = [reader.of(text) for text in texts]
+    first = fit_logistic(keys, labels, 3)
+    again = fit_logistic(keys[:1], labels[:1], 3, start=first)  # one text: nearly all is kept
+    others = [text for text in texts if not spelled_out(text) & spelled_out(texts[0])][:5]
+    old, new = first.logits(others), again.logits(others)
+    torch.testing.assert_close(new - again.bias, old - first.bias, rtol=1e-4, atol=1e-4)
+
+
+def test_mixture_is_the_optimum():
+    generator = torch.Generator().manual_seed(0)
+    parts = torch.randn(200, 4, 3, generator=generator, dtype=torch.float64)
+    labels = (parts @ torch.tensor([1.0, 2.0, 0.3], dtype=torch.float64)).argmax(1)
+    weights = torch.tensor(fit_mixture(parts, labels), dtype=torch.float64).requires_grad_()
+    prior = PRIOR_TEXTS / 2 * (weights - torch.tensor(Mixture(), dtype=torch.float64)).square().sum()
+    (F.cross_entropy(parts @ weights, labels, reduction="sum") + prior).backward()
+    assert weights.grad.abs().max() < 1e-3
+    assert weights[1] > weights[0] > weights[2]
+    assert fit_mixture(parts[:0], labels[:0]) == Mixture()
+    wrong = fit_mixture(-parts, labels)
+    assert min(wrong) >= 0  # a model that misleads is left out, not inverted
+    alone = parts[:20] * torch.tensor([5.0, 0.1, 0.1], dtype=torch.float64)
+    assert fit_mixture(alone, alone[..., 0].argmax(1)).network > 0.9  # a network that is right needs no n-grams
+
+
+PAIRS = [(f"{' '.join(text)}", str(int(label))) for text, label in zip(*texts_and_labels(120, 2), strict=True)]
+SMALL = {"train.epochs": 1, "model.hidden_size": 8, "model.embedding_dim": 8}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    return weft.train_classify(PAIRS, tmp_path_factory.mktemp("wide") / "run", SMALL, progress=False)
+
+
+def test_prediction_is_the_mixture(trained):
+    texts = [text for text, _ in PAIRS[:20]]
+    alone = type(trained)(trained.run, trained.model, trained.codec, trained.labels)
+    network = torch.tensor([list(one.probabilities.values()) for one in alone.classify(texts)]).double().log()
+    tokens = [trained.codec.tokenizer.split(trained.codec.normalizer(text)) for text in texts]
+    parts = torch.cat([network[..., None], trained.wide.scores(tokens)], -1)
+    expected = (parts @ torch.tensor(trained.mixture, dtype=torch.float64)).softmax(-1)
+    found = torch.tensor([list(one.probabilities.values()) for one in trained.classify(texts)])
+    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-6)
+    assert trained.mixture != Mixture()  # fitted
+    evidence = weft.probes.evidence(trained, texts[0])
+    assert abs(evidence.probability - float(expected[0].max())) < 1e-4
+    assert len(evidence.ngrams) == len(evidence.tokens)
+
+
+def test_nbsvm_is_compared(trained):
+    report = compare_classifiers(trained, ["nbsvm"], None)
+    assert report.record["compared"][0]["accuracy"] == TASK.baselines(trained.run)["NB-SVM"]
+    assert report.record["accuracy"] == trained.evaluate_held_out().accuracy
+
+
+def test_no_wide_path(tmp_path):
+    model = weft.train_classify(PAIRS, tmp_path / "run", {**SMALL, "model.wide": False}, progress=False)
+    assert model.wide is None
+    assert not (tmp_path / "run" / LOGISTIC_FILE).exists()
+    with pytest.raises(WeftError, match="without n-gram models"):
+        compare_classifiers(model, ["nbsvm"], None)
+
+
+@pytest.mark.parametrize("name", [LOGISTIC_FILE, NBSVM_FILE])
+def test_files_of_a_stranger(trained, name, tmp_path):
+    path = trained.run.path / name
+    tensors, metadata = load_tensors(path)
+    wrong = [
+        {**tensors, "weights": tensors["weights"][:, :1]},
+        {**tensors, "keys": tensors["keys"].flip(0)},
+        {**tensors, "bias": tensors["bias"] * float("nan")},
+        {**tensors, "keys": tensors["keys"].float()},
+        {"keys": tensors["keys"]},
+    ]
+    for one in wrong:
+        save_tensors(tmp_path / name, one, metadata)
+        with pytest.raises(WeftError):
+            LinearModel.load(tmp_path / name, 2)
+    save_tensors(tmp_path / name, tensors, {"kind": "other"})
+    with pytest.raises(WeftError):
+        LinearModel.load(tmp_path / name, 2)
+    content = path.read_bytes()
+    try:
+        path.unlink()
+        with pytest.raises(WeftError, match="missing"):
+            weft.load(trained.run.path)
+    finally:
+        path.write_bytes(content)
