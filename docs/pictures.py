@@ -5,6 +5,7 @@ python docs/pictures.py [FOLDER]     FOLDER keeps the runs; those that are there
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -43,7 +44,7 @@ RUNS: dict[str, tuple[str, str, list[str]]] = {
     "tag": ("tag", "grammar", ["model.hidden_size=16", "train.minutes=0.1"]),
 }
 CHARACTERS = ["model.hidden_size=64", "model.num_layers=1", "model.embedding_dim=32", "model.dropout=0.0"]
-TRAINED = ["text.limit=300000", "batch.seq_length=64", "train.minutes=0.3", "train.learning_rate=0.004"]
+TRAINED = ["batch.seq_length=64", "train.epochs=40", "train.learning_rate=0.004"]
 
 
 def make_run(task: str, source: str, folder: Path, settings: list[str], *, train: bool = True) -> object:
@@ -92,6 +93,8 @@ def main(folder: Path) -> None:
     lstm, rnn, gru = trained["LSTM"], trained["RNN"], trained["GRU"]
     save("surprisal", views.surprisal_figures(probes.surprisal(lstm, SENTENCE))[0])
     save("connectivity", views.connectivity_figures(probes.connectivity(lstm, SENTENCE))[0])
+    laid = dataclasses.replace(probes.compare_surprisal(rnn, lstm, SENTENCE), first="the RNN", second="the LSTM")
+    save("surprisal-two", views.surprisal_comparison_figures(laid)[0])
     for gate in "ifo":
         found = probes.activations(lstm, LESSON)
         save(f"lesson-lstm-{gate}", views.activation_figures(found, gates=True, gate=gate)[0])
@@ -119,6 +122,7 @@ def main(folder: Path) -> None:
     save("hmm-marginals", posterior[0])
     save("hmm-states", posterior[2])
     save("evidence", views.evidence_figures(probes.evidence(others["classify"], "the old king sees a dog ."))[1])
+    save("confusion", views.confusion_figures(probes.confusion(others["tag"]))[0])
     save("tags", views.posterior_figures(probes.posterior(others["tag"], "the old king sees a dog ."))[0])
 
 

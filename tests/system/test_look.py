@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from xml.etree import ElementTree
 
 import pytest
@@ -55,9 +56,12 @@ def folder(tmp_path_factory):
         ["--show", "units", "--unit", "2"],
         ["--show", "units", "--label", "line-position"],
         ["--show", "units", "--phrase", "king"],
+        ["--against", "b"],
+        ["--lines", "--show", "gates"],
     ],
 )
 def test_look(folder, options):
+    options = [str(folder / one) if one == "b" else one for one in options]
     done = CliRunner().invoke(app, ["look", str(folder / "a"), TEXT, *options])  # in this process: torch is loaded once
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith("# ")
@@ -106,6 +110,9 @@ def test_units_of_a_corpus(folder, tmp_path):
         (["look", "a", ""], "has 0 tokens as the model reads it"),
         (["look", "a"], "there is no text to look at"),
         (["look", "a", "--show", "units"], "--show units needs a unit, a label or a phrase"),
+        (["look", "a", TEXT, "--show", "confusion"], "it has no labels to confuse"),
+        (["look", "a", TEXT, "--show", "gates", "--against", "a"], "--against with --show gates"),
+        (["look", "a", " ", "--lines"], "there is no line with text"),
         (["look", "missing", TEXT], "missing"),
         (["plot", "a", "--metric", "beauty"], "--metric 'beauty' is not known"),
         (["plot", "missing"], "missing"),
@@ -169,3 +176,30 @@ def test_compare(folder):
     assert found["settings"] == {}
     assert found["tests"][0]["difference"] == 0
     assert found["tests"][0]["p_value"] == 1
+
+
+def test_plot_follows_a_training_process(tmp_path):
+    """`weft plot --follow` draws while another process trains, and ends with it."""
+    program, environment = [sys.executable, "-m", "weft"], {**os.environ, "OMP_NUM_THREADS": "1"}
+    settings = ["--set", "text.limit=20000", "--set", "model.hidden_size=8", "--epochs", "100000"]
+    run, title = tmp_path / "live", "# Train cross entropy\n"
+    train = [*program, "train", "lm", "--data", "grammar", "--out", str(run), *settings]
+    follow = [*program, "plot", str(run), "--follow", "--metric", "train_cross_entropy"]
+    with subprocess.Popen(train, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment) as training:
+        try:
+            while not (run / "metrics.jsonl").exists():
+                assert training.poll() is None
+                time.sleep(0.1)
+            with subprocess.Popen(follow, stdout=subprocess.PIPE, env=environment, encoding="utf-8") as plot:
+                lines: list[str] = []
+                while lines.count(title) < 2:
+                    lines.append(plot.stdout.readline())
+                    assert lines[-1], "it ended while the run was training"
+                training.terminate()
+                lines += plot.stdout.readlines()
+                assert plot.wait(timeout=60) == 0
+        finally:
+            training.kill()
+    drawn = [len(one.splitlines()) for one in "".join(lines).split(title)[1:]]
+    assert drawn == sorted(drawn)
+    assert drawn[-1] > drawn[0]

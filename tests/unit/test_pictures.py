@@ -157,3 +157,18 @@ def test_files_by_their_names(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "cairosvg", None)
     with pytest.raises(WeftError, match=r"a .png needs cairosvg, which is not installed"):
         check_suffix(tmp_path / "a.png")
+
+
+def test_png(tmp_path):
+    try:
+        import cairosvg  # noqa: F401
+    except (ImportError, OSError) as error:
+        pytest.skip(f"cairosvg or the library cairo is not installed: {error}")
+    chinese = ColouredText("国王", ("国王", "看见"), np.array([0.5, 1.0]))
+    for figure in (FIGURES[0], chinese):
+        ((path, image),) = content(tmp_path / "a.png", "A", [figure], {})
+        assert path.name == "a.png"
+        assert image[:8] == b"\x89PNG\r\n\x1a\n"
+        size = [int.from_bytes(image[at : at + 4], "big") for at in (16, 20)]
+        svg = ElementTree.fromstring(to_svg(figure))
+        assert size == pytest.approx([2 * float(svg.get(name)) for name in ("width", "height")], abs=2)

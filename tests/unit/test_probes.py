@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +23,7 @@ from weft.errors import WeftError
 from weft.nn import Recurrent
 from weft.probes import labels
 from weft.probes.jacobian import step_jacobian, unrolled_jacobian
+from weft.probes.laid_over import align_tokens
 from weft.probes.parts import get_network
 from weft.probes.units import find_phrase
 from weft.tasks import get_task
@@ -252,6 +254,21 @@ def test_the_best_hypothesis_is_marked(models):
     assert path[-1].score == pytest.approx(found.score)
 
 
+@pytest.mark.parametrize("name", ["translate", "lm"])
+def test_a_beam_goes_on_from_a_prefix(models, name):
+    """The hypotheses after a prefix are those below it in the tree of the whole search, with the same probabilities."""
+    model = models[name]
+    whole = probes.beam(model, TEXT, width=3).hypotheses
+    first = next(one for one in whole if one.best)
+    below = {one.token: one.log_prob - first.log_prob for one in whole if one.parent == whole.index(first)}
+    after = probes.beam(model, TEXT, width=3, prefix=[first.token]).hypotheses
+    found = {one.token: one.log_prob for one in after if one.parent < 0}
+    assert found.keys() == below.keys()
+    assert all(found[token] == pytest.approx(value, abs=1e-5) for token, value in below.items())
+    with pytest.raises(WeftError, match=r"the token 'never-seen' is not in the vocabulary"):
+        probes.beam(model, TEXT, prefix=["never-seen"])
+
+
 def test_posterior_of_an_hmm_by_enumeration(models):
     model, text = models["hmm"], "the king sees"
     hmm, ids = model.model, model.codec.encode(text)
@@ -339,4 +356,76 @@ def test_without_pandas_the_message_says_so(models, monkeypatch):
 
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(WeftError, match="pandas is not installed"):
+        probes.surprisal(models["lm"], TEXT).to_dataframe()
+
+
+def test_two_models_on_one_text(models):
+    """A model of characters and a model of words, laid over the words."""
+    text = "the king sees a dog ."
+    found = probes.compare_surprisal(models["lm"], models["ngram"], text)
+    own, its = probes.surprisal(models["lm"], text), probes.surprisal(models["ngram"], text)
+    assert "".join(found.tokens).split() == text.split()
+    assert len(found.tokens) == 6
+    np.testing.assert_allclose(found.second_nats, its.nats)
+    assert math.isnan(found.difference[0])
+    np.testing.assert_allclose(found.first_nats[1], own.nats[4:9].sum())
+    np.testing.assert_allclose(found.first_nats[1:].sum(), own.nats[4:].sum())
+    np.testing.assert_allclose(found.difference[1:], its.nats[1:] - found.first_nats[1:])
+    with pytest.raises(WeftError, match=r"the models read different text: 'Theking' and 'theking'"):
+        align_tokens(["The", "king"], ["the", "king"])
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "tokens", "starts"),
+    [
+        (["a", "b"], ["a", "b"], ("a", "b"), ([0, 1], [0, 1])),
+        (["ab", "c"], ["a", "bc"], ("abc",), ([0], [0])),
+        (["国王", "看见"], ["国", "王", "看", "见"], ("国王", "看见"), ([0, 1], [0, 2])),
+        (["a", " ", "b", "\n"], ["a", "b"], ("a ", "b\n"), ([0, 2], [0, 1])),
+    ],
+)
+def test_tokens_of_two_tokenizers(one, other, tokens, starts):
+    assert align_tokens(one, other) == (tokens, starts)
+    assert align_tokens(other, one)[1] == starts[::-1]
+
+
+def test_a_batch_of_texts(models):
+    texts = [TEXT, "a dog"]
+    batch = probes.probe_texts(lambda text: probes.surprisal(models["lm"], text), texts)
+    alone = [probes.surprisal(models["lm"], text).to_dict() for text in texts]
+    assert batch.to_dict()["results"] == [[one] for one in alone]
+    assert [record["text"] for record in batch.records()] == [0] * len(TEXT) + [1] * len("a dog")
+    layers = probes.probe_texts(lambda text: probes.step_jacobians(models["lm"], text), texts)
+    assert [len(found) for found in layers.results] == [2, 2]
+    with pytest.raises(WeftError, match="the texts are one string"):
+        probes.probe_texts(lambda text: probes.surprisal(models["lm"], text), TEXT)
+
+
+def test_confusion(models):
+    for task in ("classify", "tag"):
+        found = probes.confusion(models[task])
+        scores = models[task].evaluate_held_out()
+        assert found.accuracy == pytest.approx(scores.score())
+        assert found.counts.trace() / found.counts.sum() == pytest.approx(found.accuracy)
+    given = probes.confusion(models["classify"], [("the king sees a dog .", "singular")])
+    assert found.labels == models["tag"].tags
+    assert given.counts[given.labels.index("singular")].sum() == given.counts.sum() == 1
+    with pytest.raises(WeftError, match="it has no labels to confuse"):
+        probes.confusion(models["lm"])
+
+
+def test_every_result_is_a_table(models):
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    for name, tasks in PROBES.items():
+        found = getattr(probes, name)(models[min(tasks)], "the king")
+        one = found[0] if isinstance(found, tuple) else found
+        table, records = one.to_dataframe(), list(one.records())
+        assert isinstance(table, pandas.DataFrame)
+        assert len(table) == len(records)
+        assert set(table.columns) == {key for record in records for key in record}
+
+
+def test_a_table_without_pandas(models, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(WeftError, match=r"pandas is not installed; expected pandas. Try: pip install pandas"):
         probes.surprisal(models["lm"], TEXT).to_dataframe()

@@ -6,11 +6,14 @@ Each metric has `+`, `score()` and `signature()`; the signature states exactly w
 from weft.metrics.bleu import Translations, count_matches, precisions, sentence_bleu
 from weft.metrics.classification import Confusion, LabelScore
 from weft.metrics.likelihood import Likelihood, TokenPredictions
+from weft.metrics.paired import BootstrapDifference, ExampleStatistics, paired_bootstrap
 from weft.metrics.tagging import AccuracyCounts, MatchCounts, SpanScores, TokenScores, WordScores
 
 __all__ = [
     "AccuracyCounts",
+    "BootstrapDifference",
     "Confusion",
+    "ExampleStatistics",
     "LabelScore",
     "Likelihood",
     "MatchCounts",
@@ -20,6 +23,7 @@ __all__ = [
     "Translations",
     "WordScores",
     "count_matches",
+    "paired_bootstrap",
     "precisions",
     "sentence_bleu",
 ]

@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+import numpy as np
+
 from weft.errors import WeftError
+from weft.metrics.paired import Array
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.bleu import BLEU
@@ -148,12 +151,24 @@ class Translations:
         """What exactly was measured, in the notation of sacrebleu."""
         return f"BLEU|{self._bleu.signature} chrF2|{self._chrf.signature} sentences:{len(self)}"
 
+    def bleu_statistics(self) -> Array:
+        """(N, 10): of each prediction its length, that of its reference, and matched and all n-grams for n = 1 to 4."""
+        from sacrebleu.metrics.bleu import BLEU
+
+        metric = BLEU(tokenize=self._tokenizer(), force=True, effective_order=True)  # of single sentences
+        scores = [metric.sentence_score(*pair) for pair in zip(self.predictions, self.references, strict=True)]
+        rows = [[one.sys_len, one.ref_len, *one.counts, *one.totals] for one in scores]
+        return np.array(rows, dtype=np.float64).reshape(len(rows), 10)
+
+    def _tokenizer(self) -> str:
+        return self.tokenize or ("zh" if self._is_chinese() else "13a")
+
     @cached_property
     def _bleu(self) -> _Scored:
         from sacrebleu.metrics.bleu import BLEU
 
         # force: our own tokenizers may write spaces before full stops, which needs no warning
-        return self._scored(BLEU(tokenize=self.tokenize or ("zh" if self._is_chinese() else "13a"), force=True))
+        return self._scored(BLEU(tokenize=self._tokenizer(), force=True))
 
     @cached_property
     def _chrf(self) -> _Scored:
@@ -175,3 +190,18 @@ class Translations:
         texts = [text for choices in self.references for text in choices]
         han, other = (sum(len(pattern.findall(text)) for text in texts) for pattern in (_HAN, _OTHER_LETTER))
         return han > other
+
+
+def bleu_of_sums(sums: Array) -> Array:
+    """Corpus BLEU of sums of `Translations.bleu_statistics`, (..., 10), smoothed as sacrebleu does it by default.
+
+    The n-th precision without any match counts as 1 / (2^k total), k = 1 for the first such n, 2 for the next.
+    """
+    length, reference, found, total = sums[..., 0], sums[..., 1], sums[..., 2:6], sums[..., 6:10]
+    empty = found == 0
+    smooth = np.exp2(-np.cumsum(empty & (total > 0), axis=-1))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log(np.where(empty, smooth, found) / total)  # a sum without any 4-grams has BLEU 0
+        brevity = np.minimum(0.0, 1 - reference / length)
+        scores = 100 * np.exp(brevity + logs.mean(-1))
+    return np.where((total > 0).all(-1) & (found.sum(-1) > 0), scores, 0.0)

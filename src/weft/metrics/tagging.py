@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from weft import html
 from weft.text.spans import tags_to_spans
 
 
@@ -126,6 +127,22 @@ class SpanScores:
         """All metrics by name."""
         return {"precision": self.all.precision, "recall": self.all.recall, "f1": self.all.f1}
 
+    def label_table(self) -> str:
+        """The scores of each label as an HTML table."""
+        rows = [
+            (
+                label,
+                [(f"{value:.3f}", 0.0, "") for value in (one.precision, one.recall, one.f1)]
+                + [(f"{one.true:,}", 0.0, "")],
+            )
+            for label, one in sorted(self.labels.items())
+        ]
+        return html.table(rows, ("precision", "recall", "F1", "spans"), "label")
+
+    def _repr_html_(self) -> str:
+        """The scores and those of each label, for notebooks."""
+        return html.box(html.score_line(self.metrics()) + self.label_table())
+
 
 @dataclass(frozen=True)
 class WordScores:
@@ -163,3 +180,7 @@ class WordScores:
         scores = {"precision": self.words.precision, "recall": self.words.recall, "f1": self.words.f1}
         named = {"recall_known": self.known, "recall_unknown": self.unknown}
         return scores | {name: counts.accuracy for name, counts in named.items() if counts.count}
+
+    def _repr_html_(self) -> str:
+        """The scores, for notebooks."""
+        return html.box(html.score_line(self.metrics()))

@@ -24,7 +24,7 @@ def draw_curves(figure: Curves) -> Canvas:
     if not shown:
         canvas.text(PLOT_WIDTH / 2, PLOT_HEIGHT / 2, "no points", "faint", anchor="middle")
         return canvas
-    names = max(text_width(curve.name, SMALL) for curve in shown)
+    names = max(text_width(_end_name(curve), SMALL) for curve in shown)
     plot_right = PLOT_WIDTH - RIGHT - (min(names, 200) + 14)
     x_low, x_high = _ends(np.concatenate([curve.x for curve in shown]))
     y_all = np.concatenate([curve.y for curve in shown])
@@ -55,10 +55,9 @@ def draw_curves(figure: Curves) -> Canvas:
         if curve.best is not None and curve.best < len(curve.x):
             x, y = float(curve.x[curve.best]), float(curve.y[curve.best])
             canvas.circle(px(x), py(y), 4, f"dot{hue}", note=f"best: {number(y)} at {number(x)}")
-            canvas.text(px(x), py(y) - 8, number(y), f"dot{hue}", size=SMALL, anchor="middle")
         ends.append(py(float(curve.y[-1])) + 4)
     for place, y in zip(np.argsort(ends, kind="stable").tolist(), _apart(sorted(ends)), strict=True):
-        name = shorten(shown[place].name, 200, SMALL)
+        name = shorten(_end_name(shown[place]), 200, SMALL)
         canvas.text(plot_right + 8, y, name, f"dot{place % len(LIGHT_HUES)}", size=SMALL)
     return canvas
 
@@ -86,6 +85,11 @@ def _x_axis(canvas: Canvas, figure: Curves, px, ends: tuple[float, float], right
             )
     if figure.x_label:
         canvas.text((LEFT + right) / 2, PLOT_HEIGHT - 12, figure.x_label, "faint", size=SMALL, anchor="middle")
+
+
+def _end_name(curve: Curve) -> str:
+    """The name at the end of a line, with the value of its best point."""
+    return curve.name if curve.best is None else f"{curve.name}, best {number(float(curve.y[curve.best]))}"
 
 
 def _clean(curve: Curve, log: bool) -> Curve:

@@ -77,7 +77,7 @@ def draw_states(figure: StateDiagram) -> Canvas:
     K = len(figure.states)
     radius = max(110.0, K * 26.0)
     node = 22.0
-    side = 150.0
+    side = 170.0
     deep = 13.0 * max((len(lines) for lines in figure.notes), default=0)  # of the notes above and below
     width, height = 2 * (radius + side), 2 * (radius + node + 62 + deep) + 30
     cx, cy = width / 2, height / 2 + 15
@@ -98,7 +98,7 @@ def draw_states(figure: StateDiagram) -> Canvas:
         canvas.text(x, y + 5, shorten(figure.states[k], 2 * node - 6), anchor="middle", weight="600")
         if k < len(figure.notes):
             upright = abs(math.cos(angles[k])) < 0.3
-            out = node + 46 + (deep / 2 if upright else 0)
+            out = node + (46 + deep / 2 if upright else 62)  # beyond the arrow to itself
             tx, ty = cx + (radius + out) * math.cos(angles[k]), cy + (radius + out) * math.sin(angles[k])
             anchor = "middle" if upright else "start" if math.cos(angles[k]) > 0 else "end"
             lines = figure.notes[k]
@@ -153,8 +153,11 @@ def _arrow(
         points.append(f"{at(ex + tip * math.cos(angle + turn))} {at(ey + tip * math.sin(angle + turn))}")
     canvas.path("M" + "L".join(points) + "z", "dot0", extra=opacity)
     if probability >= 0.15 and length:
-        tx, ty = (sx + 2 * mx + ex) / 4, (sy + 2 * my + ey) / 4
-        canvas.text(tx, ty + 3, number(round(probability, 2)), "ink", size=10, anchor="middle")
+        # Nearer to its beginning than to its end, since arrows cross in the middle.
+        tx, ty = 0.4225 * sx + 0.455 * mx + 0.1225 * ex, 0.4225 * sy + 0.455 * my + 0.1225 * ey
+        label = number(round(probability, 2))
+        canvas.rect(tx - 3 * len(label) - 2, ty - 7, 6 * len(label) + 4, 13, "page", radius=3)  # readable on any arrow
+        canvas.text(tx, ty + 3, label, "ink", size=10, anchor="middle")
 
 
 def _toward(x: float, y: float, tx: float, ty: float, by: float) -> tuple[float, float]:

@@ -28,6 +28,7 @@ from weft.probes import (
     Activations,
     Attention,
     BeamSearch,
+    ConfusionMatrix,
     Connectivity,
     Evidence,
     GradientFlow,
@@ -36,6 +37,7 @@ from weft.probes import (
     Posterior,
     StepJacobians,
     Surprisal,
+    SurprisalComparison,
     TopPassages,
     UnitCorrelations,
     UnitSelection,
@@ -58,6 +60,48 @@ def surprisal_figures(found: Surprisal) -> list[Figure]:
     sides = "the tokens before it" if found.context == "left" else "all other tokens"
     title = f"Surprisal of each token given {sides} (mean {mean:.2f} nats)"
     return [ColouredText(title, found.tokens, found.nats, "nats", notes=tuple(notes))]
+
+
+def surprisal_comparison_figures(found: SurprisalComparison) -> list[Figure]:
+    """The difference of two models as coloured text, and the surprisal of each."""
+    notes = tuple(
+        f"{visible(token)}: {number(one)} and {number(other)} nats"
+        for token, one, other in zip(found.tokens, found.first_nats.tolist(), found.second_nats.tolist(), strict=True)
+    )
+    both = np.isfinite(found.difference)
+    mean = float(found.difference[both].mean()) if both.any() else math.nan
+    what = "nats, second - first"
+    title = f"Surprisal of {found.second} minus that of {found.first} (mean {mean:+.2f} nats)"
+    figures: list[Figure] = [ColouredText(title, found.tokens, found.difference, what, DIVERGING, notes)]
+    for path, nats, context in zip(
+        (found.first, found.second), (found.first_nats, found.second_nats), found.contexts, strict=True
+    ):
+        own = float(nats[both].mean()) if both.any() else math.nan
+        sides = "the tokens before" if context == "left" else "all other tokens"
+        figures.append(
+            ColouredText(f"{path}: given {sides} (mean {own:.2f} nats)", found.tokens, nats, "nats", notes=notes)
+        )
+    return figures
+
+
+def confusion_figures(found: ConfusionMatrix) -> list[Figure]:
+    """The share of each predicted label among the examples of each true label."""
+    totals = found.counts.sum(1)
+    shares = np.divide(found.counts, totals[:, None], out=np.full_like(found.counts, np.nan), where=totals[:, None] > 0)
+    rows = tuple(f"{label} ({int(total):,})" for label, total in zip(found.labels, totals, strict=True))
+    return [
+        HeatMap(
+            f"Confusion matrix (accuracy {found.accuracy:.1%})",
+            shares,
+            rows,
+            found.labels,
+            "share of the true label",
+            "true label (count)",
+            "predicted label",
+            annotate=len(found.labels) <= 12,
+            limits=(0.0, 1.0),
+        )
+    ]
 
 
 def activation_figures(
@@ -229,6 +273,10 @@ def evidence_figures(found: Evidence) -> list[Figure]:
     ]
     if found.pooling is not None:
         figures.append(ColouredText("Pooling weights", found.tokens, found.pooling, "weight"))
+    if found.ngrams is not None:
+        figures.append(
+            ColouredText(f"N-grams: evidence for {title}", found.tokens, found.ngrams, "share of log-odds", DIVERGING)
+        )
     return figures
 
 

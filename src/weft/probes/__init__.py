@@ -10,6 +10,7 @@ rows with names, `to_dataframe()` is a pandas table of them.
     probes.activations(model, "The value of").layers[0].gates["f"]     # (T, H)
 
 surprisal        -log P of each token, the entropy, the best alternatives
+compare_surprisal   the surprisal of two models, laid over the same text
 activations      every gate and state of every layer and direction
 gradient_flow    the norm of dL_t/dh_s for all s <= t
 step_jacobians   norm and spectral radius of dh_t/dh_(t-1)
@@ -19,6 +20,8 @@ evidence         which tokens speak for a prediction: occlusion, integrated grad
 attention, beam  attention weights; every hypothesis of a beam search
 posterior        forward, backward, marginals, Viterbi path of an HMM or a CRF
 top_passages, select_units, correlate_units   what single units respond to
+confusion        how often each label was predicted for each true label
+probe_texts      a probe on a batch of texts
 summarize_run, metric_curves, compare_run_results    runs side by side
 
 The same functions for a network that is at hand, without a run, take a `weft.tasks.inspection.Network`:
@@ -27,10 +30,13 @@ The same functions for a network that is at hand, without a run, take a `weft.ta
 
 from weft.probes.activations import Activations, LayerActivations, activations, read_activations
 from weft.probes.attention import Attention, BeamSearch, attention, beam
+from weft.probes.batch import ProbeBatch, probe_texts
+from weft.probes.confusion import ConfusionMatrix, confusion
 from weft.probes.connectivity import Connectivity, connect, connectivity, integrated_gradients
 from weft.probes.evidence import Evidence, evidence
 from weft.probes.gradient_flow import GradientFlow, LayerGradients, flow, flow_by_autograd, gradient_flow
 from weft.probes.jacobian import GradientTerms, StepJacobians, gradient_terms, step_jacobians
+from weft.probes.laid_over import SurprisalComparison, compare_surprisal
 from weft.probes.posterior import Posterior, posterior
 from weft.probes.result import ProbeResult
 from weft.probes.runs import RunComparison, RunSummary, compare_run_results, find_runs, metric_curves, summarize_run
@@ -48,6 +54,7 @@ __all__ = [
     "Activations",
     "Attention",
     "BeamSearch",
+    "ConfusionMatrix",
     "Connectivity",
     "Evidence",
     "GradientFlow",
@@ -55,11 +62,13 @@ __all__ = [
     "LayerActivations",
     "LayerGradients",
     "Posterior",
+    "ProbeBatch",
     "ProbeResult",
     "RunComparison",
     "RunSummary",
     "StepJacobians",
     "Surprisal",
+    "SurprisalComparison",
     "TopPassages",
     "UnitCorrelations",
     "UnitSelection",
@@ -67,6 +76,8 @@ __all__ = [
     "attention",
     "beam",
     "compare_run_results",
+    "compare_surprisal",
+    "confusion",
     "connect",
     "connectivity",
     "correlate_units",
@@ -79,6 +90,7 @@ __all__ = [
     "integrated_gradients",
     "metric_curves",
     "posterior",
+    "probe_texts",
     "read_activations",
     "select_units",
     "step_jacobians",

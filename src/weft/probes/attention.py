@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -82,7 +82,9 @@ class BeamSearch(ProbeResult):
             yield {"hypothesis": number, **one._asdict()}
 
 
-def beam(model: Any, text: str, *, width: int = 5, length_penalty: float | None = None) -> BeamSearch:
+def beam(
+    model: Any, text: str, *, width: int = 5, length_penalty: float | None = None, prefix: Sequence[str] = ()
+) -> BeamSearch:
     """The whole tree of a beam search: for the translation of a text, or for its continuation.
 
     Args:
@@ -90,14 +92,16 @@ def beam(model: Any, text: str, *, width: int = 5, length_penalty: float | None 
         text: The source, or the beginning of a text.
         width: The beam width.
         length_penalty: The exponent alpha; without it the model's default.
+        prefix: Tokens that every hypothesis begins with; they are not part of the tree. Its first step is what may
+            follow them.
 
     Raises:
-        WeftError: The model does not generate, or the width is below 1.
+        WeftError: The model does not generate, a token of the prefix is unknown, or the width is below 1.
     """
     if width < 1:
         raise WeftError(f"the beam width is {width}", expected="1 or more")
     search = get_part(model, text, "search")
-    found: NamedBeamTree = search(width, length_penalty)
+    found: NamedBeamTree = search(width, length_penalty, prefix)
     tree, names = found
     best = tree.results[0]
     finished = [n for n, node in enumerate(tree.nodes) if node.status in ("ended", "cut")]

@@ -21,7 +21,7 @@ MOST_OCCLUDED = 40_000  # windows x tokens of an occlusion; a long text is occlu
 
 @dataclass(frozen=True, eq=False)
 class Evidence(ProbeResult):
-    """Three measures of how much each token counts for a prediction, (T,) each.
+    """Measures of how much each token counts for a prediction, (T,) each.
 
     Attributes:
         tokens: The T tokens.
@@ -31,6 +31,8 @@ class Evidence(ProbeResult):
         window: How many tokens are occluded together; 1 but for long texts.
         integrated: The integrated gradients of log P; positive: evidence for it.
         pooling: The weights of the pooling, where the model has one; otherwise None.
+        ngrams: What the n-grams of the token add to the log-odds of the prediction in the linear models, where there
+            are such models; otherwise None. Occlusion and gradients are those of the network.
     """
 
     probe = "evidence"
@@ -42,6 +44,7 @@ class Evidence(ProbeResult):
     window: int
     integrated: Array
     pooling: Array | None
+    ngrams: Array | None = None
 
     def records(self) -> Iterator[dict[str, Any]]:
         for position, token in enumerate(self.tokens):
@@ -49,11 +52,13 @@ class Evidence(ProbeResult):
             record |= {"integrated": float(self.integrated[position]), "prediction": self.prediction}
             if self.pooling is not None:
                 record["pooling"] = float(self.pooling[position])
+            if self.ngrams is not None:
+                record["ngrams"] = float(self.ngrams[position])
             yield record
 
 
 def evidence(model: Any, text: str, *, prediction: int = -1) -> Evidence:
-    """Which tokens speak for a prediction: by occlusion, by integrated gradients, and by pooling weights.
+    """Which tokens speak for a prediction: by occlusion, integrated gradients, pooling weights and n-grams.
 
     Args:
         model: A loaded run with recurrent layers; a classifier predicts one label for the text.
@@ -71,7 +76,8 @@ def evidence(model: Any, text: str, *, prediction: int = -1) -> Evidence:
     occluded, window = occlude(network, number)
     integrated = to_array(integrated_gradients(network, number))
     name = network.predictions[number]
-    return Evidence(network.tokens, name, math.exp(log_prob), log_prob - occluded, window, integrated, pooling)
+    ngrams = None if inspection.ngrams is None else to_array(inspection.ngrams)
+    return Evidence(network.tokens, name, math.exp(log_prob), log_prob - occluded, window, integrated, pooling, ngrams)
 
 
 @torch.no_grad()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from weft.errors import WeftError
+from weft.text.vocabulary import EOS
 
 Label = Callable[[Sequence[str]], Sequence[float]]
 
@@ -17,7 +18,7 @@ def line_position(tokens: Sequence[str]) -> list[float]:
     found, position = [], 0
     for token in tokens:
         found.append(float(position))
-        position = 0 if "\n" in token else position + len(token)
+        position = 0 if "\n" in token or token == EOS else position + len(token)
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -17,7 +18,7 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
 @dataclass(frozen=True, eq=False)
-class ProbeResult:
+class ProbeResult(ABC):
     """Base class of the results. Fields are names (strings), numbers, numpy arrays, and tuples and dicts of these."""
 
     probe: ClassVar[str]
@@ -27,9 +28,9 @@ class ProbeResult:
         fields = {field.name: to_plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
         return {"probe": self.probe, **fields}
 
+    @abstractmethod
     def records(self) -> Iterator[dict[str, Any]]:
         """One row for each value, with the names of its token, layer, direction, unit and gate."""
-        raise NotImplementedError
 
     def to_dataframe(self) -> Any:
         """The records as a pandas DataFrame.

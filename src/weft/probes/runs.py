@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 
 from weft.errors import WeftError
+from weft.metrics.paired import ExampleStatistics, paired_bootstrap
 from weft.probes.result import Array, ProbeResult
 from weft.tasks import TASKS, get_task, load
 from weft.training.lock import is_locked
-from weft.training.run import CHECKPOINT, CONFIG, DATA_RECORD, METRICS, WEIGHTS, Run, open_run, read_json
-
-RESAMPLES = 10_000
+from weft.training.run import CHECKPOINT, CONFIG, DATA_RECORD, METRICS, WEIGHTS, Run, open_run, read_json, read_metadata
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +31,7 @@ class RunSummary(ProbeResult):
         step: The last step in its metrics.
         metric: The name of the task's held-out metric.
         best: The value of that metric at the best evaluation, or None.
-        state: "training", "done" (it has been evaluated) or "started".
+        state: "training" (a process trains it now), "done", "stopped" (it can be resumed) or "started" (no step yet).
     """
 
     probe = "run"
@@ -72,7 +71,6 @@ def summarize_run(path: str | Path) -> RunSummary:
     best = best_evaluation(records)
     shapes = run.shapes() if run.has(WEIGHTS) or run.has(CHECKPOINT) else {}
     newest = max((run.path / name).stat().st_mtime for name in (CONFIG, METRICS, WEIGHTS, CHECKPOINT) if run.has(name))
-    state = "training" if is_locked(run.path) else "done" if best else "started"
     return RunSummary(
         str(path),
         run.task,
@@ -82,8 +80,21 @@ def summarize_run(path: str | Path) -> RunSummary:
         records[-1]["step"] if records else 0,
         metric,
         best.get(metric) if best else None,
-        state,
+        _state(run),
     )
+
+
+def _state(run: Run) -> str:
+    if is_locked(run.path):
+        return "training"
+    progress = read_metadata(run.path / CHECKPOINT).get("progress", {}) if run.has(CHECKPOINT) else {}
+    train = run.config.get("train", {})
+    if not progress.get("step") and run.has(CHECKPOINT):
+        return "started"
+    late = train.get("minutes") and progress.get("seconds", 0) + progress.get("reserve", 0) >= 60 * train["minutes"]
+    patient = train.get("patience") and progress.get("bad", 0) >= train["patience"]
+    rounds = train.get("epochs", train.get("restarts", 0))  # an HMM has restarts, n-grams are counted once
+    return "done" if late or patient or progress.get("epoch", rounds) >= rounds else "stopped"
 
 
 def best_evaluation(records: Sequence[dict[str, Any]]) -> dict[str, float] | None:
@@ -154,11 +165,13 @@ class PairedTest(ProbeResult):
         first: The path of one run.
         second: The path of the other.
         examples: How many examples both were measured on.
-        difference: The mean loss of the second minus that of the first; negative: the second is better.
+        difference: The score of the second minus that of the first.
         low: The lower end of the 95% interval of the difference.
         high: The upper end.
         p_value: Two-sided: how often resampled examples turn the sign of the difference.
         unit: What one example is.
+        metric: The name of the score: "cross_entropy", "accuracy", "f1", "bleu".
+        better: "first" or "second" by the score, "neither" where the scores are equal.
     """
 
     probe = "paired"
@@ -171,6 +184,8 @@ class PairedTest(ProbeResult):
     high: float
     p_value: float
     unit: str
+    metric: str
+    better: str
 
     def records(self) -> Iterator[dict[str, Any]]:
         yield {name: value for name, value in self.to_dict().items() if name != "probe"}
@@ -185,7 +200,7 @@ class RunComparison(ProbeResult):
         tasks: Their tasks.
         settings: For each setting of two or more runs that differs, its value in each run (None where it has none).
         scores: For each metric of the best evaluation its value in each run.
-        tests: Of the first run against each other one, where both were measured on the same examples.
+        tests: Of the first run against each other one, for each metric that both have on the same held-out examples.
         notes: Why a test is missing.
     """
 
@@ -222,15 +237,15 @@ def compare_run_results(paths: Sequence[str | Path]) -> RunComparison:
     found = [best_evaluation(run.metrics()) or {} for run in runs]
     metrics = dict.fromkeys(name for one in found for name in one)
     scores = {name: tuple(one.get(name) for one in found) for name in metrics}
-    tests, notes = [], []
+    tests: list[PairedTest] = []
+    notes = []
     for run in runs[1:]:
         reason = _why_not_paired(runs[0], run)
-        test = None if reason else paired_test(runs[0], run)
-        if test is None:
-            reason = reason or "they have no losses of the same kind of example"
+        found_tests = () if reason else paired_tests(runs[0], run)
+        if not found_tests:
+            reason = reason or "they have no metric of the same kind of example"
             notes.append(f"no paired test of {runs[0].path} and {run.path}: {reason}")
-        else:
-            tests.append(test)
+        tests += found_tests
     return RunComparison(
         tuple(map(str, paths)), tuple(run.task for run in runs), settings, scores, tuple(tests), tuple(notes)
     )
@@ -248,7 +263,9 @@ def _why_not_paired(first: Run, second: Run) -> str:
     digests = [_dev_digest(run) for run in (first, second)]
     if None in digests:
         return "one of them has no held-out data"
-    return "" if digests[0] == digests[1] else "their held-out data differs"
+    if digests[0] == digests[1]:
+        return ""
+    return "their held-out data differs (train both with the same --dev, or with the same data, seed and vocabulary)"
 
 
 def _dev_digest(run: Run) -> str | None:
@@ -259,20 +276,22 @@ def _dev_digest(run: Run) -> str | None:
     return found[0] if found else None
 
 
-def paired_test(first: Run, second: Run) -> PairedTest | None:
-    """Measures two runs on their common held-out examples and resamples the differences of their losses.
+def paired_tests(first: Run, second: Run) -> tuple[PairedTest, ...]:
+    """Measures two runs on their common held-out examples: a paired bootstrap test of each metric that both have."""
+    one, other = ({each.metric: each for each in held_out_statistics(run)} for run in (first, second))
+    tests = []
+    for name, own in one.items():
+        its = other.get(name)
+        if its is None or own.signature != its.signature or len(own.sums) != len(its.sums) or not len(own.sums):
+            continue
+        found = paired_bootstrap(own, its)
+        higher = "second" if own.higher_is_better else "first"
+        lower = "first" if own.higher_is_better else "second"
+        better = higher if found.difference > 0 else lower if found.difference < 0 else "neither"
+        tests.append(PairedTest(str(first.path), str(second.path), len(own.sums), *found, own.unit, name, better))
+    return tuple(tests)
 
-    Returns:
-        The test, or None where the runs have no losses of the same kind of example.
-    """
-    found = [get_task(run.task).held_out_losses(load(run.path)) for run in (first, second)]
-    one, other = found
-    if one is None or other is None or one.unit != other.unit or not one.losses:
-        return None
-    differences = np.array(other.losses) - np.array(one.losses)
-    count = len(differences)
-    generator = np.random.default_rng(0)
-    means = np.array([differences[generator.integers(0, count, count)].mean() for _ in range(RESAMPLES)])
-    low, high = np.quantile(means, [0.025, 0.975]).tolist()
-    p_value = min(1.0, 2 * min(float((means <= 0).mean()), float((means >= 0).mean())))
-    return PairedTest(str(first.path), str(second.path), count, float(differences.mean()), low, high, p_value, one.unit)
+
+def held_out_statistics(run: Run) -> tuple[ExampleStatistics, ...]:
+    """The metrics of a run on its own held-out examples, one by one."""
+    return get_task(run.task).held_out_statistics(load(run.path))

@@ -1,0 +1,115 @@
+"""Two models on one text: the surprisal of both, laid over the same tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from weft.errors import WeftError
+from weft.probes.result import Array, ProbeResult
+from weft.probes.surprisal import Surprisal, surprisal
+
+
+@dataclass(frozen=True, eq=False)
+class SurprisalComparison(ProbeResult):
+    """The surprisal of two models on the same text.
+
+    Models with different tokenizers are compared on the shortest stretches of text that both begin and end with a token
+    of their own: a word of the one is compared with its characters of the other.
+
+    Attributes:
+        first: The path of one run.
+        second: The path of the other.
+        tokens: The S tokens or stretches.
+        first_nats: (S,), -log P by the first model; NaN where it predicts none.
+        second_nats: (S,), the same by the second.
+        difference: (S,), second minus first; positive: the second model is more surprised. NaN where one predicts none.
+        contexts: What each model predicts a token from: "left" or "both".
+    """
+
+    probe = "surprisal_comparison"
+
+    first: str
+    second: str
+    tokens: tuple[str, ...]
+    first_nats: Array
+    second_nats: Array
+    difference: Array
+    contexts: tuple[str, str]
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        rows = zip(self.tokens, self.first_nats.tolist(), self.second_nats.tolist(), strict=True)
+        for position, (token, one, other) in enumerate(rows):
+            yield {"position": position, "token": token, "first": one, "second": other, "difference": other - one}
+
+
+def compare_surprisal(first: Any, second: Any, text: str) -> SurprisalComparison:
+    """The surprisal of two models on a text, token by token.
+
+    Args:
+        first: A loaded run that predicts tokens: lm, ngram, hmm or fill.
+        second: Another one, of any of these tasks and with any tokenizer.
+        text: The text that both read.
+
+    Raises:
+        WeftError: A model predicts no tokens, or the two read different text: one of them in lower case, for example.
+    """
+    one, other = surprisal(first, text, top=0), surprisal(second, text, top=0)
+    tokens, starts = align_tokens(one.tokens, other.tokens)
+    own, its = _sums(one, starts[0]), _sums(other, starts[1])
+    paths = str(first.run.path), str(second.run.path)
+    return SurprisalComparison(*paths, tokens, own, its, its - own, (one.context, other.context))
+
+
+def _sums(found: Surprisal, begins: Sequence[int]) -> Array:
+    ends = [*begins[1:], len(found.tokens)]
+    return np.array([found.nats[begin:end].sum() for begin, end in zip(begins, ends, strict=True)])
+
+
+def align_tokens(one: Sequence[str], other: Sequence[str]) -> tuple[tuple[str, ...], tuple[list[int], list[int]]]:
+    """The stretches of a text that begin and end with a token in both of two lists of its tokens.
+
+    White space is not compared, since some tokenizers leave it out; it belongs to the stretch before it.
+
+    Returns:
+        The stretches, and the number of the first token of each in both lists.
+
+    Raises:
+        WeftError: The tokens are not of the same text.
+
+    >>> align_tokens(["the", "king"], ["t", "h", "e", " ", "k", "ing"])
+    (('the ', 'king'), ([0, 1], [0, 4]))
+    """
+    if list(one) == list(other):
+        return tuple(one), (list(range(len(one))), list(range(len(other))))
+    letters = ["".join("".join(tokens).split()) for tokens in (one, other)]
+    if letters[0] != letters[1]:
+        at = next(
+            (n for n, pair in enumerate(zip(*letters, strict=False)) if pair[0] != pair[1]), min(map(len, letters))
+        )
+        shown = [repr(text[max(0, at - 10) : at + 10]) for text in letters]
+        raise WeftError(
+            f"the models read different text: {shown[0]} and {shown[1]}",
+            expected="runs with the same normalization, such as `text.lower` and `text.letters_only`",
+        )
+    starts = [_starts(tokens) for tokens in (one, other)]
+    common = sorted(starts[0].keys() & starts[1].keys())
+    begins = [[where[at] for at in common] for where in starts]
+    longer = one if "".join(one) != letters[0] or "".join(other) == letters[0] else other
+    own = begins[0] if longer is one else begins[1]
+    stretches = ("".join(longer[a:b]) for a, b in zip(own, [*own[1:], len(longer)], strict=True))
+    return tuple(stretches), (begins[0], begins[1])
+
+
+def _starts(tokens: Sequence[str]) -> dict[int, int]:
+    """The number of each token that has a letter, by how many characters stand before it; the first one is at 0."""
+    found, at = {0: 0}, 0
+    for number, token in enumerate(tokens):
+        size = len("".join(token.split()))
+        if size:
+            found.setdefault(at, number)
+            at += size
+    return found
