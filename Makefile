@@ -7,7 +7,7 @@ CPP := $(wildcard src/weft/*/core/*.cpp src/weft/*/core/*.hpp tests/core/*.cpp)
 CLANG_FORMAT := $(shell command -v clang-format)
 BUILD := pyproject.toml setup.py constraints.txt $(wildcard src/weft/*/core/*)
 
-.PHONY: demo test check format docs dist sanitize sanitize-threads fuzz kills bench results pictures clean
+.PHONY: demo test check format docs dist sanitize sanitize-threads fuzz kills serve-checks scale-checks bench results peers pictures clean
 
 demo: $(VENV)/ready
 	$(BIN)/weft demo
@@ -54,6 +54,17 @@ fuzz: $(VENV)/ready-dev
 kills: $(VENV)/ready-dev
 	$(BIN)/python -m tests.kill_runs 50
 
+# The server for longer: schemathesis, 10,000 requests, clients that send a byte a second, 10 minutes at 80% load.
+serve-checks: $(VENV)/ready-dev
+	$(BIN)/python -m tests.serve_soak schema 100
+	$(BIN)/python -m tests.serve_soak requests 10000
+	$(BIN)/python -m tests.serve_soak slow 30
+	$(BIN)/python -m tests.serve_soak load 10
+
+# Training with several workers: the same weights, kills, restarts, two hosts (some minutes).
+scale-checks: $(VENV)/ready-dev
+	$(BIN)/python -m tests.scale_checks
+
 # On a machine where nothing else runs.
 bench: $(VENV)/ready-dev
 	$(BIN)/python -m benchmarks.engine
@@ -62,7 +73,11 @@ bench: $(VENV)/ready-dev
 results: $(VENV)/ready-dev
 	$(BIN)/python -m benchmarks.results $(ROW)
 
-# The pictures of the pages on looking inside, from small runs that it trains (about 5 minutes).
+# The tools that users may choose instead, in an environment of their own; `make peers ROW=cls/sst2` for one row.
+peers: $(VENV)/ready-dev
+	$(BIN)/python -m benchmarks.peers $(ROW)
+
+# The pictures of the pages on looking inside, from small runs that it trains (about 10 minutes).
 pictures: $(VENV)/ready-dev
 	$(BIN)/python docs/pictures.py build/pictures
 

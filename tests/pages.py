@@ -69,8 +69,12 @@ def same(shown: str, printed: str) -> bool:
 
 
 def run_console(code: str) -> str:
-    """The block again, with what its commands print now. `weft` and `python` are those of this interpreter."""
-    shell = f'set -e; weft() {{ "{sys.executable}" -m weft "$@"; }}; python() {{ "{sys.executable}" "$@"; }}\n'
+    """The block again, with what its commands print now. `weft` and `python` are those of this interpreter.
+
+    WEFT_PROGRAM in the environment names another way to run `weft`, which must print the same.
+    """
+    program = os.environ.get("WEFT_PROGRAM", f'"{sys.executable}" -m weft')
+    shell = f'set -e; weft() {{ {program} "$@"; }}; python() {{ "{sys.executable}" "$@"; }}\n'
     lines = []
     for command in re.findall(r"^\$ ((?:.*\\\n)*.*)\n", code, flags=re.M):
         done = subprocess.run(

@@ -11,6 +11,8 @@ import time
 
 from safetensors.torch import load_file
 
+from tests import forked
+
 
 def command(*arguments):
     return [sys.executable, "-m", "weft", *map(str, arguments)]
@@ -18,7 +20,7 @@ def command(*arguments):
 
 def weft(*arguments, stdin=None, cwd=None, **environment):
     return subprocess.run(
-        command(*arguments),
+        forked.command([*map(str, arguments)], environment),
         input=stdin,
         capture_output=True,
         text=True,
@@ -27,6 +29,11 @@ def weft(*arguments, stdin=None, cwd=None, **environment):
         timeout=120,
         env={**os.environ, "PYTHONUTF8": "1", **environment},
     )
+
+
+def run_script(code, **options):
+    """Runs Python code in a process of its own; it must succeed."""
+    subprocess.run(forked.command([forked.SCRIPT, code], {}), check=True, timeout=60, **options)
 
 
 def start(*arguments):

@@ -8,6 +8,7 @@ from weft.config import load_config as load_config
 from weft.decoding import Sample as Sample
 from weft.decoding import beam_search as beam_search
 from weft.decoding import greedy as greedy
+from weft.engine import precision as precision
 from weft.errors import WeftError as WeftError
 from weft.errors import WeftWarning as WeftWarning
 from weft.nn import Bidirectional as Bidirectional
@@ -22,6 +23,7 @@ from weft.nn.conversion import to_torch as to_torch
 from weft.nn.crf import CRF as CRF
 from weft.nn.crf import bio_constraints as bio_constraints
 from weft.nn.crf import bioes_constraints as bioes_constraints
+from weft.nn.quantization import quantize as quantize
 from weft.tasks import load as load
 from weft.tasks import load_for as load_for
 from weft.tasks import train as train
@@ -54,6 +56,8 @@ from weft.tasks.ngram.model import modified_kneser_ney as modified_kneser_ney
 from weft.tasks.ngram.task import resume_ngram as resume_ngram
 from weft.tasks.ngram.task import start_ngram as start_ngram
 from weft.tasks.ngram.task import train_ngram as train_ngram
+from weft.tasks.saved_run import SavedRun as SavedRun
+from weft.tasks.saved_run import open_run as open_run
 from weft.tasks.tag.config import TagConfig as TagConfig
 from weft.tasks.tag.predictor import TagPredictor as TagPredictor
 from weft.tasks.tag.task import resume_tag as resume_tag

@@ -23,7 +23,7 @@ else:
 
 Config = TypeVar("Config")
 LARGEST_INTEGER = 2**31 - 1  # of settings without a limit of their own
-Value = TypeVar("Value", bool, int, float, str)
+Value = TypeVar("Value", bool, int, float, str, tuple[str, ...])
 
 # Settings by their names of earlier versions. Used only to suggest the new name.
 RENAMED_SETTINGS = {
@@ -134,8 +134,8 @@ def load_config(
     for source in ({} if file is None else _read_toml(check_path(file, "the configuration file")), sections):
         for section, part in source.items():
             values[section] = {**values.get(section, {}), **part} if isinstance(part, Mapping) else part
-    assignments = sets.items() if isinstance(sets, Mapping) else map(_parse_assignment, sets)
-    for key, value in assignments:
+    assignments = sets if isinstance(sets, Mapping) else parse_assignments(sets)
+    for key, value in assignments.items():
         _put(values, key.split("."), value)
     return from_dict(kind, values)
 
@@ -206,6 +206,13 @@ def to_toml(config: Any) -> str:
     return "\n".join(lines)
 
 
+def dotted(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings by their dotted keys."""
+    sections = {key: value for key, value in config.items() if isinstance(value, Mapping)}
+    found = {key: value for key, value in config.items() if key not in sections}
+    return found | {f"{section}.{key}": value for section, part in sections.items() for key, value in part.items()}
+
+
 def changed(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> dict[str, tuple[Any, Any]]:
     """Compare two nested configurations: `{"section.key": (old value, new value)}` for every difference."""
     found: dict[str, tuple[Any, Any]] = {}
@@ -226,6 +233,15 @@ def _read_toml(file: Path) -> dict[str, Any]:
         raise WeftError(f"configuration file {file}: {error.strerror}", expected="a readable TOML file") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise WeftError(f"configuration file {file}: {error}", expected="TOML") from error
+
+
+def parse_assignments(sets: Iterable[str]) -> dict[str, Any]:
+    """The settings of assignments by their dotted names.
+
+    >>> parse_assignments(["train.epochs=3", "model.cell=gru"])
+    {'train.epochs': 3, 'model.cell': 'gru'}
+    """
+    return dict(map(_parse_assignment, sets))
 
 
 def _parse_assignment(assignment: str) -> tuple[str, Any]:
@@ -268,6 +284,7 @@ _TYPES: dict[Any, tuple[tuple[type, ...], str]] = {
     float: ((int, float), "a number"),
     str: ((str,), "a string"),
     int | str: ((int, str), "a name or an integer"),  # such as a column
+    tuple[str, ...]: ((list, tuple), "a list of strings"),
 }
 
 
@@ -275,6 +292,10 @@ def _checked(key: str, value: Any, kind: Any, limits: Mapping[str, Any]) -> Any:
     accepted, words = _TYPES[kind]
     if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
         raise WeftError(f"{key} is {value!r}", expected=words)
+    if isinstance(value, list | tuple):
+        if not all(isinstance(part, str) for part in value):
+            raise WeftError(f"{key} is {value!r}", expected=words)
+        return tuple(value)
     if limits["choices"] and value not in limits["choices"]:
         raise unknown_name(key, str(value), limits["choices"], f"`{key}={{}}`")
     low, high = limits["low"], limits["high"]

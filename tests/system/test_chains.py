@@ -6,13 +6,11 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
 
-from tests.program import fails, start, succeeds
+from tests.program import fails, run_script, start, succeeds
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +121,7 @@ for model in (ngram, hmm):
     assert texts[0] == texts[1] != texts[2]
     assert model.generate_many(["It", "was"], tokens=20, seed=1)[0] == texts[0]
 """
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60, cwd=tmp_path)
+    run_script(script, cwd=tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,12 @@ import os
 import random
 import re
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
 from safetensors.torch import load_file
 
-from tests.program import fails, start, succeeds, weft
+from tests.program import fails, run_script, start, succeeds, weft
 from tests.scripts import REFUSED
 
 SMALL = [
@@ -116,7 +114,7 @@ assert many[0] == model.generate("It was", tokens=20, sampler=weft.Sample(0.5, t
 assert model.evaluate(weft.Corpus.from_texts("mine", ["It was the best of times."])).count == 24
 assert len(model.generate(tokens=5)) == 5
 """
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    run_script(script)
 
 
 def test_standard_input_words_chinese_and_gz(tmp_path):
@@ -228,14 +226,14 @@ def stamp(run):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of another kind")
-def test_ten_kills_and_resumes_end_in_the_same_weights(book, tmp_path):
-    """kill -9 at ten random moments; what comes out equals an undisturbed run, bit for bit."""
+def test_kills_and_resumes_end_in_the_same_weights(book, tmp_path):
+    """kill -9 at random moments; what comes out equals an undisturbed run, bit for bit. `make kills` has 50."""
     command = ["train", "lm", "--data", book, *SMALL, "--set", "train.epochs=120", "--set", "train.save_seconds=0.05"]
     straight, killed = tmp_path / "straight", tmp_path / "killed"
     succeeds(*command, "--out", straight)
     random.seed(0)
     saves = []
-    for kill in range(10):
+    for kill in range(5):
         training = start(*command, "--out", killed, "--resume")
         if kill % 3:  # somewhere in the training
             before = stamp(killed)
@@ -248,7 +246,7 @@ def test_ten_kills_and_resumes_end_in_the_same_weights(book, tmp_path):
         training.kill()
         training.communicate()
         saves.append(stamp(killed))
-    assert len(set(saves)) > 5, "the kills did not fall into the training"
+    assert len(set(saves)) > 2, "the kills did not fall into the training"
     done = succeeds(*command, "--out", killed, "--resume")
     assert re.search(r"after step [1-9]", done.stderr)
     for name in ("weights.safetensors", "checkpoint.safetensors"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import runpy
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -14,10 +15,12 @@ import pytest
 import weft
 import weft.nn
 import weft.probes
+from tests import forked
 from tests.pages import examples, same
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+SERVE = ROOT / "docs" / "serve.md"  # its examples need a server: tests/system/test_serve.py
 NOTES, NOTES_ZH = ROOT / "docs" / "from-the-notes.md", ROOT / "docs" / "from-the-notes.zh.md"  # one program, two texts
 
 
@@ -27,14 +30,14 @@ def python_blocks(page):
 
 @pytest.mark.parametrize(
     "page",
-    [page for page in PAGES if python_blocks(page) and page not in (NOTES, NOTES_ZH)],
+    [page for page in PAGES if python_blocks(page) and page not in (NOTES, NOTES_ZH, SERVE)],
     ids=lambda page: page.name,
 )
 def test_examples_run(page, tmp_path):
     (tmp_path / "my.txt").write_text("It was the best of times, it was the worst of times.\n" * 100, encoding="utf-8")
     script = "\n".join(python_blocks(page))
     done = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=120, env={**os.environ}
+        forked.command([forked.SCRIPT, script], {}), cwd=tmp_path, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
 
@@ -42,7 +45,8 @@ def test_examples_run(page, tmp_path):
 def test_notes_print_what_the_page_shows(tmp_path):
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     command = [sys.executable, str(ROOT / "tests" / "pages.py"), str(NOTES)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=400, check=False)
+    program = {**os.environ, "WEFT_PROGRAM": shlex.join(forked.command([], {}))}
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=400, check=False, env=program)
     assert done.returncode == 0, done.stderr
 
 

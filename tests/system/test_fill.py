@@ -6,12 +6,10 @@ import json
 import os
 import random
 import re
-import subprocess
-import sys
 
 import pytest
 
-from tests.program import check_kill_and_resume, fails, succeeds
+from tests.program import check_kill_and_resume, fails, run_script, succeeds
 from tests.scripts import REFUSED
 from weft.tasks import load
 
@@ -113,7 +111,7 @@ refused(model.fill, 5, None, ["i ___ hungry ."])
 refused(model.unknown, 5, None, ["i ___ hungry ."])
 refused(model.evaluate, 5, None, ["i am late ."])
 """
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    run_script(script)
 
 
 def test_chinese_characters(tmp_path):

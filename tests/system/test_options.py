@@ -17,8 +17,8 @@ from weft.cli import main
 from weft.cli.messages import for_command_line
 from weft.config import load_config
 from weft.tasks import TASKS, get_task
-from weft.tasks.task import find_device
 from weft.text import python_docs
+from weft.training.devices import find_device
 
 TINY = ["--set", "model.hidden_size=8", "--set", "model.embedding_dim=8", "--set", "batch.seq_length=16"]
 
@@ -145,7 +145,7 @@ def test_plain_options_stand_for_settings(program):
 def test_every_neural_task_has_all_plain_options():
     for task in ("lm", "fill", "classify", "tag", "translate"):
         options = get_task(task).commands.plain_options
-        assert set(options) == {"epochs", "minutes", "batch_size", "learning_rate", "seed", "device"}
+        assert set(options) == {"epochs", "minutes", "batch_size", "learning_rate", "seed", "device", "precision"}
 
 
 def test_completion_for_shells(program):
@@ -296,3 +296,14 @@ def test_a_tagger_of_prose_is_refused_with_how_it_was_understood(program, tmp_pa
     assert "does not look like tagged words" in err
     assert "--column NUMBER" in err
     assert f"the word {words[0]!r} with the tag {words[1]!r}" in err
+
+
+def test_a_device_that_is_not_there(program, run):
+    for command in (("eval", run), ("generate", run)):
+        code, _, err = program(*command, "--device", "warp")
+        assert code == 2
+        assert "device is 'warp'" in err
+        assert "Try: --device cpu" in err
+    code, out, _ = program("eval", run, "--device", "cpu")
+    assert code == 0
+    assert "perplexity" in out

@@ -5,11 +5,9 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
-import os
 import random
 import re
 import subprocess
-import sys
 
 import pytest
 from safetensors.torch import load_file
@@ -17,6 +15,7 @@ from typer.testing import CliRunner
 
 import weft
 import weft.training.run
+from tests import forked
 from weft.cli import app
 from weft.cli.messages import for_command_line
 from weft.config import load_config
@@ -416,9 +415,8 @@ def test_mistakes(arguments, words, runs, files, tmp_path):
 
 def test_as_a_program(runs, files):
     """One of each in a process of its own: what a shell sees."""
-    environment = {**os.environ, "PYTHONUTF8": "1"}
-    command = [sys.executable, "-m", "weft", "tag", str(runs / "seg")]
-    options = {"capture_output": True, "text": True, "encoding": "utf-8", "timeout": 60, "env": environment}
+    command = forked.command(["tag", str(runs / "seg")], {})
+    options = {"capture_output": True, "text": True, "encoding": "utf-8", "timeout": 60}
     done = subprocess.run([*command, "-"], input="thecatsleeps.\n", check=True, **options)
     assert done.stdout == "the cat sleeps .\n"
     done = subprocess.run([*command, ""], check=False, **options)

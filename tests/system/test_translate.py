@@ -6,13 +6,12 @@ import itertools
 import json
 import os
 import re
-import subprocess
 import sys
 import zipfile
 
 import pytest
 
-from tests.program import check_kill_and_resume, succeeds, weft
+from tests.program import check_kill_and_resume, run_script, succeeds, weft
 from weft.cli import main
 
 FRENCH = {"cat": "chat", "dog": "chien", "bird": "merle", "red": "rouge", "big": "vaste", "sees": "voit", "has": "a"}
@@ -166,7 +165,7 @@ assert len(other.evaluate_held_out()) == 3
 found = other.n_best(["a b c"], 2, copy_unknown=True, attention=True)
 assert len(found[0]) == 2 and "<unk>" not in found[0][0].text
 """
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    run_script(script)
 
 
 def test_too_long_sources(runs, pairs, tmp_path):

@@ -16,6 +16,7 @@ import weft
 ORDER = [
     "errors",
     "config",
+    "html",
     "cells",
     "compiler",
     "engine",
@@ -30,6 +31,8 @@ ORDER = [
     "sklearn",
     "probes",
     "pictures",
+    "tuning",
+    "server",
     "cli",
 ]
 PACKAGE = Path(weft.__file__).parent
@@ -137,8 +140,10 @@ def test_the_command_line_lets_idle_threads_sleep(given, expected):
 # Names that are defined in more than one module, and why.
 REPEATED = {
     "COMMANDS": "every task's command.py has one",
+    "SPACE": "every task's search.py has one",
     "TASK": "every task's task.py has one",
     "evaluate": "every task's command.py has one; and the compiler's, of a graph",
+    "open_run": "the public one, whose run can resume; and the training package's, which knows no tasks",
     "generate": "the function, and the command of that name",
     "translate": "the command, and the grammars' own translation",
     **dict.fromkeys(

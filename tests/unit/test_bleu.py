@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 
 import pytest
 import sacrebleu
@@ -12,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.checks import check_metric
+from tests.program import run_script
 from weft.errors import WeftError
 from weft.metrics import Translations, count_matches, precisions, sentence_bleu
 
@@ -156,4 +155,4 @@ class TestCorpus:
 
 def test_sacrebleu_is_loaded_only_when_a_corpus_is_scored():
     script = "import sys, weft, weft.metrics; assert 'sacrebleu' not in sys.modules"
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    run_script(script)

@@ -218,7 +218,7 @@ class TestStreams:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(corpus_module, "_BLOCK", 5)
             patch.setattr(corpus_module, "_LONGEST_LINE", 4)
-            blocks = corpus_module._token_blocks(Corpus.from_texts("x", texts), Normalizer(), tokenizer)
+            blocks = corpus_module.token_blocks(Corpus.from_texts("x", texts), Normalizer(), tokenizer)
             assert [token for block in blocks for token in block] == whole
 
     def test_long_lines_are_split(self, monkeypatch: pytest.MonkeyPatch) -> None:

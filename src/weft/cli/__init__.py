@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from weft.cli.cells import with_cells
 from weft.cli.commands import make_command
 from weft.cli.data import data
 from weft.cli.demo import demo
@@ -23,12 +24,19 @@ from weft.cli.look import look
 from weft.cli.messages import for_command_line
 from weft.cli.plot import plot
 from weft.cli.runs import compare_command, runs
+from weft.cli.serve import serve
 from weft.cli.train import make_train
+from weft.cli.tune import make_tune
 from weft.errors import WeftError, WeftWarning
 from weft.tasks import TASKS, get_commands
+from weft.training.environment import LOST_CODE, LostWorkerError, in_group, is_first, is_first_here
 
 # Errors of writing to an open stream: a full disk or quota, too large a file, a broken disk, a stream not for writing.
 _REFUSED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+
+
+# Commands that load no model with cells. All others have the option --cell.
+WITHOUT_CELLS = ("demo", "plot", "runs", "list", "fetch", "encode", "ngram", "hmm")
 
 
 class _Program(TyperGroup):
@@ -70,6 +78,8 @@ def shown_warnings() -> Iterator[None]:
     """Prints weft's warnings, each once, as lines `weft: ...` on standard error."""
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **rest: Any) -> None:
+        if not is_first():
+            return  # rank 0 prints it
         if issubclass(category, WeftWarning):
             print(f"weft: {for_command_line(str(message))}", file=sys.stderr, flush=True)
         else:
@@ -95,14 +105,20 @@ def make_app() -> typer.Typer:
     app.callback()(_root)
     app.command()(demo)
     app.add_typer(make_train(), name="train")
+    app.add_typer(make_tune(), name="tune")
     app.command("eval")(make_evaluate())
     for task in TASKS:
         for function in get_commands(task).functions:
             app.command(function.__name__)(make_command(function))
-    for command in (look, plot, runs):
+    for command in (look, plot, runs, serve):
         app.command()(command)
     app.command("compare")(compare_command)
     app.add_typer(data, name="data")
+    for group in (app, *(part.typer_instance for part in app.registered_groups)):
+        for registered in group.registered_commands if group is not None else ():
+            assert registered.callback is not None
+            if (registered.name or registered.callback.__name__) not in WITHOUT_CELLS:
+                registered.callback = with_cells(registered.callback)
     return app
 
 
@@ -112,6 +128,7 @@ app = make_app()
 def main() -> None:
     """The program `weft`. A user's error is one message and exit code 2, never a traceback."""
     _let_idle_threads_sleep()
+    _silence_process_groups()
     _show_log()
     try:
         try:
@@ -119,9 +136,14 @@ def main() -> None:
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()  # now, while an error of a full disk can still be reported
+    except LostWorkerError as error:
+        if is_first_here():
+            print(f"weft: {for_command_line(str(error))}", file=sys.stderr)
+        _end_now(LOST_CODE)
     except WeftError as error:
-        print(f"weft: {for_command_line(str(error))}", file=sys.stderr)
-        sys.exit(2)
+        if is_first():
+            print(f"weft: {for_command_line(str(error))}", file=sys.stderr)
+        _end_now(2) if in_group() else sys.exit(2)
     except BrokenPipeError:
         _discard_output()  # the reader of our output has gone
         sys.exit(128 + signal.SIGPIPE)
@@ -135,6 +157,12 @@ def main() -> None:
         sys.exit(2)
 
 
+def _end_now(code: int) -> None:
+    """Ends a worker at once: the threads of a process group that has lost others would wait for them."""
+    sys.stderr.flush()
+    os._exit(code)
+
+
 def _let_idle_threads_sleep() -> None:
     """Lets idle OpenMP threads sleep soon instead of spinning for milliseconds.
 
@@ -145,10 +173,16 @@ def _let_idle_threads_sleep() -> None:
         os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 
+def _silence_process_groups() -> None:
+    """Lets torch report lost workers by exceptions alone, and not on standard error too."""
+    if in_group():
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+
+
 def _show_log() -> None:
     """Show the log messages of the library, such as the start of a download, on standard error."""
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
-    logging.getLogger("weft").setLevel(logging.INFO)
+    logging.getLogger("weft").setLevel(logging.INFO if is_first() else logging.ERROR)
 
 
 def _discard_output() -> None:

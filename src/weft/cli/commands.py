@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -13,7 +14,7 @@ import typer
 from weft.cli.output import output
 from weft.errors import WeftError
 from weft.tasks import TASKS, get_commands, load_for
-from weft.tasks.command import Output, TextHelp, TextInput, name_option, path_option, run_argument
+from weft.tasks.command import DEVICE, Output, TextHelp, TextInput, name_option, path_option, run_argument
 
 Parameter = inspect.Parameter
 
@@ -21,6 +22,19 @@ Parameter = inspect.Parameter
 def keyword(name: str, annotation: Any, default: Any) -> Parameter:
     """A keyword parameter of a generated command."""
     return Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+
+
+def precision_option() -> Parameter:
+    """The option of every command that runs a model, for `in_precision`."""
+    help = "Matrix products of recurrent layers: float32, or bf16 with float32 sums."
+    return keyword("precision", Annotated[str, name_option("--precision", help)], "float32")
+
+
+def in_precision(name: str) -> AbstractContextManager[None]:
+    """A context in which models run in this precision."""
+    from weft.engine import precision
+
+    return precision(name)
 
 
 def own_options(function: Callable[..., Any]) -> dict[str, Parameter]:
@@ -64,10 +78,14 @@ def make_command(function: Callable[..., Output]) -> Callable[..., None]:
 
     def command(**given: Any) -> None:
         run, texts, file, out = (given.pop(name) for name in ("run", "texts", "file", "out"))
+        precision, device = given.pop("precision"), given.pop("device")
         texts_given = TextInput(tuple(texts or ()), file)
         _check_input(texts_given, help)
-        with output(out) as stream:  # first, so that an --out that cannot be written is reported at once
-            for piece in function(load_for(run, function.__name__), texts_given, **given):
+        with (
+            output(out) as stream,
+            in_precision(precision),
+        ):  # output first, so that an --out that cannot be written is reported at once
+            for piece in function(load_for(run, function.__name__, device=device), texts_given, **given):
                 stream.write(piece if isinstance(piece, str) else json.dumps(piece, ensure_ascii=False) + "\n")
                 if out is None:
                     stream.flush()
@@ -77,11 +95,13 @@ def make_command(function: Callable[..., Output]) -> Callable[..., None]:
         keyword("texts", Annotated[list[str] | None, texts_parameter], None),
         keyword("file", Annotated[str | None, name_option("--file", help.file)], None),
         *own.values(),
+        precision_option(),
         keyword(
             "out",
             Annotated[Path | None, path_option("--out", "Write to this file instead of standard output.")],
             None,
         ),
+        keyword("device", Annotated[str, DEVICE], "cpu"),
         keyword("json", Annotated[bool, typer.Option("--json", help="Write one JSON line for each text.")], False),
     ]
     return as_command(command, function.__name__, inspect.getdoc(function) or "", parameters)

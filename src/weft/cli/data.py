@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-data = typer.Typer(help="List and fetch named data sets.", no_args_is_help=True, rich_markup_mode=None)
+from weft.errors import WeftError
+from weft.tasks.command import path_option
+
+data = typer.Typer(help="List and fetch named data sets; encode text.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @data.command(name="list")
@@ -34,3 +38,37 @@ def fetch_data(name: Annotated[str, typer.Argument(help="A name of `weft data li
         typer.echo(f"{name} is embedded: nothing to fetch")
     else:
         typer.echo(locate(name))
+
+
+@data.command(name="encode")
+def encode_data(
+    source: Annotated[str, typer.Argument(help="A text: a file, a folder, an archive, a name, or - .")],
+    out: Annotated[Path, path_option("--out", "The folder of the shards.")],
+    task: Annotated[str, typer.Option(help="The task whose text settings are the defaults: lm, fill.")] = "lm",
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting of the text, as text.tokenizer=word; repeatable.")
+    ] = None,
+    sample: Annotated[
+        int, typer.Option(min=1, help="Million characters, from the start, that the vocabulary is built from.")
+    ] = 20,
+    shard: Annotated[int, typer.Option(min=1, help="Million tokens in a shard.")] = 64,
+) -> None:
+    """Encode a text once for many runs, in shards that need not fit into memory: `weft train lm --data OUT`.
+
+    The same command continues an encoding that was interrupted.
+    """
+    from weft.config import load_config
+    from weft.tasks import get_task
+    from weft.tasks.text_task import open_corpus
+    from weft.text.shards import write_shards
+
+    config = load_config(get_task(task).config_class, None, sets or [])
+    if not hasattr(getattr(config, "text", None), "column"):
+        raise WeftError(f"the task {task!r} does not train on one long text", expected="lm or fill")
+    corpus = open_corpus(source, config.text.column)
+    found = write_shards(corpus, config.text, out, shard_tokens=shard * 1_000_000, sample_characters=sample * 1_000_000)
+    tokens = sum(one["tokens"] for one in found.index["shards"])
+    typer.echo(
+        f"{out}: {tokens:,} {found.codec.tokenizer.name} tokens in {len(found.index['shards'])} shards, vocabulary of "
+        f"{len(found.codec.vocabulary):,} from the first {sample} million characters"
+    )

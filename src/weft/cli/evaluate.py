@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from weft.cli.commands import Parameter, as_command, keyword, own_options
+from weft.cli.commands import Parameter, as_command, in_precision, keyword, own_options, precision_option
 from weft.errors import WeftError, WeftWarning
-from weft.tasks import TASKS, get_commands, get_task
-from weft.tasks.command import name_option, run_argument
+from weft.tasks import TASKS, get_commands, get_task, move_model
+from weft.tasks.command import DEVICE, name_option, run_argument
 
 HELP = """Evaluate a model on data it was not trained on.
 
@@ -31,8 +31,10 @@ def make_evaluate() -> Any:
             options.setdefault(name, option)
             users.setdefault(name, []).append(task)
 
-    def evaluate(run: Path, data: str | None, json: bool, **given: Any) -> None:
-        _evaluate(run, data, json, {name: (given[name], option.default) for name, option in options.items()}, users)
+    def evaluate(run: Path, data: str | None, precision: str, device: str, json: bool, **given: Any) -> None:
+        own = {name: (given[name], option.default) for name, option in options.items()}
+        with in_precision(precision):
+            _evaluate(run, data, device, json, own, users)
 
     parameters = [
         keyword("run", Annotated[Path, run_argument("A run directory.")], Parameter.empty),
@@ -45,6 +47,8 @@ def make_evaluate() -> Any:
             None,
         ),
         *(_named(option, users[name]) for name, option in options.items()),
+        precision_option(),
+        keyword("device", Annotated[str, DEVICE], "cpu"),
         keyword("json", Annotated[bool, typer.Option("--json", help="Print JSON.")], False),
     ]
     return as_command(evaluate, "eval", HELP, parameters)
@@ -59,7 +63,12 @@ def _named(option: Parameter, tasks: list[str]) -> Parameter:
 
 
 def _evaluate(
-    path: Path, data: str | None, as_json: bool, given: dict[str, tuple[Any, Any]], users: dict[str, list[str]]
+    path: Path,
+    data: str | None,
+    device: str,
+    as_json: bool,
+    given: dict[str, tuple[Any, Any]],
+    users: dict[str, list[str]],
 ) -> None:
     from weft.training.run import open_run
 
@@ -73,7 +82,9 @@ def _evaluate(
                 f"{path} is a run of the task {run.task!r}, which has no --{name}",
                 expected=f"a run of {' or '.join(able)}",
             )
-    report = task.commands.evaluate(task.load(run), data, **{name: given[name][0] for name in own})
+    model = task.load(run)
+    move_model(model, device)
+    report = task.commands.evaluate(model, data, **{name: given[name][0] for name in own})
     for note in report.notes:
         warnings.warn(note, WeftWarning, stacklevel=2)
     typer.echo(json.dumps(report.record, ensure_ascii=False) if as_json else "\n".join(report.lines))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -31,6 +32,7 @@ VIEWS = (
     "posterior",
     "units",
     "evidence",
+    "confusion",
 )
 PIECE = 2000  # characters of a corpus that are read at a time
 
@@ -51,12 +53,15 @@ def look(
     method: Annotated[str, typer.Option(help="(connectivity) gradient or integrated.")] = "gradient",
     beam: Annotated[int, typer.Option(min=1, help="(beam) The beam width.")] = 5,
     data: Annotated[
-        str | None, typer.Option(help="(units) A corpus to search: a path or the name of a data set.")
+        str | None,
+        typer.Option(help="(units) A corpus to search; (confusion) labelled data: a path or the name of a data set."),
     ] = None,
     label: Annotated[
         str | None, typer.Option(help="(units) quotes, line-position, or a file with one value per token.")
     ] = None,
     phrase: Annotated[str | None, typer.Option(help="(units) A part of TEXT: units that are on only there.")] = None,
+    against: Annotated[Path | None, typer.Option(help="(surprisal) A second run, laid over the same text.")] = None,
+    lines: Annotated[bool, typer.Option("--lines", help="Each line of TEXT is a text of its own.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write to this .html, .svg, .png or .json file.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -75,23 +80,59 @@ def look(
         check_suffix(out)
     model = load(run)
     given = _read_text(text)
-    wanted = show or _suitable(model, given)
+    if against is not None and (show or ["surprisal"]) != ["surprisal"]:
+        raise WeftError(f"--against with --show {', '.join(show or ())}", expected="--show surprisal")
+    texts = _lines(given) if lines else [given]
+    wanted = show or (["surprisal"] if against is not None else _suitable(model, texts[0]))
     options = {"layer": layer, "direction": direction, "stack": stack}
     results: list[ProbeResult] = []
     figures: list[Figure] = []
-    for name in wanted:
-        if name == "units":
-            found = _units(model, given, data, label, phrase, unit, options)
-        else:
-            found = _probe(model, name, _needed(given, run, name), options, (unit, gate, position, method, beam))
-        results += found[0]
-        figures += found[1]
+    second = None if against is None else load(against)
+    for number, one in enumerate(texts, start=1):
+        for name in wanted:
+            if name == "units":
+                found = _units(model, one, data, label, phrase, unit, options)
+            elif name == "confusion":
+                found = _confusion(model, data)
+            elif second is not None:
+                found = _laid_over(model, second, _needed(one, run, name))
+            else:
+                found = _probe(model, name, _needed(one, run, name), options, (unit, gate, position, method, beam))
+            results += found[0]
+            figures += [_numbered(figure, number) for figure in found[1]] if len(texts) > 1 else found[1]
     title = f"{run.name}: {', '.join(wanted)}"
     write(title, figures, [one.to_dict() for one in results], out, as_json=json)
 
 
 def _read_text(text: str | None) -> str | None:
     return sys.stdin.read() if text == "-" else text
+
+
+def _lines(text: str | None) -> list[str | None]:
+    found: list[str | None] = [line for line in (text or "").splitlines() if line.strip()]
+    if not found:
+        raise WeftError("--lines, and there is no line with text", expected="TEXT, or - for standard input")
+    return found
+
+
+def _numbered(figure: Figure, number: int) -> Figure:
+    return dataclasses.replace(figure, title=f"{number}. {figure.title}")
+
+
+def _confusion(model: Any, data: str | None) -> Found:
+    from weft import probes
+    from weft.pictures import views
+
+    matrix = probes.confusion(model, data)
+    return [matrix], views.confusion_figures(matrix)
+
+
+def _laid_over(first: Any, second: Any, text: str) -> Found:
+    from weft import probes
+    from weft.pictures import views
+
+    compared = probes.compare_surprisal(first, second, text)
+    return [compared], views.surprisal_comparison_figures(compared)
 
 
 def _needed(text: str | None, run: Path, name: str) -> str:

@@ -12,7 +12,7 @@ _OPTIONS = {
     "data.task=segments": "--segment",
 }
 # Arguments whose options have the same name.
-_SAME = ("out", "dev", "resume", "column", "split", "width", "beam", "tokens", "stop", "minutes", "epochs")
+_SAME = ("out", "dev", "resume", "column", "split", "width", "beam", "tokens", "stop", "minutes", "epochs", "device")
 _EXPRESSION = re.compile(r"`([a-z_]+(?:\.[a-z_]+)?)(?:=([^`]*))?`")
 
 
@@ -27,6 +27,8 @@ def for_command_line(message: str) -> str:
 
 def _translate(found: re.Match[str]) -> str:
     name, value = found[1], found[2]
+    if name == "cells" and value is not None:
+        return f"--cell FILE.py:{value.strip('[]')}, with the file that defines it"
     whole = found[0].strip("`")
     if whole in _OPTIONS:
         return _OPTIONS[whole]

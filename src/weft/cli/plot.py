@@ -73,6 +73,7 @@ def _follow(runs: list[Path], metric: list[str] | None, smooth: float) -> None:
             console.clear()
         for figure in figures[:2]:
             print_figure(console, figure)
+        console.file.flush()  # a pipe shows each drawing at once
         if not any(is_locked(run) for run in runs):
             return
         time.sleep(SECONDS)

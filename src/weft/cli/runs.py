@@ -71,6 +71,7 @@ def compare_command(
     Where two runs have the same held-out data, a paired bootstrap test shows whether the first run and the other differ
     significantly.
     """
+    from weft.metrics.paired import RESAMPLES
     from weft.probes import compare_run_results
 
     found = compare_run_results(runs)
@@ -83,13 +84,18 @@ def compare_command(
     rows += [(name, *map(_shown, values)) for name, values in found.settings.items()]
     rows += [(name, *map(_shown, values)) for name, values in found.scores.items()]
     print_table(rows)
+    shown = None
     for test in found.tests:
-        better = "the second is better" if test.difference < 0 else "the first is better"
-        sure = better if test.p_value < 0.05 else "no significant difference"
+        if (test.first, test.second) != shown:
+            typer.echo(
+                f"\n{test.first} and {test.second} on {test.examples:,} held-out examples (one is a {test.unit}):"
+            )
+            shown = test.first, test.second
+        sure = f"the {test.better} is better" if test.p_value < 0.05 else "no significant difference"
+        p_value = f"p = {test.p_value:.4f}" if test.p_value else f"p < {1 / RESAMPLES}"
         typer.echo(
-            f"\n{test.first} and {test.second} on {test.examples:,} examples (one is a {test.unit}):\n"
-            f"difference of cross-entropy {test.difference:+.4f} nats, "
-            f"95% interval {test.low:+.4f} to {test.high:+.4f}, p = {test.p_value:.4f}: {sure}"
+            f"difference of {test.metric} {test.difference:+.4f}, 95% interval {test.low:+.4f} to {test.high:+.4f}, "
+            f"{p_value}: {sure}"
         )
     for note in found.notes:
         typer.echo(f"\n{note}")

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
+import platform
 import signal
 import sys
+import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from weft.cli.commands import as_command, keyword, own_options
+from weft.cli.workers import run_workers
 from weft.errors import WeftError
 from weft.tasks import TASKS, get_commands, get_task
 from weft.tasks.command import PLAIN_OPTIONS, name_option, path_option
+from weft.training.environment import LostWorkerError, in_group, is_first, local_size, threads_of_worker
 
 if TYPE_CHECKING:
     from weft.tasks.task import Task, Training
-    from weft.training.trainer import Step
+    from weft.training.step import Step
 
 RESUME = "With --resume the same command can be repeated: it continues from the last checkpoint."
 
@@ -36,12 +42,16 @@ def _make_command(name: str) -> Callable[..., None]:
     task = get_commands(name)
     own = own_options(task.train_options)
 
-    def command(sets: list[str] | None, threads: int | None, **given: Any) -> None:
+    def command(sets: list[str] | None, threads: int | None, workers: int | None, **given: Any) -> None:
+        began = time.perf_counter()
+        if workers is not None and workers > 1 and not in_group():
+            raise typer.Exit(run_workers(workers, threads))
         plain = {option: given.pop(option) for option in task.plain_options}
         settings = [f"{PLAIN_OPTIONS[option].setting}={value}" for option, value in plain.items() if value is not None]
         settings += task.train_options(**{option: given.pop(option) for option in own})
-        _set_threads(threads)
-        run_training(get_task(name), sets=[*(sets or []), *settings], **given)
+        set_threads(threads)
+        found = get_task(name)  # imports torch, which may take seconds
+        run_training(found, sets=[*(sets or []), *settings], began=began, **given)
 
     parameters = [
         keyword(
@@ -63,7 +73,18 @@ def _make_command(name: str) -> Callable[..., None]:
         *(_plain_option(option) for option in task.plain_options),
         keyword(
             "threads",
-            Annotated[int | None, typer.Option(min=1, help="Threads to use; without it as many as there are cores.")],
+            Annotated[
+                int | None,
+                typer.Option(min=1, help="Threads of each worker; without it the cores, divided among the workers."),
+            ],
+            None,
+        ),
+        keyword(
+            "workers",
+            Annotated[
+                int | None,
+                typer.Option(min=1, help="Train with this many processes on this machine; see docs/scale.md."),
+            ],
             None,
         ),
         keyword("config", Annotated[Path | None, path_option("--config", "A TOML file of settings.")], None),
@@ -92,7 +113,10 @@ def _plain_option(name: str) -> inspect.Parameter:
     return keyword(name, Annotated[kind | None, option], None)
 
 
-def _set_threads(number: int | None) -> None:
+def set_threads(number: int | None) -> None:
+    """Uses this many threads; without a number, those of the machine, divided among its workers."""
+    if number is None and in_group() and os.environ.get("OMP_NUM_THREADS", "1") == "1":
+        number = threads_of_worker(local_size())  # torchrun sets 1, however many cores there are
     if number is not None:
         import torch
 
@@ -111,14 +135,20 @@ def run_training(
     resume: bool,
     json_output: bool,
     show_config: bool,
+    began: float,
 ) -> None:
-    """Starts or resumes a training run, shows its progress, and prints the result."""
+    """Starts or resumes a training run, shows its progress, and prints the result. A time limit counts from `began`."""
     from weft.config import load_config, to_toml
     from weft.tasks.fine_tuning import base_settings, open_source_run
     from weft.training.run import open_run
 
+    loading = time.perf_counter() - began
+    sets = [*_custom_cell(sets), *sets]
     if show_config:
         typer.echo(to_toml(load_config(task.config_class, config, sets)))
+        return
+    if out is not None and not is_first():
+        follow_training(task, out)
         return
     if out is not None and resume and out.exists():
         run = open_run(out)
@@ -136,6 +166,9 @@ def run_training(
         if resume:
             _say(f"{out} does not exist yet: starting it")
         training = task.start(data, out, settings, dev=dev, source_run=origin)
+        if training.trainer.progress.step:  # workers that were restarted
+            _say(f"resuming {out} after step {training.trainer.progress.step}")
+        training.trainer.progress.seconds += loading
     _say(describe(training))
     last = train_with_progress(training)
     if last is None and training.trainer.progress.step:
@@ -143,9 +176,43 @@ def run_training(
         _say(f"{out} has ended already ({reason}), after step {training.trainer.progress.step}: nothing to do")
     result = summary(training, last)
     typer.echo(json.dumps(result) if json_output else _in_words(result, task.metric))
+    for name, score in result.get("baselines", {}).items():
+        _say(f"{name} on the same data: held-out {task.metric} {score:.3f}")
+    _leave_workers()
     if last is not None and last.end == "interrupted":
         typer.echo(f"To resume: weft train {task.name} --out {out} --resume", err=True)
         raise typer.Exit(128 + signal.SIGINT)
+
+
+def follow_training(task: Task[Any, Any, Any], out: Path) -> None:
+    """Trains as one of several workers that is not rank 0: without output, unless it cannot take part."""
+    try:
+        training = task.follow(out)
+    except LostWorkerError:
+        raise
+    except WeftError as error:
+        _say(f"weft: worker {os.environ['RANK']} on {platform.node()}: {error}")
+        raise
+    train_with_progress(training)
+    _leave_workers()
+
+
+def _leave_workers() -> None:
+    from weft.training.distributed import current_workers
+
+    current_workers().leave()
+
+
+def _custom_cell(sets: list[str]) -> list[str]:
+    """The setting that --cell stands for, unless `model.cell` is set."""
+    from weft.cells import custom_cells
+
+    names = list(custom_cells())
+    if not names or any(one.partition("=")[0].strip() == "model.cell" for one in sets):
+        return []
+    if len(names) > 1:
+        raise WeftError(f"--cell names {len(names)} cells", expected="one, or `model.cell=CLASS` beside them")
+    return [f"model.cell={names[0]}"]
 
 
 def describe(training: Training) -> str:
@@ -170,9 +237,10 @@ def train_with_progress(training: Training) -> Step | None:
     try:
         for number in previous:
             signal.signal(number, stop)
-        with training.task.progress_of(training) as progress:
+        with training.task.progress_of(training) if is_first() else nullcontext() as progress:
             for last in training.steps():
-                progress.step(last)
+                if progress is not None:
+                    progress.step(last)
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
@@ -190,6 +258,7 @@ def summary(training: Training, last: Step | None) -> dict[str, Any]:
         "best_step": progress.best_step if progress.best_metrics else None,
         f"held_out_{training.task.metric}": None,  # unless there is one:
         **{f"held_out_{name}": value for name, value in progress.best_metrics.items()},
+        **({"baselines": baselines} if (baselines := training.task.baselines(training.run)) else {}),
     }
 
 

@@ -23,7 +23,12 @@ class Sampler(Protocol):
 
 
 def greedy(log_probs: Tensor, uniforms: Tensor) -> Tensor:
-    """Selects the most probable token; the lowest id in a tie. A `Sampler`."""
+    """Selects the most probable token; the lowest id in a tie. A `Sampler`.
+
+    Args:
+        log_probs: (R, V) log-probabilities of the next token.
+        uniforms: (R,) random numbers, which are not used.
+    """
     return log_probs.argmax(-1)
 
 
