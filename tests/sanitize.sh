@@ -29,10 +29,14 @@ if [ $# -eq 0 ]; then
     grep -q avx2 /proc/cpuinfo 2>/dev/null && set -- "$@" avx2
     set -- "$@" baseline
 fi
+# One make job for each variant, WORKERS of them at a time.
 for variant in "$@"; do
-    # shellcheck disable=SC2046,SC2086
-    "$compiler" $common $check $(flags_of "$variant") "$core/$variant.cpp" -o "$folder/$variant.so"
-done
+    flags=$(flags_of "$variant")
+    printf '%s.so:\n\t@%s %s %s %s %s -o $@\n' "$variant" "$compiler" "$common" "$check" "$flags" "$core/$variant.cpp"
+    targets="${targets:-} $variant.so"
+done >"$folder/makefile"
+# shellcheck disable=SC2086
+make --silent --jobs "${WORKERS:-1}" --directory "$folder" $targets
 
 # All tests with the first variant; with the others those of the arithmetic, which is what they differ in. Tests that
 # limit memory, start other processes or compare with another build do not go with a sanitizer.
