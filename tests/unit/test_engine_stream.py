@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+import weft
 from weft import engine
 from weft.cells import CELLS, LSTMCell
 from weft.decoding import Sample
@@ -27,7 +28,7 @@ def model(request):
     return stack, output
 
 
-@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("rows", [1, 3, 150])
 def test_steps_are_the_whole(model, rows):
     stack, output = model
     stream = Stream([layer.cell for layer in stack.layers], output.weight, output.bias, rows=rows)
@@ -117,6 +118,36 @@ def test_threads_change_nothing(name, rows, threads):
         found.append((chosen, torch.stack(logits), *(part for each in state for part in each)))
     for others in found[1:]:
         assert all(torch.equal(a, b) for a, b in zip(found[0], others, strict=True))
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_many_rows_are_rows_alone(precision, count, threads):
+    """Many rows are divided into blocks: every row is, bit for bit, what it is in a stream of its own."""
+    torch.manual_seed(0)
+    rows = 150
+    stack, output = make_stack("gru", VOCABULARY, 21, layers=2), nn.Linear(21, VOCABULARY)
+    cells, ids, uniforms = [layer.cell for layer in stack.layers], torch.arange(rows) % VOCABULARY, torch.rand(rows, 5)
+    threads(count)
+    with weft.precision(precision):
+        many = Stream(cells, output.weight, output.bias, rows=rows)
+        one = Stream(cells, output.weight, output.bias)
+    state = many.start()
+    for _ in range(20):  # long enough that both ways of taking a step are tried
+        logits, after = many.step(ids, state)
+        chosen, last = many.sample(ids, state, uniforms)
+        state = after
+    for row in (0, 7, 72, 79, 80, 149):
+        mine, first = slice(row, row + 1), one.start()
+        for _ in range(20):
+            expected, after = one.step(ids[mine], first)
+            tokens, end = one.sample(ids[mine], first, uniforms[mine])
+            first = after
+        assert torch.equal(logits[mine], expected)
+        assert torch.equal(chosen[mine], tokens)
+        for batched, alone in ((state, after), (last, end)):
+            parts = zip([p for s in batched for p in s], [p for s in alone for p in s], strict=True)
+            assert all(torch.equal(a[mine], b) for a, b in parts)
 
 
 def test_one_stream_in_many_threads():

@@ -1,0 +1,234 @@
+// One layer of a stream: the packed weights, which all blocks of rows share, and the work areas of one block.
+#pragma once
+
+#include <memory>
+
+#include "interpreter.hpp"
+#include "run.hpp"
+#include "thread_pool.hpp"
+
+namespace weft {
+
+constexpr int64_t kSharedBytes = int64_t(1) << 16;  // of a weight; one thread reads them in half a microsecond
+
+template <typename T>
+class Memory {  // aligned, owned
+  public:
+    explicit Memory(int64_t count) : data_(workspace_.elements<T>(std::max<int64_t>(count, 1))) {}
+    T* data() { return data_; }
+
+  private:
+    Workspace workspace_;
+    T* data_;
+};
+
+// A packed weight: C = start + A W^T for a block of rows, in pieces of columns.
+template <typename T>
+class Weight {
+  public:
+    Weight(int64_t depth, int64_t columns, Precision precision)
+        : columns_(round_up(columns, kPanel<T>)),
+          packed_(panel_words(precision, depth) * columns_), panels_{packed_.data(), depth, precision} {}
+
+    void pack(const T* weight, int64_t columns) {  // (columns, depth)
+        for (int64_t p = 0; p < columns_ / kPanel<T>; ++p)
+            panels_.fill(p, [&](T* panel) { pack_transposed(weight, panels_.depth, columns, p, panel); });
+    }
+    void pack(const std::vector<WeightBlock<T>>& blocks) {
+        for (int64_t p = 0; p < columns_ / kPanel<T>; ++p)
+            panels_.fill(p, [&](T* panel) {
+                pack_forward(blocks.data(), static_cast<int64_t>(blocks.size()), panels_.depth, p, panel);
+            });
+    }
+
+    // `converted` has room for the rows of A where they are not read as they stand: rows * converted_row() elements.
+    template <typename Start>
+    void multiply(ThreadPool& pool, int64_t rows, const T* a, int64_t a_stride, T* converted, T* c, int64_t c_stride,
+                  const Start& start) const {
+        constexpr int64_t unit = kTogether * kPanel<T>;
+        const Operand<T> operand = panels_.operand(rows, a, a_stride, converted);
+        auto some = [&](int64_t first, int64_t last) {
+            const int64_t from = first * unit, to = std::min(last * unit, columns_);
+            Panels<T> piece = panels_;
+            piece.data = panels_.panel(first * kTogether);
+            weft::multiply(
+                rows, operand, piece, to - from, c + from, c_stride, [&](int64_t n) { return start(from + n); }, [] {});
+        };
+        const int64_t pieces = (columns_ + unit - 1) / unit;
+        if (bytes() < kSharedBytes)
+            some(0, pieces);
+        else
+            pool.parallel_for(pieces, some);
+    }
+
+    int64_t columns() const { return columns_; }
+    int64_t converted_row() const { return converted_stride(panels_.precision, panels_.depth); }
+    int64_t bytes() const { return panels_.words() * columns_ * static_cast<int64_t>(sizeof(T)); }
+
+  private:
+    int64_t columns_;
+    Memory<T> packed_;
+    Panels<T> panels_;
+};
+
+// The weights of one layer, packed once.
+template <typename T>
+struct LayerWeights {
+    const Program& program;
+    int64_t inputs;                      // features of x, or the size of the vocabulary
+    std::vector<T> bias;                 // of the projected input
+    std::unique_ptr<Memory<T>> table;    // a row of projected input for each token, or
+    std::unique_ptr<Weight<T>> input;    // weight_ih
+    std::unique_ptr<Memory<T>> vectors;  // as fill_vectors() gives them
+    std::vector<std::unique_ptr<Weight<T>>> products;
+
+    LayerWeights(bool by_id, Precision precision, const abi::StreamLayer<T>& given, abi::Reader& reader)
+        : program(*static_cast<const Program*>(given.program)), inputs(given.inputs) {
+        Direction<T> call{};
+        call.program = &program;
+        call.inputs = inputs;
+        for (size_t i = 0; i < program.parameters.size(); ++i) call.parameters.push_back(reader.take<const T*>());
+        const int64_t width = program.width(), H = program.hidden;
+        bias.assign(static_cast<size_t>(round_up(width, kPanel<T>)), T(0));
+        fill_bias(call, bias.data());
+        if (by_id) {
+            table = std::make_unique<Memory<T>>(inputs * width);
+            call.put(INPUT, table->data(), width);
+            project_ids(call, bias.data(), 0, inputs, [](int64_t i) { return i; });
+        } else {
+            input = std::make_unique<Weight<T>>(inputs, width, precision);
+            input->pack(call.parameters[0], width);
+        }
+        vectors = std::make_unique<Memory<T>>(vector_elements(call));
+        fill_vectors(call, vectors->data());
+        for (size_t k = 0; k < program.products.size(); ++k) {
+            products.push_back(std::make_unique<Weight<T>>(H, program.products[k].blocks() * H, precision));
+            products.back()->pack(call.weights(k));
+        }
+    }
+
+    template <typename Do>
+    void each(const Do& with) const {
+        if (input) with(*input);
+        for (const auto& weight : products) with(*weight);
+    }
+};
+
+// One layer over a block of rows: the program of a cell, one step at a time.
+template <typename T>
+class StreamLayer {
+  public:
+    StreamLayer(const LayerWeights<T>& weights, int64_t rows)
+        : weights_(weights), program_(weights.program), code_(program_.run), rows_(rows), H_(program_.hidden),
+          products_memory_(rows * columns(PRODUCT)), operands_(rows * columns(OPERAND)),
+          scratch_(rows * columns(SCRATCH)), projected_(weights.input ? rows * weights.input->columns() : 0),
+          converted_(rows * converted_row()), arena_(Interpreter<T>::arena_size(code_, H_)),
+          interpreter_(code_, H_, arena_.data(), nullptr) {
+        input_ = weights.table ? weights.table->data() : projected_.data();
+        input_stride_ = weights.input ? weights.input->columns() : program_.width();
+        std::fill_n(products_memory_.data(), rows * columns(PRODUCT), T(0));  // columns that pad the last panel
+        for (size_t p = 0; p < code_.places.size(); ++p) interpreter_.where(p) = locate(code_.places[p]);
+    }
+    StreamLayer(const StreamLayer&) = delete;
+
+    // One step from ids (rows) or, if nullptr, values (rows, I), and the state before, to the state after and the
+    // output (rows, H). Every part of a state is (rows, H). Inputs and outputs must not overlap.
+    void step(ThreadPool& pool, const int64_t* ids, const T* values, const T* const* before, T* const* after,
+              T* output) {
+        ids_ = ids;
+        if (weights_.input)
+            weights_.input->multiply(pool, rows_, values, weights_.inputs, converted_.data(), projected_.data(),
+                                     input_stride_, [this](int64_t n) {
+                                         return Where<const T>{weights_.bias.data() + n, 0, nullptr};
+                                     });
+        for (size_t p = 0; p < code_.places.size(); ++p) {
+            const Place& place = code_.places[p];
+            Where<T>& where = interpreter_.where(p);
+            if (place.buffer == STATE) where.base = const_cast<T*>(before[place.block]);
+            if (place.buffer == NEW_STATE) where.base = after[place.block];
+            if (place.buffer == OUTPUT) where.base = output;
+            if (place.buffer == INPUT) where.index = ids;
+        }
+        interpreter_.run(code_.segments[0], rows_);
+        for (size_t k = 0; k < program_.products.size(); ++k) {
+            if (!whole_panels_) begin_product(k);
+            const int state = program_.products[k].state;
+            const T* a = state >= 0 ? before[state] : operands_.data() + static_cast<int64_t>(k) * H_;
+            weights_.products[k]->multiply(pool, rows_, a, state >= 0 ? H_ : columns(OPERAND), converted_.data(),
+                                           product(k), columns(PRODUCT), [this, k](int64_t n) { return start(k, n); });
+            interpreter_.run(code_.segments[k + 1], rows_);
+        }
+    }
+
+  private:
+    int64_t converted_row() const {
+        int64_t most = 0;
+        weights_.each([&](const Weight<T>& weight) { most = std::max(most, weight.converted_row()); });
+        return most;
+    }
+    int64_t product_columns(size_t k) const { return round_up(program_.products[k].blocks() * H_, kPanel<T>); }
+    int64_t columns(Buffer buffer) const {
+        if (buffer == OPERAND) return static_cast<int64_t>(program_.products.size()) * H_;
+        if (buffer == SCRATCH) return code_.scratch * H_;
+        int64_t all = 0;
+        for (size_t k = 0; k < program_.products.size(); ++k) all += product_columns(k);
+        return all;
+    }
+    T* product(size_t k) {
+        T* place = products_memory_.data();
+        for (size_t before = 0; before < k; ++before) place += product_columns(before);
+        return place;
+    }
+
+    Where<T> locate(const Place& place) {
+        const int64_t column = place.block * H_;
+        switch (place.buffer) {
+            case PRODUCT: return {product(static_cast<size_t>(place.part)) + column, columns(PRODUCT), nullptr};
+            case OPERAND: return {operands_.data() + place.part * H_, columns(OPERAND), nullptr};
+            case SCRATCH: return {scratch_.data() + column, columns(SCRATCH), nullptr};
+            case VECTORS: return {weights_.vectors->data() + column, 0, nullptr};
+            case INPUT: return {input_ + column, input_stride_, nullptr};
+            default: return {nullptr, H_, nullptr};  // the caller's memory, set at each step
+        }
+    }
+
+    // The initial sums of a product, for the panel of column n: the projected input, a vector, or zero.
+    Where<const T> start(size_t k, int64_t n) {
+        if (!whole_panels_) return {product(k) + n, columns(PRODUCT), nullptr};
+        return begin(k, static_cast<size_t>(n / H_), n % H_);
+    }
+    Where<const T> begin(size_t k, size_t block, int64_t column) {
+        const ProductShape& shape = program_.products[k];
+        if (shape.input_block[block] >= 0)
+            return {input_ + shape.input_block[block] * H_ + column, input_stride_, ids_};
+        if (shape.vector[block] >= 0) return {weights_.vectors->data() + shape.vector[block] * H_ + column, 0, nullptr};
+        return {};
+    }
+
+    // Copies the initial sums to the product's memory, where a panel may cross the end of a block.
+    void begin_product(size_t k) {
+        for (size_t block = 0; block < program_.products[k].input_block.size(); ++block) {
+            const Where<const T> where = begin(k, block, 0);
+            for (int64_t r = 0; r < rows_; ++r) {
+                T* to = product(k) + r * columns(PRODUCT) + static_cast<int64_t>(block) * H_;
+                if (where.base)
+                    copy_row(where.row(r), H_, to);
+                else
+                    std::fill_n(to, H_, T(0));
+            }
+        }
+    }
+
+    const LayerWeights<T>& weights_;
+    const Program& program_;
+    const Code& code_;
+    int64_t rows_, H_;
+    const bool whole_panels_ = H_ % kPanel<T> == 0;  // no panel holds parts of two blocks
+    Memory<T> products_memory_, operands_, scratch_, projected_, converted_, arena_;
+    Interpreter<T> interpreter_;
+    T* input_;
+    int64_t input_stride_;
+    const int64_t* ids_ = nullptr;
+};
+
+}  // namespace weft
