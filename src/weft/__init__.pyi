@@ -45,11 +45,15 @@ from weft.tasks.hmm.model import MISSING as MISSING
 from weft.tasks.hmm.task import resume_hmm as resume_hmm
 from weft.tasks.hmm.task import start_hmm as start_hmm
 from weft.tasks.hmm.task import train_hmm as train_hmm
+from weft.tasks.lm.cache import CacheConfig as CacheConfig
 from weft.tasks.lm.config import LmConfig as LmConfig
+from weft.tasks.lm.dynamic import DynamicConfig as DynamicConfig
 from weft.tasks.lm.predictor import LmPredictor as LmPredictor
 from weft.tasks.lm.task import resume_lm as resume_lm
 from weft.tasks.lm.task import start_lm as start_lm
 from weft.tasks.lm.task import train_lm as train_lm
+from weft.tasks.mix.mixing import MixResult as MixResult
+from weft.tasks.mix.mixing import mix as mix
 from weft.tasks.ngram.config import NgramConfig as NgramConfig
 from weft.tasks.ngram.model import kneser_ney as kneser_ney
 from weft.tasks.ngram.model import modified_kneser_ney as modified_kneser_ney

@@ -22,6 +22,7 @@ from weft.cli.demo import demo
 from weft.cli.evaluate import make_evaluate
 from weft.cli.look import look
 from weft.cli.messages import for_command_line
+from weft.cli.mix import mix_command
 from weft.cli.plot import plot
 from weft.cli.runs import compare_command, runs
 from weft.cli.serve import serve
@@ -113,6 +114,7 @@ def make_app() -> typer.Typer:
     for command in (look, plot, runs, serve):
         app.command()(command)
     app.command("compare")(compare_command)
+    app.command("mix")(mix_command)
     app.add_typer(data, name="data")
     for group in (app, *(part.typer_instance for part in app.registered_groups)):
         for registered in group.registered_commands if group is not None else ():

@@ -13,7 +13,7 @@ import numpy as np
 from weft.errors import WeftError
 from weft.metrics.paired import ExampleStatistics, paired_bootstrap
 from weft.probes.result import Array, ProbeResult
-from weft.tasks import TASKS, get_task, load
+from weft.tasks import COMBINED, TASKS, get_task, load
 from weft.training.lock import is_locked
 from weft.training.run import CHECKPOINT, CONFIG, DATA_RECORD, METRICS, WEIGHTS, Run, open_run, read_json, read_metadata
 
@@ -60,14 +60,14 @@ def find_runs(folder: str | Path) -> list[Path]:
     if not root.is_dir():
         raise WeftError(f"{root} is not a folder", expected="a folder with runs", hint="weft runs runs")
     found = {path.parent for path in root.rglob(CONFIG) if not path.parent.name.startswith(".")}
-    return sorted(found)
+    return sorted(path for path in found if found.isdisjoint(path.parents))  # not the parts of a run
 
 
 def summarize_run(path: str | Path) -> RunSummary:
     """The summary of a run, from its small files and the header of its weights."""
     run = open_run(path)
     records = run.metrics()
-    metric = get_task(run.task).metric if run.task in TASKS else ""
+    metric = get_task(run.task).metric if run.task in (*TASKS, *COMBINED) else ""
     best = best_evaluation(records)
     shapes = run.shapes() if run.has(WEIGHTS) or run.has(CHECKPOINT) else {}
     newest = max((run.path / name).stat().st_mtime for name in (CONFIG, METRICS, WEIGHTS, CHECKPOINT) if run.has(name))

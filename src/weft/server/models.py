@@ -26,7 +26,7 @@ from weft.server.metrics import Metrics
 from weft.server.schema import options_schema
 from weft.server.token_engine import TokenEngine, token_engine
 from weft.server.worker import Worker
-from weft.tasks import TASKS, get_task
+from weft.tasks import get_task, task_of
 from weft.tasks.fill.service import BLANK
 from weft.tasks.service import Service, TextService
 from weft.training.run import CHECKPOINT, WEIGHTS, Run, file_hash, open_run, reading_run
@@ -103,10 +103,8 @@ class Models:
 
     def _load(self, name: str, path: Path) -> LoadedModel:
         run = open_run(path)
-        if run.task not in TASKS:
-            raise WeftError(f"{path} is a run of the task {run.task!r}", expected=f"one of: {', '.join(TASKS)}")
+        task = task_of(run)
         changed = _weights_file(run).stat().st_mtime
-        task = get_task(run.task)
         with reading_run(run):
             predictor = task.load(run)
         service = task.serve(predictor)

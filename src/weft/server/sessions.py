@@ -233,7 +233,11 @@ def _nested(like: Any, parts: Iterator[Tensor]) -> Any:
     """Tensors in the structure of another state."""
     if isinstance(like, Tensor):
         found = next(parts)
-        if found.shape != like.shape or found.dtype != like.dtype:
+        # A dimension of 0 in the state before any token grows with the text.
+        same = len(found.shape) == len(like.shape) and all(
+            one == other or not other for one, other in zip(found.shape, like.shape, strict=True)
+        )
+        if not same or found.dtype != like.dtype:
             raise ValueError("a state of another shape")
         return found
     inner = [_nested(part, parts) for part in like]

@@ -39,19 +39,26 @@ TASKS: dict[str, str] = {
     "translate": "weft.tasks.translate",
 }
 
+# Tasks whose runs are made from other runs, by a command of their own: `weft mix`.
+COMBINED: dict[str, str] = {"mix": "weft.tasks.mix"}
+
 
 def get_task(name: str) -> Task[Any, Any, Any]:
     """The task of that name."""
-    if name not in TASKS:
+    if name not in TASKS and name not in COMBINED:
         raise unknown_name("task", name, TASKS)
-    task: Task[Any, Any, Any] = importlib.import_module(f"{TASKS[name]}.task").TASK
+    task: Task[Any, Any, Any] = importlib.import_module(f"{_package(name)}.task").TASK
     return task
 
 
 def get_commands(name: str) -> Commands:
     """What the command line needs to know of a task; does not import torch."""
-    commands: Commands = importlib.import_module(f"{TASKS[name]}.command").COMMANDS
+    commands: Commands = importlib.import_module(f"{_package(name)}.command").COMMANDS
     return commands
+
+
+def _package(name: str) -> str:
+    return TASKS.get(name) or COMBINED[name]
 
 
 def train(
@@ -103,7 +110,7 @@ def load(
         cells: Custom cells, for a run that was trained with one: a run never loads code by itself.
 
     Returns:
-        The predictor of the run's task: an LmPredictor (lm, ngram, hmm), FillPredictor, ClassifyPredictor,
+        The predictor of the run's task: an LmPredictor (lm, ngram, hmm, mix), FillPredictor, ClassifyPredictor,
         TagPredictor or TranslatePredictor.
 
     Raises:
@@ -169,6 +176,7 @@ def move_model(predictor: Any, device: str) -> None:
 
 def task_of(run: Run) -> Task[Any, Any, Any]:
     """The task of a run directory."""
-    if run.task not in TASKS:
-        raise WeftError(f"{run.path} is a run of the task {run.task!r}", expected=f"one of: {', '.join(TASKS)}")
+    if run.task not in TASKS and run.task not in COMBINED:
+        known = ", ".join((*TASKS, *COMBINED))
+        raise WeftError(f"{run.path} is a run of the task {run.task!r}", expected=f"one of: {known}")
     return get_task(run.task)

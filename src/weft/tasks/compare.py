@@ -54,7 +54,7 @@ def compare(model: TokenPredictor, others: Sequence[TokenPredictor], tokens: Tok
             raise WeftError(
                 f"{other.run.path} is a run of the task {other.run.task!r}", expected="one that predicts tokens, as lm"
             )
-        _check_same_text(model, other)
+        check_same_tokens(model, other)
     counts = np.array(model.codec.vocabulary.counts) + 1.0  # add-one smoothing: no token is impossible
     rows = [
         ComparedModel("uniform baseline", "none", _constant(np.ones_like(counts), tokens)),
@@ -65,17 +65,37 @@ def compare(model: TokenPredictor, others: Sequence[TokenPredictor], tokens: Tok
     ]
 
 
-def compare_runs(model: TokenPredictor, against: Sequence[Path], data: str | None) -> EvaluationReport:
-    """What `weft eval --against` reports: the model beside other runs, on a text or on its own held-out text."""
+def compare_runs(model: Any, against: Sequence[Path], data: str | None, adapt: str | None = None) -> EvaluationReport:
+    """What `weft eval --against` reports: the model beside other runs, on a text or on its own held-out text.
+
+    Args:
+        model: A `TokenPredictor`.
+        against: Other runs.
+        data: The text; None: the held-out text of the run.
+        adapt: Also the model as it adapts to the text: "dynamic", "cache" or "both".
+    """
     others: list[Any] = [load(path) for path in against]  # `compare` refuses what predicts no tokens
+    adapted = None if adapt is None else model.adapt(adapt)
+
+    def report(tokens: Tokens) -> EvaluationReport:
+        rows = compare(model, others, tokens)
+        beside = []
+        if adapted is not None:
+            name = f"{model.run.path}, adapted ({adapt})"
+            beside.append(ComparedModel(name, adapted.context, adapted.predict_tokens(tokens)))
+        return _report(model, rows, beside)
+
     if data is None:
-        return _report(model, compare(model, others, held_out_tokens(model.run, model.codec)))
+        return report(held_out_tokens(model.run, model.codec))
     with encoded(data, model.codec, text_column(model.run)) as tokens:
-        return _report(model, compare(model, others, tokens))
+        return report(tokens)
 
 
-def _report(model: TokenPredictor, rows: Sequence[ComparedModel]) -> EvaluationReport:
+def _report(model: TokenPredictor, rows: Sequence[ComparedModel], adapted: Sequence[ComparedModel]) -> EvaluationReport:
+    """A table of all rows. The result is that of the last of `rows`, the model as it was trained."""
     level, last = model.codec.tokenizer.name, rows[-1].predictions
+    own = len(rows) - 1
+    rows = [*rows, *adapted]
     compared = [
         {
             "name": row.name,
@@ -93,7 +113,7 @@ def _report(model: TokenPredictor, rows: Sequence[ComparedModel]) -> EvaluationR
     for name, context, found in rows:
         lines.append(f"{name:{wide}}  {context:10}  {found.likelihood.perplexity:10.2f}  {found.accuracy:8.1%}")
     lines.append(f"({last.likelihood.count:,} tokens)")
-    return EvaluationReport({**head, **compared[-1], "compared": compared}, lines)
+    return EvaluationReport({**head, **compared[own], "compared": compared}, lines)
 
 
 def _constant(weights: np.ndarray[Any, np.dtype[np.float64]], tokens: Tokens) -> TokenPredictions:
@@ -104,7 +124,7 @@ def _constant(weights: np.ndarray[Any, np.dtype[np.float64]], tokens: Tokens) ->
     return TokenPredictions(Likelihood(float(nats), len(targets)), round(np.isin(targets, best).sum() / len(best)))
 
 
-def _check_same_text(model: TokenPredictor, other: TokenPredictor) -> None:
+def check_same_tokens(model: TokenPredictor, other: TokenPredictor) -> None:
     """Perplexities can only be compared over the same tokens of the same vocabulary."""
     own, its = model.codec, other.codec
     same_tokens = own.normalizer == its.normalizer and own.tokenizer == its.tokenizer

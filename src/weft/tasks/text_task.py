@@ -170,6 +170,18 @@ def held_out_tokens(run: Run, codec: Codec) -> Tokens:
     return open_tokens(run.data_file(DEV_TOKENS), len(codec.vocabulary))
 
 
+def stored_tokens(run: Run, vocabulary_size: int) -> Tokens:
+    """The training text that a run has stored, or its held-out text.
+
+    Raises:
+        WeftError: there is neither.
+    """
+    name = next((name for name in (TRAIN_TOKENS, DEV_TOKENS) if run.has(name)), None)
+    if name is None:
+        raise WeftError(f"{run.path} has no stored text: its data folder was deleted", expected="a run with its data")
+    return open_tokens(run.data_file(name), vocabulary_size)
+
+
 def open_corpus(source: CorpusSource, column: str = "") -> Corpus:
     """The corpus of a source. With a column, each row of its tables is a text of its own.
 

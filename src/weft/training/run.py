@@ -5,6 +5,7 @@
     weights.safetensors     the best weights so far
     checkpoint.safetensors  the latest weights and everything else that resuming needs
     logistic.safetensors    of a classifier: its linear models of n-grams, and nbsvm.safetensors
+    parts/                  of a mixture: its parts, as run directories without data
     metrics.jsonl           a line for every report and evaluation
     lock                    held by the process that trains the run (weft.training.lock)
     data/                   the encoded training data, for resuming; may be deleted after training

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -226,6 +227,15 @@ class HMM:
             raise WeftError(f"there are {len(tokens)} tokens to evaluate on", expected="at least 2")
         whole, first = self.log_likelihood([tokens, tokens[:1]]).tolist()
         return Likelihood(first - whole if whole > -np.inf else np.inf, len(tokens) - 1)
+
+    def token_log_probs(self, tokens: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Computes log P of each token but the first of (N,), given all tokens before it: (N - 1,)."""
+        state, found = self.initial_state(1), []
+        ids = torch.from_numpy(as_observations(tokens))
+        for now, following in pairwise(ids):
+            log_probs, state = self.step(now[None], state)
+            found.append(float(log_probs[0, following]))
+        return np.array(found, dtype=np.float64)
 
     context = "both"  # `predict_tokens` predicts a token from those before and after it
 

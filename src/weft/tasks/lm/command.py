@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as json_format
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +14,7 @@ from weft.tasks.command import Commands, EvaluationReport, Output, TextHelp, Tex
 
 if TYPE_CHECKING:
     from weft.data.windows import Tokens
+    from weft.tasks.lm.adapt import AdaptedLmPredictor
     from weft.tasks.lm.predictor import LmPredictor
 
 TEXT_DATA = "Text: a file, a folder, .gz, .zip, - for standard input, or a name of `weft data`."
@@ -24,6 +25,12 @@ Against = Annotated[
         "--against", "Another run to compare with, on the same text or labels, or nbsvm for a classifier; repeatable."
     ),
 ]
+
+ADAPT_HELP = (
+    "Adapt to the text that is read: dynamic (the weights follow it), cache (a cache of its last tokens), or both. "
+    "The run is not changed."
+)
+Adapt = Annotated[str | None, name_option("--adapt", ADAPT_HELP)]
 
 
 def generate(
@@ -53,11 +60,14 @@ def generate(
     until_end: Annotated[
         bool, typer.Option("--until-end", help="Generate to the end of the text; --tokens does not apply.")
     ] = False,
+    adapt: Adapt = None,
     json: bool = False,
 ) -> Output:
     """Continue a prompt. A single prompt is printed as it is generated; several are generated in one batch."""
     from weft import decoding
 
+    if adapt is not None:
+        model = model.adapt(adapt)
     limit = None if until_end else tokens
     sampler = decoding.greedy if greedy else decoding.Sample(temperature, top_k, top_p)
     prompts = texts.lines() if texts.given or texts.file is not None else [""]
@@ -79,25 +89,27 @@ def generate(
             yield f"{text}\n"
 
 
-def evaluate(model: LmPredictor, data: str | None, *, against: Against = None) -> EvaluationReport:
+def evaluate(model: LmPredictor, data: str | None, *, against: Against = None, adapt: Adapt = None) -> EvaluationReport:
     """Perplexity and bits per token, beside baselines; with --against, token predictions of several models."""
     from weft.tasks.compare import compare_runs
     from weft.tasks.text_task import encoded, held_out_tokens, text_column
 
     if against:
-        return compare_runs(model, against, data)
+        return compare_runs(model, against, data, adapt)
+    adapted = None if adapt is None else model.adapt(adapt)  # before the evaluation: what cannot adapt is refused
     if data is None:
-        return _likelihood(model, held_out_tokens(model.run, model.codec))
+        return _likelihood(model, held_out_tokens(model.run, model.codec), adapted)
     with encoded(data, model.codec, text_column(model.run)) as tokens:
-        return _likelihood(model, tokens)
+        return _likelihood(model, tokens, adapted)
 
 
-def _likelihood(model: LmPredictor, tokens: Tokens) -> EvaluationReport:
+def _likelihood(model: LmPredictor, tokens: Tokens, adapted: AdaptedLmPredictor | None) -> EvaluationReport:
     from weft.tasks.lm.baselines import baselines
 
     found, others = model.evaluate_tokens(tokens), baselines(model, tokens)
+    beside = None if adapted is None else adapted.evaluate_tokens(tokens)
     level = model.codec.tokenizer.name
-    record = {
+    record: dict[str, Any] = {
         "tokens": found.count,
         "level": level,
         "cross_entropy": found.cross_entropy,
@@ -110,9 +122,16 @@ def _likelihood(model: LmPredictor, tokens: Tokens) -> EvaluationReport:
             for name, other in others
         ],
     }
+    if adapted is not None and beside is not None:
+        record["adapted"] = {
+            **adapted.adaptation.describe(),
+            "cross_entropy": beside.cross_entropy,
+            "perplexity": beside.perplexity,
+        }
     wide = max(len(name) for name, _ in others)
     lines = [
         f"perplexity      {found.perplexity:.3f} per {level}",
+        *([] if beside is None else [f"adapted         {beside.perplexity:.3f} per {level}, while it reads the text"]),
         f"bits per {level:7}{found.bits_per_token:.3f}",
         f"tokens          {found.count:,}",
         *(

@@ -12,7 +12,9 @@ models".
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -129,6 +131,10 @@ class LanguageModel(nn.Module):
         """The logits (..., V) of outputs (..., H) of the stack."""
         return F.linear(self._project(outputs), self._output_weight(), self.bias)
 
+    def log_probs(self, outputs: Tensor) -> Tensor:
+        """The log-probabilities (..., V) of the next token, of outputs (..., H) of the stack."""
+        return self.logits(outputs).log_softmax(-1)
+
     def _output_weight(self) -> Tensor:
         weight = self.weight if self.embedding is None or self.weight is not None else self.embedding.weight
         assert weight is not None
@@ -234,6 +240,17 @@ class LanguageModel(nn.Module):
             total += count_predictions(logits[valid], targets[valid])
         return total
 
+    @torch.no_grad()
+    def token_log_probs(self, tokens: Tokens) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Computes log P of each token but the first of (N,), given all tokens before it: (N - 1,)."""
+        self.eval()
+        found, state = [], None
+        for window in evaluation_windows(tokens, row_tokens=len(tokens)):  # one row
+            outputs, state = self.stack(self._inputs(window.inputs.to(self.device)), state)
+            log_probs = self.log_probs(outputs[0]).cpu()
+            found.append(log_probs.gather(1, window.targets[0, :, None])[:, 0])
+        return torch.cat(found).double().numpy()
+
 
 class AdaptiveLanguageModel(LanguageModel):
     """A recurrent language model with an adaptive softmax, whose tables are also its embedding.
@@ -256,6 +273,9 @@ class AdaptiveLanguageModel(LanguageModel):
 
     def logits(self, outputs: Tensor) -> Tensor:
         return self.softmax.log_probs(outputs)
+
+    def log_probs(self, outputs: Tensor) -> Tensor:
+        return self.logits(outputs)
 
     def _cross_entropy(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return self.softmax.cross_entropy(dropout(outputs, self.dropout, self.training), targets)

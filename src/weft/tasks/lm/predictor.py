@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
 
 from weft.data.windows import Tokens
 from weft.decoding import NO_TOKEN, Sample, Sampler, Stepper, generate
@@ -17,6 +19,11 @@ from weft.text.arguments import check_text, check_texts
 from weft.text.codec import Codec, StreamingDecoder
 from weft.text.vocabulary import EOS, RESERVED
 from weft.training.run import Run
+
+if TYPE_CHECKING:
+    from weft.tasks.lm.adapt import AdaptedLmPredictor
+    from weft.tasks.lm.cache import CacheConfig
+    from weft.tasks.lm.dynamic import DynamicConfig
 
 LONGEST_TEXT = 100_000  # of a text that is generated to its end
 DEFAULT_SAMPLER = Sample(temperature=0.8)
@@ -36,6 +43,10 @@ class TokenModel(Stepper, Protocol):
 
     def predict_tokens(self, tokens: Tokens) -> TokenPredictions:
         """Predicts each token but the first from its context."""
+        ...
+
+    def token_log_probs(self, tokens: Tokens) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """The log-probability of each token but the first of (N,), given those before it: (N - 1,)."""
         ...
 
 
@@ -170,6 +181,39 @@ class LmPredictor(TaskPredictor):
     def notes(self, prompts: Iterable[str]) -> list[str]:
         """What a user should know about these prompts: their unknown tokens."""
         return [unknown_note(unknown, f"the prompt {one!r}") for one in prompts if (unknown := self.unknown(one))]
+
+    def adapt(
+        self,
+        method: str = "both",
+        *,
+        dynamic: DynamicConfig | None = None,
+        cache: CacheConfig | None = None,
+        cache_weight: float | None = None,
+    ) -> AdaptedLmPredictor:
+        """A model that adapts to the text it reads. This one, and its run, are not changed.
+
+        Args:
+            method: "dynamic": dynamic evaluation, the weights follow the text; "cache": a neural cache of the last
+                tokens; "both".
+            dynamic: Parameters of dynamic evaluation. None: the defaults, with a learning rate fitted to the run's
+                held-out text.
+            cache: Parameters of the cache. None: fitted to the run's held-out text.
+            cache_weight: The weight of the cache, where `cache` is given.
+
+        Returns:
+            An LmPredictor. `evaluate` predicts each token from the text before it, and adapts to it afterwards.
+            `generate` adapts to the prompt.
+
+        Raises:
+            WeftError: This is not a recurrent model, or the run has no stored text.
+
+        Example:
+            model = weft.load("runs/mine")
+            print(model.evaluate("other.txt").perplexity, model.adapt("both").evaluate("other.txt").perplexity)
+        """
+        from weft.tasks.lm.adapt import adapt
+
+        return adapt(self, method, dynamic=dynamic, cache=cache, cache_weight=cache_weight)
 
     def evaluate(self, source: CorpusSource) -> Likelihood:
         """The likelihood of a text: a path, the name of a data set, or a Corpus."""

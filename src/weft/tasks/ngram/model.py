@@ -86,13 +86,20 @@ class NGram:
         """Computes the likelihood of the tokens (N,), each but the first given those before it."""
         if len(tokens) < 2:
             raise WeftError(f"there are {len(tokens)} tokens to evaluate on", expected="at least 2")
-        nats, memory = 0.0, self.order - 1
+        nats = -sum(float(part.sum()) for part in self._log_probs_in_chunks(tokens))
+        return Likelihood(nats, len(tokens) - 1)
+
+    def token_log_probs(self, tokens: Array) -> Array:
+        """Computes log P of each token but the first of (N,), given those before it: (N - 1,)."""
+        return np.concatenate(list(self._log_probs_in_chunks(tokens)) or [np.zeros(0)])
+
+    def _log_probs_in_chunks(self, tokens: Array) -> Iterator[Array]:
+        memory = self.order - 1
         with np.errstate(divide="ignore"):
             for begin in range(1, len(tokens), _CHUNK):
                 before = min(begin, memory)
                 probs = self._probs_along(self._checked(tokens[begin - before : begin + _CHUNK]))
-                nats -= float(np.log(probs[before:]).sum())
-        return Likelihood(nats, len(tokens) - 1)
+                yield np.log(probs[before:])
 
     context = "left"  # tokens are predicted from those before them
 

@@ -1,0 +1,218 @@
+"""Makes a mixture: fits the weights of language models to held-out text and stores everything in one run."""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from weft.config import to_dict
+from weft.data.windows import Tokens
+from weft.errors import WeftError, WeftWarning, check_path
+from weft.metrics import Likelihood
+from weft.tasks import load
+from weft.tasks.compare import check_same_tokens
+from weft.tasks.lm.cache import CacheConfig, read_outputs
+from weft.tasks.lm.cache_fitting import fit_cache
+from weft.tasks.lm.interpolation import Array, all_log_probs, fit_weights, interpolate, likelihood
+from weft.tasks.lm.model import LanguageModel
+from weft.tasks.lm.predictor import LmPredictor, TokenModel
+from weft.tasks.mix.config import MixConfig, MixModelConfig
+from weft.tasks.mix.task import PART_TASKS, PARTS, TASK
+from weft.tasks.stored_data import store_data
+from weft.tasks.text_task import DEV_TOKENS, CorpusSource, encoded, held_out_tokens, text_column
+from weft.training.run import (
+    CHECKPOINT,
+    CONFIG,
+    DATA_RECORD,
+    VOCABULARY,
+    WEIGHTS,
+    Run,
+    check_new,
+    create_run,
+    file_hash,
+    read_json,
+    save_tensors,
+)
+
+LEAST_CACHE = 0.01  # a cache with a smaller weight is left out: it would only cost time
+
+
+class MixedPart(NamedTuple):
+    """A part of a mixture: its weight, and the likelihood of the held-out text by itself."""
+
+    name: str
+    weight: float
+    likelihood: Likelihood
+
+
+@dataclass(frozen=True)
+class MixResult:
+    """A new mixture.
+
+    Attributes:
+        model: The loaded mixture.
+        parts: Its parts, with their weights.
+        likelihood: The likelihood of the held-out text by the mixture.
+    """
+
+    model: LmPredictor
+    parts: tuple[MixedPart, ...]
+    likelihood: Likelihood
+
+
+def mix(
+    runs: Sequence[str | Path],
+    out: str | Path,
+    *,
+    source: CorpusSource | None = None,
+    cache: bool = True,
+    cache_size: int = 2000,
+) -> MixResult:
+    """Interpolates language models, with weights fitted to held-out text by EM.
+
+    Args:
+        runs: Runs of the tasks lm, ngram or hmm with the same tokenization and vocabulary.
+        out: The run directory to create. It has copies of the parts.
+        source: Held-out text to fit the weights to: a path, the name of a data set, or a Corpus. None: the held-out
+            text of the first run that has one. No part may have been trained on it.
+        cache: Whether to add a neural cache over the first recurrent model. It is left out if it gets no weight.
+        cache_size: How many tokens the cache holds.
+
+    Returns:
+        The loaded mixture, the weights and the perplexities.
+
+    Raises:
+        WeftError: There is no run to mix, the vocabularies differ, or there is no held-out text.
+
+    Example:
+        mixed = weft.mix(["runs/lm", "runs/ngram"], "runs/mixed")
+        print([(part.name, part.weight) for part in mixed.parts], mixed.likelihood.perplexity)
+    """
+    path = check_path(out, "`out`")
+    check_new(path)
+    parts: list[Any] = [load(one) for one in runs]
+    _check_parts(parts)
+    with ExitStack() as stack:
+        tokens, origin = _held_out(parts, source, stack)
+        settings = MixConfig(text_settings(parts[0].run), MixModelConfig(cache, cache_size))
+        return _mix(parts, path, settings, np.asarray(tokens), origin)
+
+
+def _mix(parts: list[LmPredictor], out: Path, settings: MixConfig, tokens: Tokens, origin: str) -> MixResult:
+    models = [part.model for part in parts]
+    names = [str(part.run.path) for part in parts]
+    log_probs = all_log_probs(models, tokens)
+    weights, config = fit_weights(log_probs), None
+    if settings.model.cache:
+        joined, config = _with_cache(models, log_probs, tokens, settings.model.cache_size)
+        if config is not None:
+            log_probs, weights = joined, fit_weights(joined)
+            names.append("cache")
+    found = likelihood(interpolate(log_probs, weights))
+    own = [likelihood(log_probs[:, number]) for number in range(len(names))]
+    made = tuple(MixedPart(*one) for one in zip(names, weights.tolist(), own, strict=True))
+    metrics = {"cross_entropy": found.cross_entropy, "perplexity": found.perplexity}
+    metadata = {
+        "parts": [{"path": str(part.run.path), "sha256": file_hash(weights_file(part.run))} for part in parts],
+        "cache": None if config is None else {"size": config.size, "theta": config.theta},
+        **metrics,
+    }
+
+    def fill(folder: Path) -> dict[str, Any]:
+        for number, part in enumerate(parts, start=1):
+            copy_part(part.run, folder / PARTS / str(number))
+        save_tensors(folder / WEIGHTS, {"weights": torch.tensor(weights, dtype=torch.float64)}, metadata)
+        vocabulary = dict(parts[0].run.vocabulary)
+
+        def store(data: Path) -> dict[str, Any]:
+            (data / Path(DEV_TOKENS).name).write_bytes(np.asarray(tokens).tobytes())
+            return vocabulary
+
+        store_data(store, folder, origin, None)
+        return vocabulary
+
+    cells = {name: kind for part in parts for name, kind in part.run.custom_cells.items()}
+    run = create_run(out, task=TASK.name, config=to_dict(settings), fill=fill, custom_cells=cells)
+    run.report({"step": 1, "epoch": 1, "evaluation": metrics, "best": True})
+    return MixResult(TASK.load(run), made, found)
+
+
+def _with_cache(
+    models: Sequence[TokenModel], log_probs: Array, tokens: Tokens, size: int
+) -> tuple[Array, CacheConfig | None]:
+    """The log-probabilities with those of a cache as the last column, and its parameters; None if it is of no use."""
+    network = next((model for model in models if isinstance(model, LanguageModel)), None)
+    if network is None:
+        return log_probs, None
+    with torch.no_grad():
+        segments = list(read_outputs(network, tokens))
+    fitted = fit_cache(segments, log_probs, network.vocabulary_size, size)
+    useful = fitted.weights[-1] >= LEAST_CACHE
+    return (np.concatenate([log_probs, fitted.log_probs[:, None]], 1), fitted.config) if useful else (log_probs, None)
+
+
+def _check_parts(parts: Sequence[Any]) -> None:
+    if not parts:
+        raise WeftError("there is no run to mix", expected="two or more runs", hint="`weft mix RUN RUN --out RUN`")
+    for part in parts:
+        if part.run.task not in PART_TASKS:
+            raise WeftError(
+                f"{part.run.path} is a run of the task {part.run.task!r}",
+                expected=f"a language model: a run of {', '.join(f'`weft train {task}`' for task in PART_TASKS)}",
+            )
+        check_same_tokens(parts[0], part)
+
+
+def _held_out(parts: Sequence[LmPredictor], source: CorpusSource | None, stack: ExitStack) -> tuple[Tokens, str]:
+    """The text to fit the weights to, and its name."""
+    first = parts[0]
+    if source is not None:
+        tokens = stack.enter_context(encoded(source, first.codec, text_column(first.run)))
+        return tokens, source if isinstance(source, str) else source.name
+    owner = next((part for part in parts if part.run.has(DEV_TOKENS)), None)
+    if owner is None:
+        raise WeftError(
+            f"none of {', '.join(str(part.run.path) for part in parts)} has held-out text",
+            expected="text to fit the weights to, which no part was trained on",
+            hint="`source=PATH`",
+        )
+    hashes = {_dev_hash(part.run) for part in parts if part.run.has(DEV_TOKENS)}
+    if len(hashes) > 1:
+        warnings.warn(
+            f"the parts have held out different texts: the weights are fitted to that of {owner.run.path}, which the "
+            "others may have been trained on",
+            WeftWarning,
+            stacklevel=4,
+        )
+    return held_out_tokens(owner.run, owner.codec), f"held-out text of {owner.run.path}"
+
+
+def _dev_hash(run: Run) -> str:
+    return str(read_json(run.path / DATA_RECORD)["files"][Path(DEV_TOKENS).name])
+
+
+def text_settings(run: Run) -> Any:
+    """The `text` settings of a run."""
+    from weft.config import from_dict
+
+    return from_dict(MixConfig, {"text": run.config["text"]}).text
+
+
+def weights_file(run: Run) -> Path:
+    """The file that a run's model is loaded from."""
+    return run.path / (WEIGHTS if run.has(WEIGHTS) else CHECKPOINT)
+
+
+def copy_part(run: Run, folder: Path) -> None:
+    """Copies what loading a run needs: its settings, its vocabulary and its weights, not its data."""
+    folder.mkdir(parents=True)
+    for file in (run.path / CONFIG, run.path / VOCABULARY, weights_file(run)):
+        shutil.copyfile(file, folder / file.name)

@@ -1,0 +1,93 @@
+"""The task of mixtures: how a mixture of language models is loaded.
+
+The run directory of a mixture has its parts as run directories of their own, so it needs nothing beside itself:
+
+    weights.safetensors     the weights of the parts; in its metadata, the parts and the parameters of the cache
+    parts/1/, parts/2/ ...  the parts without their data and checkpoints
+    data/dev.bin            the text that the weights were fitted to
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.errors import WeftError
+from weft.tasks import get_task
+from weft.tasks.inspection import Inspection
+from weft.tasks.lm.cache import CacheConfig, CacheModel
+from weft.tasks.lm.inspection import inspect_steps
+from weft.tasks.lm.interpolation import Interpolation
+from weft.tasks.lm.model import LanguageModel
+from weft.tasks.lm.predictor import LmPredictor, TokenModel
+from weft.tasks.lm.service import serve_lm
+from weft.tasks.mix.command import COMMANDS
+from weft.tasks.mix.config import MixConfig
+from weft.tasks.prepared import TaskTrainer
+from weft.tasks.service import Service
+from weft.tasks.text_task import TextData, TextTask
+from weft.text.codec import Codec
+from weft.training.run import WEIGHTS, Run, open_run
+
+PARTS = "parts"  # the folder of the parts
+PART_TASKS = ("lm", "ngram", "hmm")
+MOST_PARTS = 100
+
+
+class MixTask(TextTask[MixConfig, LmPredictor]):
+    """Interpolates language models that are trained already."""
+
+    name = "mix"
+    commands = COMMANDS
+    config_class = MixConfig
+
+    def open(self, source: Any, dev: Any, config: MixConfig) -> Any:
+        raise WeftError("a mixture is not trained", expected="runs to mix", hint="`weft mix RUN RUN --out RUN`")
+
+    open_like = open  # type: ignore[assignment]
+
+    def make_trainer(self, run: Run, config: MixConfig, data: TextData) -> tuple[TaskTrainer, Any]:
+        raise WeftError(f"{run.path} is a mixture, which is not trained", expected="a run of `weft train`")
+
+    def load(self, run: Run) -> LmPredictor:
+        tensors, metadata = run.load(WEIGHTS)
+        weights = tensors["weights"].double().tolist()
+        cache = metadata["cache"]
+        count = len(weights) - bool(cache)
+        if not 1 <= count <= MOST_PARTS:
+            raise WeftError(f"{run.path} has {count} parts", expected=f"1 to {MOST_PARTS}")
+        codec = Codec.from_json(run.vocabulary)
+        models = [self._load_part(run, number, codec) for number in range(1, count + 1)]
+        if cache:
+            models.append(make_cache(models, CacheConfig(int(cache["size"]), float(cache["theta"]))))
+        return LmPredictor(run, Interpolation(models, weights), codec)
+
+    def _load_part(self, run: Run, number: int, codec: Codec) -> TokenModel:
+        part = open_run(run.path / PARTS / str(number))
+        if part.task not in PART_TASKS:
+            raise WeftError(f"{part.path} is a run of the task {part.task!r}", expected=" or ".join(PART_TASKS))
+        predictor = get_task(part.task).load(part)
+        if predictor.codec.vocabulary.tokens != codec.vocabulary.tokens:
+            raise WeftError(f"{part.path} has another vocabulary than {run.path}", expected="the same one")
+        model: TokenModel = predictor.model
+        return model
+
+    def inspect(self, predictor: LmPredictor, text: str) -> Inspection:
+        return inspect_steps(predictor, text)
+
+    def serve(self, predictor: LmPredictor) -> Service:
+        return serve_lm(predictor)
+
+
+def make_cache(models: list[TokenModel], config: CacheConfig) -> CacheModel:
+    """The cache over the outputs of the first recurrent model.
+
+    Raises:
+        WeftError: there is none.
+    """
+    network = next((model for model in models if isinstance(model, LanguageModel)), None)
+    if network is None:
+        raise WeftError("no recurrent model for the cache", expected="a run of `weft train lm` among the parts")
+    return CacheModel(network, config)
+
+
+TASK = MixTask()
