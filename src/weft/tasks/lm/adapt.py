@@ -30,7 +30,7 @@ from weft.tasks.lm.predictor import LmPredictor, TokenModel
 from weft.tasks.text_task import DEV_TOKENS, held_out_tokens, stored_tokens
 from weft.training.run import Run
 
-METHODS = ("dynamic", "cache", "both")
+ADAPTATIONS = ("dynamic", "cache", "both")
 CHUNKS, SEGMENTS = 8, 32  # of the training text, for the statistics of the gradient
 RATE_TOKENS = 4000  # of the held-out text, to which the learning rate is fitted
 CACHE_TOKENS = 10_000  # the same, for the parameters of the cache
@@ -234,8 +234,8 @@ def adapt(
     cache_weight: float | None = None,
 ) -> AdaptedLmPredictor:
     """A language model that adapts to the text it reads. See `LmPredictor.adapt`."""
-    if method not in METHODS:
-        raise unknown_name("the way to adapt", method, METHODS)
+    if method not in ADAPTATIONS:
+        raise unknown_name("the way to adapt", method, ADAPTATIONS)
     networks = _networks(predictor)
     wanted = Adaptation(
         (dynamic or DynamicConfig()) if method != "cache" else None,

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from weft.errors import WeftError
 
-Model = TypeVar("Model", bound=nn.Module)
+AdaptableModel = TypeVar("AdaptableModel", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class DynamicConfig:
 RELATIVE_EPS = 0.5  # eps, as a share of mean(r): weights with small gradients, such as rare words, move slowly
 
 
-class DynamicModel(Generic[Model]):
+class DynamicModel(Generic[AdaptableModel]):
     """A copy of a model whose weights follow the text. The model itself is not changed.
 
     Args:
@@ -65,7 +65,7 @@ class DynamicModel(Generic[Model]):
         rms: what `gradient_rms` returned; None for the rule `sgd`.
     """
 
-    def __init__(self, model: Model, config: DynamicConfig, rms: Sequence[Tensor] | None = None) -> None:
+    def __init__(self, model: AdaptableModel, config: DynamicConfig, rms: Sequence[Tensor] | None = None) -> None:
         if (rms is None) != (config.rule == "sgd"):
             raise WeftError(f"rule={config.rule} and {'no ' * (rms is None)}statistics", expected="rms with statistics")
         self.model = copy.deepcopy(model).eval()
@@ -97,7 +97,7 @@ def trained_weights(model: nn.Module) -> list[nn.Parameter]:
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
-def gradient_rms(model: Model, losses: Callable[[Model], Iterable[Tensor]]) -> list[Tensor]:
+def gradient_rms(model: AdaptableModel, losses: Callable[[AdaptableModel], Iterable[Tensor]]) -> list[Tensor]:
     """The root mean square of the gradient of each weight.
 
     Args:

@@ -25,7 +25,7 @@ from weft.tasks.lm.interpolation import Array, all_log_probs, fit_weights, inter
 from weft.tasks.lm.model import LanguageModel
 from weft.tasks.lm.predictor import LmPredictor, TokenModel
 from weft.tasks.mix.config import MixConfig, MixModelConfig
-from weft.tasks.mix.task import PART_TASKS, PARTS, TASK
+from weft.tasks.mix.task import PART_TASKS, PARTS_FOLDER, TASK
 from weft.tasks.stored_data import store_data
 from weft.tasks.text_task import DEV_TOKENS, CorpusSource, encoded, held_out_tokens, text_column
 from weft.training.run import (
@@ -128,7 +128,7 @@ def _mix(parts: list[LmPredictor], out: Path, settings: MixConfig, tokens: Token
 
     def fill(folder: Path) -> dict[str, Any]:
         for number, part in enumerate(parts, start=1):
-            copy_part(part.run, folder / PARTS / str(number))
+            copy_part(part.run, folder / PARTS_FOLDER / str(number))
         save_tensors(folder / WEIGHTS, {"weights": torch.tensor(weights, dtype=torch.float64)}, metadata)
         vocabulary = dict(parts[0].run.vocabulary)
 

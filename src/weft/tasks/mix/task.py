@@ -28,7 +28,7 @@ from weft.tasks.text_task import TextData, TextTask
 from weft.text.codec import Codec
 from weft.training.run import WEIGHTS, Run, open_run
 
-PARTS = "parts"  # the folder of the parts
+PARTS_FOLDER = "parts"  # the folder of the parts
 PART_TASKS = ("lm", "ngram", "hmm")
 MOST_PARTS = 100
 
@@ -62,7 +62,7 @@ class MixTask(TextTask[MixConfig, LmPredictor]):
         return LmPredictor(run, Interpolation(models, weights), codec)
 
     def _load_part(self, run: Run, number: int, codec: Codec) -> TokenModel:
-        part = open_run(run.path / PARTS / str(number))
+        part = open_run(run.path / PARTS_FOLDER / str(number))
         if part.task not in PART_TASKS:
             raise WeftError(f"{part.path} is a run of the task {part.task!r}", expected=" or ".join(PART_TASKS))
         predictor = get_task(part.task).load(part)
