@@ -12,7 +12,21 @@ _OPTIONS = {
     "data.task=segments": "--segment",
 }
 # Arguments whose options have the same name.
-_SAME = ("out", "dev", "resume", "column", "split", "width", "beam", "tokens", "stop", "minutes", "epochs", "device")
+_SAME = (
+    "out",
+    "dev",
+    "resume",
+    "column",
+    "split",
+    "width",
+    "beam",
+    "tokens",
+    "stop",
+    "minutes",
+    "epochs",
+    "device",
+    "encoder",
+)
 _EXPRESSION = re.compile(r"`([a-z_]+(?:\.[a-z_]+)?)(?:=([^`]*))?`")
 
 

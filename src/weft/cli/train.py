@@ -30,6 +30,26 @@ if TYPE_CHECKING:
 RESUME = "With --resume the same command can be repeated: it continues from the last checkpoint."
 
 
+_ENCODER_OPTIONS = (
+    keyword(
+        "encoder",
+        Annotated[
+            Path | None,
+            path_option("--encoder", "Start from the vocabulary and the layers of this run of `weft train lm`."),
+        ],
+        None,
+    ),
+    keyword(
+        "pretrain",
+        Annotated[
+            str | None,
+            name_option("--pretrain", "Raw text: first train a language model of it, OUT.lm, as the encoder."),
+        ],
+        None,
+    ),
+)
+
+
 def make_train() -> typer.Typer:
     """The group `weft train`, with a command for each task."""
     group = typer.Typer(help="Train a model on your data.", no_args_is_help=True, rich_markup_mode=None)
@@ -69,6 +89,7 @@ def _make_command(name: str) -> Callable[..., None]:
             ],
             None,
         ),
+        *(_ENCODER_OPTIONS if task.takes_encoder else ()),
         *own.values(),
         *(_plain_option(option) for option in task.plain_options),
         keyword(
@@ -132,14 +153,15 @@ def run_training(
     config: Path | None,
     sets: list[str],
     source_run: Path | None = None,
+    encoder: Path | None = None,
+    pretrain: str | None = None,
     resume: bool,
     json_output: bool,
     show_config: bool,
     began: float,
 ) -> None:
     """Starts or resumes a training run, shows its progress, and prints the result. A time limit counts from `began`."""
-    from weft.config import load_config, to_toml
-    from weft.tasks.fine_tuning import base_settings, open_source_run
+    from weft.config import as_config, load_config, to_dict, to_toml
     from weft.training.run import open_run
 
     loading = time.perf_counter() - began
@@ -160,12 +182,16 @@ def run_training(
             raise WeftError("--out is missing", expected="a directory for the trained model", hint="--out runs/first")
         if data is None:
             raise WeftError("--data is missing", expected="data to train on", hint=f"--data {task.sample}")
-        origin = None if source_run is None else open_source_run(task.name, source_run)
-        base = None if origin is None else base_settings(origin)
-        settings = load_config(task.config_class, config, sets, base=base)
         if resume:
             _say(f"{out} does not exist yet: starting it")
-        training = task.start(data, out, settings, dev=dev, source_run=origin)
+        if pretrain is not None:
+            if encoder is not None or source_run is not None:
+                raise WeftError("--pretrain is given with an encoder or a run to start from", expected="one of them")
+            encoder = _pretrain(task, pretrain, out, load_config(task.config_class, config, sets), resume=resume)
+        origin = task.start_from(source_run, encoder)
+        base = None if origin is None else to_dict(as_config(task.config_class, origin.base_settings()))
+        settings = load_config(task.config_class, config, sets, base=base)
+        training = task.start(data, out, settings, dev=dev, source_run=source_run, encoder=encoder)
         if training.trainer.progress.step:  # workers that were restarted
             _say(f"resuming {out} after step {training.trainer.progress.step}")
         training.trainer.progress.seconds += loading
@@ -182,6 +208,22 @@ def run_training(
     if last is not None and last.end == "interrupted":
         typer.echo(f"To resume: weft train {task.name} --out {out} --resume", err=True)
         raise typer.Exit(128 + signal.SIGINT)
+
+
+def _pretrain(task: Task[Any, Any, Any], raw: str, out: Path, settings: Any, *, resume: bool) -> Path:
+    """Trains the language model of --pretrain, or the rest of it. Returns its run directory."""
+    from weft.tasks.pretraining import start_pretraining
+    from weft.training.run import check_new
+
+    check_new(out)
+    training = start_pretraining(task, raw, out, settings, resume=resume)
+    _say(f"{training.run.path}: {describe(training)}")
+    last = train_with_progress(training)
+    if last is not None and last.end == "interrupted":
+        typer.echo("To resume: the same command with --resume", err=True)
+        raise typer.Exit(128 + signal.SIGINT)
+    _say(_in_words(summary(training, last), training.task.metric))
+    return training.run.path
 
 
 def follow_training(task: Task[Any, Any, Any], out: Path) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
-from weft.errors import WeftError, unknown_name
+from weft.errors import WeftError, check_path, unknown_name
 
 if TYPE_CHECKING:
     from weft.cells import Cell
@@ -68,6 +68,8 @@ def train(
     settings: Any = None,
     *,
     dev: Any = None,
+    encoder: Run | str | Path | None = None,
+    pretrain: Any = None,
     progress: bool = True,
 ) -> Predictor:
     """Trains a model to the end and loads it.
@@ -78,17 +80,30 @@ def train(
         out: The run directory to create.
         settings: The task's settings, a dict of those that change, such as `{"train.epochs": 3}`, or a TOML file.
         dev: Held-out data; without it a part of the source is held out.
+        encoder: A language model, a run of the task "lm", whose vocabulary, embedding and recurrent layers a
+            classifier, tagger or filler starts from.
+        pretrain: Raw text: a language model of it is trained first, in the directory `OUT.lm`, and is the encoder.
         progress: Whether to show progress, in a terminal, a notebook, or as lines on standard error.
 
     Raises:
         WeftError: If the task is unknown, `out` exists, or the data or a setting is not usable.
     """
     from weft.config import load_config
+    from weft.training.run import check_new
 
     found = get_task(task)
     if isinstance(settings, str | Path):
         settings = load_config(found.config_class, settings)
-    predictor: Predictor = found.train(source, out, settings, dev=dev, progress=progress)
+    if pretrain is not None:
+        from weft.tasks.pretraining import start_pretraining
+
+        if encoder is not None:
+            raise WeftError("`encoder` and `pretrain` are both given", expected="one of the two")
+        check_new(check_path(out, "`out`"))
+        training = start_pretraining(found, pretrain, out, settings)
+        get_task("lm").complete(training, progress=progress)
+        encoder = training.run
+    predictor: Predictor = found.train(source, out, settings, dev=dev, encoder=encoder, progress=progress)
     return predictor
 
 

@@ -122,6 +122,7 @@ class Commands:
         functions: The commands that this task defines.
         train_options: Own options of `weft train`, as a function from their values to `section.key=value` settings.
         plain_options: The names in PLAIN_OPTIONS that `weft train` takes for this task.
+        takes_encoder: Whether its models can start from the layers of a language model.
     """
 
     summary: str
@@ -133,3 +134,4 @@ class Commands:
     details: str = ""
     train_options: Callable[..., list[str]] = field(default=_no_options)
     plain_options: tuple[str, ...] = tuple(PLAIN_OPTIONS)
+    takes_encoder: bool = False

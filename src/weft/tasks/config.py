@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from weft.config import Settings, setting
+from weft.training.config import TrainConfig
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,18 @@ class EncoderConfig(StackConfig):
         0.0, "dropout rate of the recurrent state, one mask for all steps", low=0, high=0.95
     )
     dropout: float = setting(0.5, "dropout rate between layers and before the output layer", low=0, high=0.95)
+
+
+@dataclass(frozen=True)
+class LayerRates(TrainConfig):
+    """The `train` section of tasks whose models can start from pretrained layers."""
+
+    layer_decay: float = setting(
+        1.0, "factor of the learning rate from each group of layers to the one below; 1: equal", low=0.01, high=1
+    )
+    unfreeze_epochs: float = setting(
+        0.0, "epochs after which the next lower group of layers is trained too; 0: all from the start", low=0
+    )
 
 
 @dataclass(frozen=True)

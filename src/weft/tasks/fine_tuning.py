@@ -9,11 +9,16 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from weft.config import as_config, changed, dotted, to_dict
 from weft.errors import WeftError, WeftWarning
+from weft.tasks.stored_data import StoreData
 from weft.training.run import CHECKPOINT, WEIGHTS, Run, file_hash, open_run
+
+if TYPE_CHECKING:
+    from weft.tasks.prepared import TaskTrainer
+    from weft.tasks.task import Task
 
 FINE_TUNING_FACTOR = 0.3
 SHOWN_TOKENS = 8  # of many new tokens, in a message
@@ -41,6 +46,38 @@ def open_source_run(task: str, source_run: Run | str | Path) -> Run:
     if run.task != task:
         raise WeftError(f"{run.path} is a run of the task {run.task!r}", expected=f"a run of `weft train {task}`")
     return run
+
+
+class SourceStart:
+    """The start of a run from the weights of another run of the same task.
+
+    Args:
+        task: the task of the new run.
+        run: the source run, or its path.
+    """
+
+    def __init__(self, task: Task[Any, Any, Any], run: Run | str | Path) -> None:
+        self.task, self.run = task, open_source_run(task.name, run)
+
+    def base_settings(self) -> dict[str, Any]:
+        """The settings that the new run starts from, by dotted keys."""
+        return dotted(base_settings(self.run))
+
+    def settings(self, config: Any) -> Any:
+        """The settings of the new run."""
+        return fine_tuning_config(self.task.config_class, self.run, config)
+
+    def open(self, source: Any, dev: Any, settings: Any) -> StoreData:
+        """Reads the data with the vocabulary of the source run."""
+        return self.task.open_like(source, dev, settings, self.run)
+
+    def record(self) -> dict[str, str]:
+        """What config.json says of the source run."""
+        return describe_source(self.run)
+
+    def initialize(self, trainer: TaskTrainer) -> None:
+        """Gives a new trainer the weights of the source run."""
+        self.task.initialize(trainer, self.run)
 
 
 def base_settings(run: Run) -> dict[str, Any]:

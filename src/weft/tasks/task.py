@@ -22,9 +22,10 @@ from weft.errors import WeftError, check_path
 from weft.metrics import Confusion, ExampleStatistics
 from weft.tasks.cell_settings import record_cells, take_cells
 from weft.tasks.command import Commands
-from weft.tasks.fine_tuning import describe_source, fine_tuning_config, open_source_run
+from weft.tasks.fine_tuning import SourceStart
 from weft.tasks.inspection import Inspection
 from weft.tasks.prepared import Prepared, TaskTrainer
+from weft.tasks.pretraining import EncoderStart
 from weft.tasks.service import Service
 from weft.tasks.stored_data import StoreData, store_data
 from weft.tasks.workers import slices_for
@@ -163,6 +164,7 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
         *,
         dev: DataSource | None = None,
         source_run: Run | str | Path | None = None,
+        encoder: Run | str | Path | None = None,
     ) -> Training:
         """Stores the data in a new run directory and builds the trainer.
 
@@ -174,6 +176,7 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
             dev: Held-out data; without it a part of the source is held out.
             source_run: A run of the same task to fine-tune: its settings, vocabulary and weights are the start. Its
                 learning rate is multiplied by `fine_tuning.FINE_TUNING_FACTOR` unless `config` sets one.
+            encoder: A language model whose vocabulary, embedding and recurrent layers are the start.
 
         Returns:
             A Training before its first step. Nothing is trained until `steps()` is iterated over.
@@ -182,10 +185,20 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
             WeftError: If `out` exists, or the data or a setting is not usable. No run directory is left then.
         """
         began = time.perf_counter()  # the time limit covers reading and encoding the data
-        origin = None if source_run is None else open_source_run(self.name, source_run)
+        origin = self.start_from(source_run, encoder)
         config, classes = take_cells(config)
-        with using_cells(classes), nullcontext() if origin is None else cells_of(origin):
+        with using_cells(classes), nullcontext() if origin is None else cells_of(origin.run):
             return self._start(source, out, config, dev, origin, began)
+
+    def start_from(
+        self, source_run: Run | str | Path | None, encoder: Run | str | Path | None
+    ) -> SourceStart | EncoderStart | None:
+        """What a new run starts from: a run of the same task, an encoder, or neither."""
+        if source_run is not None and encoder is not None:
+            raise WeftError("`source_run` and `encoder` are both given", expected="one of the two")
+        if encoder is not None:
+            return EncoderStart(self, encoder)
+        return None if source_run is None else SourceStart(self, source_run)
 
     def _start(
         self,
@@ -193,14 +206,10 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
         out: str | Path,
         config: TaskConfig | Mapping[str, Any] | None,
         dev: DataSource | None,
-        origin: Run | None,
+        origin: SourceStart | EncoderStart | None,
         began: float,
     ) -> Training:
-        settings = (
-            as_config(self.config_class, config)
-            if origin is None
-            else fine_tuning_config(self.config_class, origin, config)
-        )
+        settings = as_config(self.config_class, config) if origin is None else origin.settings(config)
         workers = current_workers()
         if workers.rank:
             return self.follow(out)
@@ -212,9 +221,9 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
         if origin is None:
             store = self.open(source, dev, settings)
         else:
-            with reading_run(origin):
-                store = self.open_like(source, dev, settings, origin)
-        recorded = None if origin is None else describe_source(origin)
+            with reading_run(origin.run):
+                store = origin.open(source, dev, settings)
+        recorded = None if origin is None else origin.record()
         built: list[tuple[Prepared, RunLock]] = []
 
         def fill(folder: Path) -> Mapping[str, Any]:
@@ -222,8 +231,8 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
             vocabulary = store_data(store, folder, source, dev)
             prepared = self._prepare(Run(folder, self.name, to_dict(settings), dict(vocabulary)), settings)
             if origin is not None:
-                with reading_run(origin):
-                    self.initialize(prepared.trainer, origin)
+                with reading_run(origin.run):
+                    origin.initialize(prepared.trainer)
             prepared.trainer.progress.seconds = time.perf_counter() - began
             save_tensors(folder / CHECKPOINT, *prepared.trainer.state())
             built.append((prepared, lock))
@@ -321,6 +330,7 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
         *,
         dev: DataSource | None = None,
         source_run: Run | str | Path | None = None,
+        encoder: Run | str | Path | None = None,
         progress: bool = True,
     ) -> Predictor:
         """Trains a model to the end and loads it.
@@ -331,11 +341,12 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
             config: Settings.
             dev: Held-out data.
             source_run: A run to start from.
+            encoder: A language model to start from.
             progress: Whether to show progress, in a terminal, a notebook, or as lines on standard error.
         """
         config, classes = take_cells(config)
         with using_cells(classes):
-            training = self.start(source, out, config, dev=dev, source_run=source_run)
+            training = self.start(source, out, config, dev=dev, source_run=source_run, encoder=encoder)
             return self.complete(training, progress=progress)
 
     def complete(self, training: Training, *, progress: bool = True) -> Predictor:

@@ -62,10 +62,14 @@ class Optimizer:
     Args:
         parameters: the parameters to train.
         rule: `Adam` or `SGD`.
+        rate_factors: a factor of the learning rate for each parameter; None means 1.
     """
 
-    def __init__(self, parameters: Sequence[nn.Parameter], rule: Rule) -> None:
+    def __init__(
+        self, parameters: Sequence[nn.Parameter], rule: Rule, rate_factors: Sequence[float] | None = None
+    ) -> None:
         self.parameters, self.rule = list(parameters), rule
+        self.rate_factors = [1.0] * len(self.parameters) if rate_factors is None else list(rate_factors)
         self.steps = [0] * len(self.parameters)
         self.buffers = [
             [torch.zeros_like(parameter, memory_format=torch.contiguous_format) for _ in rule.buffers]
@@ -111,18 +115,36 @@ class Optimizer:
             return norm
         for number in chosen:
             self.steps[number] += 1
-        rule, scale = self.rule, clip_norm / norm if clip_norm and norm > clip_norm else 1.0
+        scale = clip_norm / norm if clip_norm and norm > clip_norm else 1.0
+        for factor in dict.fromkeys(self.rate_factors[number] for number in chosen):  # usually one
+            some = [place for place, number in enumerate(chosen) if self.rate_factors[number] == factor]
+            part = [moved[place] for place in some]
+            one = core if len(part) == len(moved) else OptimizerStep.of(part)
+            self._apply(
+                one, part, [self.steps[chosen[place]] for place in some], learning_rate * factor, scale, ema_decay
+            )
+        return norm
+
+    def _apply(
+        self,
+        core: OptimizerStep | None,
+        moved: Sequence[ParameterTensors],
+        steps: Sequence[int],
+        learning_rate: float,
+        scale: float,
+        ema_decay: float,
+    ) -> None:
+        """Updates some parameters, which have taken these numbers of steps; the gradient is multiplied by `scale`."""
+        rule = self.rule
         rates = Hyperparameters(
             scale, 1 - learning_rate * rule.weight_decay, rule.beta1, rule.beta2, rule.eps, ema_decay
         )
-        steps = [self.steps[number] for number in chosen]
         by_step = {step: StepSize(*rule.corrections(learning_rate, step)) for step in set(steps)}  # usually one
         corrections = [by_step[step] for step in steps]
         if core is None:
             _update(moved, rates, corrections)
         else:
             core.run(rates, corrections)
-        return norm
 
     def state(self) -> dict[str, Tensor]:
         """Returns everything but the parameters that the next step depends on, by name."""

@@ -27,12 +27,12 @@ class Step(NamedTuple):
     loss: Likelihood
     grad_norm: float  # global norm of the gradient before clipping
     learning_rate: float
-    seconds: float  # time so far: reading the data, steps, evaluations, checkpoints, time before a resume
-    evaluation: Evaluation | None
-    best: bool  # the evaluation is the best so far
-    end: str  # why training ends after this step, or ""
-    step_seconds: float  # of this step alone, without an evaluation
-    remaining: float  # estimated seconds to the end, with the evaluations and checkpoints
+    seconds: float = 0.0  # time so far: reading the data, steps, evaluations, checkpoints, time before a resume
+    evaluation: Evaluation | None = None
+    best: bool = False  # the evaluation is the best so far
+    end: str = ""  # why training ends after this step, or ""
+    step_seconds: float = 0.0  # of this step alone, without an evaluation
+    remaining: float = 0.0  # estimated seconds to the end, with the evaluations and checkpoints
 
 
 @dataclass

@@ -26,6 +26,7 @@ from weft.metrics import Likelihood
 from weft.nn import map_state
 from weft.training.config import TrainConfig
 from weft.training.distributed import current_workers
+from weft.training.layer_groups import LayerGroups
 from weft.training.loss import Loss
 from weft.training.optimizer import OPTIMIZERS, Optimizer
 from weft.training.run import CHECKPOINT, WEIGHTS, Run, with_prefix
@@ -64,6 +65,7 @@ class Trainer:
         config: the `train` settings.
         evaluate: called after each epoch or every `config.evaluate_every` steps; selects the best weights.
         run: the run directory to save into, or None to save nothing.
+        groups: learning rates of their own for groups of parameters, and when they are unfrozen; None: all alike.
     """
 
     def __init__(
@@ -75,11 +77,14 @@ class Trainer:
         *,
         evaluate: Callable[[], Evaluation] | None = None,
         run: Run | None = None,
+        groups: LayerGroups | None = None,
     ) -> None:
         self.model, self.data, self.objective, self.config = model, data, objective, config
-        self.evaluate, self.run_directory = evaluate, run
-        self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self.optimizer = Optimizer(self.parameters, OPTIMIZERS[config.optimizer](config))
+        self.evaluate, self.run_directory, self.groups = evaluate, run, groups
+        self.trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+        self.parameters = list(self.trained.values())
+        factors = None if groups is None else groups.rate_factors(self.parameters)
+        self.optimizer = Optimizer(self.parameters, OPTIMIZERS[config.optimizer](config), factors)
         self.progress = Progress()
         self.workers = current_workers()
         self.sliced = SlicedGradient(self.parameters, config, self.workers) if config.slices > 1 else None
@@ -185,6 +190,8 @@ class Trainer:
         learning_rate = config.learning_rate * progress.decay * factor
         if not self.model.training:
             self.model.train()
+        if self.groups is not None:
+            self.groups.freeze(self.groups.active(progress.step, epoch_steps=self.data.batches, total=self.total))
         with precision(config.precision):
             loss = self._gradient(batch)
         grad_norm = self._update(learning_rate) if math.isfinite(loss.nats) else math.nan
@@ -199,12 +206,6 @@ class Trainer:
             loss=loss,
             grad_norm=grad_norm,
             learning_rate=learning_rate,
-            seconds=0.0,
-            evaluation=None,
-            best=False,
-            end="",
-            step_seconds=0.0,
-            remaining=0.0,
         )
 
     def _gradient(self, batch: Any) -> Likelihood:
@@ -221,12 +222,10 @@ class Trainer:
 
     def _update(self, learning_rate: float) -> float:
         """Updates the weights and their EMA unless the gradient norm is not finite. Returns that norm."""
-        clip_norm, step = self.config.clip_norm, self.progress.step
-        if self.ema is None:
-            return self.optimizer.step(learning_rate, clip_norm=clip_norm)
+        ema, step = None if self.ema is None else list(self.ema.values()), self.progress.step
         # The initial weights are far from the final ones: a small decay at first removes them from the average.
         decay = min(self.config.ema_decay, step / (step + 10))
-        return self.optimizer.step(learning_rate, clip_norm=clip_norm, ema=list(self.ema.values()), ema_decay=decay)
+        return self.optimizer.step(learning_rate, clip_norm=self.config.clip_norm, ema=ema, ema_decay=decay)
 
     def _evaluation_due(self, end: str, planning: bool) -> bool:
         every = self._evaluate_every
@@ -278,8 +277,7 @@ class Trainer:
 
     def _copies(self) -> dict[str, Tensor]:
         """Returns copies of the trained parameters, in the optimizer's order."""
-        named = self.model.named_parameters()
-        return {name: parameter.detach().clone() for name, parameter in named if parameter.requires_grad}
+        return {name: parameter.detach().clone() for name, parameter in self.trained.items()}
 
     @torch.no_grad()
     def _assign(self, weights: dict[str, Tensor]) -> None:

@@ -164,4 +164,5 @@ COMMANDS = Commands(
     capabilities=("classify",),
     functions=(classify,),
     train_options=reading_options,
+    takes_encoder=True,
 )

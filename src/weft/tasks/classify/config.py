@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from weft.config import Settings, setting
-from weft.tasks.config import EncoderConfig, LengthBatchConfig
+from weft.tasks.config import EncoderConfig, LayerRates, LengthBatchConfig
 from weft.text.config import TextConfig
-from weft.training.config import TrainConfig
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ class ClassifyBatchConfig(LengthBatchConfig):
 
 
 @dataclass(frozen=True)
-class ClassifyTrainConfig(TrainConfig):
+class ClassifyTrainConfig(LayerRates):
     """The `train` section."""
 
     epochs: int = 6

@@ -36,10 +36,11 @@ def open_examples(
     dev: ExampleSource | None,
     config: ClassifyConfig,
     origin: Run | None = None,
+    codec: Codec | None = None,
 ) -> StoreData:
     """Reads and encodes examples to train on and to hold out; returns what stores them in a run.
 
-    `origin` is the run that is fine-tuned: its tokens, labels and columns are kept.
+    `origin` is the run that is fine-tuned: its tokens, labels and columns are kept. `codec` is that of an encoder.
     """
     like, vocabulary = None, None if origin is None else origin.vocabulary
     if vocabulary is not None:
@@ -66,15 +67,20 @@ def open_examples(
         description += f"; held out: {given.description}" if given.description != description else ""
     parts = {TRAIN_EXAMPLES: train, DEV_EXAMPLES: held}
     texts = [row.text for row in train]
-    codec = build_codec(config.text, texts) if vocabulary is None else Codec.from_json(vocabulary)
     if vocabulary is not None:
+        codec = Codec.from_json(vocabulary)
+    elif codec is not None and config.model.word_vectors:
+        raise WeftError("`encoder` and `model.word_vectors` are both given", expected="one of the two")
+    is_new = codec is None
+    codec = build_codec(config.text, texts) if codec is None else codec
+    if not is_new:
         warn_new_tokens(Counter(token for text in texts for token in codec.unknown(text)))
     start = None if origin is None else load_wide(origin)
     tokens = {name: [split_text(row.text, codec) for row in part] for name, part in parts.items()}
     columns = {name: _encode(part, tokens[name], codec, labels) for name, part in parts.items()}
     long = sum(len(ids) > config.data.max_tokens for part in columns.values() for ids in part["text"])
     description += f"; {long:,} texts cut to {config.data.max_tokens:,} tokens" if long else ""
-    vectors = _vectors(codec, config) if vocabulary is None else None
+    vectors = _vectors(codec, config) if is_new else None
 
     def store(data: Path) -> Mapping[str, Any]:
         for name, part in columns.items():

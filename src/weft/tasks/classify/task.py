@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,6 +31,14 @@ from weft.tasks.classify.service import serve_classifier
 from weft.tasks.classify.wide import held_out_scores, load_wide
 from weft.tasks.inspection import Inspection
 from weft.tasks.prepared import Prepared
+from weft.tasks.pretraining import (
+    SHARED_LAYERS,
+    SHARED_TEXT,
+    PretrainedLayers,
+    layer_groups,
+    shared_settings,
+    take_over_stack,
+)
 from weft.tasks.service import Service
 from weft.tasks.stored_data import StoreData
 from weft.tasks.task import Task
@@ -58,6 +67,22 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
         self, source: ExampleSource, dev: ExampleSource | None, config: ClassifyConfig, origin: Run
     ) -> StoreData:
         return open_examples(source, dev, config, origin)
+
+    def encoder_settings(self, encoder: Run) -> dict[str, Any]:
+        return shared_settings(encoder, {"text": SHARED_TEXT, "model": SHARED_LAYERS})
+
+    def pretraining_text(self, config: ClassifyConfig) -> dict[str, Any]:
+        return {f"text.{name}": getattr(config.text, name) for name in (*SHARED_TEXT, "min_count", "max_vocab_size")}
+
+    def open_encoded(
+        self, source: ExampleSource, dev: ExampleSource | None, config: ClassifyConfig, encoder: Run
+    ) -> StoreData:
+        return open_examples(source, dev, config, codec=Codec.from_json(encoder.vocabulary))
+
+    def take_over(self, model: Classifier, encoder: PretrainedLayers) -> None:
+        assert model.embedding is not None
+        model.embedding.weight.data.copy_(encoder.embedding)
+        take_over_stack(model.stack, encoder)
 
     def prepare(self, run: Run, config: ClassifyConfig) -> Prepared:
         codec, counts = Codec.from_json(run.vocabulary), run.vocabulary["labels"]
@@ -105,6 +130,7 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
             config.train,
             evaluate=None if dev is None else evaluate,
             run=run,
+            groups=layer_groups(model, [model.stack], model.embedding, config.train),
         )
         return Prepared(trainer, description)
 

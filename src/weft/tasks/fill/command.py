@@ -70,4 +70,5 @@ COMMANDS = Commands(
     capabilities=("fill",),
     functions=(fill,),
     train_options=text_options,
+    takes_encoder=True,
 )

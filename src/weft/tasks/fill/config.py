@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from weft.config import Settings, setting
-from weft.tasks.config import ModelConfig
+from weft.tasks.config import LayerRates, ModelConfig
 from weft.text.config import CorpusConfig
-from weft.training.config import TrainConfig
 
 
 @dataclass(frozen=True)
@@ -45,4 +44,4 @@ class FillConfig:
     text: FillTextConfig = field(default_factory=FillTextConfig)
     model: FillModelConfig = field(default_factory=FillModelConfig)
     batch: FillBatchConfig = field(default_factory=FillBatchConfig)
-    train: TrainConfig = field(default_factory=TrainConfig)
+    train: LayerRates = field(default_factory=LayerRates)

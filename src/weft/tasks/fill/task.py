@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from weft.cells import State
 from weft.config import from_dict
 from weft.data.windows import Passage, RandomWindows, Tokens, Window
@@ -13,8 +15,18 @@ from weft.tasks.fill.model import Filler
 from weft.tasks.fill.predictor import FillPredictor
 from weft.tasks.fill.service import serve_filler
 from weft.tasks.inspection import Inspection
+from weft.tasks.lm.model import is_adaptive
+from weft.tasks.pretraining import (
+    SHARED_LAYERS,
+    SHARED_TEXT,
+    PretrainedLayers,
+    layer_groups,
+    shared_settings,
+    take_over_stack,
+)
 from weft.tasks.service import Service
-from weft.tasks.text_task import TextData, TextTask
+from weft.tasks.stored_data import StoreData
+from weft.tasks.text_task import CorpusSource, TextData, TextTask
 from weft.text.codec import Codec
 from weft.training.build import build_model, load_model
 from weft.training.devices import find_device
@@ -50,7 +62,37 @@ class FillTask(TextTask[FillConfig, FillPredictor]):
             return Evaluation(likelihood.cross_entropy, {**metrics, "accuracy": found.accuracy})
 
         held_out = None if dev is None else evaluate
-        return Trainer(model, windows, objective, config.train, evaluate=held_out, run=run), None
+        stacks = [stack for stack in (model.forward_stack, model.backward_stack) if stack is not None]
+        groups = layer_groups(model, stacks, model.embedding, config.train)
+        return Trainer(model, windows, objective, config.train, evaluate=held_out, run=run, groups=groups), None
+
+    def encoder_settings(self, encoder: Run) -> dict[str, Any]:
+        layers = encoder.config["model"]
+        # The tables of an adaptive softmax are tied; with a full one the embedding is only as small as an output layer
+        # needs it if it is tied.
+        size = len(Codec.from_json(encoder.vocabulary).vocabulary)
+        tied = layers["tied"] or is_adaptive(size, layers["softmax"])
+        shared = shared_settings(encoder, {"text": SHARED_TEXT, "model": SHARED_LAYERS})
+        return {**shared, "model.tied": tied and layers["embedding_dim"] == layers["hidden_size"]}
+
+    def pretraining_text(self, config: FillConfig) -> dict[str, Any]:
+        text = {
+            f"text.{name}": getattr(config.text, name)
+            for name in (*SHARED_TEXT, "min_count", "max_vocab_size", "column")
+        }
+        return {**text, "model.tied": config.model.tied}
+
+    def open_encoded(
+        self, source: CorpusSource, dev: CorpusSource | None, config: FillConfig, encoder: Run
+    ) -> StoreData:
+        return self.open_like(source, dev, config, encoder)
+
+    def take_over(self, model: Filler, encoder: PretrainedLayers) -> None:
+        assert model.embedding is not None
+        model.embedding.weight.data[: model.blank].copy_(encoder.embedding)
+        for stack in (model.forward_stack, model.backward_stack):
+            if stack is not None:
+                take_over_stack(stack, encoder)
 
     def load(self, run: Run) -> FillPredictor:
         codec = Codec.from_json(run.vocabulary)

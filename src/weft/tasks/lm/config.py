@@ -20,6 +20,9 @@ class LmModelConfig(ModelConfig):
         "output layer; adaptive: rare tokens in clusters with shorter, tied embeddings; auto: above 10,000 tokens",
         choices=("auto", "full", "adaptive"),
     )
+    backward: bool = setting(
+        False, "also train layers that predict each token from those after it, for `--encoder` of other tasks"
+    )
 
 
 @dataclass(frozen=True)

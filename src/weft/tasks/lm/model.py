@@ -7,6 +7,10 @@
 `LanguageModel` has one output layer over the whole vocabulary, `AdaptiveLanguageModel` an adaptive softmax for large
 vocabularies. Tied input and output weights: Press and Wolf 2017, "Using the output embedding to improve language
 models".
+
+With `backward` a second stack predicts each token from those after it. The two stacks never meet; they share the
+embedding and the output layer (Peters et al. 2018, "Deep contextualized word representations"). Only training uses
+the second one: it is there for the models that take over both stacks (`weft.tasks.pretraining`).
 """
 
 from __future__ import annotations
@@ -55,12 +59,13 @@ class LanguageModel(nn.Module):
         vocabulary_size: V, the size of the vocabulary.
         config: the `model` settings. With embedding_dim=0 the stack reads one-hot vectors. Tied weights of different
             sizes are tied through a projection of the outputs.
+        backward: whether there is a stack that reads from the last token to the first.
 
     Raises:
         WeftError: a bidirectional stack, or tied weights without an embedding.
     """
 
-    def __init__(self, vocabulary_size: int, config: ModelConfig) -> None:
+    def __init__(self, vocabulary_size: int, config: ModelConfig, *, backward: bool = False) -> None:
         super().__init__()
         if config.bidirectional:
             raise WeftError(
@@ -77,6 +82,7 @@ class LanguageModel(nn.Module):
             )
         self.vocabulary_size, self.dropout = vocabulary_size, config.dropout
         self._add_layers(config)
+        self.backward_stack = _stack(config, self.stack.input_size, reverse=True) if backward else None
 
     def _add_layers(self, config: ModelConfig) -> None:
         vocabulary_size = self.vocabulary_size
@@ -152,11 +158,20 @@ class LanguageModel(nn.Module):
         return linear_cross_entropy(outputs, weight, bias, targets, dropout=drop, reduction="sum")
 
     def loss(self, window: Window, state: State = None, *, unroll: Unroll = full) -> Loss:
-        """Computes the summed cross-entropy of the window's targets. A fresh window starts from the zero state."""
-        inputs = self._inputs(window.inputs.to(self.device))
+        """Computes the summed cross-entropy of the window's targets. A fresh window starts from the zero state.
+
+        In training mode, a model with a backward stack adds that of the window's inputs, each but the last given those
+        after it in the window.
+        """
+        ids = window.inputs.to(self.device)
+        inputs = self._inputs(ids)
         outputs, state = unroll(self.stack, inputs, None if window.reset_state else state)
         total = self._cross_entropy(outputs, window.targets.to(self.device))
         count = int((window.targets != IGNORE_INDEX).sum())
+        if self.training and self.backward_stack is not None and ids.shape[1] > 1:
+            backward, _ = self.backward_stack(inputs)
+            total = total + self._cross_entropy(backward[:, 1:].contiguous(), ids[:, :-1].contiguous())
+            count += ids[:, :-1].numel()
         return Loss(total, count, map_state(Tensor.detach, state))
 
     def initial_state(self, rows: int) -> State:
@@ -190,7 +205,7 @@ class LanguageModel(nn.Module):
         cells = [layer.cell for layer in layers]
         if self.stack.residual or not can_stream(cells):
             return None
-        table = self._embedding_table()
+        table = self.embedding_table()
         if table is not None:
             if self.vocabulary_size * cells[0].weight_ih.shape[0] > LARGEST_TABLE:
                 return None
@@ -203,7 +218,7 @@ class LanguageModel(nn.Module):
             cells[0] = first
         return cells
 
-    def _embedding_table(self) -> Tensor | None:
+    def embedding_table(self) -> Tensor | None:
         """The embedding (V, E) of every token; None for one-hot vectors."""
         return None if self.embedding is None else self.embedding.weight
 
@@ -283,22 +298,28 @@ class AdaptiveLanguageModel(LanguageModel):
     def sampler(self, rows: int) -> Stream | None:
         return None  # the engine samples from one softmax
 
-    def _embedding_table(self) -> Tensor:
+    def embedding_table(self) -> Tensor:
         return self.softmax.embed(torch.arange(self.vocabulary_size, device=self.device))
 
 
-def _stack(config: ModelConfig, input_size: int) -> Stack:
+def _stack(config: ModelConfig, input_size: int, *, reverse: bool = False) -> Stack:
     return make_stack(
         config.cell,
         input_size,
         config.hidden_size,
         layers=config.num_layers,
+        reverse=reverse,
         dropout=config.dropout,
         residual=config.residual,
     )
 
 
+def is_adaptive(vocabulary_size: int, softmax: str) -> bool:
+    """Whether a setting of `model.softmax` is an adaptive softmax; "auto" is one above 10,000 tokens."""
+    return softmax == "adaptive" or (softmax == "auto" and vocabulary_size > LARGE_VOCABULARY)
+
+
 def make_language_model(vocabulary_size: int, config: LmModelConfig) -> LanguageModel:
-    """The language model that `model.softmax` names; "auto" is "adaptive" above 10,000 tokens."""
-    adaptive = config.softmax == "adaptive" or (config.softmax == "auto" and vocabulary_size > LARGE_VOCABULARY)
-    return (AdaptiveLanguageModel if adaptive else LanguageModel)(vocabulary_size, config)
+    """The language model that `model.softmax` names."""
+    kind = AdaptiveLanguageModel if is_adaptive(vocabulary_size, config.softmax) else LanguageModel
+    return kind(vocabulary_size, config, backward=config.backward)

@@ -257,4 +257,5 @@ COMMANDS = Commands(
     capabilities=("tag",),
     functions=(tag,),
     train_options=train_options,
+    takes_encoder=True,
 )

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from weft.config import Settings, setting
-from weft.tasks.config import EncoderConfig, LengthBatchConfig
+from weft.tasks.config import EncoderConfig, LayerRates, LengthBatchConfig
 from weft.text.config import NORMALIZATIONS
-from weft.training.config import TrainConfig
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ class TagBatchConfig(LengthBatchConfig):
 
 
 @dataclass(frozen=True)
-class TagTrainConfig(TrainConfig):
+class TagTrainConfig(LayerRates):
     """The `train` section."""
 
     epochs: int = 14

@@ -31,6 +31,7 @@ from weft.text.spans import (
     tags_to_spans,
     words_to_tags,
 )
+from weft.text.vocabulary import Vocabulary
 from weft.training.run import DATA_FOLDER
 
 TRAIN_SENTENCES, DEV_SENTENCES = f"{DATA_FOLDER}/train.npz", f"{DATA_FOLDER}/dev.npz"
@@ -214,7 +215,11 @@ def _checked(
 
 
 def open_tagged(
-    source: SentenceSource, dev: SentenceSource | None, config: TagConfig, known: TaggerVocabulary | None = None
+    source: SentenceSource,
+    dev: SentenceSource | None,
+    config: TagConfig,
+    known: TaggerVocabulary | None = None,
+    words: Vocabulary | None = None,
 ) -> StoreData:
     """Reads sentences to train on and to hold out.
 
@@ -223,6 +228,7 @@ def open_tagged(
         dev: The held-out sentences; None: a part of the source is held out.
         config: All settings.
         known: The vocabulary of a run that is fine-tuned; None: it is built from the data.
+        words: The tokens of an encoder, which are the words of the tagger, or its characters.
 
     Returns:
         A function that stores the encoded sentences in a run.
@@ -241,8 +247,10 @@ def open_tagged(
         train, held = [read.sentences[row] for row in rows], [read.sentences[row] for row in held_rows]
     train = cut_long(train, data.max_length, read.scheme, notes)
     lexicon = LEXICONS[data.task].build(train, data) if known is None else known.lexicon
-    if known is not None:
-        _warn_new_words(known.lexicon, train)
+    if words is not None:
+        lexicon = lexicon.with_words(words)
+    if known is not None or words is not None:
+        _warn_new_words(lexicon, train)
     vocabulary = TaggerVocabulary(lexicon, tags, read.scheme, tuple(extra), tuple(notes))
 
     def store(folder: Path) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -76,6 +76,7 @@ class WordLexicon:
     words: Vocabulary
     shapes: Vocabulary
     characters: Vocabulary
+    placeholders: bool = True  # whether words are looked up with placeholders; those of an encoder are as they stand
     task: ClassVar[str] = "tags"
 
     @classmethod
@@ -95,12 +96,22 @@ class WordLexicon:
             config.normalization, config.lower, vocabulary, Vocabulary.build(shapes), Vocabulary.build(characters)
         )
 
+    def with_words(self, words: Vocabulary) -> WordLexicon:
+        """The same lexicon with the words of an encoder."""
+        return replace(self, words=words, placeholders=False)
+
+    def _key(self, word: str) -> str:
+        """A word as the vocabulary has it."""
+        if self.placeholders:
+            return _numbered(word, self.lower)
+        return word.lower() if self.lower else word
+
     def encode(self, sentences: Sequence[Sequence[str]]) -> Rows:
         """Encodes sentences as "words", "shapes" and "forms", which index "spelling", the characters of each word."""
         numbers: dict[str, int] = {}
         forms = [[numbers.setdefault(word, len(numbers)) for word in words] for words in sentences]
         spelled = [normal(word, self.form) for word in numbers]
-        ids = self.words.encode(_numbered(word, self.lower) for word in spelled)
+        ids = self.words.encode(map(self._key, spelled))
         looks = self.shapes.encode(map(shape, map(_cut, spelled)))
         words, shapes = ([[one[form] for form in row] for row in forms] for one in (ids, looks))
         spelling = [self.characters.encode(_cut(word)) for word in spelled]
@@ -114,13 +125,13 @@ class WordLexicon:
     def known(self, sentence: TaggedSentence) -> list[int]:
         """Whether each word is in the vocabulary, as 0 or 1."""
         spelled = (normal(word, self.form) for word in sentence.words)
-        return [int(_numbered(word, self.lower) in self.words) for word in spelled]
+        return [int(self._key(word) in self.words) for word in spelled]
 
     def count(self, word: str) -> int:
         """The count of a word in the training data; 0 for URLs and mentions, which share placeholders."""
         if is_url(word) or is_mention(word):
             return 0
-        number = self.words.id(_numbered(normal(word, self.form), self.lower))
+        number = self.words.id(self._key(normal(word, self.form)))
         return self.words.counts[number] if number >= len(RESERVED) else 0
 
     @cached_property
@@ -144,12 +155,13 @@ class WordLexicon:
             "words": self.words.to_json(),
             "shapes": self.shapes.to_json(),
             "characters": self.characters.to_json(),
+            "placeholders": self.placeholders,
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> WordLexicon:
         words, shapes, characters = (Vocabulary.from_json(data[name]) for name in ("words", "shapes", "characters"))
-        return cls(data["form"], data["lower"], words, shapes, characters)
+        return cls(data["form"], data["lower"], words, shapes, characters, data.get("placeholders", True))
 
 
 def _numbered(word: str, lower: bool) -> str:
@@ -187,6 +199,10 @@ class CharacterLexicon:
         vocabulary = Vocabulary.build(characters, min_count=config.min_count)
         pair_vocabulary = Vocabulary.build(pairs, min_count=config.min_bigram_count)
         return cls(config.normalization, config.lower, vocabulary, pair_vocabulary, tuple(seen))
+
+    def with_words(self, words: Vocabulary) -> CharacterLexicon:
+        """The same lexicon with the characters of an encoder."""
+        return replace(self, words=words)
 
     def read(self, characters: Sequence[str]) -> list[str]:
         """Each character as it is looked up; one that would become several stays as it is, to keep the positions."""

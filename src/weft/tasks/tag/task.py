@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from weft.data.buckets import Buckets, IntArray, load_columns, take
 from weft.metrics import Confusion, ExampleStatistics
 from weft.tasks.inspection import Inspection
 from weft.tasks.prepared import Prepared
+from weft.tasks.pretraining import SHARED_LAYERS, PretrainedLayers, layer_groups, shared_settings, take_over_stack
 from weft.tasks.service import Service
 from weft.tasks.stored_data import StoreData
 from weft.tasks.tag.augmentation import MentionReplacement
@@ -26,6 +28,7 @@ from weft.tasks.tag.predictor import TagPredictor
 from weft.tasks.tag.service import serve_tagger
 from weft.tasks.tag.vocabulary import TaggerVocabulary
 from weft.tasks.task import Task
+from weft.text.codec import Codec
 from weft.text.conll import SentenceSource, count_noun
 from weft.text.spans import OUTSIDE
 from weft.training.build import build_model, load_model
@@ -52,6 +55,27 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
         self, source: SentenceSource, dev: SentenceSource | None, config: TagConfig, origin: Run
     ) -> StoreData:
         return open_tagged(source, dev, config, TaggerVocabulary.from_json(origin.vocabulary))
+
+    def encoder_settings(self, encoder: Run) -> dict[str, Any]:
+        text = {f"data.{name}": encoder.config["text"][name] for name in ("normalization", "lower")}
+        task = "segments" if encoder.config["text"]["tokenizer"] == "char" else "tags"
+        return {**text, "data.task": task, **shared_settings(encoder, {"model": SHARED_LAYERS})}
+
+    def pretraining_text(self, config: TagConfig) -> dict[str, Any]:
+        data = config.data
+        tokenizer = "char" if data.task == "segments" else "word"
+        text = {"tokenizer": tokenizer, "normalization": data.normalization, "lower": data.lower, "min_count": 2}
+        return {f"text.{name}": value for name, value in text.items()}
+
+    def open_encoded(
+        self, source: SentenceSource, dev: SentenceSource | None, config: TagConfig, encoder: Run
+    ) -> StoreData:
+        return open_tagged(source, dev, config, words=Codec.from_json(encoder.vocabulary).vocabulary)
+
+    def take_over(self, model: Tagger, encoder: PretrainedLayers) -> None:
+        assert model.encoder.words is not None
+        model.encoder.words.weight.data.copy_(encoder.embedding)
+        take_over_stack(model.stack, encoder)
 
     def prepare(self, run: Run, config: TagConfig) -> Prepared:
         vocabulary = TaggerVocabulary.from_json(run.vocabulary)
@@ -81,7 +105,9 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
 
         lengths = columns["words"].lengths
         data = Buckets(lengths, config.batch.max_tokens, config.batch.size, config.train.seed, batch)
-        trainer = Trainer(model, data, objective, config.train, evaluate=None if dev is None else evaluate, run=run)
+        groups = layer_groups(model, [model.stack], model.encoder.words, config.train)
+        held_out = None if dev is None else evaluate
+        trainer = Trainer(model, data, objective, config.train, evaluate=held_out, run=run, groups=groups)
         unit = "word" if vocabulary.lexicon.task == "tags" else "character"
         held = count_noun(0 if dev is None else len(dev["words"]), "sentence")
         description = (

@@ -1,0 +1,292 @@
+"""Pretraining: a classifier, tagger or filler that starts from the layers of a language model of raw text.
+
+The embedding and the recurrent layers are taken over, with the vocabulary; the layers above them are new. A model that
+reads in both directions takes its backward layers from a language model with `model.backward`. Training then uses
+discriminative learning rates and gradual unfreezing (`weft.training.layer_groups`).
+
+Howard and Ruder 2018, "Universal language model fine-tuning for text classification".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from weft.cells import Cell
+from weft.config import as_config, dotted, to_dict
+from weft.errors import WeftError, check_path
+from weft.nn import Bidirectional, Recurrent, Stack
+from weft.tasks.config import LayerRates
+from weft.tasks.fine_tuning import describe_source
+from weft.tasks.stored_data import StoreData
+from weft.training.layer_groups import LayerGroups
+from weft.training.run import Run, open_run
+
+if TYPE_CHECKING:
+    from weft.tasks.prepared import TaskTrainer
+    from weft.tasks.task import Task, Training
+
+# Settings of `train` for models that start from an encoder, unless they are set.
+ENCODER_RATES = {"train.layer_decay": 0.4, "train.unfreeze_epochs": 1.0}
+# Settings of the language model that `pretrain` trains, beside those of the text and the layers.
+PRETRAINING = {
+    "text.holdout": 0.02,
+    "model.backward": True,
+    "model.dropout": 0.1,
+    "batch.size": 20,
+    "batch.seq_length": 70,
+    "train.epochs": 3,
+}
+SHARED_LAYERS = ("cell", "hidden_size", "num_layers", "residual", "embedding_dim")  # of the section `model`
+SHARED_TEXT = ("tokenizer", "normalization", "lower", "letters_only")  # of the section `text`
+
+
+class LayerWeights(NamedTuple):
+    """The parameters of the recurrent cells of a language model by name, the lowest layer first."""
+
+    forward: list[dict[str, Tensor]]
+    backward: list[dict[str, Tensor]]  # empty without `model.backward`
+
+
+class PretrainedLayers(NamedTuple):
+    """What another model takes over of a language model."""
+
+    name: str  # of its run, for messages
+    embedding: Tensor  # (V, E)
+    layers: LayerWeights
+
+
+@runtime_checkable
+class TakesEncoder(Protocol):
+    """A task whose models can start from an encoder."""
+
+    def encoder_settings(self, encoder: Run) -> dict[str, Any]:
+        """The settings, by dotted keys, that a model has to share with its encoder."""
+        ...
+
+    def pretraining_text(self, config: Any) -> dict[str, Any]:
+        """The settings of the text, by dotted keys, of an encoder for a model with these settings."""
+        ...
+
+    def open_encoded(self, source: Any, dev: Any, config: Any, encoder: Run) -> StoreData:
+        """Like `Task.open`, with the vocabulary of the encoder."""
+        ...
+
+    def take_over(self, model: Any, encoder: PretrainedLayers) -> None:
+        """Gives a new model the layers of the encoder."""
+        ...
+
+
+class EncoderStart:
+    """The start of a run from the layers of a language model.
+
+    Args:
+        task: the task of the new run.
+        run: a run of `weft train lm`, or its path.
+
+    Raises:
+        WeftError: the task takes no encoder, or the run is of another task or has no embedding.
+    """
+
+    def __init__(self, task: Task[Any, Any, Any], run: Run | str | Path) -> None:
+        check_takes_encoder(task)
+        self.task, self.run = task, run if isinstance(run, Run) else open_run(run)
+        if self.run.task != "lm":
+            raise WeftError(
+                f"{self.run.path} is a run of the task {self.run.task!r}",
+                expected="a language model, a run of `weft train lm`, as the encoder",
+                hint="`source_run=RUN` to fine-tune a run of the same task" if self.run.task == task.name else "",
+            )
+        if not self.run.config["model"]["embedding_dim"]:
+            raise WeftError(
+                f"{self.run.path} reads one-hot vectors: it has no embedding to take over",
+                expected="a language model with an embedding, such as `model.embedding_dim=256`",
+            )
+
+    def base_settings(self) -> dict[str, Any]:
+        """The settings that the new run starts from, by dotted keys."""
+        return {**ENCODER_RATES, **self._shared()}
+
+    def settings(self, config: Any) -> Any:
+        """The settings of the new run; those that do not fit the encoder are refused."""
+        kind = self.task.config_class
+        if config is None or isinstance(config, Mapping):
+            config = {**self.base_settings(), **dotted(config or {})}
+        settings = as_config(kind, config)
+        given = dotted(to_dict(settings))
+        for key, value in self._shared().items():
+            if given[key] != value:
+                raise WeftError(
+                    f"{self.run.path} was trained with {key.partition('.')[2]}={value}, and the new model has "
+                    f"{key}={given[key]}",
+                    expected="the layers and the vocabulary of the encoder",
+                    hint=f"`{key}={str(value).lower() if isinstance(value, bool) else value}`",
+                )
+        both, layers = getattr(settings.model, "bidirectional", True), settings.model
+        if both and layers.residual and layers.embedding_dim in (layers.hidden_size, 2 * layers.hidden_size):
+            raise WeftError(
+                f"{self.run.path} has residual connections around layers of {layers.hidden_size} units that read "
+                f"{layers.embedding_dim} features; two directions have them around other layers",
+                expected="no residual connections, or another embedding_dim",
+            )
+        if both and not self.run.config["model"].get("backward"):
+            raise WeftError(
+                f"{self.run.path} reads forward only, and the new model reads in both directions",
+                expected="an encoder trained with model.backward=true",
+                hint="`model.bidirectional=false` for a model that reads forward only"
+                if hasattr(settings.model, "bidirectional")
+                else "",
+            )
+        return settings
+
+    def open(self, source: Any, dev: Any, settings: Any) -> StoreData:
+        """Reads the data with the vocabulary of the encoder."""
+        assert isinstance(self.task, TakesEncoder)
+        return self.task.open_encoded(source, dev, settings, self.run)
+
+    def record(self) -> dict[str, str]:
+        """What config.json says of the encoder."""
+        return {"task": self.run.task, **describe_source(self.run)}
+
+    def initialize(self, trainer: TaskTrainer) -> None:
+        """Gives a new trainer's model the layers of the encoder."""
+        assert isinstance(self.task, TakesEncoder)
+        self.task.take_over(trainer.model, load_encoder(self.run))
+        trainer.load_weights(trainer.model.state_dict())  # type: ignore[attr-defined]
+
+    def _shared(self) -> dict[str, Any]:
+        assert isinstance(self.task, TakesEncoder)
+        return self.task.encoder_settings(self.run)
+
+
+def check_takes_encoder(task: Task[Any, Any, Any]) -> None:
+    """Refuses a task whose models have no layers of an encoder."""
+    if not isinstance(task, TakesEncoder):
+        raise WeftError(
+            f"a run of the task {task.name!r} cannot start from an encoder", expected="classify, tag or fill"
+        )
+
+
+def load_encoder(run: Run) -> PretrainedLayers:
+    """The layers of a language model, as they were when its held-out loss was lowest."""
+    from weft.tasks import get_task
+
+    model = get_task("lm").load(run).model
+    stacks = (model.stack, model.backward_stack)
+    layers = LayerWeights(
+        *([] if stack is None else [_parameters(one.cell) for one in stack.layers] for stack in stacks)
+    )
+    with torch.no_grad():
+        return PretrainedLayers(str(run.path), model.embedding_table(), layers)
+
+
+def shared_settings(encoder: Run, sections: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Settings of an encoder by dotted keys, of the given names in each section."""
+    return {f"{section}.{name}": encoder.config[section][name] for section, names in sections.items() for name in names}
+
+
+def take_over_stack(stack: Stack, encoder: PretrainedLayers) -> None:
+    """Gives a stack of recurrent layers the weights of an encoder.
+
+    The separate stacks of the encoder become one: where a layer of the model reads more than that of the encoder (both
+    directions below it, or more features of a token), the additional input weights are zero, so that it computes at
+    first exactly what the encoder does.
+
+    Args:
+        stack: unidirectional or bidirectional layers. The first features that the lowest one reads are those of the
+            embedding.
+        encoder: the layers of a language model, as many.
+    """
+    for number, layer in enumerate(stack.layers):
+        if isinstance(layer, Bidirectional):
+            take_over_cell(layer.forward_layer.cell, encoder.layers.forward[number], encoder.name)
+            below = layer.forward_layer.output_size if number else 0  # all layers have as many units
+            take_over_cell(layer.backward_layer.cell, encoder.layers.backward[number], encoder.name, first=below)
+        else:
+            assert isinstance(layer, Recurrent)
+            direction = encoder.layers.backward if layer.reverse else encoder.layers.forward
+            take_over_cell(layer.cell, direction[number], encoder.name)
+
+
+@torch.no_grad()
+def take_over_cell(cell: Cell, weights: Mapping[str, Tensor], name: str, *, first: int = 0) -> None:
+    """Gives a cell the weights of another one, whose inputs are those of this one from number `first` on.
+
+    Raises:
+        WeftError: the cell has other parameters, or their shapes differ in more than the inputs.
+    """
+    own = dict(cell.named_parameters())
+    for key, parameter in own.items():
+        given = weights.get(key)
+        if given is None or (given.shape != parameter.shape and key != "weight_ih") or len(own) != len(weights):
+            raise WeftError(
+                f"{name}: {key} of the cell is {'missing' if given is None else tuple(given.shape)}",
+                expected=f"{tuple(parameter.shape)}, as in {type(cell).__name__}",
+            )
+        if given.shape == parameter.shape:
+            parameter.copy_(given)
+        else:
+            parameter.zero_()
+            parameter[:, first : first + given.shape[1]] = given
+
+
+def layer_groups(
+    model: nn.Module, stacks: Sequence[Stack], embedding: nn.Module | None, rates: LayerRates
+) -> LayerGroups | None:
+    """The groups of a model for discriminative learning rates and gradual unfreezing; None if no setting asks for them.
+
+    The first group has the layers that no encoder gives. Then come the recurrent layers from the top down, both
+    directions together, and the embedding.
+
+    Args:
+        model: the model.
+        stacks: its recurrent layers, one stack, or one for each direction.
+        embedding: its embedding, if it has one.
+        rates: the settings.
+    """
+    if rates.layer_decay == 1 and not rates.unfreeze_epochs:
+        return None
+    depth = len(stacks[0].layers)
+    layers = [[p for stack in stacks for p in stack.layers[n].parameters()] for n in reversed(range(depth))]
+    lower = [*layers, [] if embedding is None else list(embedding.parameters())]
+    known = {id(parameter) for group in lower for parameter in group}
+    first = [one for one in model.parameters() if one.requires_grad and id(one) not in known]
+    return LayerGroups([first, *filter(None, lower)], rates.layer_decay, rates.unfreeze_epochs)
+
+
+def pretraining_settings(task: Task[Any, Any, Any], config: Any) -> dict[str, Any]:
+    """The settings of a language model whose layers a model with these settings can take over."""
+    assert isinstance(task, TakesEncoder)
+    settings = as_config(task.config_class, config)
+    layers = {f"model.{name}": getattr(settings.model, name) for name in SHARED_LAYERS}
+    train = {f"train.{name}": getattr(settings.train, name) for name in ("seed", "device", "precision")}
+    return {**layers, **train, **PRETRAINING, **task.pretraining_text(settings)}
+
+
+def start_pretraining(
+    task: Task[Any, Any, Any], raw: Any, out: str | Path, config: Any = None, *, resume: bool = False
+) -> Training:
+    """Starts the training of an encoder for a new run. It is a run of its own, `OUT.lm`.
+
+    Args:
+        task: the task of the new run.
+        raw: raw text: a path, the name of a data set, or a Corpus.
+        out: the directory of the new run.
+        config: the settings of the new run.
+        resume: continue the training of the encoder, if it has been started.
+    """
+    from weft.tasks import get_task
+
+    check_takes_encoder(task)
+    lm, folder = get_task("lm"), Path(f"{check_path(out, '`out`')}.lm")
+    if resume and folder.exists():
+        return lm.resume(folder)
+    return lm.start(raw, folder, pretraining_settings(task, config))
+
+
+def _parameters(cell: Cell) -> dict[str, Tensor]:
+    return {name: parameter.detach() for name, parameter in cell.named_parameters()}
