@@ -169,6 +169,10 @@ def run_training(
     if show_config:
         typer.echo(to_toml(load_config(task.config_class, config, sets)))
         return
+    if pretrain is not None and in_group():
+        raise WeftError(
+            "--pretrain with several workers", expected="one process", hint="`weft train lm` first, then --encoder"
+        )
     if out is not None and not is_first():
         follow_training(task, out)
         return
