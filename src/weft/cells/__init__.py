@@ -40,6 +40,8 @@ Modules:
     gru.py      GRUCell, GRUResetBeforeCell
     lstm.py     LSTMCell
     ladder.py   the steps from the RNN to the LSTM: AdditiveCell, CoupledGateCell, TwoGateCell
+    linear.py   linear recurrences, without recurrent weights: MinGRUCell, MinLSTMCell, SRUCell, RGLRUCell
+    lstm_variants.py  MultiHeadLSTMCell, SLSTMCell, MogrifierLSTMCell
     custom.py   custom cells by name: using_cells
 """
 
@@ -48,6 +50,7 @@ from weft.cells.base import (
     Cell,
     Gates,
     HiddenState,
+    InputGatedCell,
     LSTMState,
     State,
     check_cell,
@@ -57,7 +60,9 @@ from weft.cells.base import (
 from weft.cells.custom import custom_cells, is_custom, using_cells
 from weft.cells.gru import GRUCell, GRUGates, GRUResetBeforeCell
 from weft.cells.ladder import AdditiveCell, CoupledGateCell, CoupledGates, InputForgetGates, TwoGateCell
+from weft.cells.linear import MinGRUCell, MinGRUGates, MinLSTMCell, RGLRUCell, RGLRUGates, SRUCell, SRUGates
 from weft.cells.lstm import LSTMCell, LSTMGates
+from weft.cells.lstm_variants import MogrifierLSTMCell, MultiHeadLSTMCell, SLSTMCell, SLSTMState
 from weft.cells.rnn import ReLURNNCell, RNNCell, StatelessCell
 from weft.errors import unknown_name
 
@@ -72,6 +77,13 @@ CELLS: dict[str, type[Cell]] = {
     "coupled-gate": CoupledGateCell,
     "two-gates": TwoGateCell,
     "stateless": StatelessCell,
+    "mingru": MinGRUCell,
+    "minlstm": MinLSTMCell,
+    "sru": SRUCell,
+    "rg-lru": RGLRUCell,
+    "multi-head-lstm": MultiHeadLSTMCell,
+    "slstm": SLSTMCell,
+    "mogrifier-lstm": MogrifierLSTMCell,
 }
 
 
@@ -100,11 +112,23 @@ __all__ = [
     "Gates",
     "HiddenState",
     "InputForgetGates",
+    "InputGatedCell",
     "LSTMCell",
     "LSTMGates",
     "LSTMState",
+    "MinGRUCell",
+    "MinGRUGates",
+    "MinLSTMCell",
+    "MogrifierLSTMCell",
+    "MultiHeadLSTMCell",
+    "RGLRUCell",
+    "RGLRUGates",
     "RNNCell",
     "ReLURNNCell",
+    "SLSTMCell",
+    "SLSTMState",
+    "SRUCell",
+    "SRUGates",
     "State",
     "StatelessCell",
     "TwoGateCell",

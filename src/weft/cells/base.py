@@ -52,10 +52,13 @@ class Cell(nn.Module, ABC):
     Attributes:
         blocks: G, the number of gate blocks of H rows in each projection.
         state_type: the NamedTuple type of the state; its first field is `h`, the output.
+        computed: the names of properties that hold weights computed from parameters, such as a block-diagonal matrix.
+            The engine computes them once for all steps.
     """
 
     blocks: ClassVar[int]
     state_type: ClassVar[type] = HiddenState
+    computed: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
@@ -159,6 +162,20 @@ class Cell(nn.Module, ABC):
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
+
+
+class InputGatedCell(Cell):
+    """Base class of the cells without recurrent weights: gates and candidate read the input alone.
+
+    `bias_ih` is their only bias. A step is pointwise: the products with the input are computed for all steps at once,
+    and the loop over time has none.
+    """
+
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, device, dtype)
+        del self.weight_hh, self.bias_hh
 
 
 def check_state(cell: Cell, state: State, rows: int) -> None:

@@ -37,7 +37,12 @@ class LSTMCell(Cell):
     state_type = LSTMState
 
     def step(self, x_proj: Tensor, state: LSTMState) -> tuple[LSTMState, LSTMGates]:
-        i, f, g, o = (x_proj + self.recur(state.h)).chunk(4, -1)
-        i, f, g, o = torch.sigmoid(i), torch.sigmoid(f), torch.tanh(g), torch.sigmoid(o)
-        c = f * state.c + i * g
-        return LSTMState(o * torch.tanh(c), c), LSTMGates(i, f, g, o)
+        return gated_memory(x_proj + self.recur(state.h), state.c)
+
+
+def gated_memory(blocks: Tensor, c: Tensor) -> tuple[LSTMState, LSTMGates]:
+    """Computes the gates from their blocks (B, 4*H) before the activation functions, and the new state."""
+    i, f, g, o = blocks.chunk(4, -1)
+    i, f, g, o = torch.sigmoid(i), torch.sigmoid(f), torch.tanh(g), torch.sigmoid(o)
+    new = f * c + i * g
+    return LSTMState(o * torch.tanh(new), new), LSTMGates(i, f, g, o)

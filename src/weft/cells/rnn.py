@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from weft.cells.base import Candidate, Cell, HiddenState
+from weft.cells.base import Candidate, Cell, HiddenState, InputGatedCell
 from weft.errors import WeftError
 
 
@@ -73,22 +73,15 @@ class ReLURNNCell(RNNCell):
         return HiddenState(u), Candidate(u)
 
 
-class StatelessCell(Cell):
+class StatelessCell(InputGatedCell):
     """A hidden layer without recurrence, a baseline for the other cells.
 
         u = tanh(W x);  h' = u
 
-    It is a GRU whose reset and update gates are zero: an MLP of the current input. It has no recurrent weights, so
-    `bias_ih` is its only bias. Blocks: one.
+    It is a GRU whose reset and update gates are zero: an MLP of the current input. Blocks: one.
     """
 
     blocks = 1
-
-    def __init__(
-        self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
-    ) -> None:
-        super().__init__(input_size, hidden_size, bias, device, dtype)
-        del self.weight_hh, self.bias_hh
 
     def step(self, x_proj: Tensor, state: HiddenState) -> tuple[HiddenState, Candidate]:
         u = torch.tanh(x_proj)

@@ -123,7 +123,9 @@ def _softplus(recorder: Any, result: Tensor, a: Any, beta: float = 1, threshold:
     g, found = recorder.graph, []
     for node in recorder.lanes_of(a, result.shape):
         scaled = g.apply("mul", g.constant(beta), node)
-        curve = g.apply("div", g.apply("log", g.apply("add", g.constant(1), g.apply("exp", scaled))), g.constant(beta))
+        # Above the threshold the curve is not selected; without the minimum its derivative would be 0 * infinity there.
+        power = g.apply("exp", g.apply("minimum", scaled, g.constant(threshold)))
+        curve = g.apply("div", g.apply("log", g.apply("add", g.constant(1), power)), g.constant(beta))
         found.append(g.apply("select", g.apply("lt", g.constant(threshold), scaled), node, curve))
     return found
 

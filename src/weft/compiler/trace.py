@@ -7,6 +7,7 @@ not have raises `Untraceable` with the name of the operation and the line of the
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -44,7 +45,8 @@ def trace(cell: Cell) -> Equations:
     Raises:
         Untraceable: an operation cannot be compiled; the message names it and its line.
     """
-    recorder = _Recorder(cell)
+    cell, computed = _with_computed(cell)
+    recorder = _Recorder(cell, computed)
     H, G = cell.hidden_size, cell.blocks
     with torch.enable_grad():
         x = _dummy(cell, G * H)
@@ -60,6 +62,15 @@ def trace(cell: Cell) -> Equations:
     return Equations(recorder.graph, recorder.products, recorder.vectors, outputs, G, H)
 
 
+def _with_computed(cell: Cell) -> tuple[Cell, dict[str, Tensor]]:
+    """Returns the cell with its computed weights as constants, so that the trace sees them as it sees parameters."""
+    computed: dict[str, Tensor] = {name: getattr(cell, name).detach() for name in cell.computed}
+    if computed:
+        cell = copy.copy(cell)
+        cell.__class__ = type(type(cell).__name__, (type(cell),), computed)
+    return cell, computed
+
+
 def _dummy(cell: Cell, columns: int) -> Tensor:
     """Returns fixed values of shape (2, columns), without using the random state."""
     line = torch.linspace(-0.5, 0.5, _ROWS * columns, dtype=cell.weight_ih.dtype, device=cell.weight_ih.device)
@@ -71,13 +82,13 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _should_skip_dynamo(cls) -> bool:
         return False  # otherwise torch imports its compiler, a second of start-up, to disable it here
 
-    def __init__(self, cell: Cell) -> None:
+    def __init__(self, cell: Cell, computed: dict[str, Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.cell, self.H = cell, cell.hidden_size
         self.graph, self.products, self.vectors = Graph(), [], []
         self._bases: dict[int, _Base] = {}
         self._alive: list[Tensor] = []  # keeps results alive, so that no memory address is reused
-        named = [*cell.named_parameters(), *cell.named_buffers()]
+        named = [*cell.named_parameters(), *cell.named_buffers(), *computed.items()]
         self._named = {value.untyped_storage().data_ptr(): (name, value) for name, value in named}
         self._constants: dict[int, tuple[Tensor, float]] = {}
 

@@ -68,7 +68,8 @@ def _with_dropout(run: Pass) -> Callable[[Tensor, State], tuple[State, Gates]]:
     The step is evaluated from the traced equations, which do not contain the gates; the old state is returned instead.
     """
     equations = with_recurrent_dropout(trace(run.cell))
-    parameters = dict(run.cell.named_parameters())
+    computed = {name: getattr(run.cell, name) for name in run.cell.computed}
+    parameters = dict(run.cell.named_parameters()) | computed
 
     def step(x_proj: Tensor, state: State) -> tuple[State, Gates]:
         return type(state)(*evaluate(equations, parameters.__getitem__, x_proj, state, run.row_mask)), state
