@@ -33,6 +33,10 @@ STEPS, WARM = 12, 3
 EXCHANGES = (1 << 14, 1 << 18, 1 << 20, 1 << 22)  # values of the gradients with which the loopback is measured
 SIMULATED = 20  # steps of a simulation
 PAYS = 0.5  # the efficiency below which more machines do not pay
+COLUMNS = (
+    *("model", "weights", "1 x 2 threads", "1 x 1 thread", "2 x 1 thread"),
+    *("exchange", "efficiency", "cost model", "simulation", "spread"),
+)
 MACHINES = (2, 4, 8, 16, 32, 64)
 NETWORKS = {"1 Gbit/s": (0.117e9, 100e-6), "10 Gbit/s": (1.17e9, 50e-6)}  # bytes a second of payload, seconds
 
@@ -209,10 +213,8 @@ def print_measured() -> dict[str, Cost]:
     bandwidth, latency = fit_network(start_workers(2, 1, "exchange"))
     print(f"Loopback between two processes: {bandwidth / 1e9:.2f} GB/s, {latency * 1e6:.0f} us per message.\n")
     print("One process of 2 threads, two processes of 1 thread: ms for a step of the same batch of 64 x 35 tokens.\n")
-    print(
-        "| model | weights | 1 x 2 threads | 1 x 1 thread | 2 x 1 thread | exchange | efficiency | model | simulation | spread |"
-    )
-    print("| --- " * 10 + "|")
+    print(f"| {' | '.join(COLUMNS)} |")
+    print("| --- " * len(COLUMNS) + "|")
     costs, early = {}, []
     for size in SIZES:
         both, one, two = measure(size, 1, 2), measure(size, 1, 1), measure(size, 2, 1)

@@ -1,4 +1,4 @@
-"""Training with several workers, whole: `python -m tests.scale_checks [NAME...]`; some minutes (`make scale-checks`).
+"""Training with several workers, whole: `python -m tests.scale_checks [NAME[:TASK]...]` (`make scale-checks`).
 
     weights    every trained task with 1, 2 and 4 workers: the same bits
     torchrun   the same by torchrun: one node of two processes, two nodes
@@ -8,17 +8,16 @@
     memory     text of 20 times the memory limit (a memory cgroup): training works, anonymous memory stays flat
     postgres   two processes search in one study in a PostgreSQL server; one is killed, its trial is repeated
 
-Processes talk on loopback, or inside namespaces of their own. A check whose means are missing is skipped and says so.
+`weights:tag` runs a check of one task only; all of them take about 15 minutes. Processes talk on loopback, or inside
+namespaces of their own. A check whose means are missing is skipped and says so.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -26,40 +25,29 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-
 from tests.kill_runs import CASES, DATA, differences
-from weft.tasks.lm.config import LmConfig
-from weft.text.corpus import Corpus
-from weft.text.shards import open_shards, write_shards
-from weft.training.lock import is_locked
+from tests.scale_resources import check_memory, check_postgres
+from tests.worker_processes import LIMIT, count_lines, finish, free_port, torchrun, wait_for_lines, weft
 from weft.training.run import METRICS
 
 SLICES = ["--set", "train.slices=4"]
 LONG = [*SLICES, "--epochs", "40", "--set", "train.evaluate_every=50"]
-LIMIT = 300  # seconds for any training
+# Shorter than those that one process trains, because all workers may share two cores.
+SHORT = {
+    "lm": "train.epochs=12",
+    "fill": "train.epochs=10",
+    "classify": "train.epochs=10",
+    "tag": "train.epochs=3",
+    "translate": "train.epochs=6",
+    "hmm": "train.iterations=25",
+}
 
 
 def command(task: str, out: Path, *extra: str) -> list[str]:
-    sets = [part for one in CASES[task] for part in ("--set", one)]
+    sets = [part for one in (*CASES[task], SHORT[task]) for part in ("--set", one)]
     column = ["--column", "upos"] if task == "tag" else []
     data = ["--data", DATA.get(task, "grammar")]
     return ["train", task, "--out", str(out), *data, *column, *sets, "--threads", "1", *extra]
-
-
-def weft(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "weft", *arguments]
-
-
-def torchrun(options: list[str], *arguments: str) -> list[str]:
-    return [sys.executable, "-m", "torch.distributed.run", *options, "-m", "weft", *arguments]
-
-
-def finish(arguments: list[str]) -> str:
-    """Runs a command to its end; returns what it wrote to standard error."""
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=LIMIT)
-    assert done.returncode == 0, done.stderr
-    return done.stderr
 
 
 def expect_equal(what: str, one: Path, other: Path) -> None:
@@ -68,20 +56,15 @@ def expect_equal(what: str, one: Path, other: Path) -> None:
     print(f"{what}: equal", flush=True)
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
-def check_weights(folder: Path) -> None:
-    for task in CASES:
+def check_weights(folder: Path, *tasks: str) -> None:
+    for task in tasks or CASES:
         for workers in (1, 2, 4):
             finish(weft(*command(task, folder / f"{task}{workers}", *SLICES, "--workers", str(workers))))
             if workers > 1:
                 expect_equal(f"{task}, {workers} workers", folder / f"{task}1", folder / f"{task}{workers}")
-    finish(weft(*command("lm", folder / "lm3", *SLICES, "--workers", "3")))
-    expect_equal("lm, 4 slices on 3 workers", folder / "lm1", folder / "lm3")
+    if "lm" in (tasks or CASES):
+        finish(weft(*command("lm", folder / "lm3", *SLICES, "--workers", "3")))
+        expect_equal("lm, 4 slices on 3 workers", folder / "lm1", folder / "lm3")
     said = finish(weft("train", "ngram", "--data", "grammar", "--out", str(folder / "ngram"), "--workers", "2"))
     assert "no training steps to divide" in said, said
     finish(weft("eval", str(folder / "ngram")))
@@ -107,9 +90,9 @@ def check_torchrun(folder: Path) -> None:
     expect_equal("torchrun, 2 nodes of 2 processes", folder / "one", folder / "nodes")
 
 
-def check_killed(folder: Path) -> None:
+def check_killed(folder: Path, *tasks: str) -> None:
     chance = random.Random(time.time_ns())
-    for task in CASES:
+    for task in tasks or CASES:
         finish(weft(*command(task, folder / task, *SLICES)))
         out, kills = folder / f"{task}-killed", 0
         for workers in (2, 4, 1, 3, 2):
@@ -132,16 +115,6 @@ def check_killed(folder: Path) -> None:
             assert process.returncode == 0, said
             break
         expect_equal(f"{task}, {kills} kills, other numbers of workers", folder / task, out)
-
-
-def count_lines(file: Path) -> int:
-    return file.read_text().count("\n") if file.exists() else 0
-
-
-def wait_for_lines(file: Path, count: int, process: subprocess.Popen[str]) -> None:
-    """Waits until a training has reported so often, or has ended."""
-    while process.poll() is None and count_lines(file) < count:
-        time.sleep(0.01)
 
 
 def worker_processes(parent: int) -> list[int]:
@@ -238,168 +211,7 @@ def check_network(folder: Path) -> None:
             print("two hosts, network lost: one message on each", flush=True)
 
 
-MEMORY_LIMIT = 420 << 20  # bytes; torch alone takes about 250 MB
-FLAT = 20 << 20
-
-
-def memory_group() -> Path | None:
-    """A new memory cgroup, or None where none can be made."""
-    version_1 = Path("/sys/fs/cgroup/memory")
-    group = (version_1 if version_1.is_dir() else Path("/sys/fs/cgroup")) / f"weft-{os.getpid()}"
-    limit = group / ("memory.limit_in_bytes" if version_1.is_dir() else "memory.max")
-    try:
-        group.mkdir()
-        limit.write_text(str(MEMORY_LIMIT))
-    except OSError:
-        return None
-    return group
-
-
-def large_shards(folder: Path, size: int) -> None:
-    """Shards of random characters, `size` bytes at least."""
-    config, count = LmConfig().text, 1 << 28
-    text = Corpus.from_texts("text", ["the letters of a text, and more of them\n" * 100])
-    write_shards(text, config, folder)
-    index = json.loads((folder / "index.json").read_text())
-    generator = np.random.default_rng(0)
-    ids = generator.integers(4, len(open_shards(folder).codec.vocabulary), 1 << 24).astype(np.uint16).tobytes()
-    index["shards"] = []
-    for number in range(-(-size // (2 * count))):
-        name = f"shard-{number:05d}.bin"
-        with (folder / name).open("wb") as file:
-            for _ in range(count // (1 << 24)):
-                file.write(ids)
-        index["shards"].append({"file": name, "tokens": count, "sha256": str(number)})
-    (folder / "index.json").write_text(json.dumps(index))
-
-
-def check_memory(folder: Path) -> None:
-    group = memory_group()
-    if group is None:
-        print("memory: skipped, no memory cgroup can be made here", flush=True)
-        return
-    if shutil.disk_usage(folder).free < 30 * MEMORY_LIMIT:
-        group.rmdir()
-        print("memory: skipped, there is not enough free disk space", flush=True)
-        return
-    large_shards(folder / "shards", 20 * MEMORY_LIMIT)
-    train = weft(
-        *("train", "lm", "--data", str(folder / "shards"), "--out", str(folder / "run"), "--threads", "1"),
-        *("--set", "model.hidden_size=32", "--set", "train.save_seconds=5", "--set", "text.holdout=0"),
-    )
-    process = subprocess.Popen(
-        train,
-        preexec_fn=lambda: (group / "cgroup.procs").write_text(str(os.getpid())) and None,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    used: list[int] = []
-    try:
-        wait_for_lines(folder / "run" / METRICS, 5, process)
-        end = time.monotonic() + 40
-        while process.poll() is None and time.monotonic() < end:
-            status = Path(f"/proc/{process.pid}/status").read_text()
-            used.append(int(status.split("RssAnon:")[1].split()[0]) << 10)
-            time.sleep(0.5)
-        assert process.poll() is None, process.communicate()
-        steps = count_lines(folder / "run" / METRICS)
-    finally:
-        process.kill()
-        process.communicate()
-        time.sleep(0.5)
-        group.rmdir()
-    spread = max(used) - min(used)
-    size = sum(file.stat().st_size for file in (folder / "shards").glob("*.bin"))
-    print(
-        f"memory: {size / 2**30:.1f} GiB of shards, limit {MEMORY_LIMIT / 2**20:.0f} MiB, anonymous memory "
-        f"{min(used) / 2**20:.0f} to {max(used) / 2**20:.0f} MiB over {steps} reports",
-        flush=True,
-    )
-    assert spread <= FLAT, spread
-
-
-TUNE = """
-import sys
-from weft import tuning
-tuning.HEARTBEAT_SECONDS = 1
-tuning.tune("lm", "grammar", sys.argv[1], {"text.limit": 20000, "model.hidden_size": 32, "train.epochs": 3},
-    trials=6, storage=sys.argv[2], report=lambda trial: print(trial.number, trial.state, flush=True))
-"""
-
-
-def server_program(name: str) -> str | None:
-    """A program of the PostgreSQL server, which distributions keep out of the path."""
-    found = [str(path) for path in sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), reverse=True)]
-    return found[0] if found else shutil.which(name)
-
-
-def check_postgres(folder: Path) -> None:
-    initdb, postgres = server_program("initdb"), server_program("postgres")
-    if initdb is None or postgres is None:
-        print("postgres: skipped, the server is not installed", flush=True)
-        return
-    # The server refuses to run as root.
-    user = "nobody" if os.getuid() == 0 else None
-    server = folder / "server"
-    server.mkdir()
-    folder.chmod(0o755)
-    if user:
-        shutil.chown(server, user)
-    port = free_port()
-    subprocess.run(
-        [initdb, "-D", str(server / "data"), "-U", "weft", "-A", "trust"],
-        user=user,
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
-    running = subprocess.Popen(
-        [postgres, "-D", str(server / "data"), "-p", str(port), "-h", "127.0.0.1", "-k", str(server)],
-        user=user,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        search_together(folder, f"postgresql+psycopg2://weft@127.0.0.1:{port}/postgres", port)
-    finally:
-        running.send_signal(signal.SIGINT)  # ends without waiting for its clients
-        running.wait(30)
-
-
-def search_together(folder: Path, storage: str, port: int) -> None:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                break
-        time.sleep(0.1)
-    time.sleep(1)
-    first, second = (
-        subprocess.Popen(
-            [sys.executable, "-c", TUNE, str(folder / name), storage],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for name in ("first", "second")
-    )
-    while not any(is_locked(trial) for trial in (folder / "first").glob("trial-*")):
-        assert first.poll() is None, first.communicate()
-        time.sleep(0.02)
-    first.kill()
-    first.wait()
-    _, errors = second.communicate(timeout=LIMIT)
-    assert second.returncode == 0, errors
-    import optuna
-
-    study = optuna.load_study(study_name="weft lm", storage=storage)
-    states = [trial.state.name for trial in study.trials]
-    assert states.count("COMPLETE") + states.count("PRUNED") >= 6, states
-    assert states.count("FAIL") == 1, states  # that of the killed process, which was repeated
-    assert states.count("RUNNING") == 0, states
-    print(f"postgres: one of two processes killed; {', '.join(states)}", flush=True)
-
-
-CHECKS: dict[str, Callable[[Path], None]] = {
+CHECKS: dict[str, Callable[..., None]] = {
     "weights": check_weights,
     "torchrun": check_torchrun,
     "killed": check_killed,
@@ -412,9 +224,10 @@ CHECKS: dict[str, Callable[[Path], None]] = {
 
 def main(*names: str) -> int:
     for name in names or CHECKS:
+        check, *tasks = name.split(":")
         began = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder:
-            CHECKS[name](Path(folder))
+            CHECKS[check](Path(folder), *tasks)
         print(f"{name}: {time.perf_counter() - began:.0f} s", flush=True)
     return 0
 

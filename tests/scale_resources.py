@@ -1,0 +1,182 @@
+"""Checks of `tests.scale_checks` that need a memory cgroup or a PostgreSQL server; skipped where there is none."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from tests.worker_processes import LIMIT, count_lines, free_port, wait_for_lines, weft
+from weft.tasks.lm.config import LmConfig
+from weft.text.corpus import Corpus
+from weft.text.shards import open_shards, write_shards
+from weft.training.lock import is_locked
+from weft.training.run import METRICS
+
+MEMORY_LIMIT = 420 << 20  # bytes; torch alone takes about 250 MB
+FLAT = 20 << 20
+
+
+def memory_group() -> Path | None:
+    """A new memory cgroup, or None where none can be made."""
+    version_1 = Path("/sys/fs/cgroup/memory")
+    group = (version_1 if version_1.is_dir() else Path("/sys/fs/cgroup")) / f"weft-{os.getpid()}"
+    limit = group / ("memory.limit_in_bytes" if version_1.is_dir() else "memory.max")
+    try:
+        group.mkdir()
+        limit.write_text(str(MEMORY_LIMIT))
+    except OSError:
+        return None
+    return group
+
+
+def large_shards(folder: Path, size: int) -> None:
+    """Shards of random characters, `size` bytes at least."""
+    config, count = LmConfig().text, 1 << 28
+    text = Corpus.from_texts("text", ["the letters of a text, and more of them\n" * 100])
+    write_shards(text, config, folder)
+    index = json.loads((folder / "index.json").read_text())
+    generator = np.random.default_rng(0)
+    ids = generator.integers(4, len(open_shards(folder).codec.vocabulary), 1 << 24).astype(np.uint16).tobytes()
+    index["shards"] = []
+    for number in range(-(-size // (2 * count))):
+        name = f"shard-{number:05d}.bin"
+        with (folder / name).open("wb") as file:
+            for _ in range(count // (1 << 24)):
+                file.write(ids)
+        index["shards"].append({"file": name, "tokens": count, "sha256": str(number)})
+    (folder / "index.json").write_text(json.dumps(index))
+
+
+def check_memory(folder: Path) -> None:
+    group = memory_group()
+    if group is None:
+        print("memory: skipped, no memory cgroup can be made here", flush=True)
+        return
+    if shutil.disk_usage(folder).free < 30 * MEMORY_LIMIT:
+        group.rmdir()
+        print("memory: skipped, there is not enough free disk space", flush=True)
+        return
+    large_shards(folder / "shards", 20 * MEMORY_LIMIT)
+    train = weft(
+        *("train", "lm", "--data", str(folder / "shards"), "--out", str(folder / "run"), "--threads", "1"),
+        *("--set", "model.hidden_size=32", "--set", "train.save_seconds=5", "--set", "text.holdout=0"),
+    )
+    process = subprocess.Popen(
+        train,
+        preexec_fn=lambda: (group / "cgroup.procs").write_text(str(os.getpid())) and None,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    used: list[int] = []
+    try:
+        wait_for_lines(folder / "run" / METRICS, 5, process)
+        end = time.monotonic() + 40
+        while process.poll() is None and time.monotonic() < end:
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            used.append(int(status.split("RssAnon:")[1].split()[0]) << 10)
+            time.sleep(0.5)
+        assert process.poll() is None, process.communicate()
+        steps = count_lines(folder / "run" / METRICS)
+    finally:
+        process.kill()
+        process.communicate()
+        time.sleep(0.5)
+        group.rmdir()
+    spread = max(used) - min(used)
+    size = sum(file.stat().st_size for file in (folder / "shards").glob("*.bin"))
+    print(
+        f"memory: {size / 2**30:.1f} GiB of shards, limit {MEMORY_LIMIT / 2**20:.0f} MiB, anonymous memory "
+        f"{min(used) / 2**20:.0f} to {max(used) / 2**20:.0f} MiB over {steps} reports",
+        flush=True,
+    )
+    assert spread <= FLAT, spread
+
+
+TUNE = """
+import sys
+from weft import tuning
+tuning.HEARTBEAT_SECONDS = 1
+tuning.tune("lm", "grammar", sys.argv[1], {"text.limit": 20000, "model.hidden_size": 32, "train.epochs": 3},
+    trials=6, storage=sys.argv[2], report=lambda trial: print(trial.number, trial.state, flush=True))
+"""
+
+
+def server_program(name: str) -> str | None:
+    """A program of the PostgreSQL server, which distributions keep out of the path."""
+    found = [str(path) for path in sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), reverse=True)]
+    return found[0] if found else shutil.which(name)
+
+
+def check_postgres(folder: Path) -> None:
+    initdb, postgres = server_program("initdb"), server_program("postgres")
+    if initdb is None or postgres is None:
+        print("postgres: skipped, the server is not installed", flush=True)
+        return
+    # The server refuses to run as root.
+    user = "nobody" if os.getuid() == 0 else None
+    server = folder / "server"
+    server.mkdir()
+    folder.chmod(0o755)
+    if user:
+        shutil.chown(server, user)
+    port = free_port()
+    subprocess.run(
+        [initdb, "-D", str(server / "data"), "-U", "weft", "-A", "trust"],
+        user=user,
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    running = subprocess.Popen(
+        [postgres, "-D", str(server / "data"), "-p", str(port), "-h", "127.0.0.1", "-k", str(server)],
+        user=user,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        search_together(folder, f"postgresql+psycopg2://weft@127.0.0.1:{port}/postgres", port)
+    finally:
+        running.send_signal(signal.SIGINT)  # ends without waiting for its clients
+        running.wait(30)
+
+
+def search_together(folder: Path, storage: str, port: int) -> None:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                break
+        time.sleep(0.1)
+    time.sleep(1)
+    first, second = (
+        subprocess.Popen(
+            [sys.executable, "-c", TUNE, str(folder / name), storage],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for name in ("first", "second")
+    )
+    while not any(is_locked(trial) for trial in (folder / "first").glob("trial-*")):
+        assert first.poll() is None, first.communicate()
+        time.sleep(0.02)
+    first.kill()
+    first.wait()
+    _, errors = second.communicate(timeout=LIMIT)
+    assert second.returncode == 0, errors
+    import optuna
+
+    study = optuna.load_study(study_name="weft lm", storage=storage)
+    states = [trial.state.name for trial in study.trials]
+    assert states.count("COMPLETE") + states.count("PRUNED") >= 6, states
+    assert states.count("FAIL") == 1, states  # that of the killed process, which was repeated
+    assert states.count("RUNNING") == 0, states
+    print(f"postgres: one of two processes killed; {', '.join(states)}", flush=True)
