@@ -16,6 +16,7 @@ import weft
 ORDER = [
     "errors",
     "config",
+    "files",
     "html",
     "cells",
     "compiler",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import gzip
 import logging
 import zipfile
@@ -104,7 +105,7 @@ def test_a_full_disk_is_reported_by_the_name_of_the_run(trained, monkeypatch):
     def full(descriptor):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(runs.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(weft.WeftError) as refused:
         list(training.steps())
     assert f"{trained} cannot be written: No space left on device" in str(refused.value)

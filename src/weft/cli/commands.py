@@ -30,11 +30,11 @@ def precision_option() -> Parameter:
     return keyword("precision", Annotated[str, name_option("--precision", help)], "float32")
 
 
-def in_precision(name: str) -> AbstractContextManager[None]:
-    """A context in which models run in this precision."""
-    from weft.engine import precision
+def in_precision(name: str, device: str) -> AbstractContextManager[None]:
+    """A context in which models run in this precision on a device."""
+    from weft.training.devices import find_device, mixed_precision
 
-    return precision(name)
+    return mixed_precision(name, find_device(device, "device"))
 
 
 def own_options(function: Callable[..., Any]) -> dict[str, Parameter]:
@@ -83,7 +83,7 @@ def make_command(function: Callable[..., Output]) -> Callable[..., None]:
         _check_input(texts_given, help)
         with (
             output(out) as stream,
-            in_precision(precision),
+            in_precision(precision, device),
         ):  # output first, so that an --out that cannot be written is reported at once
             for piece in function(load_for(run, function.__name__, device=device), texts_given, **given):
                 stream.write(piece if isinstance(piece, str) else json.dumps(piece, ensure_ascii=False) + "\n")

@@ -33,7 +33,7 @@ def make_evaluate() -> Any:
 
     def evaluate(run: Path, data: str | None, precision: str, device: str, json: bool, **given: Any) -> None:
         own = {name: (given[name], option.default) for name, option in options.items()}
-        with in_precision(precision):
+        with in_precision(precision, device):
             _evaluate(run, data, device, json, own, users)
 
     parameters = [

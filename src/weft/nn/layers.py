@@ -88,10 +88,10 @@ class Recurrent(nn.Module):
             return outputs, last
         (run,), x = passes, materialize(x)
         state = self.initial_state(x.shape[0]) if state is None else state
-        fits = lengths is None and 0 not in x.shape and run.noise == StepMasks()
         # torch.compile cannot put torch's own fused layers into a graph.
-        if type(self.cell) in FUSED and fits and not torch.compiler.is_compiling() and not engine.transformed():
-            return run_fused(self.cell, x, state, self.reverse)
+        traced = torch.compiler.is_compiling() or engine.transformed()
+        if type(self.cell) in FUSED and not traced and run.noise == StepMasks() and _has_steps(x, lengths):
+            return run_fused(self.cell, x, state, lengths, self.reverse)
         states, _, last = run_steps(run, x, state, lengths)
         return states.h, last
 
@@ -305,6 +305,11 @@ class Stack(nn.Module):
             padding = torch.arange(inputs.shape[1], device=inputs.device) >= lengths.to(inputs.device)[:, None]
             inputs = inputs.masked_fill(padding.unsqueeze(-1), 0)
         return outputs + inputs
+
+
+def _has_steps(x: Tensor, lengths: Tensor | None) -> bool:
+    """Whether every row has a step, as torch's fused layers require. They cannot pack rows without values."""
+    return 0 not in x.shape and (lengths is None or (not x.is_meta and bool((lengths > 0).all())))
 
 
 def _is_plain(layer: nn.Module) -> bool:

@@ -1,17 +1,20 @@
 """A cell over time as plain torch, for where the engine cannot run it and for recordings.
 
-`run_steps` is the reference loop; `run_fused` uses torch's own layer where torch has the same cell.
+`run_steps` is the reference loop; `run_fused` uses torch's own layer where torch has the same cell, which on a GPU is
+one kernel for all steps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from weft.cells import Cell, Gates, GRUCell, LSTMCell, ReLURNNCell, RNNCell, State
 from weft.compiler import evaluate, trace, with_recurrent_dropout
@@ -105,21 +108,54 @@ FUSED: dict[type[Cell], Callable[..., tuple[Tensor, ...]]] = {
 }
 
 
-def run_fused(cell: Cell, x: Tensor, state: State, reverse: bool) -> tuple[Tensor, State]:
-    """Runs torch's fused layer of the same cell. Token ids become one-hot vectors, the only input it accepts."""
+def run_fused(cell: Cell, x: Tensor, state: State, lengths: Tensor | None, reverse: bool) -> tuple[Tensor, State]:
+    """Runs torch's fused layer of the same cell. Token ids become one-hot vectors, the only input it accepts.
+
+    Args:
+        cell: a cell of `FUSED`.
+        x: (B, T, I) features or (B, T) token ids; B and T are at least 1.
+        state: the initial state.
+        lengths: (B,) lengths of the rows, at least 1, or None.
+        reverse: run from the last step of each row to the first.
+
+    Returns:
+        The outputs (B, T, H), zero past a row's length, and the final state.
+    """
     if not x.is_floating_point():
         x = F.one_hot(x.long(), cell.input_size).to(cell.weight_ih.dtype)
-    parts = [part.unsqueeze(0) for part in state]
-    weights = [cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh]
-    outputs, *last = FUSED[type(cell)](
-        x.flip(1) if reverse else x,
-        parts if len(parts) > 1 else parts[0],
-        weights,
-        True,  # has biases
-        1,  # layers
-        0.0,  # dropout
-        torch.is_grad_enabled(),
-        False,  # bidirectional
-        True,  # batch first
-    )
-    return outputs.flip(1) if reverse else outputs, type(state)(*(part[0] for part in last))
+    B, T = x.shape[:2]
+    order = None if not reverse else _reversed_steps(B, T, lengths, x.device)
+    if order is not None:
+        x = x[torch.arange(B, device=x.device)[:, None], order]
+    kind = x.device.type
+    autocast = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    dtype = torch.get_autocast_dtype(kind) if autocast else cell.weight_ih.dtype
+    weights = [weight.to(dtype) for weight in (cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh)]
+    parts = [part.unsqueeze(0).to(dtype) for part in state]
+    options = (True, 1, 0.0, torch.is_grad_enabled(), False)  # biases, layers, dropout, training, bidirectional
+    # Under autocast all operands have the dtype that it would choose.
+    with torch.autocast(kind, enabled=False) if autocast else nullcontext():
+        if lengths is None:
+            hx = parts if len(parts) > 1 else parts[0]
+            outputs, *last = FUSED[type(cell)](x.to(dtype), hx, weights, *options, True)  # batch first
+        else:
+            packed = pack_padded_sequence(x.to(dtype), lengths.cpu(), batch_first=True, enforce_sorted=False)
+            parts = [part[:, packed.sorted_indices] for part in parts]
+            hx = parts if len(parts) > 1 else parts[0]
+            values, *last = FUSED[type(cell)](packed.data, packed.batch_sizes, hx, weights, *options)
+            last = [part[:, packed.unsorted_indices] for part in last]
+            outputs, _ = pad_packed_sequence(packed._replace(data=values), batch_first=True, total_length=T)
+    if order is not None:
+        outputs = outputs[torch.arange(B, device=x.device)[:, None], order]
+    # States are carried from step to step and batch to batch: they keep their dtype.
+    final = type(state)(*(new[0].to(old.dtype) for new, old in zip(last, state, strict=True)))
+    return outputs, final
+
+
+def _reversed_steps(rows: int, steps: int, lengths: Tensor | None, device: torch.device) -> Tensor:
+    """(B, T) indices of steps that turn each row round within its length and leave its padding."""
+    forward = torch.arange(steps, device=device).expand(rows, steps)
+    if lengths is None:
+        return forward.flip(1)
+    ends = lengths.to(device)[:, None]
+    return torch.where(forward < ends, ends - 1 - forward, forward)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import WeftError
+from weft.files import write_atomically
 from weft.text.codec import Codec, build_codec
 from weft.text.config import TextConfig
 from weft.text.corpus import Corpus, id_type, open_tokens, token_blocks
@@ -207,7 +207,7 @@ def _encode(corpus: Corpus, codec: Codec, folder: Path, index: dict[str, Any], s
 def _add_shard(folder: Path, index: dict[str, Any], held: list[np.ndarray[Any, Any]]) -> None:
     ids = np.concatenate(held)
     file, content = f"shard-{len(index['shards']):05d}.bin", ids.tobytes()
-    _replace(folder / file, content)
+    write_atomically(folder / file, content)
     index["shards"].append({"file": file, "tokens": len(ids), "sha256": hashlib.sha256(content).hexdigest()})
     _write_index(folder, index)
 
@@ -233,13 +233,4 @@ def _read_index(folder: Path) -> dict[str, Any]:
 
 
 def _write_index(folder: Path, index: dict[str, Any]) -> None:
-    _replace(folder / INDEX, json.dumps(index, ensure_ascii=False).encode())
-
-
-def _replace(path: Path, content: bytes) -> None:
-    beside = path.with_name(f"{path.name}.partial")
-    with beside.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
+    write_atomically(folder / INDEX, json.dumps(index, ensure_ascii=False).encode())

@@ -1,11 +1,14 @@
-"""Where a model is computed: the CPU, or a GPU."""
+"""Where a model is computed, the CPU or a GPU, and in which precision."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 
 import torch
 
+from weft.engine import library, precision
 from weft.errors import WeftError
 from weft.training.environment import in_group
 
@@ -26,3 +29,20 @@ def find_device(name: str, setting: str = "train.device") -> torch.device:
             f"{setting} is {name!r}: {reason}", expected="a device of this machine", hint=f"`{setting}=cpu`"
         ) from error
     return found
+
+
+@contextmanager
+def mixed_precision(name: str, device: torch.device | str) -> Iterator[None]:
+    """Chooses the precision of matrix products inside the block: the engine's, and where it does not run, torch's.
+
+    With "bf16" outside the engine, `torch.autocast` computes products in bfloat16. Weights, states, gradients and
+    losses stay float32. A backward pass belongs outside the block.
+
+    Args:
+        name: "float32" or "bf16".
+        device: Where the model is.
+    """
+    kind = torch.device(device).type
+    by_torch = name == "bf16" and (kind != "cpu" or library() is None)
+    with precision(name), torch.autocast(kind, torch.bfloat16) if by_torch else nullcontext():
+        yield

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping
@@ -34,6 +33,7 @@ from torch import Tensor
 
 import weft
 from weft.errors import WeftError, check_path
+from weft.files import write_atomically
 
 _Value = TypeVar("_Value")
 
@@ -131,7 +131,7 @@ class Run:
         """Removes the metrics of steps that a resumed run will repeat."""
         kept = [record for record in self.metrics() if record["step"] <= step]
         with writing_run(self.path):
-            _write(self.path / METRICS, "".join(json.dumps(record) + "\n" for record in kept).encode())
+            write_atomically(self.path / METRICS, "".join(json.dumps(record) + "\n" for record in kept).encode())
 
     def change_config(self, config: Mapping[str, Any]) -> Run:
         """Writes other settings and returns the run with them."""
@@ -249,7 +249,7 @@ def reading_run(run: Run) -> Iterator[None]:
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     body = {"format": FORMAT, "weft": weft.__version__, **content}
-    _write(path, json.dumps({**body, "sha256": _json_hash(body)}, ensure_ascii=False, indent=1).encode())
+    write_atomically(path, json.dumps({**body, "sha256": _json_hash(body)}, ensure_ascii=False, indent=1).encode())
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -284,7 +284,9 @@ def _regular_size(path: Path) -> int:
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(metadata)
-    _write(path, to_bytes(plain, {"format": str(FORMAT), "content": text, "sha256": _tensor_hash(plain, text)}))
+    write_atomically(
+        path, to_bytes(plain, {"format": str(FORMAT), "content": text, "sha256": _tensor_hash(plain, text)})
+    )
 
 
 def load_tensors(path: Path) -> Saved:
@@ -346,15 +348,6 @@ def check_file(path: Path, sha256: str) -> None:
         _hashes[identity] = file_hash(path)
     if _hashes[identity] != sha256:
         raise _damaged(path, "its content does not match its hash")
-
-
-def _write(path: Path, content: bytes) -> None:
-    beside = path.with_name(f"{path.name}.partial")
-    with beside.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
 
 
 def _json_hash(body: Mapping[str, Any]) -> str:

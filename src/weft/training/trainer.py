@@ -20,11 +20,11 @@ from torch import Tensor, nn
 
 from weft.cells import State
 from weft.data.sharing import sharing
-from weft.engine import precision
 from weft.errors import WeftError, WeftWarning
 from weft.metrics import Likelihood
 from weft.nn import map_state
 from weft.training.config import TrainConfig
+from weft.training.devices import mixed_precision
 from weft.training.distributed import current_workers
 from weft.training.layer_groups import LayerGroups
 from weft.training.loss import Loss
@@ -192,8 +192,7 @@ class Trainer:
             self.model.train()
         if self.groups is not None:
             self.groups.freeze(self.groups.active(progress.step, epoch_steps=self.data.batches, total=self.total))
-        with precision(config.precision):
-            loss = self._gradient(batch)
+        loss = self._gradient(batch)
         grad_norm = self._update(learning_rate) if math.isfinite(loss.nats) else math.nan
         if not math.isfinite(grad_norm):
             self._diverged(loss.nats, grad_norm, learning_rate)
@@ -212,13 +211,17 @@ class Trainer:
         """Sets the gradients to those of the batch's mean loss, and returns that loss."""
         if self.sliced is not None:
             self.sliced.stop_requested = self.stop_requested
-            loss, self.carried = self.sliced.compute(batch, self.objective, self.carried, self.progress.step)
+            loss, self.carried = self.sliced.compute(batch, self._forward, self.carried, self.progress.step)
             return loss
-        found = self.objective(batch, self.carried)
+        found = self._forward(batch, self.carried)
         self.optimizer.zero_grad()
         found.total.backward(found.total.new_full((), 1 / max(1, found.count)))  # type: ignore[no-untyped-call]
         self.carried = found.state
         return Likelihood(float(found.total.detach()), found.count)
+
+    def _forward(self, batch: Any, carried: State) -> Loss:
+        with mixed_precision(self.config.precision, self.parameters[0].device):
+            return self.objective(batch, carried)
 
     def _update(self, learning_rate: float) -> float:
         """Updates the weights and their EMA unless the gradient norm is not finite. Returns that norm."""
@@ -239,7 +242,8 @@ class Trainer:
         assert self.evaluate is not None
         self.model.eval()
         began = self.workers.now()
-        with self._averaged(), sharing(self.config.slices, self.workers.map), precision(self.config.precision):
+        computed = mixed_precision(self.config.precision, self.parameters[0].device)
+        with self._averaged(), sharing(self.config.slices, self.workers.map), computed:
             step = self._record_evaluation(step, self.evaluate())
         self.workers.synchronize()
         self.pace.add_evaluation(self.workers.now() - began)
@@ -323,11 +327,7 @@ class Trainer:
         loss = Likelihood(progress.nats, progress.count)
         progress.nats, progress.count = 0.0, 0
         record: dict[str, Any] = {"step": step.number, "epoch": step.epoch, "train_cross_entropy": loss.cross_entropy}
-        record |= {
-            "grad_norm": step.grad_norm,
-            "learning_rate": step.learning_rate,
-            "seconds": round(step.seconds, 3),
-        }
+        record |= {"grad_norm": step.grad_norm, "learning_rate": step.learning_rate, "seconds": round(step.seconds, 3)}
         if step.evaluation:
             record |= {"evaluation": step.evaluation.metrics, "best": step.best}
         if self.run_directory:

@@ -1,0 +1,27 @@
+"""Files that are written completely or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Writes a file beside its place and renames it: a kill at any moment leaves the old file or the new one.
+
+    Args:
+        path: the file to create or to replace.
+        content: all of its bytes.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_atomically(Path(folder) / "note", b"one")
+    ...     os.listdir(folder)
+    ['note']
+    """
+    beside = path.with_name(f"{path.name}.partial")
+    with beside.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
