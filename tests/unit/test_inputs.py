@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import errno
-import os
 import gzip
 import logging
+import os
 import zipfile
 
 import pytest
@@ -21,7 +21,6 @@ from weft.tasks.tag.lexicon import WordLexicon
 from weft.tasks.tag.word_split import make_split
 from weft.text import corpus as corpora
 from weft.text.conll import TaggedSentence
-from weft.training import run as runs
 
 TEXT = "It was the best of times, it was the worst of times.\n" * 40
 TINY = {"model": {"hidden_size": 8}, "model.embedding_dim": 8, "train.epochs": 1}
