@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.data.buckets import Buckets, Ragged, hold_out, in_batches, load_columns, pad, save_columns
+from weft.data.buckets import Buckets, Ragged, hold_out, in_batches, load_columns, pad, save_columns, take
 from weft.errors import WeftError
 
 sizes = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 40)), min_size=1, max_size=60)
@@ -84,9 +84,22 @@ def test_saved_columns_are_loaded_unchanged(tmp_path_factory: pytest.TempPathFac
     assert back["label.x"][0].tolist() == [7]
 
 
-def test_with_end_appends_to_every_row() -> None:
-    rows = Ragged.from_rows([[3, 1], [], [4]]).with_end(9)
-    assert [rows[row].tolist() for row in range(3)] == [[3, 1, 9], [9], [4, 9]]
+def test_take_appends_an_end_to_every_row() -> None:
+    rows = Ragged.from_rows([[3, 1], [], [4]])
+    found = take(rows, np.array([2, 1, 0]), end=9)
+    assert found.ids.tolist() == [[4, 9, 0], [9, 0, 0], [3, 1, 9]]
+    assert found.lengths.tolist() == [2, 1, 3]
+
+
+def test_loaded_columns_are_memory_mapped(tmp_path: Path) -> None:
+    columns = {"text": Ragged.from_rows([[3, 1], [], [4]]), "empty": Ragged.from_rows([[], []])}
+    save_columns(tmp_path / "columns.npz", columns)
+    found = load_columns(tmp_path / "columns.npz")
+    assert found.keys() == columns.keys()
+    for name, column in columns.items():
+        assert found[name].values.tolist() == column.values.tolist()
+        assert found[name].ends.tolist() == column.ends.tolist()
+    assert isinstance(found["text"].values, np.memmap)
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:

@@ -59,10 +59,6 @@ class Ragged:
         """(N,) the length of each row."""
         return self.ends - self.starts
 
-    def with_end(self, value: int) -> Ragged:
-        """The same rows, each with `value` (such as the id of "<eos>") appended."""
-        return Ragged(np.insert(self.values, self.ends, value), self.ends + np.arange(1, len(self) + 1))
-
 
 def save_columns(path: Path, columns: Mapping[str, Ragged]) -> None:
     """Write columns to a NumPy .npz file."""
@@ -74,7 +70,7 @@ def save_columns(path: Path, columns: Mapping[str, Ragged]) -> None:
 
 
 def load_columns(path: Path) -> dict[str, Ragged]:
-    """Read the columns that `save_columns` wrote.
+    """Open the columns that `save_columns` wrote. They are memory-mapped: rows are read when they are used.
 
     Raises:
         WeftError: The file is no such file, or its columns are inconsistent.
@@ -84,9 +80,12 @@ def load_columns(path: Path) -> dict[str, Ragged]:
             # What is stored as it is cannot be larger than the file.
             if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
                 raise ValueError("it has compressed members")
-        with np.load(path, allow_pickle=False) as arrays:
-            names = dict.fromkeys(name.rpartition(".")[0] for name in arrays.files)
-            columns = {name: Ragged(arrays[f"{name}.values"], arrays[f"{name}.ends"]) for name in names}
+            members = {member.filename.removesuffix(".npy"): member.header_offset for member in archive.infolist()}
+        names = dict.fromkeys(name.rpartition(".")[0] for name in members)
+        columns = {
+            name: Ragged(*(_map_array(path, members[f"{name}.{part}"]) for part in ("values", "ends")))
+            for name in names
+        }
         for name, column in columns.items():
             values, ends = column.values, column.ends
             integers = values.ndim == ends.ndim == 1 and values.dtype.kind in "iu" and ends.dtype.kind in "iu"
@@ -96,6 +95,27 @@ def load_columns(path: Path) -> dict[str, Ragged]:
     except (OSError, ValueError, KeyError, NotImplementedError, zipfile.BadZipFile) as error:
         raise WeftError(f"{path} cannot be read: {error}", expected="the encoded examples of a run") from error
     return columns
+
+
+def _map_array(path: Path, offset: int) -> IntArray:
+    """Maps an array of an .npz file, whose member begins at `offset`, into memory.
+
+    Raises:
+        ValueError: it is not an array of one dimension that lies in the file.
+    """
+    with path.open("rb") as file:
+        file.seek(offset + 26)  # the lengths of the member's name and of its extra field, in the local header
+        skipped = sum(int.from_bytes(file.read(2), "little") for _ in range(2))
+        file.seek(offset + 30 + skipped)
+        version = np.lib.format.read_magic(file)
+        if version != (1, 0):
+            raise ValueError(f"an array has version {version}")
+        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+        if len(shape) != 1 or dtype.hasobject:
+            raise ValueError("an array is not a column of integers")
+        if not shape[0]:
+            return np.empty(0, dtype)
+        return np.memmap(path, dtype, "r", file.tell(), shape)
 
 
 class Padded(NamedTuple):
@@ -114,18 +134,25 @@ def pad(rows: Sequence[Sequence[int] | IntArray]) -> Padded:
     return Padded(torch.from_numpy(ids), torch.tensor(lengths))
 
 
-def take(column: Ragged, rows: IntArray) -> Padded:
+def take(column: Ragged, rows: IntArray, *, end: int | None = None) -> Padded:
     """Select rows of a column and pad them to the longest: `pad` without a Python loop.
 
     Args:
         column: the column.
         rows: (B,) indices of the rows.
+        end: a value to append to each row, such as the id of "<eos>"; None: nothing.
+
+    >>> take(Ragged.from_rows([[3, 1], [4]]), np.array([1, 0]), end=9).ids.tolist()
+    [[4, 9, 0], [3, 1, 9]]
     """
     lengths = column.lengths[rows]
-    steps = np.arange(max(1, int(lengths.max(initial=0))))
+    steps = np.arange(max(1, int(lengths.max(initial=0)) + (end is not None)))
     inside = steps < lengths[:, None]
     ids = np.zeros(inside.shape, dtype=np.int64)
     ids[inside] = column.values[(column.starts[rows][:, None] + steps)[inside]]
+    if end is not None:
+        ids[np.arange(len(rows)), lengths] = end
+        lengths = lengths + 1
     return Padded(torch.from_numpy(ids), torch.from_numpy(lengths))
 
 

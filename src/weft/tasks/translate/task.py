@@ -70,11 +70,9 @@ class TranslateTask(Task[PairSource, TranslateConfig, TranslatePredictor]):
                 hint=f"`text.max_tokens={int(lengths[full].max(1).min())}`",
             )
 
-        sources, targets = (columns[name].with_end(END) for name in ("source", "target"))
-
         def collate(numbers: IntArray) -> TranslationBatch:
             rows = short[numbers]
-            return TranslationBatch(take(sources, rows), take(targets, rows))
+            return TranslationBatch(*(take(columns[name], rows, end=END) for name in ("source", "target")))
 
         buckets = Buckets(lengths[short] + 1, config.batch.max_tokens, config.batch.size, config.train.seed, collate)
         model = build_model(lambda: make_translator(codec, config)).to(find_device(config.train.device))
