@@ -175,7 +175,7 @@ def confusion_of(labels: tuple[str, ...], log_probs: Tensor, truth: IntArray) ->
     """The confusion matrix of predictions (N, labels) and the true labels (N,)."""
     predicted = log_probs.argmax(1).tolist()
     pairs = [(labels[one], labels[other]) for one, other in zip(truth.tolist(), predicted, strict=True)]
-    return Confusion.of(labels, pairs, -float(log_probs[torch.arange(len(truth)), torch.from_numpy(truth)].sum()))
+    return Confusion.of(labels, pairs, -float(log_probs[torch.arange(len(truth)), torch.tensor(truth)].sum()))
 
 
 def network_log_probs(model: Classifier, texts: Ragged, labels: int) -> Tensor:

@@ -111,7 +111,7 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
             log_probs, truth, more = network_log_probs(model, dev["text"], len(labels)), dev["label"].values, {}
             if scores is not None:
                 parts = join_scores(log_probs, scores)
-                mixture = fit_mixture(parts, torch.from_numpy(truth).long(), weights)
+                mixture = fit_mixture(parts, torch.tensor(truth).long(), weights)
                 more = {"network_accuracy": confusion_of(labels, log_probs, truth).accuracy, **mixture.to_metrics()}
                 log_probs = mixture.log_probs(parts)
             found = confusion_of(labels, log_probs, truth)
@@ -172,7 +172,7 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
     def baselines(self, run: Run) -> dict[str, float]:
         if not run.vocabulary.get("wide") or not run.has(DEV_EXAMPLES):
             return {}
-        truth = torch.from_numpy(load_columns(run.data_file(DEV_EXAMPLES))["label"].values)
+        truth = torch.tensor(load_columns(run.data_file(DEV_EXAMPLES))["label"].values)
         scores = held_out_scores(run, len(truth))
         assert scores is not None
         return {"NB-SVM": float((scores[..., 1].argmax(1) == truth).double().mean())}
