@@ -77,10 +77,11 @@ def simulate(cost: Cost, machines: int, bandwidth: float, latency: float, *, wea
 
     A machine sends one message at a time and receives one message at a time. The slowest machine holds up the others.
     """
-    chance, total = random.Random(1), 0.0
+    generator, total = random.Random(1), 0.0
     for _ in range(SIMULATED):
         ready = [
-            cost.compute / (1 if weak else machines) * max(0.5, chance.gauss(1, cost.spread)) for _ in range(machines)
+            cost.compute / (1 if weak else machines) * max(0.5, generator.gauss(1, cost.spread))
+            for _ in range(machines)
         ]
         for _ in range(2 if machines > 1 else 0):  # all-to-all, all-gather
             sending, receiving = list(ready), list(ready)
