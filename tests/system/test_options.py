@@ -145,7 +145,16 @@ def test_plain_options_stand_for_settings(program):
 def test_every_neural_task_has_all_plain_options():
     for task in ("lm", "fill", "classify", "tag", "translate"):
         options = get_task(task).commands.plain_options
-        assert set(options) == {"epochs", "minutes", "batch_size", "learning_rate", "seed", "device", "precision"}
+        assert set(options) == {
+            "epochs",
+            "minutes",
+            "batch_size",
+            "learning_rate",
+            "seed",
+            "members",
+            "device",
+            "precision",
+        }
 
 
 def test_completion_for_shells(program):

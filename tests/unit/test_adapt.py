@@ -188,3 +188,40 @@ def test_mix_command(folder, tmp_path):
     found = json.loads(run_program(*arguments, "--out", tmp_path / "one", "--json"))
     assert [part["name"] for part in found["parts"]][:2] == [str(folder / "lm"), str(folder / "ngram")]
     assert "held-out perplexity" in run_program(*arguments, "--out", tmp_path / "two")
+
+
+def test_a_filler_adapts_to_the_text_and_to_the_known_tokens(folder):
+    model = weft.load(folder / "fill", weft.FillPredictor)
+    before = weights_of(model.model)
+    tokens = np.asarray(model.codec.encode("mat dog cat mat dog cat " * 30))
+    static = model.predict_tokens(tokens)
+    still = model.adapt(dynamic=DynamicConfig(0.0, 0.0, 1000))
+    assert still.predict_tokens(tokens[:200]).likelihood.nats == model.predict_tokens(tokens[:200]).likelihood.nats
+    assert still.fill("the c___t", 2) == model.fill("the c___t", 2)
+    adapted = model.adapt(dynamic=DynamicConfig(0.01, 0.0, 32))
+    assert adapted.predict_tokens(tokens).likelihood.nats < static.likelihood.nats
+    text = "zat zat zat zat z___t zat"
+    assert adapted.fill(text, 1) != model.fill(text, 1)
+    for name, value in weights_of(model.model).items():
+        assert torch.equal(value, before[name]), name
+    with pytest.raises(WeftError, match="expected dynamic"):
+        model.adapt("cache")
+
+
+def test_updates_of_a_filler_read_nothing_after_the_segment(folder):
+    model = weft.load(folder / "fill", weft.FillPredictor).model
+    from weft.data.windows import evaluation_passages
+    from weft.tasks.fill.adapt import read_part
+
+    tokens = np.arange(5, 25) % 12
+    read = [read_part(passage) for passage in evaluation_passages(tokens, seq_length=6, margin=4, batch_size=1)]
+    ends = [7, 13, 19, 20]
+    assert [passage.ids[0, -1].item() for passage in read] == [int(tokens[end - 1]) for end in ends]
+    assert model.blank == model.vocabulary_size
+
+
+def test_fill_command_adapts(folder, tmp_path):
+    (tmp_path / "other.txt").write_text("mat dog cat mat dog cat " * 10)
+    assert "%" in run_program("fill", folder / "fill", "the c___t sat", "--adapt", "dynamic")
+    table = run_program("eval", folder / "fill", "--data", tmp_path / "other.txt", "--adapt", "dynamic")
+    assert "adapted (dynamic)" in table

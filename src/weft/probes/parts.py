@@ -6,6 +6,7 @@ from typing import Any
 
 from weft.errors import WeftError
 from weft.tasks import get_task
+from weft.tasks.ensemble import first_member
 from weft.tasks.inspection import Inspection, Network
 from weft.training.run import Run
 
@@ -40,7 +41,7 @@ def inspect(model: Any, text: str) -> Inspection:
     run = get_run(model)
     if not isinstance(text, str):
         raise WeftError(f"the text is a {type(text).__name__}", expected="a string")
-    return get_task(run.task).inspect(model, text)
+    return get_task(run.task).inspect(first_member(model), text)
 
 
 def find_part(model: Any, inspection: Inspection, name: str) -> Any:

@@ -87,11 +87,16 @@ def summarize_run(path: str | Path) -> RunSummary:
 def _state(run: Run) -> str:
     if is_locked(run.path):
         return "training"
-    progress = read_metadata(run.path / CHECKPOINT).get("progress", {}) if run.has(CHECKPOINT) else {}
+    saved = read_metadata(run.path / CHECKPOINT) if run.has(CHECKPOINT) else {}
+    progress = saved.get("progress", {})
     train = run.config.get("train", {})
     if not progress.get("step") and run.has(CHECKPOINT):
         return "started"
-    late = train.get("minutes") and progress.get("seconds", 0) + progress.get("reserve", 0) >= 60 * train["minutes"]
+    members = train.get("members", 1)
+    if members > 1 and "member" in saved and (saved["member"] < members or "ensemble" not in saved):
+        return "stopped"
+    minutes = train.get("minutes", 0) / members
+    late = minutes and progress.get("seconds", 0) + progress.get("reserve", 0) >= 60 * minutes
     patient = train.get("patience") and progress.get("bad", 0) >= train["patience"]
     rounds = train.get("epochs", train.get("restarts", 0))  # an HMM has restarts, n-grams are counted once
     return "done" if late or patient or progress.get("epoch", rounds) >= rounds else "stopped"

@@ -106,7 +106,7 @@ class Models:
         task = task_of(run)
         changed = _weights_file(run).stat().st_mtime
         with reading_run(run):
-            predictor = task.load(run)
+            predictor = task.load_run(run)
         service = task.serve(predictor)
         engine = generation = None
         if service.generator is not None:

@@ -137,7 +137,7 @@ def load(
     run = open_run(path)
     task = task_of(run)
     with using_cells(cells), reading_run(run):
-        found = task.load(run)
+        found = task.load_run(run)
     move_model(found, device)
     return check_predictor(found, run, kind)
 

@@ -102,6 +102,9 @@ PLAIN_OPTIONS = {
     "batch_size": PlainOption(int, "batch.size", "Examples, or rows of text, per batch."),
     "learning_rate": PlainOption(float, "train.learning_rate", "Peak learning rate."),
     "seed": PlainOption(int, "train.seed", "Random seed."),
+    "members": PlainOption(
+        int, "train.members", "Train this many models with different seeds; their predictions are averaged."
+    ),
     "device": PlainOption(str, "train.device", "Where to train: cpu, cuda, cuda:1, mps, ..."),
     "precision": PlainOption(str, "train.precision", "Matrix products: float32, or bf16 with float32 sums."),
 }

@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import torch
 
 from weft.cells import using_cells
-from weft.config import as_config, changed, dotted, from_dict, to_dict
+from weft.config import as_config, from_dict, to_dict
 from weft.errors import WeftError, check_path
 from weft.metrics import Confusion, ExampleStatistics
 from weft.tasks.cell_settings import record_cells, take_cells
 from weft.tasks.command import Commands
 from weft.tasks.fine_tuning import SourceStart
 from weft.tasks.inspection import Inspection
+from weft.tasks.members import members_of, prepare_members, trained_members
 from weft.tasks.prepared import Prepared, TaskTrainer
 from weft.tasks.pretraining import EncoderStart
+from weft.tasks.resumed_settings import change_settings, merge_settings
 from weft.tasks.service import Service
 from weft.tasks.stored_data import StoreData, store_data
 from weft.tasks.workers import slices_for
@@ -123,9 +125,22 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
     def load(self, run: Run) -> Predictor:
         """Loads the model of a run: the best weights, or the newest while there are no best ones."""
 
+    def join(self, members: Sequence[Predictor]) -> Predictor:
+        """Joins the loaded members of an ensemble to one predictor that averages their predictions."""
+        raise WeftError(f"a run of the task {self.name!r} has no members", expected="`train.members=1`")
+
+    def load_run(self, run: Run) -> Predictor:
+        """Loads a run: its model, or the ensemble of its members. Members that are not trained yet are left out."""
+        members = [self.load(one) for one in trained_members(run)]
+        return members[0] if len(members) == 1 else replace(self.join(members), run=run)  # type: ignore[type-var]
+
     def load_for(self, capability: str, run: Run) -> Any:
         """Loads what serves one of the task's capabilities; the predictor itself unless a task says otherwise."""
-        return self.load(run)
+        return self.load_run(run)
+
+    def held_out_metrics(self, predictor: Predictor) -> dict[str, float]:
+        """The metrics of a loaded model on the run's held-out data, as evaluations in training have them; or none."""
+        return {}
 
     def inspect(self, predictor: Predictor, text: str) -> Inspection:
         """The parts of a loaded model on a text that `weft.probes` look at; none unless a task gives them."""
@@ -298,7 +313,7 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
         with writing_run(run.path):
             lock = lock_run(run.path)
         if config is not None:
-            run = self._change_settings(run, self._merge(run, config))
+            run = change_settings(run, merge_settings(self.config_class, run, config), self.fixed_settings)
         record = read_json(run.path / DATA_RECORD)
         if source is not None and source != record["source"]:
             raise WeftError(
@@ -363,7 +378,7 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
                 if show is not None:
                     show(step)
         current_workers().meet()  # rank 0 has written the last weights
-        return self.load(training.run)
+        return self.load_run(training.run)
 
     def progress_of(self, training: Training) -> TrainingProgress:
         """The display of a training's progress: a context whose `step` is called with each step."""
@@ -372,26 +387,10 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
         return TrainingProgress(self.metric, training.unit, self.loss_smoothing)
 
     def _prepare(self, run: Run, config: TaskConfig) -> Prepared:
+        if members_of(config) > 1:
+            return prepare_members(self, run, config)
         torch.manual_seed(self.seed(config))
         return self.prepare(run, config)
 
     def _training(self, run: Run, prepared: Prepared, lock: RunLock | None) -> Training:
         return Training(self, run, prepared.trainer, prepared.description, prepared.unit or self.unit, lock)
-
-    def _merge(self, run: Run, config: TaskConfig | Mapping[str, Any]) -> TaskConfig:
-        """The settings of a run, changed by a dict; or other settings as they are."""
-        if not isinstance(config, Mapping):
-            return as_config(self.config_class, config)
-        return as_config(self.config_class, {**dotted(run.config), **dotted(config)})
-
-    def _change_settings(self, run: Run, config: TaskConfig) -> Run:
-        differences = changed(run.config, to_dict(config))
-        fixed = [key for key in differences if not key.startswith("train.") or key in self.fixed_settings]
-        if fixed:
-            before, after = differences[fixed[0]]
-            raise WeftError(
-                f"{run.path} was started with {fixed[0]}={before} and cannot resume with {after}",
-                expected=f"changes only under train., and not of {', '.join(self.fixed_settings)}",
-                hint="a new run in another `out`",
-            )
-        return run.change_config(to_dict(config)) if differences else run

@@ -32,6 +32,9 @@ class TrainConfig(Settings):
     evaluate_every: int = setting(0, "steps between evaluations; 0: once per epoch", low=0)
     save_seconds: float = setting(20.0, "seconds between checkpoints for resuming", low=0)
     seed: int = setting(1, "random seed", low=0)
+    members: int = setting(
+        1, "models with different seeds, trained one after the other, whose predictions are averaged", low=1, high=100
+    )
     slices: int = setting(
         1, "parts of a batch, computed one by one or by several workers: the weights depend on it, not on the workers",
         low=1, high=4096,

@@ -3,9 +3,9 @@
     config.json             format number, task, all settings
     vocabulary.json         normalization, tokenizer, tokens and their counts
     weights.safetensors     the best weights so far
+    weights-2.safetensors   of an ensemble: its second member, and so on; a mixture has its members in parts/
     checkpoint.safetensors  the latest weights and everything else that resuming needs
-    logistic.safetensors    of a classifier: its linear models of n-grams, and nbsvm.safetensors
-    parts/                  of a mixture: its parts, as run directories without data
+    logistic.safetensors    of a classifier: its linear n-gram models, and nbsvm.safetensors
     metrics.jsonl           a line for every report and evaluation
     lock                    held by the process that trains the run (weft.training.lock)
     data/                   the encoded training data, for resuming; may be deleted after training
@@ -64,14 +64,18 @@ class Run:
     source_run: dict[str, Any] | None = field(default=None, repr=False)  # what a fine-tuned run started from
     custom_cells: dict[str, str] = field(default_factory=dict, repr=False)  # names in the settings -> class names
 
+    def file(self, name: str) -> Path:
+        """The path of a file of the run."""
+        return self.path / name
+
     def save(self, name: str, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
         """Saves tensors and metadata as the safetensors file `name`."""
         with writing_run(self.path):
-            save_tensors(self.path / name, tensors, metadata)
+            save_tensors(self.file(name), tensors, metadata)
 
     def load(self, name: str) -> Saved:
         """Loads the safetensors file `name`."""
-        return load_tensors(self.path / name)
+        return load_tensors(self.file(name))
 
     def weights(self) -> dict[str, Tensor]:
         """Returns the best weights; before the first evaluation the latest, averaged if there is an EMA."""
@@ -83,7 +87,7 @@ class Run:
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Returns the shapes of what `weights` returns, from the file's header alone."""
         if self.has(WEIGHTS):
-            return tensor_shapes(self.path / WEIGHTS)
+            return tensor_shapes(self.file(WEIGHTS))
         found = tensor_shapes(self.path / CHECKPOINT)
         return with_prefix(found, "model.") | with_prefix(found, "ema.")
 
@@ -105,7 +109,7 @@ class Run:
 
     def has(self, name: str) -> bool:
         """Whether the run has a file of that name."""
-        return (self.path / name).exists()
+        return self.file(name).exists()
 
     def report(self, record: Mapping[str, Any]) -> None:
         """Appends a line to metrics.jsonl."""

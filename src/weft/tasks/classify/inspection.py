@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from weft.errors import WeftError
 from weft.nn.pooling import Pooled
 from weft.tasks.classify.data import cut_middle, split_text
+from weft.tasks.classify.model import Classifier
 from weft.tasks.classify.predictor import ClassifyPredictor
 from weft.tasks.inspection import AttentionWeights, Inspection, Network, StackUse
 
@@ -16,6 +17,7 @@ from weft.tasks.inspection import AttentionWeights, Inspection, Network, StackUs
 def inspect_classify(predictor: ClassifyPredictor, text: str) -> Inspection:
     """One prediction: the label of the text."""
     model, codec = predictor.model.eval(), predictor.codec
+    assert isinstance(model, Classifier)
     whole = split_text(text, codec)
     tokens = tuple(cut_middle(whole, predictor.config.data.max_tokens))
     if not tokens:

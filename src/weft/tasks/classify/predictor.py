@@ -18,6 +18,7 @@ from weft.html import ResultList
 from weft.metrics import Confusion
 from weft.tasks.classify.config import ClassifyConfig
 from weft.tasks.classify.data import DEV_EXAMPLES, check_labels, cut_middle, split_text
+from weft.tasks.classify.ensemble import ClassifierEnsemble
 from weft.tasks.classify.example import Example
 from weft.tasks.classify.mixing import DEFAULT_MIXTURE, Mixture
 from weft.tasks.classify.model import Classifier, ClassifierOutput
@@ -57,7 +58,7 @@ class ClassifyPredictor(TaskPredictor):
     """A trained classifier, ready for use."""
 
     run: Run
-    model: Classifier
+    model: Classifier | ClassifierEnsemble
     codec: Codec
     labels: tuple[str, ...]
     wide: WideModels | None = None
@@ -178,7 +179,7 @@ def confusion_of(labels: tuple[str, ...], log_probs: Tensor, truth: IntArray) ->
     return Confusion.of(labels, pairs, -float(log_probs[torch.arange(len(truth)), torch.tensor(truth)].sum()))
 
 
-def network_log_probs(model: Classifier, texts: Ragged, labels: int) -> Tensor:
+def network_log_probs(model: Classifier | ClassifierEnsemble, texts: Ragged, labels: int) -> Tensor:
     """The network's log-probabilities of the labels of encoded texts, (N, labels)."""
     return _stacked(_predict(model, texts), labels)
 
@@ -192,7 +193,7 @@ def _stacked(found: Sequence[tuple[list[float], list[float]]], labels: int) -> T
     return torch.tensor([log_probs for log_probs, _ in found], dtype=torch.float64).reshape(-1, labels)
 
 
-def _predict(model: Classifier, texts: Ragged) -> list[tuple[list[float], list[float]]]:
+def _predict(model: Classifier | ClassifierEnsemble, texts: Ragged) -> list[tuple[list[float], list[float]]]:
     """The log-probabilities of the labels and the weights of the tokens of each text, in batches of similar length."""
 
     @torch.no_grad()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from weft.tasks.classify.class_weights import class_weights
 from weft.tasks.classify.command import COMMANDS
 from weft.tasks.classify.config import ClassifyConfig
 from weft.tasks.classify.data import DEV_EXAMPLES, TRAIN_EXAMPLES, WORD_VECTORS, open_examples
+from weft.tasks.classify.ensemble import ClassifierEnsemble
 from weft.tasks.classify.inspection import inspect_classify
 from weft.tasks.classify.mixing import Mixture, fit_mixture
 from weft.tasks.classify.model import Classifier, LabelledBatch
@@ -115,8 +117,7 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
                 more = {"network_accuracy": confusion_of(labels, log_probs, truth).accuracy, **mixture.to_metrics()}
                 log_probs = mixture.log_probs(parts)
             found = confusion_of(labels, log_probs, truth)
-            metrics = {"cross_entropy": found.cross_entropy, "accuracy": found.accuracy, "macro_f1": found.macro_f1}
-            metrics |= more
+            metrics = {**label_metrics(found), **more}
             if scores is not None:
                 return Evaluation(found.cross_entropy, metrics)
             # Without a mixture the best model is that of the highest accuracy, because cross-entropy rises while
@@ -138,8 +139,16 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
         config = from_dict(ClassifyConfig, run.config)
         model = load_model(lambda: make_classifier(run, config), run)
         codec, labels = Codec.from_json(run.vocabulary), tuple(run.vocabulary["labels"])
-        mixture = Mixture.from_metrics(read_metadata(run.path / WEIGHTS)) if run.has(WEIGHTS) else Mixture()
+        mixture = Mixture.from_metrics(read_metadata(run.file(WEIGHTS))) if run.has(WEIGHTS) else Mixture()
         return ClassifyPredictor(run, model, codec, labels, load_wide(run), mixture)
+
+    def join(self, members: Sequence[ClassifyPredictor]) -> ClassifyPredictor:
+        models = [member.model for member in members if isinstance(member.model, Classifier)]
+        weights = np.mean([member.mixture for member in members], 0).tolist()
+        return replace(members[0], model=ClassifierEnsemble(models), mixture=Mixture(*weights))
+
+    def held_out_metrics(self, predictor: ClassifyPredictor) -> dict[str, float]:
+        return label_metrics(predictor.evaluate_held_out()) if predictor.run.has(DEV_EXAMPLES) else {}
 
     def held_out_texts(self, predictor: ClassifyPredictor) -> Iterator[str]:
         if predictor.run.has(DEV_EXAMPLES):
@@ -182,6 +191,11 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
 
     def inspect(self, predictor: ClassifyPredictor, text: str) -> Inspection:
         return inspect_classify(predictor, text)
+
+
+def label_metrics(found: Confusion) -> dict[str, float]:
+    """The metrics of predicted labels."""
+    return {"cross_entropy": found.cross_entropy, "accuracy": found.accuracy, "macro_f1": found.macro_f1}
 
 
 def load_word_vectors(model: Classifier, run: Run) -> int:

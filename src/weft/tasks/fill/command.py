@@ -10,7 +10,7 @@ import typer
 
 from weft.errors import WeftWarning
 from weft.tasks.command import Commands, EvaluationReport, Output, TextHelp, TextInput
-from weft.tasks.lm.command import TEXT_DATA, TEXT_DEV, Against, text_options
+from weft.tasks.lm.command import TEXT_DATA, TEXT_DEV, Adapt, Against, text_options
 
 if TYPE_CHECKING:
     from weft.tasks.fill.predictor import Answer, FillPredictor
@@ -32,9 +32,12 @@ def fill(
         int, typer.Option(min=0, help="How many tokens a blank stands for; 0: as many as it has underscores.")
     ] = 1,
     width: Annotated[int, typer.Option(min=1, help="Beam width where several tokens are missing.")] = 100,
+    adapt: Adapt = None,
     json: bool = False,
 ) -> Output:
     """Fill the blanks of a text: the most probable answers, each with its probability."""
+    if adapt is not None:
+        model = model.adapt(adapt)
     for number, text in enumerate(line for line in texts.lines() if line.strip()):
         for note in model.notes([text]):
             warnings.warn(note, WeftWarning, stacklevel=2)
@@ -55,11 +58,13 @@ def _table(answers: list[Answer]) -> str:
     return "\n".join(line.replace("\n", "\\n") for line in lines)
 
 
-def evaluate(model: FillPredictor, data: str | None, *, against: Against = None) -> EvaluationReport:
+def evaluate(
+    model: FillPredictor, data: str | None, *, against: Against = None, adapt: Adapt = None
+) -> EvaluationReport:
     """Predictions of a hidden token, beside baselines and other runs."""
     from weft.tasks.compare import compare_runs
 
-    return compare_runs(model, against or [], data)
+    return compare_runs(model, against or [], data, adapt)
 
 
 COMMANDS = Commands(

@@ -129,10 +129,11 @@ class Filler(nn.Module):
     @torch.no_grad()
     def predict_tokens(self, tokens: Tokens) -> TokenPredictions:
         """Predicts each token but the first from all the others, and compares with the true tokens."""
-        found = shared_map(self._predict_passage, evaluation_passages(tokens))
+        found = shared_map(self.predict_passage, evaluation_passages(tokens))
         return sum(found, start=TokenPredictions(Likelihood(0.0, 0), 0))
 
-    def _predict_passage(self, passage: Passage) -> TokenPredictions:
+    def predict_passage(self, passage: Passage) -> TokenPredictions:
+        """Predicts the targets of a passage, each from all the others."""
         ids, targets = passage.ids.to(self.bias.device), passage.targets.to(self.bias.device)
         valid = targets != IGNORE_INDEX
         return count_predictions(self(ids)[valid], targets[valid])
@@ -140,11 +141,11 @@ class Filler(nn.Module):
     @torch.no_grad()
     def fill_blanks(self, ids: Sequence[int], n: int, *, width: int, banned: Sequence[int] = ()) -> list[FilledBlanks]:
         """Finds the `n` most probable ways to fill the blanks of one row; see `weft.decoding.fill_blanks`."""
+        return fill_blanks(ids, self.blank, n, self.log_probs_at, width=width, banned=banned)
 
-        def log_probs(rows: Tensor, position: int) -> Tensor:
-            # Bounds the memory for a long text with many hypotheses.
-            parts = torch.split(rows.to(self.bias.device), max(1, MAX_TOKENS // len(ids)))
-            known = torch.cat([self.contexts(part)[:, position] for part in parts])
-            return self.readout(known).double().log_softmax(-1).cpu()
-
-        return fill_blanks(ids, self.blank, n, log_probs, width=width, banned=banned)
+    def log_probs_at(self, rows: Tensor, position: int) -> Tensor:
+        """The log-probabilities (K, V) of the token at a position of rows (K, T), given all the others."""
+        # Parts bound the memory for a long text with many hypotheses.
+        parts = torch.split(rows.to(self.bias.device), max(1, MAX_TOKENS // rows.shape[1]))
+        known = torch.cat([self.contexts(part)[:, position] for part in parts])
+        return self.readout(known).double().log_softmax(-1).cpu()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from weft.data.windows import Tokens
 from weft.decoding.blanks import FilledBlanks
@@ -20,6 +20,10 @@ from weft.text.codec import Codec
 from weft.text.vocabulary import RESERVED
 from weft.text.word_tokenizer import WordTokenizer
 from weft.training.run import Run
+
+if TYPE_CHECKING:
+    from weft.tasks.fill.adapt import AdaptedFillPredictor
+    from weft.tasks.lm.dynamic import DynamicConfig
 
 BEAM_WIDTH = 100  # partial answers kept while several blanks are filled one after the other
 
@@ -96,6 +100,23 @@ class FillPredictor(TaskPredictor):
     def notes(self, texts: Iterable[str]) -> list[str]:
         """What a user should know about these texts: their unknown tokens."""
         return [unknown_note(unknown, repr(text)) for text in texts if (unknown := self.unknown(text))]
+
+    def adapt(self, method: str = "dynamic", *, dynamic: DynamicConfig | None = None) -> AdaptedFillPredictor:
+        """A model whose weights follow the text. This one, and its run, are not changed.
+
+        Args:
+            method: "dynamic": dynamic evaluation.
+            dynamic: Its parameters. None: the defaults, with a learning rate fitted to the run's held-out text.
+
+        Returns:
+            A FillPredictor. `evaluate` adapts to the text that it has predicted, `fill` to the known tokens of a text.
+
+        Raises:
+            WeftError: The model is an HMM or an ensemble, or the run has no stored text.
+        """
+        from weft.tasks.fill.adapt import adapt_filler
+
+        return adapt_filler(self, method, dynamic=dynamic)
 
     def evaluate(self, source: CorpusSource) -> TokenPredictions:
         """Predicts each token of a text from all others: a path, the name of a data set, or a Corpus."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from weft.cells import State
 from weft.config import from_dict
 from weft.data.windows import Passage, RandomWindows, Tokens, Window
-from weft.metrics import Likelihood
+from weft.metrics import Likelihood, TokenPredictions
 from weft.tasks.fill.command import COMMANDS
 from weft.tasks.fill.config import FillConfig
+from weft.tasks.fill.ensemble import FillerEnsemble
 from weft.tasks.fill.inspection import inspect_fill
 from weft.tasks.fill.model import Filler
 from weft.tasks.fill.predictor import FillPredictor
@@ -26,7 +29,7 @@ from weft.tasks.pretraining import (
 )
 from weft.tasks.service import Service
 from weft.tasks.stored_data import StoreData
-from weft.tasks.text_task import CorpusSource, TextData, TextTask
+from weft.tasks.text_task import DEV_TOKENS, CorpusSource, TextData, TextTask
 from weft.text.codec import Codec
 from weft.training.build import build_model, load_model
 from weft.training.devices import find_device
@@ -57,9 +60,7 @@ class FillTask(TextTask[FillConfig, FillPredictor]):
         def evaluate() -> Evaluation:
             assert dev is not None
             found = model.eval().predict_tokens(dev)
-            likelihood = found.likelihood
-            metrics = {"cross_entropy": likelihood.cross_entropy, "perplexity": likelihood.perplexity}
-            return Evaluation(likelihood.cross_entropy, {**metrics, "accuracy": found.accuracy})
+            return Evaluation(found.likelihood.cross_entropy, token_metrics(found))
 
         held_out = None if dev is None else evaluate
         stacks = [stack for stack in (model.forward_stack, model.backward_stack) if stack is not None]
@@ -100,6 +101,13 @@ class FillTask(TextTask[FillConfig, FillPredictor]):
         model = load_model(lambda: Filler(len(codec.vocabulary), config), run)
         return FillPredictor(run, model, codec)
 
+    def join(self, members: Sequence[FillPredictor]) -> FillPredictor:
+        models = [member.model for member in members if isinstance(member.model, Filler)]
+        return replace(members[0], model=FillerEnsemble(models))
+
+    def held_out_metrics(self, predictor: FillPredictor) -> dict[str, float]:
+        return token_metrics(predictor.evaluate_held_out()) if predictor.run.has(DEV_TOKENS) else {}
+
     def block_likelihood(self, predictor: FillPredictor, tokens: Tokens) -> Likelihood:
         return predictor.predict_tokens(tokens).likelihood
 
@@ -111,6 +119,13 @@ class FillTask(TextTask[FillConfig, FillPredictor]):
 
     def serve(self, predictor: FillPredictor) -> Service:
         return serve_filler(predictor)
+
+
+def token_metrics(found: TokenPredictions) -> dict[str, float]:
+    """The metrics of predicted tokens."""
+    likelihood = found.likelihood
+    metrics = {"cross_entropy": likelihood.cross_entropy, "perplexity": likelihood.perplexity}
+    return {**metrics, "accuracy": found.accuracy}
 
 
 TASK = FillTask()

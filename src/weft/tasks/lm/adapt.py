@@ -6,7 +6,6 @@ weights adapt to the prompt and then stay; the cache holds the prompt and the te
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -23,8 +22,8 @@ from weft.metrics import Likelihood, TokenPredictions
 from weft.nn import map_state
 from weft.tasks.lm.cache import SEGMENT, CacheConfig, CacheModel, CacheReader
 from weft.tasks.lm.cache_fitting import fit_cache
-from weft.tasks.lm.dynamic import DynamicConfig, DynamicModel, gradient_rms
-from weft.tasks.lm.interpolation import Array, Interpolation, interpolate, likelihood
+from weft.tasks.lm.dynamic import RATE_TOKENS, DynamicConfig, DynamicModel, best_rate, gradient_rms
+from weft.tasks.lm.interpolation import Array, Interpolation, LmEnsemble, interpolate, likelihood
 from weft.tasks.lm.model import LanguageModel
 from weft.tasks.lm.predictor import LmPredictor, TokenModel
 from weft.tasks.text_task import DEV_TOKENS, held_out_tokens, stored_tokens
@@ -32,10 +31,9 @@ from weft.training.run import Run
 
 ADAPTATIONS = ("dynamic", "cache", "both")
 CHUNKS, SEGMENTS = 8, 32  # of the training text, for the statistics of the gradient
-RATE_TOKENS = 4000  # of the held-out text, to which the learning rate is fitted
+
 CACHE_TOKENS = 10_000  # the same, for the parameters of the cache
 CACHE_WEIGHT = 0.1  # without held-out text
-RATES = (0.3, 1.0, 3.0)  # times the default learning rate: the candidates of the fit
 
 
 @dataclass(frozen=True)
@@ -219,8 +217,8 @@ class AdaptedLmPredictor(LmPredictor):
 
 def adapted_to(model: TokenModel, tokens: Sequence[int]) -> TokenModel:
     """The model, or each member of an ensemble, with weights that have adapted to a text."""
-    if isinstance(model, Interpolation):
-        return Interpolation([adapted_to(one, tokens) for one in model.models], model.weights)
+    if isinstance(model, LmEnsemble):
+        return LmEnsemble([adapted_to(one, tokens) for one in model.members])
     assert isinstance(model, AdaptedModel)
     return model.after(tokens)
 
@@ -253,14 +251,14 @@ def adapt(
         if cache is None and wanted.cache is not None:
             wanted = fit_adapted_cache(networks[0], wanted, statistics[0], dev[: CACHE_TOKENS + 1])
     models = [AdaptedModel(network, wanted, rms) for network, rms in zip(networks, statistics, strict=True)]
-    model = models[0] if len(models) == 1 else Interpolation(models, [1 / len(models)] * len(models))
+    model = models[0] if len(models) == 1 else LmEnsemble(models)
     return AdaptedLmPredictor(run, model, predictor.codec, wanted)
 
 
 def _networks(predictor: LmPredictor) -> list[LanguageModel]:
     """The networks of a recurrent language model: one, or the members of an ensemble."""
     model = predictor.model
-    found = list(model.models) if isinstance(model, Interpolation) and predictor.run.task == "lm" else [model]
+    found = list(model.members) if isinstance(model, LmEnsemble) else [model]
     networks = [one for one in found if isinstance(one, LanguageModel)]
     if len(networks) < len(found):
         raise WeftError(
@@ -291,13 +289,11 @@ def gradient_statistics(network: LanguageModel, run: Run, config: DynamicConfig 
 
 def fit_rate(network: LanguageModel, config: DynamicConfig, rms: Sequence[Tensor] | None, dev: Tokens) -> DynamicConfig:
     """Selects the learning rate by the likelihood of held-out text."""
-    candidates = [replace(config, learning_rate=config.learning_rate * rate) for rate in RATES]
 
     def nats(one: DynamicConfig) -> float:
-        found = AdaptedModel(network, Adaptation(one), rms).evaluate(dev).nats
-        return found if math.isfinite(found) else math.inf  # too large a rate diverges
+        return AdaptedModel(network, Adaptation(one), rms).evaluate(dev).nats
 
-    return min(candidates, key=nats) if len(dev) > 1 else config
+    return best_rate(config, nats) if len(dev) > 1 else config
 
 
 def fit_adapted_cache(

@@ -27,8 +27,8 @@ Against = Annotated[
 ]
 
 ADAPT_HELP = (
-    "Adapt to the text that is read: dynamic (the weights follow it), cache (a cache of its last tokens), or both. "
-    "The run is not changed."
+    "Adapt to the text that is read: dynamic (the weights follow it), cache (of its last tokens; not for fill), "
+    "or both. The run is not changed."
 )
 Adapt = Annotated[str | None, name_option("--adapt", ADAPT_HELP)]
 

@@ -15,8 +15,9 @@ Krause, Kahembwe, Murray and Renals 2018, "Dynamic evaluation of neural sequence
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 import torch
@@ -53,6 +54,8 @@ class DynamicConfig:
             raise WeftError(f"the rule is {self.rule!r}", expected="rms or sgd")
 
 
+RATES = (0.3, 1.0, 3.0)  # times the given learning rate: the candidates of a fit
+RATE_TOKENS = 4000  # of the held-out text, to which the learning rate is fitted
 RELATIVE_EPS = 0.5  # eps, as a share of mean(r): weights with small gradients, such as rare words, move slowly
 
 
@@ -118,3 +121,16 @@ def gradient_rms(model: AdaptableModel, losses: Callable[[AdaptableModel], Itera
     if not count:
         raise WeftError("there is no text to compute the gradients of", expected="at least 2 tokens")
     return [(total / count).sqrt() for total in totals]
+
+
+def best_rate(config: DynamicConfig, nats: Callable[[DynamicConfig], float]) -> DynamicConfig:
+    """Selects a learning rate near that of `config`.
+
+    Args:
+        config: the parameters.
+        nats: the negative log-likelihood of held-out text with given parameters; not finite where they diverge.
+    """
+    candidates = [replace(config, learning_rate=config.learning_rate * rate) for rate in RATES]
+    found = [nats(one) for one in candidates]
+    best = min(range(len(found)), key=lambda number: found[number] if math.isfinite(found[number]) else math.inf)
+    return candidates[best]

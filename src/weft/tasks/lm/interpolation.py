@@ -122,6 +122,18 @@ class Interpolation(nn.Module):
         return predict_stepwise(self, tokens)
 
 
+class LmEnsemble(Interpolation):
+    """The members of an ensemble with equal weights.
+
+    Args:
+        members: the language models.
+    """
+
+    def __init__(self, members: Sequence[TokenModel]) -> None:
+        super().__init__(members, [1 / len(members)] * len(members))
+        self.members = self.models
+
+
 def all_log_probs(models: Sequence[TokenModel], tokens: Tokens) -> Array:
     """The log-probability of each token but the first by each model, (N - 1, K)."""
     return np.stack([model.token_log_probs(tokens) for model in models], 1)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from weft.cells import State
 from weft.config import from_dict
 from weft.data.windows import WINDOWS
@@ -10,11 +13,12 @@ from weft.tasks.inspection import Inspection
 from weft.tasks.lm.command import COMMANDS
 from weft.tasks.lm.config import LmConfig
 from weft.tasks.lm.inspection import inspect_lm
+from weft.tasks.lm.interpolation import LmEnsemble
 from weft.tasks.lm.model import make_language_model
 from weft.tasks.lm.predictor import LmPredictor
 from weft.tasks.lm.service import serve_lm
 from weft.tasks.service import Service
-from weft.tasks.text_task import TextData, TextTask
+from weft.tasks.text_task import DEV_TOKENS, TextData, TextTask
 from weft.text.codec import Codec
 from weft.training.build import build_model, load_model
 from weft.training.devices import find_device
@@ -61,6 +65,15 @@ class LmTask(TextTask[LmConfig, LmPredictor]):
         config = from_dict(LmConfig, run.config).model
         model = load_model(lambda: make_language_model(len(codec.vocabulary), config), run)
         return LmPredictor(run, model, codec)
+
+    def join(self, members: Sequence[LmPredictor]) -> LmPredictor:
+        return replace(members[0], model=LmEnsemble([member.model for member in members]))
+
+    def held_out_metrics(self, predictor: LmPredictor) -> dict[str, float]:
+        if not predictor.run.has(DEV_TOKENS):
+            return {}
+        found = predictor.evaluate_held_out()
+        return {"cross_entropy": found.cross_entropy, "perplexity": found.perplexity}
 
     def inspect(self, predictor: LmPredictor, text: str) -> Inspection:
         return inspect_lm(predictor, text)

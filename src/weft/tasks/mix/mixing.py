@@ -22,10 +22,10 @@ from weft.tasks.compare import check_same_tokens
 from weft.tasks.lm.cache import CacheConfig, read_outputs
 from weft.tasks.lm.cache_fitting import fit_cache
 from weft.tasks.lm.interpolation import Array, all_log_probs, fit_weights, interpolate, likelihood
-from weft.tasks.lm.model import LanguageModel
 from weft.tasks.lm.predictor import LmPredictor, TokenModel
+from weft.tasks.members import trained_members
 from weft.tasks.mix.config import MixConfig, MixModelConfig
-from weft.tasks.mix.task import PART_TASKS, PARTS_FOLDER, TASK
+from weft.tasks.mix.task import PART_TASKS, PARTS_FOLDER, TASK, first_network
 from weft.tasks.stored_data import store_data
 from weft.tasks.text_task import DEV_TOKENS, CorpusSource, encoded, held_out_tokens, text_column
 from weft.training.run import (
@@ -149,7 +149,7 @@ def _with_cache(
     models: Sequence[TokenModel], log_probs: Array, tokens: Tokens, size: int
 ) -> tuple[Array, CacheConfig | None]:
     """The log-probabilities with those of a cache as the last column, and its parameters; None if it is of no use."""
-    network = next((model for model in models if isinstance(model, LanguageModel)), None)
+    network = first_network(models)
     if network is None:
         return log_probs, None
     with torch.no_grad():
@@ -214,5 +214,6 @@ def weights_file(run: Run) -> Path:
 def copy_part(run: Run, folder: Path) -> None:
     """Copies what loading a run needs: its settings, its vocabulary and its weights, not its data."""
     folder.mkdir(parents=True)
-    for file in (run.path / CONFIG, run.path / VOCABULARY, weights_file(run)):
+    members = {one.file(WEIGHTS) for one in trained_members(run)} - {run.path / WEIGHTS}
+    for file in (run.path / CONFIG, run.path / VOCABULARY, weights_file(run), *sorted(members)):
         shutil.copyfile(file, folder / file.name)

@@ -9,6 +9,7 @@ The run directory of a mixture has its parts as run directories of their own, so
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from weft.errors import WeftError
@@ -16,7 +17,7 @@ from weft.tasks import get_task
 from weft.tasks.inspection import Inspection
 from weft.tasks.lm.cache import CacheConfig, CacheModel
 from weft.tasks.lm.inspection import inspect_steps
-from weft.tasks.lm.interpolation import Interpolation
+from weft.tasks.lm.interpolation import Interpolation, LmEnsemble
 from weft.tasks.lm.model import LanguageModel
 from weft.tasks.lm.predictor import LmPredictor, TokenModel
 from weft.tasks.lm.service import serve_lm
@@ -65,7 +66,7 @@ class MixTask(TextTask[MixConfig, LmPredictor]):
         part = open_run(run.path / PARTS_FOLDER / str(number))
         if part.task not in PART_TASKS:
             raise WeftError(f"{part.path} is a run of the task {part.task!r}", expected=" or ".join(PART_TASKS))
-        predictor = get_task(part.task).load(part)
+        predictor = get_task(part.task).load_run(part)
         if predictor.codec.vocabulary.tokens != codec.vocabulary.tokens:
             raise WeftError(f"{part.path} has another vocabulary than {run.path}", expected="the same one")
         model: TokenModel = predictor.model
@@ -84,10 +85,16 @@ def make_cache(models: list[TokenModel], config: CacheConfig) -> CacheModel:
     Raises:
         WeftError: there is none.
     """
-    network = next((model for model in models if isinstance(model, LanguageModel)), None)
+    network = first_network(models)
     if network is None:
         raise WeftError("no recurrent model for the cache", expected="a run of `weft train lm` among the parts")
     return CacheModel(network, config)
+
+
+def first_network(models: Sequence[TokenModel]) -> LanguageModel | None:
+    """The first recurrent model, or the first member of the first ensemble of them."""
+    each = (one for model in models for one in (model.members if isinstance(model, LmEnsemble) else (model,)))
+    return next((one for one in each if isinstance(one, LanguageModel)), None)
 
 
 TASK = MixTask()

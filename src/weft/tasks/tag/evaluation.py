@@ -18,6 +18,7 @@ from weft.metrics.paired import ExampleStatistics, f1_score, ratio
 from weft.metrics.tagging import SpanScores, TokenScores, WordScores
 from weft.nn.crf import TagPath
 from weft.tasks.tag.encoder import collate
+from weft.tasks.tag.ensemble import TaggerEnsemble
 from weft.tasks.tag.model import Tagger
 from weft.tasks.tag.vocabulary import TaggerVocabulary
 from weft.text.spans import OUTSIDE, split_tag
@@ -46,7 +47,7 @@ class TagScores(NamedTuple):
 
 
 @torch.no_grad()
-def decode(model: Tagger, columns: Mapping[str, Ragged]) -> list[TagPath]:
+def decode(model: Tagger | TaggerEnsemble, columns: Mapping[str, Ragged]) -> list[TagPath]:
     """Predicts the tags of every sentence."""
     model.eval()
 
@@ -105,7 +106,7 @@ def beginnings(tags: Sequence[str]) -> Tensor:
 
 
 def evaluate_tagger(
-    model: Tagger, vocabulary: TaggerVocabulary, columns: Mapping[str, Ragged]
+    model: Tagger | TaggerEnsemble, vocabulary: TaggerVocabulary, columns: Mapping[str, Ragged]
 ) -> TagScores | WordScores:
     """Compares the model's tags with those of the columns."""
     found = sentence_scores(model, vocabulary, columns)
@@ -117,7 +118,7 @@ def evaluate_tagger(
 
 
 def sentence_scores(
-    model: Tagger, vocabulary: TaggerVocabulary, columns: Mapping[str, Ragged]
+    model: Tagger | TaggerEnsemble, vocabulary: TaggerVocabulary, columns: Mapping[str, Ragged]
 ) -> list[TagScores] | list[WordScores]:
     """The scores of each sentence; those of an empty sentence where there is none."""
     names = (*vocabulary.tags, *vocabulary.extra_tags)
@@ -132,7 +133,9 @@ def sentence_scores(
     return [TagScores(TokenScores.of(*one), own) for one, own in zip(compared, spans, strict=True)]
 
 
-def tag_confusion(model: Tagger, vocabulary: TaggerVocabulary, columns: Mapping[str, Ragged]) -> Confusion:
+def tag_confusion(
+    model: Tagger | TaggerEnsemble, vocabulary: TaggerVocabulary, columns: Mapping[str, Ragged]
+) -> Confusion:
     """How often each tag was predicted for each true tag."""
     names = (*vocabulary.tags, *vocabulary.extra_tags)
     pairs = (
@@ -144,7 +147,7 @@ def tag_confusion(model: Tagger, vocabulary: TaggerVocabulary, columns: Mapping[
 
 
 def tag_statistics(
-    model: Tagger, vocabulary: TaggerVocabulary, columns: Mapping[str, Ragged]
+    model: Tagger | TaggerEnsemble, vocabulary: TaggerVocabulary, columns: Mapping[str, Ragged]
 ) -> tuple[ExampleStatistics, ...]:
     """Accuracy, and F1 where tags are spans or words, of each sentence."""
     accuracies, matches = [], []

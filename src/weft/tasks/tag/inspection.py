@@ -12,7 +12,7 @@ from weft.errors import WeftError
 from weft.tasks.inspection import ChainView, Inspection, Network, StackUse
 from weft.tasks.tag.encoder import collate
 from weft.tasks.tag.lexicon import WordLexicon
-from weft.tasks.tag.model import forbid_continuation
+from weft.tasks.tag.model import Tagger, forbid_continuation
 from weft.tasks.tag.predictor import TagPredictor
 from weft.tasks.tag.word_split import make_split
 
@@ -20,6 +20,7 @@ from weft.tasks.tag.word_split import make_split
 def inspect_tag(predictor: TagPredictor, text: str) -> Inspection:
     """One prediction for each word, or for each character of a text that is segmented."""
     model, lexicon = predictor.model.eval(), predictor.vocabulary.lexicon
+    assert isinstance(model, Tagger)
     starts = None
     if isinstance(lexicon, WordLexicon):
         name = "space" if predictor.unspaced else "word"

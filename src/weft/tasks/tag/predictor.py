@@ -25,6 +25,7 @@ from weft.tasks.predictor import TaskPredictor
 from weft.tasks.tag.config import TagConfig
 from weft.tasks.tag.data import DEV_SENTENCES, SHOWN, Reading, extra_tag_notes, read_like, unknown_tags
 from weft.tasks.tag.encoder import collate
+from weft.tasks.tag.ensemble import TaggerEnsemble
 from weft.tasks.tag.evaluation import TagScores, evaluate_tagger, tag_confusion
 from weft.tasks.tag.lexicon import WordLexicon
 from weft.tasks.tag.model import Tagger, forbid_continuation
@@ -82,7 +83,7 @@ class TagPredictor(TaskPredictor):
     """A trained tagger, ready for use."""
 
     run: Run
-    model: Tagger
+    model: Tagger | TaggerEnsemble
     vocabulary: TaggerVocabulary
 
     @property

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from weft.cells import State
 from weft.config import from_dict
 from weft.data.buckets import Buckets, IntArray, load_columns, take
 from weft.metrics import Confusion, ExampleStatistics
+from weft.metrics.tagging import WordScores
 from weft.tasks.inspection import Inspection
 from weft.tasks.prepared import Prepared
 from weft.tasks.pretraining import SHARED_LAYERS, PretrainedLayers, layer_groups, shared_settings, take_over_stack
@@ -21,7 +23,8 @@ from weft.tasks.tag.command import COMMANDS
 from weft.tasks.tag.config import TagConfig
 from weft.tasks.tag.data import DEV_SENTENCES, TRAIN_SENTENCES, open_tagged
 from weft.tasks.tag.encoder import collate
-from weft.tasks.tag.evaluation import calibrate, evaluate_tagger, tag_statistics
+from weft.tasks.tag.ensemble import TaggerEnsemble
+from weft.tasks.tag.evaluation import TagScores, calibrate, evaluate_tagger, tag_statistics
 from weft.tasks.tag.inspection import inspect_tag
 from weft.tasks.tag.model import TaggedBatch, Tagger
 from weft.tasks.tag.predictor import TagPredictor
@@ -101,7 +104,7 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
             if config.model.span_calibration and vocabulary.scheme and OUTSIDE in vocabulary.tags:
                 calibrate(model, vocabulary, dev)
             scores = evaluate_tagger(model, vocabulary, dev)
-            return Evaluation(-scores.score(), {"score": scores.score(), **scores.metrics()})
+            return Evaluation(-scores.score(), tag_metrics(scores))
 
         lengths = columns["words"].lengths
         data = Buckets(lengths, config.batch.max_tokens, config.batch.size, config.train.seed, batch)
@@ -124,6 +127,13 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
         config = from_dict(TagConfig, run.config)
         return TagPredictor(run, load_model(lambda: make_tagger(vocabulary, config), run), vocabulary)
 
+    def join(self, members: Sequence[TagPredictor]) -> TagPredictor:
+        models = [member.model for member in members if isinstance(member.model, Tagger)]
+        return replace(members[0], model=TaggerEnsemble(models))
+
+    def held_out_metrics(self, predictor: TagPredictor) -> dict[str, float]:
+        return tag_metrics(predictor.evaluate_held_out()) if predictor.run.has(DEV_SENTENCES) else {}
+
     def confusion(self, predictor: TagPredictor, source: SentenceSource | None) -> Confusion | None:
         return predictor.confusion(source)
 
@@ -142,6 +152,11 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
 
     def inspect(self, predictor: TagPredictor, text: str) -> Inspection:
         return inspect_tag(predictor, text)
+
+
+def tag_metrics(scores: TagScores | WordScores) -> dict[str, float]:
+    """The metrics of predicted tags."""
+    return {"score": scores.score(), **scores.metrics()}
 
 
 def make_tagger(vocabulary: TaggerVocabulary, config: TagConfig) -> Tagger:

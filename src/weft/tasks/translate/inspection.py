@@ -12,7 +12,7 @@ from weft.decoding.beam_tree import beam_tree
 from weft.errors import WeftError
 from weft.tasks.inspection import AttentionWeights, Inspection, NamedBeamTree, Network, StackUse
 from weft.tasks.translate.encoder import Encoded
-from weft.tasks.translate.model import BOS_ID, TranslationBatch
+from weft.tasks.translate.model import BOS_ID, TranslationBatch, Translator
 from weft.tasks.translate.predictor import END, LENGTH_PENALTY, TranslatePredictor, most_tokens
 from weft.text.vocabulary import BOS, EOS, RESERVED
 
@@ -22,6 +22,7 @@ SHOWN_BEAM = 5
 def inspect_translate(predictor: TranslatePredictor, text: str) -> Inspection:
     """The source and its best translation, read by encoder and decoder with teacher forcing."""
     model = predictor.model.eval()
+    assert isinstance(model, Translator)
     if not text.strip():
         raise WeftError("the text is blank", expected="a sentence to translate")
     source = predictor._read(text)

@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,7 +22,8 @@ from weft.tasks.predictor import TaskPredictor
 from weft.tasks.translate.attention_stepper import AttentionStepper, last_weights
 from weft.tasks.translate.config import TranslateConfig
 from weft.tasks.translate.data import PairSource, held_out_pairs, read_pairs
-from weft.tasks.translate.model import BOS_ID, TranslationBatch, Translator
+from weft.tasks.translate.ensemble import EnsembleStepper, TranslatorEnsemble
+from weft.tasks.translate.model import BOS_ID, TranslationBatch, TranslationStepper, Translator
 from weft.text.arguments import check_texts
 from weft.text.codec import Codec
 from weft.text.parallel import PairCodec, Pairs
@@ -96,7 +97,7 @@ class TranslatePredictor(TaskPredictor):
     """A trained translator, ready for use."""
 
     run: Run
-    model: Translator
+    model: Translator | TranslatorEnsemble
     codec: PairCodec
     config: TranslateConfig
 
@@ -183,9 +184,9 @@ class TranslatePredictor(TaskPredictor):
     def _translate(self, sources: list[_Source], options: _Options) -> list[list[Translation]]:
         self.model.eval()
         rows = pad([source.ids for source in sources])
-        stepper = self.model.stepper(rows)
+        stepper: Any = self.model.stepper(rows)
         found = beam_search(
-            AttentionStepper(stepper) if options.attention else stepper,
+            with_attention(stepper) if options.attention else stepper,
             [[BOS_ID, *options.prefix]] * len(sources),
             width=options.beam,
             tokens=[most_tokens(len(source.ids)) for source in sources],
@@ -287,6 +288,11 @@ class TranslatePredictor(TaskPredictor):
     def evaluate_held_out(self, *, beam: int = 5, length_penalty: float = LENGTH_PENALTY) -> Translations:
         """Evaluates on the run's own held-out pairs."""
         return self.evaluate(held_out_pairs(self.run), beam=beam, length_penalty=length_penalty)
+
+
+def with_attention(stepper: TranslationStepper | EnsembleStepper) -> Any:
+    """The stepper whose state has the attention weights of the last step."""
+    return stepper.with_attention() if isinstance(stepper, EnsembleStepper) else AttentionStepper(stepper)
 
 
 def most_tokens(source: int) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,11 +24,12 @@ from weft.tasks.task import Task
 from weft.tasks.translate.command import COMMANDS
 from weft.tasks.translate.config import TranslateConfig
 from weft.tasks.translate.data import DEV_PAIRS, TRAIN_PAIRS, PairSource, held_out_pairs, store_pairs
+from weft.tasks.translate.ensemble import TranslatorEnsemble
 from weft.tasks.translate.inspection import inspect_translate
-from weft.tasks.translate.model import TranslationBatch
+from weft.tasks.translate.model import TranslationBatch, Translator
 from weft.tasks.translate.predictor import END, TranslatePredictor, make_translator
 from weft.tasks.translate.service import serve_translator
-from weft.text.parallel import PairCodec
+from weft.text.parallel import PairCodec, Pairs
 from weft.training.build import build_model, load_model
 from weft.training.devices import find_device
 from weft.training.loss import Loss
@@ -89,9 +91,8 @@ class TranslateTask(Task[PairSource, TranslateConfig, TranslatePredictor]):
 
         def evaluate() -> Evaluation:
             assert dev is not None
-            likelihood, found = predictor.likelihood(dev), predictor.evaluate(dev, beam=1)
-            metrics = {"bleu": found.bleu, "exact": found.exact, "perplexity": likelihood.perplexity}
-            return Evaluation(likelihood.cross_entropy, {"cross_entropy": likelihood.cross_entropy, **metrics})
+            metrics = pair_metrics(predictor, dev)
+            return Evaluation(metrics["cross_entropy"], metrics)
 
         trainer = Trainer(model, buckets, objective, config.train, evaluate=None if dev is None else evaluate, run=run)
         sizes = [len(codec.source.vocabulary), *([] if codec.joint else [len(codec.target.vocabulary)])]
@@ -110,6 +111,13 @@ class TranslateTask(Task[PairSource, TranslateConfig, TranslatePredictor]):
         codec, config = PairCodec.from_json(run.vocabulary), from_dict(TranslateConfig, run.config)
         model = load_model(lambda: make_translator(codec, config), run)
         return TranslatePredictor(run, model, codec, config)
+
+    def join(self, members: Sequence[TranslatePredictor]) -> TranslatePredictor:
+        models = [member.model for member in members if isinstance(member.model, Translator)]
+        return replace(members[0], model=TranslatorEnsemble(models))
+
+    def held_out_metrics(self, predictor: TranslatePredictor) -> dict[str, float]:
+        return pair_metrics(predictor, held_out_pairs(predictor.run)) if predictor.run.has(DEV_PAIRS) else {}
 
     def held_out_texts(self, predictor: TranslatePredictor) -> Iterator[str]:
         return iter(held_out_pairs(predictor.run).sources if predictor.run.has(DEV_PAIRS) else ())
@@ -134,6 +142,13 @@ class TranslateTask(Task[PairSource, TranslateConfig, TranslatePredictor]):
 
     def serve(self, predictor: TranslatePredictor) -> Service:
         return serve_translator(predictor)
+
+
+def pair_metrics(predictor: TranslatePredictor, pairs: Pairs) -> dict[str, float]:
+    """The metrics of greedy translations, and the likelihood of the references."""
+    likelihood, found = predictor.likelihood(pairs), predictor.evaluate(pairs, beam=1)
+    metrics = {"bleu": found.bleu, "exact": found.exact, "perplexity": likelihood.perplexity}
+    return {"cross_entropy": likelihood.cross_entropy, **metrics}
 
 
 def _digest(value: Any) -> str:
