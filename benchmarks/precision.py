@@ -96,11 +96,11 @@ def main() -> None:
         work = WORKS[name]
         rows = [scores(work, seed) for seed in given.seeds]
         exact, low, whole = ([row[kind] for row in rows] for kind in ("float32", "bf16", "int8"))
-        cells = [f"{name}: {work.metric}", *(", ".join(f"{value:.2f}" for value in values) for values in (exact, low))]
-        cells.append(f"{statistics.mean(low) - statistics.mean(exact):+.2f}")
-        cells.append(f"{max(exact) - min(exact):.2f}")
+        cells = [f"{name}: {work.metric}", *(", ".join(f"{value:.3f}" for value in values) for values in (exact, low))]
+        cells.append(f"{statistics.mean(low) - statistics.mean(exact):+.3f}")
+        cells.append(f"{max(exact) - min(exact):.3f}")
         change = max(abs(b / a - 1) for a, b in zip(exact, whole, strict=True))
-        cells += [", ".join(f"{value:.2f}" for value in whole), f"{change:.2%}"]
+        cells += [", ".join(f"{value:.3f}" for value in whole), f"{change:.3%}"]
         print(f"| {' | '.join(cells)} |", flush=True)
 
 

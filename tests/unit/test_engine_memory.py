@@ -37,11 +37,29 @@ def test_a_small_tensor_takes_no_large_block():
     assert pool.empty(LARGE, torch.float32).data_ptr() != place
 
 
+def waiting(pool):
+    return sum(block.size for block in pool._waiting)
+
+
 def test_what_waits_is_bounded():
+    """By the recent peak of use; later, when the peak is long ago, by a constant."""
     pool = MemoryPool()
-    tensors = [pool.empty((16, *LARGE), torch.float64) for _ in range(20)]
-    tensors.clear()
-    assert 0 < sum(block.size for block in pool._waiting) <= memory.MOST_WAITING
+    for count in (20, 3):
+        tensors = [pool.empty((16, *LARGE), torch.float64) for _ in range(count)]
+        tensors.clear()
+        assert waiting(pool) == 20 * 32 * memory.SMALLEST * 2
+    for _ in range(2 * memory.RECENT):
+        pool.empty(LARGE, torch.float32)
+    assert 0 < waiting(pool) <= memory.MOST_WAITING
+
+
+def test_use_never_grows_past_its_peak():
+    """Blocks of other sizes do not add up: what is unused makes room before a block is made."""
+    pool, large = MemoryPool(), memory.MOST_WAITING // 4
+    for size in range(4 * large, 16 * large, large):
+        tensor = pool.empty((size,), torch.float32)  # four bytes each: nothing is touched
+        assert waiting(pool) + 4 * size <= max(pool._peak, 4 * size + memory.MOST_WAITING)
+        del tensor
 
 
 def test_threads_never_share_a_block():

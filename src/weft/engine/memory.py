@@ -2,7 +2,8 @@
 
 The system clears every page on first touch, one at a time: a training step that allocates megabytes waits longer for
 pages than for computation. A tensor from the pool is an ordinary one; when torch frees it, its block waits for the next
-request of about that size.
+request of about that size. The unused blocks are at most 128 MB, or as much as brings the pool to its recent peak of
+use: a step over long sequences uses gigabytes, and the next one needs them again.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import torch
 from torch import Tensor
 
 SMALLEST = 1 << 19  # bytes; the system's allocator is faster for less
-MOST_WAITING = 1 << 27  # bytes of unused blocks
+MOST_WAITING = 1 << 27  # bytes of unused blocks, beyond the recent peak of use
+RECENT = 256  # requests; a peak counts for one to two times as many
 _HUGE = 1 << 21  # bytes of a huge page: fewer page faults, fewer TLB misses
 
 
@@ -29,7 +31,8 @@ class _Block(NamedTuple):
 class MemoryPool:
     def __init__(self) -> None:
         self._waiting: list[_Block] = []  # least recently used first
-        self._waiting_size = 0
+        self._waiting_size = self._lent_size = 0
+        self._requests, self._peak, self._peak_before = 0, 0, 0  # peaks of _lent_size, in RECENT requests each
         self._lent: dict[int, tuple[weakref.ref[memoryview], _Block]] = {}  # by the reference's identity
         self._lock = threading.RLock()  # a tensor may be freed while this thread holds it
 
@@ -62,9 +65,16 @@ class MemoryPool:
             if best is not None:
                 self._waiting.remove(best)
                 self._waiting_size -= best.size
-                return best
-        unit = _HUGE if size >= _HUGE else SMALLEST
-        size = -(-size // unit) * unit
+            unit = _HUGE if size >= _HUGE else SMALLEST
+            size = -(-size // unit) * unit if best is None else best.size
+            self._lent_size += size
+            self._requests += 1
+            if self._requests % RECENT == 0:
+                self._peak_before, self._peak = self._peak, 0
+            self._peak = max(self._peak, self._lent_size)
+            self._trim()
+        if best is not None:
+            return best
         memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         if size >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
             memory.madvise(mmap.MADV_HUGEPAGE)
@@ -75,8 +85,14 @@ class MemoryPool:
             block = self._lent.pop(id(reference))[1]
             self._waiting.append(block)
             self._waiting_size += block.size
-            while self._waiting_size > MOST_WAITING:
-                self._waiting_size -= self._waiting.pop(0).size
+            self._lent_size -= block.size
+            self._trim()
+
+    def _trim(self) -> None:
+        """Returns unused blocks to the system, the least recently used first."""
+        most = max(MOST_WAITING, self._peak - self._lent_size, self._peak_before - self._lent_size)
+        while self._waiting_size > most:
+            self._waiting_size -= self._waiting.pop(0).size
 
 
 _pool = MemoryPool()
