@@ -4,7 +4,9 @@
 
 The model is an embedding, LSTM layers and an output layer with cross-entropy. One of T, B, H, layers and vocabulary
 grows, the others stay. Times alternate in one process; each memory figure is the peak of a process of its own above
-what it held before the step. A row that was measured is kept in the cache folder, so an interrupted run continues.
+what it held before the step. Two more tables are of one LSTM layer: its memory with and without checkpointing, and its
+throughput for long sequences and small batches. A row that was measured is kept in the cache folder, so an interrupted
+run continues.
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ import argparse
 import json
 import os
 import platform
+import resource
 import statistics
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +31,7 @@ from torch.nn import functional as F
 
 from weft import engine
 from weft.engine import Embedded
-from weft.nn import checkpointed, make_stack
+from weft.nn import LSTMCell, Recurrent, checkpointed, make_stack
 from weft.pictures.draw_curves import draw_curves
 from weft.pictures.figures import Curve, Curves
 
@@ -52,6 +55,11 @@ AXES = {
     "layers": ("layers", [1, 2, 4, 8]),
     "vocabulary": ("vocabulary", [100, 1000, 10000, 50000]),
 }
+LONG = [256, 1024, 4096, 16384]  # steps of one layer: B 8, 16 features, H 128
+RATES = [
+    *((T, 32, "float32") for T in (35, 140, 560, 2240)),
+    *((1120, B, precision) for B in (1, 2, 4, 8) for precision in ("float32", "bf16")),
+]  # of one layer: T, B, precision; 256 features, H 256
 NAMES = {"weft": "weft", "checkpointed": "weft, checkpointed", "torch": "torch"}
 
 
@@ -109,21 +117,70 @@ def times(size: Size, seconds: float) -> dict[str, float]:
     return {name: statistics.median(found) for name, found in taken.items()}
 
 
-def memory(name: str, size: Size) -> float:
-    """Bytes at the peak of one step, above what the process held before, measured in a fork of this process."""
+def memory(make: Callable[[int], Callable[[], Any]], held: int = 0) -> float:
+    """Bytes at the peak of one step, above `held` and what the process held before, in a fork of this process.
+
+    `make` returns the step of a batch: the one that is measured, and a small one that loads the engine before.
+    """
     read, write = os.pipe()
     if (child := os.fork()) == 0:
-        step = work(name, size)
-        work(name, size._replace(T=2, B=1))()  # loads the engine, makes the thread pool
+        step = make(1)
+        make(0)()  # loads the engine, makes the thread pool
         before = _status("VmRSS")
         step()
-        os.write(write, str(_status("VmHWM") - before).encode())
+        os.write(write, str(_status("VmHWM") - before - held).encode())
         os._exit(0)
     os.close(write)
     with os.fdopen(read) as pipe:
         found = pipe.read()
     os.waitpid(child, 0)
     return float(found)
+
+
+def model_memory(name: str, size: Size) -> float:
+    return memory(lambda whole: work(name, size if whole else size._replace(T=2, B=1)))
+
+
+def layer_memory(T: int) -> dict[str, float]:
+    """Of the training step of one layer, beyond its inputs and outputs."""
+    found = {}
+    for name, run in (("weft", Recurrent.__call__), ("checkpointed", checkpointed)):
+
+        def make(whole: int, run: Callable[..., Any] = run) -> Callable[[], Any]:
+            layer, x = Recurrent(LSTMCell(16, 128)), torch.randn(8, T if whole else 20, 16)
+            return lambda: run(layer, x)[0].sum().backward()
+
+        found[name] = memory(make, held=8 * T * 128 * 4)
+    return found
+
+
+def rate(T: int, B: int, precision: str, seconds: float) -> dict[str, float]:
+    """Seconds of the forward and the backward pass of one layer, of the system in both, and operations a second."""
+    layer, x = Recurrent(LSTMCell(256, 256)), torch.randn(B, T, 256, requires_grad=True)
+    forward, backward, system, until = list[float](), list[float](), 0.0, 0.0
+    while time.perf_counter() < until or len(forward) < 4:
+        start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF).ru_stime
+        with engine.precision(precision):
+            outputs, last = layer(x)
+        middle = time.perf_counter()
+        loss = outputs.sum()
+        between = time.perf_counter()
+        loss.backward()
+        backward.append(time.perf_counter() - between)
+        forward.append(middle - start)
+        x.grad = None
+        del outputs, last, loss
+        system += resource.getrusage(resource.RUSAGE_SELF).ru_stime - before
+        if len(forward) == 1:
+            until, system = time.perf_counter() + seconds, 0.0
+    taken = statistics.median(forward[1:]), statistics.median(backward[1:])
+    operations = 3 * 2 * 4 * 256 * (256 + 256) * B * T
+    return {
+        "forward": taken[0],
+        "backward": taken[1],
+        "system": system / (len(forward) - 1),
+        "rate": operations / sum(taken),
+    }
 
 
 def _status(name: str) -> int:
@@ -135,7 +192,7 @@ def rows() -> list[tuple[str, Size]]:
     return [(axis, Size()._replace(**{axis: value})) for axis, (_, values) in AXES.items() for value in values]
 
 
-def stored(size: Size, kind: str) -> Path:
+def stored(size: tuple[Any, ...], kind: str) -> Path:
     return CACHE / f"{kind}-{'-'.join(map(str, size))}.json"
 
 
@@ -177,6 +234,48 @@ def commit() -> str:
     return done.stdout.strip() or "unknown"
 
 
+def layer_tables() -> list[str]:
+    lines = [
+        "## Checkpointing in time",
+        "",
+        "Memory of the training step of one LSTM layer (B 8, 16 features, H 128) beyond its inputs and outputs.",
+        "Without checkpointing it grows with T, with it by the square root of T: twice for four times the steps.",
+        "",
+        "| steps T | weft, MB | checkpointed, MB |",
+        "| --- | --- | --- |",
+    ]
+    for T in LONG:
+        found = json.loads(stored((T,), "layer").read_text())
+        lines.append(f"| {T:,} | {found['weft'] / 1e6:,.1f} | {found['checkpointed'] / 1e6:,.1f} |")
+    lines += [
+        "",
+        "## Long sequences and small batches",
+        "",
+        "One LSTM layer, 256 features, H 256: time of the forward and of the backward pass, time that the system spends in",
+        "both (it clears the pages of new memory), and the rate of the matrix products.",
+        "",
+        "| steps T | rows B | precision | forward, ms | backward, ms | system, ms | forward, us a step | GFLOP/s |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for T, B, precision in RATES:
+        row = json.loads(stored((T, B, precision), "rate").read_text())
+        lines.append(
+            f"| {T:,} | {B} | {precision} | {row['forward'] * 1e3:.1f} | {row['backward'] * 1e3:.1f} "
+            f"| {row['system'] * 1e3:.1f} | {row['forward'] / T * 1e6:.1f} | {row['rate'] / 1e9:.0f} |"
+        )
+    return [
+        *lines,
+        "",
+        "- **Long sequences** need gigabytes in a step. The tensors of a step come from a pool that keeps as much as the",
+        "  steps before used at once. The workspace of the backward pass is larger than what a thread keeps, so the",
+        "  system clears its pages anew in every step.",
+        "- **One row** reads all recurrent weights at every step for one matrix-vector product, two operations for each",
+        "  weight. Its time is the time of reading 1 MB from the cache, so two rows take hardly longer than one, and",
+        "  bfloat16 weights, half as large, take less.",
+        "",
+    ]
+
+
 def write_page() -> None:
     size = Size()
     lines = [
@@ -198,6 +297,7 @@ def write_page() -> None:
             (DOCS / name).write_text(plot(axis, kind), encoding="utf-8")
             lines.append(f"![{kind} of a training step as the {label} grows]({name})")
         lines += ["", *table(axis), ""]
+    lines += layer_tables()
     lines += [
         f"Measured by `python -m benchmarks.growth` at {commit()} on {date.today()}: torch {torch.__version__}, "
         f"{torch.get_num_threads()} threads, {engine.description()}, Python {platform.python_version()}. "
@@ -213,17 +313,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=1.0, help="for each row, at least")
     parser.add_argument("--again", action="store_true", help="measure all rows anew")
-    parser.add_argument("--only", choices=["memory", "time"], help="measure only these")
+    parser.add_argument("--only", choices=["memory", "layer", "time", "rate"], help="measure only these")
     given = parser.parse_args()
     CACHE.mkdir(parents=True, exist_ok=True)
-    for kind in [given.only] if given.only else ["memory", "time"]:  # memory first: a fork must not inherit threads
-        for axis, size in rows():
+    sizes = [size for _, size in rows()]
+    works: dict[str, tuple[Sequence[tuple[Any, ...]], Callable[..., dict[str, float]]]] = {
+        # Memory first: a fork must not inherit threads.
+        "memory": (sizes, lambda *size: {name: model_memory(name, Size(*size)) for name in NAMES}),
+        "layer": ([(T,) for T in LONG], layer_memory),
+        "time": (sizes, lambda *size: times(Size(*size), given.seconds)),
+        "rate": (RATES, lambda *row: rate(*row, given.seconds)),
+    }
+    for kind, (each, measure) in works.items():
+        for size in each if given.only in (None, kind) else ():
             file = stored(size, kind)
             if given.again or not file.exists():
-                found = {n: memory(n, size) for n in NAMES} if kind == "memory" else times(size, given.seconds)
+                found = measure(*size)
                 file.write_text(json.dumps(found), encoding="utf-8")
-                print(kind, axis, *size, {name: f"{value:.3g}" for name, value in found.items()}, flush=True)
-    if all(stored(size, kind).exists() for _, size in rows() for kind in ("memory", "time")):
+                print(kind, *size, {name: f"{value:.3g}" for name, value in found.items()}, flush=True)
+    if all(stored(size, kind).exists() for kind, (each, _) in works.items() for size in each):
         write_page()
 
 

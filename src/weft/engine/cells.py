@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
 
 from weft.cells import Cell, State
 from weft.compiler import StepMasks, Untraceable, program_of
@@ -52,7 +53,9 @@ def plan_of(cell: Cell, noise: StepMasks = _PLAIN) -> Plan | None:
         if not readable(cell):
             return None
         try:
-            with torch.inference_mode(False):  # inside of it, operations do not reach the trace one by one
+            # Inside inference_mode, operations do not reach the trace one by one. Hooks of the caller, such as
+            # torch.utils.checkpoint's, must not see what the trace saves.
+            with torch.inference_mode(False), saved_tensors_hooks(_unchanged, _unchanged):
                 plans[key] = Plan(program_of(float_copy(cell) if is_quantized(cell) else cell, noise), cell)
         except Untraceable as why:
             plans[key] = None
@@ -60,6 +63,10 @@ def plan_of(cell: Cell, noise: StepMasks = _PLAIN) -> Plan | None:
                 _refused.add(str(why))
                 warnings.warn(f"{why}. It runs as plain torch.", EngineWarning, stacklevel=3)
     return plans[key]
+
+
+def _unchanged(tensor: Tensor) -> Tensor:
+    return tensor
 
 
 def readable(cell: Cell) -> bool:

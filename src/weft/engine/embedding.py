@@ -80,6 +80,15 @@ class Embedded:
         both.shape = rows, steps, width + features.shape[1]
         return both
 
+    def segments(self, steps: int) -> list[Embedded]:
+        """The lookups of (B, T) in pieces of at most `steps` steps."""
+        found = []
+        for first in range(0, self.shape[1], steps):
+            parts = [part._replace(ids=part.ids[:, first : first + steps]) for part in self.parts]
+            piece = Embedded(parts, self.dropout)
+            found.append(piece if self.joined is None else piece.join(self.joined))
+        return found
+
     def tensor(self) -> Tensor:
         """The result as a tensor that torch can differentiate."""
         if (drawn := self.draw()) is not None:

@@ -71,9 +71,9 @@ class EngineForward(nn.RNNBase):
     torch_layer: ClassVar[type[nn.RNNBase]]
 
     def forward(self, input: Any, hx: Any = None) -> Any:
-        self._update_flat_weights()
         if torch.compiler.is_compiling():
             return self._run_compiled(input, hx)
+        self._update_flat_weights()
         if self._takes_autocast():
             return self._run_autocast(input, hx)
         packed = isinstance(input, PackedSequence)
@@ -107,7 +107,7 @@ class EngineForward(nn.RNNBase):
         """Whether the engine computes this call; torch's own layer does otherwise."""
         if torch.is_autocast_enabled("cpu") or self.proj_size:
             return False
-        tensors = [x, *self._flat_weights]
+        tensors = [x, *self._weights()]
         if hx is not None:
             tensors += hx if isinstance(hx, tuple | list) else [hx]
         # Anything unexpected (another type, dtype or device, a mistake) is torch's to run or to refuse.
@@ -197,12 +197,18 @@ class EngineForward(nn.RNNBase):
     def _hidden(self, parts: Sequence[Tensor]) -> Any:
         return tuple(parts) if self.mode == "LSTM" else parts[0]
 
+    def _weights(self) -> list[Any]:
+        if not torch.compiler.is_compiling():
+            return self._flat_weights
+        # By name: torch.compile fails on a guard of torch's weak references once a weight was replaced and freed.
+        return [getattr(self, name) for name in self._flat_weights_names]
+
     def _bound_cells(self) -> list[list[engine.Pass]]:
         """weft's cells over this module's own weights, which may have been replaced since the last call."""
         kept: _Passes | None = self.__dict__.get("_weft_passes")
         if kept is None or not kept.layers:
             kept = self.__dict__["_weft_passes"] = _Passes(self._make_passes())
-        weights = iter(self._flat_weights)
+        weights = iter(self._weights())
         for layer in kept.layers:
             for run in layer:
                 bound: dict[str, Any] = run.cell._parameters

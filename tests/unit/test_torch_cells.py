@@ -1,0 +1,110 @@
+"""weft.nn.LSTMCell, GRUCell and RNNCell as torch.nn's: the same draws, results, gradients and weights."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import pickle
+
+import pytest
+import torch
+from torch import nn
+
+import weft
+
+KINDS = {
+    "LSTMCell": (nn.LSTMCell, weft.nn.LSTMCell),
+    "GRUCell": (nn.GRUCell, weft.nn.GRUCell),
+    "RNNCell": (nn.RNNCell, weft.nn.RNNCell),
+}
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
+
+
+@pytest.fixture(params=KINDS)
+def kind(request):
+    return request.param
+
+
+def pair(kind, *arguments, **options):
+    made = []
+    for cls in KINDS[kind]:
+        torch.manual_seed(5)
+        made.append(cls(*arguments, **options))
+    return made
+
+
+def flat(state):
+    return list(state) if isinstance(state, tuple) else [state]
+
+
+def assert_close(found, expected):
+    for one, other in zip(found, expected, strict=True):
+        assert one.shape == other.shape
+        scale = other.abs().max().clamp_min(1e-12)
+        assert ((one - other).abs().max() / scale).item() < TOLERANCE[other.dtype]
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", [(3, 4), (4,)], ids=["batch", "one row"])
+def test_three_steps_and_their_gradients(kind, shape, bias, dtype):
+    results = []
+    for cell in pair(kind, 4, 6, bias=bias, dtype=dtype):
+        torch.manual_seed(7)
+        xs, state = torch.randn(3, *shape, dtype=dtype, requires_grad=True), None
+        for x in xs:
+            state = cell(x, state)
+        loss = sum((n + 1) * part.square().sum() for n, part in enumerate(flat(state)))
+        results.append([*flat(state), *torch.autograd.grad(loss, [xs, *cell.parameters()])])
+    assert_close(results[1], results[0])
+
+
+def test_draws_and_state_dicts(kind):
+    theirs, ours = pair(kind, 4, 6)
+    assert list(theirs.state_dict()) == list(ours.state_dict())
+    assert all(torch.equal(a, b) for a, b in zip(theirs.parameters(), ours.parameters(), strict=True))
+    torch.manual_seed(8)
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter.normal_()
+    ours.load_state_dict(theirs.state_dict(), strict=True)
+    theirs.load_state_dict(ours.state_dict(), strict=True)
+    x = torch.randn(3, 4)
+    assert_close(flat(ours(x)), flat(theirs(x)))
+
+
+def test_the_entries_of_torch_s_own_tests(kind):
+    from torch.testing._internal.common_modules import module_db
+
+    infos = [info for info in module_db if info.module_cls is KINDS[kind][0]]
+    assert infos
+    checked = 0
+    for info, training, dtype in itertools.product(infos, (True, False), TOLERANCE):
+        inputs = info.module_inputs_func(info, device="cpu", dtype=dtype, requires_grad=False, training=training)
+        for one in inputs:
+            arguments, options = one.constructor_input.args, one.constructor_input.kwargs
+            theirs, ours = (cls(*arguments, **options).to(dtype).train(training) for cls in KINDS[kind])
+            ours.load_state_dict(theirs.state_dict())
+            given = one.forward_input
+            assert_close(
+                *(flat(cell(*copy.deepcopy(given.args), **copy.deepcopy(given.kwargs))) for cell in (ours, theirs))
+            )
+            checked += 1
+    assert checked > 3
+
+
+def test_copies(kind):
+    _, ours = pair(kind, 4, 6)
+    x = torch.randn(3, 4)
+    before = flat(ours(x))[0]
+    copies = [copy.deepcopy(ours), pickle.loads(pickle.dumps(ours))]
+    with torch.no_grad():
+        ours.weight_ih.zero_()
+    assert all(torch.equal(flat(one(x))[0], before) for one in copies)
+
+
+def test_a_compiled_cell(kind):
+    torch.compiler.reset()
+    _, ours = pair(kind, 4, 6)
+    x = torch.randn(3, 4)
+    assert_close(flat(torch.compile(ours, backend="eager", fullgraph=True)(x)), flat(ours(x)))
