@@ -1,4 +1,4 @@
-"""Published recurrent models before and after `weft.accelerate`: writes docs/accelerate.md.
+"""Published recurrent models before and after `weft.accelerate`: writes the tables of docs/accelerate.md.
 
     python -m benchmarks.accelerate [NAME ...] [--seconds 4] [--again]
 
@@ -26,6 +26,7 @@ from weft.engine import description
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "accelerate.md"
+BEGIN, END = "<!-- begin: python -m benchmarks.accelerate -->", "<!-- end -->"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "weft" / "accelerate"
 TOLERANCE = {"float32": 1e-5, "float64": 1e-12}
 
@@ -111,11 +112,6 @@ def page(results: dict[str, dict[str, Any]]) -> str:
     commits = ", ".join(sorted({row["commit"] for row in results.values()}))
     return "\n".join(
         [
-            "# Models of others",
-            "",
-            "`weft.accelerate(model)` on published recurrent models, imported from their packages, with random",
-            "weights. One call replaces the recurrent layers; nothing else of the model changes.",
-            "",
             "Milliseconds before and after, and the ratio. A training step is the forward pass with dropout, the",
             "loss and the backward pass. The last column is the share of inference time, before, that the",
             "recurrent layers take. The rest of the model stays as it is, so this share bounds the gain.",
@@ -133,14 +129,13 @@ def page(results: dict[str, dict[str, Any]]) -> str:
             "| --- | --- | --- | --- | --- |",
             *exact,
             "",
-            "## The models",
-            "",
             *models,
             "",
             "pytorch/examples is not a package; its word language model is written anew from its description.",
-            "easyocr and Open-Unmix import torchvision and torchaudio to read images and sound. These have no",
-            "build for the torch used here, and the models need neither, so empty modules stand in for them.",
-            "flair's character features are downloaded; its learned word embeddings need no download.",
+            "easyocr and Open-Unmix import torchvision and torchaudio to read images and sound. The models need",
+            "neither, so these are not installed, and empty modules stand in for them. flair's character features",
+            "would be downloaded; its learned word embeddings need no download. flair's outputs are compared before",
+            "its CRF.",
             "",
             f"Measured by `python -m benchmarks.accelerate` at {commits} on {first['date']}: torch {version('torch')}, "
             f"{first['threads']} threads, {description()}, Python {platform.python_version()}. Before and after",
@@ -167,7 +162,9 @@ def main() -> None:
             print(name, "measured", flush=True)
     results = {name: json.loads(p.read_text()) for name in PACKAGES if (p := CACHE / f"{name}.json").exists()}
     if results and not given.prepare:
-        PAGE.write_text(page(results), encoding="utf-8")
+        before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+        text = "\n".join([before + BEGIN, "", page(results) + END]) + rest.partition(END)[2]
+        PAGE.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
