@@ -11,7 +11,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,31 +28,45 @@ SMALL = {"model.hidden_size": 16, "model.dropout": 0.0, "train.epochs": 12, "tra
          "train.warmup_steps": 2, "batch.size": 16}  # fmt: skip
 
 
-def train_runs(folder: Path) -> dict[str, Path]:
-    """A small trained run of every task."""
-    text = weft.Corpus.from_texts("text", [TEXT])
-    weft.train("lm", text, folder / "lm", {**SMALL, "model.embedding_dim": 8, "train.epochs": 4}, progress=False)
-    weft.train("ngram", text, folder / "ngram", progress=False)
-    hmm = {"model.num_states": 4, "train.iterations": 4, "train.restarts": 1, "text.tokenizer": "word"}
-    weft.train("hmm", text, folder / "hmm", hmm, progress=False)
-    weft.train(
-        "fill", text, folder / "fill", {**SMALL, "model.embedding_dim": 16, "text.tokenizer": "word"}, progress=False
-    )
-    weft.train("classify", LABELLED, folder / "sentiment", SMALL, progress=False)
-    tag = {**SMALL, "model.embedding_dropout": 0.0, "train.epochs": 40}
-    weft.train("tag", SPANS, folder / "ner", tag, progress=False)
-    sources, targets = ["the cat sat.", "a dog ran.", "the dog sat."], ["le chat.", "un chien.", "le chien."]
-    pairs = weft.Pairs("pairs", sources * 30, targets * 30)
-    translate = {
-        **SMALL,
-        "model.hidden_size": 32,
-        "model.embedding_dim": 32,
-        "train.ema_decay": 0.0,
-        "train.epochs": 30,
-    }
-    translate |= {"train.evaluate_every": 30, "train.warmup_steps": 10, "train.learning_rate": 0.01}
-    weft.train("translate", pairs, folder / "en-fr", translate, dev=pairs, progress=False)
-    return {path.name: path for path in sorted(folder.iterdir())}
+class Recipe(NamedTuple):
+    """How a run is trained."""
+
+    task: str
+    source: Any
+    settings: dict[str, Any]
+    dev: Any = None
+
+    def changed(self, settings: Mapping[str, Any]) -> Recipe:
+        """The same with other settings."""
+        return self._replace(settings={**self.settings, **settings})
+
+
+CORPUS = weft.Corpus.from_texts("text", [TEXT])
+PAIRS = weft.Pairs(
+    "pairs", ["the cat sat.", "a dog ran.", "the dog sat."] * 30, ["le chat.", "un chien.", "le chien."] * 30
+)
+RECIPES = {
+    "lm": Recipe("lm", CORPUS, {**SMALL, "model.embedding_dim": 8, "train.epochs": 4}),
+    "ngram": Recipe("ngram", CORPUS, {}),
+    "hmm": Recipe(
+        "hmm",
+        CORPUS,
+        {"model.num_states": 4, "train.iterations": 4, "train.restarts": 1, "text.tokenizer": "word"},
+    ),
+    "fill": Recipe("fill", CORPUS, {**SMALL, "model.embedding_dim": 16, "text.tokenizer": "word"}),
+    "sentiment": Recipe("classify", LABELLED, SMALL),
+    "ner": Recipe("tag", SPANS, {**SMALL, "model.embedding_dropout": 0.0, "train.epochs": 40}),
+    "en-fr": Recipe("translate", PAIRS, {**SMALL, "model.hidden_size": 32, "model.embedding_dim": 32,
+                    "train.ema_decay": 0.0, "train.epochs": 30, "train.evaluate_every": 30, "train.warmup_steps": 10,
+                    "train.learning_rate": 0.01}, PAIRS),
+}  # fmt: skip
+
+
+def train_runs(folder: Path, recipes: Mapping[str, Recipe] = RECIPES) -> dict[str, Path]:
+    """A small trained run of each recipe, by name."""
+    for name, one in recipes.items():
+        weft.train(one.task, one.source, folder / name, one.settings, dev=one.dev, progress=False)
+    return {name: folder / name for name in recipes}
 
 
 class Answer(NamedTuple):

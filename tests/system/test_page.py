@@ -15,7 +15,7 @@ from urllib.parse import quote, urlparse
 import pytest
 
 import weft
-from tests.serving import LABELLED, SPANS, TEXT, served
+from tests.serving import CORPUS, LABELLED, SPANS, Recipe, served, train_runs
 from weft import probes
 from weft.config import load_config
 from weft.pictures import palette
@@ -31,11 +31,6 @@ expect = sync_api.expect
 expect.set_options(timeout=20_000)
 LOOPBACK = ("127.0.0.1", "localhost")
 SMALL = {"model.hidden_size": 16, "model.embedding_dim": 16, "train.epochs": 2, "batch.size": 8}
-PAIRS = weft.Pairs(
-    "pairs",
-    ["the cat sat.", "a dog ran.", "the dog sat.", "a cat ran."] * 30,
-    ["le chat.", "un chien.", "le chien.", "un chat."] * 30,
-)
 SENTENCE = "the cat saw the dog."
 VIEWS = {
     "write": {"model": "lm", "text": "the cat"},
@@ -46,23 +41,27 @@ VIEWS = {
     "compare": {"model": "lm", "with": "gru", "text": SENTENCE},
 }
 
+LM = Recipe("lm", CORPUS, SMALL)
+FOUR_PAIRS = weft.Pairs(
+    "pairs",
+    ["the cat sat.", "a dog ran.", "the dog sat.", "a cat ran."] * 30,
+    ["le chat.", "un chien.", "le chien.", "un chat."] * 30,
+)
+CHOSEN = {
+    "lm": LM,
+    "gru": LM.changed({"model.cell": "gru", "model.hidden_size": 12, "train.epochs": 1}),
+    "fill": Recipe("fill", CORPUS, {**SMALL, "text.tokenizer": "word"}),
+    "sentiment": Recipe("classify", LABELLED, SMALL),
+    "ner": Recipe("tag", SPANS, SMALL),
+    "en-fr": Recipe("translate", FOUR_PAIRS, {**SMALL, "train.epochs": 8, "train.learning_rate": 0.02}),
+}
+
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("page") / "runs"
     folder.mkdir()
-    text = weft.Corpus.from_texts("text", [TEXT])
-    chosen = {
-        "lm": ("lm", text, SMALL),
-        "gru": ("lm", text, {**SMALL, "model.cell": "gru", "model.hidden_size": 12, "train.epochs": 1}),
-        "fill": ("fill", text, {**SMALL, "text.tokenizer": "word"}),
-        "sentiment": ("classify", LABELLED, SMALL),
-        "ner": ("tag", SPANS, SMALL),
-        "en-fr": ("translate", PAIRS, {**SMALL, "train.epochs": 8, "train.learning_rate": 0.02}),
-    }
-    for name, (task, source, settings) in chosen.items():
-        weft.train(task, source, folder / name, settings, progress=False)
-    return {name: folder / name for name in chosen}
+    return train_runs(folder, CHOSEN)
 
 
 @pytest.fixture(scope="module")
@@ -346,9 +345,7 @@ def test_learn_follows_a_training_run(reader, runs):
         "train.evaluate_every=2",
         "batch.size=8",
     ]
-    steps = task.start(
-        weft.Corpus.from_texts("text", [TEXT]), folder, load_config(task.config_class, None, settings)
-    ).steps()
+    steps = task.start(CORPUS, folder, load_config(task.config_class, None, settings)).steps()
     for _ in range(4):
         next(steps)
     reader.open("learn")
@@ -381,6 +378,126 @@ def test_compare(reader, runs):
     table = page.locator("table")
     expect(table.locator("tr").filter(has_text="model.cell")).to_contain_text("gru")
     expect(table.locator("tr").filter(has_text="model.hidden_size")).to_contain_text("12")
+
+    # The paired test runs when it is asked for; a link shows it at once.
+    page.get_by_role("button", name="Test on held-out data").click()
+    expect(reader.figure("Paired bootstrap test")).to_be_visible()
+    (expected,) = probes.compare_run_results([runs["lm"], runs["gru"]]).tests
+    (found,) = reader.data("Paired bootstrap test")["tests"]
+    assert found == {**next(expected.records()), "first": "lm", "second": "gru"}
+    page.wait_for_function("location.hash.includes('test=1')")
+    page.get_by_label("Second run").select_option("ner")
+    expect(reader.figure("Paired bootstrap test")).to_have_count(0)
+
+
+def delayed(reader, pattern, milliseconds, condition=lambda request: True):
+    """Lets requests wait on their way, those that meet a condition."""
+
+    def late(route):
+        if condition(route.request):
+            reader.page.wait_for_timeout(milliseconds)
+        route.continue_()
+
+    reader.context.route(pattern, late)
+
+
+def test_an_old_answer_is_never_shown_with_a_new_question(reader, runs):
+    """A word is chosen, then a shorter text is given: nothing is asked about the old word in the new text."""
+    page = reader.page
+    reader.open("label", model="ner", text="Ann Lee went to Paris .")
+    page.locator("button.word").nth(4).click()
+    expect(reader.figure("Evidence for Paris")).to_be_visible()
+    delayed(reader, "**/weft/predict/**", 400)
+    page.get_by_label("Text").fill("Bob .")
+    expect(page.locator("button.word")).to_have_count(2)
+    expect(reader.figure("Evidence for")).to_have_count(0)
+    # The answer to an old question comes after the answer to the new one.
+    reader.context.unroute("**/weft/predict/**")
+    delayed(reader, "**/weft/predict/**", 600, lambda request: "slow" in request.post_data)
+    page.get_by_label("Text").fill("a slow one .")
+    with page.expect_request(lambda request: "slow" in (request.post_data or "")):
+        pass
+    page.get_by_label("Text").fill("Ann")
+    expect(page.locator("button.word")).to_have_count(1)
+    page.wait_for_timeout(700)
+    expect(page.locator("button.word")).to_have_count(1)
+    # Another model while its page of units is open: the unit is asked of the new model only.
+    reader.open("look", model="lm", text=SENTENCE, unit=3)
+    expect(reader.figure("Passages that activate unit 3")).to_be_visible()
+    page.get_by_label("Model").select_option("en-fr")
+    expect(reader.figure("of encoder")).to_be_visible()
+    expect(reader.figure("Passages that activate unit 3")).to_be_visible()
+
+
+def test_a_text_outlives_its_session(reader, runs, server):
+    """The server drops sessions; the text goes on as if it had not."""
+    page = reader.page
+    reader.open("write", model="lm", text="the cat", tokens=10)
+    page.get_by_role("button", name="Write", exact=True).click()
+    tokens = page.locator(".tokens .token")
+    expect(tokens).to_have_count(17)
+    drop = """async () => {
+      const { sessions } = await (await fetch('weft/sessions')).json();
+      for (const one of sessions) await fetch(`weft/sessions/${one.id}`, { method: 'DELETE' });
+    }"""
+    page.evaluate(drop)
+    reader.refused = True  # the browser notes the session that is not there
+    page.get_by_role("button", name="Continue").click()
+    expect(tokens).to_have_count(27)
+    expected = probes.surprisal(weft.load(runs["lm"]), "".join(texts(tokens))).nats
+    saved = reader.data("Surprisal of each token")
+    assert all(close(one["nats"], nats) for one, nats in zip(saved["tokens"], expected.tolist(), strict=True))
+    # A token of the prompt is exchanged: the address has what is left of the prompt.
+    tokens.nth(4).click()
+    choices = page.locator(".popover .bar-name")
+    expect(choices.first).to_be_visible()
+    other = next(name for name in texts(choices) if name not in ("c", "␣"))
+    choices.get_by_text(other, exact=True).first.click()
+    expect(tokens).to_have_count(5 + 10)
+    shown = texts(tokens)
+    assert shown[:5] == [*"the ", other]
+    page.wait_for_function("location.hash.includes('from=4')")
+    page.reload()
+    expect(tokens).to_have_count(15)
+    assert texts(tokens) == shown
+
+
+def test_what_a_link_names_may_be_missing(reader):
+    page = reader.page
+    reader.open("look", model="gone", text=SENTENCE)
+    expect(page.get_by_text("The server has no model gone for this view.")).to_be_visible()
+    expect(reader.figure("of stack")).to_be_visible()
+
+    def without(route):
+        found = route.fetch().json()
+        found["models"] = [one for one in found["models"] if one["task"] == "lm"]
+        route.fulfill(json=found)
+
+    reader.context.route("**/weft/models", without)
+    reader.open("translate", text="the cat sat.")
+    expect(page.get_by_text("No served model can do this")).to_be_visible()
+    # A model that disappears while the page is open: the list is asked for again.
+    reader.refused = True
+    reader.context.unroute("**/weft/models")
+    reader.open("translate", model="en-fr", text="the cat sat.")
+    expect(page.locator(".prose .token").first).to_be_visible()
+    reader.context.route("**/weft/models", without)
+    gone = {"error": {"message": "there is no model 'en-fr'", "code": "model_not_found"}}
+    reader.context.route("**/weft/predict/**", lambda route: route.fulfill(status=404, json=gone))
+    page.get_by_label("Source text").fill("a dog ran.")
+    expect(page.get_by_text("No served model can do this")).to_be_visible()
+
+
+def test_a_setting_returns_to_its_default(reader):
+    page = reader.page
+    reader.open("write", model="lm", text="the cat", temperature=1.5)
+    slider = page.get_by_label("Temperature")
+    expect(slider).to_have_value("1.5")
+    slider.fill("0.8")
+    expect(slider).to_have_value("0.8")
+    page.wait_for_function("!location.hash.includes('temperature')")
+    page.get_by_label("Prompt").fill("")
+    page.wait_for_function("location.hash.includes('text=&') || location.hash.endsWith('text=')")
 
 
 def test_saved_files_open_without_a_server(reader, browser, tmp_path):
@@ -491,12 +608,7 @@ def test_refusals_are_explained(reader):
 
 def test_progress_is_shown_after_300_milliseconds(reader):
     page = reader.page
-
-    def late(route):
-        page.wait_for_timeout(900)
-        route.continue_()
-
-    reader.context.route("**/weft/look/**", late)
+    delayed(reader, "**/weft/look/**", 900)
     reader.open("look", model="lm", text=SENTENCE)
     expect(page.locator(".progress-line")).to_be_visible()
     expect(reader.figure("of stack")).to_be_visible()
@@ -506,12 +618,7 @@ def test_progress_is_shown_after_300_milliseconds(reader):
 def test_writing_waits_for_the_prompt(reader):
     """Ctrl+Enter before the session of the prompt is open, at the start and right after an edit, writes once it is."""
     page = reader.page
-
-    def late(route):
-        page.wait_for_timeout(700)
-        route.continue_()
-
-    reader.context.route("**/weft/sessions", late)
+    delayed(reader, "**/weft/sessions", 700)
     reader.open("write", model="lm", text="the cat", tokens=20)
     prompt = page.get_by_label("Prompt")
     prompt.press("Control+Enter")

@@ -309,6 +309,35 @@ def test_what_is_not_there_and_not_allowed(server, runs):
     assert "default-src 'self'" in page.headers["content-security-policy"]
 
 
+@pytest.mark.parametrize(
+    ("name", "parameters", "message"),
+    [
+        ("sentiment", {"top_k": "x"}, "top_k is 'x'; expected a number of labels"),
+        ("sentiment", {"top_k": -1}, "top_k is -1; expected a number of labels"),
+        ("sentiment", {"topk": 1}, "Try: top_k"),
+        ("ner", {"ignore_labels": 3}, "ignore_labels is 3; expected a list of labels"),
+        ("ner", {"ignore_labels": [[]]}, "expected a list of labels"),
+        ("fill", {"top_k": "x"}, "expected"),
+        ("en-fr", {"beam": 1e9}, "beam"),
+    ],
+)
+def test_bad_parameters_of_a_pipeline_are_refused(server, name, parameters, message):
+    found = server.ask(f"/models/{name}", {"inputs": "the ___ sat", "parameters": parameters})
+    assert found.status == 400
+    assert message in found.body["error"]
+
+
+def test_models_are_compared_as_the_command_line_does(server, runs):
+    body = {"first": "lm", "second": "ngram"}
+    found = server.ask("/weft/compare", body).body
+    (expected,) = command_line("compare", runs["lm"], runs["ngram"])
+    assert found["tests"] == [{**one, **body} for one in expected["tests"]]
+    assert found["tests"][0]["metric"] == "cross_entropy"
+    assert server.ask("/weft/compare", {**body, "second": "ner"}).body["reason"]
+    assert server.ask("/weft/compare", {**body, "second": "none"}).status == 404
+    assert server.ask("/weft/compare", {"first": "lm"}).status == 400
+
+
 def test_runs_and_their_metrics(server):
     found = {one["name"]: one for one in server.ask("/weft/runs").body["runs"]}
     assert found["lm"]["state"] == "done"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -245,12 +245,10 @@ def compare_run_results(paths: Sequence[str | Path]) -> RunComparison:
     tests: list[PairedTest] = []
     notes = []
     for run in runs[1:]:
-        reason = _why_not_paired(runs[0], run)
-        found_tests = () if reason else paired_tests(runs[0], run)
-        if not found_tests:
-            reason = reason or "they have no metric of the same kind of example"
-            notes.append(f"no paired test of {runs[0].path} and {run.path}: {reason}")
-        tests += found_tests
+        held_out = compare_held_out(runs[0], run)
+        if held_out.reason:
+            notes.append(f"no paired test of {runs[0].path} and {run.path}: {held_out.reason}")
+        tests += held_out.tests
     return RunComparison(
         tuple(map(str, paths)), tuple(run.task for run in runs), settings, scores, tuple(tests), tuple(notes)
     )
@@ -262,6 +260,20 @@ def _sections(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     for name, value in config.items():
         found |= _sections(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
     return found
+
+
+class HeldOutComparison(NamedTuple):
+    """The paired tests of two runs; where there are none, the reason."""
+
+    tests: tuple[PairedTest, ...]
+    reason: str
+
+
+def compare_held_out(first: Run, second: Run) -> HeldOutComparison:
+    """Measures two runs on their held-out examples, where these are the same."""
+    reason = _why_not_paired(first, second)
+    tests = () if reason else paired_tests(first, second)
+    return HeldOutComparison(tests, reason or ("" if tests else "they have no metric of the same kind of example"))
 
 
 def _why_not_paired(first: Run, second: Run) -> str:

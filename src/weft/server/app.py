@@ -22,6 +22,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from weft.errors import WeftError
 from weft.server.client_apis import CLIENT_ENDPOINTS
+from weft.server.comparison import Comparisons
 from weft.server.config import ServerConfig
 from weft.server.errors import LOGGER, RequestError, error_body, overloaded
 from weft.server.guard import check_host, check_key, check_origin
@@ -97,7 +98,7 @@ class Server:
         self.config, self.stopping = config, False
         self.metrics = Metrics()
         self.models = Models(dict(runs), config, self.metrics)
-        self.context = Context(config, self.models, SessionStore(config, self.models), self.metrics)
+        self.context = Context(config, self.models, SessionStore(config, self.models), Comparisons(), self.metrics)
         self.metrics.gauges += [
             Gauge("weft_queue_length", "Requests that wait.", self._queues),
             Gauge("weft_sequences", "Sequences that are being generated.", self._sequences),
@@ -123,6 +124,7 @@ class Server:
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
         yield
         await asyncio.to_thread(self.models.stop)
+        await asyncio.to_thread(self.context.comparisons.stop)
 
     async def _not_routed(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)

@@ -19,7 +19,7 @@ from weft.errors import WeftError
 from weft.server.errors import LOGGER
 from weft.server.history import History, TopToken, top_tokens
 from weft.server.metrics import Metrics
-from weft.server.token_engine import TokenChoice, TokenEngine
+from weft.server.token_engine import SamplingEngine, TokenChoice, TokenEngine
 from weft.tasks.lm.stopping import StopText
 from weft.text.codec import Codec, StreamingDecoder
 
@@ -88,9 +88,9 @@ class SequenceRow:
         self._tokens: list[TokenInfo] = []
 
     @property
-    def fast(self) -> bool:
-        """Whether the engine may sample many tokens in one call."""
-        return self.log_probs is None and not self.history.keep and self.history.engine.samples
+    def tokens_only(self) -> bool:
+        """Whether nothing but its tokens is asked for, so that an engine may sample many of them in one call."""
+        return self.log_probs is None and not self.history.keep
 
     def accept(self, token: int, log_prob: float | None, top: tuple[TopToken, ...]) -> bool:
         """Takes a token that was chosen; returns whether it is one of the text, not its end."""
@@ -141,6 +141,7 @@ class Generation:
 
     def __init__(self, name: str, engine: TokenEngine, metrics: Metrics) -> None:
         self.name, self.engine, self.metrics = name, engine, metrics
+        self._sampler = engine if isinstance(engine, SamplingEngine) else None
         self._lock = threading.Lock()
         self._rows: list[SequenceRow] = []
 
@@ -178,7 +179,7 @@ class Generation:
                     ready.append(row)
             except Exception as error:
                 _fail(row, error)
-        for group in _groups(ready):
+        for group in self._groups(ready):
             self._generate(group)
         with self._lock:
             over = [row for row in self._rows if row.abandoned or row.finish]
@@ -194,10 +195,17 @@ class Generation:
         else:
             row.history.read_quickly(PROMPT_CHUNK)
 
+    def _groups(self, rows: Sequence[SequenceRow]) -> Iterator[list[SequenceRow]]:
+        """Rows that can be generated together."""
+        found: dict[TokenChoice | None, list[SequenceRow]] = {}
+        for row in rows:
+            found.setdefault(row.drawn if self._sampler and row.tokens_only else None, []).append(row)
+        yield from found.values()
+
     def _generate(self, rows: list[SequenceRow]) -> None:
         try:
-            if rows[0].fast:
-                self._sample(rows)
+            if self._sampler is not None and rows[0].tokens_only:
+                self._sample(self._sampler, rows)
             else:
                 self._step(rows)
         except Exception as error:
@@ -208,14 +216,14 @@ class Generation:
                 if not row.finish:
                     self._generate([row])
 
-    def _sample(self, rows: list[SequenceRow]) -> None:
+    def _sample(self, sampler: SamplingEngine, rows: list[SequenceRow]) -> None:
         """Tokens of rows that are chosen in the same way, by the engine's sampling loop."""
         columns = (
             1 if any(row.count == 0 for row in rows) else min(TICK_TOKENS, *(row.limit - row.count for row in rows))
         )
         uniforms = torch.from_numpy(np.stack([row.uniforms[row.count : row.count + columns] for row in rows]))
         histories = [row.history for row in rows]
-        tokens, states = self.engine.sample(
+        tokens, states = sampler.sample(
             [one.ids[-1] for one in histories], [one.state for one in histories], uniforms, rows[0].drawn
         )
         self.metrics.batches.add(len(rows), model=self.name)
@@ -248,14 +256,6 @@ class Generation:
             for row in rows:
                 if not row.finish:
                     row.flush()
-
-
-def _groups(rows: Sequence[SequenceRow]) -> Iterator[list[SequenceRow]]:
-    """Rows that can be generated together."""
-    found: dict[object, list[SequenceRow]] = {}
-    for row in rows:
-        found.setdefault(row.drawn if row.fast else None, []).append(row)
-    yield from found.values()
 
 
 def _fail(row: SequenceRow, error: Exception) -> None:

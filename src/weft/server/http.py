@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from weft.server.comparison import Comparisons
 from weft.server.config import ServerConfig
 from weft.server.errors import RequestError
 from weft.server.metrics import Metrics
@@ -36,6 +37,7 @@ class Context:
     config: ServerConfig
     models: Models
     sessions: SessionStore
+    comparisons: Comparisons
     metrics: Metrics
 
 

@@ -89,6 +89,14 @@ async def look(context: Context, request: Request, body: Mapping[str, Any]) -> R
     return JsonResponse(results)
 
 
+async def compare(context: Context, request: Request, body: Mapping[str, Any]) -> Response:
+    """`/weft/compare`."""
+    first, second = context.models.get(body["first"]), context.models.get(body["second"])
+    found = await context.comparisons.compare(first, second)
+    tests = [{**next(one.records()), "first": first.name, "second": second.name} for one in found.tests]
+    return JsonResponse({"first": first.name, "second": second.name, "tests": tests, "reason": found.reason})
+
+
 async def list_sessions(context: Context, request: Request, body: None) -> Response:
     return JsonResponse({"sessions": [one.summary() for one in context.sessions]})
 
@@ -283,6 +291,11 @@ NATIVE_ENDPOINTS = [
              body=object_of(("text",), text=string(maxLength=20_000), options=optional(ANY)),
              results={200: Result("The results of the probe.", array(ANY))}, errors=(403, 404),
              choices={"probe": list(LOOKS)}),
+    Endpoint("POST", "/weft/compare", compare, "Compare two models on their held-out data: paired bootstrap tests.",
+             body=object_of(("first", "second"), first=string("the name of a model"), second=string("of another")),
+             results={200: Result("A test for each metric; without any, the reason.", object_of(
+                 ("first", "second", "tests", "reason"), first=string(), second=string(), tests=array(ANY),
+                 reason=string()))}, errors=(404,)),
     Endpoint("GET", "/weft/sessions", list_sessions, "List the sessions.",
              results={200: Result("The sessions.", object_of(("sessions",), sessions=array(fields(_SUMMARY))))}),
     Endpoint("POST", "/weft/sessions", new_session, "Begin a session.",

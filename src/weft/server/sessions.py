@@ -114,11 +114,11 @@ class SessionStore:
         if id not in self._sessions:
             path = self._file(id)
             if path is None:
-                raise RequestError(404, f"there is no session {id[:64]!r}", "session_not_found")
+                raise _not_found(id)
             self._put(self._restore(id, path))
         session = self._sessions[id]
         if self.models.get(session.model.name).hash != session.model.hash:
-            raise RequestError(409, f"the model {session.model.name} has changed since the session {id!r} began")
+            raise _outdated(id, session.model.name)
         session.used = time.time()
         self._sessions.move_to_end(id)
         return session
@@ -136,7 +136,7 @@ class SessionStore:
             RequestError: 409, if another request holds it.
         """
         if session.busy:
-            raise RequestError(409, f"the session {session.id!r} is in use by another request")
+            raise _in_use(session.id)
         session.busy = True
         try:
             yield session
@@ -144,12 +144,13 @@ class SessionStore:
             session.busy, session.used = False, time.time()
 
     def delete(self, id: str) -> None:
-        """Removes a session, also from the disk."""
-        session = self.get(id)
-        if session.busy:
-            raise RequestError(409, f"the session {id!r} is in use by another request")
+        """Removes a session, also from the disk, and also one of a model that has changed."""
+        session, path = self._sessions.get(id), self._file(id)
+        if session is None and path is None:
+            raise _not_found(id)
+        if session is not None and session.busy:
+            raise _in_use(id)
         self._sessions.pop(id, None)
-        path = self._file(id)
         if path is not None:
             path.unlink(missing_ok=True)
 
@@ -183,7 +184,7 @@ class SessionStore:
             tensors, metadata = load_tensors(path)
             model = self.models.get(str(metadata["model"]))
             if metadata["hash"] != model.hash:
-                raise RequestError(409, f"the model {model.name} has changed since the session {id!r} was saved")
+                raise _outdated(id, model.name)
             assert model.engine is not None
             history = History(model.engine, keep=True)
             history.ids = tensors["ids"].tolist()
@@ -216,6 +217,19 @@ class SessionStore:
             return None
         path = self.config.sessions / f"{id}.safetensors"
         return path if path.is_file() else None
+
+
+def _not_found(id: str) -> RequestError:
+    return RequestError(404, f"there is no session {id[:64]!r}", "session_not_found")
+
+
+def _in_use(id: str) -> RequestError:
+    return RequestError(409, f"the session {id!r} is in use by another request", "session_in_use")
+
+
+def _outdated(id: str, model: str) -> RequestError:
+    message = f"the model {model} has changed since the session {id!r} began"
+    return RequestError(409, message, "session_outdated")
 
 
 def check_id(id: str) -> str:

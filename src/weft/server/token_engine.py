@@ -36,9 +36,7 @@ class StreamModel(Protocol):
 
 
 class TokenEngine(Protocol):
-    """Reads and samples tokens of rows."""
-
-    samples: bool  # whether `sample` can be used
+    """Reads tokens of rows and predicts the next ones."""
 
     def start(self) -> Any:
         """The state before any token."""
@@ -52,6 +50,11 @@ class TokenEngine(Protocol):
         """Reads one token in each row; returns log-probabilities (R, V) of the next, and the states."""
         ...
 
+
+@runtime_checkable
+class SamplingEngine(TokenEngine, Protocol):
+    """An engine that also chooses tokens by itself, many in one call."""
+
     def sample(
         self, ids: Sequence[int], states: Sequence[Any], uniforms: Tensor, drawn: TokenChoice
     ) -> tuple[list[list[int]], list[Any]]:
@@ -61,8 +64,6 @@ class TokenEngine(Protocol):
 
 class StreamEngine:
     """Rows through the engine's packed weights."""
-
-    samples = True
 
     def __init__(self, model: StreamModel, reader: Stream) -> None:
         self.model, self._reader = model, reader
@@ -114,8 +115,6 @@ class StreamEngine:
 class StepEngine:
     """Rows through any stepper, one by one."""
 
-    samples = False
-
     def __init__(self, model: Stepper) -> None:
         self.model = model
 
@@ -132,11 +131,6 @@ class StepEngine:
     def step(self, ids: Sequence[int], states: Sequence[Any]) -> tuple[Tensor, list[Any]]:
         found = [self.model.step(torch.tensor([token]), state) for token, state in zip(ids, states, strict=True)]
         return torch.cat([log_probs.cpu() for log_probs, _ in found]), [state for _, state in found]
-
-    def sample(
-        self, ids: Sequence[int], states: Sequence[Any], uniforms: Tensor, drawn: TokenChoice
-    ) -> tuple[list[list[int]], list[Any]]:
-        raise NotImplementedError
 
 
 def token_engine(model: Stepper) -> TokenEngine:

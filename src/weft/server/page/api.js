@@ -4,11 +4,13 @@ import { useEffect, useState } from './vendor/htm-preact-standalone.module.js';
 const KEY = 'weft-api-key';
 const SLOW = 300; // ms, after which progress is shown
 
+export const MODELS_CHANGED = 'weft-models-changed'; // an event of the window: the server does not have a model any more
+
 /** What the server refused, or that it did not answer (status 0). */
 export class ApiError extends Error {
-  constructor(status, message) {
+  constructor(status, message, code = '') {
     super(message);
-    this.status = status;
+    Object.assign(this, { status, code });
   }
 }
 
@@ -40,7 +42,9 @@ async function send(method, path, body, signal) {
     throw new ApiError(0, '');
   }
   if (!response.ok) {
-    throw new ApiError(response.status, messageOf(await response.json().catch(() => null), response.status));
+    const found = await response.json().catch(() => null);
+    if (found?.error?.code === 'model_not_found') window.dispatchEvent(new Event(MODELS_CHANGED));
+    throw new ApiError(response.status, messageOf(found, response.status), found?.error?.code);
   }
   return response;
 }
@@ -91,24 +95,25 @@ export async function* stream(path, body, signal) {
  * Runs a request whenever one of `inputs` changes and cancels the one before.
  *
  * `make(signal)` returns a promise; null in its place means that there is nothing to ask. The last result stays while the
- * next is on its way. `busy` is true only after 300 ms, so quick answers do not flicker.
+ * next is on its way; `fresh` says whether it belongs to the current inputs. `busy` is true only after 300 ms, so quick
+ * answers do not flicker.
  */
 export function useRequest(make, inputs) {
-  const [state, set] = useState({ data: null, error: null, busy: false });
+  const [state, set] = useState({ data: null, error: null, busy: false, of: [] });
   const [again, retry] = useState(0);
   useEffect(() => {
     if (!make) {
-      set({ data: null, error: null, busy: false });
+      set({ data: null, error: null, busy: false, of: inputs });
       return undefined;
     }
     const controller = new AbortController();
     const timer = setTimeout(() => set((old) => ({ ...old, busy: true })), SLOW);
     make(controller.signal)
-      .then((data) => !controller.signal.aborted && set({ data, error: null, busy: false }))
+      .then((data) => !controller.signal.aborted && set({ data, error: null, busy: false, of: inputs }))
       .catch((error) => {
         if (controller.signal.aborted) return;
         if (!(error instanceof ApiError)) console.error(error);
-        set({ data: null, error, busy: false });
+        set({ data: null, error, busy: false, of: inputs });
       })
       .finally(() => clearTimeout(timer));
     return () => {
@@ -116,5 +121,6 @@ export function useRequest(make, inputs) {
       controller.abort();
     };
   }, [...inputs, again]);
-  return { ...state, retry: () => retry((count) => count + 1) };
+  const fresh = state.of.length === inputs.length && state.of.every((one, at) => Object.is(one, inputs[at]));
+  return { ...state, fresh, retry: () => retry((count) => count + 1) };
 }

@@ -1,10 +1,10 @@
 // The page: header, the view that the address names, and what every view needs (models, language, theme).
-import { html, render, useEffect, useErrorBoundary, useState } from './vendor/htm-preact-standalone.module.js';
-import { get, setKey, useRequest } from './api.js';
-import { Language, LANGUAGES, firstLanguage, keepLanguage, useWords } from './language.js';
+import { html, render, useEffect, useErrorBoundary, useRef, useState } from './vendor/htm-preact-standalone.module.js';
+import { MODELS_CHANGED, get, setKey, useRequest } from './api.js';
+import { Language, LANGUAGES, firstLanguage, keepLanguage, taskName, useWords } from './language.js';
 import { link, useAddress } from './location.js';
 import { pageStyle } from './palette.js';
-import { Failure, Progress } from './components/status.js';
+import { Empty, Failure, Progress } from './components/status.js';
 import { Compare } from './views/compare.js';
 import { Label } from './views/label.js';
 import { Learn } from './views/learn.js';
@@ -75,6 +75,13 @@ function KeyForm({ retry }) {
     <button class="button primary">${t('open')}</button></form>`;
 }
 
+/** A view that none of the models has. */
+function NoModel({ view, models }) {
+  const t = useWords();
+  return html`<div class="view-head"><h2>${t(`view-${view}`)}</h2></div>
+    <${Empty} title=${t('noModel')}>${t('noModelHint', { models: models.map((one) => `${one.name} (${taskName(t, one.task)})`).join(', ') })}<//>`;
+}
+
 /** A view that fails shows its error; the rest of the page goes on. */
 function Safe({ children }) {
   const [error, reset] = useErrorBoundary((found) => console.error(found));
@@ -87,6 +94,10 @@ function Page() {
   const address = useAddress();
   const request = useRequest((signal) => get('weft/models', signal), []);
   useEffect(() => {
+    window.addEventListener(MODELS_CHANGED, request.retry);
+    return () => window.removeEventListener(MODELS_CHANGED, request.retry);
+  }, []);
+  useEffect(() => {
     document.documentElement.lang = language === 'zh' ? 'zh-CN' : 'en';
     keepLanguage(language);
   }, [language]);
@@ -94,14 +105,18 @@ function Page() {
     document.documentElement.dataset.theme = theme;
     window.localStorage.setItem(THEME, theme);
   }, [theme]);
-  const models = request.data?.models ?? [];
+  const loaded = useRef(null); // the list stays while it is asked for again
+  if (request.data) loaded.current = request.data;
+  const models = loaded.current?.models ?? [];
   const names = Object.keys(VIEWS);
   const first = names.find((name) => usable(models, VIEWS[name][1]).length) ?? 'learn';
   const view = names.includes(address.view) ? address.view : first;
   const [View, kinds] = VIEWS[view];
-  const body = !request.data
+  const able = usable(models, kinds);
+  const body = !loaded.current
     ? html`<main class="view">${request.error ? html`<${Failure} error=${request.error} retry=${request.retry} />` : html`<${Progress} busy=${request.busy} />`}</main>`
-    : html`<${Safe} key=${view}><main class="view" id="main" tabindex="-1"><${View} models=${usable(models, kinds)} all=${models} /></main><//>`;
+    : html`<${Safe} key=${view}><main class="view" id="main" tabindex="-1">${able.length || !kinds.length ? html`<${View} models=${able} />`
+      : html`<${NoModel} view=${view} models=${models} />`}</main><//>`;
   return html`<${Language.Provider} value=${language}>
     ${request.error?.status === 401 ? html`<${KeyForm} retry=${request.retry} />` : html`
       <${Header} view=${view} models=${models} language=${language} setLanguage=${setLanguage} theme=${theme} setTheme=${setTheme} />${body}`}

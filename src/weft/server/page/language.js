@@ -20,6 +20,11 @@ export function keepLanguage(language) {
   window.localStorage.setItem(KEPT, language);
 }
 
+/** The name of a task, also of one that this page does not know. */
+export function taskName(t, task) {
+  return `task-${task}` in WORDS.en ? t(`task-${task}`) : task;
+}
+
 export function useWords() {
   const language = useContext(Language);
   return (name, values = {}) => {

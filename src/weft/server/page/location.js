@@ -12,26 +12,31 @@ function parse(hash) {
 }
 
 function address({ view, params }) {
-  const query = new URLSearchParams(Object.entries(params).filter(([, value]) => value !== '')).toString();
+  const query = new URLSearchParams(Object.entries(params).filter(([, value]) => value !== undefined)).toString();
   return `#/${view}${query ? `?${query}` : ''}`;
 }
+
+// Writes a change that waits for its turn, so that the step of the history that a link leaves, or a reload, has it.
+function flush() {
+  if (!timer) return;
+  clearTimeout(timer);
+  timer = 0;
+  window.history.replaceState(null, '', address(current));
+}
+
+document.addEventListener('click', flush, true);
+window.addEventListener('pagehide', flush);
 
 function announce() {
   listeners.forEach((listener) => listener(current));
 }
 
 window.addEventListener('hashchange', () => {
+  clearTimeout(timer);
+  timer = 0;
   current = parse(window.location.hash);
   announce();
 });
-
-/** Opens a view with these settings, as a new step of the browser's history. */
-export function go(view, params = {}) {
-  clearTimeout(timer);
-  current = { view, params };
-  window.history.pushState(null, '', address(current));
-  announce();
-}
 
 /** The address of a view with these settings. */
 export function link(view, params = {}) {
@@ -42,7 +47,7 @@ export function link(view, params = {}) {
 export function change(params) {
   current = { view: current.view, params: { ...current.params, ...params } };
   clearTimeout(timer);
-  timer = setTimeout(() => window.history.replaceState(null, '', address(current)), 150);
+  timer = setTimeout(flush, 150);
   announce();
 }
 
@@ -64,13 +69,12 @@ export function useParam(name, initial) {
   let value = initial;
   if (given !== undefined) {
     value = given;
-    if (typeof initial === 'number') value = Number.isFinite(Number(given)) ? Number(given) : initial;
+    if (typeof initial === 'number') value = given.trim() !== '' && Number.isFinite(Number(given)) ? Number(given) : initial;
     if (typeof initial === 'boolean') value = given === '1';
   }
   const set = (next) => {
-    let text = typeof next === 'boolean' ? (next ? '1' : '0') : String(next);
-    if (next === initial) text = '';
-    change({ [name]: text });
+    const text = typeof next === 'boolean' ? (next ? '1' : '0') : String(next);
+    change({ [name]: next === initial ? undefined : text });
   };
   return [value, set];
 }

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.config import Settings, setting
+from weft.errors import WeftError
 from weft.tasks.classify.command import classified_record
 from weft.tasks.classify.predictor import ClassifyPredictor
 from weft.tasks.service import JsonRecord, Service, TextService
+from weft.text.arguments import short_repr
 from weft.text.vocabulary import RESERVED
 
 
@@ -43,5 +45,7 @@ def serve_classifier(model: ClassifyPredictor) -> Service:
 def to_labels(record: JsonRecord, parameters: Mapping[str, Any]) -> list[JsonRecord]:
     """[{label, score}], the most probable label first."""
     ordered = sorted(record["probabilities"].items(), key=lambda pair: -pair[1])
-    count = parameters.get("top_k") or len(ordered)
+    count = parameters.get("top_k")
+    if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 1):
+        raise WeftError(f"top_k is {short_repr(count)}", expected="a number of labels, 1 or more")
     return [{"label": label, "score": score} for label, score in ordered[:count]]

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.config import Settings, setting
+from weft.errors import WeftError
 from weft.tasks.service import MOST_ANSWERS, JsonRecord, Service, TextService
 from weft.tasks.tag.command import segmented_record, tagged_record
 from weft.tasks.tag.predictor import TagPredictor
+from weft.text.arguments import short_repr
 from weft.text.spans import OUTSIDE
 
 
@@ -78,6 +80,8 @@ def to_entities(record: JsonRecord, parameters: Mapping[str, Any]) -> list[JsonR
     text, offsets, confidence = record["text"], record["offsets"], record["confidence"]
     ignored = parameters.get("ignore_labels")
     ignored = [OUTSIDE] if ignored is None else ignored
+    if not isinstance(ignored, list) or not all(isinstance(label, str) for label in ignored):
+        raise WeftError(f"ignore_labels is {short_repr(ignored)}", expected="a list of labels")
     if "spans" in record:
         spans = [(one["label"], one["start"], one["end"]) for one in record["spans"]]
     else:

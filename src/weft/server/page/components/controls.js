@@ -1,6 +1,7 @@
 // Form controls of the panel: all with a label, all native elements, so the keyboard works as everywhere.
 import { html, useEffect, useRef, useState } from '../vendor/htm-preact-standalone.module.js';
-import { useWords } from '../language.js';
+import { taskName, useWords } from '../language.js';
+import { useParam } from '../location.js';
 
 let made = 0;
 
@@ -30,10 +31,17 @@ export function TextBox({ label, value, onChange, onSubmit, rows = 4, placeholde
   const id = useId();
   const [own, set] = useState(value);
   const timer = useRef(0);
-  useEffect(() => set(value), [value]);
+  const sent = useRef(value); // the last text that was handed on, or given from outside
+  useEffect(() => {
+    if (value !== sent.current) set(value); // a text of our own comes back: what was typed since then stays
+    sent.current = value;
+  }, [value]);
+  useEffect(() => () => clearTimeout(timer.current), []);
   const commit = (text) => {
     clearTimeout(timer.current);
-    if (text !== value) onChange(text);
+    if (text === sent.current) return;
+    sent.current = text;
+    onChange(text);
   };
   const onInput = (event) => {
     const text = event.target.value;
@@ -109,9 +117,17 @@ export function Menu({ label, items }) {
   </details>`;
 }
 
-/** The runs that suit a view. */
-export function ModelPicker({ models, value, onChange, label }) {
+/** The model that the address names, or another one of the view; how to choose it; its name if the view does not have it. */
+export function useModel(models, name = 'model', other = models[0]) {
+  const [given, set] = useParam(name, other.name);
+  const found = models.find((one) => one.name === given);
+  return [found ?? other, set, found ? null : given];
+}
+
+/** The runs that suit a view. `missing`: the name of a run that the address asks for and the view does not have. */
+export function ModelPicker({ models, value, onChange, label, missing = null }) {
   const t = useWords();
-  const options = models.map((one) => [one.name, `${one.name} · ${t(`task-${one.task}`)}`]);
-  return html`<${Select} label=${label ?? t('model')} value=${value} options=${options} onChange=${onChange} />`;
+  const options = models.map((one) => [one.name, `${one.name} · ${taskName(t, one.task)}`]);
+  return html`<div><${Select} label=${label ?? t('model')} value=${value} options=${options} onChange=${onChange} />
+    ${missing === null ? null : html`<p class="hint" role="status">${t('missingModel', { model: missing })}</p>`}</div>`;
 }

@@ -1,15 +1,16 @@
 // Compare: two runs on the same text, the settings in which they differ, and their scores.
 import { html } from '../vendor/htm-preact-standalone.module.js';
 import { look, predict, useRequest } from '../api.js';
-import { useWords } from '../language.js';
+import { taskName, useWords } from '../language.js';
 import { useParam } from '../location.js';
 import { count, percent, short, visible } from '../numbers.js';
 import { valueRange } from '../palette.js';
-import { ModelPicker, TextBox } from '../components/controls.js';
+import { ModelPicker, TextBox, useModel } from '../components/controls.js';
 import { Figure } from '../components/figure.js';
 import { Legend } from '../components/legend.js';
 import { Empty, Result } from '../components/status.js';
 import { TokenText, drawTokens } from '../components/token-text.js';
+import { PairedTests } from './paired.js';
 
 const CAPABILITIES = ['classify', 'tag', 'segment', 'translate', 'fill'];
 
@@ -76,7 +77,7 @@ function Settings({ pair }) {
   const names = [...new Set([...first.keys(), ...second.keys()])].filter((name) => first.get(name) !== second.get(name)).sort();
   const metric = pair[0].metric === pair[1].metric;
   const rows = [
-    [t('task'), ...pair.map((model) => t(`task-${model.task}`))],
+    [t('task'), ...pair.map((model) => taskName(t, model.task))],
     [t('weights'), ...pair.map((model) => count(model.weights))],
     [metric ? t('bestOf', { metric: pair[0].metric }) : t('best'), ...pair.map((model) => (model.best === null ? '–' : metric ? short(model.best) : `${short(model.best)} ${model.metric}`))],
     ...names.map((name) => [name, first.get(name) ?? '–', second.get(name) ?? '–']),
@@ -87,13 +88,11 @@ function Settings({ pair }) {
 
 export function Compare({ models }) {
   const t = useWords();
-  const [firstName, setFirst] = useParam('model', models[0].name);
-  const first = models.find((one) => one.name === firstName) ?? models[0];
+  const [first, setFirst, missingFirst] = useModel(models);
   // By default the first other run of the same task.
   const others = models.filter((one) => one.name !== first.name);
   const guess = others.find((one) => one.task === first.task) ?? others[0] ?? first;
-  const [secondName, setSecond] = useParam('with', guess.name);
-  const second = models.find((one) => one.name === secondName) ?? guess;
+  const [second, setSecond, missingSecond] = useModel(models, 'with', guess);
   const [text, setText] = useParam('text', first.example ?? '');
   const pair = [first, second];
   const reads = pair.every((model) => model.probes.includes('surprisal'));
@@ -104,8 +103,8 @@ export function Compare({ models }) {
     <div class="view-head"><h2>${t('view-compare')}</h2><p>${t('compareIntro')}</p></div>
     <div class="bench">
       <div class="panel">
-        <${ModelPicker} label=${t('firstRun')} models=${models} value=${first.name} onChange=${setFirst} />
-        <${ModelPicker} label=${t('secondRun')} models=${models} value=${second.name} onChange=${setSecond} />
+        <${ModelPicker} label=${t('firstRun')} models=${models} value=${first.name} missing=${missingFirst} onChange=${setFirst} />
+        <${ModelPicker} label=${t('secondRun')} models=${models} value=${second.name} missing=${missingSecond} onChange=${setSecond} />
         <${TextBox} label=${t('text')} value=${text} onChange=${setText} rows=${5} />
       </div>
       <div class="results">
@@ -113,6 +112,7 @@ export function Compare({ models }) {
         ${ready && kind && !blank ? html`<${Answers} key=${kind} pair=${pair} text=${text} kind=${kind} />` : null}
         ${ready && reads ? html`<${Surprisals} pair=${pair} text=${text} />` : null}
         ${ready && !reads && !kind ? html`<p class="hint">${t('nothingCommon')}</p>` : null}
+        ${first.name !== second.name && first.task === second.task ? html`<${PairedTests} pair=${pair} />` : null}
         <${Settings} pair=${pair} />
       </div>
     </div>`;

@@ -6,7 +6,7 @@ import { visible } from '../numbers.js';
 import { DrawnBars } from '../components/bars.js';
 import { EvidenceFigure } from '../components/evidence.js';
 import { Figure } from '../components/figure.js';
-import { Result } from '../components/status.js';
+import { Empty, Result } from '../components/status.js';
 
 const ANSWERS = 10;
 
@@ -34,18 +34,19 @@ function name(fills) {
 
 export function Filled({ model, text }) {
   const t = useWords();
-  const [selected, select] = useState(0);
+  const [selected, select] = useState({ text: '', at: 0 }); // of a text: another one begins with its best answer
   const request = useRequest((signal) => predict(model.name, 'fill', text, { n_best: ANSWERS }, signal), [model.name, text]);
   return html`<${Result} request=${request}>${(found) => {
-    const at = Math.min(selected, found.answers.length - 1);
+    if (!found.answers.length) return html`<${Empty} title=${t('nothingFound')} />`;
+    const at = selected.text === found.text ? Math.min(selected.at, found.answers.length - 1) : 0;
     const answer = found.answers[at];
     const items = found.answers.map((one) => ({ name: name(one.fills), value: one.probability }));
     return html`<div class="stack">
       <p class="sentence">${answer.text}</p>
       <${Figure} title=${t('fillsTitle')} note=${t('fillsNote')} data=${found}>
-        <${DrawnBars} items=${items} best=${items[at].name} title=${t('fillsTitle')} onPick=${select} /><//>
+        <${DrawnBars} items=${items} best=${items[at].name} title=${t('fillsTitle')} onPick=${(place) => select({ text: found.text, at: place })} /><//>
       ${found.unknown?.length ? html`<p class="hint">${t('unknown', { words: found.unknown.join(', ') })}</p>` : null}
-      ${model.probes.includes('evidence') ? html`<${FillEvidence} model=${model} answer=${answer} text=${text} />` : null}
+      ${model.probes.includes('evidence') ? html`<${FillEvidence} model=${model} answer=${answer} text=${found.text} />` : null}
     </div>`;
   }}<//>`;
 }

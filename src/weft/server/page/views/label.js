@@ -2,7 +2,7 @@
 import { html } from '../vendor/htm-preact-standalone.module.js';
 import { useWords } from '../language.js';
 import { useParam } from '../location.js';
-import { Choice, ModelPicker, TextBox } from '../components/controls.js';
+import { Choice, ModelPicker, TextBox, useModel } from '../components/controls.js';
 import { Empty } from '../components/status.js';
 import { Classified } from './classified.js';
 import { Filled } from './filled.js';
@@ -13,8 +13,7 @@ const BLANK = '___';
 
 export function Label({ models }) {
   const t = useWords();
-  const [name, setModel] = useParam('model', models[0].name);
-  const model = models.find((one) => one.name === name) ?? models[0];
+  const [model, setModel, missing] = useModel(models);
   const [chosen, setKind] = useParam('as', '');
   const kinds = Object.keys(KINDS).filter((kind) => model.views.includes(kind) || model.capabilities.includes(kind));
   const kind = kinds.includes(chosen) ? chosen : kinds[0];
@@ -25,7 +24,7 @@ export function Label({ models }) {
     <div class="view-head"><h2>${t('view-label')}</h2><p>${t('labelIntro')}</p></div>
     <div class="bench">
       <div class="panel">
-        <${ModelPicker} models=${models} value=${model.name} onChange=${setModel} />
+        <${ModelPicker} models=${models} value=${model.name} missing=${missing} onChange=${setModel} />
         ${kinds.length > 1 ? html`<${Choice} label=${t('use')} value=${kind} onChange=${setKind} options=${kinds.map((one) => [one, t(`task-${one}`)])} />` : null}
         <${TextBox} label=${t('text')} value=${text} onChange=${setText} rows=${5} />
         ${kind === 'fill' ? html`<button class="button small" onClick=${() => setText(`${text.trimEnd()} ${BLANK}`.trimStart())}>${t('addBlank')}</button>

@@ -5,7 +5,7 @@ import { useWords } from '../language.js';
 import { useParam } from '../location.js';
 import { short, visible } from '../numbers.js';
 import { valueRange } from '../palette.js';
-import { Choice, ModelPicker, NumberBox, Select, TextBox } from '../components/controls.js';
+import { Choice, ModelPicker, NumberBox, Select, TextBox, useModel } from '../components/controls.js';
 import { Figure } from '../components/figure.js';
 import { HeatMap, cellText } from '../components/heat-map.js';
 import { Legend } from '../components/legend.js';
@@ -107,24 +107,23 @@ function Surprise({ model, text }) {
 
 export function Look({ models }) {
   const t = useWords();
-  const [name, setModel] = useParam('model', models[0].name);
-  const model = models.find((one) => one.name === name) ?? models[0];
+  const [model, setModel, missing] = useModel(models);
   const [text, setText] = useParam('text', model.example ?? '');
   const [chosen, setShow] = useParam('show', '');
   const able = Object.keys(SHOWN).filter((one) => model.probes.includes(SHOWN[one]));
   const show = able.includes(chosen) ? chosen : able[0];
   const body = {
-    gates: () => html`<${Gates} model=${model} text=${text} />`,
-    surprisal: () => html`<${Surprise} model=${model} text=${text} />`,
-    connectivity: () => html`<${InfluenceFigure} key="connectivity" model=${model} text=${text} kind="connectivity" />`,
-    gradient: () => html`<${InfluenceFigure} key="gradient" model=${model} text=${text} kind="gradient" />`,
-    posterior: () => html`<${Posterior} model=${model} text=${text} />`,
+    gates: () => html`<${Gates} key=${model.name} model=${model} text=${text} />`,
+    surprisal: () => html`<${Surprise} key=${model.name} model=${model} text=${text} />`,
+    connectivity: () => html`<${InfluenceFigure} key=${`connectivity ${model.name}`} model=${model} text=${text} kind="connectivity" />`,
+    gradient: () => html`<${InfluenceFigure} key=${`gradient ${model.name}`} model=${model} text=${text} kind="gradient" />`,
+    posterior: () => html`<${Posterior} key=${model.name} model=${model} text=${text} />`,
   };
   return html`
     <div class="view-head"><h2>${t('view-look')}</h2><p>${t('lookIntro')}</p></div>
     <div class="bench">
       <div class="panel">
-        <${ModelPicker} models=${models} value=${model.name} onChange=${setModel} />
+        <${ModelPicker} models=${models} value=${model.name} missing=${missing} onChange=${setModel} />
         <${TextBox} label=${t('text')} value=${text} onChange=${setText} rows=${5} />
         <${Select} label=${t('show')} value=${show} onChange=${setShow} options=${able.map((one) => [one, t(`show-${one}`)])} />
         <p class="hint">${show ? t(`show-${show}-note`) : t('noProbes')}</p>

@@ -75,8 +75,8 @@ export function Tagged({ model, text }) {
             <tbody>${found.spans.map((span) => html`<tr><td>${Array.isArray(span.words) ? span.words.join(' ') : span.words}</td><td><span class=${`hue${hue(span.label)}`}><i class="swatch"></i>${span.label}</span></td></tr>`)}</tbody></table></div></div>` : null}
           <p class="hint">${t('tagHint')}</p>
         <//>
-        ${at !== null && model.probes.includes('evidence') ? html`<${EvidenceFigure} model=${model.name} text=${text} position=${at} mark=${at} what=${`${found.words[at]}: ${found.tags[at]}`} />` : null}
-        ${model.probes.includes('posterior') ? html`<${Marginals} model=${model} text=${text} at=${at} words=${found.words} />` : null}
+        ${at !== null && model.probes.includes('evidence') ? html`<${EvidenceFigure} model=${model.name} text=${found.text} position=${at} mark=${at} what=${`${found.words[at]}: ${found.tags[at]}`} />` : null}
+        ${model.probes.includes('posterior') ? html`<${Marginals} model=${model} text=${found.text} at=${at} words=${found.words} />` : null}
       </div>`;
     }}<//>
   </div>`;

@@ -8,7 +8,7 @@ import { percent, short, visible } from '../numbers.js';
 import { AttentionLines } from '../components/attention-lines.js';
 import { ChoiceBars } from '../components/bars.js';
 import { BeamTree } from '../components/beam-tree.js';
-import { Check, Choice, ModelPicker, Slider, TextBox } from '../components/controls.js';
+import { Check, Choice, ModelPicker, Slider, TextBox, useModel } from '../components/controls.js';
 import { Figure } from '../components/figure.js';
 import { HeatMap, cellText } from '../components/heat-map.js';
 import { Popover } from '../components/popover.js';
@@ -60,8 +60,7 @@ function BeamFigure({ model, text, prefix, width, all, setAll }) {
 
 export function Translate({ models }) {
   const t = useWords();
-  const [name, setModel] = useParam('model', models[0].name);
-  const model = models.find((one) => one.name === name) ?? models[0];
+  const [model, setModel, missing] = useModel(models);
   const [text, setText] = useParam('text', model.example ?? '');
   const [width, setWidth] = useParam('beam', 5);
   const [shape, setShape] = useParam('attention', 'lines');
@@ -73,6 +72,7 @@ export function Translate({ models }) {
   const asked = text.trim();
   const options = { beam: width, n_best: Math.min(3, width), attention: attends, prefix };
   const request = useRequest(asked ? (signal) => predict(model.name, 'translate', text, options, signal) : null, [model.name, text, width, forced]);
+  const asking = JSON.stringify([model.name, text, forced]);
   const close = useCallback(() => setOpen(null), []);
   const another = (set) => (value) => { close(); setForced(''); set(value); };
   const choose = (tokens, at, token) => { close(); setForced([...tokens.slice(0, at), token].join(MARK)); };
@@ -80,7 +80,7 @@ export function Translate({ models }) {
     <div class="view-head"><h2>${t('view-translate')}</h2><p>${t('translateIntro')}</p></div>
     <div class="bench">
       <div class="panel">
-        <${ModelPicker} models=${models} value=${model.name} onChange=${another(setModel)} />
+        <${ModelPicker} models=${models} value=${model.name} missing=${missing} onChange=${another(setModel)} />
         <${TextBox} label=${t('sourceText')} value=${text} onChange=${another(setText)} rows=${4} />
         <${Slider} label=${t('beamWidth')} value=${width} min="1" max="10" step="1" onChange=${setWidth} />
       </div>
@@ -91,7 +91,7 @@ export function Translate({ models }) {
           return html`<div class="stack">
             <section class="prose" lang=${model.languages?.target ?? undefined}>
               <${TokenText} tokens=${best.tokens} values=${best.tokens.map(() => null)} low=${0} high=${1} label=${t('translation')} selected=${open?.at ?? null}
-                classes=${best.tokens.map((token, at) => `${at < prefix.length ? 'given' : ''} ${token === '<eos>' ? 'end' : ''}`)} onSelect=${(at, anchor) => setOpen({ at, anchor, tokens: best.tokens })} />
+                classes=${best.tokens.map((token, at) => `${at < prefix.length ? 'given' : ''} ${token === '<eos>' ? 'end' : ''}`)} onSelect=${(at, anchor) => setOpen({ at, anchor, tokens: best.tokens, asking })} />
                 <div class="figure-foot"><span class="hint">${t('wordHint')} · ${t('probabilityOf', { p: percent(Math.exp(best.log_prob)) })}</span>
                 ${prefix.length ? html`<button class="button small" onClick=${() => setForced('')}>${t('release')}</button>` : null}</div>
                 ${found.unknown?.length ? html`<p class="hint">${t('unknown', { words: found.unknown.join(', ') })}</p>` : null}
@@ -103,6 +103,6 @@ export function Translate({ models }) {
         }}<//>
       </div>
     </div>
-    ${open ? html`<${OtherWords} model=${model.name} text=${text} tokens=${open.tokens} at=${open.at} anchor=${open.anchor} onClose=${close}
+    ${open?.asking === asking ? html`<${OtherWords} model=${model.name} text=${text} tokens=${open.tokens} at=${open.at} anchor=${open.anchor} onClose=${close}
       onChoose=${(token) => choose(open.tokens, open.at, token)} />` : null}`;
 }

@@ -5,7 +5,7 @@ import { useWords } from '../language.js';
 import { link, useParam } from '../location.js';
 import { percent, short, visible } from '../numbers.js';
 import { ChoiceBars } from '../components/bars.js';
-import { ModelPicker, NumberBox, Slider, TextBox } from '../components/controls.js';
+import { ModelPicker, NumberBox, Slider, TextBox, useModel } from '../components/controls.js';
 import { Figure } from '../components/figure.js';
 import { Legend } from '../components/legend.js';
 import { Popover } from '../components/popover.js';
@@ -30,21 +30,29 @@ function beginning(example) {
 /** The texts, which of them is shown, and what can be done with it. */
 function useWriters(model, prompt, kept, settings) {
   const [state, set] = useState({ writers: [], current: 0, error: null, version: 0, busy: false });
+  const [attempt, reopen] = useState(0);
   const latest = useRef({});
   latest.current = { ...state, settings, prompt, model };
   const wanted = useRef(null); // the prompt to write on from as soon as its text is open
+  const turns = useRef(Promise.resolve()); // what is done with the texts, one thing after the other
   const show = useCallback((more = {}) => set((old) => ({ ...old, ...more, version: old.version + 1 })), []);
-  const guard = async (action) => {
+  const guard = async (gone, action) => {
     const timer = setTimeout(() => show({ busy: true }), SLOW);
     try {
       await action();
     } catch (error) {
+      if (error.name === 'AbortError' || gone()) return; // of a text that nobody sees any more
       if (!('status' in error)) console.error(error);
       show({ error });
     } finally {
       clearTimeout(timer);
       show({ busy: false });
     }
+  };
+  // Does something with a text when everything before it is done; nothing if the text has been closed by then.
+  const next = (one, action) => {
+    turns.current = turns.current.then(() => (one.closed ? undefined : guard(() => one.closed, action)));
+    return turns.current;
   };
   const writer = () => latest.current.writers[latest.current.current];
   const stream = async (one, count) => {
@@ -56,67 +64,84 @@ function useWriters(model, prompt, kept, settings) {
     cancelAnimationFrame(waiting);
     show();
   };
+  const start = (one) => {
+    one.started = one.tokens.length;
+    return stream(one, latest.current.settings.count);
+  };
+  const halt = (one) => {
+    one.stop();
+    show();
+  };
   // Another model or prompt is another text. What the address kept is read again, so a link shows the same text.
   useEffect(() => {
     const controller = new AbortController();
+    turns.current = Promise.resolve();
+    if (wanted.current !== prompt) wanted.current = null;
     set({ writers: [], current: 0, error: null, version: 0, busy: false });
-    const timer = setTimeout(() => guard(async () => {
-      try {
-        const opened = await Writer.open(model, prompt, kept, controller.signal);
-        if (controller.signal.aborted) return;
-        show({ writers: [opened], current: 0 });
-        if (wanted.current === prompt) await start(opened);
-      } catch (error) {
-        if (error.name !== 'AbortError') throw error;
-      } finally {
-        if (wanted.current === prompt) wanted.current = null;
+    const timer = setTimeout(() => guard(() => controller.signal.aborted, async () => {
+      const opened = await Writer.open(model, prompt, kept, controller.signal);
+      if (controller.signal.aborted) {
+        opened.close();
+        return;
       }
+      show({ writers: [opened], current: 0 });
+      if (wanted.current === prompt) next(opened, () => start(opened));
+      wanted.current = null;
     }), 0);
     return () => {
       clearTimeout(timer);
       controller.abort();
       latest.current.writers.forEach((one) => one.close());
     };
-  }, [model, prompt]);
+  }, [model, prompt, attempt]);
   // Temperature and top-p act at once: the text goes on from where it is with the new ones.
   const { temperature, topP } = settings;
   useEffect(() => {
     const one = writer();
     if (!one?.writing) return undefined;
-    const timer = setTimeout(() => guard(async () => {
-      const left = settings.count - (one.tokens.length - one.started);
-      await one.rewind(one.tokens.length);
-      if (left > 0) await stream(one, left);
-    }), 120);
+    const timer = setTimeout(() => {
+      if (!one.writing) return; // it has ended meanwhile, or was stopped
+      one.stop();
+      next(one, async () => {
+        const left = latest.current.settings.count - (one.tokens.length - one.started);
+        if (left > 0) await stream(one, left);
+      });
+    }, 120);
     return () => clearTimeout(timer);
   }, [temperature, topP]);
-  const start = (one) => {
-    one.started = one.tokens.length;
-    return stream(one, latest.current.settings.count);
-  };
   return {
     ...state,
     writer: writer(),
-    // Right after an edit of the prompt its text is not open yet: writing starts once it is.
-    write: (text = latest.current.prompt) => guard(async () => {
+    reopen: () => reopen((count) => count + 1),
+    // Right after an edit of the prompt, or with another model, the text is not open yet: writing starts once it is.
+    write: (text = latest.current.prompt) => {
       const one = writer();
-      if (one && text === latest.current.prompt) await start(one);
-      else wanted.current = text;
-    }),
-    stop: () => guard(async () => { const one = writer(); await one.rewind(one.tokens.length); }),
-    clear: () => guard(async () => { await writer().rewind(writer().given); }),
-    choose: (at, token) => guard(async () => { await writer().choose(at, token); show(); await start(writer()); }),
-    fork: (at) => guard(async () => {
-      const from = writer();
-      from.stop();
-      const made = await from.fork(at);
-      const writers = [...latest.current.writers, made];
-      show({ writers, current: writers.length - 1 });
-      latest.current = { ...latest.current, writers, current: writers.length - 1 };
-      await start(made);
-    }),
-    alternatives: (at) => guard(async () => { await writer().alternatives(at); show(); }),
-    select: (current) => { writer()?.stop(); show({ current }); },
+      if (one?.model !== latest.current.model || one.prompt !== text) wanted.current = text;
+      else if (!one.writing) next(one, () => start(one));
+    },
+    stop: () => halt(writer()),
+    clear: () => { const one = writer(); next(one, () => one.rewind(one.given)); },
+    choose: (at, token) => {
+      const one = writer();
+      halt(one);
+      next(one, async () => { await one.choose(at, token); show(); await start(one); });
+    },
+    fork: (at) => {
+      const one = writer();
+      halt(one);
+      next(one, async () => {
+        const made = await one.fork(at);
+        if (one.closed) {
+          made.close();
+          return;
+        }
+        const writers = [...latest.current.writers, made];
+        show({ writers, current: writers.length - 1 });
+        await start(made);
+      });
+    },
+    alternatives: (at) => { const one = writer(); return next(one, async () => { await one.alternatives(at); show(); }); },
+    select: (current) => { halt(writer()); show({ current }); },
   };
 }
 
@@ -141,29 +166,31 @@ function branchName(writers, at, t) {
 
 export function Write({ models }) {
   const t = useWords();
-  const [name, setModel] = useParam('model', models[0].name);
-  const model = models.find((one) => one.name === name) ?? models[0];
+  const [model, setModel, missing] = useModel(models);
   const [prompt, setPrompt] = useParam('text', beginning(model.example));
   const [temperature, setTemperature] = useParam('temperature', 0.8);
   const [topP, setTopP] = useParam('top_p', 1);
   const [count, setCount] = useParam('tokens', 120);
   const [seed, setSeed] = useParam('seed', 0);
   const [kept, setKept] = useParam('kept', '');
+  const [from, setFrom] = useParam('from', -1); // tokens of the prompt that are left, where one of them was exchanged
   const [open, setOpen] = useState(null);
-  const given = kept ? kept.split(MARK) : [];
+  const given = { from, tokens: kept ? kept.split(MARK) : [] };
   const writers = useWriters(model.name, prompt, given, { temperature, topP, count, seed });
   const { writer } = writers;
   const writing = Boolean(writer?.writing);
   useEffect(() => {
-    if (writer && !writing) setKept(writer.kept.join(MARK));
+    if (!writer || writing) return;
+    setKept(writer.written.join(MARK));
+    setFrom(writer.given < writer.prompted ? writer.given : -1);
   }, [writer, writing, writers.version]);
   const close = useCallback(() => setOpen(null), []);
   const select = (at, anchor) => {
     if (writing) writers.stop();
-    setOpen({ at, anchor });
-    writers.alternatives(at);
+    setOpen({ at, anchor, writer });
+    writers.alternatives(at).then(() => writer.tokens[at]?.top || close()); // without them there is nothing to choose
   };
-  const another = (set) => (value) => { setKept(''); close(); set(value); };
+  const another = (set) => (value) => { setKept(''); setFrom(-1); close(); set(value); };
   const tokens = writer?.tokens ?? [];
   const nats = tokens.map(surprisal);
   const written = nats.filter((value, at) => value !== null && !tokens[at].given);
@@ -175,7 +202,7 @@ export function Write({ models }) {
     <div class="view-head"><h2>${t('view-write')}</h2><p>${t('writeIntro')}</p></div>
     <div class="bench">
       <div class="panel">
-        <${ModelPicker} models=${models} value=${model.name} onChange=${another(setModel)} />
+        <${ModelPicker} models=${models} value=${model.name} missing=${missing} onChange=${another(setModel)} />
         <${TextBox} label=${t('prompt')} value=${prompt} onChange=${another(setPrompt)} onSubmit=${writers.write} rows=${3} placeholder=${t('promptEmpty')} />
         <${Slider} label=${t('temperature')} value=${temperature} min="0" max="2" step="0.05" onChange=${setTemperature} format=${(value) => (value === 0 ? t('greedy') : value.toFixed(2))} />
         <${Slider} label=${t('topP')} value=${topP} min="0.05" max="1" step="0.05" onChange=${setTopP} format=${(value) => value.toFixed(2)} />
@@ -191,7 +218,7 @@ export function Write({ models }) {
       <div class="results">
         <div class="result" aria-busy=${String(writers.busy)}>
           <${Progress} busy=${writers.busy && !writing} />
-          ${writers.error ? html`<${Failure} error=${writers.error} retry=${writer ? () => writers.write() : null} />` : null}
+          ${writers.error ? html`<${Failure} error=${writers.error} retry=${writer ? () => writers.write() : writers.reopen} />` : null}
           ${writers.writers.length > 1 ? html`<div class="tabs" role="group" aria-label=${t('branches')}>${writers.writers.map((_, at) => html`
             <button aria-pressed=${String(at === writers.current)} onClick=${() => { close(); writers.select(at); }}>${branchName(writers.writers, at, t)}</button>`)}</div>` : null}
           ${tokens.length && (started || prompt) ? html`
@@ -206,6 +233,6 @@ export function Write({ models }) {
         </div>
       </div>
     </div>
-    ${open && writer && tokens[open.at] ? html`<${Alternatives} writer=${writer} at=${open.at} anchor=${open.anchor} onClose=${close}
+    ${open && open.writer === writer && tokens[open.at] ? html`<${Alternatives} writer=${writer} at=${open.at} anchor=${open.anchor} onClose=${close}
       onChoose=${(token) => { const { at } = open; close(); writers.choose(at, token); }} onFork=${() => { const { at } = open; close(); writers.fork(at); }} />` : null}`;
 }

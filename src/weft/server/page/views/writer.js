@@ -4,18 +4,27 @@ import { post, remove, stream } from '../api.js';
 
 const TOP = 10; // alternatives of a token
 const NEVER = ['<pad>', '<bos>', '<unk>']; // tokens that no model writes
-const [BUSY, PAUSE, ATTEMPTS] = [409, 60, 40];
+const LOST = ['session_not_found', 'session_outdated']; // dropped by the server, or of weights that it no longer has
+const [BUSY, PAUSE, ATTEMPTS] = ['session_in_use', 60, 40];
 
-/** A change of a session. Right after a stop the session may still be in use; then it is asked again. */
-async function act(id, action, body) {
+/** A request for a session. Right after a stop the session may still be in use; then it is asked again. */
+async function patiently(request) {
   for (let attempt = 1; ; attempt += 1) {
     try {
-      return await post(`weft/sessions/${id}/${action}`, body);
+      return await request();
     } catch (error) {
-      if (error.status !== BUSY || attempt >= ATTEMPTS) throw error;
+      if (error.code !== BUSY || attempt >= ATTEMPTS) throw error;
       await new Promise((resolve) => { setTimeout(resolve, PAUSE); });
     }
   }
+}
+
+function act(id, action, body) {
+  return patiently(() => post(`weft/sessions/${id}/${action}`, body));
+}
+
+function drop(id) {
+  patiently(() => remove(`weft/sessions/${id}`)).catch(() => {}); // the server drops idle sessions by itself
 }
 
 function able(top) {
@@ -26,24 +35,39 @@ function made(session, given) {
   return session.tokens.map((token, at) => ({ token, logprob: session.logprobs[at], top: null, given: at < given }));
 }
 
+/** One thing at a time is done with a text; `stop` and `close` act at once. */
 export class Writer {
-  constructor(model, id, tokens) {
-    Object.assign(this, { model, id, tokens, controller: null });
+  constructor(model, prompt, prompted, id, tokens) {
+    Object.assign(this, { model, prompt, prompted, id, tokens, controller: null, closed: false });
   }
 
-  /** A new text: the prompt, then tokens that were kept of an earlier one. */
-  static async open(model, prompt, kept, signal) {
+  /** A new text: the prompt, or its first `from` tokens, then tokens that were kept of an earlier text. */
+  static async open(model, prompt, { from, tokens }, signal) {
     let session = await post('weft/sessions', { model, text: prompt }, signal);
-    const given = session.length;
-    if (kept.length) session = await act(session.id, 'read', { tokens: kept });
-    return new Writer(model, session.id, made(session, given));
+    const prompted = session.length;
+    const given = from >= 0 && from < prompted ? from : prompted;
+    if (given < prompted) session = await act(session.id, 'rewind', { to: given });
+    if (tokens.length) session = await act(session.id, 'read', { tokens });
+    return new Writer(model, prompt, prompted, session.id, made(session, given));
+  }
+
+  /** A change of its session. One that the server has dropped is opened again with the same tokens. */
+  async act(action, body) {
+    try {
+      return await act(this.id, action, body);
+    } catch (error) {
+      if (!LOST.includes(error.code)) throw error;
+      const opened = await Writer.open(this.model, this.prompt, { from: this.given, tokens: this.written });
+      this.id = opened.id;
+      return act(this.id, action, body);
+    }
   }
 
   get given() {
     return this.tokens.filter((one) => one.given).length;
   }
 
-  get kept() {
+  get written() {
     return this.tokens.filter((one) => !one.given).map((one) => one.token);
   }
 
@@ -51,13 +75,15 @@ export class Writer {
   async write({ count, temperature, topP, seed }, show) {
     const controller = new AbortController();
     this.controller = controller;
-    const body = {
-      model: this.model, prompt: '', session: this.id, max_tokens: count, temperature, top_p: topP, logprobs: TOP,
-      seed: seed + this.tokens.length,
-    };
     try {
+      await this.act('rewind', { to: this.tokens.length }); // so that the session has these tokens, whatever came before
+      if (controller.signal.aborted) return;
+      const body = {
+        model: this.model, prompt: '', session: this.id, max_tokens: count, temperature, top_p: topP, logprobs: TOP,
+        seed: seed + this.tokens.length,
+      };
       for await (const event of stream('v1/completions', body, controller.signal)) {
-        if (controller.signal.aborted) break;
+        if (controller.signal.aborted) return;
         const found = event.choices[0]?.logprobs;
         if (!found) continue;
         this.tokens = this.tokens.concat(found.tokens.map((token, at) => ({
@@ -70,7 +96,6 @@ export class Writer {
     } finally {
       if (this.controller === controller) this.controller = null;
     }
-    return !controller.signal.aborted;
   }
 
   get writing() {
@@ -85,7 +110,7 @@ export class Writer {
   /** Back to the first `length` tokens, in the session too: it may hold tokens that were computed after a stop. */
   async rewind(length) {
     this.stop();
-    await act(this.id, 'rewind', { to: length });
+    await this.act('rewind', { to: length });
     this.tokens = this.tokens.slice(0, length);
   }
 
@@ -93,30 +118,31 @@ export class Writer {
   async choose(at, token) {
     const top = await this.alternatives(at);
     await this.rewind(at);
-    await act(this.id, 'read', { tokens: [token] });
+    await this.act('read', { tokens: [token] });
     const logprob = top.find(([name]) => name === token)?.[1] ?? null;
     this.tokens = [...this.tokens, { token, logprob, top, given: false, chosen: true }];
   }
 
   /** A second text with the same first `at` tokens. */
   async fork(at) {
-    const session = await act(this.id, 'fork', { at });
-    return new Writer(this.model, session.id, this.tokens.slice(0, at));
+    const session = await this.act('fork', { at });
+    return new Writer(this.model, this.prompt, this.prompted, session.id, this.tokens.slice(0, at));
   }
 
   /** The most probable tokens at a position with their log-probabilities. */
   async alternatives(at) {
     const known = this.tokens[at]?.top;
     if (known) return known;
-    const session = await act(this.id, 'fork', { at });
+    const session = await this.act('fork', { at });
     const top = able(session.next);
-    remove(`weft/sessions/${session.id}`).catch(() => {});
+    drop(session.id);
     this.tokens = this.tokens.map((one, place) => (place === at ? { ...one, top } : one));
     return top;
   }
 
   close() {
     this.stop();
-    remove(`weft/sessions/${this.id}`).catch(() => {}); // the server drops idle sessions by itself
+    this.closed = true;
+    drop(this.id);
   }
 }

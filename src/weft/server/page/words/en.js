@@ -4,7 +4,7 @@ export default {
   skip: 'Skip to the content', views: 'Views', working: 'Working…', failed: 'That did not work', noAnswer: 'The server does not answer. Is weft serve still running?',
   serverBusy: 'The server is busy', tookTooLong: 'That took too long', tryAgain: 'Try again', save: 'Save', saveSvg: 'Picture (SVG)', saveHtml: 'Web page (HTML)',
   saveJson: 'Data (JSON)', model: 'Model', text: 'Text', theme: 'Theme: {theme}', 'theme-auto': 'as the system', 'theme-light': 'light', 'theme-dark': 'dark',
-  keyTitle: 'This server asks for a key', key: 'API key', open: 'Open', nats: 'nats', unknown: 'Not in the vocabulary: {words}', nothingFound: 'Nothing was found',
+  keyTitle: 'This server asks for a key', key: 'API key', open: 'Open', nats: 'nats', missingModel: 'The server has no model {model} for this view.', noModel: 'No served model can do this', noModelHint: 'The server has: {models}.', unknown: 'Not in the vocabulary: {words}', nothingFound: 'Nothing was found',
   probability: 'probability', method: 'Method', step: 'Step', score: 'score', shownAs: 'Shown as',
   'view-write': 'Write', 'view-translate': 'Translate', 'view-label': 'Tag · Classify · Fill', 'view-look': 'Look', 'view-learn': 'Learn', 'view-compare': 'Compare',
   'task-lm': 'language model', 'task-ngram': 'n-gram model', 'task-hmm': 'hidden Markov model', 'task-fill': 'fill-in-the-blank', 'task-classify': 'classifier',
@@ -44,11 +44,13 @@ export default {
   transitionsTitle: 'Transitions', transitionsNote: 'From the row to the column.', emissionsTitle: 'Most probable tokens of each state', logLikelihood: 'Log-likelihood of the text: {value}',
   // Learn
   learnIntro: 'Training curves of the runs below a folder, live while they train.', run: 'Run', state: 'State', task: 'Task', data: 'Data', best: 'Best', weights: 'Weights', changed: 'Changed', curves: 'Curves',
-  'state-training': 'training', 'state-done': 'done', 'state-started': 'started', justNow: 'just now', minutesAgo: '{n} min ago', hoursAgo: '{n} h ago', daysAgo: '{n} days ago', inTraining: '{run}, training',
+  'state-training': 'training', 'state-done': 'done', 'state-started': 'started', 'state-stopped': 'stopped', justNow: 'just now', minutesAgo: '{n} min ago', hoursAgo: '{n} h ago', daysAgo: '{n} days ago', inTraining: '{run}, training',
   quality: 'Loss and scores', optimization: 'Optimization', noCurves: 'No measurements yet', chooseRuns: 'Choose a run above', live: 'A run is training: the curves follow it.', notLive: 'No run is training now.', logScale: 'Logarithmic',
-  noRunsFolder: 'No folder of runs is served', noRunsHint: 'Start the server with a folder:', noRuns: 'No runs yet', noRunsYet: 'Runs appear here as soon as a training starts.',
+  noRuns: 'No runs yet', noRunsYet: 'Runs appear here as soon as a training starts.',
   // Compare
   compareIntro: 'Two runs on the same text.', firstRun: 'First run', secondRun: 'Second run', surprisalOf: 'Surprisal: {run}', meanNats: 'Mean {nats} nats', differenceTitle: 'Difference of the surprisals',
   differenceNote: '{first} minus {second}. Orange: {second} predicts the token better; blue: {first} does.', otherTokens: 'The runs split the text into different tokens, so there is no difference token by token.', sameAnswer: 'Both say the same.', otherAnswer: 'They differ.',
-  settingsTitle: 'Scores, and settings that differ', bestOf: 'Best held-out {metric}', oneRun: 'There is only one run', oneRunHint: 'Serve two to compare them:', nothingCommon: 'These runs have no task in common; only their settings can be compared.',
+  settingsTitle: 'Scores, and settings that differ', bestOf: 'Best held-out {metric}', oneRun: 'There is only one run', oneRunHint: 'Serve two to compare them:', testTitle: 'Paired bootstrap test', testNote: '{n} held-out examples: the score of {second} minus that of {first}, with its 95% interval over resampled examples.', testRun: 'Test on held-out data', testHint: 'Measures both runs on their common held-out examples, and resamples these to see whether the difference is significant.',
+  noTest: 'No paired test: {reason}.', isBetter: '{run} is better', notSignificant: 'no significant difference', tooFew: 'too few examples to tell',
+  nothingCommon: 'These runs have no task in common; only their settings can be compared.',
 };

@@ -4,7 +4,7 @@ export default {
   skip: '跳到正文', views: '视图', working: '计算中…', failed: '出错了', noAnswer: '服务器没有响应。weft serve 还在运行吗？',
   serverBusy: '服务器繁忙', tookTooLong: '计算超时', tryAgain: '重试', save: '保存', saveSvg: '图片（SVG）', saveHtml: '网页（HTML）',
   saveJson: '数据（JSON）', model: '模型', text: '文本', theme: '主题：{theme}', 'theme-auto': '跟随系统', 'theme-light': '浅色', 'theme-dark': '深色',
-  keyTitle: '此服务器需要密钥', key: 'API 密钥', open: '打开', nats: '奈特', unknown: '不在词表中：{words}', nothingFound: '没有结果',
+  keyTitle: '此服务器需要密钥', key: 'API 密钥', open: '打开', nats: '奈特', missingModel: '服务器上没有适用于此视图的模型 {model}。', noModel: '当前服务的模型都不支持此视图', noModelHint: '服务器上的模型：{models}。', unknown: '不在词表中：{words}', nothingFound: '没有结果',
   probability: '概率', method: '方法', step: '步', score: '得分', shownAs: '显示方式',
   'view-write': '写作', 'view-translate': '翻译', 'view-label': '标注 · 分类 · 填空', 'view-look': '透视', 'view-learn': '训练', 'view-compare': '对比',
   'task-lm': '语言模型', 'task-ngram': 'n 元语法', 'task-hmm': '隐马尔可夫模型', 'task-fill': '填空', 'task-classify': '分类',
@@ -44,11 +44,13 @@ export default {
   transitionsTitle: '转移', transitionsNote: '从行到列。', emissionsTitle: '各状态最可能的词元', logLikelihood: '文本的对数似然：{value}',
   // 训练
   learnIntro: '文件夹中各次运行的训练曲线，训练时实时更新。', run: '运行', state: '状态', task: '任务', data: '数据', best: '最佳', weights: '参数量', changed: '更新时间', curves: '曲线',
-  'state-training': '训练中', 'state-done': '已完成', 'state-started': '已开始', justNow: '刚刚', minutesAgo: '{n} 分钟前', hoursAgo: '{n} 小时前', daysAgo: '{n} 天前', inTraining: '{run}，训练数据',
+  'state-training': '训练中', 'state-done': '已完成', 'state-started': '已开始', 'state-stopped': '已停止', justNow: '刚刚', minutesAgo: '{n} 分钟前', hoursAgo: '{n} 小时前', daysAgo: '{n} 天前', inTraining: '{run}，训练数据',
   quality: '损失与指标', optimization: '优化过程', noCurves: '还没有数据', chooseRuns: '请在上方选择运行', live: '有运行正在训练，曲线实时更新。', notLive: '目前没有正在训练的运行。', logScale: '对数坐标',
-  noRunsFolder: '没有指定运行文件夹', noRunsHint: '启动服务器时指定文件夹：', noRuns: '还没有运行', noRunsYet: '训练一开始就会显示在这里。',
+  noRuns: '还没有运行', noRunsYet: '训练一开始就会显示在这里。',
   // 对比
   compareIntro: '两次运行读同一段文本。', firstRun: '第一个运行', secondRun: '第二个运行', surprisalOf: '意外程度：{run}', meanNats: '平均 {nats} 奈特', differenceTitle: '意外程度之差',
   differenceNote: '{first} 减 {second}。橙色：{second} 预测得更好；蓝色：{first} 更好。', otherTokens: '两个运行的分词不同，无法逐词元比较。', sameAnswer: '两者结果相同。', otherAnswer: '两者结果不同。',
-  settingsTitle: '指标与不同的设置', bestOf: '留出数据上的最佳 {metric}', oneRun: '只有一个运行', oneRunHint: '同时启动两个即可对比：', nothingCommon: '两个运行没有共同的任务，只能比较设置。',
+  settingsTitle: '指标与不同的设置', bestOf: '留出数据上的最佳 {metric}', oneRun: '只有一个运行', oneRunHint: '同时启动两个即可对比：', testTitle: '配对自助法检验', testNote: '{n} 个留出样本：{second} 的得分减去 {first} 的得分，以及对样本重采样得到的 95% 区间。', testRun: '在留出数据上检验', testHint: '在共同的留出样本上评估两个运行，并通过重采样判断差异是否显著。',
+  noTest: '无法进行配对检验：{reason}。', isBetter: '{run} 更好', notSignificant: '差异不显著', tooFew: '样本太少，无法判断',
+  nothingCommon: '两个运行没有共同的任务，只能比较设置。',
 };

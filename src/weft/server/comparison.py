@@ -1,0 +1,34 @@
+"""Two served models on their held-out examples: the paired tests of `weft compare`."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from weft.probes.runs import HeldOutComparison, compare_held_out
+from weft.server.metrics import Metrics
+from weft.server.models import LoadedModel
+from weft.server.worker import Worker
+
+KEPT = 64  # results that are kept
+WAITING = 8  # comparisons that may wait
+
+
+class Comparisons:
+    """Compares models in a thread of its own, on copies of their weights, so that they go on answering meanwhile."""
+
+    def __init__(self) -> None:
+        self._worker = Worker("compare", None, Metrics(), 1, WAITING)  # no model: its batches are not counted
+        self._kept: OrderedDict[tuple[str, str], HeldOutComparison] = OrderedDict()
+
+    async def compare(self, first: LoadedModel, second: LoadedModel) -> HeldOutComparison:
+        """The paired tests of two models."""
+        key = f"{first.name} {first.hash}", f"{second.name} {second.hash}"
+        if key not in self._kept:
+            self._kept[key] = await self._worker.call(lambda: compare_held_out(first.run, second.run))
+        self._kept.move_to_end(key)
+        while len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
+        return self._kept[key]
+
+    def stop(self) -> None:
+        self._worker.stop()
