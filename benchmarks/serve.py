@@ -1,11 +1,12 @@
 """Speed of `weft serve`: requests per second and latency beside a plain FastAPI handler, and tokens per second.
 
-    python -m benchmarks.serve runs/bench [--quick] [--only tag]
+    python -m benchmarks.serve runs/bench [--quick] [--only tag] [--size small]
 
 Trains small and default-size models on the embedded grammars (a few steps: sizes matter here, not quality), then
 measures, on loopback, 1, 8 and 64 clients that keep their connection and send the next request when they have an
 answer. The peer is the same loaded model behind a FastAPI handler without batching, as a `def` and as an `async def`
-handler; the faster of the two counts. The bound is `/health`: HTTP alone.
+handler; the faster of the two counts. The bound is `/health`: HTTP alone. Streams are server-sent events; their peer
+sends the pieces of the model's own `stream` from a handler of its own for each client. Prints rows of a table.
 """
 
 from __future__ import annotations
@@ -115,11 +116,10 @@ def load(port: int, path: str, bodies: Sequence[Any], clients: int, seconds: flo
     return Load(len(times) / seconds, float(np.median(found)), float(np.quantile(found, 0.99)), errors)
 
 
-def stream(port: int, model: str, clients: int) -> float:
+def stream(port: int, path: str, body: Any, clients: int) -> float:
     """Tokens per second of clients that each read some streams."""
-    body = {"model": model, "prompt": "the ", "max_tokens": TOKENS, "stream": True}
     data = json.dumps(body).encode()
-    head = "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nConnection: close\r\n"
+    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nConnection: close\r\n"
     request = f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data
     streams = 4 if clients < 64 else 2
 
@@ -141,17 +141,27 @@ def stream(port: int, model: str, clients: int) -> float:
 
 
 PEER = """
-import sys, warnings
+import json, sys, warnings
 warnings.simplefilter("ignore")
 import uvicorn, weft
 from fastapi import FastAPI
+from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 model, app = weft.load(sys.argv[1]), FastAPI()
 call = {"classify": lambda text: model.classify([text])[0].probabilities,
         "tag": lambda text: model.tag([text])[0].tags,
-        "translate": lambda text: model.translate([text])[0]}[sys.argv[2]]
+        "translate": lambda text: model.translate([text])[0],
+        "lm": lambda text: model.generate(text, tokens=16)}[sys.argv[2]]
 class Body(BaseModel):
     inputs: str
+    tokens: int = 0
+@app.post("/stream")
+def stream(body: Body):
+    def events():
+        for (piece,) in model.stream([body.inputs], tokens=body.tokens):
+            yield f"data: {json.dumps({'text': piece})}\\n\\n"
+        yield "data: [DONE]\\n\\n"
+    return StreamingResponse(events(), media_type="text/event-stream")
 @app.post("/def")
 def plain(body: Body):
     return {"result": call(body.inputs)}
@@ -206,16 +216,19 @@ def direct(run: Path, task: str, texts: Sequence[str], seconds: float) -> float:
 
 
 def measure(runs: dict[str, Path], tasks: Sequence[str], sizes: Sequence[str], seconds: float) -> Iterator[str]:
-    """The lines of the report."""
+    """The rows of requests."""
     texts = sentences(200)
     bodies = [{"inputs": text} for text in texts]
-    yield f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores; {seconds:g} s for each figure"
-    with process(sys.executable, "-m", "weft", "serve", *map(str, runs.values()), "--port", "18431"):
+    some = next(iter(runs.values()))
+    with process(sys.executable, "-m", "weft", "serve", str(some), "--port", "18431"):
         wait_for(18431)
+        yield "| HTTP alone | requests/s | p50 ms | p99 ms |\n| --- | --- | --- | --- |"
         for clients in CLIENTS:
             found = load(18431, "/health", [None], clients, seconds)
-            yield f"HTTP alone, {clients:2} clients: {found.rate:8.0f} requests/s, p99 {found.p99:.2f} ms"
-    yield "model              clients  weft req/s   p50 ms   p99 ms  FastAPI req/s   p50 ms   p99 ms   ratio"
+            yield f"| {clients} clients | {found.rate:,.0f} | {found.p50:.2f} | {found.p99:.2f} |"
+    yield "\n| model | clients | weft requests/s | p50 ms | p99 ms | FastAPI requests/s | p50 ms | p99 ms | ratio |"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+    directs = []
     for task in tasks:
         for size in sizes:
             name = f"{task}-{size}"
@@ -230,22 +243,32 @@ def measure(runs: dict[str, Path], tasks: Sequence[str], sizes: Sequence[str], s
                     both = [load(18433, path, bodies, clients, seconds) for path in ("/def", "/async")]
                     peer = max(both, key=lambda one: one.rate)
                     one = ours[clients]
+                    errors = one.errors + peer.errors
                     yield (
-                        f"{name:18} {clients:7} {one.rate:11.0f} {one.p50:8.2f} {one.p99:8.2f} {peer.rate:14.0f} "
-                        f"{peer.p50:8.2f} {peer.p99:8.2f} {one.rate / peer.rate:7.2f}"
-                        + (f"  ({one.errors + peer.errors} errors)" if one.errors + peer.errors else "")
+                        f"| {task}, {size} | {clients} | {one.rate:,.0f} | {one.p50:.1f} | {one.p99:.1f} | "
+                        f"{peer.rate:,.0f} | {peer.p50:.1f} | {peer.p99:.1f} | {one.rate / peer.rate:.1f} |"
+                        + (f"  {errors} errors" if errors else "")
                     )
             alone = direct(runs[name], task, texts, seconds)
-            yield f"{name:18} direct call: p99 {alone:.2f} ms; one client: {ours[1].p99 - alone:+.2f} ms"
+            directs.append(f"| {task}, {size} | {alone:.1f} | {ours[1].p99:.1f} | {ours[1].p99 - alone:+.1f} |")
+    yield "\n| model | p99 of a direct call, ms | p99 of one client, ms | difference |\n| --- | --- | --- | --- |"
+    yield from directs
 
 
 def measure_streams(runs: dict[str, Path], sizes: Sequence[str]) -> Iterator[str]:
-    names = [f"lm-{size}" for size in sizes]
-    with process(sys.executable, "-m", "weft", "serve", *(str(runs[name]) for name in names), "--port", "18434"):
-        wait_for(18434)
-        for name in names:
-            for clients in CLIENTS:
-                yield f"{name:18} {clients:7} streams {stream(18434, name, clients):12.0f} tokens/s"
+    """The rows of streams."""
+    yield "\n| streams | clients | weft tokens/s | FastAPI tokens/s | ratio |\n| --- | --- | --- | --- | --- |"
+    for name in (f"lm-{size}" for size in sizes):
+        body = {"model": name, "prompt": "the ", "max_tokens": TOKENS, "stream": True}
+        with process(sys.executable, "-m", "weft", "serve", str(runs[name]), "--port", "18434"):
+            wait_for(18434)
+            ours = [stream(18434, "/v1/completions", body, clients) for clients in CLIENTS]
+        with process(sys.executable, "-c", PEER, str(runs[name]), "lm", "18435"):
+            wait_for(18435)
+            theirs = [stream(18435, "/stream", {"inputs": "the ", "tokens": TOKENS}, clients) for clients in CLIENTS]
+        for clients, one, other in zip(CLIENTS, ours, theirs, strict=True):
+            shown = name.replace("-", ", ")
+            yield f"| {shown} | {clients} | {one:,.0f} | {other:,.0f} | {one / other:.1f} |"
 
 
 def main() -> None:
@@ -262,6 +285,7 @@ def main() -> None:
         return
     sizes = [options.size] if options.size else list(SIZES)
     tasks = [options.only] if options.only else list(SOURCES)
+    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores", flush=True)
     if options.only != "lm":
         for line in measure(runs, tasks, sizes, 1.0 if options.quick else 4.0):
             print(line, flush=True)

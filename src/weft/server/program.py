@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import signal
 import sys
 import warnings
@@ -107,6 +108,10 @@ def run_server(
     warnings.simplefilter("ignore", WeftWarning)  # of texts of requests
     sys.setswitchinterval(SWITCH_SECONDS)
     server = Server(runs, config)
+    if not config.reload:
+        # The modules and models stay as long as the process: a garbage collection need not visit them, and is short.
+        gc.collect()
+        gc.freeze()
 
     def ready(address: str) -> None:
         names = ", ".join(runs)
