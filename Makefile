@@ -54,10 +54,11 @@ fuzz: $(VENV)/ready-dev
 kills: $(VENV)/ready-dev
 	$(BIN)/python -m tests.kill_runs 50
 
-# The server for longer: schemathesis, 10,000 requests, clients that send a byte a second, 10 minutes at 80% load.
+# The server for longer: schemathesis, 10,000 requests, clients that go away or send a byte a second, 10 minutes at 80% load.
 serve-checks: $(VENV)/ready-dev
 	$(BIN)/python -m tests.serve_soak schema 100
 	$(BIN)/python -m tests.serve_soak requests 10000
+	$(BIN)/python -m tests.serve_soak drops 100
 	$(BIN)/python -m tests.serve_soak slow 30
 	$(BIN)/python -m tests.serve_soak load 10
 

@@ -3,6 +3,7 @@
 python -m tests.serve_soak requests 10000     that many requests of every kind; memory and files stay flat
 python -m tests.serve_soak load 10            minutes at 80% of the highest rate: no error, memory flat
 python -m tests.serve_soak slow 60            clients that send a byte a second, for so many seconds
+python -m tests.serve_soak drops 100           clients that go away; how long each computation goes on
 python -m tests.serve_soak schema 500         schemathesis over /openapi.json, with so many examples for each route
 """
 
@@ -23,7 +24,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.serving import Served, served, train_runs
+from tests.serving import Served, served, train_runs, wait_for
 
 GROWTH = 48 << 20  # bytes that caches and the allocator may take after the warm-up
 SESSIONS = 100
@@ -149,6 +150,22 @@ def check_slow(server: Served, seconds: float) -> None:
     assert cut == 100 or seconds < 15
 
 
+def check_drops(server: Served, count: int) -> None:
+    """Clients that go away, streaming or not: the computation stops within a second."""
+    times = []
+    for number in range(count):
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+        body = {"model": "ngram", "prompt": "the", "max_tokens": 4000, "stream": number % 2 == 0}
+        connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+        wait_for(lambda: server.metric("weft_sequences") == 1, 10, "it is being generated")
+        began = time.monotonic()
+        connection.close()
+        wait_for(lambda: server.metric("weft_sequences") == 0, 10, "it stops")
+        times.append(time.monotonic() - began)
+    print(f"{count} clients went away: the computation stopped after {max(times):.3f} s at most")
+    assert max(times) < 1
+
+
 def check_schema(server: Served, examples: int, *more: str) -> None:
     """schemathesis: no 500, and no answer that its schema does not allow."""
     checks = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
@@ -161,7 +178,8 @@ def check_schema(server: Served, examples: int, *more: str) -> None:
     assert done.returncode == 0, done.stdout
 
 
-CHECKS: dict[str, Any] = {"requests": check_requests, "load": check_load, "slow": check_slow, "schema": check_schema}
+CHECKS: dict[str, Any] = {"requests": check_requests, "load": check_load, "slow": check_slow, "drops": check_drops,
+                          "schema": check_schema}  # fmt: skip
 
 
 def main() -> None:
@@ -175,7 +193,7 @@ def main() -> None:
         runs = train_runs(folder / "runs")
         some = ["--runs", folder / "runs", "--sessions", folder / "sessions", "--max-sessions", str(SESSIONS)]
         with served(*runs.values(), *some) as server:
-            amount = int(options.amount) if options.check in ("requests", "schema") else options.amount
+            amount = int(options.amount) if options.check in ("requests", "drops", "schema") else options.amount
             CHECKS[options.check](server, amount)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

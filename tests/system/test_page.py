@@ -5,6 +5,7 @@ Every request that leaves this machine fails the test, and so does every error o
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
@@ -119,6 +120,31 @@ class Reader:
 
     def data(self, title):
         return json.loads(self.save(self.figure(title), "json"))
+
+
+class Held:
+    """Requests that wait on their way until they are released: those to a pattern that meet a condition."""
+
+    def __init__(self, reader, pattern, condition=lambda request: True):
+        self.reader, self.condition, self.routes, self.open = reader, condition, [], False
+        reader.context.route(pattern, self._take)
+
+    def _take(self, route):
+        if self.open or not self.condition(route.request):
+            route.continue_()
+        else:
+            self.routes.append(route)
+
+    def wait(self):
+        """Waits until a request is held."""
+        while not self.routes:
+            self.reader.page.wait_for_timeout(20)
+
+    def release(self):
+        self.open = True
+        for route in self.routes:
+            with contextlib.suppress(sync_api.Error):  # the page may have given it up
+                route.continue_()
 
 
 @pytest.fixture
@@ -390,36 +416,27 @@ def test_compare(reader, runs):
     expect(reader.figure("Paired bootstrap test")).to_have_count(0)
 
 
-def delayed(reader, pattern, milliseconds, condition=lambda request: True):
-    """Lets requests wait on their way, those that meet a condition."""
-
-    def late(route):
-        if condition(route.request):
-            reader.page.wait_for_timeout(milliseconds)
-        route.continue_()
-
-    reader.context.route(pattern, late)
-
-
 def test_an_old_answer_is_never_shown_with_a_new_question(reader, runs):
     """A word is chosen, then a shorter text is given: nothing is asked about the old word in the new text."""
     page = reader.page
     reader.open("label", model="ner", text="Ann Lee went to Paris .")
     page.locator("button.word").nth(4).click()
     expect(reader.figure("Evidence for Paris")).to_be_visible()
-    delayed(reader, "**/weft/predict/**", 400)
+    held = Held(reader, "**/weft/predict/**")
     page.get_by_label("Text").fill("Bob .")
+    held.wait()
+    expect(reader.figure("Evidence for Paris")).to_be_visible()
+    held.release()
     expect(page.locator("button.word")).to_have_count(2)
     expect(reader.figure("Evidence for")).to_have_count(0)
     # The answer to an old question comes after the answer to the new one.
-    reader.context.unroute("**/weft/predict/**")
-    delayed(reader, "**/weft/predict/**", 600, lambda request: "slow" in request.post_data)
+    held = Held(reader, "**/weft/predict/**", lambda request: "slow" in request.post_data)
     page.get_by_label("Text").fill("a slow one .")
-    with page.expect_request(lambda request: "slow" in (request.post_data or "")):
-        pass
+    held.wait()
     page.get_by_label("Text").fill("Ann")
     expect(page.locator("button.word")).to_have_count(1)
-    page.wait_for_timeout(700)
+    held.release()
+    page.wait_for_timeout(200)
     expect(page.locator("button.word")).to_have_count(1)
     # Another model while its page of units is open: the unit is asked of the new model only.
     reader.open("look", model="lm", text=SENTENCE, unit=3)
@@ -608,9 +625,10 @@ def test_refusals_are_explained(reader):
 
 def test_progress_is_shown_after_300_milliseconds(reader):
     page = reader.page
-    delayed(reader, "**/weft/look/**", 900)
+    held = Held(reader, "**/weft/look/**")
     reader.open("look", model="lm", text=SENTENCE)
     expect(page.locator(".progress-line")).to_be_visible()
+    held.release()
     expect(reader.figure("of stack")).to_be_visible()
     expect(page.locator(".progress-line")).to_have_count(0)
 
@@ -618,14 +636,20 @@ def test_progress_is_shown_after_300_milliseconds(reader):
 def test_writing_waits_for_the_prompt(reader):
     """Ctrl+Enter before the session of the prompt is open, at the start and right after an edit, writes once it is."""
     page = reader.page
-    delayed(reader, "**/weft/sessions", 700)
+    held = Held(reader, "**/weft/sessions")
     reader.open("write", model="lm", text="the cat", tokens=20)
     prompt = page.get_by_label("Prompt")
     prompt.press("Control+Enter")
+    held.wait()
+    held.release()
     tokens = page.locator(".tokens .token")
     expect(tokens).to_have_count(7 + 20)
+    held = Held(reader, "**/weft/sessions")
     prompt.fill("a dog")
     prompt.press("Control+Enter")
+    held.wait()
+    prompt.press("Control+Enter")  # impatient: it is written once
+    held.release()
     expect(tokens).to_have_count(5 + 20)
     assert texts(tokens)[:5] == list("a dog")
 

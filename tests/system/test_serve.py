@@ -34,7 +34,7 @@ def runs(tmp_path_factory):
 def server(runs, tmp_path_factory):
     folder = tmp_path_factory.mktemp("sessions")
     some = next(iter(runs.values())).parent
-    limits = ["--max-body", "100000", "--max-tokens", "100000", "--timeout", "2", "--max-sessions", "100"]
+    limits = ["--max-body", "100000", "--max-tokens", "100000", "--max-sessions", "100"]
     with served(*runs.values(), "--runs", some, "--sessions", folder, *limits) as server:
         yield server
 
@@ -228,20 +228,21 @@ def test_a_client_that_goes_away_stops_the_computation(server, stream):
     connection = open_request(server, "/v1/completions", {**LONG, "stream": stream})
     if stream:
         assert connection.getresponse().readline().startswith(b"data: ")
-    wait_for(lambda: server.metric("weft_sequences") == 1, 5, "it is being generated")
+    wait_for(lambda: server.metric("weft_sequences") == 1, 20, "it is being generated")
+    first = server.metric("weft_tokens_total")
+    time.sleep(0.5)
+    before = server.metric("weft_tokens_total")
     connection.close()
-    wait_for(lambda: server.metric("weft_sequences") == 0, 1, "it stops within a second")
+    wait_for(lambda: server.metric("weft_sequences") == 0, 20, "it stops")
     tokens = server.metric("weft_tokens_total")
+    # `python -m tests.serve_soak drops` measures the time; on a busy machine tokens are the better clock.
+    assert tokens - before <= 4 * (before - first) + 200, "it went on for more than a second"
     time.sleep(0.1)
     assert server.metric("weft_tokens_total") == tokens
 
 
 def test_limits(server):
     assert server.ask("/v1/completions", {"model": "lm", "prompt": "a" * 200_000}).status == 413
-    began = time.monotonic()
-    late = server.ask("/v1/completions", LONG)
-    assert (late.status, late.body["error"]["code"]) == (504, "timeout")
-    assert 1.9 < time.monotonic() - began < 6
     assert server.ask("/v1/completions", {**LONG, "max_tokens": 100_001}).status == 400
     assert server.ask("/weft/predict/sentiment", {"texts": ["a"] * 300}).status == 400
     assert server.ask("/weft/predict/en-fr", {"texts": ["a"], "options": {"beam": 10_000}}).status == 400
@@ -255,9 +256,16 @@ def test_slow_clients_hold_nothing(server):
         one.sendall(head[:20] if number % 2 else head)
     began = time.monotonic()
     assert server.ask("/models/sentiment", {"inputs": "a good film"}).status == 200
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 9, "it waited until the slow ones were cut off"
     for one in slow:
         one.close()
+
+
+def test_a_request_that_takes_too_long_is_ended(runs):
+    with served(runs["ngram"], "--timeout", "1", "--max-tokens", "1000000") as server:
+        late = server.ask("/v1/completions", {**LONG, "max_tokens": 1_000_000})
+        assert (late.status, late.body["error"]["code"]) == (504, "timeout")
+        wait_for(lambda: server.metric("weft_sequences") == 0, 20, "it stops")
 
 
 BAD = [
@@ -363,7 +371,7 @@ def test_keys_reload_and_an_orderly_end(runs, tmp_path):
         thread.start()
         wait_for(
             lambda: b'weft_sequences{model="ngram"} 1' in server.ask("/metrics", headers=key).body.encode(),
-            5,
+            20,
             "it runs",
         )
         server.process.send_signal(signal.SIGTERM)

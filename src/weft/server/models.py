@@ -6,7 +6,7 @@ import contextlib
 import re
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from weft.server.token_engine import TokenEngine, token_engine
 from weft.server.worker import Worker
 from weft.tasks import get_task, task_of
 from weft.tasks.fill.service import BLANK
-from weft.tasks.service import Service, TextService
+from weft.tasks.service import UNKNOWN_LANGUAGES, Service, TextService, languages_in
 from weft.training.run import CHECKPOINT, WEIGHTS, Run, file_hash, open_run, reading_run
 
 NAME = re.compile(r"[\w.-]{1,100}")
@@ -108,6 +108,8 @@ class Models:
         with reading_run(run):
             predictor = task.load_run(run)
         service = task.serve(predictor)
+        if service.languages is not None and languages_in(name) != UNKNOWN_LANGUAGES:
+            service = replace(service, languages=languages_in(name))  # a name that was given says more than the folder
         engine = generation = None
         if service.generator is not None:
             engine = token_engine(service.generator.model)

@@ -8,6 +8,7 @@ embeds and has sessions. A task overrides `Task.serve`.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -31,6 +32,16 @@ class Languages(NamedTuple):
 
 
 UNKNOWN_LANGUAGES = Languages("source", "target")  # of a translator whose languages are not known
+
+
+def languages_in(name: str) -> Languages:
+    """Language codes in the name of a run or a model, such as en-fr; a run directory does not record languages.
+
+    >>> languages_in("runs-en-to-fr")
+    Languages(source='en', target='fr')
+    """
+    found = re.search(r"(?<![a-z])([a-z]{2,3})[-_](?:to[-_])?([a-z]{2,3})(?![a-z])", name.lower())
+    return Languages(found[1], found[2]) if found else UNKNOWN_LANGUAGES
 
 
 @dataclass(frozen=True)

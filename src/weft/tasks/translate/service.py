@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from weft.config import Settings, setting
-from weft.tasks.service import MOST_ANSWERS, UNKNOWN_LANGUAGES, JsonRecord, Languages, Service, TextService
+from weft.tasks.service import MOST_ANSWERS, JsonRecord, Service, TextService, languages_in
 from weft.tasks.translate.predictor import LENGTH_PENALTY, TranslatePredictor
 from weft.text.vocabulary import RESERVED
 
@@ -49,16 +48,10 @@ def serve_translator(model: TranslatePredictor) -> Service:
     service = TextService("translate", TranslateOptions, predict, "translation", ignored, to_translation, listed=True)
     tokens = [token for token in model.codec.source.vocabulary.tokens[len(RESERVED) :] if token.strip()][:5]
     example = model.codec.source.tokenizer.join(tokens).strip()
-    return Service((service,), languages=_languages(model.run.path.name), example=example)
+    return Service((service,), languages=languages_in(model.run.path.name), example=example)
 
 
 def to_translation(record: JsonRecord, parameters: Mapping[str, Any]) -> JsonRecord:
     """{translation_text}."""
     best = record["translations"]
     return {"translation_text": best[0]["text"] if best else ""}
-
-
-def _languages(name: str) -> Languages:
-    """Language codes in the name of a run, such as en-fr; the run directory does not record languages."""
-    found = re.search(r"(?<![a-z])([a-z]{2,3})[-_](?:to[-_])?([a-z]{2,3})(?![a-z])", name.lower())
-    return Languages(found[1], found[2]) if found else UNKNOWN_LANGUAGES

@@ -16,7 +16,12 @@ export function Popover({ anchor, label, ready, onClose, children }) {
   });
   useEffect(() => {
     const outside = (event) => !box.current.contains(event.target) && !anchor.contains(event.target) && onClose();
-    const scrolled = (event) => !box.current.contains(event.target) && onClose();
+    // The event of a scroll that was over before the window opened comes late: it counts if what was pressed has moved.
+    const place = anchor.getBoundingClientRect();
+    const scrolled = (event) => {
+      const now = anchor.getBoundingClientRect();
+      if (!box.current.contains(event.target) && Math.hypot(now.x - place.x, now.y - place.y) > 1) onClose();
+    };
     document.addEventListener('pointerdown', outside);
     window.addEventListener('scroll', scrolled, true);
     return () => {

@@ -3,12 +3,12 @@ import { html, useRef } from '../vendor/htm-preact-standalone.module.js';
 import { post, useRequest } from '../api.js';
 import { useWords } from '../language.js';
 import { useParam } from '../location.js';
-import { textWidth, ticks, useWidth } from '../measure.js';
+import { shorten, textWidth, ticks, useWidth } from '../measure.js';
 import { count, short } from '../numbers.js';
 import { Figure } from '../components/figure.js';
 import { Result } from '../components/status.js';
 
-const [ROW, HEAD, SIDE, SMALL] = [76, 24, 16, 11];
+const [ROW, SIDE, SMALL] = [96, 22, 11];
 const SIGNIFICANT = 0.05;
 const FEW = 20; // examples: fewer say nothing, whatever the resamples give
 const LEAST_P = 1e-4; // one of the 10,000 resamples
@@ -33,25 +33,25 @@ function Intervals({ tests, title }) {
   const t = useWords();
   const box = useRef(null);
   const width = Math.min(640, useWidth(box));
+  const name = (test) => test.metric.replace(/_/g, ' ');
   const row = (test, at) => {
     const end = 1.15 * Math.max(Math.abs(test.low), Math.abs(test.high), Math.abs(test.difference), 1e-9);
     const x = (value) => SIDE + (value + end) / (2 * end) * (width - 2 * SIDE);
-    const [top, y] = [at * ROW, at * ROW + HEAD + 20];
+    const [top, y] = [at * ROW, at * ROW + 54];
     const [figures, sure] = said(test, t);
-    const name = test.metric.replace(/_/g, ' ');
     const hue = significant(test) ? 1 : 0;
-    const wide = textWidth(name, 13, 600) + textWidth(sure, 13) + 16 > width - 2 * SIDE;
     return html`<g>
-      <text x=${SIDE} y=${top + 16} class="ink" font-size="13" font-weight="600">${name}${wide ? null : html`<tspan class="ink" font-weight="400">${`  ${sure}`}</tspan>`}</text>
+      <text x="0" y=${top + 15} class="ink" font-size="13" font-weight="600">${name(test)}: ${shorten(sure, width - textWidth(name(test), 13, 600) - 20)}</text>
+      <text x="0" y=${top + 33} class="faint" font-size="12">${figures}</text>
       <line x1=${SIDE} x2=${width - SIDE} y1=${y} y2=${y} class="grid" />
-      ${ticks(-end, end, 4).map((tick) => html`<text x=${x(tick)} y=${y + 20} class="faint" font-size=${SMALL} text-anchor="middle">${signed(tick).replace('+0', '0')}</text>`)}
+      ${ticks(-end, end, 4).map((tick) => html`<text x=${x(tick)} y=${y + 21} class="faint" font-size=${SMALL} text-anchor="middle">${tick ? signed(tick) : '0'}</text>`)}
       <line x1=${x(0)} x2=${x(0)} y1=${y - 9} y2=${y + 9} class="axis" />
-      <line x1=${x(test.low)} x2=${x(test.high)} y1=${y} y2=${y} class=${`line${hue}`} stroke-width="5" stroke-linecap="round" stroke-opacity="0.45" />
-      <circle cx=${x(test.difference)} cy=${y} r="5" class=${`dot${hue}`}><title>${figures}</title></circle>
+      <line x1=${x(test.low)} x2=${x(test.high)} y1=${y} y2=${y} class=${`line${hue}`} stroke-width="6" stroke-linecap="round" stroke-opacity="0.45" />
+      <circle cx=${x(test.difference)} cy=${y} r="5" class=${`dot${hue}`} />
     </g>`;
   };
-  return html`<div class="chart" ref=${box}><svg class="drawing" width=${width} height=${tests.length * ROW + 4} role="img" aria-label=${title}>${tests.map(row)}</svg></div>
-    <ul class="list">${tests.map((test) => html`<li key=${test.metric}><span>${test.metric.replace(/_/g, ' ')}: ${said(test, t)[1]}</span><span class="value">${said(test, t)[0]}</span></li>`)}</ul>`;
+  const label = `${title}. ${tests.map((test) => `${name(test)}: ${said(test, t).join(', ')}`).join('. ')}`;
+  return html`<div class="chart" ref=${box}><svg class="drawing" width=${width} height=${tests.length * ROW - 8} role="img" aria-label=${label}>${tests.map(row)}</svg></div>`;
 }
 
 /** It takes a while, so it starts when it is asked for. */
