@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import http.client
 import json
+import os
 import re
 import shutil
 import signal
@@ -261,8 +262,16 @@ def test_slow_clients_hold_nothing(server):
         one.close()
 
 
-def test_a_request_that_takes_too_long_is_ended(runs):
-    with served(runs["ngram"], "--timeout", "1", "--max-tokens", "1000000") as server:
+def test_a_request_that_takes_too_long_is_ended_and_a_changed_run_is_reloaded(runs, tmp_path):
+    run = tmp_path / "ngram"
+    shutil.copytree(runs["ngram"], run)
+    with served(run, "--timeout", "1", "--max-tokens", "1000000", "--reload") as server:
+        (model,) = server.ask("/v1/models").body["data"]
+        (weights,) = run.glob("weights.safetensors")
+        os.utime(weights, (model["created"] + 1000, model["created"] + 1000))
+        wait_for(
+            lambda: server.ask("/v1/models").body["data"][0]["created"] == model["created"] + 1000, 20, "it is reloaded"
+        )
         late = server.ask("/v1/completions", {**LONG, "max_tokens": 1_000_000})
         assert (late.status, late.body["error"]["code"]) == (504, "timeout")
         wait_for(lambda: server.metric("weft_sequences") == 0, 20, "it stops")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import shutil
 import threading
 import time
@@ -256,7 +257,8 @@ def test_a_session_of_weights_that_have_changed_is_refused_and_can_be_deleted(fo
     sessions = SessionStore(config, models)
     sessions.new("old", models.get("lm"))
     shutil.copytree(folder / "residual", run, dirs_exist_ok=True)
-    models._checked.clear()
+    models._checked = -math.inf
+    models.refresh()
     with pytest.raises(RequestError) as refused:
         sessions.get("old")
     assert refused.value.code == "session_outdated"
@@ -275,11 +277,13 @@ def test_a_changed_run_is_loaded_between_requests(folder, tmp_path):
     assert models.get("lm") is before
     weights = run / "weights.safetensors"
     shutil.copy(folder / "residual" / "weights.safetensors", weights)  # weights of another model: the old one stays
-    models._checked.clear()
+    models._checked = -math.inf
+    models.refresh()
     assert models.get("lm") is before
     time.sleep(0.01)
     shutil.copytree(folder / "residual", run, dirs_exist_ok=True)
-    models._checked.clear()
+    models._checked = -math.inf
+    models.refresh()
     after = models.get("lm")
     assert after is not before
     assert after.hash != before.hash
@@ -361,6 +365,12 @@ def test_only_our_own_page_and_keys_are_let_in():
         with pytest.raises(RequestError) as error:
             check_key(headers, config)
         assert error.value.status == 401
+
+
+def test_the_name_of_a_model_says_its_languages(folder):
+    models = Models({"de-en": folder / "en-fr", "other": folder / "en-fr"}, ServerConfig(), Metrics())
+    assert [one.service.languages for one in models] == [("de", "en"), ("en", "fr")]
+    models.stop()
 
 
 def test_names_of_models(tmp_path):

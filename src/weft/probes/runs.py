@@ -97,6 +97,8 @@ def _state(run: Run) -> str:
         return "stopped"
     minutes = train.get("minutes", 0) / members
     late = minutes and progress.get("seconds", 0) + progress.get("reserve", 0) >= 60 * minutes
+    planned = progress.get("planned_steps") or 0  # of a time limit
+    late = late or 0 < planned <= progress["step"]
     patient = train.get("patience") and progress.get("bad", 0) >= train["patience"]
     rounds = train.get("epochs", train.get("restarts", 0))  # an HMM has restarts, n-grams are counted once
     return "done" if late or patient or progress.get("epoch", rounds) >= rounds else "stopped"

@@ -183,6 +183,8 @@ class _Handler:
             if not self.endpoint.public and not self.endpoint.form:
                 check_key(request.headers, config)
             body = await read_body(request, self.endpoint, config)
+            if server.models.due():
+                await asyncio.to_thread(server.models.refresh)
             if self.endpoint.form:  # LibreTranslate's clients send the key in the body
                 check_key(request.headers, config, body.get("api_key"))
             return await while_connected(request, self.endpoint.handler(server.context, request, body), config)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 import threading
 import time
@@ -62,12 +63,12 @@ class LoadedModel:
 
 
 class Models:
-    """All models by name. With `reload`, a run whose weights have changed is loaded again between two requests."""
+    """All models by name. With `reload`, `refresh` before a request loads runs again whose weights have changed."""
 
     def __init__(self, runs: dict[str, Path], config: ServerConfig, metrics: Metrics) -> None:
         self.config, self.metrics, self.paths = config, metrics, dict(runs)
         self._lock = threading.Lock()
-        self._checked: dict[str, float] = {}
+        self._checked = -math.inf
         self._loaded = {name: self._load(name, path) for name, path in runs.items()}
         self._descriptions: dict[str, tuple[str, dict[str, Any]]] = {}
 
@@ -84,8 +85,6 @@ class Models:
             raise RequestError(
                 404, f"there is no model {name[:100]!r}; expected one of: {', '.join(self._loaded)}", "model_not_found"
             )
-        if self.config.reload:
-            self._refresh(name)
         return self._loaded[name]
 
     def stop(self) -> None:
@@ -117,20 +116,24 @@ class Models:
         worker = Worker(name, generation, self.metrics, self.config.batch_size, self.config.max_queue)
         return LoadedModel(name, predictor, service, file_hash(_weights_file(run)), changed, worker, engine, generation)
 
-    def _refresh(self, name: str) -> None:
-        now = time.monotonic()
+    def due(self) -> bool:
+        """Whether it is time to look at the files of the runs again."""
+        return self.config.reload and time.monotonic() - self._checked >= CHECK_SECONDS
+
+    def refresh(self) -> None:
+        """Loads runs again whose weights have changed on disk. It takes a while: not for the event loop."""
         with self._lock:
-            if now - self._checked.get(name, 0.0) < CHECK_SECONDS:
+            if not self.due():
                 return
-            self._checked[name] = now
-            old = self._loaded[name]
-            try:
-                if _weights_file(old.run).stat().st_mtime == old.changed:
-                    return
-                self._loaded[name] = self._load(name, self.paths[name])
-            except (OSError, WeftError):
-                return  # it is being written, or was removed: the old one still serves
-        threading.Thread(target=old.worker.stop, daemon=True).start()
+            self._checked = time.monotonic()
+            for name, old in list(self._loaded.items()):
+                try:
+                    if _weights_file(old.run).stat().st_mtime == old.changed:
+                        continue
+                    self._loaded[name] = self._load(name, self.paths[name])
+                except (OSError, WeftError):
+                    continue  # it is being written, or was removed: the old one still serves
+                threading.Thread(target=old.worker.stop, daemon=True).start()
 
 
 def _weights_file(run: Run) -> Path:
