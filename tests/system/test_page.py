@@ -411,7 +411,7 @@ def test_compare(reader, runs):
     (expected,) = probes.compare_run_results([runs["lm"], runs["gru"]]).tests
     (found,) = reader.data("Paired bootstrap test")["tests"]
     assert found == {**next(expected.records()), "first": "lm", "second": "gru"}
-    page.wait_for_function("location.hash.includes('test=1')")
+    page.wait_for_function("() => location.hash.includes('test=1')")
     page.get_by_label("Second run").select_option("ner")
     expect(reader.figure("Paired bootstrap test")).to_have_count(0)
 
@@ -473,7 +473,7 @@ def test_a_text_outlives_its_session(reader, runs, server):
     expect(tokens).to_have_count(5 + 10)
     shown = texts(tokens)
     assert shown[:5] == [*"the ", other]
-    page.wait_for_function("location.hash.includes('from=4')")
+    page.wait_for_function("() => location.hash.includes('from=4')")
     page.reload()
     expect(tokens).to_have_count(15)
     assert texts(tokens) == shown
@@ -512,9 +512,9 @@ def test_a_setting_returns_to_its_default(reader):
     expect(slider).to_have_value("1.5")
     slider.fill("0.8")
     expect(slider).to_have_value("0.8")
-    page.wait_for_function("!location.hash.includes('temperature')")
+    page.wait_for_function("() => !location.hash.includes('temperature')")
     page.get_by_label("Prompt").fill("")
-    page.wait_for_function("location.hash.includes('text=&') || location.hash.endsWith('text=')")
+    page.wait_for_function("() => location.hash.includes('text=&') || location.hash.endsWith('text=')")
 
 
 def test_saved_files_open_without_a_server(reader, browser, tmp_path):
