@@ -20,7 +20,7 @@ from tests.serving import CORPUS, LABELLED, SPANS, Recipe, served, train_runs
 from weft import probes
 from weft.config import load_config
 from weft.pictures import palette
-from weft.tasks import get_task
+from weft.tasks import TASKS, get_task
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
 pytest.importorskip("uvicorn", reason="the server is not installed: pip install 'weft[serve]'")
@@ -575,6 +575,8 @@ def test_words_and_colours(reader):
     reader.open("learn")
     words = page.evaluate("import('/page/language.js').then((module) => module.WORDS)")
     assert words["en"].keys() == words["zh"].keys()
+    named = {f"task-{task}" for task in TASKS} | {f"state-{one}" for one in ("training", "done", "stopped", "started")}
+    assert named <= words["en"].keys()
     for name, text in words["en"].items():
         assert sorted(re.findall(r"\{\w+\}", text)) == sorted(set(re.findall(r"\{\w+\}", words["zh"][name]))) or (
             set(re.findall(r"\{\w+\}", text)) == set(re.findall(r"\{\w+\}", words["zh"][name]))
