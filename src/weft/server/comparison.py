@@ -9,15 +9,15 @@ from weft.server.metrics import Metrics
 from weft.server.models import LoadedModel
 from weft.server.worker import Worker
 
-KEPT_RESULTS = 64
-MOST_WAITING = 8  # comparisons in the queue
+KEPT_COMPARISONS = 64
+QUEUED_COMPARISONS = 8
 
 
 class Comparisons:
     """Compares models in a thread of its own, on copies of their weights, so that they go on answering meanwhile."""
 
     def __init__(self) -> None:
-        self._worker = Worker("compare", None, Metrics(), 1, MOST_WAITING)  # no model: its batches are not counted
+        self._worker = Worker("compare", None, Metrics(), 1, QUEUED_COMPARISONS)  # no model: its batches are not counted
         self._kept: OrderedDict[tuple[str, str], HeldOutComparison] = OrderedDict()
 
     async def compare(self, first: LoadedModel, second: LoadedModel) -> HeldOutComparison:
@@ -26,7 +26,7 @@ class Comparisons:
         if key not in self._kept:
             self._kept[key] = await self._worker.call(lambda: compare_held_out(first.run, second.run))
         self._kept.move_to_end(key)
-        while len(self._kept) > KEPT_RESULTS:
+        while len(self._kept) > KEPT_COMPARISONS:
             self._kept.popitem(last=False)
         return self._kept[key]
 
