@@ -130,7 +130,8 @@ def _in_words(found: TuningResult, metric: str) -> list[str]:
         lines.append(f"defaults: held-out {metric} {first.metrics[metric]:.4g}")
     for test in found.tests:
         lines.append(
-            f"gain over the defaults: {test.metric} {test.difference:+.4f}, 95% interval {test.low:+.4f} to "
+            f"gain over the defaults: {test.metric} {test.difference:+.4f} "
+            f"({'better' if test.better == 'second' else 'not better'}), 95% interval {test.low:+.4f} to "
             f"{test.high:+.4f}, on {test.examples:,} held-out examples (one is a {test.unit})"
         )
     if found.tests:
