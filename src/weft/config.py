@@ -23,6 +23,7 @@ else:
 
 Config = TypeVar("Config")
 LARGEST_INTEGER = 2**31 - 1  # of settings without a limit of their own
+AUTO = -1  # "auto" as a number: the task chooses the setting when it knows its data
 Value = TypeVar("Value", bool, int, float, str, tuple[str, ...])
 
 # Settings by their names of earlier versions. Used only to suggest the new name.
@@ -96,6 +97,7 @@ def setting(
     choices: Sequence[str] = (),
     low: float | None = None,
     high: float | None = None,
+    auto: bool = False,
 ) -> Value:
     """A dataclass field for one setting.
 
@@ -105,8 +107,9 @@ def setting(
         choices: the allowed values; empty: any.
         low: the smallest allowed value.
         high: the largest allowed value.
+        auto: whether the setting may be "auto" (`AUTO`): the task then chooses its value.
     """
-    metadata = {"help": help, "choices": tuple(choices), "low": low, "high": high}
+    metadata = {"help": help, "choices": tuple(choices), "low": low, "high": high, "auto": auto}
     return field(default=default, metadata=metadata)
 
 
@@ -199,11 +202,34 @@ def to_toml(config: Any) -> str:
         part = getattr(config, section.name)
         for entry in dataclasses.fields(part):
             value = getattr(part, entry.name)
+            if is_auto(value, entry.metadata):
+                value = "auto"
             text = str(value).lower() if isinstance(value, bool) else f'"{value}"' if isinstance(value, str) else value
             choices = f" ({', '.join(entry.metadata['choices'])})" if entry.metadata["choices"] else ""
             lines.append(f"{entry.name} = {text}  # {entry.metadata['help']}{choices}")
         lines.append("")
     return "\n".join(lines)
+
+
+def is_auto(value: Any, metadata: Mapping[str, Any]) -> bool:
+    """Whether the value of a setting with this metadata is left to the task."""
+    return bool(metadata.get("auto")) and (value == "auto" or value == AUTO)
+
+
+def auto_settings(config: Any) -> list[str]:
+    """The dotted names of the settings that are left to the task."""
+    return [
+        f"{section.name}.{entry.name}"
+        for section in dataclasses.fields(config)
+        for entry in dataclasses.fields(getattr(config, section.name))
+        if is_auto(getattr(getattr(config, section.name), entry.name), entry.metadata)
+    ]
+
+
+def resolve_auto(config: Config, values: Mapping[str, Any]) -> Config:
+    """The configuration with every "auto" setting that `values`, by dotted names, has a value for."""
+    chosen = {name: values[name] for name in auto_settings(config) if name in values}
+    return load_config(type(config), sets=chosen, base=to_dict(config)) if chosen else config
 
 
 def dotted(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -289,7 +315,11 @@ _TYPES: dict[Any, tuple[tuple[type, ...], str]] = {
 
 
 def _checked(key: str, value: Any, kind: Any, limits: Mapping[str, Any]) -> Any:
+    if is_auto(value, limits):
+        return kind(AUTO)
     accepted, words = _TYPES[kind]
+    if limits.get("auto"):
+        words += " or auto"
     if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
         raise WeftError(f"{key} is {value!r}", expected=words)
     if isinstance(value, list | tuple):

@@ -11,6 +11,7 @@ import importlib
 import math
 import platform
 import shutil
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.config import load_config, to_dict
+from weft.config import auto_settings, load_config, to_dict
 from weft.errors import WeftError, check_path
 from weft.pictures import to_svg
 from weft.pictures.figures import Curve, Curves
@@ -30,11 +31,13 @@ from weft.tasks import TASKS, get_task
 from weft.training.environment import in_group
 from weft.training.lock import is_locked
 from weft.training.run import open_run
-from weft.training.search_space import Range, SearchSpace, names_of
+from weft.training.search_space import Range, SearchSpace, names_of, nearest
 
 if TYPE_CHECKING:
     from optuna import Study, Trial
     from optuna.storages import BaseStorage
+
+    from weft.tasks.task import Task
 
 JOURNAL, PICTURE, BEST = "study.journal", "study.svg", "best"
 TRIALS_IN_BUDGET = 12  # the time of a trial is this part of the budget, if the number of trials is not given
@@ -119,9 +122,10 @@ def tune(
     out.mkdir(parents=True, exist_ok=True)
     study = _open_study(optuna, task, out, storage)
     _take_over(optuna, study, out)
-    defaults = to_dict(load_config(get_task(task).config_class, None, fixed))
-    study.enqueue_trial({key: _value(defaults, names_of(key)[0]) for key in space}, skip_if_exists=True)
     share = 60 * minutes / (trials or TRIALS_IN_BUDGET) if minutes else 0.0
+    defaults = _default_settings(get_task(task), source, dev, fixed, share / 60)
+    first = {key: nearest(way, _value(defaults, names_of(key)[0])) for key, way in space.items()}
+    study.enqueue_trial(first, skip_if_exists=True)
     while not trials or _begun(study) < trials:
         left = deadline - time.monotonic()
         if left < SHORTEST * share or left <= 0:
@@ -227,6 +231,21 @@ def _folder(number: int) -> str:
 def _begun(study: Study) -> int:
     """The number of trials that have ended or are running, failed ones not included."""
     return sum(trial.state.name in ("COMPLETE", "PRUNED", "RUNNING") for trial in study.get_trials(deepcopy=False))
+
+
+def _default_settings(
+    task: Task[Any, Any, Any], source: Any, dev: Any, fixed: Mapping[str, Any], minutes: float
+) -> dict[str, Any]:
+    """The default settings of a trial; where they are "auto", what the task chooses for this data and time."""
+    config = load_config(task.config_class, None, fixed)
+    if not auto_settings(config):
+        return to_dict(config)
+    limit = {"train.minutes": minutes} if minutes and "train.minutes" not in fixed else {}
+    with tempfile.TemporaryDirectory() as folder:
+        training = task.start(source, Path(folder) / "run", {**limit, **fixed}, dev=dev)
+        if training.lock is not None:
+            training.lock.release()
+        return training.run.config
 
 
 def _value(config: Mapping[str, Any], name: str) -> Any:

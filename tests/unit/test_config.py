@@ -7,7 +7,17 @@ from functools import reduce
 
 import pytest
 
-from weft.config import RENAMED_SETTINGS, changed, from_dict, load_config, to_dict, to_toml
+from weft.config import (
+    AUTO,
+    RENAMED_SETTINGS,
+    auto_settings,
+    changed,
+    from_dict,
+    load_config,
+    resolve_auto,
+    to_dict,
+    to_toml,
+)
 from weft.errors import WeftError
 from weft.tasks.classify.config import ClassifyConfig
 from weft.tasks.fill.config import FillConfig
@@ -131,3 +141,21 @@ def test_changed_lists_exactly_the_differences():
         "train.learning_rate": (old.train.learning_rate, 9.0),
         "model.cell": (old.model.cell, "rnn"),
     }
+
+
+def test_auto_is_a_value_of_its_own(tmp_path):
+    config = load_config(LmConfig, None, ["model.hidden_size=auto", "model.dropout=0", "train.learning_rate=0.01"])
+    assert config.model.hidden_size == AUTO
+    left = auto_settings(config)
+    assert {"model.hidden_size", "model.embedding_dim", "train.epochs"} <= set(left)
+    assert not {"model.dropout", "train.learning_rate"} & set(left)
+    resolved = resolve_auto(config, {"model.hidden_size": 12, "model.dropout": 0.4})
+    assert (resolved.model.hidden_size, resolved.model.dropout) == (12, 0.0)  # 0 was set: it is not "auto"
+    assert 'hidden_size = "auto"' in to_toml(config)
+    file = tmp_path / "auto.toml"
+    file.write_text('[model]\nhidden_size = "auto"\n', encoding="utf-8")
+    assert load_config(LmConfig, file).model.hidden_size == AUTO
+    with pytest.raises(WeftError, match=r"model\.hidden_size is -2"):
+        load_config(LmConfig, None, ["model.hidden_size=-2"])
+    with pytest.raises(WeftError, match=r"batch\.size is 'auto'"):
+        load_config(LmConfig, None, ["batch.size=auto"])

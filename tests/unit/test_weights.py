@@ -34,7 +34,10 @@ from weft.training.run import WEIGHTS, load_tensors
 RECORD = Path(__file__).parent.parent / "weights.json"
 STEPS = 20
 
-SMALL = ["text.limit=4000", "model.hidden_size=24", "model.embedding_dim=12", "train.ema_decay=0.9"]
+SMALL = [
+    *("text.limit=4000", "model.hidden_size=24", "model.embedding_dim=12", "model.dropout=0.3"),
+    *("train.learning_rate=0.004", "train.ema_decay=0.9"),
+]
 CASES: dict[str, tuple[Any, list[str]]] = {
     "lm": (LmConfig, [*SMALL, "batch.size=4", "batch.seq_length=9", "model.num_layers=2"]),
     "lm gru": (LmConfig, [*SMALL, "batch.size=4", "batch.seq_length=9", "model.cell=gru", "bptt.method=truncated"]),

@@ -200,6 +200,8 @@ def run_training(
             _say(f"resuming {out} after step {training.trainer.progress.step}")
         training.trainer.progress.seconds += loading
     _say(describe(training))
+    if training.choice:
+        _say(training.choice)
     last = train_with_progress(training)
     if last is None and training.trainer.progress.step:
         reason = training.trainer.end_reason()

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from weft.config import as_config, changed, dotted, to_dict
+from weft.config import as_config, changed, dotted, resolve_auto, to_dict
 from weft.errors import WeftError, WeftWarning
 from weft.tasks.stored_data import StoreData
 from weft.training.run import CHECKPOINT, WEIGHTS, Run, file_hash, open_run
@@ -104,7 +104,7 @@ def fine_tuning_config(
     if config is None or isinstance(config, Mapping):
         settings = as_config(kind, {**dotted(base_settings(run)), **dotted(config or {})})
     else:
-        settings = as_config(kind, config)
+        settings = resolve_auto(as_config(kind, config), dotted(base_settings(run)))
     for key, (before, after) in changed(run.config, to_dict(settings)).items():
         section = key.partition(".")[0]
         fixed = section in ("text", "data") and key not in READING_SETTINGS

@@ -40,6 +40,7 @@ PRETRAINING = {
     "batch.size": 20,
     "batch.seq_length": 70,
     "train.epochs": 3,
+    "train.learning_rate": 0.004,
 }
 SHARED_LAYERS = ("cell", "hidden_size", "num_layers", "residual", "embedding_dim")  # of the section `model`
 SHARED_TEXT = ("tokenizer", "normalization", "lower", "letters_only")  # of the section `text`

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from weft.config import as_config, changed, dotted, to_dict
+from weft.config import as_config, changed, dotted, resolve_auto, to_dict
 from weft.errors import WeftError
 from weft.tasks.members import members_of
 from weft.training.run import Run
@@ -17,9 +17,9 @@ def merge_settings(
     kind: type[ResumedSettings], run: Run, config: ResumedSettings | Mapping[str, Any]
 ) -> ResumedSettings:
     """The settings of a run, changed by a dict; or other settings as they are."""
-    if not isinstance(config, Mapping):
-        return as_config(kind, config)
-    return as_config(kind, {**dotted(run.config), **dotted(config)})
+    if isinstance(config, Mapping):
+        config = {**dotted(run.config), **dotted(config)}
+    return resolve_auto(as_config(kind, config), dotted(run.config))
 
 
 def change_settings(run: Run, config: Any, fixed_settings: Sequence[str]) -> Run:

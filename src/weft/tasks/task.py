@@ -66,6 +66,7 @@ class Training:
     description: str
     unit: str
     lock: RunLock | None  # no other process may train the run meanwhile; rank 0 has it
+    choice: str = ""  # the settings that the task has chosen for a new run, and for what
 
     def steps(self) -> Iterator[Step]:
         """Trains to the end; yields each step. Afterwards other processes may train the run."""
@@ -116,6 +117,10 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
     def initialize(self, trainer: TaskTrainer, origin: Run) -> None:
         """Gives a new trainer the weights of the run that is fine-tuned."""
         trainer.load_weights(origin.weights())  # type: ignore[attr-defined]
+
+    def choose_settings(self, run: Run, config: TaskConfig) -> tuple[TaskConfig, str]:
+        """Chooses the settings of a new run that are "auto", from the data that `open` stored; says what they are."""
+        return config, ""
 
     @abstractmethod
     def prepare(self, run: Run, config: TaskConfig) -> Prepared:
@@ -228,10 +233,11 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
         workers = current_workers()
         if workers.rank:
             return self.follow(out)
-        if workers.has_started(check_path(out, "`out`")):  # before a restart of the workers
+        out = check_path(out, "`out`")
+        if workers.has_started(out):  # before a restart of the workers
             return self.resume(out)
         custom_cells = record_cells(settings)
-        check_new(check_path(out, "`out`"))  # before the data is read, which may take a while
+        check_new(out)  # before the data is read, which may take a while
         settings = slices_for(workers, settings)
         if origin is None:
             store = self.open(source, dev, settings)
@@ -239,34 +245,31 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
             with reading_run(origin.run):
                 store = origin.open(source, dev, settings)
         recorded = None if origin is None else origin.record()
-        built: list[tuple[Prepared, RunLock]] = []
+        built: list[tuple[Prepared, RunLock, TaskConfig, str]] = []
 
         def fill(folder: Path) -> Mapping[str, Any]:
             lock = lock_run(folder)
             vocabulary = store_data(store, folder, source, dev)
-            prepared = self._prepare(Run(folder, self.name, to_dict(settings), dict(vocabulary)), settings)
+            new = Run(folder, self.name, to_dict(settings), dict(vocabulary), recorded, dict(custom_cells))
+            chosen, choice = self.choose_settings(new, settings)
+            prepared = self._prepare(new.change_config(to_dict(chosen)), chosen)
             if origin is not None:
                 with reading_run(origin.run):
                     origin.initialize(prepared.trainer)
             prepared.trainer.progress.seconds = time.perf_counter() - began
             save_tensors(folder / CHECKPOINT, *prepared.trainer.state())
-            built.append((prepared, lock))
+            built.append((prepared, lock, chosen, choice))
             return vocabulary
 
         run = create_run(
-            Path(out),
-            task=self.name,
-            config=to_dict(settings),
-            fill=fill,
-            source_run=recorded,
-            custom_cells=custom_cells,
+            out, task=self.name, config=to_dict(settings), fill=fill, source_run=recorded, custom_cells=custom_cells
         )
-        (prepared, lock), *_ = built
-        prepared.trainer.run_directory = run  # the folder has its final name now
+        (prepared, lock, chosen, choice), *_ = built
+        prepared.trainer.run_directory = run = replace(run, config=to_dict(chosen))  # with its final name
         prepared.trainer.progress.seconds = time.perf_counter() - began
         workers.mark_started(run.path)
         workers.meet()  # now the others may read the run
-        return self._training(run, prepared, lock)
+        return replace(self._training(run, prepared, lock), choice=choice)
 
     def follow(self, out: str | Path) -> Training:
         """Joins the training of a run that rank 0 has started or resumed. Writes nothing.

@@ -128,6 +128,12 @@ class TextTask(Task[CorpusSource, TextTaskConfig, TextPredictor]):
         """What `block_likelihood` predicts a token from: "left" or "both"."""
         return "left"
 
+    def train_token_count(self, run: Run) -> int:
+        """The number of tokens that a run trains on."""
+        if run.has(SHARDS):
+            return int(read_json(run.path / SHARDS)["train_tokens"])
+        return len(open_tokens(run.path / TRAIN_TOKENS, len(Codec.from_json(run.vocabulary).vocabulary)))
+
     def _train_tokens(self, run: Run, codec: Codec) -> Tokens:
         if not run.has(SHARDS):
             return open_tokens(run.data_file(TRAIN_TOKENS), len(codec.vocabulary))

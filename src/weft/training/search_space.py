@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Range(NamedTuple):
@@ -31,3 +31,16 @@ def names_of(key: str) -> list[str]:
     ['model.hidden_size', 'model.embedding_dim']
     """
     return key.split(" = ")
+
+
+def nearest(way: Range | Choice, value: Any) -> Any:
+    """The value of a search space that is nearest to a default, which a task may have chosen outside of it.
+
+    >>> nearest(Choice((128, 256)), 160), nearest(Range(0.1, 0.5), 0.6), nearest(Choice(("lstm", "gru")), "gru")
+    (128, 0.5, 'gru')
+    """
+    if isinstance(way, Range):
+        return min(max(value, way.low), way.high)
+    if isinstance(value, str | bool) or value in way.values:
+        return value
+    return min((one for one in way.values if not isinstance(one, str)), key=lambda one: abs(one - value))

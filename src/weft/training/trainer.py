@@ -339,7 +339,9 @@ class Trainer:
             if all(bool(parameter.isfinite().all()) for parameter in self.parameters):
                 self.save()
             where = f"; the last checkpoint is in {self.run_directory.path}, `resume` continues from it"
-        usual = type(self.config)().learning_rate
+        usual = next(
+            rate for kind in (type(self.config), TrainConfig) if (rate := kind().learning_rate) > 0
+        )  # not AUTO
         lower = self.config.learning_rate / 3 if self.config.learning_rate <= 10 * usual else usual
         raise WeftError(
             f"step {self.progress.step + 1}: the loss is {nats} and the gradient norm {grad_norm} "

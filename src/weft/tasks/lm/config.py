@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from weft.config import Settings, setting
+from weft.config import AUTO, Settings, setting
 from weft.tasks.config import ModelConfig
 from weft.text.config import CorpusConfig
 from weft.training.config import TrainConfig
@@ -12,9 +12,13 @@ from weft.training.config import TrainConfig
 
 @dataclass(frozen=True)
 class LmModelConfig(ModelConfig):
-    """The `model` section."""
+    """The `model` section. "auto": chosen from the amount of data and the time limit, by `recipe.py`."""
 
-    embedding_dim: int = 128
+    hidden_size: int = setting(AUTO, "hidden units per layer", low=1, auto=True)
+    embedding_dim: int = setting(AUTO, "embedding dimension; 0: one-hot", low=0, auto=True)
+    dropout: float = setting(
+        float(AUTO), "dropout rate of the embedding and of layer outputs", low=0, high=0.95, auto=True
+    )
     softmax: str = setting(
         "auto",
         "output layer; adaptive: rare tokens in clusters with shorter, tied embeddings; auto: above 10,000 tokens",
@@ -58,7 +62,8 @@ class BpttConfig(Settings):
 class LmTrainConfig(TrainConfig):
     """The `train` section."""
 
-    epochs: int = 26
+    epochs: int = setting(AUTO, "passes over the training data", low=0, auto=True)
+    learning_rate: float = setting(float(AUTO), "peak learning rate", low=0, auto=True)
 
 
 @dataclass(frozen=True)

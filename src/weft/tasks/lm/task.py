@@ -10,6 +10,7 @@ from weft.config import from_dict
 from weft.data.windows import WINDOWS
 from weft.nn.bptt import unroll
 from weft.tasks.inspection import Inspection
+from weft.tasks.lm.chosen_settings import choose_settings
 from weft.tasks.lm.command import COMMANDS
 from weft.tasks.lm.config import LmConfig
 from weft.tasks.lm.inspection import inspect_lm
@@ -34,6 +35,9 @@ class LmTask(TextTask[LmConfig, LmPredictor]):
     commands = COMMANDS
     reads_windows = True
     config_class = LmConfig
+
+    def choose_settings(self, run: Run, config: LmConfig) -> tuple[LmConfig, str]:
+        return choose_settings(config, self.train_token_count(run), len(Codec.from_json(run.vocabulary).vocabulary))
 
     def make_trainer(self, run: Run, config: LmConfig, data: TextData) -> tuple[Trainer, State]:
         windows = WINDOWS[config.batch.sampling](

@@ -1,0 +1,139 @@
+"""The settings of a language model that are chosen by the amount of text and the time limit ("auto").
+
+The rule, and why it is so, is in docs/language-model.md ("What is chosen for you"). It reads the number of training
+tokens, the size of the vocabulary, the time limit, the number of threads and the precision, and no property of the
+machine: the same command chooses the same settings everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from weft.nn.adaptive_softmax import SHORTER, default_cutoffs
+
+SPEED = {
+    "float32": 90e9,
+    "bf16": 150e9,
+}  # floating point operations per second of a thread: what a time limit stands for
+OPERATIONS = 6  # for each weight and token: a multiplication and an addition, forward, and twice that backward
+SIZES = (64, 96, 128, 192, 256, 384, 512, 640, 768, 1024)  # of hidden layers
+LARGEST_WITHOUT_LIMIT = 512
+TOKENS_PER_WEIGHT = 3  # that a time limit has to allow to be read, for each recurrent weight
+WEIGHTS_PER_TOKEN = 20  # recurrent weights at most, for each token of the text
+SMALL_VOCABULARY, CHARACTER_DIM = 1000, 128  # a vocabulary up to this size has embeddings of this dimension at most
+MOST_EPOCHS = 40
+
+
+class Workload(NamedTuple):
+    """What a recipe is chosen for."""
+
+    tokens: int  # to train on
+    vocabulary_size: int
+    minutes: float = 0.0  # of the time limit; 0: none
+    threads: int = 1
+    precision: str = "float32"
+    blocks: int = 4  # gate blocks of the cell
+    layers: int = 1
+    adaptive: bool = False  # whether the output layer is an adaptive softmax
+
+    def recurrent_weights(self, hidden_size: int, embedding_dim: int) -> int:
+        inputs = (embedding_dim or self.vocabulary_size) + (self.layers - 1) * hidden_size
+        return self.blocks * hidden_size * (inputs + self.layers * hidden_size)
+
+    def output_weights(self, hidden_size: int, embedding_dim: int) -> float:
+        """The weights of the output layer that a token reads, on average."""
+        if not self.adaptive:
+            return float(hidden_size * self.vocabulary_size)
+        dim, edges = embedding_dim or hidden_size, (*default_cutoffs(self.vocabulary_size), self.vocabulary_size)
+        read = float(dim * edges[0])
+        for index in range(1, len(edges)):
+            # By Zipf's law the ids of a range are as frequent as the logarithm of its ends is long.
+            frequency = math.log(edges[index] / edges[index - 1]) / math.log(self.vocabulary_size)
+            read += frequency * (edges[index] - edges[index - 1]) * dim / SHORTER**index
+        return read
+
+    def epoch_seconds(self, hidden_size: int, embedding_dim: int) -> float:
+        """The seconds that one pass over the text is expected to take."""
+        weights = self.recurrent_weights(hidden_size, embedding_dim) + self.output_weights(hidden_size, embedding_dim)
+        return self.tokens * OPERATIONS * weights / (self.threads * SPEED[self.precision])
+
+    def passes(self, hidden_size: int, embedding_dim: int) -> float:
+        """The passes over the text that the time limit is expected to allow."""
+        return 60 * self.minutes / self.epoch_seconds(hidden_size, embedding_dim)
+
+
+class Recipe(NamedTuple):
+    """Settings of a language model."""
+
+    hidden_size: int
+    embedding_dim: int
+    dropout: float
+    learning_rate: float
+    epochs: int
+
+    def settings(self) -> dict[str, int | float]:
+        """The settings by their dotted names."""
+        return {SETTINGS[name]: value for name, value in self._asdict().items()}
+
+
+SETTINGS = {name: f"{'train' if name in ('learning_rate', 'epochs') else 'model'}.{name}" for name in Recipe._fields}
+
+
+def choose_recipe(work: Workload, given: Mapping[str, float] | None = None) -> Recipe:
+    """Chooses the settings for an amount of data and time.
+
+    Args:
+        work: the data and the time.
+        given: settings of the recipe by dotted names that are fixed; the others are chosen to go with them.
+
+    >>> choose_recipe(Workload(tokens=1_000_000, vocabulary_size=65, minutes=6))
+    Recipe(hidden_size=512, embedding_dim=128, dropout=0.1, learning_rate=0.0042, epochs=12)
+    """
+    given = given or {}
+    hidden_size = int(given["model.hidden_size"]) if "model.hidden_size" in given else _hidden_size(work)
+    embedding_dim = int(given.get("model.embedding_dim", _embedding_dim(hidden_size, work.vocabulary_size)))
+    epochs = int(given.get("train.epochs", _epochs(work.tokens)))
+    passes = min(epochs, work.passes(hidden_size, embedding_dim)) if work.minutes else epochs
+    return Recipe(
+        hidden_size,
+        embedding_dim,
+        dropout=given.get("model.dropout", _dropout(passes)),
+        learning_rate=given.get("train.learning_rate", _learning_rate(hidden_size)),
+        epochs=epochs,
+    )
+
+
+def _hidden_size(work: Workload) -> int:
+    """The largest size that the text has enough tokens for and that the time limit can train."""
+    fitting = [SIZES[0]]
+    for size in SIZES:
+        dim = _embedding_dim(size, work.vocabulary_size)
+        weights = work.recurrent_weights(size, dim)
+        if work.minutes:
+            in_time = work.tokens * work.passes(size, dim) >= TOKENS_PER_WEIGHT * weights
+        else:
+            in_time = size <= LARGEST_WITHOUT_LIMIT
+        if in_time and weights <= WEIGHTS_PER_TOKEN * work.tokens:
+            fitting.append(size)
+    return fitting[-1]
+
+
+def _embedding_dim(hidden_size: int, vocabulary_size: int) -> int:
+    return min(CHARACTER_DIM, hidden_size) if vocabulary_size <= SMALL_VOCABULARY else hidden_size
+
+
+def _epochs(tokens: int) -> int:
+    """12 for a million tokens; half as many for eight times the text."""
+    return max(1, min(MOST_EPOCHS, round(12 * math.pow(1e6 / tokens, 1 / 3))))
+
+
+def _dropout(passes: float) -> float:
+    """None up to two passes, in which nothing is memorised; 0.1 more each time the passes double."""
+    return round(min(0.5, max(0.0, 0.1 * math.log2(max(1.0, passes / 2)))), 2)
+
+
+def _learning_rate(hidden_size: int) -> float:
+    """0.006 for 256 units; larger layers need smaller steps."""
+    return min(0.01, float(f"{0.006 * math.sqrt(256 / hidden_size):.2g}"))

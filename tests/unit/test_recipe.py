@@ -1,0 +1,133 @@
+"""The settings of a language model that are chosen from the amount of text and the time limit."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from dataclasses import replace
+
+import pytest
+
+import weft
+from weft.cli import main
+from weft.config import auto_settings, load_config
+from weft.tasks.lm.chosen_settings import choose_settings
+from weft.tasks.lm.model import make_language_model
+from weft.tasks.lm.recipe import OPERATIONS, SETTINGS, SIZES, SPEED, Workload, choose_recipe
+from weft.training.run import open_run
+
+TEXT = weft.Corpus.from_texts("text", ["one two three\n" * 100])
+CHARACTERS = Workload(tokens=1_000_000, vocabulary_size=65)
+
+
+def test_more_time_gives_a_larger_model():
+    sizes = [choose_recipe(CHARACTERS._replace(minutes=minutes)).hidden_size for minutes in (0.1, 1, 6, 30, 200)]
+    assert sizes == sorted(set(sizes))
+    for minutes in (0.1, 1, 6, 30):
+        two = choose_recipe(CHARACTERS._replace(minutes=minutes, threads=2))
+        assert two == choose_recipe(CHARACTERS._replace(minutes=2 * minutes))  # threads and minutes are exchangeable
+
+
+def test_more_text_gives_fewer_epochs_and_less_dropout():
+    recipes = [choose_recipe(Workload(tokens, 65)) for tokens in (10_000, 100_000, 1_000_000, 10_000_000, 10**9)]
+    assert [one.epochs for one in recipes] == sorted((one.epochs for one in recipes), reverse=True)
+    assert [one.dropout for one in recipes] == sorted((one.dropout for one in recipes), reverse=True)
+    assert recipes[-1].epochs == 1
+    assert recipes[-1].dropout == 0
+
+
+def test_less_time_than_two_passes_needs_no_dropout():
+    assert choose_recipe(CHARACTERS._replace(minutes=1, tokens=10**8)).dropout == 0
+
+
+@pytest.mark.parametrize(
+    "work", [Workload(1, 2), Workload(50, 10, minutes=1000), Workload(10**12, 10**7, minutes=1e-3)]
+)
+def test_extreme_workloads_give_usable_settings(work):
+    recipe = choose_recipe(work)
+    assert recipe.hidden_size in SIZES
+    assert 0 <= recipe.dropout < 0.95
+    assert 0 < recipe.learning_rate < 0.1
+    assert recipe.epochs >= 1
+
+
+def test_given_settings_are_kept_and_the_others_go_with_them():
+    given = {"model.hidden_size": 100, "model.embedding_dim": 0, "train.epochs": 3}
+    recipe = choose_recipe(CHARACTERS._replace(minutes=500), given)
+    assert (recipe.hidden_size, recipe.embedding_dim, recipe.epochs) == (100, 0, 3)
+    assert recipe.dropout == choose_recipe(CHARACTERS, {"train.epochs": 3}).dropout  # for 3 passes
+    assert set(recipe.settings()) == set(SETTINGS.values())
+
+
+@pytest.mark.parametrize(("cell", "layers", "size"), [("lstm", 1, 30), ("gru", 2, 30), ("lstm", 3, 7)])
+def test_the_work_of_a_token_is_that_of_the_weights(cell, layers, size):
+    config = load_config(weft.LmConfig, sets={"model.cell": cell, "model.num_layers": layers, "model.hidden_size": size,
+                                              "model.embedding_dim": 12, "model.dropout": 0}).model  # fmt: skip
+    model = make_language_model(40, config)
+    matrices = sum(p.numel() for name, p in model.named_parameters() if p.dim() == 2 and "embedding" not in name)
+    work = Workload(1000, 40, blocks={"lstm": 4, "gru": 3}[cell], layers=layers)
+    assert work.epoch_seconds(size, 12) == pytest.approx(1000 * OPERATIONS * matrices / SPEED["float32"])
+
+
+def test_an_adaptive_softmax_is_cheaper():
+    words = Workload(2_000_000, 33_278)
+    full, adaptive = words.output_weights(256, 256), words._replace(adaptive=True).output_weights(256, 256)
+    assert 2000 * 256 < adaptive < full / 4
+
+
+def test_chosen_settings_are_recorded_shown_and_kept_by_a_resume(tmp_path):
+    sets = {"train.minutes": 30, "batch.size": 4, "batch.seq_length": 16, "model.dropout": 0}
+    config = load_config(weft.LmConfig, sets=sets)
+    training = weft.start_lm(TEXT, tmp_path / "run", config)
+    recorded = open_run(tmp_path / "run").config
+    assert recorded == training.run.config
+    assert not auto_settings(load_config(weft.LmConfig, base=recorded))
+    model = recorded["model"]
+    assert f"hidden {model['hidden_size']}, embedding {model['embedding_dim']}, learning rate" in training.choice
+    assert "dropout" not in training.choice  # it was set
+    assert "chosen for 1,260 tokens and 30 minutes on" in training.choice
+    next(training.steps())
+    training.lock.release()
+    resumed = weft.resume_lm(tmp_path / "run", replace(config, train=replace(config.train, minutes=20)))
+    assert resumed.run.config["model"] == model
+    assert resumed.run.config["train"]["minutes"] == 20
+
+
+def test_nothing_is_said_where_nothing_is_chosen(tmp_path):
+    sets = {"model.hidden_size": 8, "model.embedding_dim": 8, "model.dropout": 0.1, "train.epochs": 1,
+            "train.learning_rate": 0.01, "batch.size": 4}  # fmt: skip
+    assert weft.start_lm(TEXT, tmp_path / "run", sets).choice == ""
+
+
+def test_fine_tuning_keeps_what_the_source_run_chose(tmp_path):
+    small = {"batch.size": 4, "batch.seq_length": 16}
+    first = weft.start_lm(TEXT, tmp_path / "first", {**small, "train.epochs": 1})
+    list(first.steps())
+    tuned = weft.start_lm(
+        TEXT, tmp_path / "tuned", load_config(weft.LmConfig, sets=small), source_run=tmp_path / "first"
+    )
+    assert tuned.run.config["model"] == first.run.config["model"]
+    assert tuned.choice == ""
+
+
+def test_a_training_of_hours_is_announced():
+    config = load_config(weft.LmConfig, sets={"model.hidden_size": 1024, "train.epochs": 100})
+    with pytest.warns(weft.WeftWarning, match=r"will take about [\d.]+ hours .*train\.minutes=30"):
+        choose_settings(config, 20_000_000, 100)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        choose_settings(load_config(weft.LmConfig), 20_000, 100)
+        choose_settings(load_config(weft.LmConfig, sets={"train.minutes": 30}), 2_000_000_000, 100)
+
+
+def test_the_command_line_shows_the_choice(tmp_path, monkeypatch, capsys):
+    file = tmp_path / "text.txt"
+    file.write_text("one two three\n" * 60, encoding="utf-8")
+    arguments = ["train", "lm", "--data", str(file), "--out", str(tmp_path / "run"), "--epochs", "1"]
+    monkeypatch.setattr(sys, "argv", ["weft", *arguments, "--set", "batch.size=4"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+    shown = capsys.readouterr().err
+    assert "hidden 64, embedding 64, dropout 0, learning rate" in shown
+    assert ": chosen for 756 tokens" in shown
