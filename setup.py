@@ -16,6 +16,7 @@ VARIANTS = {"baseline": []}
 if platform.machine().lower() in ("x86_64", "amd64"):
     VARIANTS["avx2"] = ["-mavx2", "-mfma"]
     VARIANTS["avx512"] = ["-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl", "-mfma", "-mprefer-vector-width=512"]
+    VARIANTS["avx512"] += ["-mprfchw"]  # prefetch for writing
     VARIANTS["avx512_bf16"] = [*VARIANTS["avx512"], "-mavx512bf16", "-mavx512vnni"]
 
 # NaN and infinities stay what they are: no -ffast-math, only what changes no result.

@@ -56,13 +56,10 @@ inline void copy_few(const T* from, int64_t count, T* to) {
 template <typename T>
 void pack_elements(const Gemm<T>& work, int64_t p, T* to) {
     const int64_t first = p * kPanel<T>, some = std::min<int64_t>(kPanel<T>, work.columns - first);
-    if (work.b_column == 1) {
-        for (int64_t k = 0; k < work.depth; ++k, to += kPanel<T>) {
-            copy_few<kPanel<T>>(work.b + (work.b_index ? work.b_index[k] : k) * work.b_depth + first, some, to);
-            for (int64_t j = some; j < kPanel<T>; ++j) to[j] = T(0);
-        }
-        return;
-    }
+    if (work.b_column == 1)
+        return copy_into_panel(
+            [&](int64_t k) { return work.b + (work.b_index ? work.b_index[k] : k) * work.b_depth + first; }, work.depth,
+            some, to);
     transpose_into_panel(work.b + first * work.b_column, work.b_column, work.depth, 0, some, to);
     clear_panel(work.depth, some, to);
 }

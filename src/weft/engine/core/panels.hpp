@@ -128,7 +128,8 @@ inline void exchange_lanes(Vec<T>* rows, std::integer_sequence<int, Lane...> lan
     if constexpr (2 * S < W) exchange_lanes<T, 2 * S>(rows, lanes);
 }
 
-// Makes row j of a matrix column j of a panel, for rows `first` to `last`, by squares of vectors.
+// Makes row j of a matrix column j of a panel, for rows `first` to `last`, by squares of vectors. The rows below this
+// square and the memory of the next one are prefetched.
 template <typename T>
 void transpose_into_panel(const T* from, int64_t stride, int64_t depth, int64_t first, int64_t last, T* panel) {
     constexpr int W = kWidth<T>;
@@ -138,7 +139,12 @@ void transpose_into_panel(const T* from, int64_t stride, int64_t depth, int64_t 
         int64_t k = 0;
         for (; k + W <= depth; k += W) {
             Vec<T> rows[W];
-            for (int i = 0; i < W; ++i) rows[i] = load(source + i * stride + k);
+            const int64_t next = k + 2 * W <= depth ? k + W : k;  // not past the end: another thread writes there
+            for (int i = 0; i < W; ++i) {
+                rows[i] = load(source + i * stride + k);
+                __builtin_prefetch(source + (W + i) * stride + k);
+                __builtin_prefetch(panel + (next + i) * kPanel<T> + j, 1);
+            }
             exchange_lanes<T, 1>(rows, std::make_integer_sequence<int, W>{});
             for (int i = 0; i < W; ++i) store(panel + (k + i) * kPanel<T> + j, rows[i]);
         }
@@ -153,6 +159,25 @@ template <typename T>
 void clear_panel(int64_t depth, int64_t first, T* panel) {
     for (int64_t k = 0; k < depth; ++k)
         for (int64_t j = first; j < kPanel<T>; ++j) panel[k * kPanel<T> + j] = T(0);
+}
+
+// Copies `some` columns of `depth` rows into a panel, whose other columns become zero; row(k) is where row k begins.
+template <typename T, typename Row>
+void copy_into_panel(const Row& row, int64_t depth, int64_t some, T* panel) {
+    constexpr int64_t ahead = 16, line = 64 / sizeof(T);
+    for (int64_t k = 0; k < depth; ++k) {
+        const int64_t next = k + ahead < depth ? k + ahead : depth - 1;
+        for (int64_t j = 0; j < kPanel<T>; j += line) {
+            __builtin_prefetch(row(next) + j);
+            __builtin_prefetch(panel + next * kPanel<T> + j, 1);
+        }
+        const T* from = row(k);
+        T* to = panel + k * kPanel<T>;
+        if (some == kPanel<T>)  // nearly always: a length the compiler knows
+            for (int j = 0; j < kPanel<T>; ++j) to[j] = from[j];
+        else
+            for (int64_t j = 0; j < kPanel<T>; ++j) to[j] = j < some ? from[j] : T(0);
+    }
 }
 
 // Packs panel p of B = W^T for a weight (columns, depth).
@@ -187,12 +212,12 @@ void pack_backward(const WeightBlock<T>* blocks, int64_t count, int64_t size, in
     const int64_t first = p * kPanel<T>, some = size - first < kPanel<T> ? size - first : kPanel<T>;
     for (int64_t b = 0; b < count; ++b, panel += size * kPanel<T>) {
         const WeightBlock<T>& w = blocks[b];
-        if (w.transposed)
+        if (w.transposed) {
             transpose_into_panel(w.data + first * w.stride, w.stride, size, 0, some, panel);
-        else
-            for (int64_t k = 0; k < size; ++k)
-                for (int64_t j = 0; j < some; ++j) panel[k * kPanel<T> + j] = w.data[k * w.stride + first + j];
-        clear_panel(size, some, panel);
+            clear_panel(size, some, panel);
+        } else {
+            copy_into_panel([&](int64_t k) { return w.data + k * w.stride + first; }, size, some, panel);
+        }
     }
 }
 

@@ -240,18 +240,21 @@ class TimeLoop {
     // Prefetches, during the products of this step, the memory that the next step reads and writes for each token: it
     // is more than the caches hold.
     void find_ahead() {
-        auto add = [this](Where<T> where) {
-            if (where.base && where.stride) ahead_.push_back(where);
+        auto add = [this](Where<T> where, bool written) {
+            if (where.base && where.stride) ahead_.push_back({where, written});
         };
+        std::vector<bool> written(code_.places.size(), false);
+        for (const Segment& segment : code_.segments)
+            for (int p : segment.stores) written[static_cast<size_t>(p)] = true;
         for (size_t p = 0; p < code_.places.size(); ++p) {
             const int buffer = code_.places[p].buffer;
             const bool by_token = buffer == GATES || buffer == EXTRA || buffer == STEP_MASK || buffer >= D_INPUT;
-            if (by_token || buffer == OUTPUT || buffer == D_OUTPUT) add(interpreter_.where(p));
+            if (by_token || buffer == OUTPUT || buffer == D_OUTPUT) add(interpreter_.where(p), written[p]);
         }
-        if (call_.fused_input) add({const_cast<T*>(call_.x), call_.inputs, spread_.data()});
+        if (call_.fused_input) add({const_cast<T*>(call_.x), call_.inputs, spread_.data()}, false);
         if (!call_.by_id && call_.base[INPUT] && call_.base[INPUT] != call_.base[GATES])
             for (int64_t g = 0; g < program_.blocks; ++g)
-                add({call_.base[INPUT] + g * H_, call_.stride[INPUT], token_.data()});
+                add({call_.base[INPUT] + g * H_, call_.stride[INPUT], token_.data()}, false);
         for (size_t k = 0; k < program_.products.size(); ++k) forward_blocks_ += call_.forward_columns(k) / kPanel<T>;
         backward_blocks_ = static_cast<int64_t>(program_.products.size()) * call_.backward_columns() / kPanel<T>;
     }
@@ -267,10 +270,13 @@ class TimeLoop {
 
     void fetch_ahead() {
         for (int64_t i = 0; i < ahead_share_ && ahead_row_ < ahead_rows_; ++i) {
-            const Where<T>& where = ahead_[ahead_place_];
+            const auto& [where, written] = ahead_[ahead_place_];
             const char* from = reinterpret_cast<const char*>(where.row(ahead_row_) + ahead_step_ * where.stride);
-            for (int64_t byte = 0; byte < H_ * static_cast<int64_t>(sizeof(T)); byte += 64)
-                __builtin_prefetch(from + byte, 0, 2);
+            const int64_t bytes = H_ * static_cast<int64_t>(sizeof(T));
+            if (written)  // the line must be this core's own before it is stored to; another core may have read it
+                for (int64_t byte = 0; byte < bytes; byte += 64) __builtin_prefetch(from + byte, 1, 2);
+            else
+                for (int64_t byte = 0; byte < bytes; byte += 64) __builtin_prefetch(from + byte, 0, 2);
             if (++ahead_place_ == ahead_.size()) {
                 ahead_place_ = 0;
                 ++ahead_row_;
@@ -309,7 +315,11 @@ class TimeLoop {
     std::vector<int64_t> offsets_, token_, spread_, source_;
     Interpreter<T> interpreter_;
     const bool whole_panels_ = H_ % kPanel<T> == 0;  // no panel holds parts of two blocks
-    std::vector<Where<T>> ahead_;
+    struct Ahead {
+        Where<T> where;
+        bool written;
+    };
+    std::vector<Ahead> ahead_;
     int64_t forward_blocks_ = 0, backward_blocks_ = 0;
     int64_t ahead_row_ = 0, ahead_rows_ = 0, ahead_step_ = 0, ahead_share_ = 0;
     size_t ahead_place_ = 0;

@@ -80,6 +80,31 @@ inline bool any(V holds) {
 #endif
 }
 
+// x, but at most or at least `bound`. A NaN stays one: the instructions return their second operand for it. (Their
+// forms without a mask give false warnings with gcc.)
+template <typename T>
+inline Vec<T> at_most(Vec<T> x, T bound) {
+#if defined(__AVX512F__)
+    if constexpr (sizeof(T) == sizeof(float))
+        return (Vec<T>)_mm512_maskz_min_ps(0xffff, (__m512)all(bound), (__m512)x);
+    else
+        return (Vec<T>)_mm512_maskz_min_pd(0xff, (__m512d)all(bound), (__m512d)x);
+#else
+    return x > bound ? all(bound) : x;
+#endif
+}
+template <typename T>
+inline Vec<T> at_least(Vec<T> x, T bound) {
+#if defined(__AVX512F__)
+    if constexpr (sizeof(T) == sizeof(float))
+        return (Vec<T>)_mm512_maskz_max_ps(0xffff, (__m512)all(bound), (__m512)x);
+    else
+        return (Vec<T>)_mm512_maskz_max_pd(0xff, (__m512d)all(bound), (__m512d)x);
+#else
+    return x < bound ? all(bound) : x;
+#endif
+}
+
 // Keeps a vector in a register: the compiler would reload it for each of a few rows.
 template <typename V>
 inline void hold(V& vector) {
@@ -160,8 +185,7 @@ struct Exponent<double> {
 template <typename T>
 inline Vec<T> exp_vector(Vec<T> x) {
     using E = Exponent<T>;
-    x = x > E::top ? all(E::top) : x;
-    x = x < E::bottom ? all(E::bottom) : x;
+    x = at_least<T>(at_most<T>(x, E::top), E::bottom);
     Vec<T> shifted = x * E::log2e + E::magic;
     Ints<T> n = bits(shifted) - bits(all(E::magic));
     Vec<T> whole = shifted - E::magic;
@@ -190,17 +214,14 @@ inline Vec<T> exp_within(Vec<T> x) {
 template <typename T>
 inline Vec<T> sigmoid_vector(Vec<T> x) {
     using E = Exponent<T>;
-    const auto low = x < -E::bound;
-    x = x > E::bound ? all(E::bound) : x;
-    x = low ? Vec<T>{} : x;
-    const Vec<T> value = T(1) / (T(1) + exp_within<T>(-x));
-    return low ? Vec<T>{} : value;
+    const Vec<T> within = at_least<T>(at_most<T>(x, E::bound), -E::bound);
+    const Vec<T> value = T(1) / (T(1) + exp_within<T>(-within));
+    return x < -E::bound ? Vec<T>{} : value;
 }
 
 inline Vec<float> tanh_vector(Vec<float> x) {
     const float bound = 7.90531110763549805f;  // beyond it the result is 1
-    Vec<float> a = x > bound ? all(bound) : x;
-    a = a < -bound ? all(-bound) : a;
+    const Vec<float> a = at_least<float>(at_most<float>(x, bound), -bound);
     Vec<float> s = a * a;
     const float p[] = {-2.76076847742355e-16f, 2.00018790482477e-13f, -8.60467152213735e-11f, 5.12229709037114e-08f,
                        1.48572235717979e-05f,  6.37261928875436e-04f, 4.89352455891786e-03f};
