@@ -13,6 +13,7 @@ import math
 import platform
 import statistics
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from benchmarks.inference import Case, measure
 from examples.own_cell import OWN_CELLS
 from weft import engine
 from weft.cells import CELLS, Cell, GRUCell, GRUResetBeforeCell, LSTMCell, RNNCell
@@ -32,6 +34,7 @@ from weft.engine import Pass, Stream
 from weft.nn import Bidirectional, Recurrent, make_stack, run_steps
 
 B, T, V, H = 32, 35, 28, 256
+BY_HAND = "## Where the rest of the time goes"
 Work = Callable[[], Any]
 
 
@@ -282,6 +285,27 @@ def kept_bytes(module: nn.Module, run: Callable[[], Tensor]) -> int:
     return sum(kept.values())
 
 
+def runtimes(seconds: float) -> list[str]:
+    """A table of other runtimes, each in a process of its own: inference, and training with JAX's scan."""
+    inference, train = ("weft", "torch", "onnxruntime", "openvino"), ("weft", "torch", "jax")
+    threads, names = torch.get_num_threads(), ("weft", "torch", "onnxruntime", "openvino", "jax")
+    lines = [f"| float32, I = H = 256 (ms) | {' | '.join(names)} | to best peer |", "| --- " * (len(names) + 2) + "|"]
+    with tempfile.TemporaryDirectory() as folder:
+        for case, some in (
+            (Case("layer", "lstm", B, T, threads), inference),
+            (Case("layer", "gru", B, T, threads), inference),
+            (Case("lengths", "lstm", B, 60, threads), inference),
+            (Case("train", "lstm", B, T, threads), train),
+        ):
+            found = measure(case, tuple((name, "float32") for name in some), Path(folder), seconds)
+            times = {name: taken for (name, _), taken in found.items()}
+            best = min(taken for name, taken in times.items() if name != "weft")
+            cells = [f"{times[name] * 1e3:.2f}" if name in times else "" for name in names]
+            lines.append(f"| {case.title} | {' | '.join(cells)} | **{best / times['weft']:.2f} x** |")
+            print(lines[-1], flush=True)
+    return lines
+
+
 def line(row: Row, peak: float) -> str:
     times = f"{row.ours * 1e3:.3f} ms | {row.theirs * 1e3:.3f} ms"
     bound = row.bound(peak)
@@ -289,7 +313,7 @@ def line(row: Row, peak: float) -> str:
     return f"| {row.work} | {row.peer} | {times} | **{row.ratio:.1f} x** | {limits} |"
 
 
-def report(bench: Bench, gflops: float, share: float, memory: tuple[int, int]) -> str:
+def report(bench: Bench, gflops: float, share: float, memory: tuple[int, int], others: list[str]) -> str:
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout
     found = Path("/proc/cpuinfo").read_text(encoding="utf-8") if Path("/proc/cpuinfo").exists() else ""
     cpu = next((text.split(":")[1].strip() for text in found.splitlines() if "model name" in text), platform.machine())
@@ -313,6 +337,12 @@ def report(bench: Bench, gflops: float, share: float, memory: tuple[int, int]) -
             "| operation | peer | weft | peer's time | ratio | bound | share |",
             "| --- | --- | --- | --- | --- | --- | --- |",
             *(line(row, bench.peak) for row in bench.rows),
+            "",
+            "## Other runtimes",
+            "",
+            "Medians of turns, each runtime in a process of its own. JAX: `lax.scan`, compiled.",
+            "",
+            *others,
             "",
         ]
     )
@@ -339,10 +369,12 @@ def main() -> None:
     share = 3 * 2 * B * T * H * 4 * H / train / 1e9 / gflops  # three products of 4H x H for each token
     layer, theirs, x = Recurrent(LSTMCell(H, H)), nn.LSTM(H, H), torch.randn(B, T, H)
     memory = kept_bytes(layer, lambda: layer(x)[0]), kept_bytes(theirs, lambda: theirs(x)[0])
-    text = report(bench, gflops, share, memory)
+    page = Path("docs/benchmarks.md")
+    text = report(bench, gflops, share, memory, runtimes(bench.seconds / 3))
     print(text)
-    if not quick:
-        Path("docs/benchmarks.md").write_text(text, encoding="utf-8")
+    if not quick:  # what follows the mark is written by hand
+        _, mark, rest = page.read_text(encoding="utf-8").partition(BY_HAND)
+        page.write_text(f"{text}\n{mark}{rest}" if mark else text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ import numpy as np
 PEERS = {
     "onnxruntime": ("onnxruntime==1.31.1", "onnx==1.23.2", "numpy"),
     "openvino": ("openvino==2026.4.1", "onnx==1.23.2", "numpy"),
+    "jax": ("jax==0.10.2", "numpy"),
 }
 CONTESTANTS = (
     ("weft", "float32"), ("weft", "bf16"), ("weft", "int8"), ("torch", "float32"), ("torch", "bf16"),
@@ -40,7 +41,7 @@ BEGIN, END = "<!-- begin: python -m benchmarks.inference -->", "<!-- end -->"
 
 
 class Case(NamedTuple):
-    kind: str  # "layer": a whole sequence; "steps": one step of streams
+    kind: str  # as benchmarks/inference_peers.py names them
     cell: str
     rows: int
     steps: int
@@ -49,7 +50,10 @@ class Case(NamedTuple):
     @property
     def title(self) -> str:
         cores = f"{self.threads} core{'s' * (self.threads > 1)}"
-        return f"{self.cell.upper()}, batch {self.rows}, {self.steps} steps, {cores}"
+        if self.kind == "lengths":
+            return f"bidirectional {self.cell.upper()}, batch {self.rows}, lengths 4-{self.steps}, {cores}"
+        kind = "train, " if self.kind == "train" else ""
+        return f"{self.cell.upper()}, {kind}batch {self.rows}, {self.steps} steps, {cores}"
 
 
 class Process:
@@ -101,8 +105,12 @@ def make_weights(folder: Path, case: Case) -> Path:
     }
     arrays = {name: random.uniform(-1, 1, size) / np.sqrt(H) for name, size in sizes.items()}
     arrays["x"] = random.standard_normal((case.rows, case.steps, H))
-    path = folder / f"{case.cell}-{case.rows}-{case.steps}.npz"
-    np.savez(path, **{name: array.astype(np.float32) for name, array in arrays.items()})
+    lengths = (
+        random.integers(4, case.steps + 1, case.rows) if case.kind == "lengths" else np.full(case.rows, case.steps)
+    )
+    lengths[0] = case.steps
+    path = folder / f"{case.kind}-{case.cell}-{case.rows}-{case.steps}.npz"
+    np.savez(path, lengths=lengths, **{name: array.astype(np.float32) for name, array in arrays.items()})
     return path
 
 

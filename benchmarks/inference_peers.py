@@ -1,7 +1,9 @@
 """One runtime of benchmarks/inference.py: a process that reads cases from standard input and answers with times.
 
 It runs in the runtime's own environment, so it imports nothing of weft unless it is weft. A request is a JSON line; a
-case has "kind", "cell", "rows", "steps", "threads", "precision" and "weights", an .npz file in torch's layout.
+case has "kind", "cell", "rows", "steps", "threads", "precision" and "weights", an .npz file in torch's layout. Kinds:
+"layer" runs a sequence, "lengths" both directions over rows of different lengths, "train" a forward and a backward
+pass, "steps" one step of streams.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ Work = Callable[[], Any]
 CHECKED = 4096  # elements of the outputs that are compared
 
 
-def weft_layer(case: dict[str, Any], arrays: dict[str, Any]) -> Work:
+def weft_cell(case: dict[str, Any], arrays: dict[str, Any]) -> Any:
     import torch
 
     import weft
@@ -28,7 +30,15 @@ def weft_layer(case: dict[str, Any], arrays: dict[str, Any]) -> Work:
     with torch.no_grad():
         for name, parameter in cell.named_parameters():
             parameter.copy_(torch.from_numpy(arrays[name]))
-    layer, x = weft.Recurrent(cell), torch.from_numpy(arrays["x"])  # (B, T, I)
+    return cell
+
+
+def weft_layer(case: dict[str, Any], arrays: dict[str, Any]) -> Work:
+    import torch
+
+    import weft
+
+    layer, x = weft.Recurrent(weft_cell(case, arrays)), torch.from_numpy(arrays["x"])  # (B, T, I)
     if case["precision"] == "int8":
         layer = weft.quantize(layer)
 
@@ -39,15 +49,101 @@ def weft_layer(case: dict[str, Any], arrays: dict[str, Any]) -> Work:
     return work
 
 
-def torch_layer(case: dict[str, Any], arrays: dict[str, Any]) -> Work:
+def weft_lengths(case: dict[str, Any], arrays: dict[str, Any]) -> Work:
+    import torch
+
+    import weft
+
+    layer = weft.Bidirectional(weft_cell(case, arrays), weft_cell(case, arrays))
+    x, lengths = torch.from_numpy(arrays["x"]), torch.from_numpy(arrays["lengths"])
+
+    def work() -> Any:
+        with torch.inference_mode():
+            return layer(x, lengths=lengths)[0].numpy()
+
+    return work
+
+
+def weft_train(case: dict[str, Any], arrays: dict[str, Any]) -> Work:
+    import torch
+
+    import weft
+
+    layer, x = weft.Recurrent(weft_cell(case, arrays)), torch.from_numpy(arrays["x"])
+    return lambda: torch_gradient(layer, lambda: layer(x)[0])
+
+
+def torch_gradient(layer: Any, run: Callable[[], Any]) -> Any:
+    """The gradient of weight_hh after a forward and a backward pass."""
+    layer.zero_grad(set_to_none=True)
+    run().sum().backward()
+    return next(p for name, p in layer.named_parameters() if "weight_hh" in name).grad
+
+
+def torch_module(case: dict[str, Any], arrays: dict[str, Any], *, bidirectional: bool = False) -> Any:
     import torch
 
     torch.set_num_threads(case["threads"])
     kind = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU}[case["cell"]]
-    layer = kind(arrays["weight_ih"].shape[1], arrays["weight_hh"].shape[1])
+    layer = kind(arrays["weight_ih"].shape[1], arrays["weight_hh"].shape[1], bidirectional=bidirectional)
     with torch.no_grad():
         for name, parameter in layer.named_parameters():
-            parameter.copy_(torch.from_numpy(arrays[name.removesuffix("_l0")]))
+            parameter.copy_(torch.from_numpy(arrays[name.removesuffix("_reverse").removesuffix("_l0")]))
+    return layer
+
+
+def torch_train(case: dict[str, Any], arrays: dict[str, Any]) -> Work:
+    import torch
+
+    layer, x = torch_module(case, arrays), torch.from_numpy(_time_first(arrays))
+    return lambda: torch_gradient(layer, lambda: layer(x)[0])
+
+
+def torch_lengths(case: dict[str, Any], arrays: dict[str, Any]) -> Work:
+    import torch
+    from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+    layer = torch_module(case, arrays, bidirectional=True)
+    x, lengths = torch.from_numpy(_time_first(arrays)), torch.from_numpy(arrays["lengths"])
+
+    def work() -> Any:
+        with torch.inference_mode():
+            packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
+            return pad_packed_sequence(layer(packed)[0])[0].transpose(0, 1)
+
+    return work
+
+
+def jax_train(case: dict[str, Any], arrays: dict[str, Any]) -> Work:
+    """An LSTM as a scan over time; the gradient of the sum of its outputs, compiled."""
+    import jax
+    from jax import numpy as jnp
+
+    names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    parameters = {name: jnp.asarray(arrays[name]) for name in names}
+    x, hidden = jnp.asarray(_time_first(arrays)), arrays["weight_hh"].shape[1]
+
+    def loss(parameters: dict[str, Any], x: Any) -> Any:
+        projected = x @ parameters["weight_ih"].T + parameters["bias_ih"] + parameters["bias_hh"]  # (T, B, 4H)
+
+        def step(state: Any, row: Any) -> Any:
+            h, c = state
+            i, f, g, o = jnp.split(row + h @ parameters["weight_hh"].T, 4, -1)
+            c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+            h = jax.nn.sigmoid(o) * jnp.tanh(c)
+            return (h, c), h
+
+        zeros = jnp.zeros((x.shape[1], hidden), x.dtype)
+        return jax.lax.scan(step, (zeros, zeros), projected)[1].sum()
+
+    gradient = jax.jit(jax.grad(loss))
+    return lambda: np.asarray(jax.block_until_ready(gradient(parameters, x))["weight_hh"])
+
+
+def torch_layer(case: dict[str, Any], arrays: dict[str, Any]) -> Work:
+    import torch
+
+    layer = torch_module(case, arrays)
     x = torch.from_numpy(arrays["x"]).transpose(0, 1).contiguous()
 
     def work() -> Any:
@@ -58,7 +154,7 @@ def torch_layer(case: dict[str, Any], arrays: dict[str, Any]) -> Work:
 
 
 def onnx_model(case: dict[str, Any], arrays: dict[str, Any]) -> bytes:
-    """The layer as an ONNX model of fixed shapes: X (T, B, I) to Y (T, 1, B, H)."""
+    """The layer as an ONNX model of fixed shapes: X (T, B, I) to Y (T, directions, B, H)."""
     from onnx import TensorProto, helper, numpy_helper
 
     H = arrays["weight_hh"].shape[1]
@@ -71,13 +167,19 @@ def onnx_model(case: dict[str, Any], arrays: dict[str, Any]) -> bytes:
     weights = {"W": turn(arrays["weight_ih"]), "R": turn(arrays["weight_hh"])}
     weights["B"] = np.concatenate([turn(arrays["bias_ih"])[..., 0], turn(arrays["bias_hh"])[..., 0]], 1)
     rows, steps, inputs = arrays["x"].shape
-    options = {"linear_before_reset": 1} if case["cell"] == "gru" else {}
-    node = helper.make_node(case["cell"].upper(), ["X", "W", "R", "B"], ["Y"], hidden_size=H, **options)
+    options: dict[str, Any] = {"linear_before_reset": 1} if case["cell"] == "gru" else {}
+    given, directions = [helper.make_tensor_value_info("X", TensorProto.FLOAT, [steps, rows, inputs])], 1
+    if case["kind"] == "lengths":
+        given.append(helper.make_tensor_value_info("lengths", TensorProto.INT32, [rows]))
+        options["direction"], directions = "bidirectional", 2
+        weights = {name: np.concatenate([array, array]) for name, array in weights.items()}
+    names = ["X", "W", "R", "B", *(["lengths"] if directions == 2 else [])]
+    node = helper.make_node(case["cell"].upper(), names, ["Y"], hidden_size=H, **options)
     graph = helper.make_graph(
         [node],
         "layer",
-        [helper.make_tensor_value_info("X", TensorProto.FLOAT, [steps, rows, inputs])],
-        [helper.make_tensor_value_info("Y", TensorProto.FLOAT, [steps, 1, rows, H])],
+        given,
+        [helper.make_tensor_value_info("Y", TensorProto.FLOAT, [steps, directions, rows, H])],
         [numpy_helper.from_array(value, name) for name, value in weights.items()],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
@@ -88,14 +190,25 @@ def _time_first(arrays: dict[str, Any]) -> Any:
     return np.ascontiguousarray(arrays["x"].transpose(1, 0, 2))
 
 
+def _feed(case: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
+    lengths = {"lengths": arrays["lengths"].astype(np.int32)} if case["kind"] == "lengths" else {}
+    return {"X": _time_first(arrays), **lengths}
+
+
+def _rows_first(outputs: Any) -> Any:
+    """(T, directions, B, H) to (B, T, directions * H); a view for one direction."""
+    rows = outputs.transpose(2, 0, 1, 3)
+    return rows[:, :, 0] if rows.shape[2] == 1 else rows.reshape(*rows.shape[:2], -1)
+
+
 def onnxruntime_layer(case: dict[str, Any], arrays: dict[str, Any]) -> Work:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = case["threads"]
     session = onnxruntime.InferenceSession(onnx_model(case, arrays), options, providers=["CPUExecutionProvider"])
-    feed = {"X": _time_first(arrays)}
-    return lambda: session.run(None, feed)[0][:, 0].transpose(1, 0, 2)
+    feed = _feed(case, arrays)
+    return lambda: _rows_first(session.run(None, feed)[0])
 
 
 def openvino_layer(case: dict[str, Any], arrays: dict[str, Any]) -> Work:
@@ -108,11 +221,11 @@ def openvino_layer(case: dict[str, Any], arrays: dict[str, Any]) -> Work:
         "PERFORMANCE_HINT": "LATENCY",
     }
     request = core.compile_model(core.read_model(onnx_model(case, arrays)), "CPU", settings).create_infer_request()
-    request.set_input_tensor(openvino.Tensor(_time_first(arrays)))
+    feed = {name: openvino.Tensor(array) for name, array in _feed(case, arrays).items()}
 
     def work() -> Any:
-        request.infer()
-        return request.get_output_tensor(0).data[:, 0].transpose(1, 0, 2)
+        request.infer(feed, share_inputs=True)
+        return _rows_first(request.get_output_tensor(0).data)
 
     return work
 
@@ -124,12 +237,7 @@ def weft_steps(case: dict[str, Any], arrays: dict[str, Any]) -> Work:
     import weft
     from weft.engine import Stream
 
-    torch.set_num_threads(case["threads"])
-    cell = weft.CELLS[case["cell"]](arrays["weight_ih"].shape[1], arrays["weight_hh"].shape[1])
-    with torch.no_grad():
-        for name, parameter in cell.named_parameters():
-            parameter.copy_(torch.from_numpy(arrays[name]))
-    layer = weft.Recurrent(cell)
+    layer = weft.Recurrent(weft_cell(case, arrays))
     if case["precision"] == "int8":
         layer = weft.quantize(layer)
     with weft.precision("bf16" if case["precision"] == "bf16" else "float32"):
@@ -184,10 +292,11 @@ def onnxruntime_steps(case: dict[str, Any], arrays: dict[str, Any]) -> Work:
 
 
 RUNTIMES = {
-    "weft": {"layer": weft_layer, "steps": weft_steps},
-    "torch": {"layer": torch_layer, "steps": torch_steps},
-    "onnxruntime": {"layer": onnxruntime_layer, "steps": onnxruntime_steps},
-    "openvino": {"layer": openvino_layer},
+    "weft": {"layer": weft_layer, "lengths": weft_lengths, "train": weft_train, "steps": weft_steps},
+    "torch": {"layer": torch_layer, "lengths": torch_lengths, "train": torch_train, "steps": torch_steps},
+    "onnxruntime": {"layer": onnxruntime_layer, "lengths": onnxruntime_layer, "steps": onnxruntime_steps},
+    "openvino": {"layer": openvino_layer, "lengths": openvino_layer},
+    "jax": {"train": jax_train},
 }
 
 
