@@ -131,10 +131,10 @@ def test_the_gates_of_minlstm_sum_to_one(x):
     torch.testing.assert_close(gates.i + gates.f, torch.ones_like(gates.i), **NEAR)
 
 
-@pytest.mark.parametrize("hidden", [8, 6, 5, 12])
+@pytest.mark.parametrize("hidden", [8, 6, 5, 12, 4])
 def test_heads_are_lstms_side_by_side(hidden, x):
     cell = make(MultiHeadLSTMCell, hidden)
-    assert cell.heads == {8: 4, 6: 2, 5: 1, 12: 4}[hidden]
+    assert cell.heads == {8: 4, 6: 2, 5: 1, 12: 4, 4: 4}[hidden]
     size = hidden // cell.heads
     assert cell.weight_heads.numel() == 4 * hidden**2 // cell.heads
     outputs, last = Recurrent(cell)(x)
@@ -227,6 +227,25 @@ def test_recurrent_dropout_is_the_same_with_and_without_the_engine(name, x):
     outputs, _ = engine.run_layers([[run]], x, [[None]], None)
     states, _, _ = run_steps(run, x, cell.initial_state(3), None)
     torch.testing.assert_close(outputs, states.h, **NEAR)
+
+
+@pytest.mark.parametrize("noise", [StepMasks(), StepMasks(recurrent_dropout=True), StepMasks(zoneout=True)])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_heads_run_as_the_whole_cell_does(noise, reverse, x):
+    cell, state = make(MultiHeadLSTMCell), LSTMState(*torch.randn(2, 3, HIDDEN, dtype=torch.float64))
+    masks = [torch.bernoulli(torch.full(size, 0.5, dtype=torch.float64)) for size in ((3, 8), (3, 6, 16))]
+    row_mask, step_mask = (mask if wanted else None for mask, wanted in zip(masks, noise[:2], strict=True))
+    run, lengths = Pass(cell, reverse, noise, row_mask, step_mask), torch.tensor([6, 2, 0])
+    states, _, last = run_steps(run, x, state, lengths)
+    outputs, ((last_here,),) = engine.run_layers([[run]], x, [[state]], lengths)
+    for ours, expected in zip((outputs, *last_here), (states.h, *last), strict=True):
+        torch.testing.assert_close(ours, expected, **NEAR)
+    found, wanted = (
+        torch.autograd.grad(h.sum() + end.c.square().sum(), list(cell.parameters()))
+        for h, end in ((outputs, last_here), (states.h, last))
+    )
+    for ours, expected in zip(found, wanted, strict=True):
+        torch.testing.assert_close(ours, expected, **NEAR)
 
 
 def test_a_custom_cell_may_compute_a_weight_from_parameters(x):

@@ -52,6 +52,16 @@ class MultiHeadLSTMCell(Cell):
         blocks = self.weight_heads.view(4, n, d, d).permute(0, 2, 3, 1)
         return torch.diag_embed(blocks, dim1=1, dim2=3).reshape(4 * n * d, n * d)
 
+    def head_parameters(self) -> list[dict[str, Tensor]]:
+        """Returns the parameters of each head as those of an `LSTMCell` of H/heads units."""
+
+        def divide(rows: Tensor) -> tuple[Tensor, ...]:
+            return rows.view(4, self.heads, -1, *rows.shape[1:]).transpose(0, 1).contiguous().flatten(1, 2).unbind()
+
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        whole = (self.weight_ih, self.weight_heads, self.bias_ih, self.bias_hh)
+        return [dict(zip(names, one, strict=True)) for one in zip(*map(divide, whole), strict=True)]
+
     def step(self, x_proj: Tensor, state: LSTMState) -> tuple[LSTMState, LSTMGates]:
         return gated_memory(x_proj + F.linear(state.h, self.weight_block_diagonal, self.bias_hh), state.c)
 

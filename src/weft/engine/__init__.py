@@ -7,10 +7,11 @@ takes single steps and samples. `dropout`, `variational_dropout`, `embed`, `line
 """
 
 from weft.engine.abi import StepSize
-from weft.engine.cells import Pass, check_lengths, materialize, run_layers
+from weft.engine.cells import check_lengths, materialize, run_layers
 from weft.engine.cross_entropy import linear_cross_entropy
 from weft.engine.dropout import NO_DROPOUT, Dropout, dropout, variational_dropout
 from weft.engine.embedding import Embedded, Part, drop_ids, embed
+from weft.engine.heads import Pass
 from weft.engine.int8 import float_copy, is_quantized, quantize_cell
 from weft.engine.library import EngineWarning, description, library, peak_flops, transformed
 from weft.engine.optimizer import Hyperparameters, OptimizerStep, ParameterTensors

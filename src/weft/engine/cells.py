@@ -5,8 +5,6 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Sequence
-from itertools import islice
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,6 +14,7 @@ from weft.cells import Cell, State
 from weft.compiler import StepMasks, Untraceable, program_of
 from weft.engine.abi import Precision
 from weft.engine.embedding import Embedded
+from weft.engine.heads import Pass, heads_of, join
 from weft.engine.int8 import float_copy, is_quantized
 from weft.engine.layers import Direction, Layers, run
 from weft.engine.library import EngineWarning, known_type, usable, warn_if_missing
@@ -27,16 +26,6 @@ from weft.errors import WeftError
 _plans: weakref.WeakKeyDictionary[Cell, dict[tuple[bool, StepMasks], Plan | None]] = weakref.WeakKeyDictionary()
 _refused: set[str] = set()
 _PLAIN = StepMasks()
-
-
-class Pass(NamedTuple):
-    """A cell over the rows in one direction, with its regularization and the masks for it."""
-
-    cell: Cell
-    reverse: bool
-    noise: StepMasks = _PLAIN
-    row_mask: Tensor | None = None  # (B, H)
-    step_mask: Tensor | None = None  # (B, T, states * H)
 
 
 def plan_of(cell: Cell, noise: StepMasks = _PLAIN) -> Plan | None:
@@ -100,7 +89,7 @@ def run_layers(
         warn_if_missing()
         return None
     directions: list[list[Direction]] = []
-    kinds: list[list[tuple[type[State], int]]] = []  # the type of each state and its number of parts
+    kinds: list[list[tuple[type[State], int, int]]] = []  # the type of each state, its number of parts, heads
     flat: list[Tensor | None] = []
     sizes, by_id = x.shape, not table.is_floating_point()
     if len(sizes) != (2 if by_id else 3):
@@ -109,33 +98,35 @@ def run_layers(
     for layer, given in zip(layers, states, strict=True):
         directions.append([])
         kinds.append([])
-        for (cell, reverse, noise, row_mask, step_mask), state in zip(layer, given, strict=True):
-            plan = plan_of(cell, noise)
-            if plan is None:
+        for one, state_of_all in zip(layer, given, strict=True):
+            cell = one.cell
+            heads = heads_of(one, state_of_all, plan_of)
+            if heads is None:
                 return None
-            parameters = plan.parameters(cell)
-            if not known_type(parameters[0]):  # it was when the plan was made
-                return None
-            check_kind(cell, parameters, state or (), table)
-            inputs = parameters[0].shape[1]
-            if width is not None and width != inputs:  # the layer's cell was replaced
-                raise WeftError(f"{type(cell).__name__}: x has {width} features", expected=f"{inputs} features")
-            hidden = plan.hidden_size
-            if row_mask is not None:
-                row_mask = checked("a mask of the rows", row_mask, parameters[0].dtype, (rows, hidden))
-            if step_mask is not None:
-                shape = rows, steps, plan.states * hidden
-                step_mask = checked("a mask of the steps", step_mask, parameters[0].dtype, shape)
-            directions[-1].append(Direction(plan, inputs, reverse, row_mask, step_mask))
-            kinds[-1].append((cell.state_type, plan.states))
-            flat += parameters
-            if state is None:
-                flat += [None] * plan.states
-            else:
-                name, dtype = f"{type(cell).__name__}: a state", parameters[0].dtype
-                flat += [checked(name, part, dtype, (rows, hidden)) for part in state]
-                if len(state) != plan.states:
-                    raise WeftError(f"{type(cell).__name__}: a state of {len(state)} parts", expected=f"{plan.states}")
+            kinds[-1].append((cell.state_type, heads[0].plan.states, len(heads)))
+            for plan, parameters, row_mask, step_mask, state in heads:
+                if not known_type(parameters[0]):  # it was when the plan was made
+                    return None
+                check_kind(cell, parameters, state or (), table)
+                inputs = parameters[0].shape[1]
+                if width is not None and width != inputs:  # the layer's cell was replaced
+                    raise WeftError(f"{type(cell).__name__}: x has {width} features", expected=f"{inputs} features")
+                hidden = plan.hidden_size
+                if row_mask is not None:
+                    row_mask = checked("a mask of the rows", row_mask, parameters[0].dtype, (rows, hidden))
+                if step_mask is not None:
+                    shape = rows, steps, plan.states * hidden
+                    step_mask = checked("a mask of the steps", step_mask, parameters[0].dtype, shape)
+                directions[-1].append(Direction(plan, inputs, one.reverse, row_mask, step_mask))
+                flat += parameters
+                if state is None:
+                    flat += [None] * plan.states
+                else:
+                    name, dtype = f"{type(cell).__name__}: a state", parameters[0].dtype
+                    flat += [checked(name, part, dtype, (rows, hidden)) for part in state]
+                    if len(state) != plan.states:
+                        found = f"{type(cell).__name__}: a state of {len(state)} parts"
+                        raise WeftError(found, expected=f"{plan.states}")
         width = sum([direction.plan.hidden_size for direction in directions[-1]])
     if lengths is not None:
         lengths = checked("lengths", as_int64(lengths), torch.int64, (rows,))
@@ -145,8 +136,8 @@ def run_layers(
         outputs, last = run(Layers(directions, dropout, embedded, precision=precision), None, lengths, flat)
     else:
         return None
-    parts = iter(last)
-    return outputs, [[kind(*islice(parts, count)) for kind, count in layer] for layer in kinds]
+    rest = iter(last)
+    return outputs, [[join(kind, states, count, rest) for kind, states, count in layer] for layer in kinds]
 
 
 def materialize(x: Tensor | Embedded) -> Tensor:

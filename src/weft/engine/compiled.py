@@ -19,7 +19,8 @@ from torch import Tensor
 from weft.cells import Cell, State
 from weft.compiler import StepMasks
 from weft.engine.abi import Precision
-from weft.engine.cells import Pass, another_kind, check_lengths, first_of_another_kind, plan_of, readable
+from weft.engine.cells import another_kind, check_lengths, first_of_another_kind, plan_of, readable
+from weft.engine.heads import Pass
 from weft.engine.layers import Direction, Layers, backward, forward
 from weft.engine.library import usable, warn_if_missing
 from weft.engine.plan import Plan, reach
