@@ -13,6 +13,7 @@ the time. The runs use that rate; their loss on the test text is reported.
     python -m benchmarks.cells_compared --list      the state of each part
     python -m benchmarks.cells_compared characters  one kind of text
     python -m benchmarks.cells_compared --page      only the page
+    python -m benchmarks.cells_compared --seconds 60    longer runs
 
 Results are kept one by one in docs/cells-compared.json; an interrupted program continues there.
 """
@@ -47,21 +48,18 @@ COMPARED = (
 )  # fmt: skip
 RECORDS = Path(__file__).parents[1] / "docs" / "cells-compared.json"
 EMBEDDING, UNITS, LAYERS, ROWS, STEPS = 128, 192, 2, 32, 35
-RATES = (0.002, 0.005, 0.012)
-SECONDS = {"characters": 12.0, "words": 15.0}  # of training
+RATES, SEEDS = (0.002, 0.005, 0.012), (1, 2, 3)
 EVALUATED = 20_000  # words of the development and of the test text
 
 
 @dataclass(frozen=True)
 class Text:
-    """A text for training, its held-out parts, and how long and how often the cells train on it."""
+    """A text for training, and its held-out parts."""
 
     train: torch.Tensor
     dev: torch.Tensor
     test: torch.Tensor
     vocabulary: int
-    seconds: float
-    seeds: tuple[int, ...]
 
 
 def characters() -> Text:
@@ -69,7 +67,7 @@ def characters() -> Text:
     known = {character: n for n, character in enumerate(sorted(set(text)))}
     ids = torch.tensor([known[character] for character in text])
     tenth = len(ids) // 10
-    return Text(ids[: -2 * tenth], ids[-2 * tenth : -tenth], ids[-tenth:], len(known), SECONDS["characters"], (1, 2, 3))
+    return Text(ids[: -2 * tenth], ids[-2 * tenth : -tenth], ids[-tenth:], len(known))
 
 
 def words() -> Text:
@@ -82,7 +80,7 @@ def words() -> Text:
         counts[token] = counts.get(token, 0) + 1
     ids = {token: n for n, token in enumerate(sorted(counts, key=lambda token: -counts[token]))}
     train, dev, test = (torch.tensor([ids.get(token, ids["<unk>"]) for token in part]) for part in parts)
-    return Text(train, dev[:EVALUATED], test[:EVALUATED], len(ids), SECONDS["words"], (1, 2, 3))
+    return Text(train, dev[:EVALUATED], test[:EVALUATED], len(ids))
 
 
 TEXTS: dict[str, Callable[[], Text]] = {"characters": characters, "words": words}
@@ -174,32 +172,34 @@ def steps_of(speeds: dict[str, float], cell: str, seconds: float) -> int:
     return round(speeds[cell] * seconds / (ROWS * STEPS))
 
 
-def parts_of(kind: str, text: Text) -> dict[str, Callable[[], Any]]:
+def parts_of(kind: str, text: Text, seconds: float) -> dict[str, Callable[[], Any]]:
     """What there is to compute for a kind of text, in order: key -> function. Later ones read earlier records."""
+
+    start = f"{kind}/{seconds:g} s"
 
     def speeds() -> dict[str, float]:
         return load()[f"{kind}/speed"]
 
     def rate_of(cell: str) -> float:
         records = load()
-        return min(RATES, key=lambda rate: records[f"{kind}/rate/{cell}/{rate}"])
+        return min(RATES, key=lambda rate: records[f"{start}/rate/{cell}/{rate}"])
 
     def on_dev(cell: str, rate: float) -> float:
-        return nats(train(text, cell, 1, rate, steps_of(speeds(), cell, text.seconds / 3)), text.dev)
+        return nats(train(text, cell, 1, rate, steps_of(speeds(), cell, seconds / 3)), text.dev)
 
     def on_test(cell: str, seed: int, at: str) -> float:
-        steps = steps_of(speeds(), at, text.seconds)
+        steps = steps_of(speeds(), at, seconds)
         return nats(train(text, cell, seed, rate_of(cell), steps), text.test)
 
     found: dict[str, Callable[[], Any]] = {f"{kind}/speed": lambda: measure_speed(text)}
     for rate in RATES:
         for cell in COMPARED:
-            found[f"{kind}/rate/{cell}/{rate}"] = lambda cell=cell, rate=rate: on_dev(cell, rate)
-    for seed in text.seeds:
+            found[f"{start}/rate/{cell}/{rate}"] = lambda cell=cell, rate=rate: on_dev(cell, rate)
+    for seed in SEEDS:
         for cell in COMPARED:
-            found[f"{kind}/time/{cell}/{seed}"] = lambda cell=cell, seed=seed: on_test(cell, seed, cell)
+            found[f"{start}/time/{cell}/{seed}"] = lambda cell=cell, seed=seed: on_test(cell, seed, cell)
         for cell in COMPARED[1:] if seed == 1 else ():  # at the LSTM's number of steps; its own run is that above
-            found[f"{kind}/tokens/{cell}/{seed}"] = lambda cell=cell, seed=seed: on_test(cell, seed, "lstm")
+            found[f"{start}/tokens/{cell}/{seed}"] = lambda cell=cell, seed=seed: on_test(cell, seed, "lstm")
     return found
 
 
@@ -208,19 +208,19 @@ def main() -> None:
     parser.add_argument("texts", nargs="*", help="characters, words; both if there are none")
     parser.add_argument("--list", action="store_true", help="print what is there and what is missing")
     parser.add_argument("--page", action="store_true", help="write the page from the records that there are")
-    parser.add_argument("--only", default="", help="only keys with this text in them")
+    parser.add_argument("--seconds", type=float, default=8.0, help="CPU seconds of each training run (8)")
     options = parser.parse_args()
     torch.set_num_threads(1)
     if not options.page:
         for kind in options.texts or TEXTS:
-            for key, compute in parts_of(kind, TEXTS[kind]()).items():
+            for key, compute in parts_of(kind, TEXTS[kind](), options.seconds).items():
                 if options.list:
                     print(key, load().get(key, "missing"))
-                elif key not in load() and options.only in key:
+                elif key not in load():
                     save(key, compute())
     if not options.list:
         sizes = {cell: (units_of(cell), parameters(cell, units_of(cell))) for cell in COMPARED}
-        write_page(load(), sizes, RATES, SECONDS)
+        write_page(load(), sizes, RATES, dict.fromkeys(TEXTS, options.seconds))
 
 
 if __name__ == "__main__":

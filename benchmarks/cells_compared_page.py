@@ -21,7 +21,7 @@ def write_page(
     """Writes the tables between their marks.
 
     Args:
-        records: the results by key, such as "words/time/gru/2".
+        records: the results by key, such as "words/8 s/time/gru/2".
         sizes: units and parameters of each cell's stack.
         rates: the grid of learning rates.
         seconds: CPU seconds of training, by the kind of text.
@@ -39,13 +39,13 @@ def table(
     seconds: float,
 ) -> str:
     """One kind of text: a row for each cell, best first by its nats at equal time."""
-    speeds = records[f"{kind}/speed"]
+    speeds, start = records[f"{kind}/speed"], f"{kind}/{seconds:g} s"
     lines = {}
     for cell, (units, parameters) in sizes.items():
-        tried = [rate for rate in rates if f"{kind}/rate/{cell}/{rate}" in records]
-        rate = min(tried, key=lambda rate: records[f"{kind}/rate/{cell}/{rate}"]) if tried else "-"
-        runs = _runs(records, f"{kind}/time/{cell}/")
-        same = _runs(records, f"{kind}/tokens/{cell}/") if cell != "lstm" else runs[:1]
+        tried = [rate for rate in rates if f"{start}/rate/{cell}/{rate}" in records]
+        rate = min(tried, key=lambda rate: records[f"{start}/rate/{cell}/{rate}"]) if tried else "-"
+        runs = _runs(records, f"{start}/time/{cell}/")
+        same = _runs(records, f"{start}/tokens/{cell}/") if cell != "lstm" else runs[:1]
         name = f"**{cell}**" if cell in ("lstm", "gru") else cell
         lines[cell] = (
             statistics.mean(runs) if runs else math.inf,
@@ -53,13 +53,13 @@ def table(
             f"{_mean(runs)} | {_mean(same)} |",
         )
     body = [line for _, line in sorted(lines.values())]
-    counts = {len(_runs(records, f"{kind}/time/{cell}/")) for cell in sizes}
+    counts = {len(_runs(records, f"{start}/time/{cell}/")) for cell in sizes}
     seeds = f"{min(counts)}" if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
     return "\n".join(
         [
             f"### {kind.capitalize()}",
             "",
-            f"{seconds:.0f} CPU seconds of training; nats per token on the test text, mean ± half the range of {seeds} "
+            f"{seconds:g} CPU seconds of training; nats per token on the test text, mean ± half the range of {seeds} "
             "seeds. At equal tokens: one seed, as many steps as the LSTM takes in that time.",
             "",
             "| cell | units | parameters of the stack | tokens/s | times lstm | learning rate | at equal time | "
