@@ -31,7 +31,8 @@ from weft import engine
 from weft.cells import CELLS, Cell, GRUCell, GRUResetBeforeCell, LSTMCell, RNNCell
 from weft.compiler import program_of
 from weft.engine import Pass, Stream
-from weft.nn import Bidirectional, Recurrent, make_stack, run_steps
+from weft.nn import Bidirectional, Recurrent, make_stack
+from weft.nn.steps import run_steps
 
 B, T, V, H = 32, 35, 28, 256
 BY_HAND = "## Where the rest of the time goes"
@@ -109,7 +110,7 @@ class Bench:
         ids = torch.randint(0, V, (B, T))
         rows = F.one_hot(ids.t(), V).float().contiguous()  # (T, B, V)
         agree(cell.__name__, layer(ids)[0], theirs(rows)[0].transpose(0, 1))
-        name, torch_name = f"{cell.__name__} H{H}, vocabulary {V}", f"torch.nn.{peer.__name__}, one-hot input"
+        name, torch_name = f"{peer.__name__} H{H}, vocabulary {V}", f"torch.nn.{peer.__name__}, one-hot input"
         ours = trains(layer, lambda: layer(ids)[0])
         work = operations(layer.cell, B * T)
         self.add(f"{name}, train", torch_name, ours, trains(theirs, lambda: theirs(rows)[0]), work)
@@ -184,7 +185,7 @@ class Bench:
             layer = Recurrent(like(cell(32, 32), theirs))
             agree("small", layer(x)[0], theirs(across)[0].transpose(0, 1))
             ours = trains(layer, lambda layer=layer: layer(x)[0])
-            name = f"small {cell.__name__}: H32, batch 64, 10 steps, train"
+            name = f"small {peer.__name__}: H32, batch 64, 10 steps, train"
             other = trains(theirs, lambda theirs=theirs: theirs(across)[0])
             work = operations(layer.cell, 640, ids=False)
             self.add(name, f"torch.nn.{peer.__name__}", ours, other, work)
