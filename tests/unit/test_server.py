@@ -34,6 +34,7 @@ QUICK |= {
     "lm": QUICK["lm"].changed({"model.num_layers": 2}),
     "residual": QUICK["lm"].changed({"model.residual": True}),
     "gru": QUICK["lm"].changed({"model.cell": "gru"}),
+    "members": QUICK["lm"].changed({"train.members": 2}),
     "ngram": RECIPES["ngram"],
     "en-fr": RECIPES["en-fr"],
 }
@@ -43,6 +44,9 @@ QUICK |= {
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     train_runs(folder, QUICK)
+    other = weft.Corpus.from_texts("other", ["mad rat, mad rat, " * 30])
+    mixed = weft.mix([folder / "lm", folder / "ngram"], folder / "mixed", source=other)
+    assert mixed.parts[-1].name == "cache"  # whose state grows with the text
     return folder
 
 
@@ -184,7 +188,7 @@ def test_generation_stops_before_a_stop_text(context):
     assert (found.finish, whole.finish) == ("stop", "length")
 
 
-@pytest.mark.parametrize("name", ["lm", "ngram"])
+@pytest.mark.parametrize("name", ["lm", "ngram", "members", "mixed"])
 def test_a_text_in_two_parts_equals_the_whole_bit_for_bit(context, name):
     model = context.models.get(name)
     ids = model.predictor.prompt_ids("the dog saw the small cat. a big dog ran to the mat.")
@@ -206,24 +210,25 @@ def test_a_text_in_two_parts_equals_the_whole_bit_for_bit(context, name):
     assert torch.equal(whole.next_log_probs(), expected)  # the forks took nothing from it
 
 
-def test_a_session_generates_as_the_whole_prompt_does(context):
+@pytest.mark.parametrize("name", ["lm", "members", "mixed"])
+def test_a_session_generates_as_the_whole_prompt_does(context, name):
     options = {"sample": Sample(temperature=0.9), "tokens": 12, "seed": 5}
-    (whole,) = complete(context, "lm", prompts=("the cat saw",), **options)
-    complete(context, "lm", prompts=("the cat",), tokens=0, session="split")
-    (found,) = complete(context, "lm", prompts=(" saw",), session="split", **options)
+    (whole,) = complete(context, name, prompts=("the cat saw",), **options)
+    complete(context, name, prompts=("the cat",), tokens=0, session="split")
+    (found,) = complete(context, name, prompts=(" saw",), session="split", **options)
     assert found.text == whole.text
     session = context.sessions.get("split")
     assert session.describe()["text"] == f"the cat saw{whole.text}"
     context.sessions.save(session)
     expected = session.describe()
     for number in range(3):  # pushes it out of the store of three
-        context.sessions.new(f"other{number}", context.models.get("lm"))
+        context.sessions.new(f"other{number}", context.models.get(name))
     assert {one.id for one in context.sessions} == {"other0", "other1", "other2"}
     restored = context.sessions.get("split").describe()
     shown = ("text", "tokens", "logprobs", "next", "hash")
-    assert {name: restored[name] for name in shown} == {name: expected[name] for name in shown}
+    assert {one: restored[one] for one in shown} == {one: expected[one] for one in shown}
     with context.sessions.use(context.sessions.get("split")), pytest.raises(RequestError, match="in use"):
-        complete(context, "lm", prompts=("a",), session="split", **options)
+        complete(context, name, prompts=("a",), session="split", **options)
     context.sessions.delete("split")
     with pytest.raises(RequestError, match="no session"):
         context.sessions.get("split")

@@ -39,7 +39,7 @@ class DynamicConfig:
         rule: `rms` or `sgd`.
     """
 
-    learning_rate: float = 0.0003
+    learning_rate: float = 0.001
     decay: float = 0.002
     segment: int = 20
     rule: str = "rms"
@@ -56,7 +56,7 @@ class DynamicConfig:
 
 RATES = (0.3, 1.0, 3.0)  # times the given learning rate: the candidates of a fit
 RATE_TOKENS = 4000  # of the held-out text, to which the learning rate is fitted
-RELATIVE_EPS = 0.5  # eps, as a share of mean(r): weights with small gradients, such as rare words, move slowly
+RELATIVE_EPS = 2.0  # eps, as a share of mean(r): weights with small gradients, such as rare words, move slowly
 
 
 class DynamicModel(Generic[AdaptableModel]):
