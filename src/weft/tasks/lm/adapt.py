@@ -264,7 +264,7 @@ def _networks(predictor: LmPredictor) -> list[LanguageModel]:
         raise WeftError(
             f"{predictor.run.path} is a run of the task {predictor.run.task!r}, which cannot adapt",
             expected="a run of `weft train lm` or `weft train fill`",
-            hint="`weft mix RUN RUN --out RUN`, which has a cache, for other language models",
+            hint="`weft mix`, which has a cache, for other language models",
         )
     return networks
 

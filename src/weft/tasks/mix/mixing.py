@@ -161,7 +161,7 @@ def _with_cache(
 
 def _check_parts(parts: Sequence[Any]) -> None:
     if not parts:
-        raise WeftError("there is no run to mix", expected="two or more runs", hint="`weft mix RUN RUN --out RUN`")
+        raise WeftError("there is no run to mix", expected="two or more runs", hint="weft.mix([RUN, RUN], OUT)")
     for part in parts:
         if part.run.task not in PART_TASKS:
             raise WeftError(

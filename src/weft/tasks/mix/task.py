@@ -42,7 +42,7 @@ class MixTask(TextTask[MixConfig, LmPredictor]):
     config_class = MixConfig
 
     def open(self, source: Any, dev: Any, config: MixConfig) -> Any:
-        raise WeftError("a mixture is not trained", expected="runs to mix", hint="`weft mix RUN RUN --out RUN`")
+        raise WeftError("a mixture is not trained", expected="runs to mix", hint="weft.mix([RUN, RUN], OUT)")
 
     open_like = open  # type: ignore[assignment]
 
