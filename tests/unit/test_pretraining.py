@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 import weft
 from tests.program import check_kill_and_resume, fails, succeeds
+from weft.config import dotted
 from weft.data.windows import Window
 from weft.nn import make_stack
 from weft.tasks import get_task
@@ -91,8 +92,9 @@ def test_layers_and_vocabulary_are_those_of_the_encoder(name, kind, encoders, tm
     assert training.run.source_run["task"] == "lm"
     checkpoint = with_prefix(training.run.load(CHECKPOINT).tensors, "model.")
     assert all(torch.equal(checkpoint[key], value) for key, value in training.model.state_dict().items())
-    for key, value in ENCODER_RATES.items():
-        assert training.run.config["train"][key.partition(".")[2]] == value
+    recorded = dotted(training.run.config)
+    for key, value in {**ENCODER_RATES, **get_task(name).encoder_defaults}.items():
+        assert recorded[key] == value
     assert list(training.steps())
     get_task(name).load(open_run(tmp_path / "new"))  # needs nothing of the encoder's directory
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from weft.tasks.prepared import TaskTrainer
     from weft.tasks.task import Task, Training
 
-# Settings of `train` for models that start from an encoder, unless they are set.
-ENCODER_RATES = {"train.layer_decay": 0.4, "train.unfreeze_epochs": 1.0}
+# Settings of models that start from an encoder, unless they or the task's `encoder_defaults` are set.
+ENCODER_RATES: Mapping[str, Any] = {"train.layer_decay": 0.4, "train.unfreeze_epochs": 0.5}
 # Settings of the language model that `pretrain` trains, beside those of the text and the layers.
 PRETRAINING = {
     "text.holdout": 0.02,
@@ -64,6 +64,8 @@ class PretrainedLayers(NamedTuple):
 @runtime_checkable
 class TakesEncoder(Protocol):
     """A task whose models can start from an encoder."""
+
+    encoder_defaults: ClassVar[Mapping[str, Any]]  # defaults of settings, by dotted keys, with an encoder
 
     def encoder_settings(self, encoder: Run) -> dict[str, Any]:
         """The settings, by dotted keys, that a model has to share with its encoder."""
@@ -110,7 +112,8 @@ class EncoderStart:
 
     def base_settings(self) -> dict[str, Any]:
         """The settings that the new run starts from, by dotted keys."""
-        return {**ENCODER_RATES, **self._shared()}
+        assert isinstance(self.task, TakesEncoder)
+        return {**ENCODER_RATES, **self.task.encoder_defaults, **self._shared()}
 
     def settings(self, config: Any) -> Any:
         """The settings of the new run; those that do not fit the encoder are refused."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from weft.cells import State
 from weft.config import from_dict
@@ -46,6 +46,7 @@ class FillTask(TextTask[FillConfig, FillPredictor]):
     commands = COMMANDS
     reads_windows = True
     config_class = FillConfig
+    encoder_defaults: ClassVar[Mapping[str, Any]] = {}
 
     def make_trainer(self, run: Run, config: FillConfig, data: TextData) -> tuple[Trainer, State]:
         windows = RandomWindows(data.train, config.batch.size, config.batch.seq_length, config.train.seed)

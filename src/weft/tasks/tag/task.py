@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -48,6 +48,7 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
     name = "tag"
     commands = COMMANDS
     config_class = TagConfig
+    encoder_defaults: ClassVar[Mapping[str, Any]] = {}
     metric = "score"
     unit = "words"
 
