@@ -17,9 +17,8 @@ class Comparisons:
     """Compares models in a thread of its own, on copies of their weights, so that they go on answering meanwhile."""
 
     def __init__(self) -> None:
-        self._worker = Worker(
-            "compare", None, Metrics(), 1, QUEUED_COMPARISONS
-        )  # no model: its batches are not counted
+        # No model: its batches are not counted.
+        self._worker = Worker("compare", None, Metrics(), 1, QUEUED_COMPARISONS)
         self._kept: OrderedDict[tuple[str, str], HeldOutComparison] = OrderedDict()
 
     async def compare(self, first: LoadedModel, second: LoadedModel) -> HeldOutComparison:
