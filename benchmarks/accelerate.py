@@ -139,7 +139,7 @@ def page(results: dict[str, dict[str, Any]]) -> str:
             "",
             f"Measured by `python -m benchmarks.accelerate` at {commits} on {first['date']}: torch {version('torch')}, "
             f"{first['threads']} threads, {description()}, Python {platform.python_version()}. Before and after",
-            "alternate in one process; each time is a median.",
+            "alternate in one process; each time is the shortest of its rounds.",
             "",
         ]
     )

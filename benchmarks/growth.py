@@ -55,11 +55,8 @@ AXES = {
     "layers": ("layers", [1, 2, 4, 8]),
     "vocabulary": ("vocabulary", [100, 1000, 10000, 50000]),
 }
-LONG = [256, 1024, 4096, 16384]  # steps of one layer: B 8, 16 features, H 128
-RATES = [
-    *((T, 32, "float32") for T in (35, 140, 560, 2240)),
-    *((1120, B, precision) for B in (1, 2, 4, 8) for precision in ("float32", "bf16")),
-]  # of one layer: T, B, precision; 256 features, H 256
+LONG = [1024, 4096, 16384]  # steps of one layer: B 32, 16 features, H 128
+RATES = [*((T, 32) for T in (35, 140, 560, 2240)), *((1120, B) for B in (1, 2, 4, 8))]  # T, B of one layer, H 256
 NAMES = {"weft": "weft", "checkpointed": "weft, checkpointed", "torch": "torch"}
 
 
@@ -147,39 +144,37 @@ def layer_memory(T: int) -> dict[str, float]:
     for name, run in (("weft", Recurrent.__call__), ("checkpointed", checkpointed)):
 
         def make(whole: int, run: Callable[..., Any] = run) -> Callable[[], Any]:
-            layer, x = Recurrent(LSTMCell(16, 128)), torch.randn(8, T if whole else 20, 16)
+            layer, x = Recurrent(LSTMCell(16, 128)), torch.randn(32, T if whole else 20, 16)
             return lambda: run(layer, x)[0].sum().backward()
 
-        found[name] = memory(make, held=8 * T * 128 * 4)
+        found[name] = memory(make, held=32 * T * 128 * 4)
     return found
 
 
-def rate(T: int, B: int, precision: str, seconds: float) -> dict[str, float]:
+def rate(T: int, B: int, seconds: float) -> dict[str, float]:
     """Seconds of the forward and the backward pass of one layer, of the system in both, and operations a second."""
-    layer, x = Recurrent(LSTMCell(256, 256)), torch.randn(B, T, 256, requires_grad=True)
+    layer, x = Recurrent(LSTMCell(256, 256)), torch.randn(B, T, 256)
     forward, backward, system, until = list[float](), list[float](), 0.0, 0.0
     while time.perf_counter() < until or len(forward) < 4:
         start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF).ru_stime
-        with engine.precision(precision):
-            outputs, last = layer(x)
+        outputs, last = layer(x)
         middle = time.perf_counter()
         loss = outputs.sum()
         between = time.perf_counter()
         loss.backward()
         backward.append(time.perf_counter() - between)
         forward.append(middle - start)
-        x.grad = None
         del outputs, last, loss
         system += resource.getrusage(resource.RUSAGE_SELF).ru_stime - before
         if len(forward) == 1:
             until, system = time.perf_counter() + seconds, 0.0
     taken = statistics.median(forward[1:]), statistics.median(backward[1:])
-    operations = 3 * 2 * 4 * 256 * (256 + 256) * B * T
+    products = 2 * 4 * 256 * (256 + 256) * B * T  # of the forward pass; the backward pass has no gradient of x
     return {
         "forward": taken[0],
         "backward": taken[1],
         "system": system / (len(forward) - 1),
-        "rate": operations / sum(taken),
+        "rate": 2.5 * products / sum(taken),
     }
 
 
@@ -238,8 +233,9 @@ def layer_tables() -> list[str]:
     lines = [
         "## Checkpointing in time",
         "",
-        "Memory of the training step of one LSTM layer (B 8, 16 features, H 128) beyond its inputs and outputs.",
-        "Without checkpointing it grows with T, with it by the square root of T: twice for four times the steps.",
+        "Memory of the training step of one LSTM layer (B 32, 16 features, H 128) beyond its inputs and outputs.",
+        "Without checkpointing it grows with T. With it, it is one segment and the states between segments, both",
+        "of which grow with the square root of T.",
         "",
         "| steps T | weft, MB | checkpointed, MB |",
         "| --- | --- | --- |",
@@ -254,13 +250,13 @@ def layer_tables() -> list[str]:
         "One LSTM layer, 256 features, H 256: time of the forward and of the backward pass, time that the system",
         "spends in both (it clears the pages of new memory), and the rate of the matrix products.",
         "",
-        "| steps T | rows B | precision | forward, ms | backward, ms | system, ms | forward, us a step | GFLOP/s |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| steps T | rows B | forward, ms | backward, ms | system, ms | forward, us a step | GFLOP/s |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for T, B, precision in RATES:
-        row = json.loads(stored((T, B, precision), "rate").read_text())
+    for T, B in RATES:
+        row = json.loads(stored((T, B), "rate").read_text())
         lines.append(
-            f"| {T:,} | {B} | {precision} | {row['forward'] * 1e3:.1f} | {row['backward'] * 1e3:.1f} "
+            f"| {T:,} | {B} | {row['forward'] * 1e3:.1f} | {row['backward'] * 1e3:.1f} "
             f"| {row['system'] * 1e3:.1f} | {row['forward'] / T * 1e6:.1f} | {row['rate'] / 1e9:.0f} |"
         )
     return [
@@ -270,8 +266,7 @@ def layer_tables() -> list[str]:
         "  as the steps before used at once. The workspace of the backward pass is larger than what a thread",
         "  keeps, so the system clears its pages anew in every step.",
         "- **One row** reads all recurrent weights at every step for a matrix-vector product, two operations for",
-        "  each weight. Its time is the time of reading 1 MB from the cache, so two rows take hardly longer than",
-        "  one, and bfloat16 weights, half as large, take less.",
+        "  each weight. Its time is the time of reading 1 MB from the cache: two rows take hardly longer than one.",
         "",
     ]
 
@@ -292,10 +287,11 @@ def write_page() -> None:
     ]
     for axis, (label, _) in AXES.items():
         lines += [f"## {label[0].upper() + label[1:]}", ""]
+        verb = "grow" if label.split()[0].endswith("s") else "grows"
         for kind in ("time", "memory"):
             name = f"pictures/growth-{axis.lower()}-{kind}.svg"
             (DOCS / name).write_text(plot(axis, kind), encoding="utf-8")
-            lines.append(f"![{kind} of a training step as the {label} grows]({name})")
+            lines.append(f"![{kind} of a training step as the {label} {verb}]({name})")
         lines += ["", *table(axis), ""]
     lines += layer_tables()
     lines += [
