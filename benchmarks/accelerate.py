@@ -121,8 +121,7 @@ def page(results: dict[str, dict[str, Any]]) -> str:
             *speeds,
             "",
             "The largest difference of the outputs, and of the gradients of all parameters, each relative to the",
-            "largest",
-            f"element of its tensor. The program refuses a row above {TOLERANCE['float32']:.0e} in float32 or "
+            f"largest element of its tensor. The program refuses a row above {TOLERANCE['float32']:.0e} in float32 or "
             f"{TOLERANCE['float64']:.0e} in float64.",
             "",
             "| model | float32 outputs | float32 gradients | float64 outputs | float64 gradients |",
