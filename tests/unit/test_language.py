@@ -132,6 +132,23 @@ def test_dropout_only_while_training():
     assert torch.equal(model(window().inputs)[0], model(window().inputs)[0])
 
 
+def test_recurrent_dropout_only_while_training():
+    config = LmModelConfig(hidden_size=16, embedding_dim=5, dropout=0.0, recurrent_dropout=0.5)
+    torch.manual_seed(1)
+    model, batch = make_language_model(V, config), window(steps=9)
+    first, second = (model.train().loss(batch).total.item() for _ in range(2))
+    assert first != second
+    first, second = (model.eval().loss(batch).total.item() for _ in range(2))
+    assert first == second
+    model.train().loss(batch).total.backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+def test_a_model_built_by_itself_needs_no_task_to_choose_for_it():
+    model = make_language_model(V, LmModelConfig(hidden_size=6))
+    assert (model.embedding.weight.shape, model.dropout) == ((V, 6), 0.0)
+
+
 def test_bidirectional_is_refused_with_the_reason_and_the_way_out():
     with pytest.raises(WeftError, match=r"backward direction has already read it.*fill"):
         LanguageModel(V, ModelConfig(bidirectional=True))

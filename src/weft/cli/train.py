@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weft.cli.commands import as_command, keyword, own_options
+from weft.cli.messages import for_command_line
 from weft.cli.workers import run_workers
 from weft.errors import WeftError
 from weft.tasks import TASKS, get_commands, get_task
@@ -201,7 +202,7 @@ def run_training(
         training.trainer.progress.seconds += loading
     _say(describe(training))
     if training.choice:
-        _say(training.choice)
+        _say(for_command_line(training.choice))
     last = train_with_progress(training)
     if last is None and training.trainer.progress.step:
         reason = training.trainer.end_reason()

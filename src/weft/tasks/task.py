@@ -66,7 +66,7 @@ class Training:
     description: str
     unit: str
     lock: RunLock | None  # no other process may train the run meanwhile; rank 0 has it
-    choice: str = ""  # the settings that the task has chosen for a new run, and for what
+    choice: str = ""  # the settings that the task has chosen for a new run, for what, and if it takes hours
 
     def steps(self) -> Iterator[Step]:
         """Trains to the end; yields each step. Afterwards other processes may train the run."""

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import time
-import warnings
 
 import torch
 
 from weft.cells import find_cell
 from weft.config import auto_settings, dotted, resolve_auto, to_dict
-from weft.errors import WeftWarning
 from weft.tasks.lm.config import LmConfig
 from weft.tasks.lm.model import is_adaptive
 from weft.tasks.lm.recipe import SETTINGS, SPEED, Recipe, Workload, choose_recipe
 from weft.training.distributed import current_workers
 
-LONG = 3600.0  # seconds from which on a training is announced as long
+LONG = 3600.0  # seconds from which on the length of a training is announced
 EFFICIENCY = 0.8  # of training, relative to large matrix products
 
 
 def choose_settings(config: LmConfig, tokens: int, vocabulary_size: int) -> tuple[LmConfig, str]:
-    """Chooses the settings that are "auto". Warns if the training will take hours.
+    """Chooses the settings that are "auto".
 
     Args:
         config: the settings; those that are not "auto" stay as they are.
@@ -28,7 +26,7 @@ def choose_settings(config: LmConfig, tokens: int, vocabulary_size: int) -> tupl
         vocabulary_size: V.
 
     Returns:
-        All settings, and one line that says which were chosen, and for what; empty if none were.
+        All settings, and lines that say which were chosen, and for what, and if training will take hours.
     """
     cell, threads = find_cell(config.model.cell), torch.get_num_threads() * current_workers().size
     work = Workload(
@@ -44,9 +42,8 @@ def choose_settings(config: LmConfig, tokens: int, vocabulary_size: int) -> tupl
     names = set(auto_settings(config))
     given = {name: value for name, value in dotted(to_dict(config)).items() if name in {*SETTINGS.values()} - names}
     recipe = choose_recipe(work, given)
-    if not work.minutes:
-        _warn_if_long(work, recipe)
-    return resolve_auto(config, recipe.settings()), _describe(work, recipe, names)
+    lines = [_describe(work, recipe, names), "" if work.minutes else _announce(work, recipe)]
+    return resolve_auto(config, recipe.settings()), "\n".join(filter(None, lines))
 
 
 def _describe(work: Workload, recipe: Recipe, names: set[str]) -> str:
@@ -68,19 +65,19 @@ def _describe(work: Workload, recipe: Recipe, names: set[str]) -> str:
     return f"{', '.join(shown)}: chosen for {reason}"
 
 
-def _warn_if_long(work: Workload, recipe: Recipe) -> None:
+def _announce(work: Workload, recipe: Recipe) -> str:
+    """How long a training of hours will take, and what would be faster; empty for shorter ones."""
     seconds = recipe.epochs * work.epoch_seconds(recipe.hidden_size, recipe.embedding_dim)
     if seconds < LONG / 4:  # even on a much slower machine
-        return
+        return ""
     seconds *= SPEED["float32"] / _measured_speed()
-    if seconds >= LONG:
-        warnings.warn(
-            f"{recipe.epochs} epochs of {work.tokens:,} tokens with {recipe.hidden_size} hidden units will take about "
-            f"{seconds / 3600:.1f} hours on {work.threads} threads. Faster: `train.minutes=30` chooses settings for "
-            "half an hour, `text.limit=1000000` reads less text",
-            WeftWarning,
-            stacklevel=2,
-        )
+    if seconds < LONG:
+        return ""
+    return (
+        f"{recipe.epochs} epochs of {work.tokens:,} tokens with {recipe.hidden_size} hidden units will take about "
+        f"{seconds / 3600:,.1f} hours. Faster: `train.minutes=30` chooses settings for half an hour, "
+        "`text.limit=1000000` reads less text"
+    )
 
 
 def _measured_speed() -> float:

@@ -19,6 +19,9 @@ class LmModelConfig(ModelConfig):
     dropout: float = setting(
         float(AUTO), "dropout rate of the embedding and of layer outputs", low=0, high=0.95, auto=True
     )
+    recurrent_dropout: float = setting(
+        0.0, "dropout rate of the recurrent state, one mask for all steps of a window", low=0, high=0.95
+    )
     softmax: str = setting(
         "auto",
         "output layer; adaptive: rare tokens in clusters with shorter, tied embeddings; auto: above 10,000 tokens",

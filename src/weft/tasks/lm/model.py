@@ -16,6 +16,7 @@ the second one: it is there for the models that take over both stacks (`weft.tas
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from weft.cells import Cell, State
+from weft.config import AUTO
 from weft.data.sharing import shared_map, shared_parts
 from weft.data.windows import Tokens, Window, evaluation_streams, evaluation_windows
 from weft.engine import (
@@ -60,13 +62,17 @@ class LanguageModel(nn.Module):
         config: the `model` settings. With embedding_dim=0 the stack reads one-hot vectors. Tied weights of different
             sizes are tied through a projection of the outputs.
         backward: whether there is a stack that reads from the last token to the first.
+        recurrent_dropout: dropout rate of the state where it enters the recurrent products, one mask for a window.
 
     Raises:
         WeftError: a bidirectional stack, or tied weights without an embedding.
     """
 
-    def __init__(self, vocabulary_size: int, config: ModelConfig, *, backward: bool = False) -> None:
+    def __init__(
+        self, vocabulary_size: int, config: ModelConfig, *, backward: bool = False, recurrent_dropout: float = 0.0
+    ) -> None:
         super().__init__()
+        config = _without_auto(config)
         if config.bidirectional:
             raise WeftError(
                 "a bidirectional stack cannot predict the next token: its backward direction has already read it, so "
@@ -81,13 +87,14 @@ class LanguageModel(nn.Module):
                 hint=f"`model.embedding_dim={config.hidden_size}`",
             )
         self.vocabulary_size, self.dropout = vocabulary_size, config.dropout
+        self.recurrent_dropout = recurrent_dropout
         self._add_layers(config)
-        self.backward_stack = _stack(config, self.stack.input_size, reverse=True) if backward else None
+        self.backward_stack = self._stack(config, self.stack.input_size, reverse=True) if backward else None
 
     def _add_layers(self, config: ModelConfig) -> None:
         vocabulary_size = self.vocabulary_size
         self.embedding = nn.Embedding(vocabulary_size, config.embedding_dim) if config.embedding_dim else None
-        self.stack = _stack(config, config.embedding_dim or vocabulary_size)
+        self.stack = self._stack(config, config.embedding_dim or vocabulary_size)
         # In both cases the first layer's input projection starts with a variance of about 1/3, like the recurrent one.
         if self.embedding is None:
             nn.init.normal_(self.stack.layers[0].cell.weight_ih, std=3**-0.5)  # type: ignore[union-attr,arg-type]
@@ -101,6 +108,18 @@ class LanguageModel(nn.Module):
         self.projection = None
         if config.tied and config.embedding_dim != config.hidden_size:
             self.projection = nn.Linear(config.hidden_size, config.embedding_dim, bias=False)
+
+    def _stack(self, config: ModelConfig, input_size: int, *, reverse: bool = False) -> Stack:
+        return make_stack(
+            config.cell,
+            input_size,
+            config.hidden_size,
+            layers=config.num_layers,
+            reverse=reverse,
+            dropout=config.dropout,
+            recurrent_dropout=self.recurrent_dropout,
+            residual=config.residual,
+        )
 
     @property
     def device(self) -> torch.device:
@@ -278,7 +297,7 @@ class AdaptiveLanguageModel(LanguageModel):
         self.softmax = AdaptiveSoftmax(
             self.vocabulary_size, size, config.hidden_size, default_cutoffs(self.vocabulary_size)
         )
-        self.stack = _stack(config, size)
+        self.stack = self._stack(config, size)
 
     def _inputs(self, ids: Tensor) -> Tensor:
         return dropout(self.softmax.embed(ids), self.dropout, self.training)
@@ -302,16 +321,11 @@ class AdaptiveLanguageModel(LanguageModel):
         return self.softmax.embed(torch.arange(self.vocabulary_size, device=self.device))
 
 
-def _stack(config: ModelConfig, input_size: int, *, reverse: bool = False) -> Stack:
-    return make_stack(
-        config.cell,
-        input_size,
-        config.hidden_size,
-        layers=config.num_layers,
-        reverse=reverse,
-        dropout=config.dropout,
-        residual=config.residual,
-    )
+def _without_auto(config: ModelConfig) -> ModelConfig:
+    """Settings of a model that is built by itself, whose "auto" no task has chosen: E = H, and no dropout."""
+    if config.dropout == AUTO:
+        config = replace(config, dropout=0.0)
+    return replace(config, embedding_dim=config.hidden_size) if config.embedding_dim == AUTO else config
 
 
 def is_adaptive(vocabulary_size: int, softmax: str) -> bool:
@@ -322,4 +336,4 @@ def is_adaptive(vocabulary_size: int, softmax: str) -> bool:
 def make_language_model(vocabulary_size: int, config: LmModelConfig) -> LanguageModel:
     """The language model that `model.softmax` names."""
     kind = AdaptiveLanguageModel if is_adaptive(vocabulary_size, config.softmax) else LanguageModel
-    return kind(vocabulary_size, config, backward=config.backward)
+    return kind(vocabulary_size, config, backward=config.backward, recurrent_dropout=config.recurrent_dropout)

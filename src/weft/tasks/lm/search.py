@@ -12,6 +12,7 @@ SPACE: SearchSpace = {
     "model.embedding_dim": Choice((64, 128, 256)),
     "model.num_layers": Choice((1, 2)),
     "model.dropout": Range(0.0, 0.6),
+    "model.recurrent_dropout": Range(0.0, 0.5),
     "batch.size": Choice((16, 32, 64)),
     "batch.seq_length": Choice((35, 70, 140)),
 }

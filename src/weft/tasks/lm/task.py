@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from weft.cells import State
-from weft.config import from_dict
+from weft.config import auto_settings, from_dict
 from weft.data.windows import WINDOWS
+from weft.errors import WeftError
 from weft.nn.bptt import unroll
 from weft.tasks.inspection import Inspection
 from weft.tasks.lm.chosen_settings import choose_settings
@@ -66,7 +67,12 @@ class LmTask(TextTask[LmConfig, LmPredictor]):
 
     def load(self, run: Run) -> LmPredictor:
         codec = Codec.from_json(run.vocabulary)
-        config = from_dict(LmConfig, run.config).model
+        settings = from_dict(LmConfig, run.config)
+        if unknown := auto_settings(settings):
+            raise WeftError(
+                f"{run.path}: {unknown[0]} is auto", expected="the value that was chosen", hint="copy the run anew"
+            )
+        config = settings.model
         model = load_model(lambda: make_language_model(len(codec.vocabulary), config), run)
         return LmPredictor(run, model, codec)
 
