@@ -21,14 +21,34 @@ def write_page(
     """Writes the tables between their marks.
 
     Args:
-        records: the results by key, such as "words/8 s/time/gru/2".
+        records: the results by key, such as "words/6 s/time/gru/2".
         sizes: units and parameters of each cell's stack.
         rates: the grid of learning rates.
         seconds: CPU seconds of training, by the kind of text.
     """
     blocks = [table(kind, records, sizes, rates, of) for kind, of in seconds.items() if f"{kind}/speed" in records]
+    blocks = [layer_table(records["layers"]), *blocks] if "layers" in records else blocks
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     PAGE.write_text(before + "\n\n".join([BEGIN, *blocks, END]) + rest.partition(END)[2], encoding="utf-8")
+
+
+def layer_table(times: Mapping[str, float]) -> str:
+    """The speed of one layer of each cell with the same number of units, fastest first."""
+    lines = [
+        "### Speed of a layer",
+        "",
+        "CPU milliseconds forward and backward, 256 inputs, 256 units, 32 rows of 35 steps, one thread; medians.",
+        "",
+        "| cell | ms | lstm / cell |",
+        "| --- | --- | --- |",
+    ]
+    for cell in sorted(times, key=lambda cell: times[cell]):
+        lines.append(f"| {_name(cell)} | {times[cell]} | {times['lstm'] / times[cell]:.2f} |")
+    return "\n".join(lines)
+
+
+def _name(cell: str) -> str:
+    return f"**{cell}**" if cell in ("lstm", "gru") else cell
 
 
 def table(
@@ -42,18 +62,16 @@ def table(
     speeds, start = records[f"{kind}/speed"], f"{kind}/{seconds:g} s"
     lines = {}
     for cell, (units, parameters) in sizes.items():
-        tried = [rate for rate in rates if f"{start}/rate/{cell}/{rate}" in records]
-        rate = min(tried, key=lambda rate: records[f"{start}/rate/{cell}/{rate}"]) if tried else "-"
-        runs = _runs(records, f"{start}/time/{cell}/")
+        rate = best_rate(records, start, cell, rates)
+        runs = _runs(records, f"{start}/rate/{cell}/{rate}") + _runs(records, f"{start}/time/{cell}/")
         same = _runs(records, f"{start}/tokens/{cell}/") if cell != "lstm" else runs[:1]
-        name = f"**{cell}**" if cell in ("lstm", "gru") else cell
         lines[cell] = (
             statistics.mean(runs) if runs else math.inf,
-            f"| {name} | {units} | {parameters:,} | {speeds[cell]:,} | {speeds[cell] / speeds['lstm']:.2f} | {rate} | "
-            f"{_mean(runs)} | {_mean(same)} |",
+            f"| {_name(cell)} | {units} | {parameters:,} | {speeds[cell]:,} | {speeds[cell] / speeds['lstm']:.2f} | "
+            f"{rate} | {_mean(runs)} | {_mean(same)} |",
         )
     body = [line for _, line in sorted(lines.values())]
-    counts = {len(_runs(records, f"{start}/time/{cell}/")) for cell in sizes}
+    counts = {1 + len(_runs(records, f"{start}/time/{cell}/")) for cell in sizes}
     seeds = f"{min(counts)}" if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
     return "\n".join(
         [
@@ -70,8 +88,14 @@ def table(
     )
 
 
+def best_rate(records: Mapping[str, Any], start: str, cell: str, rates: Sequence[float]) -> float | None:
+    """The learning rate with the lowest loss on the development text, of those that have been tried."""
+    tried = {rate: records[key]["dev"] for rate in rates if (key := f"{start}/rate/{cell}/{rate}") in records}
+    return min(tried, key=lambda rate: tried[rate]) if tried else None
+
+
 def _runs(records: Mapping[str, Any], prefix: str) -> list[float]:
-    return [value for key, value in sorted(records.items()) if key.startswith(prefix)]
+    return [value["test"] for key, value in sorted(records.items()) if key.startswith(prefix)]
 
 
 def _mean(values: Sequence[float]) -> str:
