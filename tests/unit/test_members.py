@@ -186,3 +186,25 @@ def test_mean_log_probs():
     parts = [torch.rand(4, 5).softmax(-1) for _ in range(3)]
     found = mean_log_probs([one.log() for one in parts])
     torch.testing.assert_close(found.exp(), torch.stack(parts).mean(0))
+
+
+def test_the_command_reports_the_whole_ensemble(tmp_path):
+    from typer.testing import CliRunner
+
+    from weft.cli import app
+
+    (tmp_path / "text.txt").write_text("the cat sat on the mat and the dog sat on the cat. " * 40)
+    sets = [one for key, value in settings("lm").items() for one in ("--set", f"{key}={value}")]
+    arguments = ["train", "lm", "--data", str(tmp_path / "text.txt"), "--out", str(tmp_path / "run"), "--members", "2"]
+    found = CliRunner().invoke(app, [*arguments, *sets, "--json"])
+    assert found.exit_code == 0, found.output
+    result = json.loads(found.stdout.splitlines()[-1])
+    assert result["end"] == "finished"
+    model = weft.load(tmp_path / "run", weft.LmPredictor)
+    assert result["held_out_perplexity"] == pytest.approx(model.evaluate_held_out().perplexity)
+    again = CliRunner().invoke(app, [*arguments, "--resume"])
+    assert again.exit_code == 0, again.output
+    assert "has ended already" in again.output
+    shown = CliRunner().invoke(app, ["runs", str(tmp_path), "--json"])
+    assert json.loads(shown.stdout)["state"] == "done"
+    assert CliRunner().invoke(app, ["compare", str(tmp_path / "run"), str(tmp_path / "run")]).exit_code == 0
