@@ -100,7 +100,7 @@ def choose_recipe(work: Workload, given: Mapping[str, float] | None = None) -> R
         hidden_size,
         embedding_dim,
         dropout=given.get("model.dropout", _dropout(passes)),
-        learning_rate=given.get("train.learning_rate", _learning_rate(hidden_size)),
+        learning_rate=given.get("train.learning_rate", _learning_rate(hidden_size, work.vocabulary_size)),
         epochs=epochs,
     )
 
@@ -134,6 +134,7 @@ def _dropout(passes: float) -> float:
     return round(min(0.5, max(0.0, 0.1 * math.log2(max(1.0, passes / 2)))), 2)
 
 
-def _learning_rate(hidden_size: int) -> float:
-    """0.006 for 256 units; larger layers need smaller steps."""
-    return min(0.01, float(f"{0.006 * math.sqrt(256 / hidden_size):.2g}"))
+def _learning_rate(hidden_size: int, vocabulary_size: int) -> float:
+    """0.006 for 256 units, 0.004 if the tokens are words; larger layers need smaller steps."""
+    rate = 0.006 if vocabulary_size <= SMALL_VOCABULARY else 0.004
+    return min(0.01, float(f"{rate * math.sqrt(256 / hidden_size):.2g}"))
