@@ -12,23 +12,10 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner
 
+from tests.program import weft
 from weft.cli import app, main
 
 TEXT = "the king sees a dog."
-
-
-def weft(*arguments, input=None):
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        [sys.executable, "-m", "weft", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        input=input,
-        timeout=300,
-        check=False,
-        env=environment,
-        encoding="utf-8",
-    )
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +56,7 @@ def test_look(folder, options):
 
 
 def test_look_reads_standard_input_and_prints_json(folder):
-    done = weft("look", folder / "a", "-", "--json", input=TEXT)
+    done = weft("look", folder / "a", "-", "--json", stdin=TEXT)
     (found,) = json.loads(done.stdout)
     assert found["probe"] == "surprisal"
     assert "".join(found["tokens"]) == TEXT

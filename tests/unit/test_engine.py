@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from examples.own_cell import OWN_CELLS
+from tests.checks import reachable
 from weft import engine
 from weft.cells import CELLS, Cell, GRUCell, HiddenState, LSTMCell, RNNCell
 from weft.compiler import StepMasks
@@ -38,7 +39,7 @@ def randomised(cell: Cell, dtype=torch.float64, bound=0.5) -> Cell:
 
 def random_state(cell: Cell, rows: int):
     parts = (torch.randn(rows, cell.hidden_size, dtype=cell.weight_ih.dtype) for _ in cell.initial_state(1))
-    return cell.state_type(*(part.requires_grad_() for part in parts))
+    return reachable(cell.state_type(*(part.requires_grad_() for part in parts)))
 
 
 def results(run, cell, x, state):
