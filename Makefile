@@ -12,8 +12,9 @@ BUILD := pyproject.toml setup.py constraints.txt $(wildcard src/weft/*/core/*)
 demo: $(VENV)/ready
 	$(BIN)/weft demo
 
+# The test processes share the cores, so threads that wait for work sleep.
 test: $(VENV)/ready-dev
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -n auto --dist worksteal
 
 check: $(VENV)/ready-dev
 	$(BIN)/ruff format --check .

@@ -36,7 +36,7 @@ GRAMMAR = [
     *(
         "model.dropout=0.05",
         "batch.max_tokens=800",
-        "train.epochs=4",
+        "train.epochs=3",
         "train.learning_rate=0.008",
         "train.warmup_steps=30",
     ),
