@@ -158,9 +158,10 @@ def test_means_and_what_is_the_same_on_all_units(H, dtype):
 def test_any_shape(data):
     B, T, inputs = (data.draw(st.integers(1, 9)) for _ in range(3))
     H = data.draw(st.sampled_from([1, 2, 3, 8, 15, 16, 17, 33, 64, 72, 600]))
-    cell = randomised(
-        ALL[data.draw(st.sampled_from(["gru", "gru-reset-before", "lstm", "layer-norm-lstm"]))](inputs, H)
-    )
+    name = data.draw(st.sampled_from(["gru", "gru-reset-before", "lstm", "layer-norm-lstm"]))
+    torch.manual_seed(data.draw(st.integers(0, 2**32)))
+    # Larger weights make a wide cell chaotic: differences of rounding grow from step to step.
+    cell = randomised(ALL[name](inputs, H), bound=min(0.5, 2 / H**0.5))
     lengths = torch.tensor(data.draw(st.lists(st.integers(0, T), min_size=B, max_size=B)))
     x = make_x(B, T, inputs, data.draw(st.booleans()))
     compare(cell, x, lengths=data.draw(st.sampled_from([None, lengths])), reverse=data.draw(st.booleans()))
