@@ -1,6 +1,6 @@
 """Speed of `weft serve`: requests per second and latency beside a plain FastAPI handler, and tokens per second.
 
-    python -m benchmarks.serve runs/bench [--quick] [--only tag] [--size small]
+    python -m benchmarks.serve runs/bench [--seconds 4] [--only tag] [--size small]
 
 Trains small and default-size models on the embedded grammars (a few steps: sizes matter here, not quality), then
 measures, on loopback, 1, 8 and 64 clients that keep their connection and send the next request when they have an
@@ -274,7 +274,7 @@ def measure_streams(runs: dict[str, Path], sizes: Sequence[str]) -> Iterator[str
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="where the runs are, or are trained")
-    parser.add_argument("--quick", action="store_true", help="a second for each figure")
+    parser.add_argument("--seconds", type=float, default=4.0, help="of each figure (4)")
     parser.add_argument("--only", choices=[*SOURCES, "lm"], help="one task")
     parser.add_argument("--size", choices=[*SIZES], help="one size")
     parser.add_argument("--train", action="store_true", help="train the runs and stop")
@@ -287,7 +287,7 @@ def main() -> None:
     tasks = [options.only] if options.only else list(SOURCES)
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores", flush=True)
     if options.only != "lm":
-        for line in measure(runs, tasks, sizes, 1.0 if options.quick else 4.0):
+        for line in measure(runs, tasks, sizes, options.seconds):
             print(line, flush=True)
     if options.only in (None, "lm"):
         for line in measure_streams(runs, sizes):

@@ -66,7 +66,7 @@ def test_layers_are_exchanged_in_place_and_back():
     assert "proj_size" in reasons["projected"]
     assert "one step" in reasons["cell"]
     assert "ScaledLSTM has a forward pass of its own" in reasons["scaled"]
-    assert "replaced encoder: LSTM(6, 5" in str(report)
+    assert "replaced 'encoder': LSTM(6, 5" in str(report)
     assert model.encoder is encoder
     assert isinstance(encoder, Accelerated)
     assert isinstance(encoder, nn.LSTM)  # as code around it may ask
@@ -80,7 +80,10 @@ def test_layers_are_exchanged_in_place_and_back():
     optimizer.step()
     assert not torch.equal(model(ids), after)
 
-    assert [one.name for one in restore(model).replaced] == ["encoder", "others.0", "others.1", "own"]
+    restored = restore(model)
+    assert [one.name for one in restored.replaced] == ["encoder", "others.0", "others.1", "own"]
+    assert str(restored).startswith("restored 'encoder': LSTM(6, 5")
+    assert "engine" not in str(restored)
     assert type(model.encoder) is nn.LSTM
     assert type(model.others[0]) is nn.GRU
     assert type(model.own) is OwnLSTM
@@ -141,7 +144,7 @@ def test_what_stays_and_why():
         "ours": "already",
     }.items():  # fmt: skip
         assert reason in reasons[name]
-        assert f"kept {name}" in str(report)
+        assert f"kept '{name}" in str(report)
     assert restore(model).replaced == ()
 
 

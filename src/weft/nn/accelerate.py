@@ -72,7 +72,7 @@ def _on_top_of(base: type[nn.Module] | None, kind: type[nn.Module]) -> type[nn.M
 
 
 class ReplacedLayer(NamedTuple):
-    """A layer that now runs on the engine."""
+    """A layer that now runs on the engine, or again as torch has it."""
 
     name: str
     layer: str
@@ -92,12 +92,18 @@ class AccelerationReport:
 
     replaced: tuple[ReplacedLayer, ...]
     kept: tuple[KeptLayer, ...]
-    engine: str
+    engine: str  # the instruction set of the engine; "" if torch's own layers run again
 
     def __str__(self) -> str:
-        lines = [f"replaced {one.name or '(the model itself)'}: {one.layer}" for one in self.replaced]
-        lines += [f"kept {one.name or '(the model itself)'}: {one.layer} ({one.reason})" for one in self.kept]
-        return "\n".join([*(lines or ["no recurrent layers found"]), self.engine])
+        action = "replaced" if self.engine else "restored"
+        lines = [f"{action} {_quoted(one.name)}: {one.layer}" for one in self.replaced]
+        lines += [f"kept {_quoted(one.name)}: {one.layer} ({one.reason})" for one in self.kept]
+        nothing = "no recurrent layers found" if self.engine else "no accelerated layers found"
+        return "\n".join([*(lines or [nothing]), *([self.engine] if self.engine else [])])
+
+
+def _quoted(name: str) -> str:
+    return f"'{name}'" if name else "the model itself"
 
 
 def accelerate(model: nn.Module) -> AccelerationReport:
@@ -129,7 +135,7 @@ def restore(model: nn.Module) -> AccelerationReport:
         model: The model that `accelerate` was called with. Layers that were built as weft.nn.LSTM, GRU or RNN stay.
 
     Returns:
-        A report of the layers that were replaced.
+        A report of the layers that were restored.
 
     Raises:
         WeftError: if `model` is no module, is scripted, or is compiled.
@@ -156,7 +162,7 @@ def _exchange(
         elif kind := other(type(module)):
             module.__class__ = kind
             replaced.append(ReplacedLayer(name, shown))
-    return AccelerationReport(tuple(replaced), tuple(kept), engine.description())
+    return AccelerationReport(tuple(replaced), tuple(kept), engine.description() if call == "accelerate" else "")
 
 
 def _check_open(call: str, name: str, module: nn.Module) -> None:
