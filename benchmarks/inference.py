@@ -33,7 +33,6 @@ CONTESTANTS = (
     ("weft", "float32"), ("weft", "bf16"), ("weft", "int8"), ("torch", "float32"), ("torch", "bf16"),
     ("onnxruntime", "float32"), ("openvino", "float32"), ("openvino", "bf16"),
 )  # fmt: skip
-H = 256
 STREAMS = 1000
 TURNS = 8
 TOLERANCE = {"float32": 1e-4, "bf16": 0.02, "int8": 0.03}
@@ -46,14 +45,16 @@ class Case(NamedTuple):
     rows: int
     steps: int
     threads: int
+    size: int = 256  # I = H
 
     @property
     def title(self) -> str:
         cores = f"{self.threads} core{'s' * (self.threads > 1)}"
         if self.kind == "lengths":
             return f"bidirectional {self.cell.upper()}, batch {self.rows}, lengths 4-{self.steps}, {cores}"
-        kind = "train, " if self.kind == "train" else ""
-        return f"{self.cell.upper()}, {kind}batch {self.rows}, {self.steps} steps, {cores}"
+        if self.kind == "train":
+            return f"{self.cell.upper()}, {self.size} units, train, batch {self.rows}, {self.steps} steps, {cores}"
+        return f"{self.cell.upper()}, batch {self.rows}, {self.steps} steps, {cores}"
 
 
 class Process:
@@ -96,7 +97,7 @@ def python_of(runtime: str) -> str:
 
 def make_weights(folder: Path, case: Case) -> Path:
     """Random weights and inputs in torch's layout."""
-    random, blocks = np.random.default_rng(0), {"lstm": 4, "gru": 3}[case.cell]
+    random, blocks, H = np.random.default_rng(0), {"lstm": 4, "gru": 3}[case.cell], case.size
     sizes = {
         "weight_ih": (blocks * H, H),
         "weight_hh": (blocks * H, H),
@@ -109,7 +110,7 @@ def make_weights(folder: Path, case: Case) -> Path:
         random.integers(4, case.steps + 1, case.rows) if case.kind == "lengths" else np.full(case.rows, case.steps)
     )
     lengths[0] = case.steps
-    path = folder / f"{case.kind}-{case.cell}-{case.rows}-{case.steps}.npz"
+    path = folder / f"{case.kind}-{case.cell}-{case.rows}-{case.steps}-{case.size}.npz"
     np.savez(path, lengths=lengths, **{name: array.astype(np.float32) for name, array in arrays.items()})
     return path
 
@@ -155,11 +156,29 @@ def layer_table(cases: list[Case], folder: Path, seconds: float) -> list[str]:
     return lines
 
 
+def train_table(threads: list[int], folder: Path, seconds: float) -> list[str]:
+    """Training in bfloat16: ours against our float32 and against torch's layer under autocast."""
+    contestants = (("weft", "float32"), ("weft", "bf16"), ("torch", "float32"), ("torch", "bf16"))
+    heads = " | ".join(" ".join(each) for each in contestants)
+    lines = ["", "Training, a forward and a backward pass:", ""]
+    lines.append(f"| work (ms) | {heads} | bf16 to float32 | float32 to torch | bf16 to torch |")
+    lines.append("| --- " * (len(contestants) + 4) + "|")
+    for number in threads:
+        for size in (256, 512):
+            case = Case("train", "lstm", 32, 35, number, size)
+            ours, half, theirs, their_half = measure(case, contestants, folder, seconds).values()
+            times = " | ".join(f"{each * 1e3:.2f}" for each in (ours, half, theirs, their_half))
+            ratios = " | ".join(f"**{each:.2f} x**" for each in (ours / half, theirs / ours, their_half / half))
+            lines.append(f"| {case.title} | {times} | {ratios} |")
+            print(lines[-1], flush=True)
+    return lines
+
+
 def stream_tables(folder: Path, seconds: float, threads: int) -> list[str]:
     contestants = (*CONTESTANTS[:5], ("onnxruntime", "float32"))
     one = measure(Case("steps", "lstm", 1, 1, threads), contestants, folder, seconds)
     base = one["onnxruntime", "float32"]
-    lines = ["", f"One step of one stream, LSTM, I = H = {H}, {threads} threads:", ""]
+    lines = ["", f"One step of one stream, LSTM, I = H = 256, {threads} threads:", ""]
     lines += ["| runtime | microseconds | to ONNX Runtime |", "| --- | --- | --- |"]
     lines += [f"| {' '.join(each)} | {value * 1e6:.1f} | **{base / value:.1f} x** |" for each, value in one.items()]
     together = measure(Case("steps", "lstm", STREAMS, 1, threads), CONTESTANTS[:5], folder, seconds)
@@ -185,7 +204,9 @@ def main() -> None:
         for cell in ("lstm", "gru")
     ]
     with tempfile.TemporaryDirectory() as name:
-        lines = layer_table(cases, Path(name), seconds) + stream_tables(Path(name), seconds, given.threads[-1])
+        folder = Path(name)
+        lines = layer_table(cases, folder, seconds) + train_table(given.threads, folder, seconds)
+        lines += stream_tables(folder, seconds, given.threads[-1])
     if not given.quick:
         page = Path(__file__).parents[1] / "docs" / "inference.md"
         before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)

@@ -70,7 +70,12 @@ def weft_train(case: dict[str, Any], arrays: dict[str, Any]) -> Work:
     import weft
 
     layer, x = weft.Recurrent(weft_cell(case, arrays)), torch.from_numpy(arrays["x"])
-    return lambda: torch_gradient(layer, lambda: layer(x)[0])
+
+    def work() -> Any:
+        with weft.precision("bf16" if case["precision"] == "bf16" else "float32"):
+            return torch_gradient(layer, lambda: layer(x)[0])
+
+    return work
 
 
 def torch_gradient(layer: Any, run: Callable[[], Any]) -> Any:
@@ -96,7 +101,12 @@ def torch_train(case: dict[str, Any], arrays: dict[str, Any]) -> Work:
     import torch
 
     layer, x = torch_module(case, arrays), torch.from_numpy(_time_first(arrays))
-    return lambda: torch_gradient(layer, lambda: layer(x)[0])
+
+    def run() -> Any:
+        with torch.autocast("cpu", torch.bfloat16, enabled=case["precision"] == "bf16"):
+            return layer(x)[0]
+
+    return lambda: torch_gradient(layer, run)
 
 
 def torch_lengths(case: dict[str, Any], arrays: dict[str, Any]) -> Work:

@@ -56,15 +56,13 @@ struct Direction {
     T* d_x;                // (B, T, inputs), or nullptr: not wanted
     T* base[BUFFERS];
     int64_t stride[BUFFERS];
-    bool by_id = false;        // a row of INPUT is that of a token's id, not that of the token
-    bool fused_input = false;  // the time loop projects the input of each step itself
-    Panels<T> packed_input;    // then: packed weight_ih, and the bias
-    T* bias = nullptr;
+    bool by_id = false;           // a row of INPUT is that of a token's id, not that of the token
+    bool fused_input = false;     // the time loop projects the input of each step itself
+    T* bias = nullptr;            // of the projected input
     T* sums;                      // gradients of vectors, summed over rows and steps
     std::vector<T*> first, last;  // states before and after, one pointer a part; may be nullptr
     std::vector<const T*> parameters;
-    std::vector<T*> gradients;      // of parameters; nullptr: not wanted
-    std::vector<Panels<T>> packed;  // the weight of each product
+    std::vector<T*> gradients;  // of parameters; nullptr: not wanted
 
     int64_t length(int64_t row) const { return lengths ? lengths[row] : steps; }
     int64_t forward_columns(size_t k) const {

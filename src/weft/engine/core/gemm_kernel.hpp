@@ -110,17 +110,21 @@ inline void kernel_of_row(const T* a, const T* panels, int64_t depth, int64_t n,
         for (int v = 0; v < kPanelVectors; ++v) store(c + p * kPanel<T> + v * kWidth<T>, sum[p][v]);
 }
 
+// Prefetches the elements of a panel's columns in one row.
+template <typename T>
+inline void prefetch_panel(const T* row) {
+    for (int64_t j = 0; j < kPanel<T>; j += 64 / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(row + j, 0, 2);
+}
+
 inline int64_t tiles(int64_t rows) { return (rows + kTileRows - 1) / kTileRows; }
 
 // C (rows x columns) = start + A (rows x depth) B, with B packed; depth counts the rows of a panel. Columns are those
-// of the panels, padding included. start(n) gives the initial sums of the panel of column n; no base: zero. meanwhile()
-// is called once for each of the tiles(rows) * columns / kPanel blocks: a place for prefetches.
-template <typename Sum, typename T, typename Start, typename Meanwhile>
+// of the panels, padding included. start(n) gives the initial sums of the panel of column n; no base: zero.
+template <typename Sum, typename T, typename Start>
 void multiply_as(int64_t rows, const T* a, int64_t a_stride, const T* packed, int64_t depth, int64_t columns, T* c,
-                 int64_t c_stride, const Start& start, const Meanwhile& meanwhile) {
+                 int64_t c_stride, const Start& start) {
     int64_t n = 0;
     for (; rows == 1 && n + kTogether * kPanel<T> <= columns; n += kTogether * kPanel<T>) {
-        for (int p = 0; p < kTogether; ++p) meanwhile();
         if constexpr (std::is_same<Sum, Bytes>::value)
             byte_kernel<1, kTogether, kPanelVectors>(
                 a, 0, packed + n * depth, depth,
@@ -132,14 +136,23 @@ void multiply_as(int64_t rows, const T* a, int64_t a_stride, const T* packed, in
         else
             kernel_of_row<Sum>(a, packed + n * depth, depth, n, start, c + n);
     }
+    const int64_t count = tiles(rows);
+    auto start_of = [&](int64_t column) {
+        const Where<const T> where = start(column);
+        return where.base ? where : Where<const T>{kZeros<T>, 0, nullptr};
+    };
+    Where<const T> next = n < columns ? start_of(n) : Where<const T>{};
     for (; n < columns; n += kPanel<T>) {
-        Where<const T> where = start(n);
-        if (!where.base) where = {kZeros<T>, 0, nullptr};
-        for (int64_t i = 0; i < tiles(rows); ++i) {  // rows are divided evenly: 9 as 5 + 4, not 8 + 1
-            const int64_t from = rows * i / tiles(rows), to = rows * (i + 1) / tiles(rows);
+        const Where<const T> where = next;
+        if (n + kPanel<T> < columns) next = start_of(n + kPanel<T>);
+        for (int64_t i = 0; i < count; ++i) {  // rows are divided evenly: 9 as 5 + 4, not 8 + 1
+            const int64_t from = rows * i / count, to = rows * (i + 1) / count;
             const T* begin[kTileRows];
             for (int64_t r = from; r < to; ++r) begin[r - from] = where.row(r);
-            meanwhile();
+            // The initial sums of the next tile: a kernel cannot begin before it has them.
+            const int64_t ahead = i + 1 < count ? i + 1 : 0;
+            for (int64_t r = rows * ahead / count; r < rows * (ahead + 1) / count; ++r)
+                prefetch_panel((ahead ? where : next).row(r));
             kernel_of<Sum, T, false>(to - from, a + from * a_stride, a_stride, packed + n * depth, depth, begin,
                                      c + from * c_stride + n, c_stride);
         }

@@ -114,7 +114,6 @@ class Run {
         call.precision = precision_;
         call.put(ROW_MASK, direction.row_mask, program.hidden);
         call.put(STEP_MASK, direction.step_mask, program.states * program.hidden);
-        call.packed.resize(program.products.size());
     }
 
     // Assigns the values that are kept for the backward pass; returns the memory after them.

@@ -93,12 +93,11 @@ struct Panels {
 };
 
 // multiply_as, as the weight's panels need it.
-template <typename T, typename Start, typename Meanwhile>
+template <typename T, typename Start>
 void multiply(int64_t rows, const Operand<T>& a, const Panels<T>& weight, int64_t columns, T* c, int64_t c_stride,
-              const Start& start, const Meanwhile& meanwhile) {
+              const Start& start) {
     with_sum<T>(weight.precision, [&](auto sum) {
-        multiply_as<decltype(sum)>(rows, a.rows, a.stride, weight.data, weight.words(), columns, c, c_stride, start,
-                                   meanwhile);
+        multiply_as<decltype(sum)>(rows, a.rows, a.stride, weight.data, weight.words(), columns, c, c_stride, start);
     });
 }
 

@@ -9,6 +9,7 @@
 
 #include "gemm.hpp"
 #include "layers.hpp"
+#include "loop_weights.hpp"
 #include "time_loop.hpp"
 
 namespace weft {
@@ -91,40 +92,11 @@ void add_by_id(const Direction<T>& call, int64_t first, int64_t last) {
     workspace.keep_at_most(kKeptBytes);
 }
 
-// The recurrent weights of all products, a job a panel.
-template <typename T>
-void pack_weights(const Direction<T>& call, bool backward, Jobs& jobs) {
-    const int64_t H = call.program->hidden;
-    for (size_t k = 0; k < call.packed.size(); ++k) {
-        const int64_t columns = backward ? call.backward_columns() : call.forward_columns(k);
-        const auto count = static_cast<int64_t>(call.program->products[k].blocks());
-        for (int64_t p = 0; p < columns / kPanel<T>; ++p)
-            jobs.add(H * kPanel<T> * (backward ? count : 1), [&call, backward, count, H, k, p] {
-                const std::vector<WeightBlock<T>> blocks = call.weights(k);
-                call.packed[k].fill(p, [&](T* panel) {
-                    if (backward)
-                        pack_backward(blocks.data(), count, H, p, panel);
-                    else
-                        pack_forward(blocks.data(), count, H, p, panel);
-                });
-            });
-    }
-}
-
-template <typename T>
-void ask_weights(Direction<T>& call, bool backward, Arena<T>& arena) {
-    for (size_t k = 0; k < call.packed.size(); ++k) {
-        const int64_t depth = call.program->hidden * (backward ? call.program->products[k].blocks() : 1);
-        call.packed[k] = {nullptr, depth, call.precision};
-        arena.ask(call.packed[k].data,
-                  call.packed[k].words() * (backward ? call.backward_columns() : call.forward_columns(k)));
-    }
-}
-
 template <typename T>
 bool fuses_input(const Direction<T>& call) {
     int64_t elements = call.inputs * call.input_columns();
-    for (size_t k = 0; k < call.packed.size(); ++k) elements += call.program->hidden * call.forward_columns(k);
+    for (size_t k = 0; k < call.program->products.size(); ++k)
+        elements += call.program->hidden * call.forward_columns(k);
     const int64_t size = call.precision == Precision::bfloat16 ? 2 : call.precision == Precision::int8 ? 1 : sizeof(T);
     return !call.ids && elements * size <= kFusedInputBytes;
 }
@@ -145,12 +117,7 @@ Status forward_layer(std::vector<Direction<T>>& calls, int64_t threads) {
         call.fused_input = fuses_input(call);
         arena.ask(call.bias, call.input_columns());
         arena.ask(call.base[VECTORS], vector_elements(call));
-        ask_weights(call, false, arena);
-        if (call.fused_input) {
-            call.packed_input = {nullptr, call.inputs, call.precision};
-            arena.ask(call.packed_input.data, call.packed_input.words() * call.input_columns());
-            continue;
-        }
+        if (call.fused_input) continue;
         call.put(INPUT, call.kept, width);
         if (!call.kept || call.by_id) arena.ask(call.base[INPUT], (call.by_id ? kinds : call.tokens) * width);
         if (!call.ids || call.distinct) {
@@ -160,23 +127,17 @@ Status forward_layer(std::vector<Direction<T>>& calls, int64_t threads) {
             if (call.precision == Precision::int8 && !fits_int8(call.inputs)) products[n].precision = Precision::exact;
         }
     }
+    LoopWeights<T> weights(calls, false);
+    weights.ask(arena);
     products.ask(arena);
     arena.settle(workspace);
     Jobs jobs;
+    weights.pack(jobs);
     int number = 0;
     for (Direction<T>& call : calls) {
         fill_bias(call, call.bias);
         fill_vectors(call, call.base[VECTORS]);
-        pack_weights(call, false, jobs);
-        if (call.fused_input) {
-            for (int64_t p = 0; p < call.input_columns() / kPanel<T>; ++p)
-                jobs.add(call.inputs * kPanel<T>, [&call, p] {
-                    call.packed_input.fill(p, [&call, p](T* panel) {
-                        pack_transposed(call.parameters[0], call.inputs, call.program->width(), p, panel);
-                    });
-                });
-            continue;
-        }
+        if (call.fused_input) continue;
         if (!call.ids || call.distinct) {
             Gemm<T>& work = products[number++];
             work.c = call.base[INPUT];
@@ -203,7 +164,8 @@ Status forward_layer(std::vector<Direction<T>>& calls, int64_t threads) {
     parallel(static_cast<int64_t>(tasks.size()), threads, [&](int64_t i) {
         const Task& task = tasks[static_cast<size_t>(i)];
         const Direction<T>& call = calls[task.call];
-        TimeLoop<T>(call, call.train ? call.program->train : call.program->run, task.rows, nullptr).forward();
+        const Code& code = call.train ? call.program->train : call.program->run;
+        TimeLoop<T>(call, code, weights.of(task.call), task.rows, nullptr).forward();
     });
     workspace.keep_at_most(kKeptBytes);
     return Status::ok;
@@ -316,7 +278,7 @@ void finish_vectors(const Direction<T>& call) {
 }
 
 template <typename T>
-void run_backward_loops(std::vector<Direction<T>>& calls, int64_t threads) {
+void run_backward_loops(std::vector<Direction<T>>& calls, const LoopWeights<T>& weights, int64_t threads) {
     const std::vector<Task> tasks = divide(calls, threads);
     std::vector<std::vector<T>> sums(tasks.size());
     parallel(static_cast<int64_t>(tasks.size()), threads, [&](int64_t i) {
@@ -325,7 +287,7 @@ void run_backward_loops(std::vector<Direction<T>>& calls, int64_t threads) {
         const int64_t padded = round_up(call.program->hidden, kWidth<T>);
         std::vector<T>& mine = sums[static_cast<size_t>(i)];
         mine.assign(static_cast<size_t>(call.program->backward.sums * padded), T(0));
-        TimeLoop<T>(call, call.program->backward, task.rows, mine.data()).backward();
+        TimeLoop<T>(call, call.program->backward, weights.of(task.call), task.rows, mine.data()).backward();
     });
     for (const Direction<T>& call : calls)
         std::fill_n(call.sums, call.program->backward.sums * call.program->hidden, T(0));
@@ -351,8 +313,9 @@ void backward_layer(std::vector<Direction<T>>& calls, int64_t threads) {
             arena.ask(call.base[buffer], call.tokens * call.stride[buffer]);
         arena.ask(call.base[VECTORS], vector_elements(call));
         arena.ask(call.sums, program.backward.sums * H);
-        ask_weights(call, true, arena);
     }
+    LoopWeights<T> weights(calls, true);
+    weights.ask(arena);
     arena.settle(workspace);
     Gemms<T> products;
     std::map<const T*, int> into;
@@ -361,13 +324,11 @@ void backward_layer(std::vector<Direction<T>>& calls, int64_t threads) {
     panel_arena.settle(panels);
 
     Jobs jobs;
-    for (const Direction<T>& call : calls) {
-        fill_vectors(call, call.base[VECTORS]);
-        pack_weights(call, true, jobs);
-    }
+    for (const Direction<T>& call : calls) fill_vectors(call, call.base[VECTORS]);
+    weights.pack(jobs);
     products.pack(jobs, false);
     jobs.run(threads, kSharedPacking);
-    run_backward_loops(calls, threads);
+    run_backward_loops(calls, weights, threads);
     products.pack(jobs, true);
     jobs.run(threads, kSharedPacking);
     for (const Direction<T>& call : calls) {

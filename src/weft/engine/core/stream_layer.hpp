@@ -51,8 +51,8 @@ class Weight {
             const int64_t from = first * unit, to = std::min(last * unit, columns_);
             Panels<T> piece = panels_;
             piece.data = panels_.panel(first * kTogether);
-            weft::multiply(
-                rows, operand, piece, to - from, c + from, c_stride, [&](int64_t n) { return start(from + n); }, [] {});
+            weft::multiply(rows, operand, piece, to - from, c + from, c_stride,
+                           [&](int64_t n) { return start(from + n); });
         };
         const int64_t pieces = (columns_ + unit - 1) / unit;
         if (bytes() < kSharedBytes)

@@ -7,6 +7,7 @@
 
 #include "direction.hpp"
 #include "interpreter.hpp"
+#include "loop_weights.hpp"
 
 namespace weft {
 
@@ -15,8 +16,9 @@ constexpr int64_t kGap = 16;  // elements of padding, so that rows at powers of 
 template <typename T>
 class TimeLoop {
   public:
-    TimeLoop(const Direction<T>& call, const Code& code, const std::vector<int64_t>& rows, T* sums)
-        : call_(call), code_(code), program_(*call.program), rows_(rows), H_(call.program->hidden),
+    TimeLoop(const Direction<T>& call, const Code& code, const PackedWeights<T>& weights,
+             const std::vector<int64_t>& rows, T* sums)
+        : call_(call), code_(code), weights_(weights), program_(*call.program), rows_(rows), H_(call.program->hidden),
           interpreter_(code, H_, arena(call, code, static_cast<int64_t>(rows.size())), sums) {
         const size_t n = rows.size();
         offsets_.resize(n);
@@ -25,7 +27,6 @@ class TimeLoop {
         source_.resize(n);
         for (size_t r = 0; r < n; ++r) offsets_[r] = call.offsets[static_cast<size_t>(rows[r])];
         for (size_t p = 0; p < code.places.size(); ++p) interpreter_.where(p) = locate(code.places[p]);
-        find_ahead();
     }
 
     void forward() {
@@ -39,7 +40,6 @@ class TimeLoop {
         int64_t active = all;
         for (int64_t s = 0; (active = shrink(active, s)) > 0; ++s) {
             set_clock(active, s);
-            look_ahead(shrink(active, s + 1), call_.reverse ? -1 : 1, forward_blocks_);
             if (call_.fused_input) project(active);
             interpreter_.run(code_.segments[0], active);
             for (size_t k = 0; k < program_.products.size(); ++k) {
@@ -47,11 +47,10 @@ class TimeLoop {
                 const int state = program_.products[k].state;
                 const Buffer source = state >= 0 ? STATE : OPERAND;
                 const int64_t column = H_ * (state >= 0 ? state : static_cast<int64_t>(k));
-                const Panels<T>& weight = call_.packed[k];
-                multiply(
-                    active, weight.operand(active, base_[source] + column, stride_[source], converted_), weight,
-                    call_.forward_columns(k), base_[PRODUCT] + product_column_[k], stride_[PRODUCT],
-                    [this, k](int64_t n) { return start(k, n); }, [this] { fetch_ahead(); });
+                const Panels<T>& weight = weights_.products[k];
+                multiply(active, weight.operand(active, base_[source] + column, stride_[source], converted_), weight,
+                         call_.forward_columns(k), base_[PRODUCT] + product_column_[k], stride_[PRODUCT],
+                         [this, k](int64_t n) { return start(k, n); });
                 interpreter_.run(code_.segments[k + 1], active);
             }
             for (int64_t r = shrink(active, s + 1); r < active; ++r)
@@ -84,17 +83,15 @@ class TimeLoop {
                     fetch(local(D_STATE, r) + i * H_, call_.last[static_cast<size_t>(i)],
                           rows_[static_cast<size_t>(r)]);
             set_clock(active, s);
-            look_ahead(s ? active : 0, call_.reverse ? 1 : -1, backward_blocks_);
             interpreter_.run(code_.segments[0], active);
             for (size_t n = 0; n < program_.backward_order.size(); ++n) {
                 if (s == 0 && n == last_needed) break;
                 const auto k = static_cast<size_t>(program_.backward_order[n]);
-                const Panels<T>& weight = call_.packed[k];
+                const Panels<T>& weight = weights_.products[k];
                 const T* d = base_[D_PRODUCT] + d_product_column_[k];
-                multiply(
-                    active, weight.operand(active, d, stride_[D_PRODUCT], converted_), weight, call_.backward_columns(),
-                    base_[D_OPERAND] + d_operand_column_[k], stride_[D_OPERAND],
-                    [](int64_t) { return Where<const T>{}; }, [this] { fetch_ahead(); });
+                multiply(active, weight.operand(active, d, stride_[D_PRODUCT], converted_), weight,
+                         call_.backward_columns(), base_[D_OPERAND] + d_operand_column_[k], stride_[D_OPERAND],
+                         [](int64_t) { return Where<const T>{}; });
                 interpreter_.run(code_.segments[n + 1], active);
             }
             exchange(D_STATE, D_NEW_STATE);
@@ -129,7 +126,7 @@ class TimeLoop {
         }
         x_stride_ = call.fused_input ? round_up(call.inputs, kGap) + kGap : 0;
         int64_t converted = call.fused_input ? converted_stride(call.precision, call.inputs) : 0;
-        for (const Panels<T>& weight : call.packed)
+        for (const Panels<T>& weight : weights_.products)
             converted = std::max(converted, converted_stride(weight.precision, weight.depth));
         int64_t total = (x_stride_ + converted) * rows;
         for (int b = 0; b < BUFFERS; ++b) {
@@ -181,13 +178,10 @@ class TimeLoop {
     void project(int64_t active) {
         for (int64_t r = 0; r < active; ++r)
             copy_row(call_.x + spread_[static_cast<size_t>(r)] * call_.inputs, call_.inputs, x_ + r * x_stride_);
-        multiply(
-            active, call_.packed_input.operand(active, x_, x_stride_, converted_), call_.packed_input,
-            call_.input_columns(), base_[INPUT], stride_[INPUT],
-            [this](int64_t n) {
-                return Where<const T>{call_.bias + n, 0, nullptr};
-            },
-            [] {});
+        multiply(active, weights_.input.operand(active, x_, x_stride_, converted_), weights_.input,
+                 call_.input_columns(), base_[INPUT], stride_[INPUT], [this](int64_t n) {
+                     return Where<const T>{call_.bias + n, 0, nullptr};
+                 });
     }
 
     int64_t length(int64_t r) const { return call_.length(rows_[static_cast<size_t>(r)]); }
@@ -237,53 +231,6 @@ class TimeLoop {
         }
     }
 
-    // Prefetches, during the products of this step, the memory that the next step reads and writes for each token: it
-    // is more than the caches hold.
-    void find_ahead() {
-        auto add = [this](Where<T> where, bool written) {
-            if (where.base && where.stride) ahead_.push_back({where, written});
-        };
-        std::vector<bool> written(code_.places.size(), false);
-        for (const Segment& segment : code_.segments)
-            for (int p : segment.stores) written[static_cast<size_t>(p)] = true;
-        for (size_t p = 0; p < code_.places.size(); ++p) {
-            const int buffer = code_.places[p].buffer;
-            const bool by_token = buffer == GATES || buffer == EXTRA || buffer == STEP_MASK || buffer >= D_INPUT;
-            if (by_token || buffer == OUTPUT || buffer == D_OUTPUT) add(interpreter_.where(p), written[p]);
-        }
-        if (call_.fused_input) add({const_cast<T*>(call_.x), call_.inputs, spread_.data()}, false);
-        if (!call_.by_id && call_.base[INPUT] && call_.base[INPUT] != call_.base[GATES])
-            for (int64_t g = 0; g < program_.blocks; ++g)
-                add({call_.base[INPUT] + g * H_, call_.stride[INPUT], token_.data()}, false);
-        for (size_t k = 0; k < program_.products.size(); ++k) forward_blocks_ += call_.forward_columns(k) / kPanel<T>;
-        backward_blocks_ = static_cast<int64_t>(program_.products.size()) * call_.backward_columns() / kPanel<T>;
-    }
-
-    void look_ahead(int64_t active, int64_t direction, int64_t blocks) {
-        ahead_row_ = 0;
-        ahead_rows_ = active;
-        ahead_place_ = 0;
-        ahead_step_ = direction;
-        const int64_t calls = std::max<int64_t>(1, blocks * tiles(active));
-        ahead_share_ = (active * static_cast<int64_t>(ahead_.size()) + calls - 1) / calls;
-    }
-
-    void fetch_ahead() {
-        for (int64_t i = 0; i < ahead_share_ && ahead_row_ < ahead_rows_; ++i) {
-            const auto& [where, written] = ahead_[ahead_place_];
-            const char* from = reinterpret_cast<const char*>(where.row(ahead_row_) + ahead_step_ * where.stride);
-            const int64_t bytes = H_ * static_cast<int64_t>(sizeof(T));
-            if (written)  // the line must be this core's own before it is stored to; another core may have read it
-                for (int64_t byte = 0; byte < bytes; byte += 64) __builtin_prefetch(from + byte, 1, 2);
-            else
-                for (int64_t byte = 0; byte < bytes; byte += 64) __builtin_prefetch(from + byte, 0, 2);
-            if (++ahead_place_ == ahead_.size()) {
-                ahead_place_ = 0;
-                ++ahead_row_;
-            }
-        }
-    }
-
     void exchange(Buffer a, Buffer b) {
         std::swap(base_[a], base_[b]);
         for (size_t p = 0; p < code_.places.size(); ++p)
@@ -303,6 +250,7 @@ class TimeLoop {
 
     const Direction<T>& call_;
     const Code& code_;
+    const PackedWeights<T>& weights_;
     const Program& program_;
     const std::vector<int64_t>& rows_;
     int64_t H_;
@@ -315,14 +263,6 @@ class TimeLoop {
     std::vector<int64_t> offsets_, token_, spread_, source_;
     Interpreter<T> interpreter_;
     const bool whole_panels_ = H_ % kPanel<T> == 0;  // no panel holds parts of two blocks
-    struct Ahead {
-        Where<T> where;
-        bool written;
-    };
-    std::vector<Ahead> ahead_;
-    int64_t forward_blocks_ = 0, backward_blocks_ = 0;
-    int64_t ahead_row_ = 0, ahead_rows_ = 0, ahead_step_ = 0, ahead_share_ = 0;
-    size_t ahead_place_ = 0;
 };
 
 }  // namespace weft
