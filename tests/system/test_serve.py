@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import http.client
 import json
 import os
@@ -306,7 +307,9 @@ def test_what_is_not_there_and_not_allowed(server, runs):
     for path, status in (("/nothing", 404), ("/weft/runs/..%2f..%2fetc/metrics", 404), ("/page/..%2fapp.py", 404),
                          ("/weft/sessions/none", 404), ("/v1/models/none", 404)):  # fmt: skip
         assert server.ask(path).status == status, path
-    assert server.ask("/v1/completions", method="GET").status == 405
+    wrong = server.ask("/v1/completions", method="GET")
+    assert wrong.status == 405
+    assert wrong.body["error"]["message"] == "there is no GET /v1/completions; expected POST"
     assert server.ask("/v1/completions", b"{}", headers={"Content-Type": "text/plain"}).status == 415
     assert server.ask("/v1/models", headers={"Host": "evil.example"}).status == 421
     assert server.ask("/v1/models", headers={"Origin": "http://evil.example"}).status == 403
@@ -388,6 +391,38 @@ def test_keys_reload_and_an_orderly_end(runs, tmp_path):
         assert found[0].status == 200
         assert found[0].body["usage"]["completion_tokens"] == 2000
         assert server.process.wait(timeout=20) == 0
+
+
+def test_a_second_signal_cuts_requests_off(runs):
+    body = {**LONG, "max_tokens": 1_000_000, "stream": True}
+    with (
+        served(runs["ngram"], "--max-tokens", "1000000") as server,
+        contextlib.closing(open_request(server, "/v1/completions", body)),
+    ):
+        wait_for(lambda: server.metric("weft_sequences") == 1, 20, "it runs")
+        server.process.send_signal(signal.SIGINT)
+        assert "finishing requests: 1" in server.process.stderr.readline()
+        began = time.monotonic()
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(timeout=20) == 0
+        assert time.monotonic() - began < 5
+
+
+def test_addresses_that_cannot_be_listened_on_are_refused_before_a_model_is_loaded(server, tmp_path):
+    """The run does not exist, so each message comes from a check that needs no model."""
+    run, port = tmp_path / "none", str(server.port)
+    for options, message in (
+        (["--port", port], f"cannot listen on 127.0.0.1:{port}: Address already in use; expected a free port"),
+        (["--host", "nowhere.invalid", "--insecure"], "expected an address of this machine. Try: --host 127.0.0.1"),
+        (["--host", "192.0.2.1", "--insecure"], "expected an address of this machine. Try: --host 127.0.0.1"),
+        (["--host", "0.0.0.0"], "expected --api-key KEY, or --insecure"),
+        (["--port", "0"], "is not a run directory"),
+    ):
+        command = [sys.executable, "-m", "weft", "serve", str(run), *options]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 2, done.stderr
+        assert message in done.stderr
+        assert len(done.stderr.splitlines()) == 1, done.stderr
 
 
 def test_answers_conform_to_the_description(server):

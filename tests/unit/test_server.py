@@ -27,7 +27,7 @@ from weft.server.models import Models, model_names, text_service
 from weft.server.schema import array, check_value, either, integer, object_of, optional, parse_json, string
 from weft.server.sessions import SessionStore
 from weft.server.token_engine import StepEngine, StreamEngine, parts
-from weft.server.worker import Worker
+from weft.server.worker import SMALL_BATCH, Worker
 
 QUICK = {name: one.changed({"train.epochs": 1}) for name, one in RECIPES.items() if name in ("lm", "sentiment", "ner")}
 QUICK |= {
@@ -121,6 +121,27 @@ def test_the_mistake_of_one_request_is_no_failure_of_the_others():
     assert (one, other) == (["A"], ["C"])
     assert isinstance(bad, weft.WeftError)
     worker.stop()
+
+
+def test_a_small_batch_is_computed_by_one_thread(monkeypatch):
+    """Larger ones and single computations use all threads, and the number is that of the worker's thread alone."""
+    monkeypatch.setattr("weft.server.worker.ALL_THREADS", 3)
+    before, worker = torch.get_num_threads(), Worker("test", None, Metrics(), 64, 8)
+
+    async def threads(inputs):
+        return (await worker.compute(lambda given: [torch.get_num_threads()] * len(given), inputs))[0]
+
+    async def ask():
+        half = "a" * (SMALL_BATCH // 2)
+        given = ["a text"], [half, half, "b"], [half, half], [half * 2 + "b"], [None], ["a"]
+        return [await threads(inputs) for inputs in given]
+
+    try:
+        assert asyncio.run(ask()) == [1, 3, 1, 3, 3, 1]
+        assert torch.get_num_threads() == before
+    finally:
+        worker.stop()
+        torch.set_num_threads(before)  # of threads that begin later
 
 
 def test_a_computation_that_nobody_waits_for_is_interrupted():
@@ -382,3 +403,5 @@ def test_names_of_models(tmp_path):
     assert list(model_names([str(tmp_path / "fr"), f"de={tmp_path / 'x'}"])) == ["fr", "de"]
     with pytest.raises(weft.WeftError, match="two models have the name 'fr'"):
         model_names([str(tmp_path / "fr"), f"fr={tmp_path / 'x'}"])
+    with pytest.raises(weft.WeftError, match="the name 'a b'; expected letters"):
+        model_names([f"a b={tmp_path / 'fr'}"])

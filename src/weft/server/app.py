@@ -123,12 +123,18 @@ class Server:
     @contextlib.asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
         yield
-        await asyncio.to_thread(self.models.stop)
-        await asyncio.to_thread(self.context.comparisons.stop)
+        await asyncio.to_thread(self.stop)
+
+    def stop(self) -> None:
+        """Ends the threads of the models, after what they compute."""
+        self.models.stop()
+        self.context.comparisons.stop()
 
     async def _not_routed(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         message = f"there is no {request.method} {request.url.path[:200]}"
+        if error.headers and "Allow" in error.headers:
+            message += f"; expected {error.headers['Allow']}"
         return self.refuse(request.url.path, RequestError(error.status_code, message, headers=error.headers))
 
     async def _failed(self, request: Request, error: Exception) -> Response:

@@ -175,6 +175,8 @@ def model_names(given: list[str]) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for one in given:
         name, equals, path = one.partition("=")
+        if equals and not NAME.fullmatch(name) and not Path(one).exists():
+            raise WeftError(f"{one} gives a model the name {name!r}", expected="letters, digits, . _ -")
         if not equals or not NAME.fullmatch(name):
             name, path = Path(one).resolve().name, one
         if not NAME.fullmatch(name):

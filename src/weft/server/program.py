@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
+import logging
+import os
 import signal
+import socket
 import sys
 import warnings
 import webbrowser
@@ -23,6 +27,7 @@ from weft.server.config import ServerConfig
 from weft.server.guard import is_loopback
 
 SWITCH_SECONDS = 0.0005  # so that a computing thread does not keep the event loop waiting for 5 ms
+BACKLOG = 2048  # connections that wait to be accepted
 GRACE_SECONDS = 30  # for requests that run when the server is asked to stop
 
 
@@ -75,8 +80,11 @@ class _Uvicorn(uvicorn.Server):
         yield
 
     def _stop(self) -> None:
+        """Finishes the running requests; asked again, cuts them off."""
         if self.should_exit:
             self.force_exit = True
+        elif running := len(self.server_state.tasks):
+            print(f"weft: finishing requests: {running}; a second signal cuts them off", file=sys.stderr, flush=True)
         self.server.stopping = self.should_exit = True
 
     async def startup(self, sockets: Any = None) -> None:
@@ -84,6 +92,12 @@ class _Uvicorn(uvicorn.Server):
         if self.started:
             host, port = self.servers[0].sockets[0].getsockname()[:2]
             self.ready(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
+
+
+def _is_no_cut(record: logging.LogRecord) -> bool:
+    """Whether a record of uvicorn's is something else than the traceback of a request that was cut off at the end."""
+    cancelled = record.exc_info is not None and isinstance(record.exc_info[1], asyncio.CancelledError)
+    return not cancelled and not record.getMessage().rstrip().endswith("CancelledError")
 
 
 def run_server(
@@ -98,13 +112,19 @@ def run_server(
         insecure: Listen on other addresses than loopback without an API key.
 
     Raises:
-        WeftError: A run cannot be loaded, or the address needs a key.
+        WeftError: A run cannot be loaded, or the address is not free or needs a key.
     """
     if not is_loopback(config.host) and config.api_key is None and not insecure:
         raise WeftError(
             f"the host {config.host} can be reached from other machines",
             expected="--api-key KEY, or --insecure if everyone there may use the models",
         )
+    with _bound(config) as sockets:  # before the models are loaded, which takes seconds
+        _run(runs, config, sockets, open_page=open_page)
+
+
+def _run(runs: Mapping[str, Path], config: ServerConfig, sockets: list[socket.socket], *, open_page: bool) -> None:
+    """Loads the models and serves them on bound sockets."""
     warnings.simplefilter("ignore", WeftWarning)  # of texts of requests
     sys.setswitchinterval(SWITCH_SECONDS)
     server = Server(runs, config)
@@ -122,23 +142,52 @@ def run_server(
 
     settings = uvicorn.Config(
         server.app,
-        host=config.host,
-        port=config.port,
         http=_TimedProtocol,
         access_log=False,
         log_level="warning",
         lifespan="on",
         server_header=False,
         timeout_graceful_shutdown=GRACE_SECONDS,
-        backlog=2048,
+        backlog=BACKLOG,
     )
+    logging.getLogger("uvicorn.error").addFilter(_is_no_cut)
     program = _Uvicorn(settings, server, ready)
     try:
-        program.run()
-    except OSError as error:
-        raise WeftError(f"the server cannot listen on {config.host}:{config.port}: {error.strerror}") from error
-    except SystemExit as error:
-        if error.code:
-            raise WeftError(
-                f"the server cannot listen on {config.host}:{config.port}", expected="a free port", hint="--port 0"
-            ) from error
+        program.run(sockets)
+    except OSError as error:  # another process began to listen while the models were loaded
+        raise _cannot_listen(config, error) from error
+    finally:
+        # After a second signal uvicorn has not: a thread that computes while the interpreter ends aborts the process.
+        server.stop()
+
+
+@contextlib.contextmanager
+def _bound(config: ServerConfig) -> Iterator[list[socket.socket]]:
+    """Sockets on every address of the host, which do not listen yet.
+
+    Raises:
+        WeftError: The host has no address here, or the port is not free.
+    """
+    sockets: list[socket.socket] = []
+    with contextlib.ExitStack() as opened:
+        try:
+            found = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            for family, kind, protocol, _, address in found:
+                one = opened.enter_context(socket.socket(family, kind, protocol))
+                if os.name == "posix":  # a port of a server that has just ended is free
+                    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                # Where any free port will do, all addresses have the same.
+                one.bind((address[0], sockets[0].getsockname()[1] if sockets else address[1], *address[2:]))
+                sockets.append(one)
+        except OSError as error:
+            raise _cannot_listen(config, error) from error
+        yield sockets
+
+
+def _cannot_listen(config: ServerConfig, error: OSError) -> WeftError:
+    given = f"the server cannot listen on {config.host}:{config.port}: {error.strerror}"
+    if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+        return WeftError(given, expected="an address of this machine", hint="--host 127.0.0.1")
+    return WeftError(given, expected="a free port", hint="--port 0")
