@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import importlib
 import math
-import platform
 import shutil
 import tempfile
 import time
-import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,22 +26,20 @@ from weft.pictures.figures import Curve, Curves
 from weft.probes.runs import PairedTest, paired_tests
 from weft.tasks import TASKS, get_task
 from weft.training.environment import in_group
-from weft.training.lock import is_locked
 from weft.training.run import open_run
 from weft.training.search_space import Range, SearchSpace, names_of, nearest
+from weft.training.study import beating, import_optuna, open_study, process_lock, take_over, trial_folder
 
 if TYPE_CHECKING:
     from optuna import Study, Trial
-    from optuna.storages import BaseStorage
 
     from weft.tasks.task import Task
 
-JOURNAL, PICTURE, BEST = "study.journal", "study.svg", "best"
+PICTURE, BEST = "study.svg", "best"
+TRIAL_SECONDS = "trial_seconds"  # an attribute of the study
 TRIALS_IN_BUDGET = 12  # the time of a trial is this part of the budget, if the number of trials is not given
 SHORTEST = 0.5  # of the time of a trial: with less of the budget left, no trial is started
 REPORTS = 8  # at so many points of its training a trial may be stopped
-ATTEMPTS = 5  # to open a study
-HEARTBEAT_SECONDS = 20  # a trial in a database is taken over when its machine has been silent for three of these
 
 
 @dataclass(frozen=True)
@@ -113,30 +108,33 @@ def tune(
     Raises:
         WeftError: If neither a budget nor a number of trials is given, Optuna is missing, or no trial succeeds.
     """
-    optuna = _optuna()
+    optuna = import_optuna()
     out = check_path(out, "`out`")
     _check_arguments(task, minutes, trials)
     fixed = dict(settings or {})
     space = {key: way for key, way in search_space(task).items() if not any(name in fixed for name in names_of(key))}
     deadline = time.monotonic() + 60 * minutes if minutes else math.inf
     out.mkdir(parents=True, exist_ok=True)
-    study = _open_study(optuna, task, out, storage)
-    _take_over(optuna, study, out)
-    share = 60 * minutes / (trials or TRIALS_IN_BUDGET) if minutes else 0.0
+    study = open_study(optuna, task, out, storage)
+    share = _trial_seconds(study, 60 * minutes / (trials or TRIALS_IN_BUDGET))
     defaults = _default_settings(get_task(task), source, dev, fixed, share / 60)
     first = {key: nearest(way, _value(defaults, names_of(key)[0])) for key, way in space.items()}
     study.enqueue_trial(first, skip_if_exists=True)
-    while not trials or _begun(study) < trials:
-        left = deadline - time.monotonic()
-        if left < SHORTEST * share or left <= 0:
-            break
-        optuna.storages.fail_stale_trials(study)  # of machines that are silent; they are repeated
-        trial = study.ask()
-        sampled = {name: value for key, way in space.items() for name, value in _sample(trial, key, way).items()}
-        limit = {"train.minutes": min(share, left) / 60} if minutes and "train" in defaults else {}
-        report(_run_trial(optuna, study, trial, get_task(task), source, dev, out, {**limit, **fixed, **sampled}))
-        _keep_best(study, out)
-        draw_study(study, out / PICTURE, get_task(task).metric)
+    with process_lock(out) as process:
+        while True:
+            take_over(optuna, study, out)
+            optuna.storages.fail_stale_trials(study)  # of machines that are silent; they are repeated
+            left = deadline - time.monotonic()
+            if (trials and _begun(study) >= trials) or left < SHORTEST * share or left <= 0:
+                break
+            trial = study.ask()
+            trial.set_user_attr("process", process)
+            sampled = {name: value for key, way in space.items() for name, value in _sample(trial, key, way).items()}
+            seconds = min(share or math.inf, left)
+            limit = {"train.minutes": seconds / 60} if "train" in defaults and seconds < math.inf else {}
+            report(_run_trial(optuna, study, trial, get_task(task), source, dev, out, {**limit, **fixed, **sampled}))
+            _keep_best(study, out)
+            draw_study(study, out / PICTURE, get_task(task).metric)
     return _result(study, out, get_task(task).metric)
 
 
@@ -161,71 +159,11 @@ def _check_arguments(task: str, minutes: float, trials: int) -> None:
         raise WeftError(f"minutes={minutes:g}, trials={trials}", expected="0 or more")
 
 
-def _optuna() -> Any:
-    try:
-        import optuna
-    except ImportError as error:
-        raise WeftError(
-            "the search needs Optuna, which is not installed", expected="weft[tune]", hint="pip install 'weft[tune]'"
-        ) from error
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
-    return optuna
-
-
-def _open_study(optuna: Any, task: str, out: Path, storage: str) -> Study:
-    sampler = optuna.samplers.TPESampler(n_startup_trials=6, multivariate=True, constant_liar=True)
-    pruner = optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=1)
-    for attempt in range(ATTEMPTS):
-        try:
-            study: Study = optuna.create_study(
-                storage=_open_storage(optuna, out, storage),
-                sampler=sampler,
-                pruner=pruner,
-                study_name=f"weft {task}",
-                load_if_exists=True,
-            )
-            return study
-        except Exception as error:  # of the database driver, of which there are many
-            # Two processes that open a new database at once both create its tables, and one of them fails.
-            if storage and type(error).__name__ in ("IntegrityError", "ProgrammingError") and attempt + 1 < ATTEMPTS:
-                time.sleep(1)
-                continue
-            raise WeftError(
-                f"the study cannot be opened: {str(error).strip().splitlines()[0]}",
-                expected="the address of a database that can be reached, with its driver installed",
-                hint="postgresql+psycopg2://user:password@host/name",
-            ) from error
-    raise AssertionError
-
-
-def _open_storage(optuna: Any, out: Path, address: str) -> BaseStorage:
-    storages = optuna.storages
-    if address:
-        retry = storages.RetryFailedTrialCallback(max_retry=2)
-        found: BaseStorage = storages.RDBStorage(
-            address,
-            heartbeat_interval=HEARTBEAT_SECONDS,
-            grace_period=3 * HEARTBEAT_SECONDS,
-            failed_trial_callback=retry,
-        )
-        return found
-    journal: BaseStorage = storages.JournalStorage(storages.journal.JournalFileBackend(str(out / JOURNAL)))
-    return journal
-
-
-def _take_over(optuna: Any, study: Study, out: Path) -> None:
-    """Repeats trials whose process has died: nobody holds the lock of their run directory any more."""
-    for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
-        folder = out / _folder(trial.number)
-        if trial.user_attrs.get("host") == platform.node() and not is_locked(folder):
-            shutil.rmtree(folder, ignore_errors=True)
-            study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
-            study.enqueue_trial(trial.params)
-
-
-def _folder(number: int) -> str:
-    return f"trial-{number:04d}"
+def _trial_seconds(study: Study, seconds: float) -> float:
+    """The time of a trial, 0 for no limit: that of the first call, because only trials of equal time are comparable."""
+    if TRIAL_SECONDS not in study.user_attrs:
+        study.set_user_attr(TRIAL_SECONDS, seconds)
+    return float(study.user_attrs[TRIAL_SECONDS])
 
 
 def _begun(study: Study) -> int:
@@ -268,12 +206,17 @@ def _run_trial(
     optuna: Any, study: Study, trial: Trial, task: Any, source: Any, dev: Any, out: Path, settings: dict[str, Any]
 ) -> TrialResult:
     """Trains one run; tells the study how it ended."""
-    folder, states = out / _folder(trial.number), optuna.trial.TrialState
-    trial.set_user_attr("host", platform.node())
+    folder, states = out / trial_folder(trial.number), optuna.trial.TrialState
     try:
-        with _beating(optuna, study, trial):
+        with beating(optuna, study, trial):
             training = task.start(source, folder, settings, dev=dev)
             pruned = _train(trial, training)
+        progress = training.trainer.progress
+        trial.set_user_attr("metrics", progress.best_metrics)
+    except optuna.exceptions.UpdateFinishedTrialError:
+        # This process was silent for so long, or so the others thought, that one of them repeats the trial.
+        shutil.rmtree(folder, ignore_errors=True)
+        return TrialResult(trial.number, "failed", math.nan, {}, settings, None)
     except WeftError:
         study.tell(trial, state=states.FAIL)
         shutil.rmtree(folder, ignore_errors=True)
@@ -285,8 +228,6 @@ def _run_trial(
         study.enqueue_trial(trial.params)  # the next call repeats it
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    progress = training.trainer.progress
-    trial.set_user_attr("metrics", progress.best_metrics)
     if pruned:
         shutil.rmtree(folder, ignore_errors=True)
         study.tell(trial, state=states.PRUNED)
@@ -319,21 +260,12 @@ def _train(trial: Trial, training: Any) -> bool:
     return False
 
 
-@contextmanager
-def _beating(optuna: Any, study: Study, trial: Trial) -> Iterator[None]:
-    """Tells a database that the trial is alive, as long as it is."""
-    from optuna.storages._heartbeat import get_heartbeat_thread
-
-    with get_heartbeat_thread(trial._trial_id, study._storage):
-        yield
-
-
 def _keep_best(study: Study, out: Path) -> None:
     """Points the link `best` to the best run, if that is here."""
     done = [trial for trial in study.get_trials(deepcopy=False) if trial.state.name == "COMPLETE"]
     if not done:
         return
-    folder = _folder(min(done, key=lambda trial: (trial.value, trial.number)).number)
+    folder = trial_folder(min(done, key=lambda trial: (trial.value, trial.number)).number)
     if (out / folder).exists():
         link = out / f".{BEST}.partial"
         link.unlink(missing_ok=True)
@@ -346,7 +278,7 @@ def _results(study: Study, out: Path) -> list[TrialResult]:
     found = []
     for trial in study.get_trials(deepcopy=False):
         if trial.state.name in names:
-            here = out / _folder(trial.number)
+            here = out / trial_folder(trial.number)
             score = math.nan if trial.value is None else trial.value
             found.append(
                 TrialResult(
@@ -377,19 +309,19 @@ def _result(study: Study, out: Path, metric: str) -> TuningResult:
 
 
 def draw_study(study: Study, path: Path, metric: str) -> Path:
-    """Draws the score of every trial and the best so far."""
-    found = [trial for trial in _results(study, path.parent) if metric in trial.metrics]
+    """Draws the score of every complete trial and the best so far; those that were stopped early say less."""
+    trials = _results(study, path.parent)
+    found = [trial for trial in trials if trial.state == "complete" and metric in trial.metrics]
     if not found:
         return path
     numbers = np.array([float(trial.number) for trial in found])
     values = np.array([trial.metrics[metric] for trial in found])
-    scores = [trial.score if trial.state == "complete" else math.inf for trial in found]
+    scores = [trial.score for trial in found]
     leaders = [int(np.argmin(scores[: place + 1])) for place in range(len(found))]
-    best_so_far = np.array([values[place] for place in leaders])
     curves = (
         Curve("trial", numbers, values, int(np.argmin(scores))),
-        Curve("best so far", numbers, best_so_far),
+        Curve("best so far", numbers, values[leaders]),
     )
-    figure = Curves(f"{len(found)} trials; trial 0 has the default settings", curves, "trial", f"held-out {metric}")
-    path.write_text(to_svg(figure), encoding="utf-8")
+    title = f"{len(found)} of {len(trials)} trials, those not stopped early; trial 0 has the default settings"
+    path.write_text(to_svg(Curves(title, curves, "trial", f"held-out {metric}")), encoding="utf-8")
     return path

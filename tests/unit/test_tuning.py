@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
-import platform
 from types import SimpleNamespace
 
 import pytest
 
 import weft
-from tests.program import fails
+from tests.program import fails, succeeds
 from weft.config import AUTO, load_config
 from weft.tasks import TASKS, get_task
 from weft.text.corpus import Corpus
 from weft.training.search_space import Choice, names_of
 from weft.training.step import Evaluation
+from weft.training.study import open_study, process_lock, take_over
 
 optuna = pytest.importorskip("optuna")
 from weft import tuning  # noqa: E402
@@ -55,6 +56,11 @@ def test_a_study_keeps_its_trials_continues_and_links_the_best(tmp_path):
     assert len(seen) == 4
 
 
+def test_the_trials_of_all_calls_get_the_same_time(tmp_path):
+    assert tuning._trial_seconds(open_study(optuna, "lm", tmp_path, ""), 5.0) == 5.0
+    assert tuning._trial_seconds(open_study(optuna, "lm", tmp_path, ""), 60.0) == 5.0
+
+
 def test_a_setting_that_is_given_is_not_searched(tmp_path):
     found = tuning.tune("ngram", TEXT, tmp_path / "tuned", {"model.order": 3}, trials=1)
     assert found.best.settings == {}
@@ -64,18 +70,39 @@ def test_a_setting_that_is_given_is_not_searched(tmp_path):
 def test_a_trial_whose_process_died_is_repeated(tmp_path):
     out = tmp_path / "tuned"
     out.mkdir()
-    study = tuning._open_study(optuna, "ngram", out, "")
+    study = open_study(optuna, "ngram", out, "")
     study.enqueue_trial({"model.order": 2})
     dead = study.ask()
     dead.suggest_categorical("model.order", tuning.search_space("ngram")["model.order"].values)
-    dead.set_user_attr("host", platform.node())
+    dead.set_user_attr("process", ".process-1")
+    (out / ".process-1").mkdir()  # with no lock on it
     found = tuning.tune("ngram", TEXT, out, trials=2)
     assert [trial.state for trial in found.trials] == ["failed", "complete", "complete"]
     assert 2 in [trial.settings["model.order"] for trial in found.trials[1:]]
+    assert not list(out.glob(".process-*"))
+
+
+def test_a_trial_of_a_living_process_is_left_alone(tmp_path):
+    study = open_study(optuna, "ngram", tmp_path, "")
+    here, elsewhere = study.ask(), study.ask()
+    elsewhere.set_user_attr("process", ".process-of-another-folder")
+    with process_lock(tmp_path) as process:
+        here.set_user_attr("process", process)
+        take_over(optuna, study, tmp_path)
+        assert [trial.state.name for trial in study.trials] == ["RUNNING", "RUNNING"]
+
+
+def test_a_trial_that_another_process_has_taken_over_is_given_up(tmp_path):
+    study = open_study(optuna, "ngram", tmp_path, "")
+    trial = study.ask()
+    study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+    found = tuning._run_trial(optuna, study, trial, tuning.get_task("ngram"), TEXT, None, tmp_path, {})
+    assert found.state == "failed"
+    assert not list(tmp_path.glob("trial-*"))
 
 
 def test_a_trial_that_falls_behind_is_stopped(tmp_path):
-    study = tuning._open_study(optuna, "lm", tmp_path, "")
+    study = open_study(optuna, "lm", tmp_path, "")
 
     def run(scores):
         trial = study.ask()
@@ -93,6 +120,17 @@ def test_a_trial_that_falls_behind_is_stopped(tmp_path):
     assert not any(run([4.0, 3.0, 2.0, 1.0 + trial]) for trial in range(5))
     assert run([9.0, 9.0, 9.0, 9.0])
     assert not run([3.0, 2.5, 1.5, 0.5])
+
+
+def test_the_command_prints_the_score_that_trials_are_compared_by(tmp_path):
+    (tmp_path / "text.txt").write_text("the cat sat on the mat and the dog sat on the cat. \n" * 60, encoding="utf-8")
+    call = ("tune", "ngram", "--data", tmp_path / "text.txt", "--out", tmp_path / "tuned", "--trials", "2")
+    done = succeeds(*call)
+    scores = [float(line.split("score ")[1]) for line in done.stderr.splitlines() if line.startswith("trial ")]
+    assert len(scores) == 2
+    assert f"lowest score {min(scores):.4g}" in done.stdout
+    record = json.loads(succeeds(*call, "--json").stdout)
+    assert [trial["score"] for trial in record["trials"]] == pytest.approx(scores, rel=1e-3)
 
 
 def test_mistakes(tmp_path):

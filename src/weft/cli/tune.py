@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -94,7 +95,8 @@ def _shower(metric: str) -> Callable[[TrialResult], None]:
     """Prints each trial as a line on standard error."""
 
     def show(trial: TrialResult) -> None:
-        score = f"{metric} {trial.metrics[metric]:.4g}" if metric in trial.metrics else "no score"
+        known = metric in trial.metrics
+        score = f"{metric} {trial.metrics[metric]:.4g}, score {trial.score:.4g}" if known else "no score"
         print(f"trial {trial.number}: {trial.state}, {score}", file=sys.stderr, flush=True)
 
     return show
@@ -103,7 +105,15 @@ def _shower(metric: str) -> Callable[[TrialResult], None]:
 def _record(found: TuningResult) -> dict[str, Any]:
     best = found.best
     return {
-        "trials": [{"number": one.number, "state": one.state, "metrics": dict(one.metrics)} for one in found.trials],
+        "trials": [
+            {
+                "number": one.number,
+                "state": one.state,
+                "score": None if math.isnan(one.score) else one.score,
+                "metrics": dict(one.metrics),
+            }
+            for one in found.trials
+        ],
         "best": {"number": best.number, "run": str(best.path) if best.path else None, "metrics": dict(best.metrics)},
         "settings": dict(best.settings),
         "tests": [test.to_dict() for test in found.tests],
@@ -116,7 +126,7 @@ def _in_words(found: TuningResult, metric: str) -> list[str]:
     lines = [
         f"{len(states)} trials: {states.count('complete')} complete, {states.count('pruned')} stopped early, "
         f"{states.count('failed')} failed; picture: {found.picture}",
-        f"best: trial {best.number}, held-out {metric} {best.metrics[metric]:.4g}"
+        f"best: trial {best.number}, held-out {metric} {best.metrics[metric]:.4g}, lowest score {best.score:.4g}"
         + (f", {best.path}" if best.path else ", a run on another machine"),
     ]
     lines += [
@@ -127,7 +137,7 @@ def _in_words(found: TuningResult, metric: str) -> list[str]:
     if best.number == 0:
         return [*lines, "no trial is better than the default settings"]
     if first.number == 0 and metric in first.metrics:
-        lines.append(f"defaults: held-out {metric} {first.metrics[metric]:.4g}")
+        lines.append(f"defaults: held-out {metric} {first.metrics[metric]:.4g}, score {first.score:.4g}")
     for test in found.tests:
         lines.append(
             f"gain over the defaults: {test.metric} {test.difference:+.4f} "
