@@ -132,6 +132,7 @@ def worker(size: Size, threads: int, slices: int) -> dict[str, float]:
 
     from weft.config import load_config
     from weft.data.windows import SequentialWindows
+    from weft.tasks.lm.chosen_settings import choose_settings
     from weft.tasks.lm.config import LmConfig
     from weft.tasks.lm.model import LanguageModel
     from weft.training.distributed import Workers
@@ -146,8 +147,8 @@ def worker(size: Size, threads: int, slices: int) -> dict[str, float]:
         "train.epochs": 1000,
         "train.slices": slices,
     }
-    config = load_config(LmConfig, None, sets)
     tokens = np.random.default_rng(0).integers(4, size.vocabulary, size.rows * 35 * (STEPS + WARM + 2))
+    config, _ = choose_settings(load_config(LmConfig, None, sets), len(tokens), size.vocabulary)
     model = LanguageModel(size.vocabulary, config.model)
     trainer = Trainer(
         model,

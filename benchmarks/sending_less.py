@@ -3,13 +3,14 @@
 Eight workers, simulated in one process, train one language model on the text that every Python carries:
 
     exact       the sum of all gradients, as weft computes it
+    half        the same in half the steps: what a network leaves time for if the exchange takes as long as the rest
     16 bits     every worker rounds its gradient to bfloat16
     1 in 100    every worker sends the largest hundredth of its gradient, and keeps the rest for the next step
                 (error feedback: Stich et al. 2018, "Sparsified SGD with memory")
     every 8th   local SGD (Stich 2018): the workers train by themselves and average weights and moments every 8 steps
 
-All have the same batches, the same initial weights and the same number of steps. Printed is the cross-entropy of the
-held-out text, in nats for each character.
+All have the same batches, the same initial weights and, but for "half", the same number of steps. Printed is the
+cross-entropy of the held-out text, in nats for each character.
 """
 
 from __future__ import annotations
@@ -68,11 +69,11 @@ def update(model: LanguageModel, optimizer: torch.optim.Optimizer, flat: Tensor)
     optimizer.step()
 
 
-def train_together(model: LanguageModel, tokens: np.ndarray, compress: Compress) -> LanguageModel:
+def train_together(model: LanguageModel, tokens: np.ndarray, compress: Compress, steps: int = STEPS) -> LanguageModel:
     """All workers have the same weights; what they send is added."""
     optimizer = torch.optim.AdamW(model.parameters(), RATE)
     states: list[State] = [None] * WORKERS
-    for step in range(STEPS):
+    for step in range(steps):
         total = torch.zeros(sum(one.numel() for one in model.parameters()))
         for worker, window in enumerate(windows(tokens, step)):
             own, states[worker] = gradient(model, window, states[worker])
@@ -100,6 +101,10 @@ def train_apart(model: LanguageModel, tokens: np.ndarray) -> LanguageModel:
     return models[0]
 
 
+def exact(worker: int, flat: Tensor) -> Tensor:
+    return flat
+
+
 def rounded(worker: int, flat: Tensor) -> Tensor:
     return flat.bfloat16().float()
 
@@ -123,7 +128,8 @@ def main(*seeds: str) -> None:
     sets = {"model.hidden_size": 128, "model.embedding_dim": 64, "model.dropout": 0.0}
     config = load_config(LmConfig, None, sets).model
     methods: dict[str, Callable[[LanguageModel], LanguageModel]] = {
-        "exact": lambda model: train_together(model, train, lambda worker, flat: flat),
+        "exact": lambda model: train_together(model, train, exact),
+        "half": lambda model: train_together(model, train, exact, STEPS // 2),
         "16 bits": lambda model: train_together(model, train, rounded),
         "1 in 100": lambda model: train_together(model, train, sparse()),
         "every 8th": lambda model: train_apart(model, train),

@@ -114,6 +114,7 @@ def check_killed(folder: Path, *tasks: str) -> None:
             _, said = process.communicate(timeout=LIMIT)
             assert process.returncode == 0, said
             break
+        assert kills, f"{task}: the training ended before it could be killed"
         expect_equal(f"{task}, {kills} kills, other numbers of workers", folder / task, out)
 
 
@@ -174,7 +175,11 @@ LOSE = """
 while ! [ -e {out}/metrics.jsonl ]; do sleep 0.05; done
 sleep 1
 ip link set near down
-sleep 40
+for wait in $(seq 80); do
+  if grep -q "lost contact" {folder}/near.log && grep -q "lost contact" {folder}/far.log; then break; fi
+  sleep 0.5
+done
+sleep 2  # time for a second message, which would be wrong
 kill -9 $near $far
 """
 
@@ -191,7 +196,7 @@ def check_network(folder: Path) -> None:
             python=sys.executable,
             train=" ".join(command("lm", out, *SLICES, *long)),
             folder=folder,
-            during=during.format(out=out),
+            during=during.format(out=out, folder=folder),
         )
         done = subprocess.run(
             ["unshare", "-Urnm", "--fork", "--kill-child", "bash", "-c", script],

@@ -23,6 +23,7 @@ from weft.training.run import METRICS
 
 MEMORY_LIMIT = 420 << 20  # bytes; torch alone takes about 250 MB
 FLAT = 20 << 20
+WATCHED = 30  # seconds
 
 
 def memory_group() -> Path | None:
@@ -65,10 +66,24 @@ def check_memory(folder: Path) -> None:
         group.rmdir()
         print("memory: skipped, there is not enough free disk space", flush=True)
         return
-    large_shards(folder / "shards", 20 * MEMORY_LIMIT)
+    try:
+        large_shards(folder / "shards", 20 * MEMORY_LIMIT)
+        size = sum(file.stat().st_size for file in (folder / "shards").glob("*.bin"))
+        print(f"memory: {size / 2**30:.1f} GiB of shards, limit {MEMORY_LIMIT / 2**20:.0f} MiB", flush=True)
+        for task in ("lm", "fill"):  # windows in order, windows in random order
+            train_within(group, task, folder)
+    finally:
+        group.rmdir()
+
+
+def train_within(group: Path, task: str, folder: Path) -> None:
+    """Trains on the shards inside a memory cgroup, and checks that the anonymous memory stays flat."""
+    out = folder / task
     train = weft(
-        *("train", "lm", "--data", str(folder / "shards"), "--out", str(folder / "run"), "--threads", "1"),
-        *("--set", "model.hidden_size=32", "--set", "train.save_seconds=5", "--set", "text.holdout=0"),
+        *("train", task, "--data", str(folder / "shards"), "--out", str(out), "--threads", "1"),
+        *("--set", "model.hidden_size=32", "--set", "model.embedding_dim=32", "--set", "train.save_seconds=5"),
+        *("--set", "text.holdout=0"),
+        *("--set", "text.tokenizer=char", "--set", "text.lower=false", "--set", "text.min_count=1"),
     )
     process = subprocess.Popen(
         train,
@@ -78,34 +93,31 @@ def check_memory(folder: Path) -> None:
     )
     used: list[int] = []
     try:
-        wait_for_lines(folder / "run" / METRICS, 5, process)
-        end = time.monotonic() + 40
+        wait_for_lines(out / METRICS, 5, process)
+        end = time.monotonic() + WATCHED
         while process.poll() is None and time.monotonic() < end:
             status = Path(f"/proc/{process.pid}/status").read_text()
             used.append(int(status.split("RssAnon:")[1].split()[0]) << 10)
             time.sleep(0.5)
-        assert process.poll() is None, process.communicate()
-        steps = count_lines(folder / "run" / METRICS)
+        steps, ended = count_lines(out / METRICS), process.poll()
     finally:
         process.kill()
-        process.communicate()
+        _, said = process.communicate()
         time.sleep(0.5)
-        group.rmdir()
-    spread = max(used) - min(used)
-    size = sum(file.stat().st_size for file in (folder / "shards").glob("*.bin"))
+    assert ended is None, said
     print(
-        f"memory: {size / 2**30:.1f} GiB of shards, limit {MEMORY_LIMIT / 2**20:.0f} MiB, anonymous memory "
-        f"{min(used) / 2**20:.0f} to {max(used) / 2**20:.0f} MiB over {steps} reports",
+        f"memory: {task}, anonymous memory {min(used) / 2**20:.0f} to {max(used) / 2**20:.0f} MiB over {steps} reports",
         flush=True,
     )
-    assert spread <= FLAT, spread
+    assert max(used) - min(used) <= FLAT, (min(used), max(used))
 
 
 TUNE = """
 import sys
-from weft import tuning
-tuning.HEARTBEAT_SECONDS = 1
-tuning.tune("lm", "grammar", sys.argv[1], {"text.limit": 20000, "model.hidden_size": 32, "train.epochs": 3},
+from weft.training import study
+from weft.tuning import tune
+study.HEARTBEAT_SECONDS = 1
+tune("lm", "grammar", sys.argv[1], {"text.limit": 20000, "model.hidden_size": 32, "train.epochs": 3},
     trials=6, storage=sys.argv[2], report=lambda trial: print(trial.number, trial.state, flush=True))
 """
 

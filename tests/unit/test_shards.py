@@ -66,8 +66,8 @@ def test_training_on_shards_is_training_on_the_text(tmp_path):
     vocabularies = [predictor.codec.vocabulary for predictor in predictors]
     assert list(vocabularies[0]) == list(vocabularies[1])
     assert all(one[name].equal(other[name]) for name in one)
-    with pytest.raises(weft.WeftError, match=r"text\.lower is True"):
-        weft.train("lm", str(tmp_path / "shards"), tmp_path / "lower", {"text.lower": True})
+    with pytest.raises(weft.WeftError, match=r"encoded with 'char', False, 1.*`text\.lower=false` `text\.min_count=1`"):
+        weft.train("fill", str(tmp_path / "shards"), tmp_path / "fill")
     (tmp_path / "shards" / "shard-00001.bin").write_bytes(b"")
     with pytest.raises(weft.WeftError, match="missing or cut short"):
         weft.resume_lm(runs[1])

@@ -10,6 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from weft.data import windows as windows_module
 from weft.data.windows import RandomWindows, SequentialWindows, evaluation_passages, evaluation_windows
 from weft.engine.cross_entropy import IGNORE_INDEX
 from weft.errors import WeftError
@@ -77,6 +78,37 @@ def test_random_windows_are_reshuffled_each_epoch():
     orders = [torch.cat([w.inputs[:, 0] for w in stream.epoch(epoch)]) // 10 for epoch in range(2)]
     assert not torch.equal(*orders)
     assert all(window.reset_state for window in stream.epoch(0))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 10, 64, 1000, 1025, 30_000])
+def test_the_random_order_of_a_long_text_is_computed_and_a_permutation(monkeypatch, count):
+    monkeypatch.setattr(windows_module, "MOST_STORED", 0)
+    orders = [windows_module._random_order(np.random.default_rng(seed), count)(np.arange(count)) for seed in range(2)]
+    assert all(np.array_equal(np.sort(order), np.arange(count)) for order in orders)
+    if count >= 1000:
+        assert not np.array_equal(*orders)
+        for order in orders:
+            limit = 4 / np.sqrt(count)  # four standard deviations of the correlation of random numbers
+            assert abs(np.corrcoef(order, np.arange(count))[0, 1]) < limit
+            assert abs(np.corrcoef(order[1:], order[:-1])[0, 1]) < limit
+            assert np.mean(np.diff(order) == 1) < 0.01
+
+
+def test_the_random_order_of_any_text_takes_little_memory():
+    order = windows_module._random_order(np.random.default_rng(0), 10**12)
+    found = order(np.arange(10**6, 10**6 + 1000))
+    assert len(set(found.tolist())) == 1000
+    assert 0 <= found.min() < 10**11 < 9 * 10**11 < found.max() < 10**12
+
+
+def test_windows_in_a_computed_order_are_read_once_and_resumed(monkeypatch):
+    monkeypatch.setattr(windows_module, "MOST_STORED", 0)
+    stream = RandomWindows(np.arange(1000), 4, 10, seed=0)
+    windows = list(stream.epoch(1))
+    inputs = torch.cat([window.inputs.flatten() for window in windows])
+    assert len(windows) == stream.batches
+    assert len(inputs) == len(inputs.unique())
+    assert all(torch.equal(a.inputs, b.inputs) for a, b in zip(windows[5:], stream.epoch(1, 5), strict=True))
 
 
 @given(st.integers(2, 400), st.integers(1, 40), st.integers(5, 100))

@@ -21,6 +21,10 @@ from weft.errors import WeftError
 Tokens = np.ndarray[Any, np.dtype[Any]]
 Starts = np.ndarray[Any, np.dtype[np.int64]]  # (B,) where each row of a batch starts
 
+MOST_STORED = 1 << 20  # windows whose random order is held in memory, 8 bytes each; a longer one is computed
+FEISTEL_ROUNDS = 6
+MIX = np.uint64(0x9E3779B97F4A7C15)  # odd, its bits are those of the golden ratio
+
 
 class Window(NamedTuple):
     """A batch for a language model."""
@@ -83,9 +87,40 @@ class RandomWindows(TrainingWindows):
         generator = np.random.default_rng((self.seed, number))
         offset = int(generator.integers(self.seq_length))
         windows = (len(self.tokens) - self.seq_length) // self.seq_length
-        starts = offset + self.seq_length * generator.permutation(windows)
-        rows = self.batch_size
-        return ((starts[batch * rows : (batch + 1) * rows], True) for batch in range(start, self.batches))
+        order = _random_order(generator, windows)
+        rows = np.arange(self.batch_size)
+        return (
+            (offset + self.seq_length * order(batch * self.batch_size + rows), True)
+            for batch in range(start, self.batches)
+        )
+
+
+def _random_order(generator: np.random.Generator, count: int) -> Callable[[Starts], Starts]:
+    """A random permutation of range(count), as a function of positions; that of a large text is not held in memory."""
+    if count <= MOST_STORED:
+        order = generator.permutation(count)
+        return lambda positions: order[positions]
+    # A Feistel network permutes the numbers of an even number of bits. What it maps beyond `count` is mapped again.
+    half = np.uint64(-(-(count - 1).bit_length() // 2))
+    mask = np.uint64((1 << int(half)) - 1)
+    keys = generator.integers(1 << 63, size=FEISTEL_ROUNDS).astype(np.uint64)
+
+    def encrypt(values: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtype[np.uint64]]:
+        left, right = values >> half, values & mask
+        for key in keys:
+            mixed = (right ^ key) * MIX
+            mixed = (mixed ^ (mixed >> np.uint64(32))) * MIX
+            left, right = right, left ^ ((mixed >> np.uint64(32)) & mask)
+        joined: np.ndarray[Any, np.dtype[np.uint64]] = (left << half) | right
+        return joined
+
+    def order_at(positions: Starts) -> Starts:
+        found = encrypt(positions.astype(np.uint64))
+        while (beyond := found >= count).any():
+            found[beyond] = encrypt(found[beyond])
+        return found.astype(np.int64)
+
+    return order_at
 
 
 WINDOWS: dict[str, type[TrainingWindows]] = {

@@ -51,15 +51,17 @@ class Shards:
         """Refuses settings of the text that differ from those of the encoding.
 
         Raises:
-            WeftError: it names the first setting that differs.
+            WeftError: it names the settings that differ.
         """
-        for name, value in self.index["asked"]["text"].items():
-            if getattr(config, name, value) != value:
-                raise WeftError(
-                    f"text.{name} is {getattr(config, name)!r}, and {self.folder} was encoded with {value!r}",
-                    expected="the same",
-                    hint=f"`text.{name}={value}`",
-                )
+        encoded = self.index["asked"]["text"]
+        different = {name: value for name, value in encoded.items() if getattr(config, name, value) != value}
+        if different:
+            given = ", ".join(f"text.{name} is {getattr(config, name)!r}" for name in different)
+            raise WeftError(
+                f"{given}; {self.folder} was encoded with {', '.join(map(repr, different.values()))}",
+                expected="the same settings of the text",
+                hint=" ".join(f"`text.{name}={_written(value)}`" for name, value in different.items()),
+            )
 
     @property
     def digest(self) -> str:
@@ -70,6 +72,11 @@ class Shards:
         """The token ids, checked to be of the vocabulary."""
         size = len(self.codec.vocabulary)
         return ShardedTokens([open_tokens(self.folder / one["file"], size) for one in self.index["shards"]])
+
+
+def _written(value: object) -> str:
+    """A setting's value as `section.key=value` takes it."""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 class ShardedTokens:
