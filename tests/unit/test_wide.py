@@ -157,6 +157,8 @@ def test_mixture_is_the_optimum():
     assert min(wrong) >= 0  # a model that misleads is left out, not inverted
     alone = parts[:20] * torch.tensor([5.0, 0.1, 0.1], dtype=torch.float64)
     assert fit_mixture(alone, alone[..., 0].argmax(1)).network > 0.9  # a network that is right needs no n-grams
+    few = torch.tensor([[[1.0, -1.0, -1.0], [-1.0, 1.0, 1.0]]], dtype=torch.float64).expand(2, 2, 3)
+    assert fit_mixture(few, torch.zeros(2).long()).logistic > 0.4  # two texts say too little to leave them out
 
 
 PAIRS = [(f"{' '.join(text)}", str(int(label))) for text, label in zip(*texts_and_labels(120, 2), strict=True)]

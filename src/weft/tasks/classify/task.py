@@ -52,6 +52,8 @@ from weft.training.run import WEIGHTS, Run, read_metadata
 from weft.training.step import Evaluation
 from weft.training.trainer import Trainer
 
+FEW = 30  # held-out texts below which their score says little
+
 
 class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
     """Trains a recurrent model to predict the label of a text."""
@@ -100,7 +102,8 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
         dev = load_columns(run.data_file(DEV_EXAMPLES)) if run.has(DEV_EXAMPLES) else None
         model = build_model(lambda: make_classifier(run, config))
         held_out = len(dev["text"]) if dev else 0
-        description = f"{len(train['text']):,} texts to train on, {held_out:,} held out, {len(labels)} labels"
+        few = " (few: their score is rough)" if 0 < held_out < FEW else ""
+        description = f"{len(train['text']):,} texts to train on, {held_out:,} held out{few}, {len(labels)} labels"
         description += f", vocabulary of {len(codec.vocabulary):,} ({run.vocabulary['description']})"
         if run.has(WORD_VECTORS):
             found = load_word_vectors(model, run)
