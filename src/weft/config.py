@@ -316,7 +316,7 @@ _TYPES: dict[Any, tuple[tuple[type, ...], str]] = {
 
 def _checked(key: str, value: Any, kind: Any, limits: Mapping[str, Any]) -> Any:
     if is_auto(value, limits):
-        return kind(AUTO)
+        return "auto" if kind is str else kind(AUTO)
     accepted, words = _TYPES[kind]
     if limits.get("auto"):
         words += " or auto"

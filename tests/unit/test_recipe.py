@@ -5,15 +5,19 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 import weft
 from weft.cli import main
 from weft.config import auto_settings, load_config
 from weft.tasks.lm.chosen_settings import choose_settings
+from weft.tasks.lm.config import LmConfig
 from weft.tasks.lm.model import make_language_model
-from weft.tasks.lm.recipe import OPERATIONS, SETTINGS, SIZES, SPEED, Workload, choose_recipe
+from weft.tasks.lm.recipe import OPERATIONS, SETTINGS, SIZES, SPEED, WEIGHTS_PER_TOKEN, Workload, choose_recipe
+from weft.training.devices import fastest_precision
 from weft.training.run import open_run
 
 TEXT = weft.Corpus.from_texts("text", ["one two three\n" * 100])
@@ -21,11 +25,21 @@ CHARACTERS = Workload(tokens=1_000_000, vocabulary_size=65)
 
 
 def test_more_time_gives_a_larger_model():
-    sizes = [choose_recipe(CHARACTERS._replace(minutes=minutes)).hidden_size for minutes in (0.1, 1, 6, 30, 200)]
+    large = CHARACTERS._replace(tokens=10**7)
+    sizes = [choose_recipe(large._replace(minutes=minutes)).hidden_size for minutes in (0.1, 1, 6, 30, 200)]
     assert sizes == sorted(set(sizes))
     for minutes in (0.1, 1, 6, 30):
         two = choose_recipe(CHARACTERS._replace(minutes=minutes, threads=2))
         assert two == choose_recipe(CHARACTERS._replace(minutes=2 * minutes))  # threads and minutes are exchangeable
+
+
+def test_less_text_gives_a_smaller_model():
+    texts = [CHARACTERS._replace(tokens=tokens, minutes=200) for tokens in (10_000, 50_000, 200_000, 10**6, 10**7)]
+    recipes = [choose_recipe(text) for text in texts]
+    sizes = [recipe.hidden_size for recipe in recipes]
+    assert sizes == sorted(set(sizes))
+    for text, recipe in zip(texts, recipes, strict=True):
+        assert text.recurrent_weights(recipe.hidden_size, recipe.embedding_dim) <= WEIGHTS_PER_TOKEN * text.tokens
 
 
 def test_more_text_gives_fewer_epochs_and_less_dropout():
@@ -34,6 +48,15 @@ def test_more_text_gives_fewer_epochs_and_less_dropout():
     assert [one.dropout for one in recipes] == sorted((one.dropout for one in recipes), reverse=True)
     assert recipes[-1].epochs == 1
     assert recipes[-1].dropout == 0
+
+
+def test_characters_have_weight_decay_and_no_dropout_of_the_embedding():
+    characters, words = (choose_recipe(Workload(10**6, size)).weight_decay for size in (1000, 1001))
+    assert characters > words > 0
+    config = load_config(LmConfig, sets={"model.hidden_size": 8, "model.embedding_dim": 8, "model.dropout": 0.5}).model
+    for size, dropped in ((1000, False), (1001, True), (20_000, True)):
+        model = make_language_model(size, config).train()
+        assert bool((model._inputs(torch.arange(9)[None]) == 0).any()) is dropped
 
 
 def test_less_time_than_two_passes_needs_no_dropout():
@@ -95,8 +118,21 @@ def test_chosen_settings_are_recorded_shown_and_kept_by_a_resume(tmp_path):
 
 def test_nothing_is_said_where_nothing_is_chosen(tmp_path):
     sets = {"model.hidden_size": 8, "model.embedding_dim": 8, "model.dropout": 0.1, "train.epochs": 1,
-            "train.learning_rate": 0.01, "batch.size": 4}  # fmt: skip
+            "train.learning_rate": 0.01, "train.weight_decay": 0, "train.precision": "float32",
+            "batch.size": 4}  # fmt: skip
     assert weft.start_lm(TEXT, tmp_path / "run", sets).choice == ""
+
+
+@pytest.mark.parametrize(("variant", "chosen"), [("avx512_bf16", "bf16"), ("avx512", "float32"), (None, "float32")])
+def test_bf16_is_chosen_where_the_cpu_has_instructions_for_it(monkeypatch, variant, chosen):
+    engine = None if variant is None else SimpleNamespace(variant=variant)
+    monkeypatch.setattr("weft.training.devices.library", lambda: engine)
+    config, note = choose_settings(LmConfig(), 100_000, 65)
+    assert config.train.precision == chosen
+    assert f"precision {chosen}" in note
+    given = load_config(LmConfig, sets={"train.precision": "float32"})
+    assert choose_settings(given, 100_000, 65)[0].train.precision == "float32"
+    assert fastest_precision("meta") == "float32"  # not the CPU
 
 
 def test_fine_tuning_keeps_what_the_source_run_chose(tmp_path):

@@ -262,6 +262,16 @@ def test_a_machine_that_gets_slower_shortens_the_plan(simulated):
     assert steps[-1].learning_rate < 0.02 * max(step.learning_rate for step in steps)
 
 
+@pytest.mark.parametrize("slow", [range(60), range(200, 300)])  # when it was planned, and later
+def test_a_machine_that_gets_faster_lengthens_the_plan(simulated, slow):
+    subject = simulated(trainer(minutes=4, **LONG), batches=100, slow=lambda step: 4.0 if step in slow else 1.0)
+    steps = list(subject.run())
+    assert steps[-1].end == "time is up"
+    assert 0.85 < subject.progress.seconds / 240 < 1.1
+    assert steps[-1].learning_rate < 0.02 * max(step.learning_rate for step in steps)
+    assert steps[-1].number == steps[-1].total == subject.progress.planned_steps
+
+
 def test_another_limit_is_planned_anew(simulated, tmp_path):
     list(simulated(trainer(tmp_path / "run", minutes=0.5, **LONG), batches=1000).run())
     more = simulated(trainer(tmp_path / "run", minutes=1, **LONG), batches=1000)

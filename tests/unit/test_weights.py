@@ -36,7 +36,7 @@ STEPS = 20
 
 SMALL = [
     *("text.limit=4000", "model.hidden_size=24", "model.embedding_dim=12", "model.dropout=0.3"),
-    *("train.learning_rate=0.004", "train.ema_decay=0.9"),
+    *("train.learning_rate=0.004", "train.ema_decay=0.9", "train.precision=float32"),
 ]
 CASES: dict[str, tuple[Any, list[str]]] = {
     "lm": (LmConfig, [*SMALL, "batch.size=4", "batch.seq_length=9", "model.num_layers=2"]),

@@ -10,10 +10,11 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from weft.cells import CELLS, custom_cells, using_cells
 from weft.errors import WeftError
@@ -120,9 +121,19 @@ def _load_model(make: Callable[[], Model], run: Run) -> Model:
 def _outline(make: Callable[[], Model]) -> Model | None:
     """The model without memory behind its weights; None if they are more than can be counted."""
     try:
-        with torch.device("meta"):
+        with torch.device("meta"), _WithoutNormal():
             return make()
     except RuntimeError as error:
         if "overflow" in str(error):
             return None
         raise
+
+
+class _WithoutNormal(TorchFunctionMode):
+    """Leaves out `normal_`, which changes nothing on the meta device: torch would load its compiler for it."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if function in (nn.init.normal_, torch.Tensor.normal_):
+            return kwargs["tensor"] if "tensor" in kwargs else args[0]
+        return function(*args, **kwargs)

@@ -25,7 +25,7 @@ SCHEDULES: dict[str, Callable[[int, int, int], float]] = {
 STRETCH, LONGEST_STRETCH = 0.1, 60.0  # of the time left, and seconds: measured before the steps are planned
 STRETCH_STEPS = 5  # at least, unless they take a quarter of the time
 HEADROOM = 0.03  # of the time limit: the plan leaves it free, since speeds vary
-LATE = 1.1  # a plan that would end later than this many time limits is shortened
+EARLY, LATE = 0.85, 1.1  # time limits: a plan that would end before the first or after the second is made anew
 
 
 class Pace:
@@ -62,6 +62,10 @@ class Pace:
         if self.steps < STRETCH_STEPS:
             return self.elapsed >= seconds / 4
         return self.elapsed >= min(STRETCH * seconds, LONGEST_STRETCH)
+
+    def knows_evaluations(self, step: int) -> bool:
+        """Whether `forecast` counts all evaluations: their length is known, and none is due after this very step."""
+        return not self.evaluate_every or (self.evaluation_seconds > 0 and step % self.evaluate_every > 0)
 
     def forecast(self, step: int, ahead: int) -> float:
         """The seconds that the training takes to its end, which is `ahead` steps after `step`."""

@@ -30,7 +30,7 @@ from weft.training.layer_groups import LayerGroups
 from weft.training.loss import Loss
 from weft.training.optimizer import OPTIMIZERS, Optimizer
 from weft.training.run import CHECKPOINT, WEIGHTS, Run, with_prefix
-from weft.training.schedule import HEADROOM, LATE, SCHEDULES, Pace
+from weft.training.schedule import EARLY, HEADROOM, LATE, SCHEDULES, Pace
 from weft.training.slices import SlicedGradient, state_leaves
 from weft.training.step import TIME_IS_UP, Evaluation, Progress, Step
 
@@ -155,32 +155,32 @@ class Trainer:
         return self.data.sliced_epoch(*position, self.config.slices) if self.sliced else self.data.epoch(*position)
 
     def _plan_is_due(self) -> bool:
-        """Whether the steps that fit into the time limit are to be counted: once, and if training gets much slower."""
+        """Whether the steps that fit into the time limit are to be counted: once, and if the speed changes much."""
         if not self.config.minutes or not self.pace.is_measured(self._budget):
             return False
-        return not self._is_planned or self.progress.seconds + self._remaining() > LATE * 60 * self.config.minutes
+        end = (self.progress.seconds + self._remaining()) / (60 * self.config.minutes)
+        is_early = end < EARLY and self.progress.planned_steps < self.config.epochs * self.data.batches
+        return not self._is_planned or end > LATE or (is_early and self.pace.knows_evaluations(self.progress.step))
 
     def _plan(self) -> None:
         """Sets the number of steps, so that the training ends at the time limit with its schedule complete."""
-        progress, minutes = self.progress, self.config.minutes
-        left = 60 * minutes * (1 - HEADROOM) - progress.seconds
-        ahead = self.pace.steps_within(left, progress.step, self.total - progress.step)
-        progress.planned_steps, progress.planned_minutes = progress.step + ahead, minutes
+        progress, most = self.progress, self.config.epochs * self.data.batches - self.progress.step
+        left = 60 * self.config.minutes * (1 - HEADROOM) - progress.seconds
+        progress.planned_steps = progress.step + self.pace.steps_within(left, progress.step, most)
+        progress.planned_minutes = self.config.minutes
 
     def _remaining(self) -> float:
         """Estimates the seconds to the end."""
         forecast = self.pace.forecast(self.progress.step, self.total - self.progress.step)
-        if self._is_planned or not self.config.minutes:
-            return forecast
-        return min(forecast, max(0.0, 60 * self.config.minutes - self.progress.seconds))
+        limited = self.config.minutes and not self._is_planned
+        return min(forecast, max(0.0, 60 * self.config.minutes - self.progress.seconds)) if limited else forecast
 
     def _timed_save(self) -> None:
         began = self.workers.now()
         self.save()
         self.workers.synchronize()
         self.pace.add_checkpoint(self.workers.now() - began)
-        lost = self.pace.checkpoint_seconds + self.pace.evaluation_seconds
-        self.progress.reserve = max(self.progress.reserve, lost)
+        self.progress.reserve = max(self.progress.reserve, self.pace.checkpoint_seconds + self.pace.evaluation_seconds)
 
     def _step(self, batch: Any) -> Step:
         config, progress = self.config, self.progress
@@ -215,7 +215,7 @@ class Trainer:
             return loss
         found = self._forward(batch, self.carried)
         self.optimizer.zero_grad()
-        found.total.backward(found.total.new_full((), 1 / max(1, found.count)))  # type: ignore[no-untyped-call]
+        (found.total * (1 / max(1, found.count))).backward()  # type: ignore[no-untyped-call]
         self.carried = found.state
         return Likelihood(float(found.total.detach()), found.count)
 

@@ -11,10 +11,12 @@ from weft.config import auto_settings, dotted, resolve_auto, to_dict
 from weft.tasks.lm.config import LmConfig
 from weft.tasks.lm.model import is_adaptive
 from weft.tasks.lm.recipe import SETTINGS, SPEED, Recipe, Workload, choose_recipe
+from weft.training.devices import fastest_precision
 from weft.training.distributed import current_workers
 
 LONG = 3600.0  # seconds from which on the length of a training is announced
 EFFICIENCY = 0.8  # of training, relative to large matrix products
+PRECISION = "train.precision"
 
 
 def choose_settings(config: LmConfig, tokens: int, vocabulary_size: int) -> tuple[LmConfig, str]:
@@ -29,21 +31,21 @@ def choose_settings(config: LmConfig, tokens: int, vocabulary_size: int) -> tupl
         All settings, and lines that say which were chosen, and for what, and if training will take hours.
     """
     cell, threads = find_cell(config.model.cell), torch.get_num_threads() * current_workers().size
+    names, train = set(auto_settings(config)), config.train
     work = Workload(
         tokens=max(1, tokens),
         vocabulary_size=vocabulary_size,
-        minutes=config.train.minutes,
+        minutes=train.minutes,
         threads=threads,
-        precision=config.train.precision,
+        precision=fastest_precision(train.device) if PRECISION in names else train.precision,
         blocks=cell.blocks,
         layers=config.model.num_layers,
         adaptive=is_adaptive(vocabulary_size, config.model.softmax),
     )
-    names = set(auto_settings(config))
     given = {name: value for name, value in dotted(to_dict(config)).items() if name in {*SETTINGS.values()} - names}
     recipe = choose_recipe(work, given)
     lines = [_describe(work, recipe, names), "" if work.minutes else _announce(work, recipe)]
-    return resolve_auto(config, recipe.settings()), "\n".join(filter(None, lines))
+    return resolve_auto(config, {**recipe.settings(), PRECISION: work.precision}), "\n".join(filter(None, lines))
 
 
 def _describe(work: Workload, recipe: Recipe, names: set[str]) -> str:
@@ -53,9 +55,12 @@ def _describe(work: Workload, recipe: Recipe, names: set[str]) -> str:
         "embedding_dim": f"embedding {recipe.embedding_dim}",
         "dropout": f"dropout {recipe.dropout:g}",
         "learning_rate": f"learning rate {recipe.learning_rate:g}",
+        "weight_decay": f"weight decay {recipe.weight_decay:g}",
         "epochs": f"at most {recipe.epochs} epochs" if work.minutes else f"{recipe.epochs} epochs",
     }
     shown = [text for name, text in words.items() if SETTINGS[name] in names]
+    if PRECISION in names:
+        shown.append(f"precision {work.precision}")
     if not shown:
         return ""
     reason = f"{work.tokens:,} tokens"

@@ -132,7 +132,7 @@ def _likelihood(model: LmPredictor, tokens: Tokens, adapted: AdaptedLmPredictor 
     lines = [
         f"perplexity      {found.perplexity:.3f} per {level}",
         *([] if beside is None else [f"adapted         {beside.perplexity:.3f} per {level}, while it reads the text"]),
-        f"bits per {level:7}{found.bits_per_token:.3f}",
+        f"{f'bits per {level}':15} {found.bits_per_token:.3f}",
         f"tokens          {found.count:,}",
         *(
             f"{'' if number else 'baselines':16}{name:{wide}}  {other.perplexity:.3f}"

@@ -17,7 +17,11 @@ class LmModelConfig(ModelConfig):
     hidden_size: int = setting(AUTO, "hidden units per layer", low=1, auto=True)
     embedding_dim: int = setting(AUTO, "embedding dimension; 0: one-hot", low=0, auto=True)
     dropout: float = setting(
-        float(AUTO), "dropout rate of the embedding and of layer outputs", low=0, high=0.95, auto=True
+        float(AUTO),
+        "dropout rate of layer outputs; above 1,000 tokens also of the embedding",
+        low=0,
+        high=0.95,
+        auto=True,
     )
     recurrent_dropout: float = setting(
         0.0, "dropout rate of the recurrent state, one mask for all steps of a window", low=0, high=0.95
@@ -67,6 +71,12 @@ class LmTrainConfig(TrainConfig):
 
     epochs: int = setting(AUTO, "passes over the training data", low=0, auto=True)
     learning_rate: float = setting(float(AUTO), "peak learning rate", low=0, auto=True)
+    weight_decay: float = setting(float(AUTO), "adamw: weight decay", low=0, auto=True)
+    precision: str = setting(
+        "auto",
+        "matrix products on the CPU: float32, or bf16 with float32 sums; auto: bf16 if the CPU has AVX512_BF16",
+        choices=("float32", "bf16"), auto=True,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,7 @@ from weft.tasks.config import ModelConfig
 from weft.tasks.lm.config import LmModelConfig
 from weft.training.loss import Loss, count_predictions
 
+SMALL_VOCABULARY = 1000  # tokens up to which the embedding has no dropout: it would hide which character was read
 LARGE_VOCABULARY = 10_000  # tokens from which on "auto" is an adaptive softmax
 LARGEST_TABLE = 1 << 26  # maximum number of elements of the sampler's precomputed input projections
 
@@ -87,6 +88,7 @@ class LanguageModel(nn.Module):
                 hint=f"`model.embedding_dim={config.hidden_size}`",
             )
         self.vocabulary_size, self.dropout = vocabulary_size, config.dropout
+        self.embedding_dropout = config.dropout if vocabulary_size > SMALL_VOCABULARY else 0.0
         self.recurrent_dropout = recurrent_dropout
         self._add_layers(config)
         self.backward_stack = self._stack(config, self.stack.input_size, reverse=True) if backward else None
@@ -143,7 +145,7 @@ class LanguageModel(nn.Module):
         """What the stack reads of ids (B, T): their embedding with dropout, or themselves for one-hot vectors."""
         if self.embedding is None:
             return ids
-        return embed(ids, self.embedding.weight, self.dropout, self.training)
+        return embed(ids, self.embedding.weight, self.embedding_dropout, self.training)
 
     def embed(self, ids: Tensor) -> Tensor:
         """The vectors (B, T, E) of ids (B, T) as the stack reads them, without dropout."""
@@ -300,7 +302,7 @@ class AdaptiveLanguageModel(LanguageModel):
         self.stack = self._stack(config, size)
 
     def _inputs(self, ids: Tensor) -> Tensor:
-        return dropout(self.softmax.embed(ids), self.dropout, self.training)
+        return dropout(self.softmax.embed(ids), self.embedding_dropout, self.training)
 
     def embed(self, ids: Tensor) -> Tensor:
         return self.softmax.embed(ids)

@@ -1,8 +1,8 @@
 """The settings of a language model that are chosen by the amount of text and the time limit ("auto").
 
 The rule, and why it is so, is in docs/language-model.md ("What is chosen for you"). It reads the number of training
-tokens, the size of the vocabulary, the time limit, the number of threads and the precision, and no property of the
-machine: the same command chooses the same settings everywhere.
+tokens, the size of the vocabulary, the time limit, the number of threads and the precision, and no other property of
+the machine: with `train.precision` given, the same command chooses the same settings everywhere.
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from weft.nn.adaptive_softmax import SHORTER, default_cutoffs
+from weft.tasks.lm.model import SMALL_VOCABULARY
 
 SPEED = {
     "float32": 90e9,
-    "bf16": 150e9,
+    "bf16": 160e9,
 }  # floating point operations per second of a thread: what a time limit stands for
 OPERATIONS = 6  # for each weight and token: a multiplication and an addition, forward, and twice that backward
 SIZES = (64, 96, 128, 192, 256, 384, 512, 640, 768, 1024)  # of hidden layers
 LARGEST_WITHOUT_LIMIT = 512
 TOKENS_PER_WEIGHT = 3  # that a time limit has to allow to be read, for each recurrent weight
-WEIGHTS_PER_TOKEN = 20  # recurrent weights at most, for each token of the text
-SMALL_VOCABULARY, CHARACTER_DIM = 1000, 128  # a vocabulary up to this size has embeddings of this dimension at most
+WEIGHTS_PER_TOKEN = 4  # recurrent weights at most, for each token of the text: more of them memorise it
+CHARACTER_DIM = 128  # of embeddings at most, for vocabularies of up to SMALL_VOCABULARY tokens
 MOST_EPOCHS = 40
 
 
@@ -71,6 +72,7 @@ class Recipe(NamedTuple):
     embedding_dim: int
     dropout: float
     learning_rate: float
+    weight_decay: float
     epochs: int
 
     def settings(self) -> dict[str, int | float]:
@@ -78,7 +80,8 @@ class Recipe(NamedTuple):
         return {SETTINGS[name]: value for name, value in self._asdict().items()}
 
 
-SETTINGS = {name: f"{'train' if name in ('learning_rate', 'epochs') else 'model'}.{name}" for name in Recipe._fields}
+_TRAIN = ("learning_rate", "weight_decay", "epochs")
+SETTINGS = {name: f"{'train' if name in _TRAIN else 'model'}.{name}" for name in Recipe._fields}
 
 
 def choose_recipe(work: Workload, given: Mapping[str, float] | None = None) -> Recipe:
@@ -89,7 +92,7 @@ def choose_recipe(work: Workload, given: Mapping[str, float] | None = None) -> R
         given: settings of the recipe by dotted names that are fixed; the others are chosen to go with them.
 
     >>> choose_recipe(Workload(tokens=1_000_000, vocabulary_size=65, minutes=6))
-    Recipe(hidden_size=512, embedding_dim=128, dropout=0.1, learning_rate=0.0042, epochs=12)
+    Recipe(hidden_size=512, embedding_dim=128, dropout=0.1, learning_rate=0.0042, weight_decay=0.1, epochs=12)
     """
     given = given or {}
     hidden_size = int(given["model.hidden_size"]) if "model.hidden_size" in given else _hidden_size(work)
@@ -101,6 +104,7 @@ def choose_recipe(work: Workload, given: Mapping[str, float] | None = None) -> R
         embedding_dim,
         dropout=given.get("model.dropout", _dropout(passes)),
         learning_rate=given.get("train.learning_rate", _learning_rate(hidden_size, work.vocabulary_size)),
+        weight_decay=given.get("train.weight_decay", _weight_decay(work.vocabulary_size)),
         epochs=epochs,
     )
 
@@ -138,3 +142,8 @@ def _learning_rate(hidden_size: int, vocabulary_size: int) -> float:
     """0.006 for 256 units, 0.004 if the tokens are words; larger layers need smaller steps."""
     rate = 0.006 if vocabulary_size <= SMALL_VOCABULARY else 0.004
     return min(0.01, float(f"{rate * math.sqrt(256 / hidden_size):.2g}"))
+
+
+def _weight_decay(vocabulary_size: int) -> float:
+    """0.1 for characters; for words, whose rare embeddings it would shrink, 0.01."""
+    return 0.1 if vocabulary_size <= SMALL_VOCABULARY else 0.01

@@ -146,7 +146,9 @@ class TokenEmbedding(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(len(counts), size))
         nn.init.normal_(self.weight, std=size**-0.5)
-        rate = alpha / (alpha + torch.tensor(counts, dtype=torch.float32)) if alpha else torch.zeros(len(counts))
+        # On the CPU in an outline too: for arithmetic on the meta device torch loads its compiler.
+        seen = torch.tensor(counts, dtype=torch.float32, device="cpu")
+        rate = alpha / (alpha + seen) if alpha else torch.zeros_like(seen)
         self.register_buffer("dropout_rate", rate, persistent=False)
 
     def part(self, ids: Tensor) -> Part:
