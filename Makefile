@@ -12,9 +12,9 @@ BUILD := pyproject.toml setup.py constraints.txt $(wildcard src/weft/*/core/*)
 demo: $(VENV)/ready
 	$(BIN)/weft demo
 
-# The test processes share the cores, so threads that wait for work sleep.
+# The test processes share the cores, so threads that wait for work sleep; and they share the byte code of the package.
 test: $(VENV)/ready-dev
-	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -n auto --dist worksteal
+	OMP_WAIT_POLICY=passive PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist worksteal
 
 check: $(VENV)/ready-dev
 	$(BIN)/ruff format --check .

@@ -13,6 +13,7 @@ Where there is no fork or no server, `python -m weft` itself runs.
 from __future__ import annotations
 
 import atexit
+import gc
 import json
 import os
 import signal
@@ -38,11 +39,13 @@ def run(path: str, arguments: list[str], streams: tuple[int, int, int], cwd: str
 
 
 def _serve(path: str) -> None:
-    import weft.cli  # noqa: F401
+    import weft.cli
     from weft.tasks import TASKS, get_task
 
     for name in TASKS:
         get_task(name)
+    weft.cli.app(["train", "lm", "--show-config"], standalone_mode=False)  # what the first command imports
+    gc.freeze()  # a collection in a child would copy every page that has an object
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the process of a connection
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(path)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -23,146 +25,11 @@ from weft.training.trainer import Trainer
 
 TEXT = "It was the best of times, it was the worst of times.\n" * 30
 
-# A task that learns how many vowels a word has, from a file with one word per line.
+# The task of docs/architecture.md that learns how many vowels a word has: its files by name.
+PAGE = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
 TOY = {
-    "config.py": """
-from dataclasses import dataclass, field
-
-from weft.training.config import TrainConfig
-
-
-@dataclass(frozen=True)
-class VowelsConfig:
-    train: TrainConfig = field(default_factory=TrainConfig)
-""",
-    "command.py": '''
-from typing import Annotated
-
-import typer
-
-from weft.tasks.command import Commands, EvaluationReport, TextHelp, TextInput
-
-
-def count(
-    model,
-    texts: Annotated[TextInput, TextHelp("Words.", missing="there is no word", example="weft count RUN word")],
-    *,
-    digits: Annotated[int, typer.Option(help="How many digits to show.")] = 1,
-    json: bool = False,
-):
-    """Count the vowels of each word."""
-    for word in texts.lines():
-        number = model.count(word)
-        yield {"word": word, "vowels": number} if json else f"{word} {number:.{digits}f}\\n"
-
-
-def evaluate(model, data):
-    error = model.evaluate(data)
-    return EvaluationReport({"error": error}, [f"error {error:.3f}"])
-
-
-COMMANDS = Commands(
-    summary="Train a model that counts vowels.",
-    data="Words, one per line.",
-    dev="Held-out words.",
-    evaluate=evaluate,
-    capabilities=("count",),
-    functions=(count,),
-)
-''',
-    "task.py": """
-from dataclasses import dataclass
-from pathlib import Path
-
-import torch
-from torch import nn
-
-from weft.tasks.prepared import Prepared
-from weft.tasks.task import Task
-from weft.training.loss import Loss
-from weft.training.run import Run
-from weft.training.step import Evaluation
-from weft.training.trainer import Trainer
-
-from vowels.command import COMMANDS
-from vowels.config import VowelsConfig
-
-
-def read(source):
-    return Path(source).read_text().split()
-
-
-def encode(word):
-    return torch.tensor([float(word.count(letter)) for letter in "abcdefghijklmnopqrstuvwxyz"])
-
-
-def vowels(word):
-    return float(sum(word.count(letter) for letter in "aeiou"))
-
-
-@dataclass
-class Words:
-    words: list
-
-    batches = 1
-
-    def epoch(self, number, start=0):
-        yield torch.stack([encode(word) for word in self.words]), torch.tensor([vowels(word) for word in self.words])
-
-
-@dataclass
-class Predictor:
-    run: Run
-    model: nn.Module
-
-    def count(self, word):
-        return self.model(encode(word)).item()
-
-    def evaluate(self, source):
-        words = read(source or self.run.path / "data/dev.txt")
-        return sum(abs(self.count(word) - vowels(word)) for word in words) / len(words)
-
-
-class VowelsTask(Task):
-    name = "vowels"
-    commands = COMMANDS
-    config_class = VowelsConfig
-    metric = "error"
-    unit = "words"
-
-    def open(self, source, dev, config):
-        words = read(source)
-
-        def store(folder):
-            (folder / "train.txt").write_text(" ".join(words[:-3]))
-            (folder / "dev.txt").write_text(" ".join(words[-3:]))
-            return {}
-
-        return store
-
-    def prepare(self, run, config):
-        words, dev = read(run.path / "data/train.txt"), read(run.path / "data/dev.txt")
-        model = nn.Linear(26, 1)
-
-        def objective(batch, carried):
-            inputs, targets = batch
-            return Loss((model(inputs)[:, 0] - targets).square().sum(), len(targets))
-
-        def evaluate():
-            error = sum(abs(model(encode(word)).item() - vowels(word)) for word in dev) / len(dev)
-            return Evaluation(error, {"error": error})
-
-        trainer = Trainer(model, Words(words), objective, config.train, evaluate=evaluate, run=run)
-        return Prepared(trainer, f"{len(words)} words")
-
-    def load(self, run):
-        model = nn.Linear(26, 1)
-        model.load_state_dict(run.weights())
-        return Predictor(run, model)
-
-
-TASK = VowelsTask()
-""",
+    name: textwrap.dedent(code)
+    for name, code in re.findall(r"^    # tasks/vowels/(\w+\.py)\n((?:    .*\n|\n)+)", PAGE, flags=re.M)
 }
 
 # The one line in the table, and the program.

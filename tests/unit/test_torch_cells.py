@@ -11,37 +11,18 @@ import torch
 from torch import nn
 
 import weft
+from tests.twins import TOLERANCE, assert_close, flat, pair
 
 KINDS = {
     "LSTMCell": (nn.LSTMCell, weft.nn.LSTMCell),
     "GRUCell": (nn.GRUCell, weft.nn.GRUCell),
     "RNNCell": (nn.RNNCell, weft.nn.RNNCell),
 }
-TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
 
 
 @pytest.fixture(params=KINDS)
 def kind(request):
     return request.param
-
-
-def pair(kind, *arguments, **options):
-    made = []
-    for cls in KINDS[kind]:
-        torch.manual_seed(5)
-        made.append(cls(*arguments, **options))
-    return made
-
-
-def flat(state):
-    return list(state) if isinstance(state, tuple) else [state]
-
-
-def assert_close(found, expected):
-    for one, other in zip(found, expected, strict=True):
-        assert one.shape == other.shape
-        scale = other.abs().max().clamp_min(1e-12)
-        assert ((one - other).abs().max() / scale).item() < TOLERANCE[other.dtype]
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)

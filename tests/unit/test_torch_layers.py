@@ -13,13 +13,13 @@ from torch import nn
 from torch.nn.utils import parametrizations, stateless
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from tests.twins import TOLERANCE, assert_close, flat, pair
 from weft import engine
 from weft.nn import torch_layers
 from weft.nn.torch_layers import GRU, LSTM, RNN
 
 KINDS = {"LSTM": (nn.LSTM, LSTM), "GRU": (nn.GRU, GRU), "RNN": (nn.RNN, RNN)}
 LENGTHS = torch.tensor([4, 6, 2])
-TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
 
 needs_engine = pytest.mark.skipif(engine.library() is None, reason="the engine is not built here")
 
@@ -29,24 +29,11 @@ def kind(request):
     return request.param
 
 
-def pair(kind: str, *arguments, dtype=torch.float32, seed=5, **options):
-    """torch's layer and ours, made from the same seed."""
-    made = []
-    for cls in KINDS[kind]:
-        torch.manual_seed(seed)
-        made.append(cls(*arguments, dtype=dtype, **options))
-    return made
-
-
 def states_of(kind: str, layer: nn.RNNBase, rows: int):
     """A random initial state for a batch of `rows`."""
     shape = (layer.num_layers * (2 if layer.bidirectional else 1), rows, layer.hidden_size)
     parts = [torch.randn(shape, dtype=layer.weight_ih_l0.dtype, requires_grad=True) for _ in range(2)]
     return tuple(parts) if kind == "LSTM" else parts[0]
-
-
-def flat(hidden) -> list[torch.Tensor]:
-    return list(hidden) if isinstance(hidden, tuple) else [hidden]
 
 
 def everything(layer, x, hx, *, lengths=None):
@@ -64,13 +51,6 @@ def everything(layer, x, hx, *, lengths=None):
     loss = sum((t * torch.randn(t.shape, dtype=t.dtype)).sum() for t in found)
     wanted = [x, *layer.parameters(), *(hx or ())]
     return found, torch.autograd.grad(loss, wanted)
-
-
-def assert_close(found, expected):
-    for one, other in zip(found, expected, strict=True):
-        assert one.shape == other.shape
-        scale = other.abs().max().clamp_min(1e-12)
-        assert ((one - other).abs().max() / scale).item() < TOLERANCE[other.dtype]
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
