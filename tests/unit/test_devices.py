@@ -142,6 +142,23 @@ def test_no_operation_of_a_loss_mixes_devices(name, tmp_path):
     assert all(parameter.grad is None or parameter.grad.is_meta for parameter in model.parameters())
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_a_new_run_chooses_the_fastest_precision_and_keeps_it(name, tmp_path, monkeypatch):
+    source, settings = CASES[name]
+    task, settings = get_task(name), {**SMALL, **settings, "train.epochs": 1}
+    for fastest in ("bf16", "float32"):
+        for module in ("weft.training.devices", "weft.tasks.lm.chosen_settings"):
+            monkeypatch.setattr(f"{module}.fastest_precision", lambda device, fastest=fastest: fastest)
+        training = task.start(source, tmp_path / fastest, settings)
+        assert training.run.config["train"]["precision"] == fastest
+        training.lock.release()
+    resumed = task.resume(tmp_path / "bf16", {"train.epochs": 2})  # on a machine whose fastest is float32
+    assert resumed.trainer.config.precision == "bf16"
+    given = task.start(source, tmp_path / "given", {**settings, "train.precision": "bf16"})
+    first, second = (next(one.trainer.run()).loss.cross_entropy for one in (resumed, given))
+    assert first == second
+
+
 def test_a_precision_that_is_not_known(tmp_path):
     with pytest.raises(weft.WeftError, match="one of: float32, bf16"), mixed_precision("fp8", "cpu"):
         pass

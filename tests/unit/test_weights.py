@@ -36,7 +36,7 @@ STEPS = 20
 
 SMALL = [
     *("text.limit=4000", "model.hidden_size=24", "model.embedding_dim=12", "model.dropout=0.3"),
-    *("train.learning_rate=0.004", "train.ema_decay=0.9", "train.precision=float32"),
+    *("train.learning_rate=0.004", "train.ema_decay=0.9"),
 ]
 CASES: dict[str, tuple[Any, list[str]]] = {
     "lm": (LmConfig, [*SMALL, "batch.size=4", "batch.seq_length=9", "model.num_layers=2"]),
@@ -69,7 +69,8 @@ def trained_hash(name: str, folder: Path) -> str:
     kind, sets = CASES[name]
     source = _tagged() if name == "tag" else _segmented() if name == "segment" else SOURCES.get(name, "grammar")
     task = get_task({"lm gru": "lm", "segment": "tag"}.get(name, name))
-    training = task.start(source, folder / "run", load_config(kind, sets=[*sets, "train.epochs=60"]))
+    config = load_config(kind, sets=[*sets, "train.epochs=60", "train.precision=float32"])
+    training = task.start(source, folder / "run", config)
     steps = sum(1 for _ in itertools.islice(training.trainer.run(), STEPS))
     assert steps == STEPS
     return _hash(training.model.state_dict())

@@ -42,7 +42,18 @@ class EncoderConfig(StackConfig):
 
 
 @dataclass(frozen=True)
-class LayerRates(TrainConfig):
+class TaskTrainConfig(TrainConfig):
+    """The `train` section of a task: a new run chooses the precision by the CPU and records it."""
+
+    precision: str = setting(
+        "auto",
+        "matrix products on the CPU: float32, or bf16 with float32 sums; auto: bf16 if the CPU has AVX512_BF16",
+        choices=("float32", "bf16"), auto=True,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class LayerRates(TaskTrainConfig):
     """The `train` section of tasks whose models can start from pretrained layers."""
 
     layer_decay: float = setting(

@@ -32,6 +32,7 @@ from weft.tasks.service import Service
 from weft.tasks.stored_data import StoreData, store_data
 from weft.tasks.workers import slices_for
 from weft.training.build import cells_of
+from weft.training.devices import choose_precision
 from weft.training.distributed import current_workers
 from weft.training.lock import RunLock, lock_run
 from weft.training.run import (
@@ -120,7 +121,7 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
 
     def choose_settings(self, run: Run, config: TaskConfig) -> tuple[TaskConfig, str]:
         """Chooses the settings of a new run that are "auto", from the data that `open` stored; says what they are."""
-        return config, ""
+        return choose_precision(config), ""
 
     @abstractmethod
     def prepare(self, run: Run, config: TaskConfig) -> Prepared:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from typing import TypeVar
 
 import torch
 
+from weft.config import auto_settings, resolve_auto
 from weft.engine import library, precision
 from weft.errors import WeftError
 from weft.training.environment import in_group
+
+AnyConfig = TypeVar("AnyConfig")
+PRECISION = "train.precision"
 
 
 def find_device(name: str, setting: str = "train.device") -> torch.device:
@@ -35,6 +40,13 @@ def fastest_precision(device: str) -> str:
     """The precision in which the engine trains fastest on this machine: "bf16" on a CPU with AVX512_BF16."""
     has_bf16 = getattr(library(), "variant", "") == "avx512_bf16"
     return "bf16" if has_bf16 and device.partition(":")[0] == "cpu" else "float32"
+
+
+def choose_precision(config: AnyConfig) -> AnyConfig:
+    """The settings of a task with the fastest precision, if theirs is "auto"."""
+    if PRECISION not in auto_settings(config):
+        return config
+    return resolve_auto(config, {PRECISION: fastest_precision(config.train.device)})  # type: ignore[attr-defined]
 
 
 @contextmanager

@@ -11,12 +11,11 @@ from weft.config import auto_settings, dotted, resolve_auto, to_dict
 from weft.tasks.lm.config import LmConfig
 from weft.tasks.lm.model import is_adaptive
 from weft.tasks.lm.recipe import SETTINGS, SPEED, Recipe, Workload, choose_recipe
-from weft.training.devices import fastest_precision
+from weft.training.devices import PRECISION, fastest_precision
 from weft.training.distributed import current_workers
 
 LONG = 3600.0  # seconds from which on the length of a training is announced
 EFFICIENCY = 0.8  # of training, relative to large matrix products
-PRECISION = "train.precision"
 
 
 def choose_settings(config: LmConfig, tokens: int, vocabulary_size: int) -> tuple[LmConfig, str]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from weft.config import AUTO, Settings, setting
-from weft.tasks.config import ModelConfig
+from weft.tasks.config import ModelConfig, TaskTrainConfig
 from weft.text.config import CorpusConfig
-from weft.training.config import TrainConfig
 
 
 @dataclass(frozen=True)
@@ -66,17 +65,12 @@ class BpttConfig(Settings):
 
 
 @dataclass(frozen=True)
-class LmTrainConfig(TrainConfig):
+class LmTrainConfig(TaskTrainConfig):
     """The `train` section."""
 
     epochs: int = setting(AUTO, "passes over the training data", low=0, auto=True)
     learning_rate: float = setting(float(AUTO), "peak learning rate", low=0, auto=True)
     weight_decay: float = setting(float(AUTO), "adamw: weight decay", low=0, auto=True)
-    precision: str = setting(
-        "auto",
-        "matrix products on the CPU: float32, or bf16 with float32 sums; auto: bf16 if the CPU has AVX512_BF16",
-        choices=("float32", "bf16"), auto=True,
-    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from weft.config import setting
-from weft.tasks.config import LengthBatchConfig, ModelConfig
+from weft.tasks.config import LengthBatchConfig, ModelConfig, TaskTrainConfig
 from weft.text.config import PairTextConfig
-from weft.training.config import TrainConfig
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class TranslateBatchConfig(LengthBatchConfig):
 
 
 @dataclass(frozen=True)
-class TranslateTrainConfig(TrainConfig):
+class TranslateTrainConfig(TaskTrainConfig):
     """The `train` section."""
 
     epochs: int = 4
