@@ -287,8 +287,11 @@ def test_other_dtypes_are_torch_s(kind, dtype):
 def test_autocast(kind):
     theirs, ours = pair(kind, 4, 6)
     x = torch.randn(5, 3, 4)
+    expected = theirs(x)[0].bfloat16()
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found, expected = ours(x)[0], theirs(x)[0]
+        found = ours(x)[0]
+        if kind != "LSTM" or torch.ops.mkldnn._is_mkldnn_bf16_supported():  # torch's LSTM raises on other CPUs
+            expected = theirs(x)[0]
     assert found.dtype == expected.dtype
     torch.testing.assert_close(found, expected, rtol=2e-2, atol=2e-2)
 
