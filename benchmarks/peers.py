@@ -3,10 +3,10 @@
 python -m benchmarks.peers                     all rows
 python -m benchmarks.peers cls/sst2            one row, or several
 
-The environment is build/peers; it is made at the first run. A row exports its splits as JSON lines, a program below
-`benchmarks/peers_programs` trains the peers on them and prints a line of JSON for each. Hyperparameters are chosen
-on the development texts, or on a tenth of the training texts where there are none. weft's side is that of
-docs/results.json.
+The environment is build/peers; it is made at the first run. A row exports its splits, a program below
+`benchmarks/peers_programs` trains the peers on them and prints a line of JSON for each. Hyperparameters are chosen on
+the development data, or on a tenth of the training texts where there is none; peers with a limit of time have the
+settings of their recipes. weft's side is that of docs/results.json.
 """
 
 from __future__ import annotations
@@ -17,14 +17,21 @@ import subprocess
 import sys
 import tempfile
 import venv
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from benchmarks.results import RECORDS
+from benchmarks import rows_translate
+from benchmarks.results import RECORDS, all_rows
 from benchmarks.rows_classify import SPLITS
+from benchmarks.rows_lm import split_shakespeare
+from benchmarks.rows_tag import FILES, SETS
+from benchmarks.rows_tag import paths as tag_paths
+from weft.config import load_config
+from weft.tasks.tag.config import TagConfig
+from weft.tasks.tag.data import read_tagged
 
 ROOT = Path(__file__).parents[1]
 ENVIRONMENT, PROGRAMS = ROOT / "build" / "peers", Path(__file__).parent / "peers_programs"
@@ -54,13 +61,52 @@ def export_texts(row: str, folder: Path) -> None:
         tenth = len(train) // 10
         train, dev = train[tenth:], train[:tenth]
     for name, rows in (("train", train), ("dev", dev), ("test", test)):
-        lines = (json.dumps({"text": one.text, "label": one.label}, ensure_ascii=False) for one in rows)
-        (folder / f"{name}.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        write_lines(folder / f"{name}.jsonl", ({"text": one.text, "label": one.label} for one in rows))
 
 
+def export_sentences(row: str, folder: Path) -> None:
+    """Words with tags; a sentence to be segmented as characters, with B-W at the beginning of a word and I-W inside."""
+    config = load_config(TagConfig, sets=SETS[row]).data
+    for name, path in zip(("train", "dev", "test"), tag_paths(row), strict=True):
+        sentences = read_tagged(path, config).sentences
+        rows: Any = ({"words": one.words, "tags": one.tags} for one in sentences)
+        if config.task == "segments":
+            rows = (
+                {"words": one.words, "tags": ["B-W" if tag[0] in "BS" else "I-W" for tag in one.tags]}
+                for one in sentences
+            )
+        write_lines(folder / f"{name}.jsonl", rows)
+
+
+def export_shakespeare(row: str, folder: Path) -> None:
+    split_shakespeare(folder)
+    write_lines(folder / "limits.json", [{"minutes": 6, "threads": 1}])
+
+
+def export_pairs(row: str, folder: Path) -> None:
+    for name, pairs in zip(("train", "test"), rows_translate.split(), strict=True):
+        write_lines(folder / f"{name}.jsonl", zip(pairs.sources, pairs.targets, strict=True))
+    write_lines(folder / "limits.json", [{"minutes": 4, "threads": 1}])
+
+
+def write_lines(path: Path, rows: Iterable[Any]) -> None:
+    path.write_text("".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows), encoding="utf-8")
+
+
+TORCH = "torch==2.13.0"  # the version that weft is measured with
 TASKS = {
     "classification": PeerTask(
         ("scikit-learn==1.7.2", "fasttext==0.9.3"), "classify_texts.py", export_texts, tuple(SPLITS)
+    ),
+    "tagging": PeerTask(
+        ("python-crfsuite==0.9.12", "seqeval==1.2.2", "spacy==3.8.18"),
+        "tag_sentences.py",
+        export_sentences,
+        tuple(FILES),
+    ),
+    "language models": PeerTask((TORCH,), "language_models.py", export_shakespeare, ("lm/tinyshakespeare",)),
+    "translation": PeerTask(
+        (TORCH, "tokenizers", "sacrebleu"), "translate_pairs.py", export_pairs, ("mt/fra-eng, 4 min, dot",)
     ),
 }
 
@@ -113,12 +159,15 @@ def page(peers: dict[str, list[dict[str, Any]]], own: list[dict[str, Any]]) -> s
         "",
         "Tools that a user may choose instead, on the splits of [the results](results.md), on one thread.",
         "`python -m benchmarks.peers` trains them in an environment of their own and writes this page. Their",
-        "hyperparameters are chosen on the development texts; weft has its default settings, and its score is the mean",
-        "over the seeds in `results.json`. The time is CPU time of one training, without the search.",
+        "hyperparameters are chosen on the development data; weft has its default settings, and its score is the mean",
+        "over the seeds in `results.json`. The time is CPU time of one training, without the search. The score is",
+        "accuracy, F1 of spans or words, nats per character (lower is better) or BLEU of greedy search, as in the",
+        "results.",
         "",
         "| data | model | score | CPU seconds | settings |",
         "| --- | --- | --- | --- | --- |",
     ]
+    rows = all_rows()
     for row, found in sorted(peers.items()):
         mine = [one for one in own if one["row"] == row]
         if mine:
@@ -126,7 +175,8 @@ def page(peers: dict[str, list[dict[str, Any]]], own: list[dict[str, Any]]) -> s
             spread = f" ({min(scores):.4f} to {max(scores):.4f}, {len(scores)} seeds)" if len(scores) > 1 else ""
             seconds = 60 * mean(one["minutes"] for one in mine)
             lines.append(f"| {row} | **weft** | **{mean(scores):.4f}**{spread} | {seconds:.1f} | defaults |")
-        for one in sorted(found, key=lambda one: -one["score"]):
+        sign = -1 if row in rows and not rows[row].lower_is_better else 1
+        for one in sorted(found, key=lambda one: sign * one["score"]):
             lines.append(f"| {row} | {one['model']} | {one['score']:.4f} | {one['seconds']:.1f} | {one['settings']} |")
     return "\n".join(lines) + "\n"
 

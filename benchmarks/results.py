@@ -18,11 +18,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from benchmarks.rows import Row
 
-MODULES = ("rows_classify", "rows_tag", "rows_translate")
+MODULES = ("rows_lm", "rows_classify", "rows_tag", "rows_translate")
 DOCS = Path(__file__).parents[1] / "docs"
 RECORDS, PAGE = DOCS / "results.json", DOCS / "results.md"
 BEGIN, END = "<!-- rows: written by benchmarks/results.py -->", "<!-- end of rows -->"
@@ -45,7 +43,8 @@ def main() -> None:
     if options.list:
         for name, row in rows.items():
             states = ", ".join(f"{seed} {state(name, seed)}" for seed in row.seeds)
-            print(f"{name:32} {'' if row.goal is None else f'at least {row.goal}'}  seeds: {states}")
+            bound = "at most" if row.lower_is_better else "at least"
+            print(f"{name:32} {'' if row.goal is None else f'{bound} {row.goal}'}  seeds: {states}")
         return
     unknown = [name for name in options.rows if name not in rows]
     if unknown:
@@ -63,7 +62,7 @@ def main() -> None:
                 "score": round(result.score, 4),
                 "goal": rows[name].goal,
                 "minutes": round(result.seconds / 60, 2),
-                "threads": torch.get_num_threads(),
+                "threads": result.threads,
                 "commit": commit(),
                 "metrics": result.metrics,
             }
@@ -108,10 +107,12 @@ def keep(record: dict[str, Any]) -> None:
 
 
 def table(records: list[dict[str, Any]]) -> str:
+    rows = all_rows()
     lines = ["| data | metric | seed | score | goal | minutes | also |", "| --- | --- | --- | --- | --- | --- | --- |"]
     for one in records:
         also = ", ".join(f"{name} {_short(value)}" for name, value in one["metrics"].items())
-        goal = "" if one["goal"] is None else f"{one['goal']}{'' if one['score'] >= one['goal'] else ' (not reached)'}"
+        reached = one["row"] not in rows or rows[one["row"]].reached(one["score"])
+        goal = "" if one["goal"] is None else f"{one['goal']}{'' if reached else ' (not reached)'}"
         threads = "" if one["threads"] == 2 else f" ({one['threads']} thread{'s' if one['threads'] != 1 else ''})"
         lines.append(
             f"| {one['row']} | {one['metric']} | {one['seed']} | **{_short(one['score'])}** | {goal} "

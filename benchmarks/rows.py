@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
 
 @dataclass(frozen=True)
 class Result:
@@ -17,6 +19,7 @@ class Result:
     score: float
     seconds: float  # of training, evaluations on held-out data included
     metrics: dict[str, Any] = field(default_factory=dict)
+    threads: int = field(default_factory=torch.get_num_threads)
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,11 @@ class Row:
     goal: float | None
     run: Callable[[Path, int], Result]
     seeds: tuple[int, ...] = (1, 2)
+    lower_is_better: bool = False
+
+    def reached(self, score: float) -> bool:
+        """Whether a score reaches the goal."""
+        return self.goal is None or (score <= self.goal if self.lower_is_better else score >= self.goal)
 
 
 def data(*parts: str) -> Path:

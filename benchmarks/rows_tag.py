@@ -9,14 +9,30 @@ from weft.config import load_config
 from weft.tasks.tag.config import TagConfig
 from weft.tasks.tag.task import TASK, start_tag
 
+FILES = {  # to train on, to hold out, to test
+    "tag/en_ewt": ("en_ewt", *(f"en_ewt-ud-{part}.conllu.gz" for part in ("train", "dev", "test"))),
+    "tag/wnut17": ("wnut17", "wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated"),
+    "tag/zh_gsdsimp": (
+        "zh_gsdsimp",
+        *(f"zh_gsdsimp-{part}.conllu.gz" for part in ("train-derived", "ud-dev", "ud-test")),
+    ),
+}
+SETS = {  # the settings that a format requires
+    "tag/en_ewt": ["data.tag_column=upos"],
+    "tag/wnut17": [],
+    "tag/zh_gsdsimp": ["data.task=segments"],
+}
 
-def row(goal: float, metric: str, files: tuple[str, str, str, str], *sets: str) -> Row:
-    """A row of a folder with three files; `sets` are the settings that its format requires."""
-    folder, *names = files
 
+def paths(name: str) -> list[str]:
+    folder, *files = FILES[name]
+    return [str(data("tag", folder, file)) for file in files]
+
+
+def row(name: str, goal: float, metric: str) -> Row:
     def run(out: Path, seed: int) -> Result:
-        train, dev, test = (str(data("tag", folder, name)) for name in names)
-        config = load_config(TagConfig, sets=[*sets, f"train.seed={seed}"])
+        train, dev, test = paths(name)
+        config = load_config(TagConfig, sets=[*SETS[name], f"train.seed={seed}"])
         training = start_tag(train, out / "run", config, dev=dev)
         for _ in training.trainer.run():
             pass
@@ -29,19 +45,10 @@ def row(goal: float, metric: str, files: tuple[str, str, str, str], *sets: str) 
 
 
 ROWS = {
-    "tag/en_ewt": row(
-        0.935,
-        "test accuracy",
-        ("en_ewt", *(f"en_ewt-ud-{part}.conllu.gz" for part in ("train", "dev", "test"))),
-        "data.tag_column=upos",
-    ),
-    "tag/wnut17": row(
-        0.25, "test span F1", ("wnut17", "wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated")
-    ),
-    "tag/zh_gsdsimp": row(
-        0.93,
-        "test word F1",
-        ("zh_gsdsimp", *(f"zh_gsdsimp-{part}.conllu.gz" for part in ("train-derived", "ud-dev", "ud-test"))),
-        "data.task=segments",
-    ),
+    name: row(name, goal, metric)
+    for name, goal, metric in (
+        ("tag/en_ewt", 0.935, "test accuracy"),
+        ("tag/wnut17", 0.25, "test span F1"),
+        ("tag/zh_gsdsimp", 0.93, "test word F1"),
+    )
 }
