@@ -240,7 +240,7 @@ def test_segmentation(runs):
     assert found["words"] == ["the", "dog", "waits", "."]
     assert len(found["n_best"]) == 2
     ways = succeeds("tag", runs / "seg", "thedogwaits.", "--n-best", 2).stdout.splitlines()
-    assert re.fullmatch(r"1\t0\.\d{4}\tthe dog waits \.", ways[0])
+    assert re.fullmatch(r"1\t(0\.\d{4}|1\.0000)\tthe dog waits \.", ways[0])
     found = weft.load(runs / "seg").segment_n_best(["she s ees", "a"], 9)
     assert len({one.words for one in found[0]}) == len(found[0]) == 9, "no way twice"
     assert all(set(itertools.accumulate(map(len, one.words))) >= {3, 4} for one in found[0]), "a space ends a word"

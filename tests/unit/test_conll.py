@@ -14,6 +14,7 @@ from weft.errors import WeftError
 from weft.tasks.tag.config import TagDataConfig
 from weft.tasks.tag.data import all_tags, as_characters, cut_long, read_like, read_tagged, unknown_tags
 from weft.tasks.tag.lexicon import LONGEST_WORD, CharacterLexicon, WordLexicon, shape
+from weft.tasks.tag.matches import match_ids
 from weft.text.conll import ConllFormat, TaggedSentence, open_segmented, open_sentences
 from weft.text.corpus import Corpus
 from weft.text.spans import SCHEMES
@@ -314,6 +315,12 @@ class TestLexicons:
         assert len(spelling) == LONGEST_WORD
         assert spelling[-2:] == lexicon.characters.encode("ab")
 
+    def test_affixes_are_in_lower_case_and_frequent(self):
+        lexicon = WordLexicon.build([TaggedSentence(("Cats", "cat"), (), "", (1, 2))], TagDataConfig(affix_length=3))
+        rows = lexicon.encode([["cap", "CATS", "a"]])["affixes"]
+        found = [[affix for affix in lexicon.affixes.decode(row) if affix != "<unk>"] for row in rows]
+        assert found == [["^c", "^ca"], ["^c", "^ca", "^cat"], []], "suffixes of one word alone are unknown"
+
     def test_pairs_reach_over_the_edges(self):
         sentence = as_characters(TaggedSentence(("我们", "去"), (), "", (1, 1)))
         lexicon = CharacterLexicon.build([sentence], TagDataConfig(min_bigram_count=1))
@@ -323,7 +330,18 @@ class TestLexicons:
         assert lexicon.known(sentence) == [1, 1]
         assert CharacterLexicon.from_json(lexicon.to_json()) == lexicon
 
+    def test_training_words_match_except_where_they_are_alone(self):
+        """A training sentence has the matches that it would have without itself; case and width are those looked up."""
+        sentences = [TaggedSentence(words, (), "", (1,) * len(words)) for words in (("ＡＢ", "c"), ("ab", "cd"))]
+        tagged = [as_characters(one) for one in sentences]
+        lexicon = CharacterLexicon.build(tagged, TagDataConfig(normalization="NFKC", match_length=3))
+        both = match_ids("abcd", {"ab", "cd"}, 3)
+        assert lexicon.encode(["abCd"])["matches"] == [both]
+        assert both == [9, 3, 9, 3], "longest match 2, of 3: begins and ends"
+        alone = match_ids("abcd", {"ab"}, 3)
+        assert lexicon.encode_training(tagged)["matches"] == [alone[:3], alone]
+
     def test_places_do_not_move(self):
         """The ligature becomes two letters in NFKC, and lower case may be longer: then the character stays."""
-        lexicon = CharacterLexicon("NFKC", True, *[CharacterLexicon.build([], TagDataConfig()).words] * 2, ())
+        lexicon = CharacterLexicon("NFKC", True, *[CharacterLexicon.build([], TagDataConfig()).words] * 2, (), 0)
         assert lexicon.read("Ａﬁİ") == ["a", "ﬁ", "İ"]

@@ -16,7 +16,7 @@ from weft.data.buckets import Ragged, pad, take
 from weft.errors import WeftError
 from weft.tasks.tag.augmentation import MentionReplacement
 from weft.tasks.tag.config import TagDataConfig, TagModelConfig
-from weft.tasks.tag.encoder import TokenEmbedding, collate, make_encoder
+from weft.tasks.tag.encoder import AffixEmbedding, TokenEmbedding, collate, make_encoder
 from weft.tasks.tag.evaluation import PRIOR_STD, calibrate
 from weft.tasks.tag.lexicon import LEXICONS
 from weft.tasks.tag.model import OUTPUTS, SoftmaxOutput, TaggedBatch, Tagger, forbid_continuation, tag_constraints
@@ -26,7 +26,8 @@ from weft.text.conll import TaggedSentence
 from weft.text.spans import SCHEMES, WORD_SCHEME, tags_to_spans, tags_to_words, words_to_tags
 
 WORDS = [["The", "cat", "sleeps"], ["a"], ["the", "big", "cat", "sees", "a", "cat"], ["big", "a"]]
-SMALL = {"hidden_size": 5, "embedding_dim": 4, "char_dim": 3, "shape_dim": 2, "char_hidden_size": 2, "bigram_dim": 3}
+SMALL = {"hidden_size": 5, "embedding_dim": 4, "char_dim": 3, "shape_dim": 2, "char_hidden_size": 2}
+SMALL |= {"affix_dim": 3, "bigram_dim": 3, "match_dim": 2}
 TAGS = ("O", "B-X", "I-X")
 KINDS = ("O", "B-X", "I-X", "B-Y", "I-Y")
 SPANS = [[1, 2, 0], [3], [0, 3, 4, 0, 1, 1], [1, 0]]  # tags of WORDS
@@ -37,7 +38,7 @@ def made(task="tags", tags=TAGS, scheme=SCHEMES["bio"], **settings):
     torch.manual_seed(3)
     sentences = [list("".join(words)) if task == "segments" else words for words in WORDS]
     tagged = [TaggedSentence(tuple(words), ("S",) * len(words), "", (1,) * len(words)) for words in sentences]
-    lexicon = LEXICONS[task].build(tagged, TagDataConfig(min_bigram_count=1))
+    lexicon = LEXICONS[task].build(tagged, TagDataConfig(min_bigram_count=1, min_affix_count=1))
     model = Tagger(lexicon, tags, scheme, TagModelConfig(**(SMALL | settings)))
     with torch.no_grad():
         for parameter in model.parameters():
@@ -95,6 +96,30 @@ def test_words_are_told_apart_by_their_spelling():
     alike = SMALL["embedding_dim"] + SMALL["shape_dim"]
     assert one[:alike].equal(other[:alike])
     assert not one.allclose(other)
+
+
+@torch.no_grad()
+def test_affixes_of_a_word_are_summed():
+    embedding = AffixEmbedding([0, 1, 1, 99], 2, alpha=1.0)
+    (one, other), table = embedding.eval()(pad([[1, 3], [2]])), embedding.table.weight
+    torch.testing.assert_close(one, table[1] + table[3])
+    torch.testing.assert_close(other, table[2])
+    trained = embedding.train()(pad([[1]] * 4000))
+    assert (trained == table[0]).all(-1).float().mean() == pytest.approx(0.5, abs=0.05), "rare affixes are dropped"
+
+
+@pytest.mark.parametrize("task", ["tags", "segments"])
+@torch.no_grad()
+def test_runs_without_affixes_and_matches_are_read(task):
+    """A lexicon of an earlier version, and the columns that it encoded."""
+    lexicon = LEXICONS[task].build([TaggedSentence(tuple(w), ("S",) * len(w), "", ()) for w in WORDS], TagDataConfig())
+    new = {"affixes", "affix_length", "match_length"}
+    old = LEXICONS[task].from_json({name: value for name, value in lexicon.to_json().items() if name not in new})
+    columns = {name: Ragged.from_rows(rows) for name, rows in old.encode(WORDS).items()}
+    assert not {"affixes", "matches"} & set(columns)
+    model = Tagger(old, TAGS, SCHEMES["bio"], TagModelConfig(**SMALL))
+    columns["tags"] = Ragged.from_rows(SPANS)
+    assert model(collate(columns, np.arange(4))).shape == (4, 6, 3)
 
 
 def test_a_word_that_comes_twice_is_spelled_once():
@@ -200,7 +225,12 @@ def test_rare_words_are_forgotten_now_and_then():
 def test_something_must_be_read(task):
     with pytest.raises(WeftError, match=r"model.embedding_dim and model\.\w+ are both 0"):
         made(task, embedding_dim=0, char_dim=0, bigram_dim=0)
-    for nothing in ({"embedding_dim": 0}, {"char_dim": 0, "bigram_dim": 0}, {"shape_dim": 0}):
+    for nothing in (
+        {"embedding_dim": 0},
+        {"char_dim": 0, "bigram_dim": 0},
+        {"shape_dim": 0},
+        {"affix_dim": 0, "match_dim": 0},
+    ):
         model, columns = made(task, **nothing)
         assert model.loss(batch(columns, [0, 2])).count > 0
 
@@ -228,7 +258,7 @@ def balanced(output="crf", strange=()):
     model, columns = made(output=output, tags=KINDS)
     columns["tags"] = Ragged.from_rows(SPANS)
     knowledge = TaggerVocabulary(LEXICONS["tags"].build([], TagDataConfig()), KINDS, SCHEMES["bio"], tuple(strange))
-    model.scores.bias.data[0] += 2.0
+    model.scores.bias.data[0] += 4.0
     model.span_start_bias.fill_(9.0)  # of an earlier evaluation
     if strange:
         columns["tags"].values[3] = len(KINDS)  # the sentence of one word
@@ -267,7 +297,8 @@ def test_a_lean_is_not_fitted_to_tags_that_training_lacks():
 def test_training_does_not_see_the_lean():
     model, columns = balanced()
     model.dropout = model.embedding_dropout = 0.0
-    for embedding in (model.encoder.words, model.encoder.shapes, model.encoder.characters):
+    encoder = model.encoder
+    for embedding in (encoder.words, encoder.shapes, encoder.characters, encoder.affixes.table):
         embedding.dropout_rate.zero_()
     inputs = collate(columns, np.array([0]))
     trained, used = model.train()(inputs), model.eval()(inputs)
@@ -314,11 +345,11 @@ def test_what_tells_a_word_has_not_seen_it(layers):
     assert back[0].ne(first[0]).any()
 
 
-def test_words_beside_are_told_only_where_tags_are_spans_of_words():
+def test_words_beside_are_told_only_where_tags_are_spans():
     assert made()[0].neighbour_loss is not None
     assert made(neighbour_loss_weight=0.0)[0].neighbour_loss is None
     assert made(scheme=None)[0].neighbour_loss is None
-    assert made("segments")[0].neighbour_loss is None
+    assert made("segments")[0].neighbour_loss is not None
     (with_them, columns), (without, _) = made(neighbour_loss_weight=0.5), made(neighbour_loss_weight=0.0)
     for model in (with_them, without):
         model.eval()

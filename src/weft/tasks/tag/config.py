@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from weft.config import Settings, setting
 from weft.tasks.config import EncoderConfig, LayerRates, LengthBatchConfig
+from weft.tasks.tag.matches import LONGEST_MATCH
 from weft.text.config import NORMALIZATIONS
 
 
@@ -31,7 +32,13 @@ class TagDataConfig(Settings):
     normalization: str = setting("NFC", "Unicode normalization form", choices=NORMALIZATIONS)
     lower: bool = setting(True, "look words up in lower case; their characters are read unchanged")
     min_count: int = setting(1, "replace words with a lower count by <unk>", low=1)
+    affix_length: int = setting(4, "tags: characters of the longest prefixes and suffixes of words; 0: none", low=0)
+    min_affix_count: int = setting(2, "tags: replace prefixes and suffixes with a lower count by <unk>", low=1)
     min_bigram_count: int = setting(2, "segments: replace character bigrams with a lower count by <unk>", low=1)
+    match_length: int = setting(
+        5, "segments: characters of the longest training words that are looked up in a text; 0: none",
+        low=0, high=LONGEST_MATCH,
+    )  # fmt: skip
     max_length: int = setting(1000, "split longer training sentences into parts of this many words", low=2)
     holdout: float = setting(0.1, "fraction of the sentences held out for evaluation without --dev", low=0, high=0.9)
 
@@ -45,11 +52,13 @@ class TagModelConfig(EncoderConfig):
     shape_dim: int = setting(16, "dimension of word shape embeddings (upper case, digits); 0: none", low=0)
     char_dim: int = setting(32, "dimension of the embeddings of a word's characters; 0: none", low=0)
     char_hidden_size: int = setting(48, "hidden units per direction of the character encoder", low=1)
+    affix_dim: int = setting(64, "dimension of the embeddings of a word's prefixes and suffixes; 0: none", low=0)
     bigram_dim: int = setting(64, "segments: dimension of character bigram embeddings; 0: none", low=0)
+    match_dim: int = setting(32, "segments: dimension of the embeddings of matching words; 0: none", low=0)
     output: str = setting("crf", "crf: tags are predicted jointly; softmax: independently", choices=("crf", "softmax"))
     span_calibration: bool = setting(True, "spans: calibrate the span-start bias of each type on held-out data")
     neighbour_loss_weight: float = setting(
-        0.1, "spans of words: weight of the auxiliary loss of predicting the neighbouring words; 0: none", low=0
+        0.1, "spans, segments: weight of the auxiliary loss of predicting the neighbouring tokens; 0: none", low=0
     )
     word_dropout_alpha: float = setting(
         2.0, "a word with count n is replaced by <unk> in training with probability alpha / (alpha + n)", low=0

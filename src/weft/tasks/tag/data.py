@@ -254,7 +254,7 @@ def open_tagged(
     vocabulary = TaggerVocabulary(lexicon, tags, read.scheme, tuple(extra), tuple(notes))
 
     def store(folder: Path) -> Mapping[str, Any]:
-        save_columns(folder.parent / TRAIN_SENTENCES, vocabulary.encode_tagged(train))
+        save_columns(folder.parent / TRAIN_SENTENCES, vocabulary.encode_training(train))
         if held:
             save_columns(folder.parent / DEV_SENTENCES, vocabulary.encode_tagged(held))
         return vocabulary.to_json()

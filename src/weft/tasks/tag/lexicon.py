@@ -1,4 +1,4 @@
-"""The lexicon of a tagger: ids of words, their shapes and characters; or of the characters and bigrams of a text.
+"""The lexicon of a tagger: ids of words, shapes, characters and affixes; or of the characters and bigrams of a text.
 
 It is stored with the model, so that new text is encoded exactly as the training text was.
 """
@@ -8,13 +8,15 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import Any, ClassVar
 
+from weft.errors import WeftError
 from weft.tasks.tag.config import TagDataConfig
+from weft.tasks.tag.matches import LONGEST_MATCH, match_ids, own_words
 from weft.text.conll import TaggedSentence
 from weft.text.spans import tags_to_words
 from weft.text.vocabulary import RESERVED, Vocabulary
@@ -30,7 +32,7 @@ _RUN = re.compile(r"(.)\1\1+", re.DOTALL)
 _SEVERAL_HAN = re.compile(f"[{HAN}]{{2}}")
 UNSPACED = 0.05  # fraction of unspaced words of several characters above which the word tokenizer does not fit
 
-# Rows of ids by name. Rows of "words" are sentences; those of "spelling" are different words.
+# Rows of ids by name. Rows of "words" are sentences; those of "spelling" and "affixes" are different words.
 Rows = dict[str, list[list[int]]]
 
 
@@ -69,13 +71,15 @@ def shape(word: str) -> str:
 
 @dataclass(frozen=True)
 class WordLexicon:
-    """Words, their shapes and their characters."""
+    """Words, their shapes, their characters, and their prefixes and suffixes."""
 
     form: str
     lower: bool
     words: Vocabulary
     shapes: Vocabulary
     characters: Vocabulary
+    affixes: Vocabulary
+    affix_length: int  # 0: the words have no affixes
     placeholders: bool = True  # whether words are looked up with placeholders; those of an encoder are as they stand
     task: ClassVar[str] = "tags"
 
@@ -86,14 +90,24 @@ class WordLexicon:
         words: Counter[str] = Counter()
         shapes: Counter[str] = Counter()
         characters: Counter[str] = Counter()
+        affixes: Counter[str] = Counter()
         for word, count in counts.items():
-            words[_numbered(word, config.lower)] += count
+            key = _numbered(word, config.lower)
+            words[key] += count
+            for affix in affixes_of(key, config.affix_length):
+                affixes[affix] += count
             shapes[shape(word)] += count
             for character in word:
                 characters[character] += count
         vocabulary = Vocabulary.build(words, min_count=config.min_count)
         return cls(
-            config.normalization, config.lower, vocabulary, Vocabulary.build(shapes), Vocabulary.build(characters)
+            config.normalization,
+            config.lower,
+            vocabulary,
+            Vocabulary.build(shapes),
+            Vocabulary.build(characters),
+            Vocabulary.build(affixes, min_count=config.min_affix_count),
+            config.affix_length,
         )
 
     def with_words(self, words: Vocabulary) -> WordLexicon:
@@ -107,7 +121,10 @@ class WordLexicon:
         return word.lower() if self.lower else word
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> Rows:
-        """Encodes sentences as "words", "shapes" and "forms", which index "spelling", the characters of each word."""
+        """Encodes sentences as "words", "shapes" and "forms".
+
+        Forms index the rows of "spelling", the characters of each different word, and of "affixes".
+        """
         numbers: dict[str, int] = {}
         forms = [[numbers.setdefault(word, len(numbers)) for word in words] for words in sentences]
         spelled = [normal(word, self.form) for word in numbers]
@@ -115,7 +132,15 @@ class WordLexicon:
         looks = self.shapes.encode(map(shape, map(_cut, spelled)))
         words, shapes = ([[one[form] for form in row] for row in forms] for one in (ids, looks))
         spelling = [self.characters.encode(_cut(word)) for word in spelled]
-        return {"words": words, "shapes": shapes, "forms": forms, "spelling": spelling}
+        rows = {"words": words, "shapes": shapes, "forms": forms, "spelling": spelling}
+        if not self.affix_length:
+            return rows
+        affixes = (affixes_of(_numbered(word, self.lower), self.affix_length) for word in spelled)
+        return {**rows, "affixes": list(map(self.affixes.encode, affixes))}
+
+    def encode_training(self, sentences: Sequence[TaggedSentence]) -> Rows:
+        """Encodes training sentences."""
+        return self.encode([sentence.words for sentence in sentences])
 
     def spell(self, columns: Mapping[str, Any], row: int) -> str:
         """An encoded sentence as text: its words, which may be cut, with spaces between them."""
@@ -155,17 +180,33 @@ class WordLexicon:
             "words": self.words.to_json(),
             "shapes": self.shapes.to_json(),
             "characters": self.characters.to_json(),
+            "affixes": self.affixes.to_json(),
+            "affix_length": self.affix_length,
             "placeholders": self.placeholders,
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> WordLexicon:
         words, shapes, characters = (Vocabulary.from_json(data[name]) for name in ("words", "shapes", "characters"))
-        return cls(data["form"], data["lower"], words, shapes, characters, data.get("placeholders", True))
+        # Runs of earlier versions have no affixes.
+        affixes = Vocabulary.from_json(data["affixes"]) if "affixes" in data else Vocabulary.build({})
+        length = int(data.get("affix_length", 0))
+        placeholders = data.get("placeholders", True)
+        return cls(data["form"], data["lower"], words, shapes, characters, affixes, length, placeholders)
 
 
 def _numbered(word: str, lower: bool) -> str:
     return general(word.lower() if lower else word)
+
+
+def affixes_of(word: str, longest: int) -> list[str]:
+    """The prefixes and suffixes of a word of up to `longest` characters, marked as such.
+
+    >>> affixes_of("cats", 2)
+    ['^c', 's$', '^ca', 'ts$']
+    """
+    sizes = range(1, min(longest, len(word)) + 1)
+    return [affix for size in sizes for affix in (f"^{word[:size]}", f"{word[-size:]}$")]
 
 
 def _cut(word: str) -> str:
@@ -181,13 +222,14 @@ class CharacterLexicon:
     words: Vocabulary  # of characters, which are tagged here
     pairs: Vocabulary
     seen: tuple[str, ...]  # the words of the training text
+    match_length: int  # 0: they are not looked up in a text
     task: ClassVar[str] = "segments"
 
     @classmethod
     def build(cls, sentences: Sequence[TaggedSentence], config: TagDataConfig) -> CharacterLexicon:
         """Builds the lexicon of training sentences, whose words are characters."""
         empty = Vocabulary.build({})
-        bare = cls(config.normalization, config.lower, empty, empty, ())
+        bare = cls(config.normalization, config.lower, empty, empty, (), 0)
         characters: Counter[str] = Counter()
         pairs: Counter[str] = Counter()
         seen: dict[str, None] = {}
@@ -198,7 +240,7 @@ class CharacterLexicon:
             seen.update(dict.fromkeys(tags_to_words(sentence.words, sentence.tags)))
         vocabulary = Vocabulary.build(characters, min_count=config.min_count)
         pair_vocabulary = Vocabulary.build(pairs, min_count=config.min_bigram_count)
-        return cls(config.normalization, config.lower, vocabulary, pair_vocabulary, tuple(seen))
+        return cls(config.normalization, config.lower, vocabulary, pair_vocabulary, tuple(seen), config.match_length)
 
     def with_words(self, words: Vocabulary) -> CharacterLexicon:
         """The same lexicon with the characters of an encoder."""
@@ -211,10 +253,34 @@ class CharacterLexicon:
         return [one if len(one) == 1 else old for one, old in zip(found, characters, strict=True)]
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> Rows:
-        """Encodes sentences as "words", the characters, and "pairs", the bigrams that end at or begin with each."""
-        rows = [self.read(characters) for characters in sentences]
-        pairs = [self.pairs.encode(map("".join, pairwise([EDGE, *row, EDGE]))) for row in rows]
-        return {"words": [self.words.encode(row) for row in rows], "pairs": pairs}
+        """Encodes sentences as "words", "pairs" and "matches".
+
+        The words are the characters, the pairs the bigrams that end at or begin with each of them.
+        """
+        return self._rows(sentences, repeat(frozenset()))
+
+    def encode_training(self, sentences: Sequence[TaggedSentence]) -> Rows:
+        """Encodes training sentences, in which words that no other sentence has do not match."""
+        words = ([self._key(word) for word in tags_to_words(one.words, one.tags)] for one in sentences)
+        return self._rows([sentence.words for sentence in sentences], own_words(words))
+
+    def _rows(self, sentences: Sequence[Sequence[str]], hidden: Iterable[frozenset[str]]) -> Rows:
+        """Encodes sentences; in each of them, some words do not match."""
+        read = [self.read(characters) for characters in sentences]
+        pairs = [self.pairs.encode(map("".join, pairwise([EDGE, *row, EDGE]))) for row in read]
+        rows = {"words": [self.words.encode(row) for row in read], "pairs": pairs}
+        if not self.match_length:
+            return rows
+        found = zip(read, hidden, strict=False)
+        return {**rows, "matches": [match_ids(row, self._keys, self.match_length, none) for row, none in found]}
+
+    def _key(self, word: str) -> str:
+        """A word as it is looked up."""
+        return "".join(self.read(word))
+
+    @cached_property
+    def _keys(self) -> frozenset[str]:
+        return frozenset(map(self._key, self.seen))
 
     def spell(self, columns: Mapping[str, Any], row: int) -> str:
         """An encoded sentence as text."""
@@ -235,12 +301,16 @@ class CharacterLexicon:
             "words": self.words.to_json(),
             "pairs": self.pairs.to_json(),
             "seen": list(self.seen),
+            "match_length": self.match_length,
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> CharacterLexicon:
         words, pairs = (Vocabulary.from_json(data[name]) for name in ("words", "pairs"))
-        return cls(data["form"], data["lower"], words, pairs, tuple(data["seen"]))
+        longest = data.get("match_length", 0)  # runs of earlier versions do not look up words
+        if longest not in range(LONGEST_MATCH + 1):
+            raise WeftError(f"match_length is {longest!r}", expected=f"an integer from 0 to {LONGEST_MATCH}")
+        return cls(data["form"], data["lower"], words, pairs, tuple(data["seen"]), longest)
 
 
 Lexicon = WordLexicon | CharacterLexicon

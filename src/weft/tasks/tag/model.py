@@ -20,8 +20,8 @@ from weft.nn import make_stack
 from weft.nn.crf import CRF, TagConstraints, bio_constraints, bioes_constraints
 from weft.tasks.tag.config import TagModelConfig
 from weft.tasks.tag.encoder import Inputs, make_encoder
-from weft.tasks.tag.lexicon import Lexicon, WordLexicon
-from weft.tasks.tag.neighbours import NeighbourWordLoss
+from weft.tasks.tag.lexicon import Lexicon
+from weft.tasks.tag.neighbours import NEIGHBOURS, NeighbourWordLoss
 from weft.text.spans import Scheme, to_bioes
 from weft.training.loss import Loss
 
@@ -118,8 +118,9 @@ class Tagger(nn.Module):
         self.scores = nn.Linear(self.stack.output_size, len(tags))
         self.output = OUTPUTS[config.output](len(tags), tag_constraints(tags, scheme))
         # Where every word has its own tag (no spans), the tags give enough training signal.
-        auxiliary = config.neighbour_loss_weight > 0 and scheme is not None and isinstance(lexicon, WordLexicon)
-        self.neighbour_loss = NeighbourWordLoss(config.hidden_size, len(lexicon.words)) if auxiliary else None
+        auxiliary = config.neighbour_loss_weight > 0 and scheme is not None
+        targets = min(len(lexicon.words), NEIGHBOURS[lexicon.task])
+        self.neighbour_loss = NeighbourWordLoss(config.hidden_size, targets) if auxiliary else None
         self.neighbour_weight = config.neighbour_loss_weight
         self.register_buffer("span_start_bias", torch.zeros(len(tags)))
 

@@ -1,4 +1,4 @@
-"""The auxiliary loss of predicting neighbouring words.
+"""The auxiliary loss of predicting neighbouring words, or characters in segmentation.
 
 Rei 2017, "Semi-supervised multitask learning for sequence labeling".
 
@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from weft.engine import linear_cross_entropy
 
-NEIGHBOUR_WORDS = 3000  # the most frequent words are targets of their own; all others share the unknown word
+# By the task: so many most frequent words or characters are targets of their own; all others share the unknown word.
+NEIGHBOURS = {"tags": 3000, "segments": 1000}
 HIDDEN_SIZE = 50  # units between a state and the words
 
 
@@ -23,12 +24,12 @@ class NeighbourWordLoss(nn.Module):
 
     Args:
         hidden_size: H, the units of each direction.
-        words: the size of the vocabulary of words, sorted by frequency.
+        words: how many words are predicted, the most frequent ones. All others count as the unknown word.
     """
 
     def __init__(self, hidden_size: int, words: int) -> None:
         super().__init__()
-        self.hidden_size, self.words = hidden_size, min(words, NEIGHBOUR_WORDS)
+        self.hidden_size, self.words = hidden_size, words
         self.next_word, self.previous_word = (
             nn.Sequential(nn.Linear(hidden_size, HIDDEN_SIZE), nn.Tanh(), nn.Linear(HIDDEN_SIZE, self.words))
             for _ in range(2)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from weft.data.buckets import Ragged
-from weft.tasks.tag.lexicon import LEXICONS, Lexicon
+from weft.tasks.tag.lexicon import LEXICONS, Lexicon, Rows
 from weft.text.conll import TaggedSentence
 from weft.text.spans import SCHEMES, Scheme
 
@@ -41,12 +41,22 @@ class TaggerVocabulary(NamedTuple):
         )
 
     def encode(self, words: Sequence[Sequence[str]]) -> dict[str, Ragged]:
-        return {name: Ragged.from_rows(rows) for name, rows in self.lexicon.encode(words).items()}
+        return as_columns(self.lexicon.encode(words))
 
     def encode_tagged(self, sentences: Sequence[TaggedSentence]) -> dict[str, Ragged]:
         """The same with tags and with whether each word is known (in segmentation: each word that the tags mark)."""
+        return self._with_tags(self.encode([sentence.words for sentence in sentences]), sentences)
+
+    def encode_training(self, sentences: Sequence[TaggedSentence]) -> dict[str, Ragged]:
+        """The same for the sentences that the lexicon was built from."""
+        return self._with_tags(as_columns(self.lexicon.encode_training(sentences)), sentences)
+
+    def _with_tags(self, columns: dict[str, Ragged], sentences: Sequence[TaggedSentence]) -> dict[str, Ragged]:
         numbers = {tag: number for number, tag in enumerate((*self.tags, *self.extra_tags))}
-        columns = self.encode([sentence.words for sentence in sentences])
         columns["tags"] = Ragged.from_rows([numbers[tag] for tag in sentence.tags] for sentence in sentences)
         columns["known"] = Ragged.from_rows(self.lexicon.known(sentence) for sentence in sentences)
         return columns
+
+
+def as_columns(rows: Rows) -> dict[str, Ragged]:
+    return {name: Ragged.from_rows(one) for name, one in rows.items()}
