@@ -16,7 +16,17 @@ from weft.config import auto_settings, load_config
 from weft.tasks.lm.chosen_settings import choose_settings
 from weft.tasks.lm.config import LmConfig
 from weft.tasks.lm.model import make_language_model
-from weft.tasks.lm.recipe import OPERATIONS, SETTINGS, SIZES, SPEED, WEIGHTS_PER_TOKEN, Workload, choose_recipe
+from weft.tasks.lm.recipe import (
+    MOST_COUNTED,
+    NGRAM_ORDER,
+    OPERATIONS,
+    SETTINGS,
+    SIZES,
+    SPEED,
+    WEIGHTS_PER_TOKEN,
+    Workload,
+    choose_recipe,
+)
 from weft.training.devices import fastest_precision
 from weft.training.run import open_run
 
@@ -72,6 +82,14 @@ def test_extreme_workloads_give_usable_settings(work):
     assert 0 <= recipe.dropout < 0.95
     assert 0 < recipe.learning_rate < 0.1
     assert recipe.epochs >= 1
+
+
+def test_characters_of_a_small_text_in_limited_time_are_interpolated_with_ngrams():
+    limited = CHARACTERS._replace(minutes=2)
+    assert choose_recipe(limited).ngram_order == NGRAM_ORDER
+    for other in (CHARACTERS, limited._replace(vocabulary_size=1001), limited._replace(tokens=MOST_COUNTED + 1)):
+        assert choose_recipe(other).ngram_order == 0
+    assert choose_recipe(CHARACTERS, {"model.ngram_order": 3}).ngram_order == 3
 
 
 def test_given_settings_are_kept_and_the_others_go_with_them():

@@ -21,6 +21,7 @@ from weft.errors import WeftError
 Tokens = np.ndarray[Any, np.dtype[Any]]
 Starts = np.ndarray[Any, np.dtype[np.int64]]  # (B,) where each row of a batch starts
 
+ROW_TOKENS = 16384  # in evaluation: a longer text is read as several rows of about this length
 MOST_STORED = 1 << 20  # windows whose random order is held in memory, 8 bytes each; a longer one is computed
 FEISTEL_ROUNDS = 6
 MIX = np.uint64(0x9E3779B97F4A7C15)  # odd, its bits are those of the golden ratio
@@ -129,7 +130,7 @@ WINDOWS: dict[str, type[TrainingWindows]] = {
 }
 
 
-def evaluation_windows(tokens: Tokens, *, seq_length: int = 256, row_tokens: int = 16384) -> Iterator[Window]:
+def evaluation_windows(tokens: Tokens, *, seq_length: int = 256, row_tokens: int = ROW_TOKENS) -> Iterator[Window]:
     """Windows in which every token but the first is a target exactly once, in order, with the state carried.
 
     A long text is read as several parallel rows, one per `row_tokens` tokens, for speed. The first tokens of each row
@@ -139,7 +140,7 @@ def evaluation_windows(tokens: Tokens, *, seq_length: int = 256, row_tokens: int
 
 
 def evaluation_streams(
-    tokens: Tokens, parts: int, *, seq_length: int = 256, row_tokens: int = 16384
+    tokens: Tokens, parts: int, *, seq_length: int = 256, row_tokens: int = ROW_TOKENS
 ) -> list[Iterator[Window]]:
     """The rows of `evaluation_windows` in at most `parts` groups, each an iterator over its own windows."""
     targets = len(tokens) - 1

@@ -4,6 +4,7 @@
     vocabulary.json         normalization, tokenizer, tokens and their counts
     weights.safetensors     the best weights so far
     weights-2.safetensors   of an ensemble: its second member, and so on; a mixture has its members in parts/
+    ngram.safetensors       of a language model with `model.ngram_order`: the n-gram model of its training text
     checkpoint.safetensors  the latest weights and everything else that resuming needs
     logistic.safetensors    of a classifier: its linear n-gram models, and nbsvm.safetensors
     metrics.jsonl           a line for every report and evaluation

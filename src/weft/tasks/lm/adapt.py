@@ -25,6 +25,7 @@ from weft.tasks.lm.cache_fitting import fit_cache
 from weft.tasks.lm.dynamic import RATE_TOKENS, DynamicConfig, DynamicModel, best_rate, gradient_rms
 from weft.tasks.lm.interpolation import Array, Interpolation, LmEnsemble, interpolate, likelihood
 from weft.tasks.lm.model import LanguageModel
+from weft.tasks.lm.ngram_mixture import NgramMixture
 from weft.tasks.lm.predictor import LmPredictor, TokenModel
 from weft.tasks.text_task import DEV_TOKENS, held_out_tokens, stored_tokens
 from weft.training.run import Run
@@ -216,11 +217,10 @@ class AdaptedLmPredictor(LmPredictor):
 
 
 def adapted_to(model: TokenModel, tokens: Sequence[int]) -> TokenModel:
-    """The model, or each member of an ensemble, with weights that have adapted to a text."""
-    if isinstance(model, LmEnsemble):
-        return LmEnsemble([adapted_to(one, tokens) for one in model.members])
-    assert isinstance(model, AdaptedModel)
-    return model.after(tokens)
+    """The model, or each network of an interpolation, with weights that have adapted to a text."""
+    if isinstance(model, Interpolation):
+        return Interpolation([adapted_to(one, tokens) for one in model.models], model.weights)
+    return model.after(tokens) if isinstance(model, AdaptedModel) else model
 
 
 def adapt(
@@ -251,14 +251,16 @@ def adapt(
         if cache is None and wanted.cache is not None:
             wanted = fit_adapted_cache(networks[0], wanted, statistics[0], dev[: CACHE_TOKENS + 1])
     models = [AdaptedModel(network, wanted, rms) for network, rms in zip(networks, statistics, strict=True)]
-    model = models[0] if len(models) == 1 else LmEnsemble(models)
+    model: TokenModel = models[0] if len(models) == 1 else LmEnsemble(models)
+    if isinstance(predictor.model, NgramMixture):
+        model = predictor.model.replace_networks(models)
     return AdaptedLmPredictor(run, model, predictor.codec, wanted)
 
 
 def _networks(predictor: LmPredictor) -> list[LanguageModel]:
     """The networks of a recurrent language model: one, or the members of an ensemble."""
     model = predictor.model
-    found = list(model.members) if isinstance(model, LmEnsemble) else [model]
+    found = list(model.members) if isinstance(model, LmEnsemble | NgramMixture) else [model]
     networks = [one for one in found if isinstance(one, LanguageModel)]
     if len(networks) < len(found):
         raise WeftError(

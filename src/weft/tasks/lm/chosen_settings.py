@@ -57,6 +57,8 @@ def _describe(work: Workload, recipe: Recipe, names: set[str]) -> str:
         "weight_decay": f"weight decay {recipe.weight_decay:g}",
         "epochs": f"at most {recipe.epochs} epochs" if work.minutes else f"{recipe.epochs} epochs",
     }
+    if recipe.ngram_order:
+        words["ngram_order"] = f"interpolated with {recipe.ngram_order}-grams"
     shown = [text for name, text in words.items() if SETTINGS[name] in names]
     if PRECISION in names:
         shown.append(f"precision {work.precision}")

@@ -30,6 +30,11 @@ class LmModelConfig(ModelConfig):
         "output layer; adaptive: rare tokens in clusters with shorter, tied embeddings; auto: above 10,000 tokens",
         choices=("auto", "full", "adaptive"),
     )
+    ngram_order: int = setting(
+        AUTO,
+        "order of the n-gram model of the training text that the network is interpolated with; 0: none",
+        low=0, high=50, auto=True,
+    )  # fmt: skip
     backward: bool = setting(
         False, "also train layers that predict each token from those after it, for `--encoder` of other tasks"
     )

@@ -277,15 +277,25 @@ class LanguageModel(nn.Module):
         return total
 
     @torch.no_grad()
-    def token_log_probs(self, tokens: Tokens) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Computes log P of each token but the first of (N,), given all tokens before it: (N - 1,)."""
+    def token_log_probs(
+        self, tokens: Tokens, *, row_tokens: int | None = None
+    ) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Computes log P of each token but the first of (N,), given all tokens before it: (N - 1,).
+
+        Args:
+            tokens: (N,) token ids.
+            row_tokens: read the text as parallel rows of about so many tokens, as `evaluate` does; None: as one row.
+        """
         self.eval()
-        found, state = [], None
-        for window in evaluation_windows(tokens, row_tokens=len(tokens)):  # one row
+        found, state = torch.zeros(len(tokens) - 1, dtype=torch.float64), None
+        length = row_tokens or len(tokens)
+        places = evaluation_windows(np.arange(len(tokens)), row_tokens=length)
+        for window, at in zip(evaluation_windows(tokens, row_tokens=length), places, strict=True):
             outputs, state = self.stack(self._inputs(window.inputs.to(self.device)), state)
-            log_probs = self.log_probs(outputs[0]).cpu()
-            found.append(log_probs.gather(1, window.targets[0, :, None])[:, 0])
-        return torch.cat(found).double().numpy()
+            valid = window.targets != IGNORE_INDEX
+            log_probs = self.log_probs(outputs[valid]).cpu()
+            found[at.targets[valid] - 1] = log_probs.gather(1, window.targets[valid][:, None])[:, 0].double()
+        return found.numpy()
 
 
 class AdaptiveLanguageModel(LanguageModel):

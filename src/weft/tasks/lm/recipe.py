@@ -25,6 +25,8 @@ TOKENS_PER_WEIGHT = 3  # that a time limit has to allow to be read, for each rec
 WEIGHTS_PER_TOKEN = 4  # recurrent weights at most, for each token of the text: more of them memorise it
 CHARACTER_DIM = 128  # of embeddings at most, for vocabularies of up to SMALL_VOCABULARY tokens
 MOST_EPOCHS = 40
+NGRAM_ORDER = 7  # for vocabularies of up to SMALL_VOCABULARY tokens
+MOST_COUNTED = 2_000_000  # tokens of a text whose n-grams are counted
 
 
 class Workload(NamedTuple):
@@ -74,6 +76,7 @@ class Recipe(NamedTuple):
     learning_rate: float
     weight_decay: float
     epochs: int
+    ngram_order: int
 
     def settings(self) -> dict[str, int | float]:
         """The settings by their dotted names."""
@@ -91,8 +94,9 @@ def choose_recipe(work: Workload, given: Mapping[str, float] | None = None) -> R
         work: the data and the time.
         given: settings of the recipe by dotted names that are fixed; the others are chosen to go with them.
 
-    >>> choose_recipe(Workload(tokens=1_000_000, vocabulary_size=65, minutes=6))
-    Recipe(hidden_size=512, embedding_dim=128, dropout=0.1, learning_rate=0.0042, weight_decay=0.1, epochs=12)
+    >>> recipe = choose_recipe(Workload(tokens=1_000_000, vocabulary_size=65, minutes=6))
+    >>> recipe.hidden_size, recipe.dropout, recipe.learning_rate, recipe.epochs, recipe.ngram_order
+    (512, 0.1, 0.0042, 12, 7)
     """
     given = given or {}
     hidden_size = int(given["model.hidden_size"]) if "model.hidden_size" in given else _hidden_size(work)
@@ -106,6 +110,7 @@ def choose_recipe(work: Workload, given: Mapping[str, float] | None = None) -> R
         learning_rate=given.get("train.learning_rate", _learning_rate(hidden_size, work.vocabulary_size)),
         weight_decay=given.get("train.weight_decay", _weight_decay(work.vocabulary_size)),
         epochs=epochs,
+        ngram_order=int(given.get("model.ngram_order", _ngram_order(work))),
     )
 
 
@@ -147,3 +152,9 @@ def _learning_rate(hidden_size: int, vocabulary_size: int) -> float:
 def _weight_decay(vocabulary_size: int) -> float:
     """0.1 for characters; for words, whose rare embeddings it would shrink, 0.01."""
     return 0.1 if vocabulary_size <= SMALL_VOCABULARY else 0.01
+
+
+def _ngram_order(work: Workload) -> int:
+    """Characters in a limited time: the network alone needs long to learn the words of a small text."""
+    small = work.vocabulary_size <= SMALL_VOCABULARY and work.tokens <= MOST_COUNTED
+    return NGRAM_ORDER if work.minutes and small else 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from weft.cells import State
@@ -16,8 +16,10 @@ from weft.tasks.lm.command import COMMANDS
 from weft.tasks.lm.config import LmConfig
 from weft.tasks.lm.inspection import inspect_lm
 from weft.tasks.lm.interpolation import LmEnsemble
-from weft.tasks.lm.model import make_language_model
+from weft.tasks.lm.model import LanguageModel, make_language_model
+from weft.tasks.lm.ngram_mixture import NGRAM, NgramEvaluation, NgramMixture, count_ngrams, fitted_weight, load_ngrams
 from weft.tasks.lm.predictor import LmPredictor
+from weft.tasks.lm.recipe import SETTINGS
 from weft.tasks.lm.service import serve_lm
 from weft.tasks.service import Service
 from weft.tasks.text_task import DEV_TOKENS, TextData, TextTask
@@ -47,34 +49,54 @@ class LmTask(TextTask[LmConfig, LmPredictor]):
         size = len(data.codec.vocabulary)
         model = build_model(lambda: make_language_model(size, config.model)).to(find_device(config.train.device))
         bptt = unroll(config.bptt.method, steps=config.bptt.steps, keep=config.bptt.keep_probability)
-        dev = data.dev
-
-        def evaluate() -> Evaluation:
-            assert dev is not None
-            found = model.evaluate(dev)
-            metrics = {"cross_entropy": found.cross_entropy, "perplexity": found.perplexity}
-            return Evaluation(found.cross_entropy, metrics)
-
         trainer = Trainer(
             model,
             windows,
             lambda window, state: model.loss(window, state, unroll=bptt),
             config.train,
-            evaluate=None if dev is None else evaluate,
+            evaluate=self._evaluation(run, config, data, model),
             run=run,
         )
         return trainer, model.initial_state(config.batch.size)
 
+    def _evaluation(
+        self, run: Run, config: LmConfig, data: TextData, model: LanguageModel
+    ) -> Callable[[], Evaluation] | None:
+        """What evaluates the model on held-out text in training, if there is any; counts n-grams if they are wanted."""
+        ngram = None
+        if config.model.ngram_order > 0:  # a run of before this setting has "auto", and no n-gram model
+            ngram = count_ngrams(run, config.model.ngram_order, data.train, len(data.codec.vocabulary))
+        dev = data.dev
+        if dev is None:
+            return None
+        if ngram is not None:
+            return NgramEvaluation(model, ngram, dev)
+
+        def evaluate() -> Evaluation:
+            found = model.evaluate(dev)
+            metrics = {"cross_entropy": found.cross_entropy, "perplexity": found.perplexity}
+            return Evaluation(found.cross_entropy, metrics)
+
+        return evaluate
+
     def load(self, run: Run) -> LmPredictor:
         codec = Codec.from_json(run.vocabulary)
         settings = from_dict(LmConfig, run.config)
-        if unknown := auto_settings(settings):
+        # A run of before n-gram models has no value for their order, and none of them.
+        if unknown := [name for name in auto_settings(settings) if name != SETTINGS["ngram_order"]]:
             raise WeftError(
                 f"{run.path}: {unknown[0]} is auto", expected="the value that was chosen", hint="copy the run anew"
             )
         config = settings.model
         model = load_model(lambda: make_language_model(len(codec.vocabulary), config), run)
         return LmPredictor(run, model, codec)
+
+    def load_run(self, run: Run) -> LmPredictor:
+        found = super().load_run(run)
+        if not run.has(NGRAM):
+            return found
+        networks: Sequence[LanguageModel] = getattr(found.model, "members", [found.model])
+        return replace(found, model=NgramMixture(networks, load_ngrams(run), fitted_weight(run)))
 
     def join(self, members: Sequence[LmPredictor]) -> LmPredictor:
         return replace(members[0], model=LmEnsemble([member.model for member in members]))

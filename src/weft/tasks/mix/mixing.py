@@ -22,6 +22,7 @@ from weft.tasks.compare import check_same_tokens
 from weft.tasks.lm.cache import CacheConfig, read_outputs
 from weft.tasks.lm.cache_fitting import fit_cache
 from weft.tasks.lm.interpolation import Array, all_log_probs, fit_weights, interpolate, likelihood
+from weft.tasks.lm.ngram_mixture import NGRAM
 from weft.tasks.lm.predictor import LmPredictor, TokenModel
 from weft.tasks.members import trained_members
 from weft.tasks.mix.config import MixConfig, MixModelConfig
@@ -214,6 +215,7 @@ def weights_file(run: Run) -> Path:
 def copy_part(run: Run, folder: Path) -> None:
     """Copies what loading a run needs: its settings, its vocabulary and its weights, not its data."""
     folder.mkdir(parents=True)
-    members = {one.file(WEIGHTS) for one in trained_members(run)} - {run.path / WEIGHTS}
-    for file in (run.path / CONFIG, run.path / VOCABULARY, weights_file(run), *sorted(members)):
+    more = {one.file(WEIGHTS) for one in trained_members(run)} - {run.path / WEIGHTS}
+    more |= {run.path / NGRAM} if run.has(NGRAM) else set()
+    for file in (run.path / CONFIG, run.path / VOCABULARY, weights_file(run), *sorted(more)):
         shutil.copyfile(file, folder / file.name)

@@ -17,7 +17,7 @@ from weft.tasks import get_task
 from weft.tasks.inspection import Inspection
 from weft.tasks.lm.cache import CacheConfig, CacheModel
 from weft.tasks.lm.inspection import inspect_steps
-from weft.tasks.lm.interpolation import Interpolation, LmEnsemble
+from weft.tasks.lm.interpolation import Interpolation
 from weft.tasks.lm.model import LanguageModel
 from weft.tasks.lm.predictor import LmPredictor, TokenModel
 from weft.tasks.lm.service import serve_lm
@@ -93,7 +93,7 @@ def make_cache(models: list[TokenModel], config: CacheConfig) -> CacheModel:
 
 def first_network(models: Sequence[TokenModel]) -> LanguageModel | None:
     """The first recurrent model, or the first member of the first ensemble of them."""
-    each = (one for model in models for one in (model.members if isinstance(model, LmEnsemble) else (model,)))
+    each = (one for model in models for one in getattr(model, "members", (model,)))
     return next((one for one in each if isinstance(one, LanguageModel)), None)
 
 
