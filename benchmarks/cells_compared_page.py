@@ -62,7 +62,8 @@ def table(
     speeds, start = records[f"{kind}/speed"], f"{kind}/{seconds:g} s"
     lines = {}
     for cell, (units, parameters) in sizes.items():
-        rate = best_rate(records, start, cell, rates)
+        if (rate := best_rate(records, start, cell, rates)) is None:  # not measured yet
+            continue
         runs = _runs(records, f"{start}/rate/{cell}/{rate}") + _runs(records, f"{start}/time/{cell}/")
         same = _runs(records, f"{start}/tokens/{cell}/") if cell != "lstm" else runs[:1]
         lines[cell] = (
@@ -71,14 +72,15 @@ def table(
             f"{rate} | {_mean(runs)} | {_mean(same)} |",
         )
     body = [line for _, line in sorted(lines.values())]
-    counts = {1 + len(_runs(records, f"{start}/time/{cell}/")) for cell in sizes}
+    counts = {1 + len(_runs(records, f"{start}/time/{cell}/")) for cell in lines} or {0}
     seeds = f"{min(counts)}" if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
+    shown = "one seed" if counts == {1} else f"mean ± half the range of {seeds} seeds"
     return "\n".join(
         [
             f"### {kind.capitalize()}",
             "",
-            f"{seconds:g} CPU seconds of training; nats per token on the test text, mean ± half the range of {seeds} "
-            "seeds. At equal tokens: one seed, as many steps as the LSTM takes in that time.",
+            f"{seconds:g} CPU seconds of training; nats per token on the test text, {shown}. "
+            "At equal tokens: one seed, as many steps as the LSTM takes in that time.",
             "",
             "| cell | units | parameters of the stack | tokens/s | times lstm | learning rate | at equal time | "
             "at equal tokens |",
