@@ -48,7 +48,10 @@ CASES: dict[str, tuple[Any, list[str]]] = {
     ),
     "tag": (TagConfig, ["model.hidden_size=24"]),
     "segment": (TagConfig, ["model.hidden_size=24", "data.task=segments"]),
-    "translate": (TranslateConfig, ["text.limit=600", "model.hidden_size=24", "model.embedding_dim=12"]),
+    "translate": (
+        TranslateConfig,
+        ["text.limit=600", "model.hidden_size=24", "model.embedding_dim=12", "model.dropout=0.1"],
+    ),
 }
 SOURCES = {"translate": "grammar-fr"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from weft.config import setting
+from weft.config import AUTO, setting
 from weft.tasks.config import LengthBatchConfig, ModelConfig, TaskTrainConfig
 from weft.text.config import PairTextConfig
 
@@ -24,14 +24,14 @@ class TranslateTextConfig(PairTextConfig):
 
 @dataclass(frozen=True)
 class TranslateModelConfig(ModelConfig):
-    """The `model` section."""
+    """The `model` section. "auto": chosen by the number of pairs and the time limit, by `recipe.py`."""
 
     cell: str = "gru"
     hidden_size: int = setting(384, "hidden units per layer of the decoder", low=1)
     num_layers: int = setting(1, "number of decoder layers", low=1, high=1000)
     embedding_dim: int = setting(256, "embedding dimension", low=1)
     tied: bool = setting(True, "share the target embedding with the output layer")
-    dropout: float = 0.1
+    dropout: float = setting(float(AUTO), "dropout rate of layer outputs", low=0, high=0.95, auto=True)
     bidirectional: bool = setting(True, "the encoder reads the source in both directions")
     encoder_cell: str = setting("", "cell of the encoder; empty: the decoder's")
     encoder_hidden_size: int = setting(
@@ -58,7 +58,7 @@ class TranslateBatchConfig(LengthBatchConfig):
 class TranslateTrainConfig(TaskTrainConfig):
     """The `train` section."""
 
-    epochs: int = 4
+    epochs: int = setting(AUTO, "passes over the training data", low=0, auto=True)
     learning_rate: float = 0.003
     warmup_steps: int = 200
     ema_decay: float = 0.998

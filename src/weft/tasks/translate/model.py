@@ -7,13 +7,14 @@ P(y | x) = product over t of P(y_t | y_1 ... y_(t-1), x)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from weft.config import AUTO
 from weft.data.buckets import Padded
 from weft.engine import Dropout, Embedded, TopK, dropout, linear_cross_entropy
 from weft.errors import WeftError
@@ -48,6 +49,8 @@ class Translator(nn.Module):
 
     def __init__(self, source_size: int, target_size: int, config: TranslateModelConfig) -> None:
         super().__init__()
+        if config.dropout == AUTO:  # a model that is built by itself
+            config = replace(config, dropout=0.0)
         sides = 2 if config.bidirectional else 1
         if config.bidirectional and not config.encoder_hidden_size and config.hidden_size % 2:
             raise WeftError(

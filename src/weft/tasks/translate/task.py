@@ -28,6 +28,7 @@ from weft.tasks.translate.ensemble import TranslatorEnsemble
 from weft.tasks.translate.inspection import inspect_translate
 from weft.tasks.translate.model import TranslationBatch, Translator
 from weft.tasks.translate.predictor import END, TranslatePredictor, make_translator
+from weft.tasks.translate.recipe import PairWorkload, choose_for_pairs
 from weft.tasks.translate.service import serve_translator
 from weft.text.parallel import PairCodec, Pairs
 from weft.training.build import build_model, load_model
@@ -52,6 +53,11 @@ class TranslateTask(Task[PairSource, TranslateConfig, TranslatePredictor]):
 
     def open_like(self, source: PairSource, dev: PairSource | None, config: TranslateConfig, origin: Run) -> StoreData:
         return store_pairs(source, dev, config, PairCodec.from_json(origin.vocabulary))
+
+    def choose_settings(self, run: Run, config: TranslateConfig) -> tuple[TranslateConfig, str]:
+        targets, codec = load_columns(run.data_file(TRAIN_PAIRS))["target"], PairCodec.from_json(run.vocabulary)
+        work = PairWorkload(len(targets), len(targets.values) + len(targets), len(codec.target.vocabulary))
+        return choose_for_pairs(config, work)
 
     def prepare(self, run: Run, config: TranslateConfig) -> Prepared:
         codec = PairCodec.from_json(run.vocabulary)

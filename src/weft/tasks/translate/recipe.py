@@ -1,0 +1,87 @@
+"""The settings of a translator that are chosen by the number of pairs and the time limit ("auto").
+
+The rule is in docs/translate.md ("What is chosen for you").
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+
+from weft.cells import find_cell
+from weft.config import auto_settings, resolve_auto
+from weft.tasks.lm.recipe import OPERATIONS, SPEED
+from weft.tasks.translate.config import TranslateConfig, TranslateModelConfig
+from weft.training.devices import choose_precision
+from weft.training.distributed import current_workers
+
+EPOCHS, MANY_PAIRS = 4, 160_000  # the fewest epochs, and the number of pairs from which on there are no more
+SMALL_DATA_EPOCHS = 40  # the most
+WITH_TIME_LIMIT = 2  # times as many epochs at most: usually the time ends the training
+HIGHEST_DROPOUT = 0.4
+
+
+class PairWorkload(NamedTuple):
+    """What the settings are chosen for."""
+
+    pairs: int  # to train on
+    tokens: int  # of their targets
+    vocabulary_size: int  # of the target
+
+
+def epochs_for(pairs: int) -> int:
+    """4 for 160,000 pairs; twice as many for a quarter of them.
+
+    >>> [epochs_for(pairs) for pairs in (1_000, 10_000, 40_000, 1_000_000)]
+    [40, 16, 8, 4]
+    """
+    wanted = round(EPOCHS * math.sqrt(MANY_PAIRS / max(1, pairs)))
+    return max(EPOCHS, min(SMALL_DATA_EPOCHS, wanted))
+
+
+def dropout_for(passes: float) -> float:
+    """0.1 for 4 passes over the pairs, and 0.1 more each time they double.
+
+    >>> [dropout_for(passes) for passes in (1, 4, 8, 16, 1000)]
+    [0.0, 0.1, 0.2, 0.3, 0.4]
+    """
+    return round(min(HIGHEST_DROPOUT, max(0.0, 0.1 * math.log2(max(1.0, passes / 2)))), 2)
+
+
+def passes_within(seconds: float, work: PairWorkload, model: TranslateModelConfig) -> float:
+    """The passes over the pairs that this much time of one float32 thread is expected to allow."""
+    decoder = find_cell(model.cell).blocks * model.hidden_size * (model.embedding_dim + model.hidden_size)
+    weights = 2 * decoder + work.vocabulary_size * model.embedding_dim  # the encoder has about as many as the decoder
+    return seconds * SPEED["float32"] / (max(1, work.tokens) * OPERATIONS * weights)
+
+
+def choose_for_pairs(config: TranslateConfig, work: PairWorkload) -> tuple[TranslateConfig, str]:
+    """Chooses the settings that are "auto".
+
+    Args:
+        config: the settings; those that are not "auto" stay as they are.
+        work: what they are chosen for.
+
+    Returns:
+        All settings, and a line that says which were chosen, and for what.
+    """
+    names, config = auto_settings(config), choose_precision(config)
+    train = config.train
+    most = epochs_for(work.pairs) * (WITH_TIME_LIMIT if train.minutes else 1)
+    # Whoever gives the number of epochs may want the model to memorise a few pairs.
+    passes = float(most if "train.epochs" in names else EPOCHS)
+    if train.minutes:
+        threads = torch.get_num_threads() * current_workers().size
+        speed = SPEED[train.precision] / SPEED["float32"]
+        passes = min(passes, passes_within(60 * train.minutes * threads * speed, work, config.model))
+    chosen = {"train.epochs": most, "model.dropout": dropout_for(passes)}
+    words = {
+        "train.epochs": f"{'at most ' if train.minutes else ''}{most} epochs",
+        "model.dropout": f"dropout {chosen['model.dropout']:g}",
+        "train.precision": f"precision {train.precision}",
+    }
+    shown = [text for name, text in words.items() if name in names]
+    reason = f"{work.pairs:,} pairs" + (f" and {train.minutes:g} minutes" if train.minutes else "")
+    return resolve_auto(config, chosen), f"{', '.join(shown)}: chosen for {reason}" if shown else ""
