@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
-CPP := $(wildcard src/weft/*/core/*.cpp src/weft/*/core/*.hpp tests/core/*.cpp)
+CPP := $(wildcard src/weft/*/core/*.cpp src/weft/*/core/*.hpp tests/core/*.cpp tests/core/*.hpp)
 CLANG_FORMAT := $(shell command -v clang-format)
 BUILD := pyproject.toml setup.py constraints.txt $(wildcard src/weft/*/core/*)
 
@@ -43,7 +43,7 @@ dist: $(VENV)/ready-dev
 sanitize: $(VENV)/ready-dev
 	tests/sanitize.sh $(BIN)/python
 
-# The thread pool and a stream under ThreadSanitizer.
+# The thread pool, a stream and a layer under ThreadSanitizer.
 sanitize-threads:
 	tests/sanitize_threads.sh
 

@@ -28,7 +28,10 @@ FLAGS = ("-O3", "-std=c++17", "-march=native", "-mprefer-vector-width=512", "-fn
          "-ffp-contract=fast", "-fvisibility=hidden", "-Wno-psabi", "-pthread", "-fPIC", "-shared")  # fmt: skip
 POINTWISE = ("interpreter_.run(code_.segments[0], active);", "interpreter_.run(code_.segments[k + 1], active);",
              "interpreter_.run(code_.segments[n + 1], active);")  # fmt: skip
-PRODUCTS = ("multiply(active, weight.operand(active, base_[source]", "multiply(active, weight.operand(active, d,")
+PRODUCTS = (
+    "multiply_shared(pool_, active, weight.operand(active, h,",
+    "multiply_shared(pool_, active, weight.operand(active, d,",
+)
 BUILDS: dict[str, tuple[str, ...]] = {"all": (), "without pointwise code": POINTWISE, "without products": PRODUCTS}
 
 

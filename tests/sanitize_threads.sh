@@ -1,5 +1,5 @@
 #!/bin/sh
-# The thread pool and a stream under ThreadSanitizer, by C++ drivers: Python and torch are not made for it.
+# The thread pool, a stream and a layer under ThreadSanitizer, by C++ drivers: Python and torch are not made for it.
 # Usage: tests/sanitize_threads.sh; CXX is the compiler (g++).
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -7,11 +7,11 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 compiler=${CXX:-g++}
 export TSAN_OPTIONS=halt_on_error=1
-for driver in thread_pool stream; do
+for driver in thread_pool stream layer; do
     "$compiler" -O1 -g1 -std=c++17 -Wall -Wextra -Wno-psabi -pthread -fsanitize=thread \
         "$root/tests/core/$driver.cpp" -o "$folder/$driver"
 done
-for test in "thread_pool overflow" "thread_pool throws" "stream"; do
+for test in "thread_pool overflow" "thread_pool throws" "stream" "layer"; do
     echo "sanitize_threads.sh: $test"
     # shellcheck disable=SC2086
     "$folder/"$test

@@ -5,39 +5,11 @@
 
 #include <cstdio>
 
+#include "tanh_cell.hpp"
+
 namespace {
 
 constexpr int64_t kHidden = 160, kVocabulary = 50;  // weights large enough to be shared among threads
-
-// h' = tanh(W_ih x + b_ih + W_hh h), as the compiler of programs would have it.
-weft::Program tanh_cell(int64_t inputs) {
-    weft::Program program{};
-    program.hidden = kHidden;
-    program.blocks = program.states = 1;
-    weft::ProductShape product{};
-    product.state = 0;
-    product.input_block = {0};
-    product.vector = {-1};
-    product.weights = {{2, 0, false}};
-    program.products = {product};
-    program.parameters = {{kHidden * inputs, inputs}, {kHidden, kHidden}, {kHidden * kHidden, kHidden}};
-    program.run.places = {{weft::PRODUCT, 0, 0}, {weft::NEW_STATE, 0, 0}, {weft::OUTPUT, 0, 0}};
-    program.run.sums = program.run.registers = 0;
-    program.run.whole_rows = false;
-    weft::Segment step;
-    step.loads = {0};
-    step.stores = {1, 2};
-    step.used = {0, 1, 2};
-    step.instructions = {{weft::Op::tanh, false, 1, 0, 0, 0}, {weft::Op::copy, false, 2, 1, 0, 0}};
-    program.run.segments = {weft::Segment{}, step};
-    return program;
-}
-
-std::vector<float> values(int64_t count, uint64_t seed) {
-    std::vector<float> found(static_cast<size_t>(count));
-    for (float& value : found) value = static_cast<float>((seed = weft::mix(seed + 1)) >> 40) / (1 << 24) * 0.2f - 0.1f;
-    return found;
-}
 
 // Logits after some steps, which begin with `token` and are taken by up to `threads` threads; then some sampled tokens.
 std::vector<float> run(weft::AnyStream& stream, int64_t token, int64_t threads, int steps) {
@@ -63,18 +35,18 @@ std::vector<float> run(weft::AnyStream& stream, int64_t token, int64_t threads, 
 }  // namespace
 
 int main() {
-    weft::Program first = tanh_cell(kVocabulary), second = tanh_cell(kHidden);
+    weft::Program first = tanh_cell(kVocabulary, kHidden), second = tanh_cell(kHidden, kHidden);
     std::vector<std::vector<float>> parameters;
     std::vector<int64_t> records;
     for (weft::Program* program : {&first, &second}) {
         records.push_back(reinterpret_cast<int64_t>(program));
         records.push_back(program->parameters[0].row);
         for (const weft::Parameter& parameter : program->parameters) {
-            parameters.push_back(values(parameter.elements, parameters.size()));
+            parameters.push_back(small_values(parameter.elements, parameters.size()));
             records.push_back(reinterpret_cast<int64_t>(parameters.back().data()));
         }
     }
-    const std::vector<float> weight = values(kVocabulary * kHidden, 100);
+    const std::vector<float> weight = small_values(kVocabulary * kHidden, 100);
     weft::abi::Reader reader(records.data());
     const weft::abi::StreamCall<float> call{0, 1, 1, 2, kVocabulary, weight.data(), nullptr, 0, nullptr};
     weft::Stream<float> stream(call, reader);

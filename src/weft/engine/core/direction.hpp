@@ -104,6 +104,10 @@ bool ids_in_range(const Direction<T>& call) {
     return true;
 }
 
+// Rows that each of two tasks a thread has, at least. A task reads all weights at each step: with 16 registers, fewer
+// rows than two tiles wait for them.
+constexpr int64_t kTaskRows = kTileRows < 8 ? 2 * kTileRows : kTileRows;
+
 // Deals rows to tasks in a serpentine order, longest first, so that all tasks get long and short rows. Two tasks a
 // thread where they fill the kernel: if a thread is suspended, another takes the task that it has not begun.
 template <typename T>
@@ -112,7 +116,7 @@ std::vector<Task> divide(const std::vector<Direction<T>>& calls, int64_t threads
     const int64_t share = std::max<int64_t>(1, threads / static_cast<int64_t>(calls.size()));
     for (size_t c = 0; c < calls.size(); ++c) {
         const Direction<T>& call = calls[c];
-        const int64_t wanted = threads > 1 && call.rows >= 2 * share * kTileRows ? 2 * share : share;
+        const int64_t wanted = threads > 1 && call.rows >= 2 * share * kTaskRows ? 2 * share : share;
         const size_t parts = static_cast<size_t>(std::max<int64_t>(1, std::min(wanted, call.rows)));
         const size_t first = tasks.size();
         for (size_t p = 0; p < parts; ++p) {

@@ -16,13 +16,16 @@ namespace weft {
 
 constexpr int kPanelVectors = 2;
 #if defined(__AVX512F__)
-constexpr int kTileRows = 8;  // 16 of 32 registers hold sums; 8 rows divide most batches
+constexpr int kTileRows = 8;         // 16 of 32 registers hold sums; 8 rows divide most batches
+constexpr int64_t kPanelAhead = 32;  // depths to prefetch: a whole weight seldom fits into the second-level cache
+constexpr int kDepths = 1;           // that an iteration of the kernel takes
 #else
-constexpr int kTileRows = 6;  // 12 of 16
+constexpr int kTileRows = 6;        // 12 of 16
+constexpr int64_t kPanelAhead = 0;  // the CPU prefetches in time, and the kernel needs its ports for loads
+constexpr int kDepths = 4;
 #endif
 template <typename T>
 constexpr int kPanel = kPanelVectors* kWidth<T>;
-constexpr int64_t kPanelAhead = 32;  // depths to prefetch: a whole weight seldom fits into the second-level cache
 
 inline int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
@@ -52,7 +55,7 @@ struct Pairs {
 struct Bytes {};  // sums of products of int8: byte_kernel
 
 // A (R, depth) with rows `stride` apart or, if Packed, with R elements for each depth. `start` points to the initial
-// sums of each row. V is the number of vectors of the panel's columns that are computed.
+// sums of each row. V is the number of vectors of the panel's columns that are computed. The depth is not 0.
 template <typename Sum, typename T, int R, bool Packed, int V>
 inline void kernel(const T* a, int64_t stride, const T* panel, int64_t depth, const T* const* start, T* c,
                    int64_t c_stride) {
@@ -60,13 +63,15 @@ inline void kernel(const T* a, int64_t stride, const T* panel, int64_t depth, co
 #pragma GCC unroll 8  // otherwise the sums go through memory
     for (int r = 0; r < R; ++r)
         for (int v = 0; v < V; ++v) sum[r][v] = Sum::begin(load(start[r] + v * kWidth<T>));
+    if (depth < 1) __builtin_unreachable();  // otherwise gcc keeps a copy of the sums in memory
+#pragma GCC unroll kDepths
     for (int64_t k = 0; k < depth; ++k, panel += kPanel<T>) {
         Vec<T> b[V];
         for (int v = 0; v < V; ++v) {
             b[v] = load(panel + v * kWidth<T>);
             if constexpr (R < 4) hold(b[v]);
         }
-        for (int v = 0; v < V; ++v) __builtin_prefetch(panel + kPanelAhead * kPanel<T> + v * kWidth<T>);
+        for (int v = 0; kPanelAhead && v < V; ++v) __builtin_prefetch(panel + kPanelAhead * kPanel<T> + v * kWidth<T>);
         for (int r = 0; r < R; ++r) {
             const T* factor = Packed ? a + k * R + r : a + r * stride + k;
             for (int v = 0; v < V; ++v) sum[r][v] = Sum::add(sum[r][v], factor, b[v]);
@@ -84,8 +89,12 @@ inline void kernel_of(int64_t rows, const T* a, int64_t stride, const T* panel, 
         if constexpr (std::is_same<Sum, Bytes>::value)
             return byte_kernel<R, 1, kPanelVectors>(
                 a, stride, panel, depth, [&](int r, int) { return start[r]; }, c, c_stride);
-        else
+        else if (depth > 0)
             return kernel<Sum, T, R, Packed, V>(a, stride, panel, depth, start, c, c_stride);
+        else  // nothing to add: a batch without tokens
+            for (int i = 0; i < R * V; ++i)
+                store(c + i / V * c_stride + i % V * kWidth<T>, Sum::begin(load(start[i / V] + i % V * kWidth<T>)));
+        return;
     }
     if constexpr (R > 1) kernel_of<Sum, T, Packed, V, R - 1>(rows, a, stride, panel, depth, start, c, c_stride);
 }

@@ -23,7 +23,8 @@ struct PackedWeights {
 template <typename T>
 class LoopWeights {
   public:
-    LoopWeights(const std::vector<Direction<T>>& calls, bool backward) : calls_(calls), backward_(backward) {
+    LoopWeights(const std::vector<Direction<T>>& calls, bool backward, bool is_shared)
+        : calls_(calls), backward_(backward) {
         static std::atomic<int64_t> passes{0};
         pass_ = ++passes;
         int64_t elements = 0;
@@ -32,7 +33,7 @@ class LoopWeights {
             each(call, shared_.back(),
                  [&](Panels<T>& panels, int64_t columns) { elements += panels.words() * columns; });
         }
-        is_shared_ = elements * static_cast<int64_t>(sizeof(T)) > kOwnBytes;
+        is_shared_ = is_shared || elements * static_cast<int64_t>(sizeof(T)) > kOwnBytes;
     }
 
     // Memory and jobs of packing for all threads; nothing if each thread packs for itself.

@@ -16,6 +16,7 @@ namespace weft {
 
 // Up to so many bytes of weights the time loop projects its input itself: they must stay in the second-level cache.
 constexpr int64_t kFusedInputBytes = int64_t(640) << 10;
+constexpr int64_t kFusedRows = 3;
 constexpr int64_t kSharedPacking = int64_t(1) << 18;  // elements; one thread packs them in 25 microseconds
 constexpr size_t kKeptBytes = size_t(1) << 26;        // of a workspace that a thread keeps after a call
 
@@ -92,8 +93,10 @@ void add_by_id(const Direction<T>& call, int64_t first, int64_t last) {
     workspace.keep_at_most(kKeptBytes);
 }
 
+// A few rows would wait for weight_ih at each step, which one product of all steps reads once.
 template <typename T>
 bool fuses_input(const Direction<T>& call) {
+    if (call.rows < kFusedRows && call.precision == Precision::exact) return false;
     int64_t elements = call.inputs * call.input_columns();
     for (size_t k = 0; k < call.program->products.size(); ++k)
         elements += call.program->hidden * call.forward_columns(k);
@@ -127,7 +130,8 @@ Status forward_layer(std::vector<Direction<T>>& calls, int64_t threads) {
             if (call.precision == Precision::int8 && !fits_int8(call.inputs)) products[n].precision = Precision::exact;
         }
     }
-    LoopWeights<T> weights(calls, false);
+    const int64_t column_threads = threads_for_columns(calls, threads);
+    LoopWeights<T> weights(calls, false, column_threads > 1);
     weights.ask(arena);
     products.ask(arena);
     arena.settle(workspace);
@@ -160,12 +164,12 @@ Status forward_layer(std::vector<Direction<T>>& calls, int64_t threads) {
     jobs.run(threads, kSharedPacking);
     products.multiply(jobs);
     jobs.run(threads);
-    const std::vector<Task> tasks = divide(calls, threads);
-    parallel(static_cast<int64_t>(tasks.size()), threads, [&](int64_t i) {
+    const std::vector<Task> tasks = divide(calls, column_threads > 1 ? 1 : threads);
+    run_loops(static_cast<int64_t>(tasks.size()), threads, column_threads, [&](int64_t i, ThreadPool& pool) {
         const Task& task = tasks[static_cast<size_t>(i)];
         const Direction<T>& call = calls[task.call];
         const Code& code = call.train ? call.program->train : call.program->run;
-        TimeLoop<T>(call, code, weights.of(task.call), task.rows, nullptr).forward();
+        TimeLoop<T>(call, code, weights.of(task.call), task.rows, nullptr, pool).forward();
     });
     workspace.keep_at_most(kKeptBytes);
     return Status::ok;
@@ -278,16 +282,17 @@ void finish_vectors(const Direction<T>& call) {
 }
 
 template <typename T>
-void run_backward_loops(std::vector<Direction<T>>& calls, const LoopWeights<T>& weights, int64_t threads) {
-    const std::vector<Task> tasks = divide(calls, threads);
+void run_backward_loops(std::vector<Direction<T>>& calls, const LoopWeights<T>& weights, int64_t threads,
+                        int64_t column_threads) {
+    const std::vector<Task> tasks = divide(calls, column_threads > 1 ? 1 : threads);
     std::vector<std::vector<T>> sums(tasks.size());
-    parallel(static_cast<int64_t>(tasks.size()), threads, [&](int64_t i) {
+    run_loops(static_cast<int64_t>(tasks.size()), threads, column_threads, [&](int64_t i, ThreadPool& pool) {
         const Task& task = tasks[static_cast<size_t>(i)];
         const Direction<T>& call = calls[task.call];
         const int64_t padded = round_up(call.program->hidden, kWidth<T>);
         std::vector<T>& mine = sums[static_cast<size_t>(i)];
         mine.assign(static_cast<size_t>(call.program->backward.sums * padded), T(0));
-        TimeLoop<T>(call, call.program->backward, weights.of(task.call), task.rows, mine.data()).backward();
+        TimeLoop<T>(call, call.program->backward, weights.of(task.call), task.rows, mine.data(), pool).backward();
     });
     for (const Direction<T>& call : calls)
         std::fill_n(call.sums, call.program->backward.sums * call.program->hidden, T(0));
@@ -314,7 +319,8 @@ void backward_layer(std::vector<Direction<T>>& calls, int64_t threads) {
         arena.ask(call.base[VECTORS], vector_elements(call));
         arena.ask(call.sums, program.backward.sums * H);
     }
-    LoopWeights<T> weights(calls, true);
+    const int64_t column_threads = threads_for_columns(calls, threads);
+    LoopWeights<T> weights(calls, true, column_threads > 1);
     weights.ask(arena);
     arena.settle(workspace);
     Gemms<T> products;
@@ -328,7 +334,7 @@ void backward_layer(std::vector<Direction<T>>& calls, int64_t threads) {
     weights.pack(jobs);
     products.pack(jobs, false);
     jobs.run(threads, kSharedPacking);
-    run_backward_loops(calls, weights, threads);
+    run_backward_loops(calls, weights, threads, column_threads);
     products.pack(jobs, true);
     jobs.run(threads, kSharedPacking);
     for (const Direction<T>& call : calls) {

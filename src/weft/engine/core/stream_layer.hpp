@@ -5,11 +5,9 @@
 
 #include "interpreter.hpp"
 #include "run.hpp"
-#include "thread_pool.hpp"
+#include "shared_columns.hpp"
 
 namespace weft {
-
-constexpr int64_t kSharedBytes = int64_t(1) << 16;  // of a weight; one thread reads them in half a microsecond
 
 template <typename T>
 class Memory {  // aligned, owned
@@ -45,20 +43,8 @@ class Weight {
     template <typename Start>
     void multiply(ThreadPool& pool, int64_t rows, const T* a, int64_t a_stride, T* converted, T* c, int64_t c_stride,
                   const Start& start) const {
-        constexpr int64_t unit = kTogether * kPanel<T>;
-        const Operand<T> operand = panels_.operand(rows, a, a_stride, converted);
-        auto some = [&](int64_t first, int64_t last) {
-            const int64_t from = first * unit, to = std::min(last * unit, columns_);
-            Panels<T> piece = panels_;
-            piece.data = panels_.panel(first * kTogether);
-            weft::multiply(rows, operand, piece, to - from, c + from, c_stride,
-                           [&](int64_t n) { return start(from + n); });
-        };
-        const int64_t pieces = (columns_ + unit - 1) / unit;
-        if (bytes() < kSharedBytes)
-            some(0, pieces);
-        else
-            pool.parallel_for(pieces, some);
+        multiply_shared(pool, rows, panels_.operand(rows, a, a_stride, converted), panels_, columns_, c, c_stride,
+                        start);
     }
 
     int64_t columns() const { return columns_; }

@@ -1,13 +1,15 @@
 // A program over time, forward and backward, for the rows of one task.
 //
-// Rows are independent, so a thread takes its rows through all steps without synchronization. Rows are sorted by
-// length, so the active ones are always the first n. At step s a row is at time s or, in reverse, at its own length - 1
+// Rows are independent, so a thread takes its rows through all steps without synchronization; few rows are taken
+// through all steps by one thread, which shares the columns of its products with others. Rows are sorted by length, so
+// the active ones are always the first n. At step s a row is at time s or, in reverse, at its own length - 1
 // - s: the reverse direction does not copy data.
 #pragma once
 
 #include "direction.hpp"
 #include "interpreter.hpp"
 #include "loop_weights.hpp"
+#include "shared_columns.hpp"
 
 namespace weft {
 
@@ -17,9 +19,9 @@ template <typename T>
 class TimeLoop {
   public:
     TimeLoop(const Direction<T>& call, const Code& code, const PackedWeights<T>& weights,
-             const std::vector<int64_t>& rows, T* sums)
-        : call_(call), code_(code), weights_(weights), program_(*call.program), rows_(rows), H_(call.program->hidden),
-          interpreter_(code, H_, arena(call, code, static_cast<int64_t>(rows.size())), sums) {
+             const std::vector<int64_t>& rows, T* sums, ThreadPool& pool)
+        : call_(call), code_(code), weights_(weights), program_(*call.program), rows_(rows), pool_(pool),
+          H_(call.program->hidden), interpreter_(code, H_, arena(call, code, static_cast<int64_t>(rows.size())), sums) {
         const size_t n = rows.size();
         offsets_.resize(n);
         token_.resize(n);
@@ -48,9 +50,10 @@ class TimeLoop {
                 const Buffer source = state >= 0 ? STATE : OPERAND;
                 const int64_t column = H_ * (state >= 0 ? state : static_cast<int64_t>(k));
                 const Panels<T>& weight = weights_.products[k];
-                multiply(active, weight.operand(active, base_[source] + column, stride_[source], converted_), weight,
-                         call_.forward_columns(k), base_[PRODUCT] + product_column_[k], stride_[PRODUCT],
-                         [this, k](int64_t n) { return start(k, n); });
+                const T* h = base_[source] + column;
+                multiply_shared(pool_, active, weight.operand(active, h, stride_[source], converted_), weight,
+                                call_.forward_columns(k), base_[PRODUCT] + product_column_[k], stride_[PRODUCT],
+                                [this, k](int64_t n) { return start(k, n); });
                 interpreter_.run(code_.segments[k + 1], active);
             }
             for (int64_t r = shrink(active, s + 1); r < active; ++r)
@@ -89,9 +92,9 @@ class TimeLoop {
                 const auto k = static_cast<size_t>(program_.backward_order[n]);
                 const Panels<T>& weight = weights_.products[k];
                 const T* d = base_[D_PRODUCT] + d_product_column_[k];
-                multiply(active, weight.operand(active, d, stride_[D_PRODUCT], converted_), weight,
-                         call_.backward_columns(), base_[D_OPERAND] + d_operand_column_[k], stride_[D_OPERAND],
-                         [](int64_t) { return Where<const T>{}; });
+                multiply_shared(pool_, active, weight.operand(active, d, stride_[D_PRODUCT], converted_), weight,
+                                call_.backward_columns(), base_[D_OPERAND] + d_operand_column_[k], stride_[D_OPERAND],
+                                [](int64_t) { return Where<const T>{}; });
                 interpreter_.run(code_.segments[n + 1], active);
             }
             exchange(D_STATE, D_NEW_STATE);
@@ -178,10 +181,10 @@ class TimeLoop {
     void project(int64_t active) {
         for (int64_t r = 0; r < active; ++r)
             copy_row(call_.x + spread_[static_cast<size_t>(r)] * call_.inputs, call_.inputs, x_ + r * x_stride_);
-        multiply(active, weights_.input.operand(active, x_, x_stride_, converted_), weights_.input,
-                 call_.input_columns(), base_[INPUT], stride_[INPUT], [this](int64_t n) {
-                     return Where<const T>{call_.bias + n, 0, nullptr};
-                 });
+        multiply_shared(pool_, active, weights_.input.operand(active, x_, x_stride_, converted_), weights_.input,
+                        call_.input_columns(), base_[INPUT], stride_[INPUT], [this](int64_t n) {
+                            return Where<const T>{call_.bias + n, 0, nullptr};
+                        });
     }
 
     int64_t length(int64_t r) const { return call_.length(rows_[static_cast<size_t>(r)]); }
@@ -253,6 +256,7 @@ class TimeLoop {
     const PackedWeights<T>& weights_;
     const Program& program_;
     const std::vector<int64_t>& rows_;
+    ThreadPool& pool_;
     int64_t H_;
     T* base_[BUFFERS];
     int64_t stride_[BUFFERS];
