@@ -13,6 +13,8 @@ from torch.nn import functional as F
 import weft
 from weft.errors import WeftError
 from weft.tasks.classify.compare import compare_classifiers
+from weft.tasks.classify.cross_fitting import cross_scores, is_worthwhile
+from weft.tasks.classify.data import split_text
 from weft.tasks.classify.linear import (
     LinearModel,
     _cross_entropy,
@@ -22,10 +24,10 @@ from weft.tasks.classify.linear import (
     fit_nbsvm,
     log_count_ratios,
 )
-from weft.tasks.classify.mixing import PRIOR_TEXTS, Mixture, fit_mixture
+from weft.tasks.classify.mixing import DEFAULT_PRIOR, Mixture, fit_mixture, fit_prior
 from weft.tasks.classify.ngram_features import NgramKeys, binary_features, most_frequent, scaled_features
-from weft.tasks.classify.task import TASK
-from weft.tasks.classify.wide import LOGISTIC_FILE, NBSVM_FILE
+from weft.tasks.classify.task import TASK, epochs_for_texts
+from weft.tasks.classify.wide import LOGISTIC_FILE, NBSVM_FILE, held_out_scores
 from weft.training.run import load_tensors, save_tensors
 
 CLASS_WEIGHTS = torch.tensor([0.5, 2.0, 1.25])
@@ -148,7 +150,7 @@ def test_mixture_is_the_optimum():
     parts = torch.randn(200, 4, 3, generator=generator, dtype=torch.float64)
     labels = (parts @ torch.tensor([1.0, 2.0, 0.3], dtype=torch.float64)).argmax(1)
     weights = torch.tensor(fit_mixture(parts, labels), dtype=torch.float64).requires_grad_()
-    prior = PRIOR_TEXTS / 2 * (weights - torch.tensor(Mixture(), dtype=torch.float64)).square().sum()
+    prior = DEFAULT_PRIOR.texts / 2 * (weights - torch.tensor(Mixture(), dtype=torch.float64)).square().sum()
     (F.cross_entropy(parts @ weights, labels, reduction="sum") + prior).backward()
     assert weights.grad.abs().max() < 1e-3
     assert weights[1] > weights[0] > weights[2]
@@ -159,6 +161,39 @@ def test_mixture_is_the_optimum():
     assert fit_mixture(alone, alone[..., 0].argmax(1)).network > 0.9  # a network that is right needs no n-grams
     few = torch.tensor([[[1.0, -1.0, -1.0], [-1.0, 1.0, 1.0]]], dtype=torch.float64).expand(2, 2, 3)
     assert fit_mixture(few, torch.zeros(2).long()).logistic > 0.4  # two texts say too little to leave them out
+
+
+def test_cross_fitted_prior():
+    """The weights of the n-gram models are those of the training texts, and few texts cannot add a useless network."""
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(500, 3, 2, generator=generator, dtype=torch.float64)
+    labels = (scores @ torch.tensor([2.0, 0.2], dtype=torch.float64)).argmax(1)
+    prior = fit_prior(scores, labels)
+    assert prior.centre.network == 0
+    assert prior.centre.logistic > 1.5 > 0.7 > prior.centre.nbsvm
+    assert fit_mixture(torch.zeros(0, 3, 3, dtype=torch.float64), labels[:0], prior=prior) == prior.centre
+    noise = torch.randn(20, 3, 1, generator=generator, dtype=torch.float64)
+    found = fit_mixture(torch.cat([noise, scores[:20]], -1), labels[:20], prior=prior)
+    assert found.network < 0.1
+    assert abs(found.logistic - prior.centre.logistic) < 0.2
+
+
+def test_cross_fitting_scores_each_text_by_models_of_others():
+    texts, labels = texts_and_labels(60)
+    reader = NgramKeys(characters=True)
+    keys = [reader.of(text) for text in [*texts, *texts]]  # every text twice
+    marks = {one.tokens.tobytes(): number for number, one in enumerate(keys)}
+
+    def score(train, truth, others):
+        assert len(train) == len(truth)
+        assert not {one.tokens.tobytes() for one in train} & {one.tokens.tobytes() for one in others}
+        return torch.tensor([[[float(marks[one.tokens.tobytes()])]] for one in others])
+
+    found = cross_scores(keys, [*labels.tolist(), *labels.tolist()], score)
+    assert found.flatten().tolist() == [float(marks[one.tokens.tobytes()]) for one in keys]
+    assert is_worthwhile(keys, 3, held_out=10)
+    assert not is_worthwhile(keys, 3, held_out=1000)
+    assert not is_worthwhile(keys[:10], 3, held_out=10)
 
 
 PAIRS = [(f"{' '.join(text)}", str(int(label))) for text, label in zip(*texts_and_labels(120, 2), strict=True)]
@@ -224,3 +259,25 @@ def test_files_of_a_stranger(trained, name, tmp_path):
             weft.load(trained.run.path)
     finally:
         path.write_bytes(content)
+
+
+def test_final_models_are_fitted_to_the_drawn_texts_too(tmp_path):
+    """A word of held-out texts only is a feature of the stored models; with given held-out texts it is not."""
+    pairs = [(f"{text} w{number}x", label) for number, (text, label) in enumerate(PAIRS)]
+    words = [NgramKeys(characters=False).of([f"w{number}x"]).tokens[0] for number in range(len(pairs))]
+    drawn = weft.train_classify(pairs, tmp_path / "drawn", SMALL, progress=False)
+    given = weft.train_classify(pairs[10:], tmp_path / "given", SMALL, dev=pairs[:10], progress=False)
+    assert np.isin(words, drawn.wide.nbsvm.keys).all()
+    assert np.isin(words, given.wide.nbsvm.keys).tolist() == [False] * 10 + [True] * (len(pairs) - 10)
+    before, after = (
+        held_out_scores(given.run, 10).scores,
+        given.wide.scores([split_text(text, given.codec) for text, _ in pairs[:10]]),
+    )
+    torch.testing.assert_close(before, after)
+
+
+def test_few_texts_are_read_more_often(tmp_path):
+    training = weft.start_classify(PAIRS, tmp_path / "run", {**SMALL, "train.epochs": "auto"})
+    assert training.run.config["train"]["epochs"] == 20 == epochs_for_texts(108, 32)
+    assert training.choice == "20 epochs: chosen for 108 texts"
+    assert epochs_for_texts(10**6, 32) == 6

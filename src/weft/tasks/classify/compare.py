@@ -87,9 +87,9 @@ def _nbsvm(model: ClassifyPredictor, rows: Sequence[Example] | None) -> list[boo
         tokens = [split_text(row.text, model.codec) for row in rows]
         return _equal(model.wide.nbsvm.logits(tokens), [model.labels.index(row.label) for row in rows])
     truth = load_columns(model.run.data_file(DEV_EXAMPLES))["label"].values.tolist()
-    scores = held_out_scores(model.run, len(truth))
-    assert scores is not None
-    return _equal(scores[..., 1], truth)
+    wide = held_out_scores(model.run, len(truth))
+    assert wide is not None
+    return _equal(wide.scores[..., 1], truth)
 
 
 def _statistics(correct: Sequence[bool]) -> ExampleStatistics:

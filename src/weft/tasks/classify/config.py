@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from weft.config import Settings, setting
+from weft.config import AUTO, Settings, setting
 from weft.tasks.config import EncoderConfig, LayerRates, LengthBatchConfig
 from weft.text.config import TextConfig
 
@@ -66,7 +66,9 @@ class ClassifyBatchConfig(LengthBatchConfig):
 class ClassifyTrainConfig(LayerRates):
     """The `train` section."""
 
-    epochs: int = 6
+    epochs: int = setting(
+        AUTO, "passes over the training texts; auto: 6, with few texts more, for 300 steps", low=0, auto=True
+    )
     learning_rate: float = 0.0015
     ema_decay: float = 0.99
     class_weights: str = setting(

@@ -16,7 +16,7 @@ from weft.tasks.classify.class_weights import class_weights
 from weft.tasks.classify.config import ClassifyConfig
 from weft.tasks.classify.example import Example, ordered_labels
 from weft.tasks.classify.readers import ExampleLayout, ExampleSource, read_labelled
-from weft.tasks.classify.wide import load_wide, store_wide
+from weft.tasks.classify.wide import LabelledTokens, load_wide, store_wide
 from weft.tasks.fine_tuning import warn_new_tokens
 from weft.tasks.plausibility import check_labelled
 from weft.tasks.stored_data import StoreData
@@ -95,10 +95,12 @@ def open_examples(
         counts = Counter(row.label for row in train)
         if config.model.wide:
             weights = class_weights(config.train.class_weights, {label: counts[label] for label in labels})
-            truth = [place for (place,) in columns[TRAIN_EXAMPLES]["label"]]
+            labelled = [
+                LabelledTokens(tokens[name], [place for (place,) in part["label"]]) for name, part in columns.items()
+            ]
             store_wide(
-                data.parent, tokens[TRAIN_EXAMPLES], truth, tokens[DEV_EXAMPLES],
-                count=len(labels), seed=config.train.seed, class_weights=weights, start=start,
+                data.parent, *labelled, count=len(labels), seed=config.train.seed, drawn=dev is None,
+                class_weights=weights, start=start,
             )  # fmt: skip
         return {
             **codec.to_json(),

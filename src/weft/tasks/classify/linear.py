@@ -33,7 +33,7 @@ from weft.training.run import load_tensors, save_tensors
 MOST_FEATURES, MOST_PARAMETERS = 1 << 20, 1 << 23
 MOST_OCCURRENCES = 1 << 25  # of features in the texts that a model is fitted to: about 1 GB of memory
 ITERATIONS = 100
-WEIGHT_DECAY = 1e-5  # of the logistic regression, for features of mean squared length 1
+LOGISTIC_C = 10.0  # inverse weight decay of the summed loss, for features of mean squared length 1
 NBSVM_C, NBSVM_INTERPOLATION = 1.0, 0.25
 
 # (logits (N, labels), one-hot labels (N, labels)) -> the losses and their gradient, (N, labels) each
@@ -151,7 +151,8 @@ def fit_logistic(
     scale = _unit_scale(features, ratios)
     features = features._replace(values=features.values * scale)
     offset = torch.zeros(len(texts), count) if start is None else start.logits_of(texts)
-    problem = _Problem(features, ratios, labels, WEIGHT_DECAY, _cross_entropy, offset, class_weights)
+    decay = 1 / (LOGISTIC_C * len(texts))
+    problem = _Problem(features, ratios, labels, decay, _cross_entropy, offset, class_weights)
     weights, bias = problem.solve()
     found = LinearModel(keys, weights * ratios * scale, bias, LOGISTIC)
     return found if start is None else _sum(start, found)

@@ -1,20 +1,19 @@
 """The log-linear mixture of the network and the n-gram models: their log-probabilities, weighted and added.
 
-The weights are fitted on the held-out texts. Where these are few, the weights stay near those of `CENTRES`.
+The weights are fitted on the held-out texts. Where these are few, the weights stay near those of a prior: typical ones,
+or, for the n-gram models, those that were fitted to all training texts by cross-fitting.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from weft.errors import WeftError
-
-PRIOR_TEXTS = 30.0  # how strongly the weights are held near a centre; about as many texts
 
 
 class Mixture(NamedTuple):
@@ -45,41 +44,73 @@ class Mixture(NamedTuple):
         return found
 
 
+class MixturePrior(NamedTuple):
+    """What the weights stay near, and how strongly: about as many texts."""
+
+    centre: Mixture
+    texts: float
+
+
 DEFAULT_MIXTURE = Mixture()
-# What the weights stay near where held-out texts are few: the first, unless the texts clearly prefer the network alone.
-CENTRES = (DEFAULT_MIXTURE, Mixture(1.0, 0.0, 0.0))
-CENTRE_MARGIN = 3.0  # nats in favour of the first centre: a handful of texts cannot drop the n-gram models
+DEFAULT_PRIOR = MixturePrior(DEFAULT_MIXTURE, 30.0)
+NGRAM_CENTRE = (0.7, 0.15)  # of the n-gram models without a network
+CROSS_FITTED_TEXTS = 100.0
+NETWORK_ALONE = Mixture(1.0, 0.0, 0.0)
+CENTRE_MARGIN = 3.0  # nats against the network alone: a handful of texts cannot drop the n-gram models
 
 
-def fit_mixture(parts: Tensor, labels: Tensor, class_weights: Tensor | None = None) -> Mixture:
-    """Fits the weights to the cross-entropy of held-out texts, with a Gaussian prior around one of the centres.
+def fit_mixture(
+    parts: Tensor, labels: Tensor, class_weights: Tensor | None = None, prior: MixturePrior = DEFAULT_PRIOR
+) -> Mixture:
+    """Fits the weights to the cross-entropy of held-out texts, with a Gaussian prior.
+
+    The prior's centre is replaced by the network alone if the texts clearly prefer that.
 
     Args:
         parts: (N, labels, 3) the scores of the models, in double precision.
         labels: (N,) the true labels.
         class_weights: (labels,) weights of the labels in the cross-entropy; None means 1.
+        prior: the weights where there are no texts.
     """
+    weights, objective = _fit_around(prior.centre, prior.texts, parts, labels, class_weights)
+    alone, other = _fit_around(NETWORK_ALONE, DEFAULT_PRIOR.texts, parts, labels, class_weights)
+    chosen = alone if other + CENTRE_MARGIN < objective else weights
+    return Mixture(*chosen.clamp(min=0).tolist())
+
+
+def fit_prior(scores: Tensor, labels: Tensor, class_weights: Tensor | None = None) -> MixturePrior:
+    """The prior from scores of the n-gram models for texts that they were not fitted to.
+
+    Its weight of the network is 0: few held-out texts have to show that the network adds something.
+
+    Args:
+        scores: (N, labels, 2) in double precision.
+        labels: (N,) the true labels.
+        class_weights: (labels,) weights of the labels; None means 1.
+    """
+    weights, _ = _fit_around(NGRAM_CENTRE, DEFAULT_PRIOR.texts, scores, labels, class_weights)
+    return MixturePrior(Mixture(0.0, *weights.clamp(min=0).tolist()), CROSS_FITTED_TEXTS)
+
+
+def _fit_around(
+    centre: Sequence[float], prior_texts: float, parts: Tensor, labels: Tensor, class_weights: Tensor | None
+) -> tuple[Tensor, float]:
+    """Newton's method: the weights of the K models, (K,), and the objective there."""
     texts = torch.ones(len(labels)) if class_weights is None else class_weights[labels]
-    found = [_fit_around(torch.tensor(centre, dtype=parts.dtype), parts, labels, texts.to(parts)) for centre in CENTRES]
-    best = min(range(len(found)), key=lambda number: found[number][1] + (CENTRE_MARGIN if number else 0.0))
-    return Mixture(*found[best][0].clamp(min=0).tolist())
-
-
-def _fit_around(centre: Tensor, parts: Tensor, labels: Tensor, texts: Tensor) -> tuple[Tensor, float]:
-    """Newton's method: the weights (3,), and the objective there."""
-    chosen = parts[torch.arange(len(labels)), labels]  # (N, 3)
-    ridge = PRIOR_TEXTS * torch.eye(len(centre), dtype=parts.dtype)
+    texts, middle = texts.to(parts), torch.tensor(centre, dtype=parts.dtype)
+    chosen = parts[torch.arange(len(labels)), labels]  # (N, K)
+    ridge = prior_texts * torch.eye(len(centre), dtype=parts.dtype)
 
     def objective(weights: Tensor) -> Tensor:
         losses = torch.logsumexp(parts @ weights, -1) - chosen @ weights
-        return texts @ losses + PRIOR_TEXTS / 2 * (weights - centre).square().sum()
+        return texts @ losses + prior_texts / 2 * (weights - middle).square().sum()
 
-    weights = centre
+    weights = middle
     value = objective(weights)
     for _ in range(50):
         probs = (parts @ weights).softmax(-1)  # (N, labels)
-        means = (probs[..., None] * parts).sum(1)  # (N, 3)
-        slope = texts @ (means - chosen) + PRIOR_TEXTS * (weights - centre)
+        means = (probs[..., None] * parts).sum(1)  # (N, K)
+        slope = texts @ (means - chosen) + prior_texts * (weights - middle)
         centred = parts - means[:, None]
         curvature = torch.einsum("n,nk,nki,nkj->ij", texts, probs, centred, centred) + ridge
         direction, size = torch.linalg.solve(curvature, slope), 1.0

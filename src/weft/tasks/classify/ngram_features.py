@@ -85,20 +85,15 @@ class NgramKeys:
 
     def _ngrams(self, tokens: Sequence[str]) -> Iterable[tuple[Keys, np.ndarray[Any, Any]]]:
         """The keys of the n-grams of each length, and where they begin."""
-        single = np.array([len(token) == 1 for token in tokens], dtype=bool)
+        single = run = np.array([len(token) == 1 for token in tokens], dtype=bool)
         keys = unigrams = np.array([self._word(token)[0] for token in tokens], dtype=np.uint64)
-        inside = np.ones(len(tokens), dtype=bool)
         yield unigrams, np.arange(len(tokens))
         for n in range(2, RUNS + 1):
             if len(keys) < 2:
                 return
             keys = ((keys[:-1] * _ODD[0]) ^ (unigrams[n - 1 :] * _ODD[1])) * _ODD[0] + np.uint64(n)
-            inside = inside[:-1]
-            if n == PAIRS + 1:
-                inside = single[:-2] & single[1:-1] & single[2:]
-            elif n > PAIRS + 1:
-                inside = inside & single[n - 1 :]
-            begins = np.flatnonzero(inside)
+            run = run[:-1] & single[n - 1 :]  # whether all n tokens are single characters
+            begins = np.arange(len(keys)) if n <= PAIRS else np.flatnonzero(run)
             yield keys[begins], begins
 
 

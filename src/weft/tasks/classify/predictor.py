@@ -157,8 +157,8 @@ class ClassifyPredictor(TaskPredictor):
     def held_out_log_probs(self, columns: Mapping[str, Ragged]) -> Tensor:
         """The log-probabilities of the labels of the run's own held-out examples, (N, labels)."""
         network = network_log_probs(self.model, columns["text"], len(self.labels))
-        scores = held_out_scores(self.run, len(columns["text"]))
-        return network if scores is None else self.mixture.log_probs(join_scores(network, scores))
+        wide = held_out_scores(self.run, len(columns["text"]))
+        return network if wide is None else self.mixture.log_probs(join_scores(network, wide.scores))
 
 
 def _listed(numbers: list[int]) -> str:

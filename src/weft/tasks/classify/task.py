@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -9,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from weft.config import from_dict
+from weft.config import auto_settings, from_dict, resolve_auto
 from weft.data.buckets import Buckets, IntArray, load_columns, take
 from weft.metrics import Confusion
 from weft.metrics.paired import ExampleStatistics, ratio
@@ -47,12 +48,15 @@ from weft.tasks.task import Task
 from weft.text.codec import Codec
 from weft.text.vocabulary import RESERVED
 from weft.training.build import build_model, load_model
-from weft.training.devices import find_device
+from weft.training.devices import choose_precision, find_device
 from weft.training.run import WEIGHTS, Run, read_metadata
 from weft.training.step import Evaluation
 from weft.training.trainer import Trainer
 
 FEW = 30  # held-out texts below which their score says little
+EPOCHS_SETTING = "train.epochs"
+# A training has as many steps and epochs at least, but not more epochs than that for the sake of the steps.
+LEAST_STEPS, LEAST_EPOCHS, EPOCH_LIMIT = 300, 6, 20
 
 
 class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
@@ -95,6 +99,13 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
         model.embedding.weight.data.copy_(encoder.embedding)
         take_over_stack(model.stack, encoder)
 
+    def choose_settings(self, run: Run, config: ClassifyConfig) -> tuple[ClassifyConfig, str]:
+        config, texts = choose_precision(config), len(load_columns(run.data_file(TRAIN_EXAMPLES))["text"])
+        if EPOCHS_SETTING not in auto_settings(config):
+            return config, ""
+        epochs = epochs_for_texts(texts, config.batch.size)
+        return resolve_auto(config, {EPOCHS_SETTING: epochs}), f"{epochs} epochs: chosen for {texts:,} texts"
+
     def prepare(self, run: Run, config: ClassifyConfig) -> Prepared:
         codec, counts = Codec.from_json(run.vocabulary), run.vocabulary["labels"]
         labels = tuple(counts)
@@ -116,19 +127,19 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
         def batch(rows: IntArray) -> LabelledBatch:
             return LabelledBatch(*take(train["text"], rows), torch.tensor(train["label"].values[rows]).long())
 
-        scores = None if dev is None else held_out_scores(run, held_out)
+        wide = None if dev is None else held_out_scores(run, held_out)
 
         def evaluate() -> Evaluation:
             assert dev is not None
             log_probs, truth, more = network_log_probs(model, dev["text"], len(labels)), dev["label"].values, {}
-            if scores is not None:
-                parts = join_scores(log_probs, scores)
-                mixture = fit_mixture(parts, torch.tensor(truth).long(), weights)
+            if wide is not None:
+                parts = join_scores(log_probs, wide.scores)
+                mixture = fit_mixture(parts, torch.tensor(truth).long(), weights, wide.prior)
                 more = {"network_accuracy": confusion_of(labels, log_probs, truth).accuracy, **mixture.to_metrics()}
                 log_probs = mixture.log_probs(parts)
             found = confusion_of(labels, log_probs, truth)
             metrics = {**label_metrics(found), **more}
-            if scores is not None:
+            if wide is not None:
                 return Evaluation(found.cross_entropy, metrics)
             # Without a mixture the best model is that of the highest accuracy, because cross-entropy rises while
             # accuracy still improves; ties are broken by cross-entropy. A fitted mixture is calibrated.
@@ -192,15 +203,25 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
         if not run.vocabulary.get("wide") or not run.has(DEV_EXAMPLES):
             return {}
         truth = torch.tensor(load_columns(run.data_file(DEV_EXAMPLES))["label"].values)
-        scores = held_out_scores(run, len(truth))
-        assert scores is not None
-        return {"NB-SVM": float((scores[..., 1].argmax(1) == truth).double().mean())}
+        wide = held_out_scores(run, len(truth))
+        assert wide is not None
+        return {"NB-SVM": float((wide.scores[..., 1].argmax(1) == truth).double().mean())}
 
     def serve(self, predictor: ClassifyPredictor) -> Service:
         return serve_classifier(predictor)
 
     def inspect(self, predictor: ClassifyPredictor, text: str) -> Inspection:
         return inspect_classify(predictor, text)
+
+
+def epochs_for_texts(texts: int, batch_size: int) -> int:
+    """The number of epochs: few texts are read more often, because a network needs some hundred steps.
+
+    >>> epochs_for_texts(100, 32), epochs_for_texts(700, 32), epochs_for_texts(7000, 32)
+    (20, 14, 6)
+    """
+    wanted = math.ceil(LEAST_STEPS / math.ceil(texts / batch_size))
+    return min(max(wanted, LEAST_EPOCHS), EPOCH_LIMIT)
 
 
 def label_metrics(found: Confusion) -> dict[str, float]:

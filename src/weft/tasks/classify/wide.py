@@ -1,8 +1,9 @@
 """The wide path of a classifier: two linear n-gram models beside the network, stored with the run.
 
 They are fitted when a run is created, before the network is trained, and stored in logistic.safetensors and
-nbsvm.safetensors. data/ngrams.safetensors has their scores of the held-out texts: the weights of the mixture are fitted
-to these.
+nbsvm.safetensors. data/ngrams.safetensors has the scores of the held-out texts by models of the other texts: the
+weights of the mixture are fitted to these. Where the held-out texts were drawn from the training texts, the models
+that are stored are then fitted again, to all of them.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from weft.errors import WeftError
+from weft.tasks.classify.cross_fitting import cross_scores, is_worthwhile
 from weft.tasks.classify.linear import MOST_OCCURRENCES, LinearModel, fit_logistic, fit_nbsvm
+from weft.tasks.classify.mixing import DEFAULT_PRIOR, Mixture, MixturePrior, fit_prior
 from weft.tasks.classify.ngram_features import NgramKeys, TextKeys
 from weft.training.run import DATA_FOLDER, Run, load_tensors, save_tensors
 
@@ -25,6 +29,13 @@ HELD_OUT_SCORES = f"{DATA_FOLDER}/ngrams.safetensors"
 MARGIN_SCALE = 5.0  # makes margins of the SVM about as large as log-probabilities
 
 TokenTexts = Sequence[Sequence[str]]
+
+
+class LabelledTokens(NamedTuple):
+    """Tokenized texts and their labels."""
+
+    texts: TokenTexts
+    labels: Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -51,43 +62,60 @@ class WideModels:
 
 def store_wide(
     folder: Path,
-    texts: TokenTexts,
-    labels: Sequence[int],
-    held_out: TokenTexts,
+    train: LabelledTokens,
+    held_out: LabelledTokens,
     *,
     count: int,
     seed: int,
+    drawn: bool,
     class_weights: Tensor | None = None,
     start: WideModels | None = None,
 ) -> None:
-    """Fits both models and stores them in a new run, with their scores of the held-out texts.
+    """Fits both models and stores them in a new run, with the scores of the held-out texts.
 
     Args:
         folder: the run directory.
-        texts: the training texts, tokenized.
-        labels: their labels.
+        train: the training texts.
         held_out: the held-out texts.
         count: the number of labels.
         seed: selects the texts where there are too many.
+        drawn: whether the held-out texts were drawn from those given to train on; the final models are of all of them.
         class_weights: (labels,) weights of the labels; None means 1.
         start: the models of the run that is fine-tuned.
     """
-    reader, chosen, keys, occurrences = NgramKeys(characters=True), [], [], 0
-    for place in np.random.default_rng((seed, 0x71DE)).permutation(len(texts)).tolist():
-        if occurrences > MOST_OCCURRENCES:
-            break
-        chosen.append(place)
-        keys.append(reader.of(texts[place]))
-        occurrences += sum(map(len, keys[-1]))
-    truth = torch.tensor([labels[place] for place in chosen])
-    before = None if start is None else start.logistic
-    logistic = fit_logistic(keys, truth, count, class_weights=class_weights, start=before)
-    models = WideModels(logistic, fit_nbsvm(keys, truth, count, class_weights=class_weights))
+    reader = NgramKeys(characters=True)
+
+    def fit(keys: Sequence[TextKeys], labels: Sequence[int]) -> WideModels:
+        truth, before = torch.tensor(labels), None if start is None else start.logistic
+        logistic = fit_logistic(keys, truth, count, class_weights=class_weights, start=before)
+        return WideModels(logistic, fit_nbsvm(keys, truth, count, class_weights=class_weights))
+
+    keys, labels = _read_some(reader, train, seed)
+    models = fit(keys, labels)
+    if held_out.texts:
+        held_out_keys = [reader.of(tokens) for tokens in held_out.texts]
+        prior = DEFAULT_PRIOR
+        if is_worthwhile(keys, count, len(held_out_keys)):
+            scores = cross_scores(keys, labels, lambda texts, truth, others: fit(texts, truth)._scores(others))
+            prior = fit_prior(scores, torch.tensor(labels), class_weights)
+        stored = torch.tensor([*prior.centre, prior.texts], dtype=torch.float64)
+        save_tensors(folder / HELD_OUT_SCORES, {"scores": models._scores(held_out_keys), "prior": stored}, {})
+        if drawn and len(keys) == len(train.texts):
+            models = fit(keys + held_out_keys, [*labels, *held_out.labels])
     models.logistic.save(folder / LOGISTIC_FILE)
     models.nbsvm.save(folder / NBSVM_FILE)
-    if held_out:
-        scores = models._scores([reader.of(tokens) for tokens in held_out])
-        save_tensors(folder / HELD_OUT_SCORES, {"scores": scores}, {})
+
+
+def _read_some(reader: NgramKeys, train: LabelledTokens, seed: int) -> tuple[list[TextKeys], list[int]]:
+    """The features and labels of the texts in random order, up to as many features as can be held in memory."""
+    keys: list[TextKeys] = []
+    order, occurrences = np.random.default_rng((seed, 0x71DE)).permutation(len(train.texts)).tolist(), 0
+    for place in order:
+        if occurrences > MOST_OCCURRENCES:
+            break
+        keys.append(reader.of(train.texts[place]))
+        occurrences += sum(map(len, keys[-1]))
+    return keys, [train.labels[place] for place in order[: len(keys)]]
 
 
 def load_wide(run: Run) -> WideModels | None:
@@ -102,12 +130,26 @@ def load_wide(run: Run) -> WideModels | None:
     return WideModels(*(LinearModel.load(run.path / name, labels) for name in (LOGISTIC_FILE, NBSVM_FILE)))
 
 
-def held_out_scores(run: Run, texts: int) -> Tensor | None:
-    """The scores of the linear models for a run's held-out texts, (N, labels, 2); None if there are no such models."""
+class HeldOutScores(NamedTuple):
+    """What the weights of the mixture are fitted with, beside the network's log-probabilities."""
+
+    scores: Tensor  # (N, labels, 2) of the linear models for the held-out texts
+    prior: MixturePrior
+
+
+def held_out_scores(run: Run, texts: int) -> HeldOutScores | None:
+    """The scores of the linear models for a run's held-out texts; None if there are no such models."""
     if not run.vocabulary.get("wide"):
         return None
-    scores = load_tensors(run.data_file(HELD_OUT_SCORES)).tensors.get("scores")
+    stored = load_tensors(run.data_file(HELD_OUT_SCORES)).tensors
     wanted = (texts, len(run.vocabulary["labels"]), 2)
+    scores, prior = (
+        stored.get("scores"),
+        stored.get("prior", torch.tensor([*DEFAULT_PRIOR.centre, DEFAULT_PRIOR.texts])),
+    )
     if scores is None or scores.shape != wanted or scores.dtype != torch.float64 or not scores.isfinite().all():
         raise WeftError(f"{run.path / HELD_OUT_SCORES} does not fit the held-out texts", expected=f"scores {wanted}")
-    return scores
+    if prior.shape != (4,) or not prior.isfinite().all() or not prior[3] > 0:
+        raise WeftError(f"{run.path / HELD_OUT_SCORES} is damaged", expected="a prior of the weights: 4 finite numbers")
+    *centre, strength = prior.tolist()
+    return HeldOutScores(scores, MixturePrior(Mixture(*centre), strength))
