@@ -99,6 +99,7 @@ def _config(epochs: int) -> LmConfig:
 
     # Fewer epochs than by default, so less regularization.
     quick = ["model.cell=gru", "model.dropout=0.1", "batch.seq_length=32", "train.learning_rate=0.005"]
+    quick.append("model.ngram_order=0")  # a network alone, beside the n-gram model
     return load_config(LmConfig, None, [*quick, f"train.epochs={epochs}", "train.minutes=0.7"])
 
 
