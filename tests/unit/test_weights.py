@@ -50,7 +50,13 @@ CASES: dict[str, tuple[Any, list[str]]] = {
     "segment": (TagConfig, ["model.hidden_size=24", "data.task=segments"]),
     "translate": (
         TranslateConfig,
-        ["text.limit=600", "model.hidden_size=24", "model.embedding_dim=12", "model.dropout=0.1"],
+        [
+            "text.limit=600",
+            "model.hidden_size=24",
+            "model.embedding_dim=12",
+            "model.dropout=0.1",
+            "train.learning_rate=0.003",
+        ],
     ),
 }
 SOURCES = {"translate": "grammar-fr"}

@@ -59,7 +59,7 @@ class TranslateTrainConfig(TaskTrainConfig):
     """The `train` section."""
 
     epochs: int = setting(AUTO, "passes over the training data", low=0, auto=True)
-    learning_rate: float = 0.003
+    learning_rate: float = 0.0045
     warmup_steps: int = 200
     ema_decay: float = 0.998
     label_smoothing: float = setting(0.1, "label smoothing: target probability spread over all tokens", low=0, high=0.9)
