@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrize
 
+import weft
 from weft import engine
 from weft.cells import GRUCell, LSTMCell, RNNCell
 from weft.errors import WeftError
@@ -194,3 +195,42 @@ def test_dropout_between_layers_is_the_layers_own():
     leaves = [x, *stack.parameters()]
     for a, b in zip(*(torch.autograd.grad(each.square().sum(), leaves) for each in (ours, theirs)), strict=True):
         torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("cell", "rows", "hidden"), [(LSTMCell, 5, 128), (GRUCell, 16, 200), (LSTMCell, 70, 144)])
+def test_inference_projects_some_steps_at_a_time(cell, rows, hidden, threads, precision):
+    """With large weights the loop projects its input itself, which in training is one product: the same bits."""
+    torch.manual_seed(0)
+    inputs = 1_100
+    layer = Bidirectional(cell(inputs, hidden), cell(inputs, hidden))
+    x = torch.randn(rows, 23, inputs)
+    lengths = torch.randint(0, 24, (rows,))
+    lengths[0] = 23
+    x[torch.arange(23) >= lengths[:, None]] = float("nan")
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads)
+        with weft.precision(precision):
+            trained, state = layer(x, lengths=lengths)
+            with torch.no_grad():
+                outputs, last = layer(x, lengths=lengths)
+    finally:
+        torch.set_num_threads(before)
+    assert trained.requires_grad
+    assert torch.equal(outputs, trained)
+    for ours, theirs in zip(last, state, strict=True):
+        assert torch.equal(ours.h, theirs.h)
+
+
+def test_int8_projects_some_steps_at_a_time():
+    torch.manual_seed(0)
+    layer = weft.quantize(Recurrent(LSTMCell(1_500, 192)))
+    x, lengths = torch.randn(9, 13, 1_500), torch.tensor([13, 0, 5, 12, 13, 1, 7, 9, 13])
+    with torch.no_grad():
+        outputs, last = layer(x, lengths=lengths)
+        for row in range(9):
+            alone, state = layer(x[row : row + 1], lengths=lengths[row : row + 1])
+            assert torch.equal(alone[0], outputs[row])
+            assert torch.equal(state.h[0], last.h[row])

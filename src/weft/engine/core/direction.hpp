@@ -40,6 +40,8 @@ struct Rows {
     }
 };
 
+constexpr int64_t kCachedBytes = int64_t(640) << 10;  // of a second-level cache of 1 MB, for weights
+
 // One direction of one layer over the rows.
 template <typename T>
 struct Direction {
@@ -57,7 +59,7 @@ struct Direction {
     T* base[BUFFERS];
     int64_t stride[BUFFERS];
     bool by_id = false;           // a row of INPUT is that of a token's id, not that of the token
-    bool fused_input = false;     // the time loop projects the input of each step itself
+    bool fused_input = false;     // the time loop projects its input itself
     T* bias = nullptr;            // of the projected input
     T* sums;                      // gradients of vectors, summed over rows and steps
     std::vector<T*> first, last;  // states before and after, one pointer a part; may be nullptr
@@ -70,6 +72,14 @@ struct Direction {
     }
     int64_t input_columns() const { return round_up(program->width(), kPanel<T>); }
     int64_t backward_columns() const { return round_up(program->hidden, kPanel<T>); }
+
+    // Whether all weights stay in the second-level cache from step to step.
+    bool has_small_weights() const {
+        int64_t words = panel_words(precision, inputs) * input_columns();
+        for (size_t k = 0; k < program->products.size(); ++k)
+            words += panel_words(precision, program->hidden) * forward_columns(k);
+        return words * static_cast<int64_t>(sizeof(T)) <= kCachedBytes;
+    }
 
     std::vector<WeightBlock<T>> weights(size_t k) const {
         std::vector<WeightBlock<T>> blocks;

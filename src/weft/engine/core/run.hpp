@@ -14,8 +14,6 @@
 
 namespace weft {
 
-// Up to so many bytes of weights the time loop projects its input itself: they must stay in the second-level cache.
-constexpr int64_t kFusedInputBytes = int64_t(640) << 10;
 constexpr int64_t kFusedRows = 3;
 constexpr int64_t kSharedPacking = int64_t(1) << 18;  // elements; one thread packs them in 25 microseconds
 constexpr size_t kKeptBytes = size_t(1) << 26;        // of a workspace that a thread keeps after a call
@@ -93,15 +91,13 @@ void add_by_id(const Direction<T>& call, int64_t first, int64_t last) {
     workspace.keep_at_most(kKeptBytes);
 }
 
-// A few rows would wait for weight_ih at each step, which one product of all steps reads once.
+// Whether the time loop projects its input itself: the projected input then stays in the cache. In training its memory
+// becomes that of kept values, so only small weights are worth it. A few rows would wait for weight_ih at each step.
 template <typename T>
 bool fuses_input(const Direction<T>& call) {
-    if (call.rows < kFusedRows && call.precision == Precision::exact) return false;
-    int64_t elements = call.inputs * call.input_columns();
-    for (size_t k = 0; k < call.program->products.size(); ++k)
-        elements += call.program->hidden * call.forward_columns(k);
-    const int64_t size = call.precision == Precision::bfloat16 ? 2 : call.precision == Precision::int8 ? 1 : sizeof(T);
-    return !call.ids && elements * size <= kFusedInputBytes;
+    if (call.ids || (call.rows < kFusedRows && call.precision == Precision::exact)) return false;
+    if (call.precision == Precision::int8 && !fits_int8(call.inputs)) return false;
+    return !call.train || call.has_small_weights();
 }
 
 // Runs the directions of one layer.

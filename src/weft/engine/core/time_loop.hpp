@@ -15,6 +15,8 @@ namespace weft {
 
 constexpr int64_t kGap = 16;  // elements of padding, so that rows at powers of two do not collide in the cache
 
+constexpr int64_t kProjectedRows = 64;  // of several steps that are projected at once
+
 template <typename T>
 class TimeLoop {
   public:
@@ -28,6 +30,7 @@ class TimeLoop {
         spread_.resize(n);
         source_.resize(n);
         for (size_t r = 0; r < n; ++r) offsets_[r] = call.offsets[static_cast<size_t>(rows[r])];
+        input_ = base_[INPUT];
         for (size_t p = 0; p < code.places.size(); ++p) interpreter_.where(p) = locate(code.places[p]);
     }
 
@@ -42,7 +45,7 @@ class TimeLoop {
         int64_t active = all;
         for (int64_t s = 0; (active = shrink(active, s)) > 0; ++s) {
             set_clock(active, s);
-            if (call_.fused_input) project(active);
+            if (call_.fused_input) project(active, s);
             interpreter_.run(code_.segments[0], active);
             for (size_t k = 0; k < program_.products.size(); ++k) {
                 if (!whole_panels_) begin_product(k, active);
@@ -127,24 +130,27 @@ class TimeLoop {
             columns[D_PRODUCT] += program.products[k].blocks() * H_;
             columns[D_OPERAND] += call.backward_columns();
         }
+        const bool several = call.fused_input && !call.has_small_weights() && rows > 0;
+        projected_ = several ? round_up(kProjectedRows, rows) / rows : 1;
         x_stride_ = call.fused_input ? round_up(call.inputs, kGap) + kGap : 0;
-        int64_t converted = call.fused_input ? converted_stride(call.precision, call.inputs) : 0;
+        int64_t converted = call.fused_input ? projected_ * converted_stride(call.precision, call.inputs) : 0;
         for (const Panels<T>& weight : weights_.products)
             converted = std::max(converted, converted_stride(weight.precision, weight.depth));
-        int64_t total = (x_stride_ + converted) * rows;
+        int64_t total = (projected_ * x_stride_ + converted) * rows;
+        auto rows_of = [&](int buffer) { return buffer == INPUT ? projected_ * rows : rows; };
         for (int b = 0; b < BUFFERS; ++b) {
             stride_[b] = columns[b] ? round_up(columns[b], kGap) + kGap : 0;
-            total += stride_[b] * rows;
+            total += stride_[b] * rows_of(b);
         }
         T* next = workspace.elements<T>(total + Interpreter<T>::arena_size(code, H_));
         for (int b = 0; b < BUFFERS; ++b) {
             base_[b] = next;
             // Columns that pad the last panel are computed too, so they must be initialized.
             if (b == PRODUCT) std::fill(next, next + stride_[b] * rows, T(0));
-            next += stride_[b] * rows;
+            next += stride_[b] * rows_of(b);
         }
         x_ = next;
-        converted_ = x_ + x_stride_ * rows;
+        converted_ = x_ + projected_ * x_stride_ * rows;
         return converted_ + converted * rows;
     }
 
@@ -172,23 +178,37 @@ class TimeLoop {
     }
 
     Where<T> input(int64_t column) const {
-        if (call_.fused_input) return {base_[INPUT] + column, stride_[INPUT], nullptr};
+        if (call_.fused_input) return {input_ + column, stride_[INPUT], nullptr};
         return {call_.base[INPUT] + column, call_.stride[INPUT], source_.data()};
     }
 
-    // Projects the input of this step. A small weight stays in the cache from step to step, and the projected input is
-    // used before it leaves the first-level cache.
-    void project(int64_t active) {
-        for (int64_t r = 0; r < active; ++r)
-            copy_row(call_.x + spread_[static_cast<size_t>(r)] * call_.inputs, call_.inputs, x_ + r * x_stride_);
-        multiply_shared(pool_, active, weights_.input.operand(active, x_, x_stride_, converted_), weights_.input,
-                        call_.input_columns(), base_[INPUT], stride_[INPUT], [this](int64_t n) {
-                            return Where<const T>{call_.bias + n, 0, nullptr};
-                        });
+    // Makes the projected input of step s available. A large weight projects several steps at once, which read it once;
+    // what it gives is used before it leaves the second-level cache.
+    void project(int64_t active, int64_t s) {
+        if (s % projected_) {
+            input_ += before_ * stride_[INPUT];
+        } else {
+            input_ = base_[INPUT];
+            int64_t count = 0;
+            for (int64_t step = s, rows = active; step < s + projected_; ++step) {
+                rows = shrink(rows, step);
+                for (int64_t r = 0; r < rows; ++r, ++count)
+                    copy_row(call_.x + position(r, step) * call_.inputs, call_.inputs, x_ + count * x_stride_);
+            }
+            multiply_shared(pool_, count, weights_.input.operand(count, x_, x_stride_, converted_), weights_.input,
+                            call_.input_columns(), base_[INPUT], stride_[INPUT], [this](int64_t n) {
+                                return Where<const T>{call_.bias + n, 0, nullptr};
+                            });
+        }
+        before_ = active;
+        locate_all(INPUT, INPUT);
     }
 
     int64_t length(int64_t r) const { return call_.length(rows_[static_cast<size_t>(r)]); }
     T* local(Buffer buffer, int64_t r) const { return base_[buffer] + r * stride_[buffer]; }
+
+    int64_t time(int64_t r, int64_t s) const { return call_.reverse ? length(r) - 1 - s : s; }
+    int64_t position(int64_t r, int64_t s) const { return rows_[static_cast<size_t>(r)] * call_.steps + time(r, s); }
 
     int64_t shrink(int64_t active, int64_t s) const {
         while (active > 0 && length(active - 1) <= s) --active;
@@ -197,9 +217,8 @@ class TimeLoop {
 
     void set_clock(int64_t active, int64_t s) {
         for (size_t r = 0; r < static_cast<size_t>(active); ++r) {
-            const int64_t time = call_.reverse ? length(static_cast<int64_t>(r)) - 1 - s : s;
-            token_[r] = offsets_[r] + time;
-            spread_[r] = rows_[r] * call_.steps + time;
+            token_[r] = offsets_[r] + time(static_cast<int64_t>(r), s);
+            spread_[r] = position(static_cast<int64_t>(r), s);
             source_[r] = call_.by_id ? call_.ids[spread_[r]] : token_[r];
         }
     }
@@ -236,6 +255,10 @@ class TimeLoop {
 
     void exchange(Buffer a, Buffer b) {
         std::swap(base_[a], base_[b]);
+        locate_all(a, b);
+    }
+
+    void locate_all(Buffer a, Buffer b) {
         for (size_t p = 0; p < code_.places.size(); ++p)
             if (code_.places[p].buffer == a || code_.places[p].buffer == b)
                 interpreter_.where(p) = locate(code_.places[p]);
@@ -260,9 +283,10 @@ class TimeLoop {
     int64_t H_;
     T* base_[BUFFERS];
     int64_t stride_[BUFFERS];
-    T* x_;  // fused_input: the input of this step, row by row
-    int64_t x_stride_;
-    T* converted_;  // the operand of a product, where it is not read as it stands
+    // fused_input: the input of `projected_` steps, row by row, and the projected input of this step
+    T *x_, *input_;
+    int64_t x_stride_, projected_, before_ = 0;  // before_: the active rows of the step before
+    T* converted_;                               // the operand of a product, where it is not read as it stands
     std::vector<int64_t> product_column_, d_product_column_, d_operand_column_;
     std::vector<int64_t> offsets_, token_, spread_, source_;
     Interpreter<T> interpreter_;
