@@ -3,7 +3,7 @@
 Every runtime is a process of its own (benchmarks/inference_peers.py), the last two in environments that this program
 makes with pip under the user's cache. They are checked to agree, then take turns; a time is the median of all turns.
 
-    python -m benchmarks.inference [--quick] [--threads 1]
+    python -m benchmarks.inference [--quick] [--seconds 1] [--threads 1]
 
 The tables go between the marks in docs/inference.md.
 """
@@ -193,10 +193,11 @@ def stream_tables(folder: Path, seconds: float, threads: int) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--quick", action="store_true", help="a fifth of the time, nothing written")
+    parser.add_argument("--quick", action="store_true", help="0.2 seconds a turn, nothing written")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of a turn of each runtime")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="numbers of threads")
     given = parser.parse_args()
-    seconds = 0.2 if given.quick else 1.0
+    seconds = 0.2 if given.quick else given.seconds
     cases = [
         Case("layer", cell, rows, steps, threads)
         for threads in given.threads

@@ -44,7 +44,7 @@ class Weight {
     void multiply(ThreadPool& pool, int64_t rows, const T* a, int64_t a_stride, T* converted, T* c, int64_t c_stride,
                   const Start& start) const {
         multiply_shared(pool, rows, panels_.operand(rows, a, a_stride, converted), panels_, columns_, c, c_stride,
-                        start);
+                        false, start);
     }
 
     int64_t columns() const { return columns_; }

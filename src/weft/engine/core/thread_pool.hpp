@@ -41,6 +41,8 @@ class ThreadPool {
         });
     }
 
+    bool is_alone() const { return active_ == 1; }
+
     // Covers 0..count-1 by calls of work(first, last): one call if there is one thread, else one call for each index.
     template <typename Work>
     void parallel_for(int64_t count, const Work& work) {

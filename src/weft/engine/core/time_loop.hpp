@@ -56,7 +56,7 @@ class TimeLoop {
                 const T* h = base_[source] + column;
                 multiply_shared(pool_, active, weight.operand(active, h, stride_[source], converted_), weight,
                                 call_.forward_columns(k), base_[PRODUCT] + product_column_[k], stride_[PRODUCT],
-                                [this, k](int64_t n) { return start(k, n); });
+                                s % 2 == 1, [this, k](int64_t n) { return start(k, n); });
                 interpreter_.run(code_.segments[k + 1], active);
             }
             for (int64_t r = shrink(active, s + 1); r < active; ++r)
@@ -97,7 +97,7 @@ class TimeLoop {
                 const T* d = base_[D_PRODUCT] + d_product_column_[k];
                 multiply_shared(pool_, active, weight.operand(active, d, stride_[D_PRODUCT], converted_), weight,
                                 call_.backward_columns(), base_[D_OPERAND] + d_operand_column_[k], stride_[D_OPERAND],
-                                [](int64_t) { return Where<const T>{}; });
+                                s % 2 == 1, [](int64_t) { return Where<const T>{}; });
                 interpreter_.run(code_.segments[n + 1], active);
             }
             exchange(D_STATE, D_NEW_STATE);
@@ -196,7 +196,7 @@ class TimeLoop {
                     copy_row(call_.x + position(r, step) * call_.inputs, call_.inputs, x_ + count * x_stride_);
             }
             multiply_shared(pool_, count, weights_.input.operand(count, x_, x_stride_, converted_), weights_.input,
-                            call_.input_columns(), base_[INPUT], stride_[INPUT], [this](int64_t n) {
+                            call_.input_columns(), base_[INPUT], stride_[INPUT], false, [this](int64_t n) {
                                 return Where<const T>{call_.bias + n, 0, nullptr};
                             });
         }
