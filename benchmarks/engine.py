@@ -85,6 +85,7 @@ def agree(name: str, ours: Tensor, theirs: Tensor) -> None:
 def operations(cell: Cell, tokens: int, *, ids: bool = True, wants_x: bool = False) -> int:
     """Floating-point operations in the products of one training step: forward, and twice as many backward."""
     recurrent = sum(len(product.blocks) for product in program_of(cell).products) * cell.hidden_size
+    recurrent //= getattr(cell, "heads", 1)  # a head reads its own units only
     inputs = 0 if ids else cell.blocks * cell.input_size
     return 2 * tokens * cell.hidden_size * (3 * recurrent + (3 if wants_x else 2) * inputs)
 
