@@ -55,7 +55,7 @@ RECIPES = {
     ),
     "fill": Recipe("fill", CORPUS, {**SMALL, "model.embedding_dim": 16, "text.tokenizer": "word"}),
     "sentiment": Recipe("classify", LABELLED, SMALL),
-    "ner": Recipe("tag", SPANS, {**SMALL, "model.embedding_dropout": 0.0, "train.epochs": 40}, SPANS),
+    "ner": Recipe("tag", SPANS, {**SMALL, "model.embedding_dropout": 0.0, "train.epochs": 40}),
     "en-fr": Recipe("translate", PAIRS, {**SMALL, "model.hidden_size": 32, "model.embedding_dim": 32,
                     "train.ema_decay": 0.0, "train.epochs": 30, "train.evaluate_every": 30, "train.warmup_steps": 10,
                     "train.learning_rate": 0.01}, PAIRS),

@@ -11,19 +11,21 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import weft
 from tests.checks import check_model
 from weft.data.buckets import Ragged, pad, take
 from weft.errors import WeftError
 from weft.tasks.tag.augmentation import MentionReplacement
 from weft.tasks.tag.config import TagDataConfig, TagModelConfig
 from weft.tasks.tag.encoder import AffixEmbedding, TokenEmbedding, collate, make_encoder
-from weft.tasks.tag.evaluation import PRIOR_STD, calibrate
+from weft.tasks.tag.evaluation import PRIOR_STD, calibrate, evaluate_tagger, evaluate_with_loss
 from weft.tasks.tag.lexicon import LEXICONS
 from weft.tasks.tag.model import OUTPUTS, SoftmaxOutput, TaggedBatch, Tagger, forbid_continuation, tag_constraints
 from weft.tasks.tag.neighbours import NeighbourWordLoss
 from weft.tasks.tag.vocabulary import TaggerVocabulary
 from weft.text.conll import TaggedSentence
 from weft.text.spans import SCHEMES, WORD_SCHEME, tags_to_spans, tags_to_words, words_to_tags
+from weft.training.run import WEIGHTS, read_metadata
 
 WORDS = [["The", "cat", "sleeps"], ["a"], ["the", "big", "cat", "sees", "a", "cat"], ["big", "a"]]
 SMALL = {"hidden_size": 5, "embedding_dim": 4, "char_dim": 3, "shape_dim": 2, "char_hidden_size": 2}
@@ -291,6 +293,38 @@ def test_a_lean_is_not_fitted_to_tags_that_training_lacks():
     )
     calibrate(some, every, columns)
     assert not some.span_start_bias.any(), "there is nothing to begin"
+
+
+@pytest.mark.parametrize("output", ["crf", "softmax"])
+@torch.no_grad()
+def test_the_held_out_loss_is_that_of_the_sentences_with_known_tags(output):
+    model, columns = made(tags=KINDS, output=output, neighbour_loss_weight=0.0)
+    columns["known"] = Ragged.from_rows([1] * len(words) for words in WORDS)
+    columns["tags"] = Ragged.from_rows(SPANS)
+    vocabulary = TaggerVocabulary(LEXICONS["tags"].build([], TagDataConfig()), KINDS, SCHEMES["bio"], ("B-Z",))
+    model.eval()
+    scores, cross_entropy = evaluate_with_loss(model, vocabulary, columns)
+    assert scores == evaluate_tagger(model, vocabulary, columns)
+    every = model.loss(batch(columns, range(4)))
+    assert cross_entropy == pytest.approx(float(every.total) / every.count, rel=1e-5)
+    columns["tags"] = Ragged.from_rows([*SPANS[:3], [5, 0]])  # the last sentence begins with B-Z
+    known = model.loss(batch(columns, range(3)))
+    assert evaluate_with_loss(model, vocabulary, columns)[1] == pytest.approx(float(known.total) / known.count, rel=1e-5)
+    columns["tags"] = Ragged.from_rows([5] * len(words) for words in WORDS)
+    assert math.isnan(evaluate_with_loss(model, vocabulary, columns)[1])
+
+
+def test_of_epochs_with_equal_scores_that_of_the_lowest_loss_is_kept(tmp_path):
+    """No held-out span is found at all: the weights of the first epoch would serve worse than later ones."""
+    sentences = [(["Ann", "went", "to", "Rome"], ["B-PER", "O", "O", "B-LOC"])] * 20
+    held_out = [(["zzz", "qqq", "vvv"], ["O", "B-LOC", "O"])]
+    small = {f"model.{name}": value for name, value in SMALL.items()}
+    settings = {**small, "model.span_calibration": False, "train.epochs": 4, "train.learning_rate": 0.002}
+    model = weft.train_tag(sentences, tmp_path / "run", settings, dev=held_out, progress=False)
+    evaluated = [record for record in model.run.metrics() if "evaluation" in record]
+    assert [record["evaluation"]["f1"] for record in evaluated] == [0.0] * 4
+    assert [record["best"] for record in evaluated] == [True] * 4
+    assert read_metadata(model.run.file(WEIGHTS))["step"] == evaluated[-1]["step"]
 
 
 @torch.no_grad()

@@ -50,9 +50,13 @@ def trainer(path=None, scores=None, **settings):
 
         run = open_run(path)
     left = iter(scores) if scores is not None else None
-    evaluate = None if left is None else lambda: Evaluation(score := next(left), {"perplexity": score})
+
+    def evaluate():
+        score, tie_break = found if isinstance(found := next(left), tuple) else (found, 0.0)
+        return Evaluation(score, {"perplexity": score}, tie_break)
+
     config = TrainConfig(**{"epochs": 4, "warmup_steps": 3, "save_seconds": 0, **settings})
-    return Trainer(model, NumberData(), model.loss, config, evaluate=evaluate, run=run)
+    return Trainer(model, NumberData(), model.loss, config, evaluate=None if left is None else evaluate, run=run)
 
 
 def weights(model):
@@ -110,6 +114,46 @@ def test_best_weights_are_those_of_the_best_evaluation(tmp_path):
     best = subject.run_directory.load(WEIGHTS)
     assert best.metadata["step"] == subject.progress.best_step == 10
     assert torch.equal(torch.cat([best.tensors["layer.weight"].flatten(), best.tensors["layer.bias"]]), kept[10])
+
+
+def test_equal_scores_are_decided_by_the_tie_break(tmp_path):
+    scores = [(1.0, 5.0), (1.0, 4.0), (1.0, 4.5), (1.0, 4.0)]
+    subject = trainer(tmp_path / "run", scores=scores)
+    assert [step.best for step in subject.run() if step.evaluation] == [True, True, False, False]
+    assert subject.run_directory.load(WEIGHTS).metadata["step"] == 10
+    subject = trainer(scores=[(1.0, 1.0), (1.0, 0.9), (0.5, 7.0), (0.6, 0.0)])  # the score comes first
+    assert [step.best for step in subject.run() if step.evaluation] == [True, True, True, False]
+    without = trainer(scores=[(1.0, math.nan), 1.0, 1.0, math.nan])
+    assert [step.best for step in without.run() if step.evaluation] == [True, False, False, False]
+
+
+def test_a_better_tie_break_is_an_improvement_for_patience():
+    falling = [(1.0, 4.0), (1.0, 3.0), (1.0, 2.0), (1.0, 1.0)]
+    assert list(trainer(scores=falling, patience=1).run())[-1].end == "finished"
+    rising = [(1.0, 4.0), (1.0, 3.0), (1.0, 3.5), (1.0, 3.6)]
+    steps = list(trainer(scores=rising, patience=1).run())
+    assert (steps[-1].number, steps[-1].end) == (15, "no better evaluation")
+
+
+def test_the_tie_break_of_the_best_weights_survives_a_resume(tmp_path):
+    first = trainer(tmp_path / "run", scores=[(1.0, 5.0), (1.0, 4.0)])
+    list(islice(first.run(), 12))
+    second = trainer(tmp_path / "run", scores=[(1.0, 4.5), (1.0, 3.0)])
+    saved = second.run_directory.load(CHECKPOINT)
+    second.restore(saved.tensors, saved.metadata, carried=((torch.zeros(3),),))
+    assert [step.best for step in second.run() if step.evaluation] == [False, True]
+    assert second.progress.best_tie_break == 3.0
+
+
+def test_a_checkpoint_without_a_tie_break_is_resumed(tmp_path):
+    """Those of earlier versions lack it."""
+    first = trainer(tmp_path / "run", scores=[1.0, 1.0])
+    list(islice(first.run(), 12))
+    saved = first.run_directory.load(CHECKPOINT)
+    del saved.metadata["progress"]["best_tie_break"]
+    second = trainer(tmp_path / "run", scores=[(1.0, 4.0), (0.5, 3.0)])
+    second.restore(saved.tensors, saved.metadata, carried=((torch.zeros(3),),))
+    assert [step.best for step in second.run() if step.evaluation] == [False, True]
 
 
 def test_averaged_weights_are_evaluated_and_kept(tmp_path):

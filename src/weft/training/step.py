@@ -16,6 +16,7 @@ class Evaluation(NamedTuple):
 
     score: float  # selects the best weights; lower is better
     metrics: dict[str, float]  # to report
+    tie_break: float = 0.0  # decides between equal scores; lower is better. The held-out loss where scores are counts
 
 
 class Step(NamedTuple):
@@ -47,6 +48,7 @@ class Progress:
     planned_minutes: float = 0.0  # the time limit of that plan
     reserve: float = 0.0  # seconds that an evaluation and a checkpoint have taken at most; kept free in a time limit
     best: float = math.inf  # best score so far
+    best_tie_break: float = 0.0  # of that evaluation
     best_metrics: dict[str, float] = field(default_factory=dict)  # metrics of the best evaluation
     best_step: int = 0
     bad: int = 0  # evaluations since the best one

@@ -131,19 +131,17 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
 
         def evaluate() -> Evaluation:
             assert dev is not None
-            log_probs, truth, more = network_log_probs(model, dev["text"], len(labels)), dev["label"].values, {}
-            if wide is not None:
-                parts = join_scores(log_probs, wide.scores)
-                mixture = fit_mixture(parts, torch.tensor(truth).long(), weights, wide.prior)
-                more = {"network_accuracy": confusion_of(labels, log_probs, truth).accuracy, **mixture.to_metrics()}
-                log_probs = mixture.log_probs(parts)
-            found = confusion_of(labels, log_probs, truth)
-            metrics = {**label_metrics(found), **more}
-            if wide is not None:
-                return Evaluation(found.cross_entropy, metrics)
-            # Without a mixture the best model is that of the highest accuracy, because cross-entropy rises while
-            # accuracy still improves; ties are broken by cross-entropy. A fitted mixture is calibrated.
-            return Evaluation(1 - found.accuracy + 1e-6 * min(found.cross_entropy, 100.0), metrics)
+            log_probs, truth = network_log_probs(model, dev["text"], len(labels)), dev["label"].values
+            network = confusion_of(labels, log_probs, truth)
+            if wide is None:
+                # The best network is that of the highest accuracy, because cross-entropy rises while accuracy still
+                # improves. A fitted mixture is calibrated.
+                return Evaluation(1 - network.accuracy, label_metrics(network), network.cross_entropy)
+            parts = join_scores(log_probs, wide.scores)
+            mixture = fit_mixture(parts, torch.tensor(truth).long(), weights, wide.prior)
+            found = confusion_of(labels, mixture.log_probs(parts), truth)
+            more = {"network_accuracy": network.accuracy, **mixture.to_metrics()}
+            return Evaluation(found.cross_entropy, {**label_metrics(found), **more}, network.cross_entropy)
 
         trainer = Trainer(
             model,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import add
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from weft import html
 from weft.data.buckets import Buckets, IntArray, Ragged, in_batches, take
-from weft.metrics import Confusion
+from weft.metrics import Confusion, Likelihood
 from weft.metrics.paired import ExampleStatistics, f1_score, ratio
 from weft.metrics.tagging import SpanScores, TokenScores, WordScores
 from weft.nn.crf import TagPath
@@ -54,6 +55,30 @@ def decode(model: Tagger | TaggerEnsemble, columns: Mapping[str, Ragged]) -> lis
     def run(rows: IntArray) -> list[TagPath]:
         inputs = collate(columns, rows)
         return model.output.decode(model(inputs), inputs.lengths)
+
+    return in_batches(columns["words"].lengths, run)
+
+
+class ScoredPath(NamedTuple):
+    """The predicted tags of a sentence, and how probable its true ones are."""
+
+    path: TagPath
+    log_likelihood: float  # in nats; NaN if the model lacks one of the true tags
+
+
+@torch.no_grad()
+def decode_and_score(model: Tagger | TaggerEnsemble, columns: Mapping[str, Ragged]) -> list[ScoredPath]:
+    """Predicts the tags of every sentence and scores its true ones, which have to be valid."""
+    model.eval()
+
+    def run(rows: IntArray) -> list[ScoredPath]:
+        inputs = collate(columns, rows)
+        scores, true = model(inputs), take(columns["tags"], rows).ids
+        known = (true < scores.shape[2]).all(1)
+        log_likelihood = torch.full((len(rows),), torch.nan)
+        log_likelihood[known] = model.output.log_likelihood(scores[known], true[known], inputs.lengths[known]).cpu()
+        paths = model.output.decode(scores, inputs.lengths)
+        return [ScoredPath(*one) for one in zip(paths, log_likelihood.tolist(), strict=True)]
 
     return in_batches(columns["words"].lengths, run)
 
@@ -109,7 +134,20 @@ def evaluate_tagger(
     model: Tagger | TaggerEnsemble, vocabulary: TaggerVocabulary, columns: Mapping[str, Ragged]
 ) -> TagScores | WordScores:
     """Compares the model's tags with those of the columns."""
-    found = sentence_scores(model, vocabulary, columns)
+    return _total(_sentence_scores(decode(model, columns), vocabulary, columns))
+
+
+def evaluate_with_loss(
+    model: Tagger | TaggerEnsemble, vocabulary: TaggerVocabulary, columns: Mapping[str, Ragged]
+) -> tuple[TagScores | WordScores, float]:
+    """The scores, and the cross-entropy per token of the sentences whose tags the model knows."""
+    decoded = decode_and_score(model, columns)
+    known = [row for row, one in enumerate(decoded) if not math.isnan(one.log_likelihood)]
+    loss = Likelihood(-sum(decoded[row].log_likelihood for row in known), int(columns["tags"].lengths[known].sum()))
+    return _total(_sentence_scores([one.path for one in decoded], vocabulary, columns)), loss.cross_entropy
+
+
+def _total(found: list[TagScores] | list[WordScores]) -> TagScores | WordScores:
     if isinstance(found[0], WordScores):
         return reduce(add, (one for one in found if isinstance(one, WordScores)))
     tagged = [one for one in found if isinstance(one, TagScores)]
@@ -117,13 +155,13 @@ def evaluate_tagger(
     return TagScores(reduce(add, (one.words for one in tagged)), reduce(add, spans) if spans else None)
 
 
-def sentence_scores(
-    model: Tagger | TaggerEnsemble, vocabulary: TaggerVocabulary, columns: Mapping[str, Ragged]
+def _sentence_scores(
+    paths: Sequence[TagPath], vocabulary: TaggerVocabulary, columns: Mapping[str, Ragged]
 ) -> list[TagScores] | list[WordScores]:
     """The scores of each sentence; those of an empty sentence where there is none."""
     names = (*vocabulary.tags, *vocabulary.extra_tags)
     compared: list[tuple[list[str], list[str], list[int]]] = []
-    for row, path in enumerate(decode(model, columns)):
+    for row, path in enumerate(paths):
         true = [names[number] for number in columns["tags"][row].tolist()]
         compared.append((true, [names[number] for number in path.tags], columns["known"][row].tolist()))
     compared = compared or [([], [], [])]
@@ -151,7 +189,7 @@ def tag_statistics(
 ) -> tuple[ExampleStatistics, ...]:
     """Accuracy, and F1 where tags are spans or words, of each sentence."""
     accuracies, matches = [], []
-    for one in sentence_scores(model, vocabulary, columns):
+    for one in _sentence_scores(decode(model, columns), vocabulary, columns):
         if isinstance(one, WordScores):
             matches.append(one.words)
             continue

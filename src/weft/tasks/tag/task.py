@@ -24,7 +24,7 @@ from weft.tasks.tag.config import TagConfig
 from weft.tasks.tag.data import DEV_SENTENCES, TRAIN_SENTENCES, open_tagged
 from weft.tasks.tag.encoder import collate
 from weft.tasks.tag.ensemble import TaggerEnsemble
-from weft.tasks.tag.evaluation import TagScores, calibrate, evaluate_tagger, tag_statistics
+from weft.tasks.tag.evaluation import TagScores, calibrate, evaluate_with_loss, tag_statistics
 from weft.tasks.tag.inspection import inspect_tag
 from weft.tasks.tag.model import TaggedBatch, Tagger
 from weft.tasks.tag.predictor import TagPredictor
@@ -104,8 +104,8 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
             assert dev is not None
             if config.model.span_calibration and vocabulary.scheme and OUTSIDE in vocabulary.tags:
                 calibrate(model, vocabulary, dev)
-            scores = evaluate_tagger(model, vocabulary, dev)
-            return Evaluation(-scores.score(), tag_metrics(scores))
+            scores, cross_entropy = evaluate_with_loss(model, vocabulary, dev)
+            return Evaluation(-scores.score(), tag_metrics(scores), cross_entropy)
 
         lengths = columns["words"].lengths
         data = Buckets(lengths, config.batch.max_tokens, config.batch.size, config.train.seed, batch)
