@@ -309,7 +309,9 @@ def test_the_held_out_loss_is_that_of_the_sentences_with_known_tags(output):
     assert cross_entropy == pytest.approx(float(every.total) / every.count, rel=1e-5)
     columns["tags"] = Ragged.from_rows([*SPANS[:3], [5, 0]])  # the last sentence begins with B-Z
     known = model.loss(batch(columns, range(3)))
-    assert evaluate_with_loss(model, vocabulary, columns)[1] == pytest.approx(float(known.total) / known.count, rel=1e-5)
+    assert evaluate_with_loss(model, vocabulary, columns)[1] == pytest.approx(
+        float(known.total) / known.count, rel=1e-5
+    )
     columns["tags"] = Ragged.from_rows([5] * len(words) for words in WORDS)
     assert math.isnan(evaluate_with_loss(model, vocabulary, columns)[1])
 
