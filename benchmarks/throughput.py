@@ -122,7 +122,7 @@ def agree(ours: Tagger, theirs: Tagger, batch: Any) -> None:
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
 
 
-WORDS = ("model.char_dim=0", "model.affix_dim=0", "model.embedding_dim=100", "model.hidden_size=128")
+WORDS = ("model.char_dim=0", "model.embedding_dim=100", "model.hidden_size=128")
 
 # Settings of `weft train tag`, and which sentences share a batch.
 CASES = {

@@ -315,12 +315,6 @@ class TestLexicons:
         assert len(spelling) == LONGEST_WORD
         assert spelling[-2:] == lexicon.characters.encode("ab")
 
-    def test_affixes_are_in_lower_case_and_frequent(self):
-        lexicon = WordLexicon.build([TaggedSentence(("Cats", "cat"), (), "", (1, 2))], TagDataConfig(affix_length=3))
-        rows = lexicon.encode([["cap", "CATS", "a"]])["affixes"]
-        found = [[affix for affix in lexicon.affixes.decode(row) if affix != "<unk>"] for row in rows]
-        assert found == [["^c", "^ca"], ["^c", "^ca", "^cat"], []], "suffixes of one word alone are unknown"
-
     def test_pairs_reach_over_the_edges(self):
         sentence = as_characters(TaggedSentence(("我们", "去"), (), "", (1, 1)))
         lexicon = CharacterLexicon.build([sentence], TagDataConfig(min_bigram_count=1))

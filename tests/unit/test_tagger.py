@@ -17,7 +17,7 @@ from weft.data.buckets import Ragged, pad, take
 from weft.errors import WeftError
 from weft.tasks.tag.augmentation import MentionReplacement
 from weft.tasks.tag.config import TagDataConfig, TagModelConfig
-from weft.tasks.tag.encoder import AffixEmbedding, TokenEmbedding, collate, make_encoder
+from weft.tasks.tag.encoder import TokenEmbedding, collate, make_encoder
 from weft.tasks.tag.evaluation import PRIOR_STD, calibrate, evaluate_tagger, evaluate_with_loss
 from weft.tasks.tag.lexicon import LEXICONS
 from weft.tasks.tag.model import OUTPUTS, SoftmaxOutput, TaggedBatch, Tagger, forbid_continuation, tag_constraints
@@ -29,7 +29,7 @@ from weft.training.run import WEIGHTS, read_metadata
 
 WORDS = [["The", "cat", "sleeps"], ["a"], ["the", "big", "cat", "sees", "a", "cat"], ["big", "a"]]
 SMALL = {"hidden_size": 5, "embedding_dim": 4, "char_dim": 3, "shape_dim": 2, "char_hidden_size": 2}
-SMALL |= {"affix_dim": 3, "bigram_dim": 3, "match_dim": 2}
+SMALL |= {"bigram_dim": 3, "match_dim": 2}
 TAGS = ("O", "B-X", "I-X")
 KINDS = ("O", "B-X", "I-X", "B-Y", "I-Y")
 SPANS = [[1, 2, 0], [3], [0, 3, 4, 0, 1, 1], [1, 0]]  # tags of WORDS
@@ -40,7 +40,7 @@ def made(task="tags", tags=TAGS, scheme=SCHEMES["bio"], **settings):
     torch.manual_seed(3)
     sentences = [list("".join(words)) if task == "segments" else words for words in WORDS]
     tagged = [TaggedSentence(tuple(words), ("S",) * len(words), "", (1,) * len(words)) for words in sentences]
-    lexicon = LEXICONS[task].build(tagged, TagDataConfig(min_bigram_count=1, min_affix_count=1))
+    lexicon = LEXICONS[task].build(tagged, TagDataConfig(min_bigram_count=1))
     model = Tagger(lexicon, tags, scheme, TagModelConfig(**(SMALL | settings)))
     with torch.no_grad():
         for parameter in model.parameters():
@@ -101,24 +101,14 @@ def test_words_are_told_apart_by_their_spelling():
 
 
 @torch.no_grad()
-def test_affixes_of_a_word_are_summed():
-    embedding = AffixEmbedding([0, 1, 1, 99], 2, alpha=1.0)
-    (one, other), table = embedding.eval()(pad([[1, 3], [2]])), embedding.table.weight
-    torch.testing.assert_close(one, table[1] + table[3])
-    torch.testing.assert_close(other, table[2])
-    trained = embedding.train()(pad([[1]] * 4000))
-    assert (trained == table[0]).all(-1).float().mean() == pytest.approx(0.5, abs=0.05), "rare affixes are dropped"
-
-
-@pytest.mark.parametrize("task", ["tags", "segments"])
-@torch.no_grad()
-def test_runs_without_affixes_and_matches_are_read(task):
+def test_runs_without_matches_are_read():
     """A lexicon of an earlier version, and the columns that it encoded."""
-    lexicon = LEXICONS[task].build([TaggedSentence(tuple(w), ("S",) * len(w), "", ()) for w in WORDS], TagDataConfig())
-    new = {"affixes", "affix_length", "match_length"}
-    old = LEXICONS[task].from_json({name: value for name, value in lexicon.to_json().items() if name not in new})
+    sentences = [TaggedSentence(tuple(words), ("S",) * len(words), "", ()) for words in WORDS]
+    saved = LEXICONS["segments"].build(sentences, TagDataConfig()).to_json()
+    del saved["match_length"]
+    old = LEXICONS["segments"].from_json(saved)
     columns = {name: Ragged.from_rows(rows) for name, rows in old.encode(WORDS).items()}
-    assert not {"affixes", "matches"} & set(columns)
+    assert "matches" not in columns
     model = Tagger(old, TAGS, SCHEMES["bio"], TagModelConfig(**SMALL))
     columns["tags"] = Ragged.from_rows(SPANS)
     assert model(collate(columns, np.arange(4))).shape == (4, 6, 3)
@@ -231,7 +221,7 @@ def test_something_must_be_read(task):
         {"embedding_dim": 0},
         {"char_dim": 0, "bigram_dim": 0},
         {"shape_dim": 0},
-        {"affix_dim": 0, "match_dim": 0},
+        {"match_dim": 0},
     ):
         model, columns = made(task, **nothing)
         assert model.loss(batch(columns, [0, 2])).count > 0
@@ -260,7 +250,7 @@ def balanced(output="crf", strange=()):
     model, columns = made(output=output, tags=KINDS)
     columns["tags"] = Ragged.from_rows(SPANS)
     knowledge = TaggerVocabulary(LEXICONS["tags"].build([], TagDataConfig()), KINDS, SCHEMES["bio"], tuple(strange))
-    model.scores.bias.data[0] += 4.0
+    model.scores.bias.data[0] += 2.0
     model.span_start_bias.fill_(9.0)  # of an earlier evaluation
     if strange:
         columns["tags"].values[3] = len(KINDS)  # the sentence of one word
@@ -334,7 +324,7 @@ def test_training_does_not_see_the_lean():
     model, columns = balanced()
     model.dropout = model.embedding_dropout = 0.0
     encoder = model.encoder
-    for embedding in (encoder.words, encoder.shapes, encoder.characters, encoder.affixes.table):
+    for embedding in (encoder.words, encoder.shapes, encoder.characters):
         embedding.dropout_rate.zero_()
     inputs = collate(columns, np.array([0]))
     trained, used = model.train()(inputs), model.eval()(inputs)

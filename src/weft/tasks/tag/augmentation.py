@@ -12,7 +12,6 @@ import numpy as np
 import torch
 
 from weft.data.buckets import IntArray, Ragged
-from weft.tasks.tag.encoder import FORM_COLUMNS
 from weft.text.spans import Span, tags_to_spans
 
 TOKEN_COLUMNS = ("words", "shapes", "forms", "tags")  # the columns with a value for each token
@@ -57,4 +56,4 @@ class MentionReplacement:
             lengths.append(length + end - position)
         index, ends = np.concatenate(pieces), np.cumsum(lengths, dtype=np.int64)
         sampled = {name: Ragged(self.columns[name].values[index], ends) for name in TOKEN_COLUMNS}
-        return {**sampled, **{name: self.columns[name] for name in FORM_COLUMNS if name in self.columns}}
+        return {**sampled, "spelling": self.columns["spelling"]}

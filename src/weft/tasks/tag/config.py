@@ -32,8 +32,6 @@ class TagDataConfig(Settings):
     normalization: str = setting("NFC", "Unicode normalization form", choices=NORMALIZATIONS)
     lower: bool = setting(True, "look words up in lower case; their characters are read unchanged")
     min_count: int = setting(1, "replace words with a lower count by <unk>", low=1)
-    affix_length: int = setting(4, "tags: characters of the longest prefixes and suffixes of words; 0: none", low=0)
-    min_affix_count: int = setting(2, "tags: replace prefixes and suffixes with a lower count by <unk>", low=1)
     min_bigram_count: int = setting(2, "segments: replace character bigrams with a lower count by <unk>", low=1)
     match_length: int = setting(
         5, "segments: characters of the longest training words that are looked up in a text; 0: none",
@@ -52,7 +50,6 @@ class TagModelConfig(EncoderConfig):
     shape_dim: int = setting(16, "dimension of word shape embeddings (upper case, digits); 0: none", low=0)
     char_dim: int = setting(32, "dimension of the embeddings of a word's characters; 0: none", low=0)
     char_hidden_size: int = setting(48, "hidden units per direction of the character encoder", low=1)
-    affix_dim: int = setting(64, "dimension of the embeddings of a word's prefixes and suffixes; 0: none", low=0)
     bigram_dim: int = setting(64, "segments: dimension of character bigram embeddings; 0: none", low=0)
     match_dim: int = setting(32, "segments: dimension of the embeddings of matching words; 0: none", low=0)
     output: str = setting("crf", "crf: tags are predicted jointly; softmax: independently", choices=("crf", "softmax"))

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from weft.data.buckets import IntArray, Padded, Ragged, take
 from weft.engine import NO_DROPOUT, Dropout, Embedded, Part, drop_ids
@@ -21,9 +20,6 @@ from weft.nn import make_stack
 from weft.tasks.tag.config import TagModelConfig
 from weft.tasks.tag.lexicon import Lexicon, WordLexicon
 from weft.tasks.tag.matches import number_of_matches
-
-USUAL_AFFIXES = 8  # of a word: with this many the initial sum is as long as the embedding of a word
-FORM_COLUMNS = ("spelling", "affixes")  # the columns with a row for each different word
 
 
 class WordInputs(NamedTuple):
@@ -34,7 +30,6 @@ class WordInputs(NamedTuple):
     shapes: Tensor  # (B, T)
     forms: Tensor  # (B, T): the row of `spelling`
     spelling: Padded  # (U, C): characters of the U distinct word forms
-    affixes: Padded | None  # (U, A): their prefixes and suffixes
 
 
 class CharacterInputs(NamedTuple):
@@ -59,16 +54,14 @@ def collate(columns: Mapping[str, Ragged], rows: IntArray) -> Inputs:
     inside = torch.arange(forms.shape[1]) < lengths[:, None]
     distinct, indices = np.unique(forms[inside].numpy(), return_inverse=True)
     forms[inside] = torch.from_numpy(indices)
-    spelling = take(columns["spelling"], distinct)
-    affixes = take(columns["affixes"], distinct) if "affixes" in columns else None
-    return WordInputs(ids, lengths, take(columns["shapes"], rows).ids, forms, spelling, affixes)
+    return WordInputs(ids, lengths, take(columns["shapes"], rows).ids, forms, take(columns["spelling"], distinct))
 
 
 class WordEncoder(nn.Module):
-    """Embeddings of words, shapes and affixes, and a bidirectional recurrent layer over the characters of the word.
+    """Word embedding, word shape embedding, and a bidirectional recurrent layer over the characters of the word.
 
-    words (B, T) -> (B, T, embedding_dim + shape_dim + 2 char_hidden_size + affix_dim). The spelling is represented by
-    the final state of each direction (Lample et al. 2016, "Neural architectures for named entity recognition").
+    words (B, T) -> (B, T, embedding_dim + shape_dim + 2 char_hidden_size). The spelling is represented by the final
+    state of each direction (Lample et al. 2016, "Neural architectures for named entity recognition").
 
     Args:
         lexicon: the vocabularies.
@@ -91,10 +84,6 @@ class WordEncoder(nn.Module):
             self.characters = TokenEmbedding(lexicon.characters.counts, config.char_dim, alpha)
             self.spell = make_stack(config.cell, config.char_dim, config.char_hidden_size, bidirectional=True)
             self.output_size += self.spell.output_size
-        self.affixes = None
-        if config.affix_dim and lexicon.affix_length:
-            self.affixes = AffixEmbedding(lexicon.affixes.counts, config.affix_dim, alpha)
-            self.output_size += config.affix_dim
 
     def forward(self, inputs: WordInputs, drop: Dropout = NO_DROPOUT) -> Embedded:
         parts = [] if self.words is None else [self.words.part(inputs.ids)]
@@ -103,9 +92,6 @@ class WordEncoder(nn.Module):
         if self.characters is not None and self.spell is not None:
             _, (last,) = self.spell(self.characters(inputs.spelling.ids), lengths=inputs.spelling.lengths)
             parts += [Part(inputs.forms, side.h) for side in last]  # (U, C) each
-        if self.affixes is not None:
-            assert inputs.affixes is not None
-            parts.append(Part(inputs.forms, self.affixes(inputs.affixes)))
         return Embedded(parts, drop)
 
 
@@ -182,25 +168,3 @@ class TokenEmbedding(nn.Module):
     def forward(self, ids: Tensor) -> Embedded:
         """Looks up ids (B, T)."""
         return Embedded([self.part(ids)])
-
-
-class AffixEmbedding(nn.Module):
-    """The sum of the embeddings of a word's prefixes and suffixes, with word dropout as in `TokenEmbedding`.
-
-    Args:
-        counts: how often each affix occurs in the training data.
-        size: the embedding dimension.
-        alpha: the strength of the word dropout.
-    """
-
-    def __init__(self, counts: Sequence[int], size: int, alpha: float) -> None:
-        super().__init__()
-        self.table = TokenEmbedding(counts, size, alpha)
-        nn.init.normal_(self.table.weight, std=(USUAL_AFFIXES * size) ** -0.5)
-
-    def forward(self, affixes: Padded) -> Tensor:
-        """Computes the sums (U, E) for the affixes (U, A) of U words."""
-        ids, table, rates = self.table.part(affixes.ids)
-        ids, lengths = ids.to(table.device), affixes.lengths.to(table.device)
-        inside = torch.arange(ids.shape[1], device=table.device) < lengths[:, None]
-        return F.embedding_bag(drop_ids(ids, rates), table, mode="sum", per_sample_weights=inside.to(table.dtype))

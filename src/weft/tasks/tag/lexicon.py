@@ -1,4 +1,4 @@
-"""The lexicon of a tagger: ids of words, shapes, characters and affixes; or of the characters and bigrams of a text.
+"""The lexicon of a tagger: ids of words, their shapes and characters; or of the characters and bigrams of a text.
 
 It is stored with the model, so that new text is encoded exactly as the training text was.
 """
@@ -32,7 +32,7 @@ _RUN = re.compile(r"(.)\1\1+", re.DOTALL)
 _SEVERAL_HAN = re.compile(f"[{HAN}]{{2}}")
 UNSPACED = 0.05  # fraction of unspaced words of several characters above which the word tokenizer does not fit
 
-# Rows of ids by name. Rows of "words" are sentences; those of "spelling" and "affixes" are different words.
+# Rows of ids by name. Rows of "words" are sentences; those of "spelling" are different words.
 Rows = dict[str, list[list[int]]]
 
 
@@ -71,15 +71,13 @@ def shape(word: str) -> str:
 
 @dataclass(frozen=True)
 class WordLexicon:
-    """Words, their shapes, their characters, and their prefixes and suffixes."""
+    """Words, their shapes and their characters."""
 
     form: str
     lower: bool
     words: Vocabulary
     shapes: Vocabulary
     characters: Vocabulary
-    affixes: Vocabulary
-    affix_length: int  # 0: the words have no affixes
     placeholders: bool = True  # whether words are looked up with placeholders; those of an encoder are as they stand
     task: ClassVar[str] = "tags"
 
@@ -90,24 +88,14 @@ class WordLexicon:
         words: Counter[str] = Counter()
         shapes: Counter[str] = Counter()
         characters: Counter[str] = Counter()
-        affixes: Counter[str] = Counter()
         for word, count in counts.items():
-            key = _numbered(word, config.lower)
-            words[key] += count
-            for affix in affixes_of(key, config.affix_length):
-                affixes[affix] += count
+            words[_numbered(word, config.lower)] += count
             shapes[shape(word)] += count
             for character in word:
                 characters[character] += count
         vocabulary = Vocabulary.build(words, min_count=config.min_count)
         return cls(
-            config.normalization,
-            config.lower,
-            vocabulary,
-            Vocabulary.build(shapes),
-            Vocabulary.build(characters),
-            Vocabulary.build(affixes, min_count=config.min_affix_count),
-            config.affix_length,
+            config.normalization, config.lower, vocabulary, Vocabulary.build(shapes), Vocabulary.build(characters)
         )
 
     def with_words(self, words: Vocabulary) -> WordLexicon:
@@ -121,10 +109,7 @@ class WordLexicon:
         return word.lower() if self.lower else word
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> Rows:
-        """Encodes sentences as "words", "shapes" and "forms".
-
-        Forms index the rows of "spelling", the characters of each different word, and of "affixes".
-        """
+        """Encodes sentences as "words", "shapes" and "forms", which index "spelling", the characters of each word."""
         numbers: dict[str, int] = {}
         forms = [[numbers.setdefault(word, len(numbers)) for word in words] for words in sentences]
         spelled = [normal(word, self.form) for word in numbers]
@@ -132,11 +117,7 @@ class WordLexicon:
         looks = self.shapes.encode(map(shape, map(_cut, spelled)))
         words, shapes = ([[one[form] for form in row] for row in forms] for one in (ids, looks))
         spelling = [self.characters.encode(_cut(word)) for word in spelled]
-        rows = {"words": words, "shapes": shapes, "forms": forms, "spelling": spelling}
-        if not self.affix_length:
-            return rows
-        affixes = (affixes_of(_numbered(word, self.lower), self.affix_length) for word in spelled)
-        return {**rows, "affixes": list(map(self.affixes.encode, affixes))}
+        return {"words": words, "shapes": shapes, "forms": forms, "spelling": spelling}
 
     def encode_training(self, sentences: Sequence[TaggedSentence]) -> Rows:
         """Encodes training sentences."""
@@ -180,33 +161,17 @@ class WordLexicon:
             "words": self.words.to_json(),
             "shapes": self.shapes.to_json(),
             "characters": self.characters.to_json(),
-            "affixes": self.affixes.to_json(),
-            "affix_length": self.affix_length,
             "placeholders": self.placeholders,
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> WordLexicon:
         words, shapes, characters = (Vocabulary.from_json(data[name]) for name in ("words", "shapes", "characters"))
-        # Runs of earlier versions have no affixes.
-        affixes = Vocabulary.from_json(data["affixes"]) if "affixes" in data else Vocabulary.build({})
-        length = int(data.get("affix_length", 0))
-        placeholders = data.get("placeholders", True)
-        return cls(data["form"], data["lower"], words, shapes, characters, affixes, length, placeholders)
+        return cls(data["form"], data["lower"], words, shapes, characters, data.get("placeholders", True))
 
 
 def _numbered(word: str, lower: bool) -> str:
     return general(word.lower() if lower else word)
-
-
-def affixes_of(word: str, longest: int) -> list[str]:
-    """The prefixes and suffixes of a word of up to `longest` characters, marked as such.
-
-    >>> affixes_of("cats", 2)
-    ['^c', 's$', '^ca', 'ts$']
-    """
-    sizes = range(1, min(longest, len(word)) + 1)
-    return [affix for size in sizes for affix in (f"^{word[:size]}", f"{word[-size:]}$")]
 
 
 def _cut(word: str) -> str:
