@@ -281,3 +281,20 @@ def test_few_texts_are_read_more_often(tmp_path):
     assert training.run.config["train"]["epochs"] == 20 == epochs_for_texts(108, 32)
     assert training.choice == "20 epochs: chosen for 108 texts"
     assert epochs_for_texts(10**6, 32) == 6
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_forty_lines_make_a_useful_classifier(seed, tmp_path):
+    """The four held-out texts neither drop the n-gram models nor stop the training: a word decides new texts, too."""
+    things = "film book meal hotel song game phone train show coat chair class lunch beach garden lamp car town play soup"
+    pairs = [
+        (f"the {thing} was {word}", label)
+        for thing in things.split()
+        for word, label in (("good", "praise"), ("bad", "blame"))
+    ]
+    model = weft.train_classify(pairs, tmp_path / "run", {"train.seed": seed}, progress=False)
+    new = [("the river was good", "praise"), ("the river was bad", "blame"), ("a good day", "praise"), ("bad", "blame")]
+    found = model.classify([text for text, _ in new])
+    assert [one.label for one in found] == [label for _, label in new]
+    assert min(one.probability for one in found) > 0.8
+    assert min(model.mixture.logistic, model.mixture.nbsvm) > 0.05
