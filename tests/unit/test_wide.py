@@ -25,7 +25,7 @@ from weft.tasks.classify.linear import (
     log_count_ratios,
 )
 from weft.tasks.classify.mixing import DEFAULT_PRIOR, Mixture, fit_mixture, fit_prior
-from weft.tasks.classify.ngram_features import NgramKeys, binary_features, most_frequent, scaled_features
+from weft.tasks.classify.ngram_features import PASSAGE, NgramKeys, binary_features, most_frequent, scaled_features
 from weft.tasks.classify.task import TASK, epochs_for_texts
 from weft.tasks.classify.wide import LOGISTIC_FILE, NBSVM_FILE, held_out_scores
 from weft.training.run import load_tensors, save_tensors
@@ -62,6 +62,24 @@ def test_features_are_those_of_the_definition():
     by_key, by_name = [set().union(*sets) for sets in (names, names.values())]
     assert len(by_key) == len(by_name)  # one key for each name
     assert [len(one) for one in names] == [len(one) for one in names.values()]
+
+
+def test_a_long_text_has_the_ngrams_of_its_beginning_and_end_too():
+    reader = NgramKeys(characters=True)
+    words = [f"w{number}" for number in range(2 * PASSAGE + 1)]
+    short, long = reader.of(words[:-1]), reader.of(words)
+    assert not len(short.beginning) and not len(short.end)
+    assert len(long.beginning) == len(long.end) == PASSAGE + PASSAGE - 1  # tokens and pairs
+    assert len(set(np.concatenate(long).tolist())) == sum(map(len, long))  # no key is in two groups
+    swapped = reader.of(words[PASSAGE + 1 :] + words[PASSAGE : PASSAGE + 1] + words[:PASSAGE])
+    assert not np.isin(long.end, swapped.end).any()
+    moved = reader.of([*words[:PASSAGE], "new", "words", *words[PASSAGE:]])
+    assert (moved.beginning == long.beginning).all() and (moved.end == long.end).all()
+    found = [one for one in reader.occurrences(words) if one.key in set(long.end.tolist())]
+    assert {(one.begin, one.end) for one in found if one.end - one.begin == 1} == {
+        (place, place + 1) for place in range(PASSAGE + 1, 2 * PASSAGE + 1)
+    }
+    assert {one.key for one in reader.occurrences(words)} == set(np.concatenate(long).tolist())
 
 
 def test_groups_have_length_one():
@@ -126,6 +144,7 @@ def test_solution_is_the_optimum(name):
 
 def test_contributions_add_up():
     texts, labels = texts_and_labels()
+    texts[0] = [word for text in texts for word in text]  # long
     reader = NgramKeys(characters=True)
     keys = [reader.of(text) for text in texts]
     for model in (fit_logistic(keys, labels, 3), fit_nbsvm(keys, labels, 3)):

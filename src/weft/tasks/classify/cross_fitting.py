@@ -23,7 +23,7 @@ FitAndScore = Callable[[Sequence[TextKeys], Sequence[int], Sequence[TextKeys]], 
 
 def is_worthwhile(texts: Sequence[TextKeys], labels: int, held_out: int) -> bool:
     """Whether to cross-fit: the held-out texts are few, and the training texts neither few nor many."""
-    work = labels * sum(len(text.tokens) + len(text.characters) for text in texts)
+    work = labels * sum(len(group) for text in texts for group in text)
     return held_out < FEW_HELD_OUT and len(texts) >= LEAST_TEXTS and work <= MOST_WORK
 
 

@@ -165,7 +165,7 @@ def fit_nbsvm(
 
     Its weights are interpolated with their mean magnitude, as in the paper.
     """
-    texts = [TextKeys(text.tokens, text.characters[:0]) for text in texts]
+    texts = [text.only_tokens() for text in texts]
     keys = most_frequent(texts, min(MOST_FEATURES, MOST_PARAMETERS // count))
     features = binary_features(texts, keys)
     ratios = log_count_ratios(features, labels, count, len(keys))

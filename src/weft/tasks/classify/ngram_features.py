@@ -1,8 +1,9 @@
 """N-gram features of texts, identified by 64-bit hash keys.
 
-Two groups: n-grams of tokens, and character n-grams within words, with `<` and `>` at the ends of the word. Tokens that
-the network's vocabulary lacks are features too. Each group is scaled to equal length, so that the many character
-n-grams of a long text do not outweigh its words.
+Groups: n-grams of tokens; character n-grams within words, with `<` and `>` at the ends of the word; of a long text
+also the token n-grams of its beginning and of its end, where reviews say what they think. Tokens that the network's
+vocabulary lacks are features too. Each group is scaled to equal length, so that the many character n-grams of a long
+text do not outweigh its words.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ Keys = np.ndarray[Any, np.dtype[np.uint64]]
 PAIRS = 2  # the longest n-grams of tokens in general
 RUNS = 4  # the longest n-grams of tokens of one character each, as Chinese text has them
 CHARACTERS = (3, 5)  # the lengths of character n-grams
+PASSAGE = 40  # tokens at the beginning and at the end of a text that is longer than both
 _ODD = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))  # multipliers that spread the bits
+_BEGINNING, _END = np.uint64(0x165667B19E3779F9), np.uint64(0xD6E8FEB86659FD93)  # mark the keys of these passages
 
 
 class TextKeys(NamedTuple):
@@ -29,6 +32,12 @@ class TextKeys(NamedTuple):
 
     tokens: Keys
     characters: Keys
+    beginning: Keys
+    end: Keys
+
+    def only_tokens(self) -> TextKeys:
+        """The n-grams of tokens alone."""
+        return TextKeys(self.tokens, *(group[:0] for group in self[1:]))
 
 
 class Occurrence(NamedTuple):
@@ -59,13 +68,20 @@ class NgramKeys:
         """The distinct features of a text."""
         words = [self._word(token) for token in dict.fromkeys(tokens)]
         inside = np.array([key for _, keys in words for key in keys], dtype=np.uint64)
-        return TextKeys(np.unique(np.concatenate([keys for keys, _ in self._ngrams(tokens)])), np.unique(inside))
+        first, last = (
+            np.unique(np.concatenate([keys ^ mark for keys, _ in self._ngrams(tokens[begin:end])]))
+            for begin, end, mark in _passages(len(tokens))
+        )
+        return TextKeys(
+            np.unique(np.concatenate([keys for keys, _ in self._ngrams(tokens)])), np.unique(inside), first, last
+        )
 
     def occurrences(self, tokens: Sequence[str]) -> list[Occurrence]:
         """All features of a text at their places."""
         found = [
-            Occurrence(int(key), int(begin), int(begin) + n, False)
-            for n, (keys, begins) in enumerate(self._ngrams(tokens), start=1)
+            Occurrence(int(key ^ mark), start + int(begin), start + int(begin) + n, False)
+            for start, end, mark in ((0, len(tokens), np.uint64(0)), *_passages(len(tokens)))
+            for n, (keys, begins) in enumerate(self._ngrams(tokens[start:end]), start=1)
             for key, begin in zip(keys, begins, strict=True)
         ]
         for place, token in enumerate(tokens):
@@ -97,6 +113,12 @@ class NgramKeys:
             yield keys[begins], begins
 
 
+def _passages(length: int) -> tuple[tuple[int, int, np.uint64], tuple[int, int, np.uint64]]:
+    """Where the beginning and the end of a text of so many tokens begin and end; both are empty in a short text."""
+    size = PASSAGE if length > 2 * PASSAGE else 0
+    return (0, size, _BEGINNING), (length - size, length, _END)
+
+
 @lru_cache(maxsize=1 << 18)
 def _key(group: str, text: str) -> int:
     return int.from_bytes(
@@ -115,7 +137,8 @@ def most_frequent(texts: Sequence[TextKeys], most: int) -> Keys:
 def scaled_features(texts: Sequence[TextKeys], keys: Keys) -> SparseFeatures:
     """Features of texts whose values make each group a vector of length 1.
 
-    A group of few character n-grams, as in Chinese text, counts less than the tokens: it is divided by their number.
+    A group of fewer features than the tokens, such as the few character n-grams of Chinese text, counts less: it is
+    divided by the length of theirs.
     """
     return _features(texts, keys, lambda known, tokens: 1 / np.sqrt(np.maximum(np.maximum(known, tokens), 1)))
 
