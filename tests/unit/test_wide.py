@@ -16,18 +16,20 @@ from weft.tasks.classify.compare import compare_classifiers
 from weft.tasks.classify.cross_fitting import cross_scores, is_worthwhile
 from weft.tasks.classify.data import split_text
 from weft.tasks.classify.linear import (
+    IDF_C,
     LinearModel,
     _cross_entropy,
     _Problem,
     _squared_hinge,
+    fit_idf_logistic,
     fit_logistic,
     fit_nbsvm,
     log_count_ratios,
 )
-from weft.tasks.classify.mixing import DEFAULT_PRIOR, Mixture, fit_mixture, fit_prior
+from weft.tasks.classify.mixing import DEFAULT_PRIOR, Mixture, fit_blend, fit_mixture, fit_prior
 from weft.tasks.classify.ngram_features import PASSAGE, NgramKeys, binary_features, most_frequent, scaled_features
 from weft.tasks.classify.task import TASK, epochs_for_texts
-from weft.tasks.classify.wide import LOGISTIC_FILE, NBSVM_FILE, held_out_scores
+from weft.tasks.classify.wide import LOGISTIC_FILE, NBSVM_FILE, _Fitted, blended, held_out_scores
 from weft.training.run import load_tensors, save_tensors
 
 CLASS_WEIGHTS = torch.tensor([0.5, 2.0, 1.25])
@@ -68,13 +70,15 @@ def test_a_long_text_has_the_ngrams_of_its_beginning_and_end_too():
     reader = NgramKeys(characters=True)
     words = [f"w{number}" for number in range(2 * PASSAGE + 1)]
     short, long = reader.of(words[:-1]), reader.of(words)
-    assert not len(short.beginning) and not len(short.end)
+    assert not len(short.beginning)
+    assert not len(short.end)
     assert len(long.beginning) == len(long.end) == PASSAGE + PASSAGE - 1  # tokens and pairs
     assert len(set(np.concatenate(long).tolist())) == sum(map(len, long))  # no key is in two groups
     swapped = reader.of(words[PASSAGE + 1 :] + words[PASSAGE : PASSAGE + 1] + words[:PASSAGE])
     assert not np.isin(long.end, swapped.end).any()
     moved = reader.of([*words[:PASSAGE], "new", "words", *words[PASSAGE:]])
-    assert (moved.beginning == long.beginning).all() and (moved.end == long.end).all()
+    assert (moved.beginning == long.beginning).all()
+    assert (moved.end == long.end).all()
     found = [one for one in reader.occurrences(words) if one.key in set(long.end.tolist())]
     assert {(one.begin, one.end) for one in found if one.end - one.begin == 1} == {
         (place, place + 1) for place in range(PASSAGE + 1, 2 * PASSAGE + 1)
@@ -305,7 +309,9 @@ def test_few_texts_are_read_more_often(tmp_path):
 @pytest.mark.parametrize("seed", [1, 2])
 def test_forty_lines_make_a_useful_classifier(seed, tmp_path):
     """The four held-out texts neither drop the n-gram models nor stop the training: a word decides new texts, too."""
-    things = "film book meal hotel song game phone train show coat chair class lunch beach garden lamp car town play soup"
+    things = (
+        "film book meal hotel song game phone train show coat chair class lunch beach garden lamp car town play soup"
+    )
     pairs = [
         (f"the {thing} was {word}", label)
         for thing in things.split()
@@ -317,3 +323,41 @@ def test_forty_lines_make_a_useful_classifier(seed, tmp_path):
     assert [one.label for one in found] == [label for _, label in new]
     assert min(one.probability for one in found) > 0.8
     assert min(model.mixture.logistic, model.mixture.nbsvm) > 0.05
+
+
+def test_blend_of_two_logistic_regressions():
+    """The stored regression is the weighted sum of two, in the shares that texts of neither prefer."""
+    texts, labels = texts_and_labels(200, 2)
+    keys = [NgramKeys(characters=True).of(text) for text in texts]
+    parts = [fit(keys[:100], labels[:100], 2) for fit in (fit_logistic, fit_idf_logistic, fit_nbsvm)]
+    fitted = _Fitted(*parts)
+    scores = fitted.scores(keys[100:])
+    for share in (0.0, 0.3, 1.0):
+        torch.testing.assert_close(
+            fitted.models(share).scores(texts[100:]), blended(scores, share), rtol=1e-4, atol=1e-5
+        )
+    truth = F.one_hot(labels[100:], 2).double().add(0.01).log()
+    noise = scores[torch.randperm(100, generator=torch.Generator().manual_seed(1))]
+    assert fit_blend(torch.stack([truth, noise[..., 1], noise[..., 2]], -1), labels[100:]) < 0.1
+    assert fit_blend(torch.stack([noise[..., 0], truth, noise[..., 2]], -1), labels[100:]) > 0.6
+    assert abs(fit_blend(scores[:0], labels[:0]) - 1 / 7) < 1e-9  # no texts: the shares of the prior
+
+
+def test_weights_by_inverse_document_frequency_are_the_optimum():
+    texts, labels = texts_and_labels()
+    keys = [NgramKeys(characters=True).of(text) for text in texts]
+    model = fit_idf_logistic(keys, labels, 3)
+    ids, offsets, values = scaled_features([text.only_tokens() for text in keys], model.keys)
+    rows = torch.bucketize(torch.arange(len(ids)), offsets.long(), right=True) - 1
+    dense = torch.zeros(len(texts), len(model.keys)).index_put((rows, ids.long()), values, accumulate=True)
+    frequency = (dense > 0).sum(0)
+    assert not model.weights[frequency < 2].any()
+    inputs = (dense * (((1 + len(texts)) / (1 + frequency)).log() + 1))[:, frequency > 1]
+    scale = inputs.square().sum(1).mean().rsqrt()
+    factors = scale * (((1 + len(texts)) / (1 + frequency)).log() + 1)[frequency > 1, None]
+    weights = (model.weights[frequency > 1] / factors).double().requires_grad_()
+    bias = model.bias.double().requires_grad_()
+    fit = F.cross_entropy((scale * inputs).double() @ weights + bias, labels)
+    (fit + weights.square().sum() / (2 * IDF_C * len(texts))).backward()
+    assert max(weights.grad.abs().max(), bias.grad.abs().max()) < 2e-4
+    assert weights.abs().max() > 0.1

@@ -1,7 +1,9 @@
-"""Linear classifiers of n-grams, weighted by naive Bayes log-count ratios.
+"""Linear classifiers of n-grams, weighted by naive Bayes log-count ratios or by inverse document frequency.
 
 A feature f has, for each label, the ratio r = log(P(f | label) / P(f | other labels)). A linear model is trained on the
-features multiplied by r, so a rare feature starts from what naive Bayes knows of it.
+features multiplied by r, so a rare feature starts from what naive Bayes knows of it. Long texts have many features that
+are rare by chance; a second logistic regression multiplies by the inverse document frequency instead, which knows no
+labels.
 
 Paper: Wang and Manning 2012, "Baselines and bigrams: simple, good sentiment and topic classification".
 """
@@ -33,7 +35,7 @@ from weft.training.run import load_tensors, save_tensors
 MOST_FEATURES, MOST_PARAMETERS = 1 << 20, 1 << 23
 MOST_OCCURRENCES = 1 << 25  # of features in the texts that a model is fitted to: about 1 GB of memory
 ITERATIONS = 100
-LOGISTIC_C = 10.0  # inverse weight decay of the summed loss, for features of mean squared length 1
+LOGISTIC_C, IDF_C = 10.0, 30.0  # inverse weight decay of the summed loss, for features of mean squared length 1
 NBSVM_C, NBSVM_INTERPOLATION = 1.0, 0.25
 
 # (logits (N, labels), one-hot labels (N, labels)) -> the losses and their gradient, (N, labels) each
@@ -145,17 +147,49 @@ def fit_logistic(
         class_weights: (labels,) weights of the labels in the loss; None means 1.
         start: a model to start from: what is fitted is added to it, and its weights are not decayed.
     """
-    keys = most_frequent(texts, min(MOST_FEATURES, MOST_PARAMETERS // count))
+    keys = _chosen_keys(texts, count)
     features = scaled_features(texts, keys)
     ratios = log_count_ratios(features, labels, count, len(keys))
-    scale = _unit_scale(features, ratios)
-    features = features._replace(values=features.values * scale)
     offset = torch.zeros(len(texts), count) if start is None else start.logits_of(texts)
-    decay = 1 / (LOGISTIC_C * len(texts))
-    problem = _Problem(features, ratios, labels, decay, _cross_entropy, offset, class_weights)
-    weights, bias = problem.solve()
-    found = LinearModel(keys, weights * ratios * scale, bias, LOGISTIC)
-    return found if start is None else _sum(start, found)
+    found = _solve_logistic(keys, features, ratios, labels, LOGISTIC_C, offset, class_weights)
+    return found if start is None else weighted_sum((start, 1.0), (found, 1.0))
+
+
+def fit_idf_logistic(
+    texts: Sequence[TextKeys], labels: Tensor, count: int, *, class_weights: Tensor | None = None
+) -> LinearModel:
+    """Logistic regression on the token n-grams that two texts or more have, weighted by inverse document frequency.
+
+    The arguments are those of `fit_logistic`.
+    """
+    keys = _chosen_keys(texts, count)
+    features = scaled_features([text.only_tokens() for text in texts], keys)
+    frequency = torch.bincount(features.ids, minlength=len(keys))
+    factors = (((1 + len(texts)) / (1 + frequency)).log() + 1) * (frequency > 1)
+    offset = torch.zeros(len(texts), count)
+    return _solve_logistic(keys, features, factors[:, None].expand(-1, count), labels, IDF_C, offset, class_weights)
+
+
+def _chosen_keys(texts: Sequence[TextKeys], count: int) -> Keys:
+    """The features of a logistic regression. Both have the same, so that their sum scales them as each of them does."""
+    return most_frequent(texts, min(MOST_FEATURES, MOST_PARAMETERS // count))
+
+
+def _solve_logistic(
+    keys: Keys,
+    features: SparseFeatures,
+    factors: Tensor,
+    labels: Tensor,
+    c: float,
+    offset: Tensor,
+    class_weights: Tensor | None,
+) -> LinearModel:
+    """Logistic regression on features multiplied by factors (F, labels)."""
+    scale = _unit_scale(features, factors)
+    features = features._replace(values=features.values * scale)
+    decay = 1 / (c * len(labels))
+    weights, bias = _Problem(features, factors, labels, decay, _cross_entropy, offset, class_weights).solve()
+    return LinearModel(keys, weights * factors * scale, bias, LOGISTIC)
 
 
 def fit_nbsvm(
@@ -265,10 +299,13 @@ def _unit_scale(features: SparseFeatures, ratios: Tensor) -> float:
     return 1 / math.sqrt(max(mean, 1e-12))
 
 
-def _sum(first: LinearModel, second: LinearModel) -> LinearModel:
-    """The model whose logits are the sums of both models' logits."""
-    keys = np.union1d(first.keys, second.keys)
-    weights = torch.zeros(len(keys), len(first.bias))
-    for one in (first, second):
-        weights[torch.from_numpy(np.searchsorted(keys, one.keys))] += one.weights
-    return LinearModel(keys, weights, first.bias + second.bias, first.kind)
+def weighted_sum(*parts: tuple[LinearModel, float]) -> LinearModel:
+    """The model of the first one's kind whose logits are the weighted sums of the models' logits."""
+    keys = parts[0][0].keys
+    for model, _ in parts[1:]:
+        keys = np.union1d(keys, model.keys)
+    weights = torch.zeros(len(keys), len(parts[0][0].bias))
+    for model, factor in parts:
+        weights[torch.from_numpy(np.searchsorted(keys, model.keys))] += factor * model.weights
+    bias = torch.stack([factor * model.bias for model, factor in parts]).sum(0)
+    return LinearModel(keys, weights, bias, parts[0][0].kind)

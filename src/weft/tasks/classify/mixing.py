@@ -55,6 +55,7 @@ DEFAULT_MIXTURE = Mixture()
 DEFAULT_PRIOR = MixturePrior(DEFAULT_MIXTURE, 30.0)
 NGRAM_CENTRE = (0.7, 0.15)  # of the n-gram models without a network
 CROSS_FITTED_TEXTS = 100.0
+BLEND_CENTRE = (0.6, 0.1, 0.15)  # of the same with the logistic regression in two parts
 NETWORK_ALONE = Mixture(1.0, 0.0, 0.0)
 CENTRE_MARGIN = 3.0  # nats against the network alone: a handful of texts cannot drop the n-gram models
 
@@ -90,6 +91,19 @@ def fit_prior(scores: Tensor, labels: Tensor, class_weights: Tensor | None = Non
     """
     weights, _ = _fit_around(NGRAM_CENTRE, DEFAULT_PRIOR.texts, scores, labels, class_weights)
     return MixturePrior(Mixture(0.0, *weights.clamp(min=0).tolist()), CROSS_FITTED_TEXTS)
+
+
+def fit_blend(scores: Tensor, labels: Tensor, class_weights: Tensor | None = None) -> float:
+    """The share of the second of two logistic regressions, from scores of texts that they were not fitted to.
+
+    Args:
+        scores: (N, labels, 3) of both regressions and of the SVM, in double precision.
+        labels: (N,) the true labels.
+        class_weights: (labels,) weights of the labels; None means 1.
+    """
+    weights, _ = _fit_around(BLEND_CENTRE, DEFAULT_PRIOR.texts, scores, labels, class_weights)
+    first, second, _ = weights.clamp(min=0).tolist()
+    return second / (first + second) if first + second else 0.0
 
 
 def _fit_around(

@@ -1,9 +1,10 @@
 """The wide path of a classifier: two linear n-gram models beside the network, stored with the run.
 
 They are fitted when a run is created, before the network is trained, and stored in logistic.safetensors and
-nbsvm.safetensors. data/ngrams.safetensors has the scores of the held-out texts by models of the other texts: the
-weights of the mixture are fitted to these. Where the held-out texts were drawn from the training texts, the models
-that are stored are then fitted again, to all of them.
+nbsvm.safetensors. The logistic regression is the weighted sum of two, which differ in how they weight their features;
+their shares are fitted to held-out texts, too. data/ngrams.safetensors has the scores of the held-out texts by models
+of the other texts: the weights of the mixture are fitted to these. Where the held-out texts were drawn from the
+training texts, the models that are stored are then fitted again, to all of them.
 """
 
 from __future__ import annotations
@@ -19,8 +20,15 @@ from torch import Tensor
 
 from weft.errors import WeftError
 from weft.tasks.classify.cross_fitting import cross_scores, is_worthwhile
-from weft.tasks.classify.linear import MOST_OCCURRENCES, LinearModel, fit_logistic, fit_nbsvm
-from weft.tasks.classify.mixing import DEFAULT_PRIOR, Mixture, MixturePrior, fit_prior
+from weft.tasks.classify.linear import (
+    MOST_OCCURRENCES,
+    LinearModel,
+    fit_idf_logistic,
+    fit_logistic,
+    fit_nbsvm,
+    weighted_sum,
+)
+from weft.tasks.classify.mixing import DEFAULT_PRIOR, Mixture, MixturePrior, fit_blend, fit_prior
 from weft.tasks.classify.ngram_features import NgramKeys, TextKeys
 from weft.training.run import DATA_FOLDER, Run, load_tensors, save_tensors
 
@@ -60,6 +68,34 @@ class WideModels:
         return torch.stack([self.logistic.contributions(tokens), margins], -1).double()
 
 
+class _Fitted(NamedTuple):
+    """What is fitted to texts: two logistic regressions, which become one, and the SVM."""
+
+    logistic: LinearModel
+    idf_logistic: LinearModel | None  # None where a run is fine-tuned: only the first starts from its source
+    nbsvm: LinearModel
+
+    def scores(self, texts: Sequence[TextKeys]) -> Tensor:
+        """The scores of all three for texts, (N, labels, 3), in double precision."""
+        log_probs = [
+            torch.zeros(len(texts), len(self.nbsvm.bias)) if model is None else model.logits_of(texts).log_softmax(-1)
+            for model in (self.logistic, self.idf_logistic)
+        ]
+        return torch.stack([*log_probs, MARGIN_SCALE * self.nbsvm.logits_of(texts)], -1).double()
+
+    def models(self, share: float) -> WideModels:
+        """The two models of a run; `share` is that of the second logistic regression."""
+        if self.idf_logistic is None:
+            return WideModels(self.logistic, self.nbsvm)
+        return WideModels(weighted_sum((self.logistic, 1 - share), (self.idf_logistic, share)), self.nbsvm)
+
+
+def blended(scores: Tensor, share: float) -> Tensor:
+    """The scores of the two models of a run, (N, labels, 2), from those of the three that were fitted."""
+    logistic = (1 - share) * scores[..., 0] + share * scores[..., 1]
+    return torch.stack([logistic.log_softmax(-1), scores[..., 2]], -1)
+
+
 def store_wide(
     folder: Path,
     train: LabelledTokens,
@@ -85,23 +121,32 @@ def store_wide(
     """
     reader = NgramKeys(characters=True)
 
-    def fit(keys: Sequence[TextKeys], labels: Sequence[int]) -> WideModels:
-        truth, before = torch.tensor(labels), None if start is None else start.logistic
+    def fit(keys: Sequence[TextKeys], labels: Sequence[int]) -> _Fitted:
+        truth, idf = torch.tensor(labels), None
+        if start is None:
+            idf = fit_idf_logistic(keys, truth, count, class_weights=class_weights)
+        before = None if start is None else start.logistic
         logistic = fit_logistic(keys, truth, count, class_weights=class_weights, start=before)
-        return WideModels(logistic, fit_nbsvm(keys, truth, count, class_weights=class_weights))
+        return _Fitted(logistic, idf, fit_nbsvm(keys, truth, count, class_weights=class_weights))
 
     keys, labels = _read_some(reader, train, seed)
-    models = fit(keys, labels)
+    fitted, share = fit(keys, labels), 0.0
     if held_out.texts:
         held_out_keys = [reader.of(tokens) for tokens in held_out.texts]
-        prior = DEFAULT_PRIOR
+        own, prior, truth = fitted.scores(held_out_keys), DEFAULT_PRIOR, torch.tensor(held_out.labels)
+        cross = own[:0]
         if is_worthwhile(keys, count, len(held_out_keys)):
-            scores = cross_scores(keys, labels, lambda texts, truth, others: fit(texts, truth)._scores(others))
-            prior = fit_prior(scores, torch.tensor(labels), class_weights)
+            cross = cross_scores(keys, labels, lambda texts, truth, others: fit(texts, truth).scores(others))
+        if start is None:
+            all_labels = torch.cat([torch.tensor(labels[: len(cross)], dtype=truth.dtype), truth])
+            share = fit_blend(torch.cat([cross, own]), all_labels, class_weights)
+        if len(cross):
+            prior = fit_prior(blended(cross, share), torch.tensor(labels), class_weights)
         stored = torch.tensor([*prior.centre, prior.texts], dtype=torch.float64)
-        save_tensors(folder / HELD_OUT_SCORES, {"scores": models._scores(held_out_keys), "prior": stored}, {})
+        save_tensors(folder / HELD_OUT_SCORES, {"scores": blended(own, share), "prior": stored}, {})
         if drawn and len(keys) == len(train.texts):
-            models = fit(keys + held_out_keys, [*labels, *held_out.labels])
+            fitted = fit(keys + held_out_keys, [*labels, *held_out.labels])
+    models = fitted.models(share)
     models.logistic.save(folder / LOGISTIC_FILE)
     models.nbsvm.save(folder / NBSVM_FILE)
 
