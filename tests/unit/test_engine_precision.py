@@ -11,7 +11,7 @@ import torch
 import weft
 from weft import engine
 from weft.cells import CELLS
-from weft.engine import Stream, linear_cross_entropy, precision
+from weft.engine import Stream, linear, linear_cross_entropy, precision
 from weft.nn import LSTMCell, Recurrent, ReLURNNCell
 
 pytestmark = pytest.mark.skipif(engine.library() is None, reason="the engine is not built")
@@ -175,6 +175,25 @@ def test_cross_entropy_is_near_its_float32():
     assert found[0] != exact[0]
     for ours, expected in zip(found, exact, strict=True):
         assert (ours - expected).norm() <= 0.02 * expected.norm()
+
+
+def test_a_linear_layer_follows_the_precision():
+    torch.manual_seed(6)
+    x, weight, bias = (torch.randn(shape, requires_grad=True) for shape in ((3, 7, 33), (50, 33), (50,)))
+
+    def run(*inputs):
+        outputs = linear(*inputs)
+        return [outputs.detach(), *torch.autograd.grad(outputs.square().sum(), inputs)]
+
+    exact = run(x, weight, bias)
+    assert torch.equal(exact[0], torch.nn.functional.linear(x, weight, bias))
+    with precision("bf16"):
+        found, doubled = run(x, weight, bias), run(*(each.double() for each in (x, weight, bias)))
+    for ours, expected, exact_double in zip(found, exact, doubled, strict=True):
+        assert ours.dtype == torch.float32
+        assert not torch.equal(ours, expected)
+        assert (ours - expected).norm() <= 0.02 * expected.norm()
+        assert torch.allclose(exact_double.float(), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_a_backward_pass_has_the_precision_of_its_forward_pass():

@@ -3,7 +3,7 @@
 `run_layers` runs the compiled program of a cell (weft.compiler); it returns None where the engine cannot run it, and
 the caller then runs the same equations in torch. `Embedded` is a lazy embedding lookup that layers can read. `Stream`
 takes single steps and samples. `dropout`, `variational_dropout`, `embed`, `linear_cross_entropy`, `TopK` and
-`OptimizerStep` are fused versions of what surrounds a layer.
+`OptimizerStep` are fused versions of what surrounds a layer; `linear` is torch's in the engine's precision.
 """
 
 from weft.engine.abi import StepSize
@@ -14,6 +14,7 @@ from weft.engine.embedding import Embedded, Part, drop_ids, embed
 from weft.engine.heads import Pass
 from weft.engine.int8 import float_copy, is_quantized, quantize_cell
 from weft.engine.library import EngineWarning, description, library, peak_flops, transformed
+from weft.engine.linear import linear
 from weft.engine.optimizer import Hyperparameters, OptimizerStep, ParameterTensors
 from weft.engine.precision import PRECISIONS, precision, rounds_to_bfloat16, set_default_precision
 from weft.engine.stream import Stream, can_stream
@@ -42,6 +43,7 @@ __all__ = [
     "float_copy",
     "is_quantized",
     "library",
+    "linear",
     "linear_cross_entropy",
     "materialize",
     "peak_flops",

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from weft.cells import State
-from weft.engine import Embedded, dropout
+from weft.engine import Embedded, dropout, linear
 from weft.nn import make_stack, map_state
 from weft.nn.attention import Attention, AttentionMemory
 from weft.tasks.translate.bridge import make_bridge
@@ -156,7 +156,8 @@ class AttendAfterDecoder(Decoder):
         outputs, layers = self.stack(inputs, state.layers, lengths=lengths)
         context, weights = self.attention(outputs, state.source)
         joined = dropout(torch.cat([outputs, context], -1), self.dropout, self.training)
-        return Decoded(torch.tanh(self.join(joined)), weights, DecoderState(layers, state.source))
+        output = torch.tanh(linear(joined, self.join.weight, self.join.bias))
+        return Decoded(output, weights, DecoderState(layers, state.source))
 
 
 DECODERS: dict[
