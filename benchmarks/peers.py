@@ -106,7 +106,7 @@ TASKS = {
     ),
     "language models": PeerTask((TORCH,), "language_models.py", export_shakespeare, ("lm/tinyshakespeare",)),
     "translation": PeerTask(
-        (TORCH, "tokenizers", "sacrebleu"), "translate_pairs.py", export_pairs, ("mt/fra-eng, 4 min, dot",)
+        (TORCH, "tokenizers", "sacrebleu"), "translate_pairs.py", export_pairs, ("mt/fra-eng, 4 min",)
     ),
 }
 
