@@ -148,16 +148,16 @@ def test_a_translation_is_as_long_as_its_source_allows():
 
 
 def test_defaults_of_the_search_and_of_the_decoder():
-    """alpha 0.75, width 5, attention after the step."""
+    """alpha 1, width 5, attention after the step."""
     found = translating("text.tokenizer=word")
     assert found.config.model.decoder == "attend_after"
     assert translating("text.tokenizer=word").config.model.attention == "dot"
     best = found.n_best(PAIRS.sources, 3)
-    again = found.n_best(PAIRS.sources, 3, beam=5, length_penalty=0.75)
+    again = found.n_best(PAIRS.sources, 3, beam=5, length_penalty=1.0)
     assert [[one.score for one in some] for some in best] == [[one.score for one in some] for some in again]
     for some in best:
         for one in some:
-            assert one.score == pytest.approx(one.log_prob / len(one.tokens) ** 0.75)
+            assert one.score == pytest.approx(one.log_prob / len(one.tokens))
     assert inspect.signature(decode.beam_search).parameters["alpha"].default == 0.75
 
 

@@ -35,7 +35,7 @@ def translate(
         typer.Option(
             min=0, help="Exponent of the length in the score log P / length^x; larger favours longer outputs."
         ),
-    ] = 0.75,
+    ] = 1.0,
     n_best: Annotated[int, typer.Option(min=1, help="How many translations to show of each, with scores.")] = 1,
     copy_unknown: Annotated[
         bool, typer.Option("--copy-unknown", help="Replace an unknown word by the source word it attends to most.")

@@ -32,7 +32,7 @@ from weft.text.vocabulary import EOS, RESERVED, UNK
 from weft.training.run import Run
 
 END = RESERVED.index(EOS)
-LENGTH_PENALTY = 0.75
+LENGTH_PENALTY = 1.0
 TOKENS, ROWS = 1 << 16, 2560  # source tokens and hypotheses in a batch
 
 
