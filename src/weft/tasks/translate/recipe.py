@@ -19,7 +19,7 @@ from weft.training.distributed import current_workers
 
 # Floating point operations per second of a thread. Steps of sentences are shorter than those of a language model, and
 # their attention, optimizer and evaluations count: 73e9 and 92e9 to 105e9 were measured for all pairs of fra-eng.
-SPEED = {"float32": 70e9, "bf16": 95e9}
+TRANSLATION_SPEED = {"float32": 70e9, "bf16": 95e9}
 EPOCHS, MANY_PAIRS = 4, 160_000  # the fewest epochs, and the number of pairs from which on there are no more
 SMALL_DATA_EPOCHS = 40  # the most
 WITH_TIME_LIMIT = 2  # times as many epochs at most: usually the time ends the training
@@ -57,7 +57,7 @@ def passes_within(seconds: float, work: PairWorkload, model: TranslateModelConfi
     """The passes over the pairs that this much time of one float32 thread is expected to allow."""
     decoder = find_cell(model.cell).blocks * model.hidden_size * (model.embedding_dim + model.hidden_size)
     weights = 2 * decoder + work.vocabulary_size * model.embedding_dim  # the encoder has about as many as the decoder
-    return seconds * SPEED["float32"] / (max(1, work.tokens) * OPERATIONS * weights)
+    return seconds * TRANSLATION_SPEED["float32"] / (max(1, work.tokens) * OPERATIONS * weights)
 
 
 def choose_for_pairs(config: TranslateConfig, work: PairWorkload) -> tuple[TranslateConfig, str]:
@@ -77,7 +77,7 @@ def choose_for_pairs(config: TranslateConfig, work: PairWorkload) -> tuple[Trans
     passes = float(most if "train.epochs" in names else EPOCHS)
     if train.minutes:
         threads = torch.get_num_threads() * current_workers().size
-        speed = SPEED[train.precision] / SPEED["float32"]
+        speed = TRANSLATION_SPEED[train.precision] / TRANSLATION_SPEED["float32"]
         passes = min(passes, passes_within(60 * train.minutes * threads * speed, work, config.model))
     chosen = {"train.epochs": most, "model.dropout": dropout_for(passes)}
     words = {
