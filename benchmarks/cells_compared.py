@@ -6,14 +6,14 @@ the tenth before it the development text) and the words of WikiText-2, split at 
 
 The speed of a training step is measured first, with all cells in turns and one thread. It fixes how many steps a cell
 takes in the given CPU seconds, so the training runs are deterministic and do not depend on the load of the machine.
-Then each cell's learning rate is chosen from a grid by the loss on the development text, with one seed. The loss on the
-test text is reported for that run and for the other seeds.
+Then each cell's learning rate is chosen by the loss on the development text, with one seed: rates are doubled and
+halved until both neighbours of the best one are worse. The loss on the test text is reported for
+that run and for the other seeds.
 
     python -m benchmarks.cells_compared             what is missing, then the page
-    python -m benchmarks.cells_compared --list      the state of each part
+    python -m benchmarks.cells_compared --list      the results that there are
     python -m benchmarks.cells_compared characters  one kind of text
     python -m benchmarks.cells_compared --page      only the page
-    python -m benchmarks.cells_compared --seconds 60    longer runs
 
 Results are kept one by one in docs/cells-compared.json; an interrupted program continues there.
 """
@@ -27,14 +27,14 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from benchmarks.cells_compared_page import best_rate, write_page
+from benchmarks.cells_compared_page import next_rate, tried_rates, write_page
 from benchmarks.rows import data
 from weft.cells import CELLS
 from weft.data.windows import SequentialWindows
@@ -48,7 +48,8 @@ COMPARED = (
 )  # fmt: skip
 RECORDS = Path(__file__).parents[1] / "docs" / "cells-compared.json"
 EMBEDDING, UNITS, LAYERS, ROWS, STEPS = 64, 96, 2, 32, 35
-RATES, SEEDS = (0.005, 0.012, 0.002), (1, 2, 3)  # in the order of the runs
+RATES, FIRST_RATE, SEEDS = (0.0015, 0.003, 0.006, 0.012, 0.024, 0.048), 0.012, (1, 2, 3)
+SECONDS = {"characters": 12, "words": 20}  # CPU seconds of a training run
 EVALUATED = 20_000  # words of the development and of the test text
 
 
@@ -185,53 +186,45 @@ def steps_of(speeds: dict[str, float], cell: str, seconds: float) -> int:
     return round(speeds[cell] * seconds / (ROWS * STEPS))
 
 
-def parts_of(kind: str, text: Text, seconds: float) -> dict[str, Callable[[], Any]]:
-    """What there is to compute for a kind of text, in order: key -> function. Later ones read earlier records."""
+def missing(kind: str, text: Text) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """What is left to compute for a kind of text: key, function. A part reads the records of those before it."""
+    start = f"{kind}/{SECONDS[kind]} s"
 
-    start = f"{kind}/{seconds:g} s"
-
-    def speeds() -> dict[str, float]:
-        return load()[f"{kind}/speed"]
-
-    def run(cell: str, seed: int, rate: float, at: str) -> dict[str, float]:
-        model = train(text, cell, seed, rate, steps_of(speeds(), at, seconds))
+    def run(cell: str, seed: int, rate: float) -> dict[str, float]:
+        model = train(text, cell, seed, rate, steps_of(load()[f"{kind}/speed"], cell, SECONDS[kind]))
         return {"dev": nats(model, text.dev), "test": nats(model, text.test)}
 
-    def tuned(cell: str, seed: int, at: str) -> dict[str, float]:
-        return run(cell, seed, best_rate(load(), start, cell, RATES), at)
-
-    found: dict[str, Callable[[], Any]] = {f"{kind}/speed": lambda: measure_speed(text)}
-    for rate in RATES:
-        for cell in COMPARED:
-            found[f"{start}/rate/{cell}/{rate}"] = lambda cell=cell, rate=rate: run(cell, SEEDS[0], rate, cell)
-    for cell in COMPARED[1:]:  # at the LSTM's number of steps; its own run is that above
-        found[f"{start}/tokens/{cell}/{SEEDS[0]}"] = lambda cell=cell: tuned(cell, SEEDS[0], "lstm")
+    if f"{kind}/speed" not in load():
+        yield f"{kind}/speed", lambda: measure_speed(text)
+    for cell in COMPARED:
+        while (rate := next_rate(tried_rates(load(), start, cell, RATES), RATES, FIRST_RATE)) is not None:
+            yield f"{start}/rate/{cell}/{rate}", lambda cell=cell, rate=rate: run(cell, SEEDS[0], rate)
     for seed in SEEDS[1:]:
         for cell in COMPARED:
-            found[f"{start}/time/{cell}/{seed}"] = lambda cell=cell, seed=seed: tuned(cell, seed, cell)
-    return found
+            if (key := f"{start}/time/{cell}/{seed}") not in load():
+                tried = tried_rates(load(), start, cell, RATES)
+                rate = min(tried, key=lambda one: tried[one])
+                yield key, lambda cell=cell, seed=seed, rate=rate: run(cell, seed, rate)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("texts", nargs="*", help="characters, words; both if there are none")
-    parser.add_argument("--list", action="store_true", help="print what is there and what is missing")
-    parser.add_argument("--page", action="store_true", help="write the page from the records that there are")
-    parser.add_argument("--seconds", type=float, default=6.0, help="CPU seconds of each training run (6)")
+    parser.add_argument("--list", action="store_true", help="print the results that there are")
+    parser.add_argument("--page", action="store_true", help="write the page from the results that there are")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    if options.list:
+        print(*(f"{key} {value}" for key, value in load().items()), sep="\n")
+        return
     if not options.page:
         if "layers" not in load():
             save("layers", measure_layers())
         for kind in options.texts or TEXTS:
-            for key, compute in parts_of(kind, TEXTS[kind](), options.seconds).items():
-                if options.list:
-                    print(key, load().get(key, "missing"))
-                elif key not in load():
-                    save(key, compute())
-    if not options.list:
-        sizes = {cell: (units_of(cell), parameters(cell, units_of(cell))) for cell in COMPARED}
-        write_page(load(), sizes, RATES, dict.fromkeys(TEXTS, options.seconds))
+            for key, compute in missing(kind, TEXTS[kind]()):
+                save(key, compute())
+    sizes = {cell: (units_of(cell), parameters(cell, units_of(cell))) for cell in COMPARED}
+    write_page(load(), sizes, RATES, SECONDS)
 
 
 if __name__ == "__main__":

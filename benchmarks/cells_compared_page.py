@@ -62,14 +62,14 @@ def table(
     speeds, start = records[f"{kind}/speed"], f"{kind}/{seconds:g} s"
     lines = {}
     for cell, (units, parameters) in sizes.items():
-        if (rate := best_rate(records, start, cell, rates)) is None:  # not measured yet
+        if not (tried := tried_rates(records, start, cell, rates)):  # not measured yet
             continue
+        rate = min(tried, key=lambda one: tried[one])
         runs = _runs(records, f"{start}/rate/{cell}/{rate}") + _runs(records, f"{start}/time/{cell}/")
-        same = _runs(records, f"{start}/tokens/{cell}/") if cell != "lstm" else runs[:1]
         lines[cell] = (
             statistics.mean(runs) if runs else math.inf,
             f"| {_name(cell)} | {units} | {parameters:,} | {speeds[cell]:,} | {speeds[cell] / speeds['lstm']:.2f} | "
-            f"{rate} | {_mean(runs)} | {_mean(same)} |",
+            f"{rate} | {_mean(runs)} |",
         )
     body = [line for _, line in sorted(lines.values())]
     counts = {1 + len(_runs(records, f"{start}/time/{cell}/")) for cell in lines} or {0}
@@ -79,21 +79,31 @@ def table(
         [
             f"### {kind.capitalize()}",
             "",
-            f"{seconds:g} CPU seconds of training; nats per token on the test text, {shown}. "
-            "At equal tokens: one seed, as many steps as the LSTM takes in that time.",
+            f"{seconds:g} CPU seconds of training; nats per token on the test text, {shown}.",
             "",
-            "| cell | units | parameters of the stack | tokens/s | times lstm | learning rate | at equal time | "
-            "at equal tokens |",
-            "| --- | --- | --- | --- | --- | --- | --- | --- |",
+            "| cell | units | parameters of the stack | tokens/s | times lstm | learning rate | nats |",
+            "| --- | --- | --- | --- | --- | --- | --- |",
             *body,
         ]
     )
 
 
-def best_rate(records: Mapping[str, Any], start: str, cell: str, rates: Sequence[float]) -> float | None:
-    """The learning rate with the lowest loss on the development text, of those that have been tried."""
-    tried = {rate: records[key]["dev"] for rate in rates if (key := f"{start}/rate/{cell}/{rate}") in records}
-    return min(tried, key=lambda rate: tried[rate]) if tried else None
+def tried_rates(records: Mapping[str, Any], start: str, cell: str, rates: Sequence[float]) -> dict[float, float]:
+    """The loss on the development text of each learning rate that was tried."""
+    return {rate: records[key]["dev"] for rate in rates if (key := f"{start}/rate/{cell}/{rate}") in records}
+
+
+def next_rate(tried: Mapping[float, float], rates: Sequence[float], first: float) -> float | None:
+    """The learning rate to try next, until both neighbours of the best one were tried; None: there is none.
+
+    >>> next_rate({0.2: 3.0, 0.4: 2.5}, (0.1, 0.2, 0.4, 0.8), 0.2), next_rate({0.2: 3.0, 0.4: 3.5}, (0.2, 0.4), 0.2)
+    (0.8, None)
+    """
+    if not tried:
+        return first
+    best = rates.index(min(tried, key=lambda rate: tried[rate]))
+    neighbours = (rates[place] for place in (best + 1, best - 1) if 0 <= place < len(rates))
+    return next((rate for rate in neighbours if rate not in tried), None)
 
 
 def _runs(records: Mapping[str, Any], prefix: str) -> list[float]:

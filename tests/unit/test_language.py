@@ -175,6 +175,9 @@ def test_the_adaptive_loss_is_that_of_its_exact_probabilities(shape):
     torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones(5, 4, dtype=torch.double))
     expected = -log_probs.gather(-1, batch.targets[..., None]).sum()
     torch.testing.assert_close(model.loss(batch).total, expected)
+    tokens = torch.cat([batch.inputs[0], batch.targets[0, -1:]])
+    each = log_probs[0].gather(-1, tokens[1:, None])[:, 0].detach()
+    torch.testing.assert_close(torch.from_numpy(model.token_log_probs(tokens.numpy())), each)
     found = model.predict_tokens(torch.cat([batch.inputs[0], batch.targets[0, -1:]]).numpy())
     assert found.likelihood.count == 4
 

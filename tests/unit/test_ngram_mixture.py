@@ -10,6 +10,7 @@ import torch
 
 import weft
 from weft.tasks.lm.config import LmModelConfig
+from weft.tasks.lm.interpolation import predict_stepwise
 from weft.tasks.lm.model import LanguageModel, make_language_model
 from weft.tasks.lm.ngram_mixture import NGRAM, NGRAM_WEIGHT, WEIGHT_WITHOUT_DEV, NgramMixture
 from weft.tasks.lm.task import TASK
@@ -18,7 +19,7 @@ from weft.tasks.text_task import held_out_tokens, stored_tokens
 
 TEXT = weft.Corpus.from_texts("tale", ["It was the best of times, it was the worst of times.\n" * 20 + "Wisdom!\n" * 9])
 SETTINGS = {"batch.size": 4, "batch.seq_length": 16, "model.hidden_size": 32, "train.epochs": 4,
-            "train.learning_rate": 0.02, "model.ngram_order": 2}  # fmt: skip
+            "train.learning_rate": 0.02, "train.precision": "float32", "model.ngram_order": 2}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +38,17 @@ def test_probabilities_are_the_weighted_sum(trained):
     log_probs, _ = trained.model.step(torch.tensor([5]), trained.model.initial_state(1))
     assert float(log_probs.exp().sum()) == pytest.approx(1)
     assert len(trained.generate("It", tokens=9)) == 11
+
+
+@pytest.mark.parametrize("elements", [1, 300, 1 << 20])
+def test_most_probable_tokens_are_those_of_its_steps(trained, monkeypatch, elements):
+    monkeypatch.setattr("weft.tasks.lm.ngram_mixture.TABLE_ELEMENTS", elements)
+    dev = held_out_tokens(trained.run, trained.codec)
+    both = NgramMixture([*trained.model.members] * 2, trained.model.ngram, 0.4)
+    for model in (trained.model, both):
+        found, expected = model.predict_tokens(dev), predict_stepwise(model, dev)
+        assert found.correct == expected.correct > 0
+        assert found.likelihood.nats == pytest.approx(expected.likelihood.nats, rel=1e-5)
 
 
 def test_the_loaded_run_has_the_best_evaluation_and_its_weight(trained):

@@ -24,6 +24,7 @@ from weft.tasks.lm.recipe import (
     SIZES,
     SPEED,
     WEIGHTS_PER_TOKEN,
+    WORD_NGRAM_ORDER,
     Workload,
     choose_recipe,
 )
@@ -84,10 +85,11 @@ def test_extreme_workloads_give_usable_settings(work):
     assert recipe.epochs >= 1
 
 
-def test_characters_of_a_small_text_in_limited_time_are_interpolated_with_ngrams():
+def test_a_small_text_in_limited_time_is_interpolated_with_ngrams():
     limited = CHARACTERS._replace(minutes=2)
     assert choose_recipe(limited).ngram_order == NGRAM_ORDER
-    for other in (CHARACTERS, limited._replace(vocabulary_size=1001), limited._replace(tokens=MOST_COUNTED + 1)):
+    assert choose_recipe(limited._replace(vocabulary_size=1001)).ngram_order == WORD_NGRAM_ORDER
+    for other in (CHARACTERS, limited._replace(tokens=MOST_COUNTED + 1)):
         assert choose_recipe(other).ngram_order == 0
     assert choose_recipe(CHARACTERS, {"model.ngram_order": 3}).ngram_order == 3
 

@@ -13,8 +13,9 @@ for neural language modeling" (the embedding, and tied tables).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -35,6 +36,15 @@ def default_cutoffs(vocabulary_size: int) -> tuple[int, ...]:
     ((2000, 10000), (2000,), (25,))
     """
     return tuple(cut for cut in (HEAD, MIDDLE) if cut < vocabulary_size) or (max(1, vocabulary_size // 4),)
+
+
+class _Choice(NamedTuple):
+    """A softmax and the tokens that it predicts."""
+
+    x: Tensor  # (N, I)
+    weight: Tensor  # (K, I)
+    bias: Tensor  # (K,)
+    targets: Tensor  # (N,)
 
 
 class AdaptiveSoftmax(nn.Module):
@@ -86,16 +96,30 @@ class AdaptiveSoftmax(nn.Module):
     def cross_entropy(self, x: Tensor, targets: Tensor) -> Tensor:
         """The summed cross-entropy, in nats, of targets (B, T) given x (B, T, H). IGNORE_INDEX has none."""
         x, targets = self._project(x).reshape(-1, self.embedding_dim), targets.reshape(-1)
+        first, *others = (_cross_entropy(choice, "sum") for _, choice in self._choices(x, targets))
+        for one in others:
+            first = first + one
+        return first
+
+    def target_log_probs(self, x: Tensor, targets: Tensor) -> Tensor:
+        """The log-probabilities (N,) of targets (N,) given x (N, H); those of other tokens are not computed."""
+        found: Tensor = x.new_zeros(len(targets))
+        for rows, choice in self._choices(self._project(x), targets):
+            found[rows] -= _cross_entropy(choice, "none")
+        return found
+
+    def _choices(self, x: Tensor, targets: Tensor) -> Iterator[tuple[Tensor | slice, _Choice]]:
+        """The softmaxes that predict targets (N,) given x (N, E), each with the targets it is for: the head, then the
+        clusters that have any."""
         members = [self._members(targets, index) for index in range(1, len(self.tables))]
         head = targets.clone()
         for index, rows in enumerate(members):
             head[rows] = self.edges[1] + index
-        total = _sum(x, *self._head(), head)
+        yield slice(None), _Choice(x, *self._head(), head)
         for index, rows in enumerate(members, start=1):
             if len(rows):
-                narrow = F.linear(x[rows], self.down[index - 1])
-                total = total + _sum(narrow, self.tables[index], self.biases[index], targets[rows] - self.edges[index])
-        return total
+                narrow, among = F.linear(x[rows], self.down[index - 1]), targets[rows] - self.edges[index]
+                yield rows, _Choice(narrow, self.tables[index], self.biases[index], among)
 
     def log_probs(self, x: Tensor) -> Tensor:
         """The log-probabilities (..., V) of all tokens, exact, given x (..., H)."""
@@ -127,6 +151,8 @@ def _matrix(outputs: int, inputs: int, fan: int) -> nn.Parameter:
     return nn.Parameter(nn.init.normal_(torch.empty(outputs, inputs), std=fan**-0.5))
 
 
-def _sum(x: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
-    """The summed cross-entropy of targets (N,) given x (N, I)."""
-    return linear_cross_entropy(x[None], weight, bias, targets[None], reduction="sum", ignore_index=IGNORE_INDEX)
+def _cross_entropy(choice: _Choice, reduction: Literal["none", "sum"]) -> Tensor:
+    """The cross-entropy of the targets of a softmax: their sum, or that of each (N,)."""
+    x, weight, bias, targets = choice
+    found = linear_cross_entropy(x[None], weight, bias, targets[None], reduction=reduction, ignore_index=IGNORE_INDEX)
+    return found if reduction == "sum" else found[0]

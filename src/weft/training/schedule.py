@@ -25,7 +25,8 @@ SCHEDULES: dict[str, Callable[[int, int, int], float]] = {
 STRETCH, LONGEST_STRETCH = 0.1, 60.0  # of the time left, and seconds: measured before the steps are planned
 STRETCH_STEPS = 5  # at least, unless they take a quarter of the time
 HEADROOM = 0.03  # of the time limit: the plan leaves it free, since speeds vary
-EARLY, LATE = 0.85, 1.1  # time limits: a plan that would end before the first or after the second is made anew
+EARLY, LATE = 0.92, 1.0  # time limits: a plan that would end before the first or after the second is made anew
+RESUMED_EARLY, RESUMED_LATE = 0.85, 1.1  # the same for the plan of a resumed run, which repeats the steps of before
 
 
 class Pace:

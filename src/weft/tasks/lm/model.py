@@ -162,6 +162,10 @@ class LanguageModel(nn.Module):
         """The log-probabilities (..., V) of the next token, of outputs (..., H) of the stack."""
         return self.logits(outputs).log_softmax(-1)
 
+    def target_log_probs(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The log-probabilities (N,) of the next tokens (N,), of outputs (N, H) of the stack."""
+        return self.log_probs(outputs).gather(1, targets[:, None])[:, 0]
+
     def _output_weight(self) -> Tensor:
         weight = self.weight if self.embedding is None or self.weight is not None else self.embedding.weight
         assert weight is not None
@@ -293,8 +297,8 @@ class LanguageModel(nn.Module):
         for window, at in zip(evaluation_windows(tokens, row_tokens=length), places, strict=True):
             outputs, state = self.stack(self._inputs(window.inputs.to(self.device)), state)
             valid = window.targets != IGNORE_INDEX
-            log_probs = self.log_probs(outputs[valid]).cpu()
-            found[at.targets[valid] - 1] = log_probs.gather(1, window.targets[valid][:, None])[:, 0].double()
+            targets = window.targets[valid].to(self.device)
+            found[at.targets[valid] - 1] = self.target_log_probs(outputs[valid], targets).cpu().double()
         return found.numpy()
 
 
@@ -322,6 +326,9 @@ class AdaptiveLanguageModel(LanguageModel):
 
     def log_probs(self, outputs: Tensor) -> Tensor:
         return self.logits(outputs)
+
+    def target_log_probs(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return self.softmax.target_log_probs(outputs, targets)
 
     def _cross_entropy(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return self.softmax.cross_entropy(dropout(outputs, self.dropout, self.training), targets)

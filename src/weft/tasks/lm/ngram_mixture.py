@@ -12,9 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 
 from weft.data.windows import ROW_TOKENS, Tokens
-from weft.metrics import Likelihood
+from weft.metrics import Likelihood, TokenPredictions
+from weft.tasks.lm.cache import read_outputs
 from weft.tasks.lm.interpolation import Array, Interpolation, fit_weights, interpolate, likelihood
 from weft.tasks.lm.model import LanguageModel
 from weft.tasks.lm.predictor import TokenModel
@@ -24,6 +26,7 @@ from weft.training.step import Evaluation
 
 NGRAM = "ngram.safetensors"
 NGRAM_WEIGHT = "ngram_weight"  # its name among the metrics
+TABLE_ELEMENTS = 1 << 20  # probabilities of next tokens that are computed at a time
 WEIGHT_WITHOUT_DEV = 0.3  # where there is no held-out text to fit the weight to
 
 
@@ -44,6 +47,19 @@ class NgramMixture(Interpolation):
         """Computes the likelihood of the tokens (N,). Networks read a long text in rows, as without an n-gram model."""
         log_probs = [_log_probs_in_rows(network, tokens) for network in self.members]
         return likelihood(interpolate(np.stack([*log_probs, self.ngram.token_log_probs(tokens)], 1), self.weights))
+
+    @torch.no_grad()
+    def predict_tokens(self, tokens: Tokens) -> TokenPredictions:
+        """As `token_log_probs`, and counts how often the most probable token is the true one."""
+        ids, correct = np.asarray(tokens).astype(np.int64), 0
+        rows = max(1, TABLE_ELEMENTS // self.ngram.size)
+        parts = [read_outputs(network, ids, rows) for network in self.members]
+        for probs, *read in zip(self.ngram.tables(ids[:-1], rows), *parts, strict=True):
+            probs *= self.weights[-1]
+            for network, weight, (outputs, _) in zip(self.members, self.weights, read, strict=False):
+                probs += weight * network.log_probs(outputs.to(network.device)).exp().cpu().numpy()
+            correct += int((probs.argmax(-1) == read[0][1].numpy()).sum())  # the tokens that followed
+        return TokenPredictions(likelihood(self.token_log_probs(ids)), correct)
 
     def replace_networks(self, models: Sequence[TokenModel]) -> Interpolation:
         """The interpolation with other models in the place of the networks."""

@@ -25,8 +25,8 @@ TOKENS_PER_WEIGHT = 3  # that a time limit has to allow to be read, for each rec
 WEIGHTS_PER_TOKEN = 4  # recurrent weights at most, for each token of the text: more of them memorise it
 CHARACTER_DIM = 128  # of embeddings at most, for vocabularies of up to SMALL_VOCABULARY tokens
 MOST_EPOCHS = 40
-NGRAM_ORDER = 7  # for vocabularies of up to SMALL_VOCABULARY tokens
-MOST_COUNTED = 2_000_000  # tokens of a text whose n-grams are counted
+NGRAM_ORDER, WORD_NGRAM_ORDER = 7, 3  # for vocabularies of up to SMALL_VOCABULARY tokens, and for larger ones
+MOST_COUNTED = 4_000_000  # tokens of a text whose n-grams are counted
 
 
 class Workload(NamedTuple):
@@ -155,6 +155,7 @@ def _weight_decay(vocabulary_size: int) -> float:
 
 
 def _ngram_order(work: Workload) -> int:
-    """Characters in a limited time: the network alone needs long to learn the words of a small text."""
-    small = work.vocabulary_size <= SMALL_VOCABULARY and work.tokens <= MOST_COUNTED
-    return NGRAM_ORDER if work.minutes and small else 0
+    """In a limited time: the network alone needs long to learn the rare words and phrases of a small text."""
+    if not work.minutes or work.tokens > MOST_COUNTED:
+        return 0
+    return NGRAM_ORDER if work.vocabulary_size <= SMALL_VOCABULARY else WORD_NGRAM_ORDER

@@ -105,18 +105,22 @@ class NGram:
 
     def predict_tokens(self, tokens: Array) -> TokenPredictions:
         """As `evaluate`, and counts how often the most probable token is the true one."""
-        likelihood = self.evaluate(tokens)
-        ids, correct, contexts = self._checked(tokens), 0, np.full((1, self.order - 1), UNSEEN)
+        ids, correct = self._checked(tokens), 0
         rows = max(1, _CHUNK // self.size)
-        for begin in range(0, len(ids) - 1, rows):
-            some = ids[begin : min(begin + rows, len(ids) - 1)]
+        for place, probs in enumerate(self.tables(ids[:-1], rows)):
+            following = ids[place * rows + 1 :][: len(probs)]
+            correct += int((probs.argmax(-1) == following).sum())
+        return TokenPredictions(self.evaluate(tokens), correct)
+
+    def tables(self, tokens: Array, rows: int) -> Iterator[Array]:
+        """Reads tokens (N,). Yields P of every token after each of them, (R, V) for `rows` tokens at a time."""
+        contexts = np.full((1, self.order - 1), UNSEEN)
+        for begin in range(0, len(tokens), rows):
             along = [contexts]
-            for token in some:
-                along.append(self._advance(np.array([token]), along[-1]))
+            for token in self._checked(tokens[begin : begin + rows]):
+                along.append(self._advance(token[None], along[-1]))
             contexts = along[-1]
-            best = self._table(np.concatenate(along[1:])).argmax(-1)
-            correct += int((best == ids[begin + 1 : begin + 1 + len(some)]).sum())
-        return TokenPredictions(likelihood, correct)
+            yield self._table(np.concatenate(along[1:]))
 
     def _advance(self, tokens: Array, contexts: Array) -> Array:
         """Returns the indices of the contexts that end with these tokens, given the indices before them."""
