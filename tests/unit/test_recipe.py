@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import weft
+from weft.cells import CELLS
 from weft.cli import main
 from weft.config import auto_settings, load_config
 from weft.tasks.lm.chosen_settings import choose_settings
@@ -136,9 +137,28 @@ def test_chosen_settings_are_recorded_shown_and_kept_by_a_resume(tmp_path):
     assert resumed.run.config["train"]["minutes"] == 20
 
 
+def test_the_cell_depends_on_the_vocabulary():
+    for size, cell in ((1000, "lstm"), (1001, "gru")):
+        config, note = choose_settings(LmConfig(), 100_000, size)
+        assert config.model.cell == cell
+        assert f"cell {cell}, hidden {config.model.hidden_size}" in note
+        model = make_language_model(size, load_config(LmConfig, sets={"model.hidden_size": 4}).model)
+        assert type(model.stack.layers[0].cell) is CELLS[cell]
+        given = load_config(LmConfig, sets={"model.cell": "rnn"})
+        assert choose_settings(given, 100_000, size)[0].model.cell == "rnn"
+    words = Workload(10**7, 5000, minutes=30)
+    sizes = [choose_recipe(words._replace(blocks=blocks)).hidden_size for blocks in (4, 3)]
+    assert sizes[0] < sizes[1]  # a cell with fewer blocks has more units
+
+
+def test_words_have_more_dropout():
+    characters, words = (choose_recipe(Workload(10**6, size)).dropout for size in (1000, 1001))
+    assert 0 < characters < words <= 0.5
+
+
 def test_nothing_is_said_where_nothing_is_chosen(tmp_path):
-    sets = {"model.hidden_size": 8, "model.embedding_dim": 8, "model.dropout": 0.1, "train.epochs": 1,
-            "train.learning_rate": 0.01, "train.weight_decay": 0, "train.precision": "float32",
+    sets = {"model.cell": "lstm", "model.hidden_size": 8, "model.embedding_dim": 8, "model.dropout": 0.1,
+            "train.epochs": 1, "train.learning_rate": 0.01, "train.weight_decay": 0, "train.precision": "float32",
             "batch.size": 4}  # fmt: skip
     assert weft.start_lm(TEXT, tmp_path / "run", sets).choice == ""
 

@@ -30,8 +30,8 @@ def record_cells(config: Any) -> dict[str, str]:
     Raises:
         WeftError: If a cell is not known.
     """
-    names = [getattr(getattr(config, "model", None), key, "") for key in CELL_SETTINGS]
-    found = {name: find_cell(name) for name in names if name}
+    names = {getattr(getattr(config, "model", None), key, "") for key in CELL_SETTINGS} - {"", "auto"}
+    found = {name: find_cell(name) for name in names}
     return {name: cell.__name__ for name, cell in found.items() if is_custom(cell)}
 
 

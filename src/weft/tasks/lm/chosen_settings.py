@@ -9,11 +9,12 @@ import torch
 from weft.cells import find_cell
 from weft.config import auto_settings, dotted, resolve_auto, to_dict
 from weft.tasks.lm.config import LmConfig
-from weft.tasks.lm.model import is_adaptive
+from weft.tasks.lm.model import default_cell, is_adaptive
 from weft.tasks.lm.recipe import SETTINGS, SPEED, Recipe, Workload, choose_recipe
 from weft.training.devices import PRECISION, fastest_precision
 from weft.training.distributed import current_workers
 
+CELL = "model.cell"
 LONG = 3600.0  # seconds from which on the length of a training is announced
 EFFICIENCY = 0.8  # of training, relative to large matrix products
 
@@ -29,25 +30,26 @@ def choose_settings(config: LmConfig, tokens: int, vocabulary_size: int) -> tupl
     Returns:
         All settings, and lines that say which were chosen, and for what, and if training will take hours.
     """
-    cell, threads = find_cell(config.model.cell), torch.get_num_threads() * current_workers().size
-    names, train = set(auto_settings(config)), config.train
+    names, train, threads = set(auto_settings(config)), config.train, torch.get_num_threads() * current_workers().size
+    cell = default_cell(vocabulary_size) if CELL in names else config.model.cell
     work = Workload(
         tokens=max(1, tokens),
         vocabulary_size=vocabulary_size,
         minutes=train.minutes,
         threads=threads,
         precision=fastest_precision(train.device) if PRECISION in names else train.precision,
-        blocks=cell.blocks,
+        blocks=find_cell(cell).blocks,
         layers=config.model.num_layers,
         adaptive=is_adaptive(vocabulary_size, config.model.softmax),
     )
     given = {name: value for name, value in dotted(to_dict(config)).items() if name in {*SETTINGS.values()} - names}
     recipe = choose_recipe(work, given)
-    lines = [_describe(work, recipe, names), "" if work.minutes else _announce(work, recipe)]
-    return resolve_auto(config, {**recipe.settings(), PRECISION: work.precision}), "\n".join(filter(None, lines))
+    lines = [_describe(work, recipe, names, cell), "" if work.minutes else _announce(work, recipe)]
+    chosen = {**recipe.settings(), CELL: cell, PRECISION: work.precision}
+    return resolve_auto(config, chosen), "\n".join(filter(None, lines))
 
 
-def _describe(work: Workload, recipe: Recipe, names: set[str]) -> str:
+def _describe(work: Workload, recipe: Recipe, names: set[str], cell: str) -> str:
     passes = work.passes(recipe.hidden_size, recipe.embedding_dim)
     words = {
         "hidden_size": f"hidden {recipe.hidden_size}",
@@ -59,7 +61,8 @@ def _describe(work: Workload, recipe: Recipe, names: set[str]) -> str:
     }
     if recipe.ngram_order:
         words["ngram_order"] = f"interpolated with {recipe.ngram_order}-grams"
-    shown = [text for name, text in words.items() if SETTINGS[name] in names]
+    shown = [f"cell {cell}"] if CELL in names else []
+    shown += [text for name, text in words.items() if SETTINGS[name] in names]
     if PRECISION in names:
         shown.append(f"precision {work.precision}")
     if not shown:

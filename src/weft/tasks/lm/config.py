@@ -13,6 +13,9 @@ from weft.text.config import CorpusConfig
 class LmModelConfig(ModelConfig):
     """The `model` section. "auto": chosen from the amount of data and the time limit, by `recipe.py`."""
 
+    cell: str = setting(
+        "auto", "recurrent cell, a name in weft.cells.CELLS; auto: gru above 1,000 tokens, else lstm", auto=True
+    )
     hidden_size: int = setting(AUTO, "hidden units per layer", low=1, auto=True)
     embedding_dim: int = setting(AUTO, "embedding dimension; 0: one-hot", low=0, auto=True)
     dropout: float = setting(

@@ -73,7 +73,7 @@ class LanguageModel(nn.Module):
         self, vocabulary_size: int, config: ModelConfig, *, backward: bool = False, recurrent_dropout: float = 0.0
     ) -> None:
         super().__init__()
-        config = _without_auto(config)
+        config = _without_auto(config, vocabulary_size)
         if config.bidirectional:
             raise WeftError(
                 "a bidirectional stack cannot predict the next token: its backward direction has already read it, so "
@@ -340,11 +340,18 @@ class AdaptiveLanguageModel(LanguageModel):
         return self.softmax.embed(torch.arange(self.vocabulary_size, device=self.device))
 
 
-def _without_auto(config: ModelConfig) -> ModelConfig:
+def _without_auto(config: ModelConfig, vocabulary_size: int) -> ModelConfig:
     """Settings of a model that is built by itself, whose "auto" no task has chosen: E = H, and no dropout."""
+    if config.cell == "auto":
+        config = replace(config, cell=default_cell(vocabulary_size))
     if config.dropout == AUTO:
         config = replace(config, dropout=0.0)
     return replace(config, embedding_dim=config.hidden_size) if config.embedding_dim == AUTO else config
+
+
+def default_cell(vocabulary_size: int) -> str:
+    """The cell that `model.cell=auto` stands for: which one learns faster depends on what the tokens are."""
+    return "lstm" if vocabulary_size <= SMALL_VOCABULARY else "gru"
 
 
 def is_adaptive(vocabulary_size: int, softmax: str) -> bool:
