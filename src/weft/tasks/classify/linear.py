@@ -1,9 +1,9 @@
 """Linear classifiers of n-grams, weighted by naive Bayes log-count ratios or by inverse document frequency.
 
 A feature f has, for each label, the ratio r = log(P(f | label) / P(f | other labels)). A linear model is trained on the
-features multiplied by r, so a rare feature starts from what naive Bayes knows of it. Long texts have many features that
-are rare by chance; a second logistic regression multiplies by the inverse document frequency instead, which knows no
-labels.
+features multiplied by r, so a rare feature starts from what naive Bayes knows of it. Long texts have many rare features
+that say nothing of the label; a second logistic regression multiplies by the inverse document frequency instead, which
+knows no labels.
 
 Paper: Wang and Manning 2012, "Baselines and bigrams: simple, good sentiment and topic classification".
 """
