@@ -56,3 +56,15 @@ class Progress:
     decay: float = 1.0  # factor of the plateau schedule
     nats: float = 0.0  # summed loss since the last report
     count: int = 0  # predictions since the last report
+
+    def is_best(self, evaluation: Evaluation) -> bool:
+        """Whether an evaluation is better than all before it.
+
+        Accuracy and F1 of few examples are often equal. A lower tie break is an improvement then, for patience too.
+        """
+        return (evaluation.score, evaluation.tie_break) < (self.best, self.best_tie_break)
+
+    def add_best(self, evaluation: Evaluation) -> None:
+        """Records the best evaluation so far, that of the present step."""
+        self.best, self.best_tie_break, self.best_metrics = evaluation.score, evaluation.tie_break, evaluation.metrics
+        self.best_step, self.bad, self.plateau_bad = self.step, 0, 0

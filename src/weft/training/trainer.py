@@ -257,12 +257,9 @@ class Trainer:
     def _record_evaluation(self, step: Step, evaluation: Evaluation) -> Step:
         """Updates the best weights, the early-stopping counters and the plateau schedule."""
         progress = self.progress
-        # Accuracy and F1 of few examples are often equal. Then a lower tie break is an improvement, for patience too.
-        best = (evaluation.score, evaluation.tie_break) < (progress.best, progress.best_tie_break)
+        best = progress.is_best(evaluation)
         if best:
-            progress.best, progress.best_tie_break = evaluation.score, evaluation.tie_break
-            progress.best_metrics = evaluation.metrics
-            progress.best_step, progress.bad, progress.plateau_bad = progress.step, 0, 0
+            progress.add_best(evaluation)
             if self.run_directory:
                 self.run_directory.save(WEIGHTS, self._weights(), {"step": progress.step, **evaluation.metrics})
         else:
