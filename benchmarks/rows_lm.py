@@ -44,7 +44,7 @@ def split_shakespeare(folder: Path) -> tuple[Path, Path]:
 
 
 def shakespeare(folder: Path, seed: int) -> Result:
-    """Tiny Shakespeare: characters, 6 minutes on one thread; all of the training text is trained on, as by the peers."""
+    """Tiny Shakespeare: characters, 6 minutes on one thread; it reads all of the training text, as the peers do."""
     train, test = split_shakespeare(folder)
     limits = ("--minutes", 6, "--threads", 1, "--set", "text.holdout=0")
     seconds = trained(folder / "run", seed, "--data", train, *limits)
