@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable
+from typing import NamedTuple
 
 # (step, total steps, warmup steps) -> factor of the learning rate
 SCHEDULES: dict[str, Callable[[int, int, int], float]] = {
@@ -25,8 +26,17 @@ SCHEDULES: dict[str, Callable[[int, int, int], float]] = {
 STRETCH, LONGEST_STRETCH = 0.1, 60.0  # of the time left, and seconds: measured before the steps are planned
 STRETCH_STEPS = 5  # at least, unless they take a quarter of the time
 HEADROOM = 0.03  # of the time limit: the plan leaves it free, since speeds vary
-EARLY, LATE = 0.92, 1.0  # time limits: a plan that would end before the first or after the second is made anew
-RESUMED_EARLY, RESUMED_LATE = 0.85, 1.1  # the same for the plan of a resumed run, which repeats the steps of before
+
+
+class Ends(NamedTuple):
+    """When a plan may end, in time limits; one that would end earlier or later is made anew."""
+
+    earliest: float
+    latest: float
+
+
+PLANNED = Ends(0.92, 1.0)
+RESUMED = Ends(0.85, 1.1)  # a resumed run keeps its plan, so that it repeats the steps of before
 
 
 class Pace:
@@ -35,12 +45,13 @@ class Pace:
     Args:
         evaluate_every: steps between evaluations; 0: there are none.
         save_seconds: seconds between checkpoints.
+        ends: when the plan may end.
     """
 
     MEMORY = 500  # steps; the time of a step is their mean, so a long training follows the speed of the machine
 
-    def __init__(self, evaluate_every: int, save_seconds: float) -> None:
-        self.evaluate_every, self.save_seconds = evaluate_every, save_seconds
+    def __init__(self, evaluate_every: int, save_seconds: float, ends: Ends = PLANNED) -> None:
+        self.evaluate_every, self.save_seconds, self.ends = evaluate_every, save_seconds, ends
         self.steps = 0
         self.elapsed = 0.0  # all of it, in seconds
         self.step_seconds = self.evaluation_seconds = self.checkpoint_seconds = 0.0  # of one
@@ -67,6 +78,11 @@ class Pace:
     def knows_evaluations(self, step: int) -> bool:
         """Whether `forecast` counts all evaluations: their length is known, and none is due after this very step."""
         return not self.evaluate_every or (self.evaluation_seconds > 0 and step % self.evaluate_every > 0)
+
+    def misses(self, end: float, step: int, *, can_grow: bool) -> bool:
+        """Whether a plan that will end at `end`, in time limits, is to be made anew: longer only if it `can_grow`."""
+        is_early = can_grow and end < self.ends.earliest and self.knows_evaluations(step)
+        return end > self.ends.latest or is_early
 
     def forecast(self, step: int, ahead: int) -> float:
         """The seconds that the training takes to its end, which is `ahead` steps after `step`."""

@@ -30,7 +30,7 @@ from weft.training.layer_groups import LayerGroups
 from weft.training.loss import Loss
 from weft.training.optimizer import OPTIMIZERS, Optimizer
 from weft.training.run import CHECKPOINT, WEIGHTS, Run, with_prefix
-from weft.training.schedule import EARLY, HEADROOM, LATE, RESUMED_EARLY, RESUMED_LATE, SCHEDULES, Pace
+from weft.training.schedule import HEADROOM, PLANNED, RESUMED, SCHEDULES, Pace
 from weft.training.slices import SlicedGradient, state_leaves
 from weft.training.step import TIME_IS_UP, Evaluation, Progress, Step
 
@@ -93,7 +93,6 @@ class Trainer:
         self.stop_requested = False
         self.pace = Pace(self._evaluate_every, config.save_seconds)
         self._budget = 0.0  # seconds to the time limit when `run` began
-        self._earliest, self._latest = EARLY, LATE  # time limits: when the plan may end
 
     @property
     def total(self) -> int:
@@ -120,9 +119,8 @@ class Trainer:
         if self._has_ended():
             return
         began = self.workers.now() - self.progress.seconds
-        self.pace = Pace(self._evaluate_every, self.config.save_seconds)
+        self.pace = Pace(self._evaluate_every, self.config.save_seconds, RESUMED if self._is_planned else PLANNED)
         self._budget = 60 * self.config.minutes - self.progress.seconds
-        self._earliest, self._latest = (RESUMED_EARLY, RESUMED_LATE) if self._is_planned else (EARLY, LATE)
         saved = ended = self.workers.now()  # of the last checkpoint, of the last step
         while self.progress.epoch < self.config.epochs:
             for batch in self._batches():
@@ -161,10 +159,8 @@ class Trainer:
         if not self.config.minutes or not self.pace.is_measured(self._budget):
             return False
         end = (self.progress.seconds + self._remaining()) / (60 * self.config.minutes)
-        is_early = end < self._earliest and self.progress.planned_steps < self.config.epochs * self.data.batches
-        return (
-            not self._is_planned or end > self._latest or (is_early and self.pace.knows_evaluations(self.progress.step))
-        )
+        can_grow = self.progress.planned_steps < self.config.epochs * self.data.batches
+        return not self._is_planned or self.pace.misses(end, self.progress.step, can_grow=can_grow)
 
     def _plan(self) -> None:
         """Sets the number of steps, so that the training ends at the time limit with its schedule complete."""
@@ -172,7 +168,7 @@ class Trainer:
         left = 60 * self.config.minutes * (1 - HEADROOM) - progress.seconds
         progress.planned_steps = progress.step + self.pace.steps_within(left, progress.step, most)
         progress.planned_minutes = self.config.minutes
-        self._earliest, self._latest = EARLY, LATE
+        self.pace.ends = PLANNED
 
     def _remaining(self) -> float:
         """Estimates the seconds to the end."""
