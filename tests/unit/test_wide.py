@@ -27,7 +27,15 @@ from weft.tasks.classify.linear import (
     log_count_ratios,
 )
 from weft.tasks.classify.mixing import DEFAULT_PRIOR, Mixture, fit_blend, fit_mixture, fit_prior
-from weft.tasks.classify.ngram_features import PASSAGE, NgramKeys, binary_features, most_frequent, scaled_features
+from weft.tasks.classify.ngram_features import (
+    PASSAGE,
+    NgramKeys,
+    TextKeys,
+    binary_features,
+    most_frequent,
+    mostly_long,
+    scaled_features,
+)
 from weft.tasks.classify.task import TASK, epochs_for_texts
 from weft.tasks.classify.wide import LOGISTIC_FILE, NBSVM_FILE, _Fitted, blended, held_out_scores
 from weft.training.run import load_tensors, save_tensors
@@ -323,6 +331,27 @@ def test_forty_lines_make_a_useful_classifier(seed, tmp_path):
     assert [one.label for one in found] == [label for _, label in new]
     assert min(one.probability for one in found) > 0.8
     assert min(model.mixture.logistic, model.mixture.nbsvm) > 0.05
+
+
+def test_a_cross_fitted_prior_is_not_left_for_the_network_alone():
+    """A network that is right on all held-out texts: only weights that no training texts support give way."""
+    labels = torch.arange(40) % 2
+    right = F.one_hot(labels, 2).double().mul(6).log_softmax(-1)
+    wrong = (1 - F.one_hot(labels, 2).double()).mul(3).log_softmax(-1)
+    parts = torch.stack([right, wrong, wrong], -1)
+    assert fit_mixture(parts, labels).logistic == 0
+    cross_fitted = fit_prior(torch.stack([right, right], -1), labels)
+    assert cross_fitted.is_cross_fitted
+    assert fit_mixture(parts, labels, None, cross_fitted).logistic > 0.1
+
+
+def test_a_second_logistic_regression_of_long_texts_only():
+    def keys_of(length: int) -> TextKeys:
+        return NgramKeys(characters=True).of([f"word{n}" for n in range(length)])
+
+    assert mostly_long([keys_of(81), keys_of(200), keys_of(80)])
+    assert not mostly_long([keys_of(81), keys_of(80)])
+    assert not mostly_long([])
 
 
 def test_blend_of_two_logistic_regressions():

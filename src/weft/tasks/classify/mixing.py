@@ -50,6 +50,11 @@ class MixturePrior(NamedTuple):
     centre: Mixture
     texts: float
 
+    @property
+    def is_cross_fitted(self) -> bool:
+        """Whether training texts have shown what the n-gram models are worth."""
+        return self.texts == CROSS_FITTED_TEXTS
+
 
 DEFAULT_MIXTURE = Mixture()
 DEFAULT_PRIOR = MixturePrior(DEFAULT_MIXTURE, 30.0)
@@ -65,7 +70,8 @@ def fit_mixture(
 ) -> Mixture:
     """Fits the weights to the cross-entropy of held-out texts, with a Gaussian prior.
 
-    The prior's centre is replaced by the network alone if the texts clearly prefer that.
+    The prior's centre is replaced by the network alone if the texts clearly prefer that. A cross-fitted one stays: it
+    rests on more texts than these.
 
     Args:
         parts: (N, labels, 3) the scores of the models, in double precision.
@@ -74,9 +80,10 @@ def fit_mixture(
         prior: the weights where there are no texts.
     """
     weights, objective = _fit_around(prior.centre, prior.texts, parts, labels, class_weights)
-    alone, other = _fit_around(NETWORK_ALONE, DEFAULT_PRIOR.texts, parts, labels, class_weights)
-    chosen = alone if other + CENTRE_MARGIN < objective else weights
-    return Mixture(*chosen.clamp(min=0).tolist())
+    if not prior.is_cross_fitted:
+        alone, other = _fit_around(NETWORK_ALONE, DEFAULT_PRIOR.texts, parts, labels, class_weights)
+        weights = alone if other + CENTRE_MARGIN < objective else weights
+    return Mixture(*weights.clamp(min=0).tolist())
 
 
 def fit_prior(scores: Tensor, labels: Tensor, class_weights: Tensor | None = None) -> MixturePrior:

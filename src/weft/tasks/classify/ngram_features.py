@@ -119,6 +119,11 @@ def _passages(length: int) -> tuple[tuple[int, int, np.uint64], tuple[int, int, 
     return (0, size, _BEGINNING), (length - size, length, _END)
 
 
+def mostly_long(texts: Sequence[TextKeys]) -> bool:
+    """Whether most of the texts have a beginning and an end of their own."""
+    return 2 * sum(len(text.beginning) > 0 for text in texts) > len(texts)
+
+
 @lru_cache(maxsize=1 << 18)
 def _key(group: str, text: str) -> int:
     return int.from_bytes(

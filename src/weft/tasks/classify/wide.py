@@ -1,10 +1,10 @@
 """The wide path of a classifier: two linear n-gram models beside the network, stored with the run.
 
 They are fitted when a run is created, before the network is trained, and stored in logistic.safetensors and
-nbsvm.safetensors. The logistic regression is the weighted sum of two, which differ in how they weight their features;
-their shares are fitted to held-out texts, too. data/ngrams.safetensors has the scores of the held-out texts by models
-of the other texts: the weights of the mixture are fitted to these. Where the held-out texts were drawn from the
-training texts, the models that are stored are then fitted again, to all of them.
+nbsvm.safetensors. The logistic regression of long texts is the weighted sum of two, which differ in how they weight
+their features; their shares are fitted to held-out texts, too. data/ngrams.safetensors has the scores of the held-out
+texts by models of the other texts: the weights of the mixture are fitted to these. Where the held-out texts were drawn
+from the training texts, the models that are stored are then fitted again, to all of them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from weft.tasks.classify.linear import (
     weighted_sum,
 )
 from weft.tasks.classify.mixing import DEFAULT_PRIOR, Mixture, MixturePrior, fit_blend, fit_prior
-from weft.tasks.classify.ngram_features import NgramKeys, TextKeys
+from weft.tasks.classify.ngram_features import NgramKeys, TextKeys, mostly_long
 from weft.training.run import DATA_FOLDER, Run, load_tensors, save_tensors
 
 LOGISTIC_FILE, NBSVM_FILE = "logistic.safetensors", "nbsvm.safetensors"
@@ -72,7 +72,7 @@ class _Fitted(NamedTuple):
     """What is fitted to texts: two logistic regressions, which become one, and the SVM."""
 
     logistic: LinearModel
-    idf_logistic: LinearModel | None  # None where a run is fine-tuned: only the first starts from its source
+    idf_logistic: LinearModel | None  # of long texts, unless a run is fine-tuned: the first starts from its source
     nbsvm: LinearModel
 
     def scores(self, texts: Sequence[TextKeys]) -> Tensor:
@@ -123,13 +123,14 @@ def store_wide(
 
     def fit(keys: Sequence[TextKeys], labels: Sequence[int]) -> _Fitted:
         truth, idf = torch.tensor(labels), None
-        if start is None:
+        if blends:
             idf = fit_idf_logistic(keys, truth, count, class_weights=class_weights)
         before = None if start is None else start.logistic
         logistic = fit_logistic(keys, truth, count, class_weights=class_weights, start=before)
         return _Fitted(logistic, idf, fit_nbsvm(keys, truth, count, class_weights=class_weights))
 
     keys, labels = _read_some(reader, train, seed)
+    blends = start is None and mostly_long(keys)
     fitted, share = fit(keys, labels), 0.0
     if held_out.texts:
         held_out_keys = [reader.of(tokens) for tokens in held_out.texts]
@@ -137,7 +138,7 @@ def store_wide(
         cross = own[:0]
         if is_worthwhile(keys, count, len(held_out_keys)):
             cross = cross_scores(keys, labels, lambda texts, truth, others: fit(texts, truth).scores(others))
-        if start is None:
+        if blends:
             all_labels = torch.cat([torch.tensor(labels[: len(cross)], dtype=truth.dtype), truth])
             share = fit_blend(torch.cat([cross, own]), all_labels, class_weights)
         if len(cross):
