@@ -26,7 +26,15 @@ from weft.tasks.classify.linear import (
     fit_nbsvm,
     log_count_ratios,
 )
-from weft.tasks.classify.mixing import DEFAULT_PRIOR, Mixture, fit_blend, fit_mixture, fit_prior
+from weft.tasks.classify.mixing import (
+    CROSS_FITTED_TEXTS,
+    DEFAULT_PRIOR,
+    Mixture,
+    MixturePrior,
+    fit_blend,
+    fit_mixture,
+    fit_prior,
+)
 from weft.tasks.classify.ngram_features import (
     PASSAGE,
     NgramKeys,
@@ -333,16 +341,23 @@ def test_forty_lines_make_a_useful_classifier(seed, tmp_path):
     assert min(model.mixture.logistic, model.mixture.nbsvm) > 0.05
 
 
-def test_a_cross_fitted_prior_is_not_left_for_the_network_alone():
-    """A network that is right on all held-out texts: only weights that no training texts support give way."""
-    labels = torch.arange(40) % 2
-    right = F.one_hot(labels, 2).double().mul(6).log_softmax(-1)
-    wrong = (1 - F.one_hot(labels, 2).double()).mul(3).log_softmax(-1)
-    parts = torch.stack([right, wrong, wrong], -1)
-    assert fit_mixture(parts, labels).logistic == 0
-    cross_fitted = fit_prior(torch.stack([right, right], -1), labels)
-    assert cross_fitted.is_cross_fitted
-    assert fit_mixture(parts, labels, None, cross_fitted).logistic > 0.1
+def test_a_cross_fitted_prior_gives_way_later():
+    """Held-out texts that prefer the network by 3 to 6 nats replace a prior that rests on no other texts."""
+    labels, truth = torch.arange(30) % 2, F.one_hot(torch.arange(30) % 2, 2).double()
+    ngrams = (0.3 * truth).log_softmax(-1)
+
+    def weight_of_ngrams(certainty: float, prior: MixturePrior) -> float:
+        network = (certainty * truth).log_softmax(-1)
+        return fit_mixture(torch.stack([network, ngrams, ngrams], -1), labels, None, prior).logistic
+
+    centre = Mixture(0.0, 0.9, 0.1)
+    few, many = MixturePrior(centre, 30.0), MixturePrior(centre, CROSS_FITTED_TEXTS)
+    given_up = [
+        [weight_of_ngrams(certainty, prior) < 0.5 for certainty in (0.3, 0.6, 0.9, 1.5, 4.0)] for prior in (few, many)
+    ]
+    assert [one[0] for one in given_up] == [False, False]
+    assert [one[-1] for one in given_up] == [True, True]
+    assert sum(given_up[1]) < sum(given_up[0])
 
 
 def test_a_second_logistic_regression_of_long_texts_only():

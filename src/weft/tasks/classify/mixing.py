@@ -62,7 +62,8 @@ NGRAM_CENTRE = (0.7, 0.15)  # of the n-gram models without a network
 CROSS_FITTED_TEXTS = 100.0
 BLEND_CENTRE = (0.6, 0.1, 0.15)  # of the same with the logistic regression in two parts
 NETWORK_ALONE = Mixture(1.0, 0.0, 0.0)
-CENTRE_MARGIN = 3.0  # nats against the network alone: a handful of texts cannot drop the n-gram models
+# Nats against the network alone: a handful of texts cannot drop the n-gram models.
+CENTRE_MARGIN, CROSS_FITTED_MARGIN = 3.0, 6.0
 
 
 def fit_mixture(
@@ -70,8 +71,8 @@ def fit_mixture(
 ) -> Mixture:
     """Fits the weights to the cross-entropy of held-out texts, with a Gaussian prior.
 
-    The prior's centre is replaced by the network alone if the texts clearly prefer that. A cross-fitted one stays: it
-    rests on more texts than these.
+    The prior's centre is replaced by the network alone if the texts clearly prefer that; more clearly if it was
+    cross-fitted, since it rests on more texts than these then.
 
     Args:
         parts: (N, labels, 3) the scores of the models, in double precision.
@@ -80,10 +81,10 @@ def fit_mixture(
         prior: the weights where there are no texts.
     """
     weights, objective = _fit_around(prior.centre, prior.texts, parts, labels, class_weights)
-    if not prior.is_cross_fitted:
-        alone, other = _fit_around(NETWORK_ALONE, DEFAULT_PRIOR.texts, parts, labels, class_weights)
-        weights = alone if other + CENTRE_MARGIN < objective else weights
-    return Mixture(*weights.clamp(min=0).tolist())
+    alone, other = _fit_around(NETWORK_ALONE, prior.texts, parts, labels, class_weights)
+    margin = CROSS_FITTED_MARGIN if prior.is_cross_fitted else CENTRE_MARGIN
+    chosen = alone if other + margin < objective else weights
+    return Mixture(*chosen.clamp(min=0).tolist())
 
 
 def fit_prior(scores: Tensor, labels: Tensor, class_weights: Tensor | None = None) -> MixturePrior:
