@@ -15,6 +15,7 @@
 namespace weft {
 
 constexpr int64_t kFusedRows = 3;
+constexpr int64_t kMostFusedRows = 4 * kProjectedRows;
 constexpr int64_t kSharedPacking = int64_t(1) << 18;  // elements; one thread packs them in 25 microseconds
 constexpr size_t kKeptBytes = size_t(1) << 26;        // of a workspace that a thread keeps after a call
 
@@ -91,13 +92,16 @@ void add_by_id(const Direction<T>& call, int64_t first, int64_t last) {
     workspace.keep_at_most(kKeptBytes);
 }
 
-// Whether the time loop projects its input itself: the projected input then stays in the cache. In training its memory
-// becomes that of kept values, so only small weights are worth it. A few rows would wait for weight_ih at each step.
+// Whether the time loop projects its input itself: the projected input then stays in the cache, unless the rows are
+// many. In training its memory becomes that of kept values, so only small weights are worth it. A few rows would wait
+// for weight_ih at each step.
 template <typename T>
 bool fuses_input(const Direction<T>& call) {
-    if (call.ids || (call.rows < kFusedRows && call.precision == Precision::exact)) return false;
+    const bool exact = call.precision == Precision::exact;
+    if (call.ids || (call.rows < kFusedRows && exact)) return false;
     if (call.precision == Precision::int8 && !fits_int8(call.inputs)) return false;
-    return !call.train || call.has_small_weights();
+    if (call.has_small_weights()) return true;
+    return !call.train && call.rows <= kMostFusedRows && (call.rows >= kTileRows || !exact);
 }
 
 // Runs the directions of one layer.
