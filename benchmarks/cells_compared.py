@@ -108,7 +108,8 @@ class Training:
             cell=cell, embedding_dim=EMBEDDING, hidden_size=units_of(cell), num_layers=LAYERS, dropout=0.0
         )
         self.model: LanguageModel = make_language_model(text.vocabulary, config)
-        self.optimizer = Optimizer(list(self.model.parameters()), Adam(weight_decay=0.01))
+        weights = list(self.model.parameters())
+        self.optimizer = Optimizer(weights, [Adam(weight_decay=0.01)] * len(weights))
         self.windows = self._windows(SequentialWindows(text.train, ROWS, STEPS, seed))
         self.state: Any = None
 

@@ -173,7 +173,8 @@ def train(name: str, steps: int) -> None:
 
 def _own_step(model: Tagger) -> Callable[[Any], None]:
     model.train()
-    optimizer = Optimizer([parameter for parameter in model.parameters() if parameter.requires_grad], Adam(0.01))
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = Optimizer(trained, [Adam(0.01)] * len(trained))
 
     def step(batch: Any) -> None:
         loss = model.loss(batch)  # as weft.training.trainer.Trainer does it

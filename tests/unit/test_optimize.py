@@ -1,4 +1,4 @@
-"""Optimizers: torch's own, number by number, with the engine and without."""
+"""Optimizers: parity with torch.optim, with the engine and without."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import torch
 from torch import nn
 
 from weft import engine
+from weft.cells import GRUCell
 from weft.engine import OptimizerStep
 from weft.training.config import TrainConfig
-from weft.training.optimizer import OPTIMIZERS, SGD, Adam, Optimizer
+from weft.training.muon import Muon, hidden_matrices, orthogonalize
+from weft.training.optimizer import OPTIMIZERS, SGD, Adam, Optimizer, Rule, rules_for
 
 PEERS: dict[str, tuple[TrainConfig, Any]] = {
     "sgd": (TrainConfig(optimizer="sgd"), lambda p: torch.optim.SGD(p, 0.1)),
@@ -40,13 +42,17 @@ def parameters(dtype: torch.dtype) -> list[nn.Parameter]:
     return [nn.Parameter(torch.randn(shape, dtype=dtype)) for shape in shapes]
 
 
+def optimizer_of(weights: list[nn.Parameter], rule: Rule) -> Optimizer:
+    return Optimizer(weights, [rule] * len(weights))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("clip", [0.0, 0.5])
 @pytest.mark.parametrize("name", PEERS)
 def test_steps_are_those_of_torch(name: str, clip: float, dtype: torch.dtype, way: str) -> None:
     config, make = PEERS[name]
     ours, theirs = parameters(dtype), parameters(dtype)
-    optimizer, peer = Optimizer(ours, OPTIMIZERS[config.optimizer](config)), make(theirs)
+    optimizer, peer = optimizer_of(ours, OPTIMIZERS[config.optimizer](config)), make(theirs)
     averages = [torch.zeros_like(parameter) for parameter in ours]
     known = [torch.zeros_like(parameter) for parameter in ours]
     for step in range(6):
@@ -72,7 +78,7 @@ def test_both_ways_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     for of in (OptimizerStep.of, lambda moved: None):
         monkeypatch.setattr(OptimizerStep, "of", staticmethod(of))
         weights = parameters(torch.float64)
-        optimizer = Optimizer(weights, Adam(0.1))
+        optimizer = optimizer_of(weights, Adam(0.1))
         for step in range(4):
             for weight in weights:
                 weight.grad = torch.sin(weight.detach() + step)
@@ -81,19 +87,21 @@ def test_both_ways_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(*found, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("rule", [Adam(0.01), SGD(0.9), SGD()])
+@pytest.mark.parametrize("rule", [Adam(0.01), SGD(0.9), SGD(), Muon(1, interval=2)])
 def test_a_restored_optimizer_goes_on_bit_for_bit(rule: Any, way: str) -> None:
+    make = matrices if isinstance(rule, Muon) else lambda: parameters(torch.float32)
+
     def run(weights: list[nn.Parameter], optimizer: Optimizer, first: int, last: int) -> None:
         for step in range(first, last):
             for weight in weights:
                 weight.grad = torch.cos(weight.detach() * step)
             optimizer.step(0.1, clip_norm=1.0)
 
-    whole, parts = parameters(torch.float32), parameters(torch.float32)
-    run(whole, Optimizer(whole, rule), 0, 6)
-    first = Optimizer(parts, rule)
+    whole, parts = make(), make()
+    run(whole, optimizer_of(whole, rule), 0, 6)
+    first = optimizer_of(parts, rule)
     run(parts, first, 0, 3)
-    second = Optimizer(parts, rule)
+    second = optimizer_of(parts, rule)
     second.restore({name: tensor.clone() for name, tensor in first.state().items()})
     run(parts, second, 3, 6)
     assert all(torch.equal(one, other) for one, other in zip(whole, parts, strict=True))
@@ -110,7 +118,7 @@ def test_torchs_own_state_can_be_taken_up() -> None:
             with torch.no_grad():
                 for one, other in zip(weights, theirs, strict=True):
                     one.copy_(other)
-            optimizer = Optimizer(weights, Adam(0.01))
+            optimizer = optimizer_of(weights, Adam(0.01))
             saved = peer.state_dict()["state"]
             optimizer.restore({f"{n}.{name}": tensor for n, part in saved.items() for name, tensor in part.items()})
         if step >= 3:
@@ -125,7 +133,7 @@ def test_torchs_own_state_can_be_taken_up() -> None:
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
 def test_what_is_not_finite_moves_nothing(wrong: float, way: str) -> None:
     weights = parameters(torch.float32)
-    optimizer = Optimizer(weights, Adam())
+    optimizer = optimizer_of(weights, Adam())
     for weight in weights:
         weight.grad = torch.ones_like(weight)
     assert weights[-1].grad is not None
@@ -138,7 +146,7 @@ def test_what_is_not_finite_moves_nothing(wrong: float, way: str) -> None:
 
 def test_nothing_to_move() -> None:
     weights = parameters(torch.float32)
-    optimizer = Optimizer(weights, Adam())
+    optimizer = optimizer_of(weights, Adam())
     optimizer.zero_grad()
     assert optimizer.step(0.1, clip_norm=1.0) == 0
 
@@ -148,7 +156,7 @@ def test_numbers_that_do_not_lie_together() -> None:
     torch.manual_seed(1)
     ours = [nn.Parameter(torch.randn(4, 6)), nn.Parameter(torch.randn(3, dtype=torch.float64))]
     theirs = [nn.Parameter(parameter.detach().clone()) for parameter in ours]
-    optimizer, peer = Optimizer(ours, Adam(0.1)), torch.optim.AdamW(theirs, 0.1, weight_decay=0.1)
+    optimizer, peer = optimizer_of(ours, Adam(0.1)), torch.optim.AdamW(theirs, 0.1, weight_decay=0.1)
     for _ in range(3):
         turned, other = torch.randn(6, 4).t(), torch.randn(3, dtype=torch.float64)
         for some in (ours, theirs):
@@ -162,7 +170,7 @@ def test_numbers_that_do_not_lie_together() -> None:
 def test_a_parameter_that_has_become_another_is_not_moved_by_what_was_kept(other: torch.Tensor) -> None:
     """The core would read past the end of the means."""
     weight = nn.Parameter(torch.ones(3))
-    optimizer = Optimizer([weight], Adam())
+    optimizer = optimizer_of([weight], Adam())
     weight.data = other.clone()
     weight.grad = torch.ones_like(weight)
     moved = (weight, weight.grad, *optimizer.buffers[0], None)
@@ -177,7 +185,7 @@ def test_threads_change_nothing() -> None:
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)
             weights = parameters(torch.float32)
-            optimizer = Optimizer(weights, Adam(0.1))
+            optimizer = optimizer_of(weights, Adam(0.1))
             for weight in weights:
                 weight.grad = weight.detach() * 3
             norm = optimizer.step(0.1, clip_norm=1.0)
@@ -185,3 +193,88 @@ def test_threads_change_nothing() -> None:
     finally:
         torch.set_num_threads(before)
     assert all(norm == found[0][0] and torch.equal(numbers, found[0][1]) for norm, numbers in found)
+
+
+def matrices() -> list[nn.Parameter]:
+    torch.manual_seed(3)
+    return [nn.Parameter(torch.randn(shape)) for shape in [(12, 5), (4, 9), (6, 6)]]
+
+
+@pytest.mark.parametrize("clip", [0.0, 0.5])
+def test_muon_is_that_of_torch(clip: float, way: str) -> None:
+    """torch orthogonalises at every step, in bfloat16, and each parameter as one matrix."""
+    ours, theirs = matrices(), matrices()
+    rules = [Muon(len(one), weight_decay=0.1, interval=1, low_precision=True) for one in ours]
+    optimizer = Optimizer(ours, rules)
+    peer = torch.optim.Muon(theirs, 0.1, weight_decay=0.1, nesterov=False, adjust_lr_fn="match_rms_adamw")
+    averages = [torch.zeros_like(one) for one in ours]
+    for _ in range(5):
+        for one, other in zip(ours, theirs, strict=True):
+            one.grad = torch.randn_like(one)
+            other.grad = one.grad.clone()
+        torch.nn.utils.clip_grad_norm_(theirs, clip or math.inf)
+        optimizer.step(0.1, clip_norm=clip, ema=averages, ema_decay=0.0)
+        peer.step()
+        torch.testing.assert_close(averages, [one.detach() for one in ours])
+    for start, one, other in zip(matrices(), ours, theirs, strict=True):
+        assert (one - other).norm() < 0.05 * (other - start).norm()  # as far as bfloat16 rounds
+
+
+def test_orthogonalised_matrices_keep_their_singular_vectors() -> None:
+    torch.manual_seed(4)
+    for shape in [(7, 4), (4, 7), (2, 5, 5)]:
+        given = torch.randn(shape, dtype=torch.float64)
+        u, _, v = torch.linalg.svd(given, full_matrices=False)
+        turned = u.mT @ orthogonalize(given) @ v.mT  # diagonal: the new singular values
+        values = turned.diagonal(dim1=-2, dim2=-1)
+        torch.testing.assert_close(turned, torch.diag_embed(values))
+        assert ((values > 0.6) & (values < 1.3)).all()
+
+
+def test_muon_treats_each_gate_as_a_matrix() -> None:
+    (whole, _, _), step = matrices(), 0.1
+    parts = [nn.Parameter(part.clone()) for part in whole.detach().split(4)]
+    gradients = torch.randn_like(whole).mul_(torch.tensor([1.0, 100.0, 0.01]).repeat_interleave(4)[:, None])
+    whole.grad = gradients
+    for part, gradient in zip(parts, gradients.split(4), strict=True):
+        part.grad = gradient
+    optimizer_of([whole], Muon(4)).step(step)
+    optimizer_of(parts, Muon(4)).step(step)
+    torch.testing.assert_close(whole.detach(), torch.cat([part.detach() for part in parts]))
+
+
+def test_muon_updates_at_every_few_steps_with_a_rate_for_all_of_them() -> None:
+    (weight, *_), moves = matrices(), []
+    optimizer = optimizer_of([weight], Muon(12, interval=4))
+    weight.grad = torch.randn_like(weight)
+    for _ in range(9):
+        before = weight.detach().clone()
+        optimizer.step(0.01)
+        moves.append(float((weight.detach() - before).norm()))
+    assert [move > 0 for move in moves] == [True, False, False, False] * 2 + [True]
+    (other, *_) = matrices()
+    other.grad = weight.grad
+    before = other.detach().clone()
+    optimizer_of([other], Muon(12, interval=1)).step(0.04)
+    assert float((other.detach() - before).norm()) == pytest.approx(moves[0], rel=1e-5)
+
+
+class Labeller(nn.Module):
+    output_layers = ("output",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.cell = nn.Embedding(9, 5), GRUCell(5, 4)
+        self.join, self.output = nn.Linear(4, 3), nn.Linear(3, 9)
+
+
+def test_muon_is_for_the_matrices_of_hidden_layers() -> None:
+    model = Labeller()
+    found = hidden_matrices(model)
+    rows = {name: found[one] for name, one in model.named_parameters() if one in found}
+    assert rows == {"cell.weight_ih": 4, "cell.weight_hh": 4, "join.weight": 3}
+    weights = list(model.parameters())
+    config = TrainConfig(optimizer="muon", weight_decay=0.3, precision="bf16")
+    for rule, weight in zip(rules_for(model, weights, config), weights, strict=True):
+        assert rule == (Muon(found[weight], 0.3, low_precision=True) if weight in found else Adam(0.3))
+    assert set(rules_for(model, weights, TrainConfig(optimizer="adamw", weight_decay=0.3))) == {Adam(0.3)}

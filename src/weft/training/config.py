@@ -13,10 +13,13 @@ class TrainConfig(Settings):
 
     epochs: int = setting(20, "passes over the training data", low=0)
     minutes: float = setting(0.0, "maximum time in minutes, reading the data included; 0: no limit", low=0)
-    optimizer: str = setting("adamw", "optimizer", choices=("sgd", "adam", "adamw"))
+    optimizer: str = setting(
+        "adamw", "optimizer; muon: for matrices of hidden layers, adamw for the rest",
+        choices=("sgd", "adam", "adamw", "muon"),
+    )  # fmt: skip
     learning_rate: float = setting(0.004, "peak learning rate", low=0)
     momentum: float = setting(0.0, "sgd: momentum", low=0, high=0.999)
-    weight_decay: float = setting(0.01, "adamw: weight decay", low=0)
+    weight_decay: float = setting(0.01, "adamw, muon: weight decay", low=0)
     schedule: str = setting("cosine", "learning rate schedule", choices=("constant", "cosine", "plateau"))
     warmup_steps: int = setting(50, "cosine: steps of linear warmup, at most a quarter of all steps", low=0)
     plateau_factor: float = setting(

@@ -1,4 +1,4 @@
-"""Optimizers: SGD, Adam and AdamW, with gradient clipping and an exponential moving average (EMA) of the weights.
+"""Optimizers: SGD, Adam, AdamW and Muon, with gradient clipping and an exponential moving average (EMA) of the weights.
 
 The update rules are those of torch.optim. A step computes the gradient norm, clips the gradient, applies the rule and
 updates the EMA; the engine does all of it in two calls. Importing this module does not import torch.optim.
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from weft.engine import Hyperparameters, OptimizerStep, ParameterTensors, StepSize
 from weft.training.config import TrainConfig
+from weft.training.muon import Muon, hidden_matrices
 
 
 class Adam(NamedTuple):
@@ -47,33 +48,44 @@ class SGD(NamedTuple):
         return learning_rate, 1.0
 
 
-Rule = Adam | SGD
+Rule = Adam | SGD | Muon
 
-OPTIMIZERS: dict[str, Callable[[TrainConfig], Rule]] = {
+# The rule of parameters; "muon" has another one for the matrices of hidden layers.
+OPTIMIZERS: dict[str, Callable[[TrainConfig], Adam | SGD]] = {
     "sgd": lambda config: SGD(config.momentum),
     "adam": lambda config: Adam(),
     "adamw": lambda config: Adam(config.weight_decay),
+    "muon": lambda config: Adam(config.weight_decay),
 }
 
 
+def rules_for(model: nn.Module, parameters: Sequence[nn.Parameter], config: TrainConfig) -> list[Rule]:
+    """The rule of each parameter of a model by the `train` settings."""
+    usual, blocks = OPTIMIZERS[config.optimizer](config), dict[nn.Parameter, int]()
+    if config.optimizer == "muon":
+        blocks = hidden_matrices(model)
+    low = config.precision == "bf16"
+    return [Muon(blocks[one], config.weight_decay, low_precision=low) if one in blocks else usual for one in parameters]
+
+
 class Optimizer:
-    """Updates parameters by a rule. Parameters without a gradient are not updated.
+    """Updates parameters, each by its rule. Parameters without a gradient are not updated.
 
     Args:
         parameters: the parameters to train.
-        rule: `Adam` or `SGD`.
+        rules: the rule of each parameter.
         rate_factors: a factor of the learning rate for each parameter; None means 1.
     """
 
     def __init__(
-        self, parameters: Sequence[nn.Parameter], rule: Rule, rate_factors: Sequence[float] | None = None
+        self, parameters: Sequence[nn.Parameter], rules: Sequence[Rule], rate_factors: Sequence[float] | None = None
     ) -> None:
-        self.parameters, self.rule = list(parameters), rule
+        self.parameters, self.rules = list(parameters), list(rules)
         self.rate_factors = [1.0] * len(self.parameters) if rate_factors is None else list(rate_factors)
         self.steps = [0] * len(self.parameters)
         self.buffers = [
             [torch.zeros_like(parameter, memory_format=torch.contiguous_format) for _ in rule.buffers]
-            for parameter in self.parameters
+            for parameter, rule in zip(self.parameters, self.rules, strict=True)
         ]
 
     def zero_grad(self) -> None:
@@ -116,42 +128,24 @@ class Optimizer:
         for number in chosen:
             self.steps[number] += 1
         scale = clip_norm / norm if clip_norm and norm > clip_norm else 1.0
-        for factor in dict.fromkeys(self.rate_factors[number] for number in chosen):  # usually one
-            some = [place for place, number in enumerate(chosen) if self.rate_factors[number] == factor]
-            part = [moved[place] for place in some]
-            one = core if len(part) == len(moved) else OptimizerStep.of(part)
-            self._apply(
-                one, part, [self.steps[chosen[place]] for place in some], learning_rate * factor, scale, ema_decay
-            )
+        kinds = [(self.rules[number], self.rate_factors[number]) for number in chosen]
+        for kind in dict.fromkeys(kinds):  # usually one
+            some = [place for place, other in enumerate(kinds) if other == kind]
+            part, steps = [moved[place] for place in some], [self.steps[chosen[place]] for place in some]
+            rule, factor = kind
+            if isinstance(rule, Muon):
+                _apply_muon(rule, part, steps, learning_rate * factor, scale, ema_decay)
+            else:
+                one = core if len(part) == len(moved) else OptimizerStep.of(part)
+                _apply(rule, one, part, steps, learning_rate * factor, scale, ema_decay)
         return norm
-
-    def _apply(
-        self,
-        core: OptimizerStep | None,
-        moved: Sequence[ParameterTensors],
-        steps: Sequence[int],
-        learning_rate: float,
-        scale: float,
-        ema_decay: float,
-    ) -> None:
-        """Updates some parameters, which have taken these numbers of steps; the gradient is multiplied by `scale`."""
-        rule = self.rule
-        rates = Hyperparameters(
-            scale, 1 - learning_rate * rule.weight_decay, rule.beta1, rule.beta2, rule.eps, ema_decay
-        )
-        by_step = {step: StepSize(*rule.corrections(learning_rate, step)) for step in set(steps)}  # usually one
-        corrections = [by_step[step] for step in steps]
-        if core is None:
-            _update(moved, rates, corrections)
-        else:
-            core.run(rates, corrections)
 
     def state(self) -> dict[str, Tensor]:
         """Returns everything but the parameters that the next step depends on, by name."""
         found = {}
         for number, (step, tensors) in enumerate(zip(self.steps, self.buffers, strict=True)):
             found[f"{number}.step"] = torch.tensor(float(step))
-            for name, tensor in zip(self.rule.buffers, tensors, strict=True):
+            for name, tensor in zip(self.rules[number].buffers, tensors, strict=True):
                 found[f"{number}.{name}"] = tensor
         return found
 
@@ -161,9 +155,47 @@ class Optimizer:
         for number, tensors in enumerate(self.buffers):
             if f"{number}.step" in state:
                 self.steps[number] = int(state[f"{number}.step"])
-            for name, tensor in zip(self.rule.buffers, tensors, strict=True):
+            for name, tensor in zip(self.rules[number].buffers, tensors, strict=True):
                 if f"{number}.{name}" in state:
                     tensor.copy_(state[f"{number}.{name}"])
+
+
+def _apply(
+    rule: Adam | SGD,
+    core: OptimizerStep | None,
+    moved: Sequence[ParameterTensors],
+    steps: Sequence[int],
+    learning_rate: float,
+    scale: float,
+    ema_decay: float,
+) -> None:
+    """Updates some parameters, which have taken these numbers of steps; the gradient is multiplied by `scale`."""
+    rates = Hyperparameters(scale, 1 - learning_rate * rule.weight_decay, rule.beta1, rule.beta2, rule.eps, ema_decay)
+    by_step = {step: StepSize(*rule.corrections(learning_rate, step)) for step in set(steps)}  # usually one
+    corrections = [by_step[step] for step in steps]
+    if core is None:
+        _update(moved, rates, corrections)
+    else:
+        core.run(rates, corrections)
+
+
+def _apply_muon(
+    rule: Muon,
+    moved: Sequence[ParameterTensors],
+    steps: Sequence[int],
+    learning_rate: float,
+    scale: float,
+    ema_decay: float,
+) -> None:
+    """The same by Muon: the momentum of every step, by a step of size 0; then the weights that are due."""
+    still = [(*one[:-1], None) for one in moved]
+    _apply(SGD(rule.beta1), OptimizerStep.of(still), still, steps, 0.0, scale, 0.0)
+    for (weight, _, momentum, _, ema), step in zip(moved, steps, strict=True):
+        assert momentum is not None
+        if rule.is_due(step):
+            rule.update(weight, momentum, learning_rate)
+        if ema is not None:
+            ema.lerp_(weight, 1 - ema_decay)
 
 
 def _global_norm(moved: Sequence[ParameterTensors]) -> float:

@@ -28,7 +28,7 @@ from weft.training.devices import mixed_precision
 from weft.training.distributed import current_workers
 from weft.training.layer_groups import LayerGroups
 from weft.training.loss import Loss
-from weft.training.optimizer import OPTIMIZERS, Optimizer
+from weft.training.optimizer import Optimizer, rules_for
 from weft.training.run import CHECKPOINT, WEIGHTS, Run, with_prefix
 from weft.training.schedule import HEADROOM, PLANNED, RESUMED, SCHEDULES, Pace
 from weft.training.slices import SlicedGradient, state_leaves
@@ -84,7 +84,7 @@ class Trainer:
         self.trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
         self.parameters = list(self.trained.values())
         factors = None if groups is None else groups.rate_factors(self.parameters)
-        self.optimizer = Optimizer(self.parameters, OPTIMIZERS[config.optimizer](config), factors)
+        self.optimizer = Optimizer(self.parameters, rules_for(model, self.parameters, config), factors)
         self.progress = Progress()
         self.workers = current_workers()
         self.sliced = SlicedGradient(self.parameters, config, self.workers) if config.slices > 1 else None

@@ -48,6 +48,8 @@ class Classifier(nn.Module):
         WeftError: an unknown pooling.
     """
 
+    output_layers = ("output",)
+
     def __init__(self, vocabulary_size: int, labels: int, config: ClassifyModelConfig, *, unknown: int = 0) -> None:
         super().__init__()
         if config.pooling not in POOLINGS:

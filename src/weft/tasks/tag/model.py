@@ -99,6 +99,7 @@ class Tagger(nn.Module):
         config: the `model` settings.
     """
 
+    output_layers = ("scores", "neighbour_loss")
     span_start_bias: Tensor
 
     def __init__(self, lexicon: Lexicon, tags: Sequence[str], scheme: Scheme | None, config: TagModelConfig) -> None:
