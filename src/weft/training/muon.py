@@ -22,7 +22,7 @@ from weft.cells import Cell
 
 # Newton-Schulz: X <- a X + b (X X^T) X + c (X X^T)^2 X. Five steps of these coefficients (Jordan) map singular values
 # from 0.01 to 1 into 0.7 to 1.2.
-COEFFICIENTS, ITERATIONS = (3.4445, -4.7750, 2.0315), 5
+COEFFICIENTS, NEWTON_SCHULZ_STEPS = (3.4445, -4.7750, 2.0315), 5
 UPDATE_SIZE = 0.2  # root mean square of an update's elements, as of AdamW's
 
 
@@ -60,7 +60,7 @@ def orthogonalize(matrices: Tensor) -> Tensor:
     is_tall = matrices.shape[-2] > matrices.shape[-1]
     x = matrices.mT if is_tall else matrices
     x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)
-    for _ in range(ITERATIONS):
+    for _ in range(NEWTON_SCHULZ_STEPS):
         gram = x @ x.mT
         x = a * x + (b * gram + c * (gram @ gram)) @ x
     found: Tensor = x.mT if is_tall else x
