@@ -23,6 +23,9 @@ from benchmarks.rows import Row
 MODULES = ("rows_lm", "rows_classify", "rows_tag", "rows_translate")
 DOCS = Path(__file__).parents[1] / "docs"
 RECORDS, PAGE = DOCS / "results.json", DOCS / "results.md"
+TASKS = {"lm": "lm", "cls": "classify", "tag": "tag", "mt": "translate"}  # by the first part of a row's name
+# Parts of the package that no training of a row reads, beside the other tasks' folders.
+UNUSED = ("cli", "pictures", "probes", "server", "sklearn.py", "tuning.py", "tasks/fill", "tasks/hmm", "tasks/mix")
 BEGIN, END = "<!-- rows: written by benchmarks/results.py -->", "<!-- end of rows -->"
 
 
@@ -78,19 +81,27 @@ def commit() -> str:
 
 
 def state(name: str, seed: int) -> str:
-    """Whether the record of a row and seed is missing, outdated or current: no commit since has changed the package."""
+    """Whether the record of a row and seed is missing, outdated or current: no commit since has changed its code."""
     records = json.loads(RECORDS.read_text(encoding="utf-8")) if RECORDS.exists() else []
     found = [one["commit"] for one in records if (one["row"], one["seed"]) == (name, seed)]
     if not found:
         return "missing"
     since = subprocess.run(
-        ["git", "log", "--format=%h", f"{found[0]}..HEAD", "--", "src/weft"],
+        ["git", "log", "--format=%h", f"{found[0]}..HEAD", "--", *measured_code(name)],
         capture_output=True,
         text=True,
         cwd=DOCS.parent,
         check=False,
     )
     return "current" if since.returncode == 0 and not since.stdout.strip() else "outdated"
+
+
+def measured_code(name: str) -> list[str]:
+    """The code that a row measures, as git names paths: the package without the tasks of other rows."""
+    own = TASKS[name.partition("/")[0]]
+    # Translation shares the recipe of language models.
+    others = [f"tasks/{task}" for task in TASKS.values() if task not in (own, "lm")]
+    return ["src/weft", *(f":(exclude)src/weft/{path}" for path in (*UNUSED, *others))]
 
 
 def keep(record: dict[str, Any]) -> None:

@@ -56,10 +56,15 @@ CASES: dict[str, tuple[Any, list[str]]] = {
             "model.embedding_dim=12",
             "model.dropout=0.1",
             "train.learning_rate=0.003",
+            "train.optimizer=adamw",
         ],
     ),
+    "translate muon": (
+        TranslateConfig,
+        ["text.limit=600", "model.hidden_size=24", "model.embedding_dim=12", "model.dropout=0.1"],
+    ),
 }
-SOURCES = {"translate": "grammar-fr"}
+SOURCES = {"translate": "grammar-fr", "translate muon": "grammar-fr"}
 
 
 def machine() -> str:
@@ -77,7 +82,7 @@ def _cpu() -> list[str]:
 def trained_hash(name: str, folder: Path) -> str:
     kind, sets = CASES[name]
     source = _tagged() if name == "tag" else _segmented() if name == "segment" else SOURCES.get(name, "grammar")
-    task = get_task({"lm gru": "lm", "segment": "tag"}.get(name, name))
+    task = get_task({"lm gru": "lm", "segment": "tag", "translate muon": "translate"}.get(name, name))
     config = load_config(kind, sets=[*sets, "train.epochs=60", "train.precision=float32"])
     training = task.start(source, folder / "run", config)
     steps = sum(1 for _ in itertools.islice(training.trainer.run(), STEPS))

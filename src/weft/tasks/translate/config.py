@@ -59,6 +59,7 @@ class TranslateTrainConfig(TaskTrainConfig):
     """The `train` section."""
 
     epochs: int = setting(AUTO, "passes over the training data", low=0, auto=True)
+    optimizer: str = "muon"
     learning_rate: float = 0.0045
     warmup_steps: int = 200
     ema_decay: float = 0.998
