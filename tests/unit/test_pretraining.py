@@ -150,7 +150,7 @@ def test_steps_with_rates_of_their_own_are_those_of_torch(kind, monkeypatch):
     theirs = [nn.Parameter(one.detach().clone()) for one in ours]
     factors = [1.0, 0.4, 0.4, 0.16]
     groups = [{"params": [one], "lr": 0.1 * factor} for one, factor in zip(theirs, factors, strict=True)]
-    optimizer, peer = Optimizer(ours, Adam(0.2), factors), torch.optim.AdamW(groups, weight_decay=0.2)
+    optimizer, peer = Optimizer(ours, [Adam(0.2)] * 4, factors), torch.optim.AdamW(groups, weight_decay=0.2)
     for step in range(4):
         for number, (one, other) in enumerate(zip(ours, theirs, strict=True)):
             frozen = number == 3 and step < 2
