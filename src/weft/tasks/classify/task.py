@@ -70,8 +70,7 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
     # Chosen on the development set of imdb, with 500 labels and with all of them.
     encoder_defaults: ClassVar[Mapping[str, Any]] = {
         "model.pooling": "mean",
-        "model.embedding_dropout": 0.2,
-        "model.dropout": 0.3,
+        "model.embedding_dropout": 0.4,
         "train.learning_rate": 0.012,
     }
 
