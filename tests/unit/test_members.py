@@ -16,6 +16,7 @@ from weft.errors import WeftError
 from weft.tasks import get_task
 from weft.tasks.ensemble import first_member, mean_log_probs
 from weft.tasks.members import trained_members
+from weft.tasks.translate import recipe
 from weft.training.run import WEIGHTS, load_tensors, open_run
 
 TEXT = weft.Corpus.from_texts("text", ["the cat sat on the mat and the dog sat on the cat. " * 40])
@@ -141,6 +142,17 @@ def test_the_time_limit_is_divided(tmp_path):
     training = weft.start_lm(TEXT, tmp_path / "run", settings("lm", members=4, minutes=8.0))
     assert training.trainer.trainer.config.minutes == 2.0
     assert "4 members" in training.description
+
+
+def test_settings_are_chosen_for_the_time_of_a_member(tmp_path, monkeypatch):
+    monkeypatch.setattr(recipe, "passes_within", lambda seconds, work, model: seconds / 60)  # as for many more pairs
+    known = {key: value for key, value in settings("translate").items() if key != "train.epochs"}
+    limited = {**known, "train.members": 4, "train.minutes": 8.0}
+    training = weft.start_translate(PAIRS, tmp_path / "four", limited)
+    one = weft.start_translate(PAIRS, tmp_path / "one", {**known, "train.minutes": 2.0})
+    whole = weft.start_translate(PAIRS, tmp_path / "whole", {**known, "train.minutes": 8.0})
+    assert training.model.dropout == one.model.dropout < whole.model.dropout
+    assert training.run.config["train"]["minutes"] == 8.0
 
 
 def test_without_held_out_data_every_member_is_stored(tmp_path):

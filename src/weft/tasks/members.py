@@ -39,6 +39,21 @@ def members_of(config: Any) -> int:
     return int(getattr(train, "members", 1))
 
 
+def settings_of_member(config: Any, member: int) -> Any:
+    """The settings of a member: its seed, and its share of the time limit."""
+    train = config.train
+    own = replace(train, seed=train.seed + member - 1, minutes=train.minutes / members_of(config))
+    return replace(config, train=own)
+
+
+def choose_for_members(task: Task[Any, Any, Any], run: Run, config: Any) -> tuple[Any, str]:
+    """Chooses the settings that are "auto", those of an ensemble for the time that each member has."""
+    if members_of(config) == 1:
+        return task.choose_settings(run, config)
+    chosen, choice = task.choose_settings(run, settings_of_member(config, 1))
+    return replace(chosen, train=replace(chosen.train, minutes=config.train.minutes)), choice
+
+
 @dataclass(frozen=True)
 class MemberRun(Run):
     """A run as one of its members sees it: with weights of its own."""
@@ -97,9 +112,7 @@ class MembersTrainer:
 
     def _enter(self, run: MemberRun) -> None:
         """Builds the trainer of a member."""
-        train = self.config.train
-        share = replace(train, seed=train.seed + run.member - 1, minutes=train.minutes / self.count)
-        config = replace(self.config, train=share)
+        config = settings_of_member(self.config, run.member)
         torch.manual_seed(self.task.seed(config))
         self.current: Prepared = self.task.prepare(self.run_files, config)
         self.member = run

@@ -24,7 +24,7 @@ from weft.tasks.cell_settings import record_cells, take_cells
 from weft.tasks.command import Commands
 from weft.tasks.fine_tuning import SourceStart
 from weft.tasks.inspection import Inspection
-from weft.tasks.members import members_of, prepare_members, trained_members
+from weft.tasks.members import choose_for_members, members_of, prepare_members, trained_members
 from weft.tasks.prepared import Prepared, TaskTrainer
 from weft.tasks.pretraining import EncoderStart
 from weft.tasks.resumed_settings import change_settings, merge_settings
@@ -252,7 +252,7 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
             lock = lock_run(folder)
             vocabulary = store_data(store, folder, source, dev)
             new = Run(folder, self.name, to_dict(settings), dict(vocabulary), recorded, dict(custom_cells))
-            chosen, choice = self.choose_settings(new, settings)
+            chosen, choice = choose_for_members(self, new, settings)
             prepared = self._prepare(new.change_config(to_dict(chosen)), chosen)
             if origin is not None:
                 with reading_run(origin.run):
