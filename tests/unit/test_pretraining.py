@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 from torch import nn
@@ -16,6 +18,7 @@ from weft.tasks import get_task
 from weft.tasks.config import LayerRates, ModelConfig
 from weft.tasks.lm.model import AdaptiveLanguageModel, LanguageModel
 from weft.tasks.pretraining import ENCODER_RATES, layer_groups, load_encoder, take_over_stack
+from weft.text.codec import Codec
 from weft.training.layer_groups import LayerGroups
 from weft.training.optimizer import Adam, Optimizer
 from weft.training.run import CHECKPOINT, open_run, with_prefix
@@ -39,6 +42,10 @@ DATA = {
     "fill": weft.Corpus.from_texts("text", ["the dog runs and the bad cat sleeps all day\n" * 60]),
 }
 QUICK = {"train.epochs": 6, "batch.size": 8}
+
+
+def tokens_of(path):
+    return Codec.from_json(open_run(path).vocabulary).vocabulary.tokens
 
 
 def layers_of(name, model):
@@ -247,6 +254,31 @@ def test_pretraining_and_training_in_one_call(tmp_path):
         weft.train("classify", DATA["classify"], tmp_path / "x", pretrain=RAW_LONG, encoder=encoder, progress=False)
 
 
+def test_an_encoder_of_a_tagger_reads_words_as_the_tagged_sentences_have_them(tmp_path):
+    tagged = [(("I", "do", "n't", "see", "the", "U.S.", "zebu", "."), tuple("PVNVDNN."))] * 8
+    raw = weft.Corpus.from_texts("raw", ["They don't see the dogs of the U.S.\n" * 250])
+    settings = {"model.embedding_dim": 8, "model.hidden_size": 4, **QUICK}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # no word of the sentences is unknown to the encoder
+        model = weft.train("tag", tagged, tmp_path / "run", settings, pretrain=raw, progress=False)
+    words = tokens_of(tmp_path / "run.lm")
+    assert {"do", "n't", "u.s.", "zebu", "they", "dogs"} <= set(words)
+    assert "don't" not in words
+    assert model.tag(["They don't see"])[0].words == ("They", "do", "n't", "see")
+
+
+def test_an_encoder_of_a_segmenter_and_of_a_classifier_knows_the_characters_and_words_of_the_examples(tmp_path):
+    sizes = {"model.embedding_dim": 8, "model.hidden_size": 4, **QUICK}
+    segmented = tmp_path / "segmented.txt"
+    segmented.write_text("他 喜欢 鲸鱼\n" * 8, encoding="utf-8")
+    raw = weft.Corpus.from_texts("raw", ["他们也喜欢我们\n" * 200])
+    weft.train("tag", str(segmented), tmp_path / "s", {**sizes, "data.task": "segments"}, pretrain=raw, progress=False)
+    assert {"鲸", "鱼", "们"} <= set(tokens_of(tmp_path / "s.lm"))
+    weft.train("classify", DATA["classify"], tmp_path / "c", sizes, pretrain=RAW_NIGHT, progress=False)
+    assert {"cat", "!", "night"} <= set(tokens_of(tmp_path / "c.lm"))
+
+
+RAW_NIGHT = weft.Corpus.from_texts("raw", ["a bad night and a good day\n" * 250])
 RAW_LONG = weft.Corpus.from_texts("raw", ["a good day and a bad night , the dog runs and the cat sleeps\n" * 150])
 
 
@@ -264,6 +296,8 @@ def test_the_commands(tmp_path):
     message = fails(*begun, "--out", tmp_path / "x", "--encoder", tmp_path / "run.lm", "--set", "model.cell=gru")
     assert "trained with cell=lstm" in message
     assert "--set model.cell=lstm" in message
+    piped = ["train", "classify", "--data", "-", "--out", tmp_path / "x", "--pretrain", raw]
+    assert "reads the data twice" in fails(*piped)
     both = ["--encoder", tmp_path / "run.lm", "--pretrain", raw]
     assert "--pretrain is given with" in fails(*begun, "--out", tmp_path / "x", *both)
     resumed = [*begun, "--encoder", tmp_path / "run.lm", "--epochs", "14", "--set", "train.unfreeze_epochs=3"]

@@ -192,7 +192,9 @@ def run_training(
         if pretrain is not None:
             if encoder is not None or source_run is not None:
                 raise WeftError("--pretrain is given with an encoder or a run to start from", expected="one of them")
-            encoder = _pretrain(task, pretrain, out, load_config(task.config_class, config, sets), resume=resume)
+            if data == "-":
+                raise WeftError("--pretrain reads the data twice, and --data is standard input", expected="a file")
+            encoder = _pretrain(task, pretrain, data, out, load_config(task.config_class, config, sets), resume=resume)
         origin = task.start_from(source_run, encoder)
         base = None if origin is None else to_dict(as_config(task.config_class, origin.base_settings()))
         settings = load_config(task.config_class, config, sets, base=base)
@@ -217,13 +219,13 @@ def run_training(
         raise typer.Exit(128 + signal.SIGINT)
 
 
-def _pretrain(task: Task[Any, Any, Any], raw: str, out: Path, settings: Any, *, resume: bool) -> Path:
+def _pretrain(task: Task[Any, Any, Any], raw: str, data: str, out: Path, settings: Any, *, resume: bool) -> Path:
     """Trains the language model of --pretrain, or the rest of it. Returns its run directory."""
     from weft.tasks.pretraining import start_pretraining
     from weft.training.run import check_new
 
     check_new(out)
-    training = start_pretraining(task, raw, out, settings, resume=resume)
+    training = start_pretraining(task, raw, data, out, settings, resume=resume)
     _say(f"{training.run.path}: {describe(training)}")
     last = train_with_progress(training)
     if last is not None and last.end == "interrupted":

@@ -7,7 +7,7 @@ object named COMMANDS, and a line here. Nothing else needs to change for `weft t
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
@@ -100,7 +100,8 @@ def train(
         if encoder is not None:
             raise WeftError("`encoder` and `pretrain` are both given", expected="one of the two")
         check_new(check_path(out, "`out`"))
-        training = start_pretraining(found, pretrain, out, settings)
+        source = list(source) if isinstance(source, Iterator) else source  # it is read twice
+        training = start_pretraining(found, pretrain, source, out, settings)
         get_task("lm").complete(training, progress=progress)
         encoder = training.run
     predictor: Predictor = found.train(source, out, settings, dev=dev, encoder=encoder, progress=progress)

@@ -75,6 +75,10 @@ class TakesEncoder(Protocol):
         """The settings of the text, by dotted keys, of an encoder for a model with these settings."""
         ...
 
+    def pretraining_corpus(self, raw: Any, source: Any, config: Any) -> Any:
+        """What an encoder is trained on: raw text, and the texts of the examples, which have words of their own."""
+        ...
+
     def open_encoded(self, source: Any, dev: Any, config: Any, encoder: Run) -> StoreData:
         """Like `Task.open`, with the vocabulary of the encoder."""
         ...
@@ -272,13 +276,14 @@ def pretraining_settings(task: Task[Any, Any, Any], config: Any) -> dict[str, An
 
 
 def start_pretraining(
-    task: Task[Any, Any, Any], raw: Any, out: str | Path, config: Any = None, *, resume: bool = False
+    task: Task[Any, Any, Any], raw: Any, source: Any, out: str | Path, config: Any = None, *, resume: bool = False
 ) -> Training:
     """Starts the training of an encoder for a new run. It is a run of its own, `OUT.lm`.
 
     Args:
         task: the task of the new run.
         raw: raw text: a path, the name of a data set, or a Corpus.
+        source: the examples that the new run is trained on.
         out: the directory of the new run.
         config: the settings of the new run.
         resume: continue the training of the encoder, if it has been started.
@@ -289,7 +294,9 @@ def start_pretraining(
     lm, folder = get_task("lm"), Path(f"{check_path(out, '`out`')}.lm")
     if resume and folder.exists():
         return lm.resume(folder)
-    return lm.start(raw, folder, pretraining_settings(task, config))
+    settings = as_config(task.config_class, config)
+    assert isinstance(task, TakesEncoder)
+    return lm.start(task.pretraining_corpus(raw, source, settings), folder, pretraining_settings(task, settings))
 
 
 def _parameters(cell: Cell) -> dict[str, Tensor]:

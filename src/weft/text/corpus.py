@@ -158,10 +158,30 @@ class Corpus:
     def documents(self) -> Iterator[Document]:
         return iter(self._documents)
 
+    def __add__(self, other: Corpus) -> Corpus:
+        """The documents of both."""
+        return Corpus(f"{self.name} and {other.name}", self._documents + other._documents)
+
+    def with_lines(self, change: Callable[[str], str]) -> Corpus:
+        """The corpus with each line changed; `change` is given a line without its end.
+
+        >>> shouted = Corpus.from_texts("one", ["one line\\nanother"]).with_lines(str.upper)
+        >>> [list(document.lines()) for document in shouted.documents()]
+        [['ONE LINE\\n', 'ANOTHER\\n']]
+        """
+        return Corpus(self.name, tuple(_with_lines(document, change) for document in self._documents))
+
 
 def open_documents(source: str | Path, encoding: str = "utf-8") -> list[Document]:
     """The documents at `source`, blank ones included; see `Corpus.open`."""
     return [Document(*entry, encoding) for entry in sources.entries(str(source))]
+
+
+def _with_lines(document: Document, change: Callable[[str], str]) -> Document:
+    def changed() -> BinaryIO:
+        return io.BytesIO("".join(f"{change(line.rstrip(chr(10)))}\n" for line in document.lines()).encode())
+
+    return Document(document.name, document.location, changed)
 
 
 def _bytes_of(text: str) -> Callable[[], BinaryIO]:

@@ -29,7 +29,7 @@ from weft.tasks.classify.predictor import (
     make_classifier,
     network_log_probs,
 )
-from weft.tasks.classify.readers import ExampleSource
+from weft.tasks.classify.readers import ExampleSource, read_labelled
 from weft.tasks.classify.service import serve_classifier
 from weft.tasks.classify.wide import held_out_scores, load_wide
 from weft.tasks.inspection import Inspection
@@ -45,7 +45,9 @@ from weft.tasks.pretraining import (
 from weft.tasks.service import Service
 from weft.tasks.stored_data import StoreData
 from weft.tasks.task import Task
+from weft.tasks.text_task import CorpusSource, open_corpus
 from weft.text.codec import Codec
+from weft.text.corpus import Corpus
 from weft.text.vocabulary import RESERVED
 from weft.training.build import build_model, load_model
 from weft.training.devices import choose_precision, find_device
@@ -87,6 +89,10 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
 
     def pretraining_text(self, config: ClassifyConfig) -> dict[str, Any]:
         return {f"text.{name}": getattr(config.text, name) for name in (*SHARED_TEXT, "min_count", "max_vocab_size")}
+
+    def pretraining_corpus(self, raw: CorpusSource, source: ExampleSource, config: ClassifyConfig) -> Corpus:
+        texts = [row.text for row in read_labelled(source, config.data).rows]
+        return Corpus.from_texts("the training texts", ["\n".join(texts)]) + open_corpus(raw)
 
     def open_encoded(
         self, source: ExampleSource, dev: ExampleSource | None, config: ClassifyConfig, encoder: Run

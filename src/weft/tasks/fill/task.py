@@ -84,6 +84,9 @@ class FillTask(TextTask[FillConfig, FillPredictor]):
         }
         return {**text, "model.tied": config.model.tied}
 
+    def pretraining_corpus(self, raw: CorpusSource, source: CorpusSource, config: FillConfig) -> CorpusSource:
+        return raw
+
     def open_encoded(
         self, source: CorpusSource, dev: CorpusSource | None, config: FillConfig, encoder: Run
     ) -> StoreData:

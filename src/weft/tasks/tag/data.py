@@ -16,8 +16,9 @@ from weft.tasks.fine_tuning import warn_new_tokens
 from weft.tasks.plausibility import check_tagged
 from weft.tasks.stored_data import StoreData
 from weft.tasks.tag.config import TagConfig, TagDataConfig
-from weft.tasks.tag.lexicon import LEXICONS, Lexicon
+from weft.tasks.tag.lexicon import LEXICONS, Lexicon, WordLexicon
 from weft.tasks.tag.vocabulary import TaggerVocabulary
+from weft.tasks.tag.word_split import make_split
 from weft.text.conll import SentenceSource, TaggedSentence, count_noun, open_segmented, open_sentences
 from weft.text.corpus import Corpus
 from weft.text.spans import (
@@ -260,6 +261,18 @@ def open_tagged(
         return vocabulary.to_json()
 
     return store
+
+
+def tagger_corpus(raw: Corpus, source: SentenceSource, config: TagDataConfig) -> Corpus:
+    """The training sentences and raw text, which is split into words as they are; characters as they stand."""
+    sentences = read_tagged(source, config).sentences
+    between = "" if config.task == "segments" else " "
+    own = Corpus.from_texts("the training sentences", ["\n".join(between.join(one.words) for one in sentences)])
+    if config.task == "segments":
+        return own + raw
+    lexicon = WordLexicon.build(sentences, config)
+    split = make_split("word", lexicon.count, whole_hyphens=lexicon.whole_hyphens)
+    return own + raw.with_lines(lambda line: " ".join(split(line)))
 
 
 def _open_dev(

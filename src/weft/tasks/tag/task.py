@@ -21,7 +21,7 @@ from weft.tasks.stored_data import StoreData
 from weft.tasks.tag.augmentation import MentionReplacement
 from weft.tasks.tag.command import COMMANDS
 from weft.tasks.tag.config import TagConfig
-from weft.tasks.tag.data import DEV_SENTENCES, TRAIN_SENTENCES, open_tagged
+from weft.tasks.tag.data import DEV_SENTENCES, TRAIN_SENTENCES, open_tagged, tagger_corpus
 from weft.tasks.tag.encoder import collate
 from weft.tasks.tag.ensemble import TaggerEnsemble
 from weft.tasks.tag.evaluation import TagScores, calibrate, evaluate_with_loss, tag_statistics
@@ -31,8 +31,10 @@ from weft.tasks.tag.predictor import TagPredictor
 from weft.tasks.tag.service import serve_tagger
 from weft.tasks.tag.vocabulary import TaggerVocabulary
 from weft.tasks.task import Task
+from weft.tasks.text_task import CorpusSource, open_corpus
 from weft.text.codec import Codec
 from weft.text.conll import SentenceSource, count_noun
+from weft.text.corpus import Corpus
 from weft.text.spans import OUTSIDE
 from weft.training.build import build_model, load_model
 from weft.training.devices import find_device
@@ -67,9 +69,12 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
 
     def pretraining_text(self, config: TagConfig) -> dict[str, Any]:
         data = config.data
-        tokenizer = "char" if data.task == "segments" else "word"
+        tokenizer = "char" if data.task == "segments" else "whitespace"
         text = {"tokenizer": tokenizer, "normalization": data.normalization, "lower": data.lower, "min_count": 2}
         return {f"text.{name}": value for name, value in text.items()}
+
+    def pretraining_corpus(self, raw: CorpusSource, source: SentenceSource, config: TagConfig) -> Corpus:
+        return tagger_corpus(open_corpus(raw), source, config.data)
 
     def open_encoded(
         self, source: SentenceSource, dev: SentenceSource | None, config: TagConfig, encoder: Run
