@@ -31,7 +31,7 @@ READING_SETTINGS = frozenset(
         "data": (
             "max_tokens", "max_length", "holdout", "format", "header", "text_column", "label_column", "tag_column",
             "word_column", "invalid_spans", "unknown_tags",
-            "label_separator", "encoding",
+            "label_separator", "encoding", "unlabelled", "teacher",
         ),
     }.items()
     for name in names

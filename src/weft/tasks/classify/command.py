@@ -148,9 +148,17 @@ def reading_options(
     encoding: Annotated[
         str | None, name_option("--encoding", "Encoding of the files, as latin-1; without it UTF-8.")
     ] = None,
+    unlabelled: Annotated[
+        str | None,
+        name_option("--unlabelled", "Texts without labels: trained on with the labels of --teacher."),
+    ] = None,
+    teacher: Annotated[
+        str | None, name_option("--teacher", "The run of a classifier of the same labels that labels --unlabelled.")
+    ] = None,
 ) -> list[str]:
     """The settings that the own options of `weft train classify` stand for."""
-    return [] if encoding is None else [f"data.encoding={encoding}"]
+    given = {"encoding": encoding, "unlabelled": unlabelled, "teacher": teacher}
+    return [f"data.{name}={value}" for name, value in given.items() if value is not None]
 
 
 COMMANDS = Commands(

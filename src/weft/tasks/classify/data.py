@@ -16,6 +16,7 @@ from weft.tasks.classify.class_weights import class_weights
 from weft.tasks.classify.config import ClassifyConfig
 from weft.tasks.classify.example import Example, ordered_labels
 from weft.tasks.classify.readers import ExampleLayout, ExampleSource, read_labelled
+from weft.tasks.classify.self_training import LABELLED_TIMES, labelled_by_teacher
 from weft.tasks.classify.wide import LabelledTokens, load_wide, store_wide
 from weft.tasks.fine_tuning import warn_new_tokens
 from weft.tasks.plausibility import check_labelled
@@ -65,6 +66,11 @@ def open_examples(
         train, held = rows, given.rows
         check_labels(held, labels)
         description += f"; held out: {given.description}" if given.description != description else ""
+    counts = Counter(row.label for row in train)
+    taught = labelled_by_teacher(config.data, layout, [*train, *held])
+    if taught:
+        description += f"; {len(taught):,} texts have the labels that {config.data.teacher} predicts"
+        train = train * LABELLED_TIMES + taught
     parts = {TRAIN_EXAMPLES: train, DEV_EXAMPLES: held}
     texts = [row.text for row in train]
     if vocabulary is not None:
@@ -92,7 +98,6 @@ def open_examples(
         if vectors is not None:
             with (data.parent / WORD_VECTORS).open("wb") as file:
                 np.savez(file, **vectors._asdict())
-        counts = Counter(row.label for row in train)
         if config.model.wide:
             weights = class_weights(config.train.class_weights, {label: counts[label] for label in labels})
             labelled = [
@@ -100,7 +105,7 @@ def open_examples(
             ]
             store_wide(
                 data.parent, *labelled, count=len(labels), seed=config.train.seed, drawn=dev is None,
-                class_weights=weights, start=start,
+                class_weights=weights, start=start, cross_fit=not taught,
             )  # fmt: skip
         return {
             **codec.to_json(),

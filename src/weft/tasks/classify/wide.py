@@ -106,6 +106,7 @@ def store_wide(
     drawn: bool,
     class_weights: Tensor | None = None,
     start: WideModels | None = None,
+    cross_fit: bool = True,
 ) -> None:
     """Fits both models and stores them in a new run, with the scores of the held-out texts.
 
@@ -118,6 +119,7 @@ def store_wide(
         drawn: whether the held-out texts were drawn from those given to train on; the final models are of all of them.
         class_weights: (labels,) weights of the labels; None means 1.
         start: the models of the run that is fine-tuned.
+        cross_fit: whether the labels of the training texts tell what the models are worth; not those of a teacher.
     """
     reader = NgramKeys(characters=True)
 
@@ -136,7 +138,7 @@ def store_wide(
         held_out_keys = [reader.of(tokens) for tokens in held_out.texts]
         own, prior, truth = fitted.scores(held_out_keys), DEFAULT_PRIOR, torch.tensor(held_out.labels)
         cross = own[:0]
-        if is_worthwhile(keys, count, len(held_out_keys)):
+        if cross_fit and is_worthwhile(keys, count, len(held_out_keys)):
             cross = cross_scores(keys, labels, lambda texts, truth, others: fit(texts, truth).scores(others))
         if blends:
             all_labels = torch.cat([torch.tensor(labels[: len(cross)], dtype=truth.dtype), truth])
