@@ -32,7 +32,7 @@ from weft.text.spans import (
     tags_to_spans,
     words_to_tags,
 )
-from weft.text.vocabulary import Vocabulary
+from weft.text.vocabulary import RESERVED, Vocabulary
 from weft.training.run import DATA_FOLDER
 
 TRAIN_SENTENCES, DEV_SENTENCES = f"{DATA_FOLDER}/train.npz", f"{DATA_FOLDER}/dev.npz"
@@ -264,14 +264,19 @@ def open_tagged(
 
 
 def tagger_corpus(raw: Corpus, source: SentenceSource, config: TagDataConfig) -> Corpus:
-    """The training sentences and raw text, which is split into words as they are; characters as they stand."""
+    """The training sentences and raw text, which is split into words as they are; characters as they stand.
+
+    Reserved tokens of raw text, such as <unk>, stay whole.
+    """
     sentences = read_tagged(source, config).sentences
     between = "" if config.task == "segments" else " "
     own = Corpus.from_texts("the training sentences", ["\n".join(between.join(one.words) for one in sentences)])
     if config.task == "segments":
         return own + raw
     lexicon = WordLexicon.build(sentences, config)
-    split = make_split("word", lexicon.count, whole_hyphens=lexicon.whole_hyphens)
+    split = make_split(
+        "word", lambda word: max(lexicon.count(word), word in RESERVED), whole_hyphens=lexicon.whole_hyphens
+    )
     return own + raw.with_lines(lambda line: " ".join(split(line)))
 
 
