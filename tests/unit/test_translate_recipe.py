@@ -30,7 +30,9 @@ def test_more_pairs_give_fewer_epochs_and_less_dropout():
     epochs = [epochs_for(pairs) for pairs in (1, 1000, 10_000, 30_000, 160_000, 10**7)]
     assert epochs == sorted(epochs, reverse=True)
     assert (epochs[0], epochs[-1]) == (SMALL_DATA_EPOCHS, EPOCHS)
-    rates = [dropout_for(one) for one in epochs]
+    rates = [
+        dropout_for(pairs, one) for pairs, one in zip((1, 1000, 10_000, 30_000, 160_000, 10**7), epochs, strict=True)
+    ]
     assert rates == sorted(rates, reverse=True)
     assert 0 <= rates[-1] <= rates[0] <= HIGHEST_DROPOUT
 
@@ -40,7 +42,7 @@ def test_a_time_limit_allows_more_epochs_and_sets_the_dropout_by_those_it_suffic
     long, line = chosen(MANY, **{"train.minutes": 100_000})
     assert short.model.dropout == 0  # less than two passes
     assert long.train.epochs == short.train.epochs == 2 * EPOCHS
-    assert long.model.dropout == dropout_for(2 * EPOCHS)
+    assert long.model.dropout == dropout_for(MANY.pairs, 2 * EPOCHS)
     assert line == f"at most 8 epochs, dropout {long.model.dropout:g}: chosen for 160,000 pairs and 100000 minutes"
     assert passes_within(60, MANY, short.model) == pytest.approx(2 * passes_within(30, MANY, short.model))
 
@@ -48,7 +50,7 @@ def test_a_time_limit_allows_more_epochs_and_sets_the_dropout_by_those_it_suffic
 def test_given_settings_are_kept():
     config, line = chosen(MANY, **{"train.epochs": 16, "model.dropout": 0.25})
     assert (config.train.epochs, config.model.dropout, line) == (16, 0.25, "")
-    assert chosen(MANY, **{"train.epochs": 300})[0].model.dropout == dropout_for(EPOCHS)
+    assert chosen(MANY, **{"train.epochs": 300})[0].model.dropout == dropout_for(MANY.pairs, EPOCHS)
 
 
 def test_a_run_has_the_values_that_were_chosen(tmp_path):

@@ -23,7 +23,7 @@ TRANSLATION_SPEED = {"float32": 70e9, "bf16": 95e9}
 EPOCHS, MANY_PAIRS = 4, 160_000  # the fewest epochs, and the number of pairs from which on there are no more
 SMALL_DATA_EPOCHS = 40  # the most
 WITH_TIME_LIMIT = 2  # times as many epochs at most: usually the time ends the training
-HIGHEST_DROPOUT = 0.4
+HIGHEST_DROPOUT, FEW_PAIRS = 0.4, 10_000
 
 
 class PairWorkload(NamedTuple):
@@ -44,13 +44,18 @@ def epochs_for(pairs: int) -> int:
     return max(EPOCHS, min(SMALL_DATA_EPOCHS, wanted))
 
 
-def dropout_for(passes: float) -> float:
-    """0.1 for 4 passes over the pairs, and 0.1 more each time they double.
+def dropout_for(pairs: int, passes: float) -> float:
+    """For 10,000 pairs or fewer 0.1 for 4 passes over them, and 0.1 more each time these double.
 
-    >>> [dropout_for(passes) for passes in (1, 4, 8, 16, 1000)]
+    Four times as many pairs halve it: they say more than dropout does about what holds in general.
+
+    >>> [dropout_for(10_000, passes) for passes in (1, 4, 8, 16, 1000)]
     [0.0, 0.1, 0.2, 0.3, 0.4]
+    >>> [dropout_for(pairs, 8) for pairs in (1_000, 10_000, 40_000, 160_000)]
+    [0.2, 0.2, 0.1, 0.05]
     """
-    return round(min(HIGHEST_DROPOUT, max(0.0, 0.1 * math.log2(max(1.0, passes / 2)))), 2)
+    by_passes = 0.1 * math.log2(max(1.0, passes / 2))
+    return round(min(HIGHEST_DROPOUT, by_passes * math.sqrt(min(1.0, FEW_PAIRS / max(1, pairs)))), 2)
 
 
 def passes_within(seconds: float, work: PairWorkload, model: TranslateModelConfig) -> float:
@@ -79,7 +84,7 @@ def choose_for_pairs(config: TranslateConfig, work: PairWorkload) -> tuple[Trans
         threads = torch.get_num_threads() * current_workers().size
         speed = TRANSLATION_SPEED[train.precision] / TRANSLATION_SPEED["float32"]
         passes = min(passes, passes_within(60 * train.minutes * threads * speed, work, config.model))
-    chosen = {"train.epochs": most, "model.dropout": dropout_for(passes)}
+    chosen = {"train.epochs": most, "model.dropout": dropout_for(work.pairs, passes)}
     words = {
         "train.epochs": f"{'at most ' if train.minutes else ''}{most} epochs",
         "model.dropout": f"dropout {chosen['model.dropout']:g}",
