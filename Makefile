@@ -73,11 +73,11 @@ bench: $(VENV)/ready-dev
 
 # The tasks on real data ($WEFT_DATA or ../shared/data); `make results ROW=cls/sst2` for one line.
 results: $(VENV)/ready-dev
-	$(BIN)/python -m benchmarks.results $(ROW)
+	$(BIN)/python -m benchmarks.results $(if $(ROW),"$(ROW)")
 
 # The tools that users may choose instead, in an environment of their own; `make peers ROW=cls/sst2` for one row.
 peers: $(VENV)/ready-dev
-	$(BIN)/python -m benchmarks.peers $(ROW)
+	$(BIN)/python -m benchmarks.peers $(if $(ROW),"$(ROW)")
 
 # The pictures of the pages on looking inside, from small runs that it trains (about 10 minutes).
 pictures: $(VENV)/ready-dev
