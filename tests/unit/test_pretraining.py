@@ -19,6 +19,8 @@ from weft.tasks.config import LayerRates, ModelConfig
 from weft.tasks.lm.model import AdaptiveLanguageModel, LanguageModel
 from weft.tasks.pretraining import ENCODER_RATES, layer_groups, load_encoder, take_over_stack
 from weft.text.codec import Codec
+from weft.text.config import CorpusConfig
+from weft.text.shards import write_shards
 from weft.training.layer_groups import LayerGroups
 from weft.training.optimizer import Adam, Optimizer
 from weft.training.run import CHECKPOINT, open_run, with_prefix
@@ -276,6 +278,16 @@ def test_an_encoder_of_a_segmenter_and_of_a_classifier_knows_the_characters_and_
     assert {"鲸", "鱼", "们"} <= set(tokens_of(tmp_path / "s.lm"))
     weft.train("classify", DATA["classify"], tmp_path / "c", sizes, pretrain=RAW_NIGHT, progress=False)
     assert {"cat", "!", "night"} <= set(tokens_of(tmp_path / "c.lm"))
+
+
+@pytest.mark.filterwarnings("ignore::weft.WeftWarning")
+def test_encoded_raw_text(tmp_path):
+    text = CorpusConfig(tokenizer="word", lower=True, min_count=2)
+    write_shards(RAW_LONG, text, tmp_path / "shards")
+    sizes = {"model.embedding_dim": 8, "model.hidden_size": 4, **QUICK}
+    weft.train("classify", DATA["classify"], tmp_path / "c", sizes, pretrain=str(tmp_path / "shards"), progress=False)
+    assert "!" not in tokens_of(tmp_path / "c.lm")  # of the labelled texts only
+    assert "night" in tokens_of(tmp_path / "c.lm")
 
 
 RAW_NIGHT = weft.Corpus.from_texts("raw", ["a bad night and a good day\n" * 250])

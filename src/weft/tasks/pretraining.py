@@ -23,6 +23,7 @@ from weft.nn import Bidirectional, Recurrent, Stack
 from weft.tasks.config import LayerRates
 from weft.tasks.fine_tuning import describe_source
 from weft.tasks.stored_data import StoreData
+from weft.text.shards import is_shards
 from weft.training.layer_groups import LayerGroups
 from weft.training.run import Run, open_run
 
@@ -296,7 +297,8 @@ def start_pretraining(
         return lm.resume(folder)
     settings = as_config(task.config_class, config)
     assert isinstance(task, TakesEncoder)
-    return lm.start(task.pretraining_corpus(raw, source, settings), folder, pretraining_settings(task, settings))
+    text = raw if is_shards(raw) else task.pretraining_corpus(raw, source, settings)  # encoded text is as it is
+    return lm.start(text, folder, pretraining_settings(task, settings))
 
 
 def _parameters(cell: Cell) -> dict[str, Tensor]:

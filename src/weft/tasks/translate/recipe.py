@@ -23,7 +23,7 @@ TRANSLATION_SPEED = {"float32": 70e9, "bf16": 95e9}
 EPOCHS, MANY_PAIRS = 4, 160_000  # the fewest epochs, and the number of pairs from which on there are no more
 SMALL_DATA_EPOCHS = 40  # the most
 WITH_TIME_LIMIT = 2  # times as many epochs at most: usually the time ends the training
-HIGHEST_DROPOUT, FEW_PAIRS = 0.4, 10_000
+HIGHEST_DROPOUT, SMALL_DATA_PAIRS = 0.4, 10_000
 
 
 class PairWorkload(NamedTuple):
@@ -55,7 +55,7 @@ def dropout_for(pairs: int, passes: float) -> float:
     [0.2, 0.2, 0.1, 0.05]
     """
     by_passes = 0.1 * math.log2(max(1.0, passes / 2))
-    return round(min(HIGHEST_DROPOUT, by_passes * math.sqrt(min(1.0, FEW_PAIRS / max(1, pairs)))), 2)
+    return round(min(HIGHEST_DROPOUT, by_passes * math.sqrt(min(1.0, SMALL_DATA_PAIRS / max(1, pairs)))), 2)
 
 
 def passes_within(seconds: float, work: PairWorkload, model: TranslateModelConfig) -> float:
