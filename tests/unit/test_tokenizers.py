@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
 import sys
 import unicodedata
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -23,6 +26,9 @@ from weft.text.tokenizers import (
     tokenizer_from_json,
 )
 from weft.text.vocabulary import RESERVED
+
+DATA = Path(os.environ.get("WEFT_DATA") or Path(__file__).resolve().parents[3] / "shared" / "data")
+WIKITEXT = DATA / "lm" / "wikitext-2" / "test.txt.gz"
 
 # Free text rarely hits the rules, so half of the examples are made of the characters that the rules are about.
 PIECES = [
@@ -275,3 +281,8 @@ class TestWhitespace:
     def test_split_is_the_inverse_of_join(self, text: str) -> None:
         tokens = WhitespaceTokenizer().split(text)
         assert WhitespaceTokenizer().split(WhitespaceTokenizer().join(tokens)) == tokens
+
+    @pytest.mark.skipif(not WIKITEXT.is_file(), reason=f"{WIKITEXT} is not there")
+    def test_wikitext_has_the_tokens_of_the_literature(self) -> None:
+        with gzip.open(WIKITEXT, "rt", encoding="utf-8") as file:
+            assert len(WhitespaceTokenizer().split(file.read())) == 245_569
