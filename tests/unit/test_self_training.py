@@ -66,6 +66,15 @@ def test_labels_of_a_teacher_do_not_set_the_weights_of_the_mixture(teacher, tmp_
     assert not held_out_scores(run, len(HELD_OUT)).prior.is_cross_fitted
 
 
+def test_a_table_is_read_by_its_text_column_and_says_so(teacher, tmp_path):
+    (tmp_path / "few.csv").write_text("".join(["text,label\n", *(f"{t},{y}\n" for t, y in LABELLED)]), encoding="utf-8")
+    (tmp_path / "more.csv").write_text("number,text\n1,a great day\n2,what a bad day\n", encoding="utf-8")
+    given = {**SMALL, "data.unlabelled": str(tmp_path / "more.csv"), "data.teacher": str(teacher)}
+    with pytest.warns(weft.WeftWarning, match="its column 'text'"):
+        run = weft.start_classify(str(tmp_path / "few.csv"), tmp_path / "run", given, dev=HELD_OUT).run
+    assert "2 texts have the labels" in run.vocabulary["description"]
+
+
 def test_what_is_refused(teacher, tmp_path):
     for missing in ("data.teacher", "data.unlabelled"):
         with pytest.raises(weft.WeftError, match="given alone"):

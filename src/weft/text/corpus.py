@@ -165,6 +165,8 @@ class Corpus:
     def with_lines(self, change: Callable[[str], str]) -> Corpus:
         """The corpus with each line changed; `change` is given a line without its end.
 
+        A document is held in memory while it is read.
+
         >>> shouted = Corpus.from_texts("one", ["one line\\nanother"]).with_lines(str.upper)
         >>> [list(document.lines()) for document in shouted.documents()]
         [['ONE LINE\\n', 'ANOTHER\\n']]

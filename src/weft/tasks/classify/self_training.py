@@ -8,10 +8,11 @@ Yarowsky 1995, "Unsupervised word sense disambiguation rivaling supervised metho
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from weft.errors import WeftError
+from weft.errors import WeftError, WeftWarning
 from weft.tasks.classify.config import ClassifyDataConfig
 from weft.tasks.classify.example import Example
 from weft.tasks.classify.readers import ExampleLayout, read_texts
@@ -44,7 +45,10 @@ def labelled_by_teacher(
         return []
     teacher = _load_teacher(config.teacher, layout.labels)
     known = {row.text for row in labelled}
-    texts = [text for text in read_texts(config.unlabelled, None, config, layout).rows if text not in known]
+    read = read_texts(config.unlabelled, None, config, layout)
+    for note in read.notes:
+        warnings.warn(note, WeftWarning, stacklevel=2)
+    texts = [text for text in read.rows if text not in known]
     found = [
         Example(text, result.label, f"{config.unlabelled}: {text[:40]!r}")
         for text, result in zip(texts, teacher.classify(texts), strict=True)
