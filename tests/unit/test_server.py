@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import random
 import shutil
 import threading
 import time
@@ -16,9 +17,10 @@ from tests.serving import RECIPES, train_runs
 from weft import probes
 from weft.decoding import Sample
 from weft.server.comparison import Comparisons
-from weft.server.completion import Completion, CompletionRequest
+from weft.server.completion import Completion, CompletionRequest, check_stop
 from weft.server.config import ServerConfig
 from weft.server.errors import RequestError
+from weft.server.generation import Generation
 from weft.server.guard import check_host, check_key, check_origin
 from weft.server.history import History
 from weft.server.http import Context
@@ -28,6 +30,7 @@ from weft.server.schema import array, check_value, either, integer, object_of, o
 from weft.server.sessions import SessionStore
 from weft.server.token_engine import StepEngine, StreamEngine, parts
 from weft.server.worker import SMALL_BATCH, Worker
+from weft.tasks.lm.stopping import StopText
 
 QUICK = {name: one.changed({"train.epochs": 1}) for name, one in RECIPES.items() if name in ("lm", "sentiment", "ner")}
 QUICK |= {
@@ -207,6 +210,59 @@ def test_generation_stops_before_a_stop_text(context):
     (found,) = complete(context, "lm", prompts=("the",), tokens=60, sample=Sample(top_k=1), seed=0, stop=(stop,))
     assert found.text == whole.text[: whole.text.index(stop)]
     assert (found.finish, whole.finish) == ("stop", "length")
+
+
+def first_stop(text, stops):
+    """The text before the stop text that is complete first; of several that end there, before the longest."""
+    for end in range(len(text) + 1):
+        if complete := [len(stop) for stop in stops if text[:end].endswith(stop)]:
+            return text[: end - max(complete)]
+    return text
+
+
+def test_where_a_text_stops_does_not_depend_on_its_pieces():
+    draw = random.Random(1)
+    for _ in range(2000):
+        stops = ["".join(draw.choices("ab", k=draw.randint(1, 6))) for _ in range(draw.randint(1, 3))]
+        text, at, found = "".join(draw.choices("abc", [5, 5, 1], k=30)), 0, ""
+        stopping = StopText(stops)
+        while at < len(text):
+            size = draw.randint(0, 5)
+            found += stopping.push(text[at : at + size])
+            assert text.startswith(found)
+            assert len(found) + 6 > min(at + size, len(text)) or stopping.ended  # as little as possible is held back
+            at += size
+        assert found + stopping.rest() == first_stop(text, stops), (text, stops)
+
+
+def test_the_time_of_a_piece_does_not_depend_on_the_length_of_the_stop_texts(context):
+    stopping = StopText([f"{'a' * 20_000}{number}" for number in range(16)])
+    began = time.monotonic()
+    for _ in range(60):
+        assert stopping.push("a") == ""
+    assert time.monotonic() - began < 3
+    assert stopping.push("b") == "a" * 60 + "b"
+    with pytest.raises(weft.WeftError, match="a stop text has 1,001 characters; expected at most 1,000"):
+        check_stop(["a", "b" * 1001])
+
+
+@pytest.mark.parametrize("log_probs", [None, 1])
+def test_rows_that_are_abandoned_are_not_continued(context, log_probs):
+    """Also within one step of all rows: their client is gone when the first of them has its first token."""
+    model, accepted = context.models.get("lm"), []
+
+    async def ask():
+        request = CompletionRequest(("the cat",), 50, 64, log_probs=log_probs)
+        completion = Completion(context, model, request)
+        generation = Generation("test", model.engine, Metrics())
+        generation.add(completion.rows)
+        for row in completion.rows:
+            row.accept = lambda *token: (accepted.append(token), generation.abandon(completion.rows))
+        while generation.active():
+            generation.tick()
+
+    asyncio.run(ask())
+    assert len(accepted) == 1
 
 
 @pytest.mark.parametrize("name", ["lm", "ngram", "members", "mixed"])

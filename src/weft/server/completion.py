@@ -19,6 +19,7 @@ from weft.server.token_engine import TokenChoice
 from weft.text.vocabulary import RESERVED
 
 MOST_SEQUENCES = 64  # prompts times choices of a request
+LONGEST_STOP = 1000  # characters of a stop text
 GREEDY_BELOW = 1e-4  # a temperature that is as good as 0
 
 
@@ -181,9 +182,11 @@ def check_stop(stop: str | Iterable[str] | None) -> tuple[str, ...]:
     """Stop texts as a tuple.
 
     Raises:
-        WeftError: One is empty.
+        WeftError: One is empty, or too long.
     """
     stops = () if stop is None else (stop,) if isinstance(stop, str) else tuple(stop)
     if not all(stops):
         raise WeftError("a stop text is empty", expected="text before which to end")
+    if (longest := max(map(len, stops), default=0)) > LONGEST_STOP:
+        raise WeftError(f"a stop text has {longest:,} characters", expected=f"at most {LONGEST_STOP:,}")
     return stops

@@ -171,6 +171,8 @@ class Generation:
         rows = [row for row in self._rows if not row.abandoned]
         ready = []
         for row in rows:
+            if row.abandoned:  # since this tick began
+                continue
             try:
                 self._read(row)
                 if row.limit == 0:
@@ -230,7 +232,7 @@ class Generation:
         for row, chosen, state in zip(rows, tokens, states, strict=True):
             before = row.count
             for token in chosen:
-                if not row.finish:
+                if not row.finish and not row.abandoned:
                     row.accept(token, None, ())
             row.history.advance(len(chosen), state)
             self.metrics.tokens.add(row.count - before, model=self.name)
@@ -245,6 +247,8 @@ class Generation:
             log_probs, states = self.engine.step([one.ids[-1] for one in histories], [one.state for one in histories])
             self.metrics.batches.add(len(rows), model=self.name)
             for row, values, state in zip(rows, log_probs, states, strict=True):
+                if row.abandoned:
+                    continue
                 allowed = values.clone()
                 allowed[list(row.drawn.banned)] = -torch.inf
                 now = torch.tensor([row.uniforms[row.count]])
