@@ -16,7 +16,6 @@ from weft.server.http import Context
 from weft.server.models import LoadedModel, generator
 from weft.server.sessions import Session
 from weft.server.token_engine import TokenChoice
-from weft.text.vocabulary import RESERVED
 
 MOST_SEQUENCES = 64  # prompts times choices of a request
 LONGEST_STOP = 1000  # characters of a stop text
@@ -71,16 +70,14 @@ class Completion:
             )
         histories = self._histories()
         seed = secrets.randbits(31) if request.seed is None else request.seed
-        vocabulary = self.predictor.codec.vocabulary
-        end = vocabulary.eos_id if vocabulary.counts[vocabulary.eos_id] else None
-        banned = tuple(vocabulary.id(one) for one in RESERVED if vocabulary.id(one) != end)
+        choice = TokenChoice(request.sample, tuple(self.predictor.banned_ids), self.predictor.end_id)
         self.prompt_tokens = sum(len(history.ids) for history in histories)
         try:
             self.rows = [
                 SequenceRow(
                     history,
                     self.predictor.codec,
-                    TokenChoice(request.sample, banned, end),
+                    choice,
                     limit=request.tokens,
                     seed=(seed, number),
                     stops=request.stop,
