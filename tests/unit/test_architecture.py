@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import weft
+import weft.tasks
 
 ORDER = [
     "errors",
@@ -98,6 +100,12 @@ def test_the_check_sees_all_kinds_of_imports(tmp_path, monkeypatch):
 def test_files_are_short(path):
     lines = len(path.read_text(encoding="utf-8").splitlines())
     assert lines <= 400, f"{path.name} has {lines} lines: does it hold two ideas?"
+
+
+def test_the_server_has_code_of_no_task_but_lm():
+    """A task says what its models offer (`Task.serve`); language models are run token by token by the server."""
+    code = "\n".join(path.read_text(encoding="utf-8") for path in (PACKAGE / "server").glob("*.py"))
+    assert set(re.findall(r"weft\.tasks\.(\w+)", code)) & set(weft.tasks.TASKS) == {"lm"}
 
 
 @pytest.mark.parametrize("name", ["weft", "weft.errors", "weft.config", "weft.text"])

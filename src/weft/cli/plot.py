@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from weft.pictures import Curves
 
 SECONDS = 2.0  # between two looks at the files with --follow
-# Drawn together, in this order, where --metric does not say otherwise.
-TRAINING = "train_cross_entropy"
 
 
 def plot(

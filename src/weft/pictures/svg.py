@@ -1,7 +1,7 @@
 """A small SVG layer: shapes, text of a known width, axes, a colour legend.
 
 A library of our own of this size was chosen over a plotting library: pages need SVG and HTML that follow the reader's
-light or dark setting, tokens of any script beside each other, and no dependency of tens of megabytes for six kinds of
+light or dark setting, tokens of any script beside each other, and no dependency of tens of megabytes for five kinds of
 figures. Whoever wants another figure has the numbers: `to_dict()` and `to_dataframe()` of every probe.
 """
 

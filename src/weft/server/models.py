@@ -28,8 +28,8 @@ from weft.server.schema import options_schema
 from weft.server.token_engine import TokenEngine, token_engine
 from weft.server.worker import Worker
 from weft.tasks import get_task, task_of
-from weft.tasks.fill.service import BLANK
 from weft.tasks.service import UNKNOWN_LANGUAGES, Service, TextService, languages_in
+from weft.tasks.text_task import TextTask
 from weft.training.run import CHECKPOINT, WEIGHTS, Run, file_hash, open_run, reading_run
 
 NAME = re.compile(r"[\w.-]{1,100}")
@@ -190,18 +190,14 @@ def model_names(given: list[str]) -> dict[str, Path]:
 
 def held_out_example(model: LoadedModel) -> str:
     """A short sentence of the run's held-out texts that the model knows every token of, or "" if there is none."""
-    service = model.service
+    task = get_task(model.run.task)
     codec = getattr(model.predictor, "codec", None)
     codec = getattr(codec, "source", codec)
-    texts = islice(get_task(model.run.task).held_out_texts(model.predictor), EXAMPLE_TEXTS)
-    pieces = service.generator is not None or service.capabilities == ("fill",)  # which begin and end anywhere
-    inner = slice(1, -1) if pieces else slice(None)
+    texts = islice(task.held_out_texts(model.predictor), EXAMPLE_TEXTS)
+    inner = slice(1, -1) if isinstance(task, TextTask) else slice(None)  # pieces of a text begin and end anywhere
     for line in (line.strip() for text in texts for line in SENTENCE_END.split(text)[inner]):
         if SHORTEST_EXAMPLE <= len(line) <= LONGEST_EXAMPLE and not (codec and codec.unknown(line)):
-            words = line.split()
-            if service.capabilities == ("fill",):
-                words[len(words) // 2] = BLANK
-            return " ".join(words)
+            return model.service.to_example(" ".join(line.split()))
     return ""
 
 

@@ -1,6 +1,6 @@
 """What a loaded model shows of itself on one text: the hook between the tasks and `weft.probes`.
 
-A predictor has a method `inspect(text) -> Inspection`. Its parts are views of the model that all tasks share; a part
+`Task.inspect(predictor, text)` returns an `Inspection`. Its parts are views of the model that all tasks share; a part
 that a model does not have is None. The probes are written once over these parts, so a new task is open to every probe
 whose part it gives.
 """

@@ -1,4 +1,4 @@
-"""What a loaded model offers to a server: a task says it here, and the server's core knows no task.
+"""What a loaded model offers to a server: each task says it, and the server has code for none of them but `lm`.
 
 A service is a set of capabilities. `TextService` maps texts to one record each, the record that the command line writes
 with `--json`; the server batches the texts of several requests. A model of the next token (`generator`) generates,
@@ -98,6 +98,7 @@ class Service:
         languages: What a translator translates from and to, or None.
         labels: The labels or tags that it predicts, or None.
         example: A short text that the model can read.
+        to_example: A sentence of the run's own text as such an example; where that needs a blank, with a blank.
     """
 
     texts: tuple[TextService, ...] = ()
@@ -105,6 +106,7 @@ class Service:
     languages: Languages | None = None
     labels: tuple[str, ...] | None = None
     example: str = ""
+    to_example: Callable[[str], str] = str
 
     @property
     def capabilities(self) -> tuple[str, ...]:

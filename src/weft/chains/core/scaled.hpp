@@ -198,7 +198,7 @@ class Scaled {
             for (int64_t n = 0; n < nb; ++n) to[n] += p[i] * matrix[i * nb + n];
     }
 
-    // `total` in every lane.
+    // Whether one of the values is too small to be trusted. `total`: their sum, in every lane.
     bool small(const Block* values, Block total) const {
         Bits found = ~(total > kTrusted);
         for (int64_t n = 0; n < blocks(); ++n) found |= ~(values[n] >= total * kTrusted) & real_[n];

@@ -17,17 +17,16 @@ class AdaptiveThreading {
   public:
     // Runs work(in_parallel), which does `units` of the same work, in the mode that was faster recently.
     template <typename Work>
-    void run(int64_t shared_over_time, const Work& work) {
-        const int64_t trial = std::max(kTrial, 4 * shared_over_time);
+    void run(int64_t units, const Work& work) {
+        const int64_t trial = std::max(kTrial, 4 * units);
         const bool trying = serial_ > 0 && left_ <= 0, in_parallel = is_parallel_ != trying;
         const auto begin = std::chrono::steady_clock::now();
         work(in_parallel);
         const double taken = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
         const bool waking = trying && in_parallel && 8 * tried_ < 3 * trial;  // the first runs wake sleeping threads
-        if (!waking) average(in_parallel ? parallel_ : serial_, taken / static_cast<double>(shared_over_time));
-        if (in_parallel)
-            lost_ = std::max(-kSavings * serial_, lost_ + taken - serial_ * static_cast<double>(shared_over_time));
-        (trying ? tried_ : left_) += trying ? shared_over_time : -shared_over_time;
+        if (!waking) average(in_parallel ? parallel_ : serial_, taken / static_cast<double>(units));
+        if (in_parallel) lost_ = std::max(-kSavings * serial_, lost_ + taken - serial_ * static_cast<double>(units));
+        (trying ? tried_ : left_) += trying ? units : -units;
         if (lost_ > kPatience * serial_) {
             go_serial();
         } else if (trying && tried_ >= trial) {
@@ -54,8 +53,8 @@ class AdaptiveThreading {
         parallel_ = 0;
     }
 
-    void restart(int64_t shared_over_time) {
-        left_ = shared_over_time;
+    void restart(int64_t units) {
+        left_ = units;
         tried_ = 0;
         lost_ = 0;
     }

@@ -1,5 +1,4 @@
-// The C interface: what ctypes sees. Every function takes the records of abi.hpp and returns a Status. No exception
-// leaves it.
+// The C interface: what ctypes sees. A call takes the records of abi.hpp and returns a Status; no exception leaves it.
 #pragma once
 
 #include "cross_entropy.hpp"

@@ -23,7 +23,7 @@ inline void copy_row(const T* from, int64_t count, T* to) {  // rows are short: 
     for (; i < count; ++i) to[i] = from[i];
 }
 
-// d = f(a, ...) for each element of some rows; every operand has a pointer for each row.
+// d = f(from, ...) for each element of some rows; every operand has a pointer for each row.
 template <typename T, typename F, typename... From>
 inline void each(int64_t rows, int64_t lanes, T* const* d, F f, From... from) {
     for (int64_t r = 0; r < rows; ++r) {

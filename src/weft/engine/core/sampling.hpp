@@ -1,4 +1,4 @@
-// Sampling of the next token, with the same choices as weft.decode makes.
+// Sampling of the next token, with the same choices as weft.decoding makes.
 #pragma once
 
 #include <algorithm>

@@ -54,16 +54,16 @@ class Stream : public AnyStream {
         logits_ = std::make_unique<Memory<T>>(rows_ * output_weight_->columns());
     }
 
-    Status step(const abi::StreamStepCall<void>& call, void* const* given) override {
+    Status step(const abi::StreamStepCall<void>& call, void* const* states) override {
         const std::lock_guard<std::mutex> guard(mutex_);
         const auto* ids = by_id_ ? static_cast<const int64_t*>(call.x) : nullptr;
         const T* values = by_id_ ? nullptr : static_cast<const T*>(call.x);
         T* result = static_cast<T*>(call.result);
         if (ids && !ids_in_range(ids)) return Status::id_out_of_range;
-        T* const* states = reinterpret_cast<T* const*>(given);
+        T* const* before = reinterpret_cast<T* const*>(states);
         auto work = [&](bool in_parallel) {
             pool_.run(in_parallel ? call.threads : 1,
-                      [&] { advance(ids, values, states, states + parts(), vocabulary_ ? nullptr : result); });
+                      [&] { advance(ids, values, before, before + parts(), vocabulary_ ? nullptr : result); });
         };
         if (is_shared() && call.threads > 1)
             step_threading_.run(1, work);

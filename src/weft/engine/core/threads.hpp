@@ -93,8 +93,8 @@ void parallel(int64_t count, int64_t threads, const Work& work) {
 class Jobs {
   public:
     // cost: the approximate number of elements that the job touches.
-    void add(int64_t loss_of_row, std::function<void()> job) {
-        cost_ += loss_of_row;
+    void add(int64_t cost, std::function<void()> job) {
+        cost_ += cost;
         jobs_.push_back(std::move(job));
     }
     // Runs on one thread if the total cost is below `least`: moving data between caches would cost more.

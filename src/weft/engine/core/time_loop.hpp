@@ -2,8 +2,8 @@
 //
 // Rows are independent, so a thread takes its rows through all steps without synchronization; few rows are taken
 // through all steps by one thread, which shares the columns of its products with others. Rows are sorted by length, so
-// the active ones are always the first n. At step s a row is at time s or, in reverse, at its own length - 1
-// - s: the reverse direction does not copy data.
+// the active ones are always the first n. At step s a row is at time s or, in reverse, at length - 1 - s of its own
+// length: the reverse direction does not copy data.
 #pragma once
 
 #include "direction.hpp"

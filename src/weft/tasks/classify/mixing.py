@@ -60,7 +60,7 @@ DEFAULT_MIXTURE = Mixture()
 DEFAULT_PRIOR = MixturePrior(DEFAULT_MIXTURE, 30.0)
 NGRAM_CENTRE = (0.7, 0.15)  # of the n-gram models without a network
 CROSS_FITTED_TEXTS = 100.0
-BLEND_CENTRE = (0.6, 0.1, 0.15)  # of the same with the logistic regression in two parts
+BLEND_CENTRE = (0.6, 0.1, 0.15)  # of the n-gram models without a network, with the logistic regression in two parts
 NETWORK_ALONE = Mixture(1.0, 0.0, 0.0)
 # Nats against the network alone: a handful of texts cannot drop the n-gram models.
 CENTRE_MARGIN, CROSS_FITTED_MARGIN = 3.0, 6.0

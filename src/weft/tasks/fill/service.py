@@ -57,4 +57,16 @@ def serve_filler(model: FillPredictor) -> Service:
     tokens = model.codec.vocabulary.tokens[len(RESERVED) :]
     words = [token for token in tokens if token.strip()][:4]
     join = model.codec.tokenizer.join
-    return Service((fill_service(model),), example=f"{join(words[:2])} {BLANK} {join(words[2:])}")
+    example = f"{join(words[:2])} {BLANK} {join(words[2:])}"
+    return Service((fill_service(model),), example=example, to_example=put_blank)
+
+
+def put_blank(sentence: str) -> str:
+    """The sentence with a blank in the place of its middle word.
+
+    >>> put_blank("the cat sat on it")
+    'the cat ___ on it'
+    """
+    words = sentence.split()
+    words[len(words) // 2] = BLANK
+    return " ".join(words)

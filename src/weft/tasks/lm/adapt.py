@@ -32,9 +32,8 @@ from weft.training.run import Run
 
 ADAPTATIONS = ("dynamic", "cache", "both")
 CHUNKS, SEGMENTS = 8, 32  # of the training text, for the statistics of the gradient
-
-CACHE_TOKENS = 10_000  # the same, for the parameters of the cache
-CACHE_WEIGHT = 0.1  # without held-out text
+CACHE_TOKENS = 10_000  # of the held-out text, for the parameters of the cache
+CACHE_WEIGHT = 0.1  # of the cache in the interpolation, without held-out text
 
 
 @dataclass(frozen=True)
