@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import io
 import itertools
 import json
@@ -111,6 +113,21 @@ def test_a_reader_that_leaves_ends_the_program_as_the_signal_would(run):
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 141
+
+
+def test_generate_has_every_option_of_sampling(program, run):
+    options = {"temperature": 0.9, "top_k": 9, "top_p": 0.95, "min_p": 0.01, "typical_p": 0.9,
+               "repetition_penalty": 1.2, "presence_penalty": 0.3, "frequency_penalty": 0.1}  # fmt: skip
+    assert list(options) == [field.name for field in dataclasses.fields(weft.Sample)]
+    parameters = inspect.signature(get_task("lm").commands.functions[0]).parameters
+    assert {name: parameters[name].default for name in options} == {**vars(weft.Sample()), "temperature": 0.8}
+    flags = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", value)]
+    code, out, err = program("generate", run, "--prompt", "It was", "--tokens", 30, "--seed", 2, *flags)
+    assert (code, out) == (
+        0,
+        weft.load(run).generate("It was", tokens=30, seed=2, sampler=weft.Sample(**options)) + "\n",
+    ), err
+    assert "repetition_penalty is 0.0" in program("generate", run, "--repetition-penalty", 0)[2]
 
 
 def test_plain_options_stand_for_settings(program):

@@ -221,8 +221,11 @@ def test_temperature_acts_while_the_model_writes(reader):
     page = reader.page
     asked = []
     page.on("request", lambda request: asked.append(request) if "completions" in request.url else None)
-    reader.open("write", model="lm", text="the cat", tokens=400, temperature=1.5)
+    sampling = {"top_p": 0.95, "min_p": 0.02, "typical_p": 0.9, "repetition_penalty": 1.1}
+    reader.open("write", model="lm", text="the cat", tokens=400, temperature=1.5, **sampling)
     page.get_by_label("Temperature").wait_for()
+    for label, value in (("Top-p", 0.95), ("Min-p", 0.02), ("Typical-p", 0.9), ("Repetition penalty", 1.1)):
+        expect(page.get_by_label(label)).to_have_value(str(value))
     network = reader.context.new_cdp_session(page)  # slow enough that a person can follow
     limits = {"offline": False, "latency": 0, "uploadThroughput": -1}
     network.send("Network.emulateNetworkConditions", {**limits, "downloadThroughput": 40_000})
@@ -237,6 +240,7 @@ def test_temperature_acts_while_the_model_writes(reader):
     assert texts(tokens)[: len(before)] == before
     bodies = [json.loads(request.post_data) for request in asked]
     assert [body["temperature"] for body in bodies] == [1.5, 0]
+    assert all(sampling.items() <= body.items() for body in bodies)
     assert bodies[0]["session"] == bodies[1]["session"]
     assert bodies[1]["max_tokens"] < 400
 

@@ -56,10 +56,51 @@ def test_the_chain_is_a_stepper():
         (Sample(top_p=0.0001), [0.0, 1, 0, 0]),
         (Sample(top_k=3, top_p=0.5), [0, 4 / 7, 0, 3 / 7]),
         (Sample(temperature=0.5), [0.01 / 0.3, 0.16 / 0.3, 0.04 / 0.3, 0.09 / 0.3]),
+        (Sample(min_p=0.24), [0.1, 0.4, 0.2, 0.3]),
+        (Sample(min_p=0.26), [0, 4 / 9, 2 / 9, 3 / 9]),
+        (Sample(min_p=1.0), [0, 1, 0, 0]),
+        (Sample(top_k=3, min_p=0.6), [0, 4 / 7, 0, 3 / 7]),
+        # The entropy is 1.280 nats; 0.3 has a surprisal of 1.204, 0.2 of 1.609, 0.4 of 0.916, 0.1 of 2.303.
+        (Sample(typical_p=0.29), [0, 0, 0, 1]),
+        (Sample(typical_p=0.31), [0, 0, 0.4, 0.6]),
+        (Sample(typical_p=0.51), [0, 4 / 9, 2 / 9, 3 / 9]),
+        (Sample(typical_p=0.91), [0.1, 0.4, 0.2, 0.3]),
+        # Of 4/9, 2/9 and 3/9 the entropy is 1.061 nats, and 3/9 is closest.
+        (Sample(top_p=0.71, typical_p=0.3), [0, 0, 0, 1]),
     ],
 )
 def test_chances_are_exact(choice, expected):
-    torch.testing.assert_close(chances(choice, PROBS), torch.tensor(expected), atol=2e-4, rtol=0)
+    expected = torch.tensor(expected, dtype=torch.float32)
+    torch.testing.assert_close(chances(choice, PROBS), expected, atol=2e-4, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("choice", "scores"),
+    [
+        (Sample(repetition_penalty=2.0), [0.1**2, 0.4**2, 0.2, 0.3]),
+        (Sample(repetition_penalty=0.5), [0.1**0.5, 0.4**0.5, 0.2, 0.3]),
+        (Sample(presence_penalty=0.7), [0.1, 0.4 * math.exp(-0.7), 0.2, 0.3]),
+        (Sample(frequency_penalty=-0.2), [0.1, 0.4 * math.exp(0.6), 0.2, 0.3]),
+        (Sample(temperature=0.5, repetition_penalty=2.0, presence_penalty=0.1, frequency_penalty=0.2),
+         [0.1**4, (0.4**2 * math.exp(-0.7)) ** 2, 0.2**2, 0.3**2]),
+    ],
+)  # fmt: skip
+def test_penalties_count_the_text_so_far(choice, scores):
+    """The prompt has token 0; token 1 has been generated three times."""
+    seen, draws = {0: 0, 1: 3}, 2000
+    uniforms = (torch.arange(draws) + 0.5) / draws
+    chosen = choice(PROBS.log().expand(draws, -1), uniforms, [seen] * draws)
+    expected = torch.tensor(scores) / sum(scores)
+    torch.testing.assert_close(torch.bincount(chosen, minlength=4) / draws, expected, atol=2e-3, rtol=0)
+
+
+def test_a_generated_text_does_not_repeat_itself():
+    counting = Chain([[0.1, 0.3, 0.3, 0.3]] * 4)
+    rows = list(zip(*generate(counting, [[0], [1]], Sample(top_k=1, frequency_penalty=2.0), tokens=8), strict=True))
+    assert [sorted(row[:3]) for row in rows] == [[1, 2, 3], [1, 2, 3]]
+    rows = list(zip(*generate(counting, [[1], [2, 3]], Sample(top_k=1, repetition_penalty=9), tokens=4), strict=True))
+    written = [[token for token in row if token != NO_TOKEN] for row in rows]
+    assert written == [[2, 3, 0, 1], [1, 0, 1, 1]]  # when every token has occurred, the most probable ones return
 
 
 def test_impossible_tokens_are_never_chosen_even_at_the_edges():
@@ -120,8 +161,11 @@ def test_nothing_to_write_or_to_read():
 
 
 @pytest.mark.parametrize(
-    "settings", [{"temperature": 0}, {"temperature": math.nan}, {"top_k": -1}, {"top_p": 0}, {"top_p": 1.1}]
-)
+    "settings",
+    [{"temperature": 0}, {"temperature": math.nan}, {"top_k": -1}, {"top_p": 0}, {"top_p": 1.1}, {"typical_p": 0},
+     {"typical_p": math.nan}, {"min_p": -0.1}, {"min_p": 1.1}, {"repetition_penalty": 0},
+     {"repetition_penalty": math.inf}, {"presence_penalty": 2.1}, {"frequency_penalty": math.nan}],
+)  # fmt: skip
 def test_bad_settings(settings):
     with pytest.raises(WeftError, match=next(iter(settings))):
         Sample(**settings)

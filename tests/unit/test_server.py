@@ -188,8 +188,18 @@ def complete(context, name, **options):
     return asyncio.run(ask())
 
 
+SAMPLES = [
+    Sample(temperature=0.8),
+    Sample(top_k=1),
+    Sample(1.2, top_k=5, top_p=0.9),
+    Sample(1.5, min_p=0.02, typical_p=0.9),
+    Sample(0.9, repetition_penalty=1.3, presence_penalty=0.4, frequency_penalty=0.1),
+    Sample(top_k=1, repetition_penalty=1.2),
+]
+
+
 @pytest.mark.parametrize("name", ["lm", "residual", "ngram"])
-@pytest.mark.parametrize("sample", [Sample(temperature=0.8), Sample(top_k=1), Sample(1.2, top_k=5, top_p=0.9)])
+@pytest.mark.parametrize("sample", SAMPLES, ids=range(len(SAMPLES)))
 def test_generated_rows_equal_the_command_line_s(context, name, sample):
     """Also with log-probabilities, which take another way, and with rows of other prompts beside them."""
     predictor = context.models.get(name).predictor
@@ -287,9 +297,10 @@ def test_a_text_in_two_parts_equals_the_whole_bit_for_bit(context, name):
     assert torch.equal(whole.next_log_probs(), expected)  # the forks took nothing from it
 
 
+@pytest.mark.parametrize("sample", [Sample(temperature=0.9), SAMPLES[3], SAMPLES[4]], ids=range(3))
 @pytest.mark.parametrize("name", ["lm", "members", "mixed"])
-def test_a_session_generates_as_the_whole_prompt_does(context, name):
-    options = {"sample": Sample(temperature=0.9), "tokens": 12, "seed": 5}
+def test_a_session_generates_as_the_whole_prompt_does(context, name, sample):
+    options = {"sample": sample, "tokens": 12, "seed": 5}
     (whole,) = complete(context, name, prompts=("the cat saw",), **options)
     complete(context, name, prompts=("the cat",), tokens=0, session="split")
     (found,) = complete(context, name, prompts=(" saw",), session="split", **options)

@@ -11,13 +11,13 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from weft.server.completion import Completion, CompletionRequest, check_stop, make_sample
+from weft.server.completion import SAMPLING, Completion, CompletionRequest, check_stop, read_sample
 from weft.server.errors import RequestError
 from weft.server.http import Context, Endpoint, JsonResponse, Result
 from weft.server.models import LoadedModel, text_service
 from weft.server.native_api import ANY, check_count
 from weft.server.openai_api import stream_response
-from weft.server.schema import Schema, array, either, flag, integer, object_of, optional, real, string
+from weft.server.schema import Schema, array, either, flag, integer, object_of, optional, string
 from weft.tasks.service import UNKNOWN_LANGUAGES
 
 INFERENCE: Schema = object_of(
@@ -119,9 +119,8 @@ GENERATE: Schema = object_of(
         "type": "object",
         "properties": {
             "num_predict": optional(integer(-2, 1_000_000, "the most tokens to generate; 128 unless given")),
-            "temperature": optional(real(0, 100, "0: greedy")),
-            "top_k": optional(integer(0, 1_000_000, "sample from the k most probable tokens; 0: all")),
-            "top_p": optional(real(0, 1, "sample from the fewest tokens whose probabilities reach this")),
+            **SAMPLING,
+            "repeat_penalty": SAMPLING["repetition_penalty"],
             "seed": optional(integer(0, (1 << 63) - 1, "equal seeds give equal texts")),
             "stop": optional(array(string(), maxItems=16)),
         },
@@ -140,7 +139,7 @@ async def generate(context: Context, request: Request, body: Mapping[str, Any]) 
     tokens = context.config.max_tokens if tokens < 0 else tokens
     if tokens > context.config.max_tokens:
         raise RequestError(400, f"num_predict is {tokens:,}; expected at most {context.config.max_tokens:,}")
-    sample = make_sample(options.get("temperature", 0.8), options.get("top_k", 0), options.get("top_p", 1.0))
+    sample = read_sample({"temperature": 0.8, "repetition_penalty": options.get("repeat_penalty"), **options})
     wanted = CompletionRequest(
         (body.get("prompt") or "",),
         tokens,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import Any
 
 from weft.decoding import Sample
 from weft.errors import WeftError
@@ -14,6 +15,7 @@ from weft.server.generation import Piece, SequenceRow
 from weft.server.history import History
 from weft.server.http import Context
 from weft.server.models import LoadedModel, generator
+from weft.server.schema import Schema, optional, options_schema, real
 from weft.server.sessions import Session
 from weft.server.token_engine import TokenChoice
 
@@ -49,11 +51,19 @@ class CompletionRequest:
     session: str | None = None
 
 
-def make_sample(temperature: float, top_k: int, top_p: float) -> Sample:
-    """How tokens are chosen; temperature 0 is greedy."""
-    if temperature < GREEDY_BELOW or top_p < GREEDY_BELOW:
-        return Sample(top_k=1)
-    return Sample(temperature, top_k, top_p)
+SAMPLING: dict[str, Schema] = {
+    name: optional({**schema, "maximum": schema.get("maximum", 1_000_000)})
+    for name, schema in options_schema(Sample)["properties"].items()
+}
+SAMPLING["temperature"] = optional(real(0, 100, f"{SAMPLING['temperature']['description']}; 0: greedy"))
+
+
+def read_sample(options: Mapping[str, Any]) -> Sample:
+    """How tokens are chosen; temperature 0 is greedy. Of the options those that are fields of `Sample` are read."""
+    found = {name: options[name] for name in SAMPLING if options.get(name) is not None}
+    if min(found.get("temperature", 1), found.get("top_p", 1)) < GREEDY_BELOW:
+        found |= {"temperature": 1.0, "top_p": 1.0, "top_k": 1}
+    return Sample(**found)
 
 
 class Completion:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from weft.decoding import NO_TOKEN
+from weft.decoding import NO_TOKEN, TokenCounts, count_token
 from weft.errors import WeftError
 from weft.server.errors import LOGGER
 from weft.server.history import History, TopToken, top_tokens
@@ -74,6 +74,7 @@ class SequenceRow:
         self.history, self.drawn, self.limit, self.scored, self.log_probs = history, drawn, limit, scored, log_probs
         self.uniforms = np.random.default_rng(seed).random(limit)
         self.count = 0  # tokens generated
+        self.seen: TokenCounts = dict.fromkeys(history.ids if drawn.sample.penalizes else (), 0)
         self.prompt = len(history.ids)
         self.decoder = StreamingDecoder(codec, history.ids[-StreamingDecoder.CONTEXT :])
         self.stop = StopText(stops)
@@ -90,7 +91,7 @@ class SequenceRow:
     @property
     def tokens_only(self) -> bool:
         """Whether nothing but its tokens is asked for, so that an engine may sample many of them in one call."""
-        return self.log_probs is None and not self.history.keep
+        return self.log_probs is None and not self.history.keep and self.drawn.in_engine
 
     def accept(self, token: int, log_prob: float | None, top: tuple[TopToken, ...]) -> bool:
         """Takes a token that was chosen; returns whether it is one of the text, not its end."""
@@ -99,6 +100,7 @@ class SequenceRow:
             return False
         self.history.append([token], log_prob)
         self.count += 1
+        count_token(self.seen, token)
         held = len(self.decoder.text) - self.decoder.shown
         self._tokens.append(TokenInfo(token, log_prob, top, self.length + held))
         piece = self.decoder.push(token)
@@ -251,8 +253,10 @@ class Generation:
                     continue
                 allowed = values.clone()
                 allowed[list(row.drawn.banned)] = -torch.inf
+                for token, bias in row.drawn.bias:
+                    allowed[token] += bias
                 now = torch.tensor([row.uniforms[row.count]])
-                token = int(row.drawn.sample(allowed[None], now))
+                token = int(row.drawn.sample(allowed[None], now, [row.seen]))
                 top = tuple(top_tokens(values, row.log_probs)) if row.log_probs else ()
                 if row.accept(token, float(values[token]), top):
                     row.history.advance(1, state)

@@ -16,12 +16,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from torch import Tensor
 
-from weft.server.completion import Completion, CompletionRequest, check_stop, make_sample
+from weft.server.completion import SAMPLING, Completion, CompletionRequest, check_stop, read_sample
 from weft.server.errors import RequestError, error_body
 from weft.server.generation import Piece, TokenInfo
 from weft.server.http import Context, Endpoint, EventResponse, JsonResponse, Result
 from weft.server.models import LoadedModel, generator, text_service
-from weft.server.schema import NULL, Schema, array, either, flag, integer, object_of, optional, real, string
+from weft.server.schema import NULL, Schema, array, either, flag, integer, object_of, optional, string
 from weft.server.sessions import SESSION_ID
 
 MOST_LOG_PROBS = 20
@@ -35,9 +35,7 @@ COMPLETION: Schema = object_of(
     prompt=optional(_PROMPT),
     suffix=optional(string("the text after a blank; for models that fill blanks")),
     max_tokens=optional(integer(0, 1_000_000, "the most tokens to generate; 16 unless given")),
-    temperature=optional(real(0, 100, "0: greedy")),
-    top_p=optional(real(0, 1, "sample from the fewest tokens whose probabilities reach this")),
-    top_k=optional(integer(0, 1_000_000, "sample from the k most probable tokens; 0: all")),
+    **SAMPLING,
     n=optional(integer(1, 64, "how many continuations of each prompt")),
     best_of=optional(integer(1, 64, "accepted if it equals n")),
     seed=optional(integer(0, (1 << 63) - 1, "equal seeds give equal texts")),
@@ -47,8 +45,6 @@ COMPLETION: Schema = object_of(
     stream=optional(flag("send the text as it is generated, as server-sent events")),
     stream_options=optional(object_of(include_usage=optional(flag()), include_obfuscation=optional(flag()))),
     session=optional(string("the session that the text continues; made if it does not exist", pattern=SESSION_ID)),
-    presence_penalty=optional(real(0, 0, "not supported: 0")),
-    frequency_penalty=optional(real(0, 0, "not supported: 0")),
     logit_bias=optional(object_of()),
     user=optional(string("ignored")),
 )
@@ -136,7 +132,7 @@ def read_completion(context: Context, given: Mapping[str, Any]) -> CompletionReq
         prompts=(prompts,) if isinstance(prompts, str) else tuple(prompts),
         tokens=tokens,
         choices=given.get("n", 1),
-        sample=make_sample(given.get("temperature", 1.0), given.get("top_k", 0), given.get("top_p", 1.0)),
+        sample=read_sample(given),
         seed=given.get("seed"),
         stop=check_stop(given.get("stop")),
         log_probs=given.get("logprobs"),

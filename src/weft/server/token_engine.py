@@ -24,6 +24,12 @@ class TokenChoice(NamedTuple):
     sample: Sample
     banned: tuple[int, ...]
     end: int | None
+    bias: tuple[tuple[int, float], ...] = ()  # ids, and what is added to their log-probabilities
+
+    @property
+    def in_engine(self) -> bool:
+        """Whether the engine's sampler can choose in this way."""
+        return self.sample.in_engine and not self.bias
 
 
 @runtime_checkable

@@ -52,6 +52,29 @@ def generate(
     top_p: Annotated[
         float, typer.Option(help="Sample from the fewest tokens whose probabilities sum to at least this.")
     ] = 1.0,
+    min_p: Annotated[
+        float, typer.Option(help="Leave out tokens less probable than this times the most probable one.")
+    ] = 0.0,
+    typical_p: Annotated[
+        float,
+        typer.Option(
+            help="Sample from the tokens with a surprisal closest to the entropy, the fewest whose probabilities sum "
+            "to at least this."
+        ),
+    ] = 1.0,
+    repetition_penalty: Annotated[
+        float,
+        typer.Option(
+            help="Multiply the log-probability of tokens of the text so far, the prompt included: above 1 less "
+            "repetition."
+        ),
+    ] = 1.0,
+    presence_penalty: Annotated[
+        float, typer.Option(help="Subtract this from the log-probability of tokens generated before.")
+    ] = 0.0,
+    frequency_penalty: Annotated[
+        float, typer.Option(help="The same for each time that a token was generated before.")
+    ] = 0.0,
     greedy: Annotated[bool, typer.Option("--greedy", help="Always take the most probable token.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Random seed; equal seeds give equal texts.")] = 0,
     stop: Annotated[
@@ -69,7 +92,16 @@ def generate(
     if adapt is not None:
         model = model.adapt(adapt)
     limit = None if until_end else tokens
-    sampler = decoding.greedy if greedy else decoding.Sample(temperature, top_k, top_p)
+    sampler = decoding.Sample(
+        temperature=1.0 if greedy else temperature,
+        top_k=1 if greedy else top_k,
+        top_p=top_p,
+        min_p=min_p,
+        typical_p=typical_p,
+        repetition_penalty=repetition_penalty,
+        presence_penalty=presence_penalty,
+        frequency_penalty=frequency_penalty,
+    )
     prompts = texts.lines() if texts.given or texts.file is not None else [""]
     for note in model.notes(prompts):
         warnings.warn(note, WeftWarning, stacklevel=2)

@@ -94,8 +94,7 @@ function useWriters(model, prompt, kept, settings) {
       latest.current.writers.forEach((one) => one.close());
     };
   }, [model, prompt, attempt]);
-  // Temperature and top-p act at once: the text goes on from where it is with the new ones.
-  const { temperature, topP } = settings;
+  // Temperature and the like act at once: the text goes on from where it is with the new ones.
   useEffect(() => {
     const one = writer();
     if (!one?.writing) return undefined;
@@ -108,7 +107,7 @@ function useWriters(model, prompt, kept, settings) {
       });
     }, 120);
     return () => clearTimeout(timer);
-  }, [temperature, topP]);
+  }, Object.values(settings.sampling));
   return {
     ...state,
     writer: writer(),
@@ -170,13 +169,17 @@ export function Write({ models }) {
   const [prompt, setPrompt] = useParam('text', beginning(model.example));
   const [temperature, setTemperature] = useParam('temperature', 0.8);
   const [topP, setTopP] = useParam('top_p', 1);
+  const [minP, setMinP] = useParam('min_p', 0);
+  const [typicalP, setTypicalP] = useParam('typical_p', 1);
+  const [penalty, setPenalty] = useParam('repetition_penalty', 1);
   const [count, setCount] = useParam('tokens', 120);
   const [seed, setSeed] = useParam('seed', 0);
   const [kept, setKept] = useParam('kept', '');
   const [from, setFrom] = useParam('from', -1); // tokens of the prompt that are left, where one of them was exchanged
   const [open, setOpen] = useState(null);
   const given = { from, tokens: kept ? kept.split(MARK) : [] };
-  const writers = useWriters(model.name, prompt, given, { temperature, topP, count, seed });
+  const sampling = { temperature, top_p: topP, min_p: minP, typical_p: typicalP, repetition_penalty: penalty };
+  const writers = useWriters(model.name, prompt, given, { sampling, count, seed });
   const { writer } = writers;
   const writing = Boolean(writer?.writing);
   useEffect(() => {
@@ -206,6 +209,9 @@ export function Write({ models }) {
         <${TextBox} label=${t('prompt')} value=${prompt} onChange=${another(setPrompt)} onSubmit=${writers.write} rows=${3} placeholder=${t('promptEmpty')} />
         <${Slider} label=${t('temperature')} value=${temperature} min="0" max="2" step="0.05" onChange=${setTemperature} format=${(value) => (value === 0 ? t('greedy') : value.toFixed(2))} />
         <${Slider} label=${t('topP')} value=${topP} min="0.05" max="1" step="0.05" onChange=${setTopP} format=${(value) => value.toFixed(2)} />
+        <${Slider} label=${t('minP')} value=${minP} min="0" max="0.5" step="0.01" onChange=${setMinP} format=${(value) => value.toFixed(2)} />
+        <${Slider} label=${t('typicalP')} value=${typicalP} min="0.05" max="1" step="0.05" onChange=${setTypicalP} format=${(value) => value.toFixed(2)} />
+        <${Slider} label=${t('repetitionPenalty')} value=${penalty} min="1" max="2" step="0.05" onChange=${setPenalty} format=${(value) => value.toFixed(2)} />
         <div class="pair"><${NumberBox} label=${t('length')} value=${count} min=${1} max=${1000} onChange=${setCount} />
           <${NumberBox} label=${t('seed')} value=${seed} min=${0} max=${999999} onChange=${setSeed} /></div>
         <div class="buttons">
@@ -222,7 +228,7 @@ export function Write({ models }) {
           ${writers.writers.length > 1 ? html`<div class="tabs" role="group" aria-label=${t('branches')}>${writers.writers.map((_, at) => html`
             <button aria-pressed=${String(at === writers.current)} onClick=${() => { close(); writers.select(at); }}>${branchName(writers.writers, at, t)}</button>`)}</div>` : null}
           ${tokens.length && (started || prompt) ? html`
-            <${Figure} title=${t('surprisalTitle')} note=${note} data=${{ model: model.name, temperature, top_p: topP, seed, tokens: tokens.map((one, at) => ({ token: one.token, nats: nats[at], given: one.given, top: one.top })) }}
+            <${Figure} title=${t('surprisalTitle')} note=${note} data=${{ model: model.name, ...sampling, seed, tokens: tokens.map((one, at) => ({ token: one.token, nats: nats[at], given: one.given, top: one.top })) }}
               draw=${() => drawTokens({ ...drawing, label: t('nats') })} tools=${html`<${Legend} low=${0} high=${MOST_NATS} scale="sequential" label=${t('nats')} />`}>
               <${TokenText} ...${drawing} label=${t('text')} selected=${open?.at ?? null} onSelect=${select}
                 classes=${tokens.map((one) => (one.chosen ? 'chosen' : one.given ? 'given' : ''))} />

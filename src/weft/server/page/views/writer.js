@@ -72,14 +72,14 @@ export class Writer {
   }
 
   /** Writes on; `show()` is called after each token. Settings are read when it starts: a change stops and restarts it. */
-  async write({ count, temperature, topP, seed }, show) {
+  async write({ count, sampling, seed }, show) {
     const controller = new AbortController();
     this.controller = controller;
     try {
       await this.act('rewind', { to: this.tokens.length }); // so that the session has these tokens, whatever came before
       if (controller.signal.aborted) return;
       const body = {
-        model: this.model, prompt: '', session: this.id, max_tokens: count, temperature, top_p: topP, logprobs: TOP,
+        model: this.model, prompt: '', session: this.id, max_tokens: count, ...sampling, logprobs: TOP,
         seed: seed + this.tokens.length,
       };
       for await (const event of stream('v1/completions', body, controller.signal)) {

@@ -11,10 +11,10 @@ export default {
   'task-tag': 'tagger', 'task-segment': 'segmenter', 'task-translate': 'translator', 'task-forecast': 'forecaster',
   // Write
   writeIntro: 'The model writes token by token. The stronger the tint of a token, the less the model expected it.',
-  prompt: 'Prompt', promptEmpty: 'Empty: a new line', temperature: 'Temperature', topP: 'Top-p', greedy: 'greedy', length: 'Tokens', seed: 'Seed', write: 'Write', writeOn: 'Continue',
+  prompt: 'Prompt', promptEmpty: 'Empty: a new line', temperature: 'Temperature', topP: 'Top-p', minP: 'Min-p', typicalP: 'Typical-p', repetitionPenalty: 'Repetition penalty', greedy: 'greedy', length: 'Tokens', seed: 'Seed', write: 'Write', writeOn: 'Continue',
   stop: 'Stop', clear: 'Start over', submitHint: 'in the prompt does the same.', alternatives: 'Alternatives', forkHere: 'Fork here', chooseHint: 'Choose a token: the text goes on from there.',
   branch: 'Branch {n}', branches: 'Branches', surprisalTitle: 'Surprisal of each token', meanSurprisal: '{n} tokens written; mean surprisal {nats} nats, perplexity {perplexity}',
-  tokenHint: 'Press a token to see what else could stand there.', lookInside: 'Look inside', writeEmpty: 'Nothing written yet', writeHint: 'Press Write. Temperature and top-p may be changed while the model writes.',
+  tokenHint: 'Press a token to see what else could stand there.', lookInside: 'Look inside', writeEmpty: 'Nothing written yet', writeHint: 'Press Write. Temperature and the other sliders may be changed while the model writes.',
   // Translate
   translateIntro: 'A translation, where each word looks in the source, and what the search considered.', sourceText: 'Source text', beamWidth: 'Beam width',
   translateEmpty: 'Nothing to translate', translateHint: 'Enter a sentence to begin.', translation: 'Translation', wordHint: 'Press a word to choose another one; the rest follows',

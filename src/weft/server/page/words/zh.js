@@ -11,10 +11,10 @@ export default {
   'task-tag': '序列标注', 'task-segment': '分词', 'task-translate': '翻译', 'task-forecast': '预测',
   // 写作
   writeIntro: '模型逐词元写作。底色越明显，模型越没有料到这个词元。',
-  prompt: '开头', promptEmpty: '留空则另起一行', temperature: '温度', topP: 'Top-p', greedy: '贪心', length: '词元数', seed: '随机种子', write: '开始写', writeOn: '继续写',
+  prompt: '开头', promptEmpty: '留空则另起一行', temperature: '温度', topP: 'Top-p', minP: 'Min-p', typicalP: 'Typical-p', repetitionPenalty: '重复惩罚', greedy: '贪心', length: '词元数', seed: '随机种子', write: '开始写', writeOn: '继续写',
   stop: '停止', clear: '重新开始', submitHint: '在开头框中按下即可开始。', alternatives: '候选词元', forkHere: '从这里分叉', chooseHint: '选一个词元，后文随之重写。',
   branch: '分支 {n}', branches: '分支', surprisalTitle: '各词元的意外程度', meanSurprisal: '已写 {n} 个词元；平均意外程度 {nats} 奈特，困惑度 {perplexity}',
-  tokenHint: '点击词元，查看这里还可能出现什么。', lookInside: '查看内部', writeEmpty: '还没有内容', writeHint: '点击“开始写”。写作过程中可以随时调整温度和 top-p。',
+  tokenHint: '点击词元，查看这里还可能出现什么。', lookInside: '查看内部', writeEmpty: '还没有内容', writeHint: '点击“开始写”。写作过程中可以随时调整温度等选项。',
   // 翻译
   translateIntro: '译文、每个词所关注的原文，以及束搜索考虑过的全部假设。', sourceText: '原文', beamWidth: '束宽',
   translateEmpty: '没有要翻译的文本', translateHint: '输入一个句子即可开始。', translation: '译文', wordHint: '点击一个词可以换成别的词，后文随之改变',
