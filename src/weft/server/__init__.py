@@ -7,7 +7,7 @@ worker.py        the thread of a model: requests that wait are answered together
 generation.py    sequences that are being generated, together; token_engine.py and history.py below it
 sessions.py      texts that grow over several requests
 comparison.py    paired tests of two models, in a thread of their own
-openai_api.py, client_apis.py, native_api.py    the endpoints
+openai_api.py, ollama_api.py, hugging_face_api.py, libretranslate_api.py, native_api.py    the endpoints
 schema.py        requests as JSON schemas, which also stand in /openapi.json
 
 What a model can do is said by its task (`weft.tasks.service`), not here.

@@ -21,15 +21,17 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from weft.errors import WeftError
-from weft.server.client_apis import CLIENT_ENDPOINTS
 from weft.server.comparison import Comparisons
 from weft.server.config import ServerConfig
 from weft.server.errors import LOGGER, RequestError, error_body, overloaded
 from weft.server.guard import check_host, check_key, check_origin
 from weft.server.http import ClientGoneError, Context, Endpoint, JsonResponse, Result, read_body, while_connected
+from weft.server.hugging_face_api import HUGGING_FACE_ENDPOINTS
+from weft.server.libretranslate_api import LIBRETRANSLATE_ENDPOINTS
 from weft.server.metrics import Gauge, Labels, Metrics
 from weft.server.models import Models
 from weft.server.native_api import NATIVE_ENDPOINTS
+from weft.server.ollama_api import OLLAMA_ENDPOINTS
 from weft.server.openai_api import OPENAI_ENDPOINTS
 from weft.server.openapi import openapi
 from weft.server.schema import object_of, string
@@ -74,7 +76,9 @@ async def page(context: Context, request: Request, body: None) -> Response:
 _PAGE = {200: Result("The file.", media="text/html")}
 ENDPOINTS = [
     *OPENAI_ENDPOINTS,
-    *CLIENT_ENDPOINTS,
+    *HUGGING_FACE_ENDPOINTS,
+    *LIBRETRANSLATE_ENDPOINTS,
+    *OLLAMA_ENDPOINTS,
     *NATIVE_ENDPOINTS,
     *(
         Endpoint(
