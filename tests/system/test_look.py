@@ -130,12 +130,16 @@ def test_a_mistake_in_a_process_of_its_own(folder):
 def test_plot(folder, tmp_path):
     done = weft("plot", folder / "a", folder / "b")
     assert done.returncode == 0, done.stderr
-    assert "# Cross-entropy" in done.stdout
+    shown = done.stdout
+    assert "# Cross-entropy" in shown
     assert "a training" in done.stdout
     assert "\tbest" in done.stdout
-    done = weft("plot", folder / "a", "--metric", "perplexity", "--out", tmp_path / "p.svg")
+    done = weft("plot", folder / "a", folder / "b", "--out", tmp_path / "p.svg")
     assert done.returncode == 0, done.stderr
-    ElementTree.parse(tmp_path / "p.svg")
+    assert done.stderr == f"wrote {tmp_path / 'p.svg'}\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["p.svg"]
+    panels = ElementTree.parse(tmp_path / "p.svg").findall("{*}g/{*}title")
+    assert [one.text for one in panels] == [line[2:] for line in shown.splitlines() if line.startswith("# ")]
     done = weft("plot", folder / "a", "--follow")  # nobody trains it: one look
     assert done.returncode == 0, done.stderr
 

@@ -26,11 +26,13 @@ from weft.pictures import (
     to_html,
     to_svg,
 )
+from weft.pictures.draw_curves import BOTTOM, PLOT_HEIGHT, TOP
 from weft.pictures.figures import value_range, visible
 from weft.pictures.palette import colours, level, luminance
 from weft.pictures.save import check_suffix, content
 from weft.pictures.svg import number, shorten, text_width
-from weft.pictures.training import smoothed
+from weft.pictures.training import curve_figures, smoothed
+from weft.probes.runs import MetricCurve
 
 TOKENS = ("国王", "sees", "<unk>", 'a "dog" & cat', "\n", " ")
 FIGURES = [
@@ -147,16 +149,52 @@ def test_smoothing_has_no_bias():
 
 
 def test_files_by_their_names(tmp_path, monkeypatch):
-    (page,) = content(tmp_path / "a.html", "A", FIGURES[:2], {})
-    assert page[1].startswith("<!doctype html>")
-    drawn = content(tmp_path / "a.svg", "A", FIGURES[:2], {})
-    assert [path.name for path, _ in drawn] == ["a-1.svg", "a-2.svg"]
-    assert content(tmp_path / "a.json", "A", FIGURES[:2], {"x": 1})[0][1] == '{"x": 1}\n'
+    assert content(tmp_path / "a.html", "A", FIGURES[:2], {}).startswith(b"<!doctype html>")
+    assert content(tmp_path / "a.json", "A", FIGURES[:2], {"x": 1}) == b'{"x": 1}\n'
     with pytest.raises(WeftError, match=r"expected a name that ends with .html, .svg, .png, .json"):
         check_suffix(tmp_path / "a.gif")
     monkeypatch.setitem(sys.modules, "cairosvg", None)
     with pytest.raises(WeftError, match=r"a .png needs cairosvg, which is not installed"):
         check_suffix(tmp_path / "a.png")
+
+
+def test_a_run_has_one_colour_in_all_figures():
+    """Also where another run lacks a metric; training is dashed, and no line leaves the axes."""
+    steps = np.arange(1.0, 9.0)
+    noisy = np.where(steps % 2, 0.1, 3.0)
+    runs = [
+        {
+            name: MetricCurve(f"runs/{run}", name, steps, noisy, None)
+            for name in ("train_cross_entropy", "cross_entropy", *extra)
+        }
+        for run, extra in (("a", ()), ("b", ("accuracy",)))
+    ]
+    loss, accuracy = curve_figures(runs)
+    assert [(curve.name, curve.hue, curve.dashed) for curve in loss.curves] == [
+        ("a training", 0, True),
+        ("a held-out", 0, False),
+        ("b training", 1, True),
+        ("b held-out", 1, False),
+    ]
+    assert [(curve.name, curve.hue) for curve in accuracy.curves] == [("b", 1)]
+    paths = re.findall(r'd="M([^"]*)" class="line\d"', to_svg(loss))
+    heights = [float(point.split()[1]) for path in paths for point in path.split("L")]
+    assert len(paths) == 6  # two of them as they were before smoothing
+    assert min(heights) >= TOP
+    assert max(heights) <= PLOT_HEIGHT - BOTTOM
+
+
+def test_several_figures_are_one_file(tmp_path):
+    """Below each other, none over another, each with its title."""
+    root = ElementTree.fromstring(content(tmp_path / "a.svg", "All", FIGURES, {}))
+    panels = root.findall("{*}g")
+    assert root.find("{*}title").text == "All"
+    assert [panel.find("{*}title").text for panel in panels] == [figure.title for figure in FIGURES]
+    single = [ElementTree.fromstring(to_svg(figure)) for figure in FIGURES]
+    tops = [float(re.search(r"translate\(0 ([\d.]+)\)", panel.get("transform"))[1]) for panel in panels]
+    bottoms = [top + float(one.get("height")) for top, one in zip(tops, single, strict=True)]
+    assert [0, *bottoms] == pytest.approx([*tops, float(root.get("height"))], abs=1)
+    assert float(root.get("width")) == max(float(one.get("width")) for one in single)
 
 
 def test_png(tmp_path):
@@ -166,8 +204,7 @@ def test_png(tmp_path):
         pytest.skip(f"cairosvg or the library cairo is not installed: {error}")
     chinese = ColouredText("国王", ("国王", "看见"), np.array([0.5, 1.0]))
     for figure in (FIGURES[0], chinese):
-        ((path, image),) = content(tmp_path / "a.png", "A", [figure], {})
-        assert path.name == "a.png"
+        image = content(tmp_path / "a.png", "A", [figure], {})
         assert image[:8] == b"\x89PNG\r\n\x1a\n"
         size = [int.from_bytes(image[at : at + 4], "big") for at in (16, 20)]
         svg = ElementTree.fromstring(to_svg(figure))

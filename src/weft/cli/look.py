@@ -251,13 +251,10 @@ def write(title: str, figures: list[Figure], data: Any, out: Path | None, *, as_
     from weft.pictures.save import content
 
     if out is not None:
-        for path, body in content(out, title, figures, data):
-            if isinstance(body, bytes):
-                path.write_bytes(body)
-            else:
-                with output(path) as stream:
-                    stream.write(body)
-            typer.echo(f"wrote {path}", err=True)
+        body = content(out, title, figures, data)
+        with output(out) as stream:
+            stream.buffer.write(body)
+        typer.echo(f"wrote {out}", err=True)
     elif as_json:
         import json
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -27,7 +28,8 @@ def draw_curves(figure: Curves) -> Canvas:
     names = max(text_width(_end_name(curve), SMALL) for curve in shown)
     plot_right = PLOT_WIDTH - RIGHT - (min(names, 200) + 14)
     x_low, x_high = _ends(np.concatenate([curve.x for curve in shown]))
-    y_all = np.concatenate([curve.y for curve in shown])
+    y_all = np.concatenate([part for curve in shown for part in (curve.y, curve.faint) if part is not None])
+    y_all = y_all[np.isfinite(y_all) & ((y_all > 0) | (not figure.log))]
     y_low, y_high = _ends(np.log10(y_all) if figure.log else y_all, pad=0.04)
 
     def px(value: float) -> float:
@@ -47,8 +49,8 @@ def draw_curves(figure: Curves) -> Canvas:
         )
     ends: list[float] = []
     for place, curve in enumerate(shown):
-        hue = place % len(LIGHT_HUES)
-        dash = ' stroke-dasharray="6 3"' if place >= len(LIGHT_HUES) else ""
+        hue = curve_hue(curve, place)
+        dash = ' stroke-dasharray="6 3"' if curve.dashed or (curve.hue is None and place >= len(LIGHT_HUES)) else ""
         if curve.faint is not None:
             canvas.path(_path(curve.x, curve.faint, px, py), f"line{hue}", 1, extra=' opacity="0.25"')
         canvas.path(_path(curve.x, curve.y, px, py), f"line{hue}", 1.8, extra=f' stroke-linejoin="round"{dash}')
@@ -58,8 +60,13 @@ def draw_curves(figure: Curves) -> Canvas:
         ends.append(py(float(curve.y[-1])) + 4)
     for place, y in zip(np.argsort(ends, kind="stable").tolist(), _apart(sorted(ends)), strict=True):
         name = shorten(_end_name(shown[place]), 200, SMALL)
-        canvas.text(plot_right + 8, y, name, f"dot{place % len(LIGHT_HUES)}", size=SMALL)
+        canvas.text(plot_right + 8, y, name, f"dot{curve_hue(shown[place], place)}", size=SMALL)
     return canvas
+
+
+def curve_hue(curve: Curve, place: int) -> int:
+    """The number of a curve's colour."""
+    return (place if curve.hue is None else curve.hue) % len(LIGHT_HUES)
 
 
 def _x_axis(canvas: Canvas, figure: Curves, px, ends: tuple[float, float], right: float) -> None:  # type: ignore[no-untyped-def]
@@ -103,7 +110,7 @@ def _clean(curve: Curve, log: bool) -> Curve:
     if by > 1:
         best = None if best is None else best // by
         x, y, faint = (None if part is None else _grouped(part, by) for part in (x, y, faint))  # type: ignore[assignment]
-    return Curve(curve.name, x, y, best, faint)
+    return dataclasses.replace(curve, x=x, y=y, best=best, faint=faint)
 
 
 def _grouped(values: Array, by: int) -> Array:
@@ -136,7 +143,9 @@ def _ticks(low: float, high: float, count: int = 5) -> list[float]:
 def _log_ticks(low: float, high: float) -> list[float]:
     first, last = math.ceil(low), math.floor(high)
     if last - first < 1:
-        return [10**value for value in _ticks(low, high, 4)]
+        round_numbers = [factor * 10.0**power for power in range(math.floor(low), last + 1) for factor in (1, 2, 5)]
+        inside = [value for value in round_numbers if low <= math.log10(value) <= high]
+        return inside if len(inside) > 1 else _ticks(10**low, 10**high, 4)
     return [10.0**power for power in range(first, last + 1, max(1, math.ceil((last - first) / 6)))]
 
 

@@ -72,7 +72,9 @@ class Curve:
     x: Array
     y: Array
     best: int | None = None
-    faint: Array | None = None  # the same before smoothing
+    faint: Array | None = None  # y before smoothing
+    hue: int | None = None  # the number of its colour; None: its place among the curves
+    dashed: bool = False
 
 
 @dataclass(frozen=True, eq=False)

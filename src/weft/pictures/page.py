@@ -13,7 +13,7 @@ from weft.pictures.draw_curves import draw_curves
 from weft.pictures.draw_graphs import draw_states, draw_tree
 from weft.pictures.figures import ColouredText, Curves, Figure, HeatMap, Tree, value_range, visible
 from weft.pictures.palette import DARK_PAGE, LIGHT_PAGE, PREFIX, level, level_class, style_sheet
-from weft.pictures.svg import FONT, Canvas, number
+from weft.pictures.svg import FONT, Canvas, at, number
 
 
 def draw(figure: Figure) -> Canvas:
@@ -27,9 +27,23 @@ def draw(figure: Figure) -> Canvas:
     return draw_tree(figure) if isinstance(figure, Tree) else draw_states(figure)
 
 
-def to_svg(figure: Figure) -> str:
-    """A figure as a file of its own, which follows the reader's light or dark setting."""
-    return draw(figure).render()
+def to_svg(*figures: Figure, title: str = "") -> str:
+    """Figures below each other as a file of its own, which follows the reader's light or dark setting.
+
+    Args:
+        figures: What to draw, one or more.
+        title: The title of several.
+    """
+    panels = [draw(figure) for figure in figures]
+    if len(panels) == 1:
+        return panels[0].render()
+    whole = Canvas(max(panel.width for panel in panels), sum(panel.height for panel in panels), title)
+    y = 0.0
+    for panel in panels:
+        whole.parts.append(f'<g transform="translate(0 {at(y)})"><title>{escape(panel.title)}</title>')
+        whole.parts += [*panel.parts, "</g>"]
+        y += panel.height
+    return whole.render()
 
 
 def to_html(title: str, figures: Sequence[Figure]) -> str:

@@ -19,6 +19,7 @@ from weft.pictures.svg import FONT
 # By their letters; Japanese and Korean text may have Han characters too.
 SCRIPT_LETTERS = {"ja": "[\u3040-\u30ff]", "ko": "[\uac00-\ud7af]", "zh-cn": "[\u3400-\u9fff]"}
 PICTURE_SUFFIXES = (".html", ".svg", ".png", ".json")
+MOST_PIXELS = 32_000  # of a .png in one direction: cairo draws no more than 32,767
 
 
 def check_suffix(path: Path) -> None:
@@ -35,27 +36,38 @@ def check_suffix(path: Path) -> None:
         _converter()
 
 
-def content(path: Path, title: str, figures: Sequence[Figure], data: Any) -> list[tuple[Path, str | bytes]]:
-    """The files to write. Of several figures, each .svg and .png has its number in its name.
+def content(path: Path, title: str, figures: Sequence[Figure], data: Any) -> bytes:
+    """What to write into the file: all figures, one below the other.
 
     Args:
         path: The file that was asked for.
-        title: The title of a page.
+        title: The title of all figures together.
         figures: What to draw.
         data: The same as plain data, for .json.
+
+    Raises:
+        WeftError: The name is not a picture's, or the figures are too high for a .png.
     """
     check_suffix(path)
     if path.suffix == ".json":
-        return [(path, json.dumps(data, ensure_ascii=False) + "\n")]
+        return f"{json.dumps(data, ensure_ascii=False)}\n".encode()
     if path.suffix == ".html":
-        return [(path, to_html(title, figures))]
-    many = len(figures) > 1
-    paths = [path.with_stem(f"{path.stem}-{n}") if many else path for n in range(1, len(figures) + 1)]
-    drawn: list[str | bytes] = [to_svg(figure) for figure in figures]
-    if path.suffix == ".png":
-        convert = _converter()
-        drawn = [convert.svg2png(bytestring=_with_font(str(svg)).encode(), scale=2) for svg in drawn]
-    return list(zip(paths, drawn, strict=True))
+        return to_html(title, figures).encode()
+    svg = to_svg(*figures, title=title)
+    return _to_png(path, svg) if path.suffix == ".png" else svg.encode()
+
+
+def _to_png(path: Path, svg: str) -> bytes:
+    """The picture with two pixels for one, or fewer where it would be too high."""
+    size = max(float(value) for value in re.findall(r'<svg[^>]* width="([\d.]+)" height="([\d.]+)"', svg)[0])
+    if size > MOST_PIXELS:
+        raise WeftError(
+            f"--out {path}: the picture would have {size:,.0f} pixels", expected=f"at most {MOST_PIXELS:,}",
+            hint=f"--out {path.with_suffix('.html')}",
+        )  # fmt: skip
+    scale = min(2.0, MOST_PIXELS / size)
+    found: bytes = _converter().svg2png(bytestring=_with_font(svg).encode(), scale=scale)
+    return found
 
 
 def _with_font(svg: str) -> str:

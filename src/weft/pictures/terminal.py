@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from weft.pictures.draw_cells import shrink
+from weft.pictures.draw_curves import curve_hue
 from weft.pictures.figures import (
     ColouredText,
     Curves,
@@ -152,7 +153,7 @@ def _plot(figure: Curves, width: int) -> Iterator[Text]:
             value = float(scale(curve.y[good][at == column]).mean())
             exact = (value - low) / (high - low) * (PLOT_ROWS - 1)
             row = PLOT_ROWS - 1 - round(exact)
-            grid[row][column] = ("•", DARK_HUES[place % len(DARK_HUES)])
+            grid[row][column] = ("◦" if curve.dashed else "•", DARK_HUES[curve_hue(curve, place)])
     for row, line in enumerate(grid):
         value = high - (high - low) * row / (PLOT_ROWS - 1)
         tick = number(10**value if figure.log else value) if row % 3 == 0 or row == PLOT_ROWS - 1 else ""
@@ -165,5 +166,5 @@ def _plot(figure: Curves, width: int) -> Iterator[Text]:
     )
     names = Text(" " * (label + 1))
     for place, curve in enumerate(curves):
-        names.append(f"• {curve.name}  ", style=DARK_HUES[place % len(DARK_HUES)])
+        names.append(f"{'◦' if curve.dashed else '•'} {curve.name}  ", style=DARK_HUES[curve_hue(curve, place)])
     yield names

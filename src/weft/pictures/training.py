@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -18,7 +19,9 @@ TITLES = {"grad_norm": "Norm of the gradient before clipping", "learning_rate": 
 def curve_figures(
     runs: Sequence[Mapping[str, MetricCurve]], wanted: Sequence[str] | None = None, smooth: float = 0.6
 ) -> list[Curves]:
-    """One figure for each metric, with all runs in it; training and held-out cross-entropy share one.
+    """One figure for each metric, with all runs in it; training (dashed) and held-out cross-entropy share one.
+
+    A run has the same colour in every figure.
 
     Args:
         runs: The curves of each run by their names.
@@ -28,11 +31,20 @@ def curve_figures(
     names = list(wanted or dict.fromkeys(name for one in runs for name in one))
     figures = []
     if wanted is None and {TRAIN, HELD_OUT} <= set(names):
-        both = [_curve(one[name], len(runs), smooth, name) for one in runs for name in (TRAIN, HELD_OUT) if name in one]
+        both = [
+            dataclasses.replace(_curve(one[name], len(runs), smooth, name), hue=hue, dashed=name == TRAIN)
+            for hue, one in enumerate(runs)
+            for name in (TRAIN, HELD_OUT)
+            if name in one
+        ]
         figures.append(Curves("Cross-entropy", tuple(both), "step", "nats per token"))
         names = [name for name in names if name not in (TRAIN, HELD_OUT)]
     for name in names:
-        curves = tuple(_curve(one[name], len(runs), smooth, "") for one in runs if name in one)
+        curves = tuple(
+            dataclasses.replace(_curve(one[name], len(runs), smooth, ""), hue=hue)
+            for hue, one in enumerate(runs)
+            if name in one
+        )
         title = TITLES.get(name, name.replace("_", " ").capitalize())
         figures.append(Curves(title, curves, "step", name, log=name in LOG))
     return figures
