@@ -9,6 +9,7 @@ from weft.decoding import Sample as Sample
 from weft.decoding import beam_search as beam_search
 from weft.decoding import greedy as greedy
 from weft.engine import precision as precision
+from weft.errors import TensorError as TensorError
 from weft.errors import WeftError as WeftError
 from weft.errors import WeftWarning as WeftWarning
 from weft.nn import Bidirectional as Bidirectional

@@ -32,6 +32,18 @@ class WeftError(Exception):
         super().__init__(f"{message}. Try: {hint}" if hint else message)
 
 
+class TensorError(WeftError, RuntimeError, ValueError):
+    """A tensor that does not fit: its shape, type, device or values. torch reports these as RuntimeError or ValueError.
+
+    >>> from weft.nn import GRUCell
+    >>> try:
+    ...     GRUCell(4, 5)(torch.zeros(3, 7))
+    ... except RuntimeError as error:
+    ...     print(error)
+    GRUCell: input is (3, 7); expected (B, 4) because input_size=4, or (B,) token ids
+    """
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "{}") -> WeftError:
     """The error for an unknown name; suggests the closest known name, if any is close.
 

@@ -248,9 +248,11 @@ def test_cells_show_their_sizes_and_start_as_torch_does(name):
             assert parameter.abs().max() <= HIDDEN**-0.5
 
 
-@pytest.mark.parametrize("sizes", [(0, 5), (4, 0), (-1, 5)])
+@pytest.mark.parametrize("sizes", [(0, 5), (4, -1), (-1, 5)])
 def test_sizes_are_checked(sizes):
-    with pytest.raises(WeftError, match=rf"GRUCell: input_size={sizes[0]}, hidden_size={sizes[1]}; expected both"):
+    with pytest.raises(
+        WeftError, match=rf"GRUCell: input_size={sizes[0]}, hidden_size={sizes[1]}; expected an input_size of 1"
+    ):
         GRUCell(*sizes)
 
 

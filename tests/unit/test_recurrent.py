@@ -246,7 +246,7 @@ def test_a_stack_wants_one_state_for_each_layer():
         (lambda: Stack([Recurrent(GRUCell(3, 5))], dropout=-0.1), "dropout is -0.1"),
         (lambda: make_stack("grue", 3, 5), "cell 'grue' is not known; expected one of: rnn, .* Try: gru"),
         (lambda: make_stack("gru", 3, 5, layers=0), "layers is 0; expected 1 or more"),
-        (lambda: make_stack("gru", 3, 0), "GRUCell: input_size=3, hidden_size=0"),
+        (lambda: make_stack("gru", 3, 0), "the cell has hidden_size=0; expected 1 or more"),
     ],
 )
 def test_construction_is_checked(make, message):

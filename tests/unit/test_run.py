@@ -7,8 +7,18 @@ import json
 import pytest
 import torch
 
-from weft.errors import WeftError
-from weft.training.run import CHECKPOINT, CONFIG, FORMAT, VOCABULARY, check_file, create_run, file_hash, open_run
+from weft.errors import TensorError, WeftError
+from weft.training.run import (
+    CHECKPOINT,
+    CONFIG,
+    FORMAT,
+    VOCABULARY,
+    check_file,
+    create_run,
+    file_hash,
+    open_run,
+    reading_run,
+)
 
 TENSORS = {
     "a": torch.arange(6.0).reshape(2, 3),
@@ -125,3 +135,13 @@ def test_data_files_are_checked(tmp_path):
     file.unlink()
     with pytest.raises(WeftError, match=r"train\.bin is missing"):
         check_file(file, digest)
+
+
+def test_the_messages_of_weft_pass_and_others_name_the_run(run):
+    with pytest.raises(TensorError, match=r"^x is wrong$"), reading_run(run):
+        raise TensorError("x is wrong")
+    with (
+        pytest.raises(WeftError, match=r"cannot be read as a run of the task 'lm' \(ValueError: x\)"),
+        reading_run(run),
+    ):
+        raise ValueError("x")

@@ -9,6 +9,7 @@ import pickle
 import pytest
 import torch
 from torch import nn
+from torch.utils._pytree import tree_map
 
 import weft
 from tests.twins import TOLERANCE, assert_close, flat, pair
@@ -89,3 +90,62 @@ def test_a_compiled_cell(kind):
     _, ours = pair(kind, 4, 6)
     x = torch.randn(3, 4)
     assert_close(flat(torch.compile(ours, backend="eager", fullgraph=True)(x)), flat(ours(x)))
+
+
+def refusal(cell, x, hx):
+    """Whether a call is refused."""
+    try:
+        cell(x, hx)
+    except (RuntimeError, ValueError, IndexError):  # the last one is torch's alone
+        return "refused"
+    return None
+
+
+def test_states_are_not_broadcast(kind):
+    """Each combination of shapes is refused or accepted as torch does it."""
+    shapes = ((3, 4), (4,), (1, 4), (0, 4), (2, 3, 4), (3, 5)), ((3, 6), (6,), (1, 6), (1, 1, 6), (3, 5), (0, 6), (1,))
+    theirs, ours = pair(kind, 4, 6)
+    found = []
+    for of_x, of_h in itertools.product(*shapes):
+        h = torch.zeros(of_h)
+        hx = (h, h) if kind == "LSTMCell" else h
+        found.append(refusal(theirs, torch.zeros(of_x), hx))
+        assert refusal(ours, torch.zeros(of_x), hx) == found[-1], (of_x, of_h)
+    assert set(found) == {"refused", None}
+
+
+def test_wrong_tensors_are_weft_errors_and_torch_s():
+    with pytest.raises(weft.WeftError, match="because input_size=4"):
+        weft.nn.GRUCell(4, 6)(torch.zeros(3, 5))
+    assert issubclass(weft.TensorError, weft.WeftError)
+
+
+@pytest.mark.parametrize("name", weft.CELLS)
+def test_no_hidden_units(name):
+    """A cell may have none, as in torch, whose layers refuse it."""
+    cell = weft.CELLS[name](4, 0)
+    state = cell(torch.zeros(3, 4))
+    assert all(part.shape == (3, 0) for part in flat(state))
+    assert all(part.shape == (3, 0) for part in flat(cell(torch.zeros(3, 4), state)))
+    with pytest.raises(weft.WeftError, match="hidden_size=0"):
+        weft.Recurrent(cell)
+    with pytest.raises(ValueError, match="greater than zero"):
+        weft.nn.LSTM(4, 0)
+
+
+@pytest.mark.parametrize("name", weft.CELLS)
+def test_states_and_gates_are_built_from_one_iterable(name):
+    """As torch rebuilds a tuple, which does not know NamedTuples everywhere."""
+    cell = weft.CELLS[name](4, 6)
+    with torch.no_grad():
+        results = cell.step(cell.project(torch.randn(3, 4)), cell.initial_state(3))
+    for part in results:
+        kind = type(part)
+        rebuilt = (kind(iter(part)), kind(list(part)), kind(tuple(part)), kind(map(torch.Tensor.clone, part)))
+        for one in (kind(*part), *rebuilt, pickle.loads(pickle.dumps(part)), copy.deepcopy(part), part._replace()):
+            assert type(one) is kind
+            assert all(torch.equal(a, b) for a, b in zip(one, part, strict=True))
+        with pytest.raises(TypeError):
+            kind(iter([*part, part[0]]))
+        shapes = tree_map(lambda tensor: tensor.shape, part)  # not taken for the fields
+        assert shapes == kind(*([torch.Size([3, 6])] * len(part)))

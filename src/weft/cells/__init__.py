@@ -56,6 +56,7 @@ from weft.cells.base import (
     check_cell,
     check_instance,
     check_state,
+    from_iterable,
 )
 from weft.cells.custom import custom_cells, is_custom, using_cells
 from weft.cells.gru import GRUCell, GRUGates, GRUResetBeforeCell
@@ -137,6 +138,7 @@ __all__ = [
     "check_state",
     "custom_cells",
     "find_cell",
+    "from_iterable",
     "is_custom",
     "using_cells",
 ]

@@ -4,21 +4,42 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Iterator
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from weft.errors import WeftError
+from weft.errors import TensorError, WeftError
+
+_Kind = TypeVar("_Kind", bound=type)
 
 
+def from_iterable(kind: _Kind) -> _Kind:
+    """Lets a NamedTuple of tensors be built from one iterable of its fields, too, as torch rebuilds tuples."""
+    make, size = kind.__new__, len(kind._fields)  # type: ignore[attr-defined]
+
+    def new(cls: type, *fields: Any, **named: Any) -> Any:
+        if len(fields) == 1 and not named and isinstance(fields[0], tuple | list | Iterator):
+            items = tuple(fields[0])
+            # The one field of a HiddenState is a tuple where a function of tensors gives tuples: a shape, for example.
+            if size > 1 or isinstance(fields[0], Iterator) or (len(items) == 1 and isinstance(items[0], Tensor)):
+                fields = items
+        return make(cls, *fields, **named)
+
+    kind.__new__ = new  # type: ignore[assignment,method-assign]  # typing.NamedTuple allows none in the class
+    return kind
+
+
+@from_iterable
 class HiddenState(NamedTuple):
     """The state of a cell that has a hidden state only."""
 
     h: Tensor  # (B, H)
 
 
+@from_iterable
 class LSTMState(NamedTuple):
     """The state of a cell that has a hidden state and a memory cell."""
 
@@ -26,6 +47,7 @@ class LSTMState(NamedTuple):
     c: Tensor  # (B, H)
 
 
+@from_iterable
 class Candidate(NamedTuple):
     """The gates of a cell that has none: its candidate value alone."""
 
@@ -65,9 +87,10 @@ class Cell(nn.Module, ABC):
     ) -> None:
         super().__init__()
         name = type(self).__name__
-        if input_size < 1 or hidden_size < 1:
+        if input_size < 1 or hidden_size < 0:
             raise WeftError(
-                f"{name}: input_size={input_size}, hidden_size={hidden_size}", expected="both to be 1 or more"
+                f"{name}: input_size={input_size}, hidden_size={hidden_size}",
+                expected="an input_size of 1 or more, a hidden_size of 0 or more",
             )
         if not isinstance(getattr(self, "blocks", None), int) or self.blocks < 1:
             raise WeftError(
@@ -90,7 +113,7 @@ class Cell(nn.Module, ABC):
 
     def reset_parameters(self) -> None:
         """Draws all parameters from U(-1/sqrt(H), 1/sqrt(H)), as torch.nn does."""
-        bound = 1 / math.sqrt(self.hidden_size)
+        bound = 1 / math.sqrt(self.hidden_size) if self.hidden_size else 0.0
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -bound, bound)
 
@@ -143,7 +166,7 @@ class Cell(nn.Module, ABC):
         ids = not x.is_floating_point()
         single = x.dim() == 1 and not ids
         if x.dim() != (1 if ids or single else 2) or not (ids or x.shape[-1] == self.input_size):
-            raise WeftError(
+            raise TensorError(
                 f"{type(self).__name__}: input is {tuple(x.shape)}",
                 expected=f"(B, {self.input_size}) because input_size={self.input_size}, or (B,) token ids",
                 hint=f"weft.nn.Recurrent(cell) for sequences (B, T, {self.input_size})" if x.dim() == 3 else "",
@@ -182,13 +205,13 @@ def check_state(cell: Cell, state: State, rows: int) -> None:
     """Refuses a state of another type or shape, which torch would broadcast or read past its end.
 
     Raises:
-        WeftError: `state` is not a `cell.state_type` of (rows, H) tensors.
+        TensorError: `state` is not a `cell.state_type` of (rows, H) tensors.
     """
     shape = (rows, cell.hidden_size)
     shapes = [tuple(getattr(part, "shape", ())) for part in (state if isinstance(state, tuple) else (state,))]
     if type(state) is not cell.state_type or any(each != shape for each in shapes):
         names = ", ".join(cell.state_type._fields)  # type: ignore[attr-defined]
-        raise WeftError(
+        raise TensorError(
             f"{type(cell).__name__}: state is {type(state).__name__} of {', '.join(map(str, shapes))}",
             expected=f"{cell.state_type.__name__} of {shape}, or None for zeros",
             hint="" if type(state) is cell.state_type else f"{cell.state_type.__name__}({names})",

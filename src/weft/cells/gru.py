@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from weft.cells.base import Cell, HiddenState
+from weft.cells.base import Cell, HiddenState, from_iterable
 
 
+@from_iterable
 class GRUGates(NamedTuple):
     """Reset gate, update gate, candidate; (B, H) each."""
 

@@ -14,9 +14,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from weft.cells.base import Candidate, Cell, HiddenState
+from weft.cells.base import Candidate, Cell, HiddenState, from_iterable
 
 
+@from_iterable
 class CoupledGates(NamedTuple):
     """One gate that weighs old against new, and the candidate; (B, H) each."""
 
@@ -24,6 +25,7 @@ class CoupledGates(NamedTuple):
     u: Tensor
 
 
+@from_iterable
 class InputForgetGates(NamedTuple):
     """Input gate, forget gate, candidate; (B, H) each."""
 

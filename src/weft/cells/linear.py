@@ -17,10 +17,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from weft.cells.base import HiddenState, InputGatedCell, LSTMState
+from weft.cells.base import HiddenState, InputGatedCell, LSTMState, from_iterable
 from weft.cells.ladder import InputForgetGates
 
 
+@from_iterable
 class MinGRUGates(NamedTuple):
     """Update gate and candidate; (B, H) each."""
 
@@ -68,6 +69,7 @@ class MinLSTMCell(InputGatedCell):
         return HiddenState(f * state.h + i * u), InputForgetGates(i, f, u)
 
 
+@from_iterable
 class SRUGates(NamedTuple):
     """Forget gate, reset gate (of the output), candidate, highway input; (B, H) each."""
 
@@ -109,6 +111,7 @@ class SRUCell(InputGatedCell):
         return LSTMState(r * c + (1 - r) * k, c), SRUGates(f, r, u, k)
 
 
+@from_iterable
 class RGLRUGates(NamedTuple):
     """Recurrence gate, input gate, the decay that follows from the recurrence gate, candidate; (B, H) each."""
 

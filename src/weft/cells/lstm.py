@@ -7,9 +7,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from weft.cells.base import Cell, LSTMState
+from weft.cells.base import Cell, LSTMState, from_iterable
 
 
+@from_iterable
 class LSTMGates(NamedTuple):
     """Input gate, forget gate, candidate, output gate; (B, H) each."""
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from weft.cells.base import Cell, LSTMState
+from weft.cells.base import Cell, LSTMState, from_iterable
 from weft.cells.lstm import LSTMGates, gated_memory
 
 
@@ -42,7 +42,7 @@ class MultiHeadLSTMCell(Cell):
     def reset_parameters(self) -> None:
         super().reset_parameters()
         if hasattr(self, "heads"):  # as many weights enter a unit as a head has units
-            bound = math.sqrt(self.heads / self.hidden_size)
+            bound = math.sqrt(self.heads / self.hidden_size) if self.hidden_size else 0.0
             nn.init.uniform_(self.weight_heads, -bound, bound)
 
     @property
@@ -66,6 +66,7 @@ class MultiHeadLSTMCell(Cell):
         return gated_memory(x_proj + F.linear(state.h, self.weight_block_diagonal, self.bias_hh), state.c)
 
 
+@from_iterable
 class SLSTMState(NamedTuple):
     """The state of an sLSTM: hidden state, memory cell, normalizer, and the logarithm of their common scale."""
 

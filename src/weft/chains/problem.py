@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from weft.errors import WeftError
+from weft.errors import TensorError
 
 
 @dataclass(frozen=True)
@@ -38,18 +38,18 @@ class Chains:
         """Builds chains from padded scores (B, T, K).
 
         Raises:
-            WeftError: the shape of `scores` or `lengths` does not fit, or a length is out of range.
+            TensorError: the shape of `scores` or `lengths` does not fit, or a length is out of range.
         """
         states = len(start)
         if scores.dim() != 3 or scores.shape[2] != states:
-            raise WeftError(
+            raise TensorError(
                 f"scores are {tuple(scores.shape)}", expected=f"(B, T, {states}) because there are {states} states"
             )
         rows, steps = scores.shape[:2]
         if lengths is None:
             lengths = torch.full((rows,), steps)
         elif lengths.shape != (rows,) or (rows and not 0 <= int(lengths.min()) <= int(lengths.max()) <= steps):
-            raise WeftError(f"lengths are {lengths.tolist()}", expected=f"{rows} integers from 0 to {steps}")
+            raise TensorError(f"lengths are {lengths.tolist()}", expected=f"{rows} integers from 0 to {steps}")
         return cls(
             _log_scores(start),
             _log_scores(transition),

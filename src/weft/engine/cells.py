@@ -21,7 +21,7 @@ from weft.engine.library import EngineWarning, known_type, usable, warn_if_missi
 from weft.engine.plan import Plan
 from weft.engine.precision import precision_for
 from weft.engine.tensors import as_int64, checked
-from weft.errors import WeftError
+from weft.errors import TensorError
 
 _plans: weakref.WeakKeyDictionary[Cell, dict[tuple[bool, StepMasks], Plan | None]] = weakref.WeakKeyDictionary()
 _refused: set[str] = set()
@@ -93,7 +93,7 @@ def run_layers(
     flat: list[Tensor | None] = []
     sizes, by_id = x.shape, not table.is_floating_point()
     if len(sizes) != (2 if by_id else 3):
-        raise WeftError(f"run_layers: x is {tuple(sizes)}", expected="(B, T, I), or token ids (B, T)")
+        raise TensorError(f"run_layers: x is {tuple(sizes)}", expected="(B, T, I), or token ids (B, T)")
     rows, steps, width = sizes[0], sizes[1], None if by_id else sizes[2]  # width: of what a layer reads
     for layer, given in zip(layers, states, strict=True):
         directions.append([])
@@ -110,7 +110,7 @@ def run_layers(
                 check_kind(cell, parameters, state or (), table)
                 inputs = parameters[0].shape[1]
                 if width is not None and width != inputs:  # the layer's cell was replaced
-                    raise WeftError(f"{type(cell).__name__}: x has {width} features", expected=f"{inputs} features")
+                    raise TensorError(f"{type(cell).__name__}: x has {width} features", expected=f"{inputs} features")
                 hidden = plan.hidden_size
                 if row_mask is not None:
                     row_mask = checked("a mask of the rows", row_mask, parameters[0].dtype, (rows, hidden))
@@ -126,7 +126,7 @@ def run_layers(
                     flat += [checked(name, part, dtype, (rows, hidden)) for part in state]
                     if len(state) != plan.states:
                         found = f"{type(cell).__name__}: a state of {len(state)} parts"
-                        raise WeftError(found, expected=f"{plan.states}")
+                        raise TensorError(found, expected=f"{plan.states}")
         width = sum([direction.plan.hidden_size for direction in directions[-1]])
     if lengths is not None:
         lengths = checked("lengths", as_int64(lengths), torch.int64, (rows,))
@@ -165,14 +165,14 @@ def first_of_another_kind(given: Sequence[Tensor]) -> int | None:
     return None
 
 
-def another_kind(owner: str, name: str, tensor: Tensor, wanted: Tensor) -> WeftError:
+def another_kind(owner: str, name: str, tensor: Tensor, wanted: Tensor) -> TensorError:
     found = f"{owner}: {name} is {tensor.dtype} on {tensor.device}"
-    return WeftError(found, expected=f"{wanted.dtype} on cpu, as weight_ih is")
+    return TensorError(found, expected=f"{wanted.dtype} on cpu, as weight_ih is")
 
 
 def check_lengths(name: str, lengths: Tensor, steps: int) -> None:
     every = lengths.tolist()
     if every and not (min(every) >= 0 and max(every) <= steps):
-        raise WeftError(
+        raise TensorError(
             f"{name}: lengths run from {min(every)} to {max(every)}", expected=f"0 to {steps}, the number of steps in x"
         )

@@ -25,7 +25,7 @@ from weft.engine.layers import Direction, Layers, backward, forward
 from weft.engine.library import usable, warn_if_missing
 from weft.engine.plan import Plan, reach
 from weft.engine.tensors import as_int64, checked
-from weft.errors import WeftError
+from weft.errors import TensorError, WeftError
 
 _plans: dict[int, Plan] = {}  # by content hash; a few kilobytes for each program that was ever compiled
 
@@ -135,7 +135,7 @@ class _Ready:
                 if part is not None:
                     checked("a state", part, dtype, (rows, plan.hidden_size))
             if x.is_floating_point() and x.shape[2] != inputs:
-                raise WeftError(f"a compiled layer: x is {tuple(x.shape)}", expected=f"(B, T, {inputs})")
+                raise TensorError(f"a compiled layer: x is {tuple(x.shape)}", expected=f"(B, T, {inputs})")
             at = end
         self.layers, self.x = Layers([directions], precision=Precision(precision)), x.contiguous()
         self.lengths = None if lengths is None else checked("lengths", as_int64(lengths), torch.int64, (rows,))

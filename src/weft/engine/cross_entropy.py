@@ -21,7 +21,7 @@ from weft.engine.library import check, loaded_library, reads
 from weft.engine.memory import empty
 from weft.engine.precision import current_precision
 from weft.engine.tensors import address, as_int64
-from weft.errors import WeftError
+from weft.errors import TensorError
 
 IGNORE_INDEX = -100  # as torch's cross-entropy has it
 _pack = abi.packer(abi.CrossEntropyCall)
@@ -75,14 +75,14 @@ def _check(x: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, leng
     wrong = len(shape) != 3 or targets.shape != shape[:2] or len(sizes) != 2 or sizes[1] != shape[2]
     if wrong or (bias is not None and bias.shape != sizes[:1]):
         given_bias = "no bias" if bias is None else f"a bias {tuple(bias.shape)}"
-        raise WeftError(
+        raise TensorError(
             f"linear_cross_entropy: x {tuple(x.shape)}, a weight {tuple(weight.shape)}, {given_bias}, "
             f"targets {tuple(targets.shape)}",
             expected="x (B, T, I), a weight (V, I), a bias (V), targets (B, T)",
         )
     if lengths is not None:
         if lengths.shape != shape[:1]:
-            raise WeftError(
+            raise TensorError(
                 f"linear_cross_entropy: lengths {tuple(lengths.shape)}", expected=f"({shape[0]},), one for each row"
             )
         check_lengths("linear_cross_entropy", lengths, shape[1])

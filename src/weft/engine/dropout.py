@@ -16,7 +16,7 @@ from weft.engine import abi
 from weft.engine.autograd import apply_of
 from weft.engine.library import check, loaded_library, reads
 from weft.engine.memory import empty
-from weft.errors import WeftError
+from weft.errors import TensorError, WeftError
 
 _dropout_call = abi.packer(abi.DropoutCall)
 
@@ -75,7 +75,7 @@ def variational_dropout(x: Tensor, rate: float, training: bool = True) -> Tensor
     if not training or not rate:
         return x
     if x.dim() != 3:
-        raise WeftError(f"variational_dropout: x is {tuple(x.shape)}", expected="(B, T, I)")
+        raise TensorError(f"variational_dropout: x is {tuple(x.shape)}", expected="(B, T, I)")
     keep = keep_threshold(rate)
     if not reads(x):
         return x * F.dropout(x.new_ones(x.shape[0], 1, x.shape[2]), rate)

@@ -21,7 +21,7 @@ from weft.engine.dropout import NO_DROPOUT, Dropout, draw_seed
 from weft.engine.library import check, loaded_library, reads
 from weft.engine.memory import empty
 from weft.engine.tensors import address, as_int64
-from weft.errors import WeftError
+from weft.errors import TensorError
 
 _embedding_call, _embedding_input = abi.values_of(abi.EmbeddingCall), abi.values_of(abi.EmbeddingInput)
 _table = abi.values_of(abi.Table)
@@ -56,7 +56,7 @@ class Embedded:
             wrong = ids.shape != shape or table.dim() != 2
             if wrong or (probability is not None and probability.shape != table.shape[:1]):
                 beside = "" if probability is None else f", zero_probability {tuple(probability.shape)}"
-                raise WeftError(
+                raise TensorError(
                     f"embed: ids {tuple(ids.shape)}, a table {tuple(table.shape)}{beside}",
                     expected=f"ids {tuple(shape)} as the first ones are, a table (V, E), zero_probability (V,)",
                 )
@@ -74,7 +74,7 @@ class Embedded:
         """The same lookup, of (B, T), with features (B, J) appended at all steps of a row, without dropout."""
         rows, steps, width = self.shape
         if features.dim() != 2 or len(features) != rows:
-            raise WeftError(f"join: features {tuple(features.shape)}", expected=f"({rows}, J), some for each row")
+            raise TensorError(f"join: features {tuple(features.shape)}", expected=f"({rows}, J), some for each row")
         both = Embedded.__new__(Embedded)
         both.parts, both.dropout, both.joined = self.parts, self.dropout, features
         both.shape = rows, steps, width + features.shape[1]

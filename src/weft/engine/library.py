@@ -19,7 +19,7 @@ from torch.autograd import forward_ad
 from weft.engine import abi
 from weft.engine import encode as _encode  # noqa: F401  # its records are part of the layout
 from weft.engine.abi import Status
-from weft.errors import WeftError
+from weft.errors import TensorError, WeftError
 
 FUNCTIONS = (  # each takes the address of its records and returns a Status
     "weft_new_program",
@@ -167,9 +167,9 @@ def check(code: int) -> None:
     if code == Status.out_of_memory:
         raise MemoryError("weft engine: out of memory")
     if code == Status.id_out_of_range:
-        raise WeftError("a token id is outside the vocabulary", expected="ids from 0 to input_size - 1")
+        raise TensorError("a token id is outside the vocabulary", expected="ids from 0 to input_size - 1")
     if code == Status.length_out_of_range:
-        raise WeftError("a length is outside of the batch", expected="lengths from 0 to the number of steps")
+        raise TensorError("a length is outside of the batch", expected="lengths from 0 to the number of steps")
     if code == Status.cannot_sample:
         raise WeftError("Stream: sampling needs token ids and an output layer", expected="ids=True and a weight")
     raise RuntimeError("weft engine: a call failed")

@@ -16,7 +16,7 @@ from weft.compiler import Program
 from weft.engine import abi
 from weft.engine.encode import encode
 from weft.engine.library import check, loaded_library
-from weft.errors import WeftError
+from weft.errors import TensorError
 
 _VERSION = f"weft::run_layer weft::run_layer_backward {abi.layout()} ".encode()
 
@@ -74,7 +74,7 @@ class Plan:
         wanted = [(self.shapes[0][0], found[0].shape[-1]), *self.shapes[1:]]
         for name, value, shape in zip(self.names, found, wanted, strict=True):
             if value.shape != shape:
-                raise WeftError(
+                raise TensorError(
                     f"{owner}: {name} is {tuple(value.shape)}",
                     expected=f"{tuple(shape)}, as at the cell's first run; make a new cell for another size",
                 )

@@ -23,7 +23,7 @@ from weft.engine.cells import check_kind, plan_of, readable
 from weft.engine.library import check, loaded_library, usable
 from weft.engine.precision import precision_for
 from weft.engine.tensors import address, checked
-from weft.errors import WeftError
+from weft.errors import TensorError, WeftError
 
 _step_call, _sample_call = abi.values_of(abi.StreamStepCall), abi.packer(abi.SampleCall)
 _new: Any = tuple.__new__  # makes a NamedTuple faster than its constructor
@@ -170,7 +170,7 @@ class Stream:
         fits = not x.is_floating_point() if self.ids else x.dtype is self._dtype
         if x.shape != self._x_shape or not x.is_cpu or not fits:
             kind = "integers" if self.ids else f"{self._dtype}"
-            raise WeftError(
+            raise TensorError(
                 f"Stream: {'ids are' if self.ids else 'x is'} {tuple(x.shape)} of {x.dtype} on {x.device}",
                 expected=f"{tuple(self._x_shape)} of {kind} on cpu",
             )
@@ -182,13 +182,13 @@ class Stream:
         for (*_, shape), before in zip(self._states, state, strict=False):
             for part in before:
                 if part.dtype is not dtype or part.shape != shape or not part.is_cpu:
-                    raise WeftError(
+                    raise TensorError(
                         f"Stream: a state is {tuple(part.shape)} of {part.dtype} on {part.device}",
                         expected=f"{tuple(shape)} of {dtype} on cpu",
                     )
                 found.append(part if part.is_contiguous() else part.contiguous())
         if len(state) != len(self._states) or len(found) != self._parts:
-            raise WeftError(
+            raise TensorError(
                 f"Stream: {len(state)} states of {sum(map(len, state))} parts",
                 expected=f"{len(self._states)} of {self._parts}, as start() gives them",
             )
@@ -204,9 +204,9 @@ def _check_sizes(cells: Sequence[Cell], weight: Tensor | None, bias: Tensor | No
             )
     wanted = cells[-1].hidden_size
     if weight is not None and (weight.dim() != 2 or weight.shape[1] != wanted):
-        raise WeftError(f"Stream: weight is {tuple(weight.shape)}", expected=f"(V, {wanted})")
+        raise TensorError(f"Stream: weight is {tuple(weight.shape)}", expected=f"(V, {wanted})")
     if bias is not None and (weight is None or bias.shape != weight.shape[:1]):
-        raise WeftError(f"Stream: bias is {tuple(bias.shape)}", expected="(V,), one for each row of weight")
+        raise TensorError(f"Stream: bias is {tuple(bias.shape)}", expected="(V,), one for each row of weight")
 
 
 def can_stream(cells: Sequence[Cell]) -> bool:

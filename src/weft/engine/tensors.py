@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from weft.errors import WeftError
+from weft.errors import TensorError
 
 
 def address(tensor: Tensor | None) -> int:
@@ -18,7 +18,7 @@ def address(tensor: Tensor | None) -> int:
 def check_tensor(name: str, tensor: Tensor, dtype: torch.dtype, shape: Sequence[int]) -> None:
     """Raises if the tensor is not strided, on the CPU, of this type and of this shape."""
     if tensor.dtype is not dtype or not tensor.is_cpu or tensor.layout is not torch.strided or tensor.shape != shape:
-        raise WeftError(
+        raise TensorError(
             f"{name} is {tuple(tensor.shape)} of {tensor.dtype} on {tensor.device}",
             expected=f"{tuple(shape)} of {dtype} on cpu",
         )

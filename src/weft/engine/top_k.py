@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from weft.engine import abi
 from weft.engine.library import check, loaded_library, reads
 from weft.engine.tensors import address
-from weft.errors import WeftError
+from weft.errors import TensorError
 
 _pack_call, _top_k_call = abi.packer(abi.PackCall), abi.packer(abi.TopKCall)
 _COLUMNS = 64  # a multiple of the core's panels
@@ -26,7 +26,7 @@ class TopK:
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         if weight.dim() != 2 or not all(weight.shape) or (bias is not None and bias.shape != weight.shape[:1]):
             beside = "no bias" if bias is None else f"a bias {tuple(bias.shape)}"
-            raise WeftError(
+            raise TensorError(
                 f"TopK: a weight {tuple(weight.shape)}, {beside}",
                 expected="a weight (V, I) and a bias (V), neither empty",
             )
@@ -51,7 +51,7 @@ class TopK:
     def __call__(self, x: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """The log-probabilities and ids of the k most probable classes for x (R, I), both (R, k), best first."""
         if x.dim() != 2 or x.shape[1] != self.inputs or not 1 <= k <= self.size:
-            raise WeftError(
+            raise TensorError(
                 f"TopK: x is {tuple(x.shape)}, k is {k}",
                 expected=f"(R, {self.inputs}), k from 1 to {self.size}",
             )

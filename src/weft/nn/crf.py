@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from weft import chains
 from weft.chains import Chains, Segment
-from weft.errors import WeftError
+from weft.errors import TensorError, WeftError
 
 
 class TagConstraints(NamedTuple):
@@ -98,14 +98,14 @@ class CRF(nn.Module):
         """Computes the score of tags (B, T), (B,); -inf if they violate the constraints."""
         rows, steps = scores.shape[:2]
         if tags.shape != (rows, steps):
-            raise WeftError(f"CRF: tags are {tuple(tags.shape)}", expected=f"({rows}, {steps}), as in the scores")
+            raise TensorError(f"CRF: tags are {tuple(tags.shape)}", expected=f"({rows}, {steps}), as in the scores")
         if lengths is None:
             lengths = torch.full((rows,), steps)
         tags, lengths = tags.to(scores.device), lengths.to(scores.device)
         inside = torch.arange(steps, device=scores.device) < lengths[:, None]  # (B, T)
         tags = torch.where(inside, tags, 0)
         if tags.numel() and not 0 <= int(tags.min()) <= int(tags.max()) < self.tags:
-            raise WeftError(f"CRF: a tag is {int(tags.max())}", expected=f"0 to {self.tags - 1}")
+            raise TensorError(f"CRF: a tag is {int(tags.max())}", expected=f"0 to {self.tags - 1}")
         start, transition, end = self.masked()
         if not steps:
             return scores.new_zeros(rows)

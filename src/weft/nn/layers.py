@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from weft import engine
-from weft.cells import Cell, Gates, State, check_cell, check_instance, check_state, find_cell
+from weft.cells import Cell, Gates, State, check_cell, check_instance, check_state, find_cell, from_iterable
 from weft.compiler import StepMasks
 from weft.engine import Embedded, Pass, materialize
-from weft.errors import WeftError
+from weft.errors import TensorError, WeftError
 from weft.nn.states import check_input
 from weft.nn.steps import FUSED, run_fused, run_steps
 
@@ -29,6 +29,7 @@ class Recording(NamedTuple):
     gates: Gates  # of (B, T, H)
 
 
+@from_iterable
 class BothDirections(NamedTuple):
     """A value for each direction: the states of a `Bidirectional`, or its recordings."""
 
@@ -48,7 +49,7 @@ class Recurrent(nn.Module):
             evaluation mode a unit takes the expected value.
 
     Raises:
-        WeftError: `cell` is not a cell, or a rate is outside [0, 1).
+        WeftError: `cell` is not a cell or has no hidden units, or a rate is outside [0, 1).
     """
 
     def __init__(
@@ -59,6 +60,8 @@ class Recurrent(nn.Module):
         for name, rate in (("recurrent_dropout", recurrent_dropout), ("zoneout", zoneout)):
             if not 0 <= rate < 1:
                 raise WeftError(f"Recurrent: {name} is {rate}", expected="0 or more and below 1")
+        if cell.hidden_size < 1:
+            raise WeftError("Recurrent: the cell has hidden_size=0", expected="1 or more")
         self.cell, self.reverse = cell, reverse
         self.recurrent_dropout, self.zoneout = recurrent_dropout, zoneout
         self.input_size, self.output_size = cell.input_size, cell.hidden_size
@@ -295,7 +298,9 @@ class Stack(nn.Module):
         if state is None:
             return (None,) * len(self.layers)
         if len(state) != len(self.layers):
-            raise WeftError(f"Stack: state has {len(state)} parts", expected=f"{len(self.layers)}, one for each layer")
+            raise TensorError(
+                f"Stack: state has {len(state)} parts", expected=f"{len(self.layers)}, one for each layer"
+            )
         return state
 
     def _add_residual(self, inputs: Tensor, outputs: Tensor, lengths: Tensor | None) -> Tensor:

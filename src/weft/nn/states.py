@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from weft.cells import State
 from weft.engine import Embedded, check_lengths
-from weft.errors import WeftError
+from weft.errors import TensorError
 
 
 def map_state(function: Callable[[Tensor], Tensor], state: State) -> State:
@@ -42,26 +42,26 @@ def check_input(name: str, x: Tensor | Embedded, input_size: int, lengths: Tenso
         lengths: the lengths of the rows, or None.
 
     Raises:
-        WeftError: a shape or a length does not fit.
+        TensorError: a shape or a length does not fit.
     """
     if isinstance(x, PackedSequence):
-        raise WeftError(
+        raise TensorError(
             f"{name}: x is a PackedSequence",
             expected="a padded tensor (B, T, I) and `lengths`",
             hint="x, lengths = pad_packed_sequence(x, batch_first=True); weft.nn.LSTM, GRU and RNN take packed ones",
         )
     if not hasattr(x, "shape"):
-        raise WeftError(f"{name}: x is a {type(x).__name__}", expected=f"a tensor (B, T, {input_size})")
+        raise TensorError(f"{name}: x is a {type(x).__name__}", expected=f"a tensor (B, T, {input_size})")
     shape = tuple(x.shape)
     if not isinstance(x, Tensor) or x.is_floating_point():
         if len(shape) != 3 or shape[-1] != input_size:
-            raise WeftError(f"{name}: x is {shape}", expected=f"(B, T, {input_size}) because input_size={input_size}")
+            raise TensorError(f"{name}: x is {shape}", expected=f"(B, T, {input_size}) because input_size={input_size}")
     elif len(shape) != 2:
-        raise WeftError(f"{name}: x holds token ids and is {shape}", expected="(B, T)")
+        raise TensorError(f"{name}: x holds token ids and is {shape}", expected="(B, T)")
     if lengths is None:
         return
     if lengths.dim() != 1 or lengths.shape[0] != shape[0] or lengths.is_floating_point():
-        raise WeftError(
+        raise TensorError(
             f"{name}: lengths is {tuple(lengths.shape)} of {lengths.dtype}",
             expected=f"({shape[0]},) integers, one for each row of x",
         )

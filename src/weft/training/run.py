@@ -244,6 +244,8 @@ def reading_run(run: Run) -> Iterator[None]:
     """
     try:
         yield
+    except WeftError:  # some are a ValueError, too
+        raise
     except (ArithmeticError, AttributeError, LookupError, RecursionError, RuntimeError, TypeError, ValueError) as error:
         raise WeftError(
             f"{run.path} cannot be read as a run of the task {run.task!r} ({type(error).__name__}: {error})",
