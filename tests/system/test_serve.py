@@ -21,15 +21,10 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.serve_soak import check_schema
-from tests.serving import served, train_runs, wait_for
+from tests.serving import served, wait_for
 from weft.cli import app
 
 openai = pytest.importorskip("openai")
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    return train_runs(tmp_path_factory.mktemp("runs"))
 
 
 @pytest.fixture(scope="module")

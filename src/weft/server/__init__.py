@@ -8,6 +8,7 @@ generation.py    sequences that are being generated, together; token_engine.py a
 sessions.py      texts that grow over several requests
 comparison.py    paired tests of two models, in a thread of their own
 openai_api.py, ollama_api.py, hugging_face_api.py, libretranslate_api.py, native_api.py    the endpoints
+refused_api.py   calls of clients that have no meaning here
 schema.py        requests as JSON schemas, which also stand in /openapi.json
 
 What a model can do is said by its task (`weft.tasks.service`), not here.

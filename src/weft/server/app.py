@@ -34,7 +34,8 @@ from weft.server.native_api import NATIVE_ENDPOINTS
 from weft.server.ollama_api import OLLAMA_ENDPOINTS
 from weft.server.openai_api import OPENAI_ENDPOINTS
 from weft.server.openapi import openapi
-from weft.server.schema import object_of, string
+from weft.server.refused_api import REFUSED_ENDPOINTS
+from weft.server.schema import ignored_fields, object_of, string
 from weft.server.sessions import SessionStore
 
 # The page works without a network: nothing is loaded from elsewhere, and no other site may show it in a frame.
@@ -79,6 +80,7 @@ ENDPOINTS = [
     *HUGGING_FACE_ENDPOINTS,
     *LIBRETRANSLATE_ENDPOINTS,
     *OLLAMA_ENDPOINTS,
+    *REFUSED_ENDPOINTS,
     *NATIVE_ENDPOINTS,
     *(
         Endpoint(
@@ -197,7 +199,10 @@ class _Handler:
                 await asyncio.to_thread(server.models.refresh)
             if self.endpoint.form:  # LibreTranslate's clients send the key in the body
                 check_key(request.headers, config, body.get("api_key"))
-            return await while_connected(request, self.endpoint.handler(server.context, request, body), config)
+            response = await while_connected(request, self.endpoint.handler(server.context, request, body), config)
+            if self.endpoint.body is not None and (names := ignored_fields(self.endpoint.body, body)):
+                response.headers["Weft-Ignored"] = ", ".join(names)
+            return response
         except RequestError as error:
             return server.refuse(path, error)
         except WeftError as error:

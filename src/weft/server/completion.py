@@ -15,12 +15,14 @@ from weft.server.generation import Piece, SequenceRow
 from weft.server.history import History
 from weft.server.http import Context
 from weft.server.models import LoadedModel, generator
-from weft.server.schema import Schema, optional, options_schema, real
+from weft.server.schema import Schema, integer, optional, options_schema, real
 from weft.server.sessions import Session
 from weft.server.token_engine import TokenChoice
+from weft.tasks.lm.predictor import LmPredictor
 
 MOST_SEQUENCES = 64  # prompts times choices of a request
 LONGEST_STOP = 1000  # characters of a stop text
+Prompt = str | tuple[int, ...]  # a text, or token ids
 GREEDY_BELOW = 1e-4  # a temperature that is as good as 0
 
 
@@ -29,28 +31,33 @@ class CompletionRequest:
     """What to generate.
 
     Attributes:
-        prompts: The beginnings of the texts.
+        prompts: The beginnings of the texts, or their token ids.
         tokens: The most tokens of each.
         choices: How many continuations of each prompt.
         sample: How tokens are chosen.
-        seed: The random seed; None: a new one.
+        bias: Ids, and what is added to their log-probabilities.
+        seed: The random seed; None or -1: a new one.
         stop: Texts before which to end.
         log_probs: How many alternatives of each token to return; None: no log-probabilities.
+        ranked: Compute the mean log-probability of each continuation, for `Completion.ranked`.
         echo: Score the prompt, too.
         session: The session that the text continues.
     """
 
-    prompts: tuple[str, ...]
+    prompts: tuple[Prompt, ...]
     tokens: int
     choices: int = 1
     sample: Sample = field(default_factory=Sample)
+    bias: tuple[tuple[int, float], ...] = ()
     seed: int | None = None
     stop: tuple[str, ...] = ()
     log_probs: int | None = None
+    ranked: bool = False
     echo: bool = False
     session: str | None = None
 
 
+SEED = optional(integer(-1, (1 << 63) - 1, "equal seeds give equal texts; -1: a new one"))
 SAMPLING: dict[str, Schema] = {
     name: optional({**schema, "maximum": schema.get("maximum", 1_000_000)})
     for name, schema in options_schema(Sample)["properties"].items()
@@ -66,6 +73,21 @@ def read_sample(options: Mapping[str, Any]) -> Sample:
     return Sample(**found)
 
 
+def prompt_ids(predictor: LmPredictor, prompt: Prompt) -> list[int]:
+    """The token ids of a text; ids are checked.
+
+    Raises:
+        RequestError: 400, for an id that is not in the vocabulary.
+    """
+    if isinstance(prompt, str):
+        return predictor.prompt_ids(prompt)
+    size = len(predictor.codec.vocabulary)
+    if not all(0 <= one < size for one in prompt):
+        raise RequestError(400, f"a token id is {next(one for one in prompt if not 0 <= one < size)}; "
+                           f"expected 0 to {size - 1}")  # fmt: skip
+    return list(prompt)
+
+
 class Completion:
     """A running request: its rows, and the session it holds."""
 
@@ -73,14 +95,18 @@ class Completion:
         self.context, self.model, self.request = context, model, request
         self.predictor = generator(model)
         self._held = ExitStack()
+        if request.tokens > context.config.max_tokens:
+            raise RequestError(
+                400, f"{request.tokens:,} tokens to generate; expected at most {context.config.max_tokens:,}"
+            )
         if len(request.prompts) * request.choices > MOST_SEQUENCES:
             raise RequestError(
                 400,
                 f"{len(request.prompts)} prompts with {request.choices} choices; expected {MOST_SEQUENCES} or fewer",
             )
         histories = self._histories()
-        seed = secrets.randbits(31) if request.seed is None else request.seed
-        choice = TokenChoice(request.sample, tuple(self.predictor.banned_ids), self.predictor.end_id)
+        self.seed = secrets.randbits(31) if request.seed in (None, -1) else request.seed
+        choice = TokenChoice(request.sample, tuple(self.predictor.banned_ids), self.predictor.end_id, request.bias)
         self.prompt_tokens = sum(len(history.ids) for history in histories)
         try:
             self.rows = [
@@ -89,9 +115,9 @@ class Completion:
                     self.predictor.codec,
                     choice,
                     limit=request.tokens,
-                    seed=(seed, number),
+                    seed=(self.seed, number),
                     stops=request.stop,
-                    log_probs=request.log_probs,
+                    log_probs=request.log_probs if not request.ranked else request.log_probs or 0,
                     scored=history.keep or (request.echo and request.log_probs is not None),
                 )
                 for number, history in enumerate(histories)
@@ -109,7 +135,7 @@ class Completion:
             return [self._session_history(request.session)]
         histories = []
         for prompt in request.prompts:
-            ids = self.predictor.prompt_ids(prompt)
+            ids = prompt_ids(self.predictor, prompt)
             for _ in range(request.choices):
                 history = History(engine, keep=False)
                 history.append(ids)
@@ -127,7 +153,7 @@ class Completion:
         self._held.enter_context(sessions.use(session))
         history, prompt = session.history, self.request.prompts[0]
         try:
-            ids = self.predictor.prompt_ids(prompt) if prompt or not history.ids else []
+            ids = prompt_ids(self.predictor, prompt) if prompt or not history.ids else []
             if len(history.ids) + len(ids) + self.request.tokens > self.context.config.session_tokens:
                 most = self.context.config.session_tokens
                 raise RequestError(400, f"the session {id!r} would have more than {most:,} tokens")
@@ -165,6 +191,14 @@ class Completion:
             yield piece
             if piece.finish:
                 return
+
+    def ranked(self) -> list[list[int]]:
+        """The rows of each prompt when they have ended, by their mean log-probability, the highest first."""
+        of_prompt = self.request.choices
+        starts = range(0, len(self.rows), of_prompt)
+        return [
+            sorted(range(start, start + of_prompt), key=lambda row: -self.rows[row].mean_log_prob) for start in starts
+        ]
 
     async def whole(self) -> list[Piece]:
         """Everything that each row generates."""

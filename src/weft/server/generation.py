@@ -74,6 +74,7 @@ class SequenceRow:
         self.history, self.drawn, self.limit, self.scored, self.log_probs = history, drawn, limit, scored, log_probs
         self.uniforms = np.random.default_rng(seed).random(limit)
         self.count = 0  # tokens generated
+        self.log_prob, self.chosen = 0.0, 0  # of all tokens that were chosen with one, the end included; their number
         self.seen: TokenCounts = dict.fromkeys(history.ids if drawn.sample.penalizes else (), 0)
         self.prompt = len(history.ids)
         self.decoder = StreamingDecoder(codec, history.ids[-StreamingDecoder.CONTEXT :])
@@ -93,8 +94,14 @@ class SequenceRow:
         """Whether nothing but its tokens is asked for, so that an engine may sample many of them in one call."""
         return self.log_probs is None and not self.history.keep and self.drawn.in_engine
 
+    @property
+    def mean_log_prob(self) -> float:
+        return self.log_prob / max(1, self.chosen)
+
     def accept(self, token: int, log_prob: float | None, top: tuple[TopToken, ...]) -> bool:
         """Takes a token that was chosen; returns whether it is one of the text, not its end."""
+        if log_prob is not None:
+            self.log_prob, self.chosen = self.log_prob + log_prob, self.chosen + 1
         if token in (self.drawn.end, NO_TOKEN):
             self._end("stop")
             return False

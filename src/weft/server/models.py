@@ -154,6 +154,11 @@ def text_service(model: LoadedModel, capability: str | None = None) -> TextServi
     return found
 
 
+def capabilities(model: LoadedModel) -> list[str]:
+    """What a model can do, as `/weft/models` names it."""
+    return [*model.service.capabilities, *(("embed", "session") if model.service.generator is not None else ())]
+
+
 def generator(model: LoadedModel) -> Any:
     """The language model of a model.
 
@@ -208,14 +213,13 @@ def _describe(model: LoadedModel, example: str) -> dict[str, Any]:
     weights = sum(one.numel() for one in predictor.model.parameters()) if isinstance(predictor.model, nn.Module) else 0
     task = get_task(run.task)
     best = best_evaluation(run.metrics()) or {}
-    generates = ("embed", "session") if service.generator is not None else ()
     probes = supported(predictor, service.example)
     views = [PAGE_VIEWS.get(one, one) for one in service.capabilities] + (["look"] if probes else [])
     return {
         "name": model.name,
         "task": run.task,
         "hash": model.hash,
-        "capabilities": [*service.capabilities, *generates],
+        "capabilities": capabilities(model),
         "options": {one.capability: options_schema(one.options) for one in service.texts},
         "probes": probes,
         "views": views,

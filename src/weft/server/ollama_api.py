@@ -11,7 +11,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from weft.server.completion import SAMPLING, Completion, CompletionRequest, check_stop, read_sample
+from weft.server.completion import SAMPLING, SEED, Completion, CompletionRequest, check_stop, read_sample
 from weft.server.errors import RequestError
 from weft.server.http import Context, Endpoint, JsonResponse, Result
 from weft.server.native_api import ANY
@@ -30,7 +30,7 @@ GENERATE: Schema = object_of(
             "num_predict": optional(integer(-2, 1_000_000, "the most tokens to generate; 128 unless given")),
             **SAMPLING,
             "repeat_penalty": SAMPLING["repetition_penalty"],
-            "seed": optional(integer(0, (1 << 63) - 1, "equal seeds give equal texts")),
+            "seed": SEED,
             "stop": optional(array(string(), maxItems=16)),
         },
         "additionalProperties": True,
@@ -46,8 +46,6 @@ async def generate(context: Context, request: Request, body: Mapping[str, Any]) 
     options = {name: value for name, value in (body.get("options") or {}).items() if value is not None}
     tokens = options.get("num_predict", 128)
     tokens = context.config.max_tokens if tokens < 0 else tokens
-    if tokens > context.config.max_tokens:
-        raise RequestError(400, f"num_predict is {tokens:,}; expected at most {context.config.max_tokens:,}")
     sample = read_sample({"temperature": 0.8, "repetition_penalty": options.get("repeat_penalty"), **options})
     wanted = CompletionRequest(
         (body.get("prompt") or "",),

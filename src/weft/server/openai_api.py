@@ -14,40 +14,74 @@ from typing import Any
 import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
-from torch import Tensor
 
-from weft.server.completion import SAMPLING, Completion, CompletionRequest, check_stop, read_sample
+from weft.server.completion import (
+    SAMPLING,
+    SEED,
+    Completion,
+    CompletionRequest,
+    Prompt,
+    check_stop,
+    prompt_ids,
+    read_sample,
+)
 from weft.server.errors import RequestError, error_body
 from weft.server.generation import Piece, TokenInfo
 from weft.server.http import Context, Endpoint, EventResponse, JsonResponse, Result
 from weft.server.models import LoadedModel, generator, text_service
-from weft.server.schema import NULL, Schema, array, either, flag, integer, object_of, optional, string
+from weft.server.schema import NULL, Schema, array, either, flag, ignored, integer, object_of, optional, real, string
 from weft.server.sessions import SESSION_ID
+from weft.server.state_vectors import state_vectors
+from weft.text.arguments import short_repr
 
 MOST_LOG_PROBS = 20
 LoggedToken = tuple[str, float | None, dict[str, float] | None, int]  # name, log-probability, alternatives, offset
 FILL_TOKENS = 8  # the most tokens of a blank in /v1/completions
 
-_PROMPT = either(string(), array(string(), minItems=1, maxItems=64), help="the beginning of the text, or several")
+MOST_IDS = 1_000_000  # of an array of tokens; the size of a body is limited besides
+_IDS = array({"type": "integer"}, minItems=1, maxItems=MOST_IDS)
+IGNORED_FIELDS = {
+    name: ignored() for name in ("metadata", "prompt_cache_key", "safety_identifier", "service_tier", "store", "user")
+}
+
+
+def _texts(most: int, help: str) -> Schema:
+    """A text or several, as strings or as lists of token ids."""
+    lists = (array(kind, minItems=1, maxItems=most) for kind in (string(), _IDS))
+    return either(string(), *lists, _IDS, help=help)
+
+
+def _read_texts(given: Any) -> tuple[Prompt, ...]:
+    if isinstance(given, str):
+        return (given,)
+    if isinstance(given[0], int):
+        return (tuple(given),)
+    return tuple(one if isinstance(one, str) else tuple(one) for one in given)
+
+
 COMPLETION: Schema = object_of(
     ("model",),
     model=string("the name of a model"),
-    prompt=optional(_PROMPT),
+    prompt=optional(_texts(64, "the beginning of the text, or several; or lists of token ids")),
     suffix=optional(string("the text after a blank; for models that fill blanks")),
     max_tokens=optional(integer(0, 1_000_000, "the most tokens to generate; 16 unless given")),
     **SAMPLING,
     n=optional(integer(1, 64, "how many continuations of each prompt")),
-    best_of=optional(integer(1, 64, "accepted if it equals n")),
-    seed=optional(integer(0, (1 << 63) - 1, "equal seeds give equal texts")),
+    best_of=optional(integer(1, 64, "generate this many, and return the n with the highest mean log-probability")),
+    seed=SEED,
     stop=optional(either(string(), array(string(), maxItems=16), help="end before this text")),
     echo=optional(flag("return the prompt, too")),
     logprobs=optional(integer(0, MOST_LOG_PROBS, "log-probabilities of the tokens and of this many alternatives")),
     stream=optional(flag("send the text as it is generated, as server-sent events")),
     stream_options=optional(object_of(include_usage=optional(flag()), include_obfuscation=optional(flag()))),
     session=optional(string("the session that the text continues; made if it does not exist", pattern=SESSION_ID)),
-    logit_bias=optional(object_of()),
-    user=optional(string("ignored")),
-)
+    logit_bias=optional({
+        "type": "object",
+        "additionalProperties": real(-100, 100),
+        "description": "token ids, and what is added to their log-probabilities",
+    }),
+    **IGNORED_FIELDS,
+)  # fmt: skip
 
 _LOG_PROBS = object_of(
     ("tokens", "token_logprobs", "top_logprobs", "text_offset"),
@@ -106,39 +140,50 @@ async def complete(context: Context, request: Request, body: Mapping[str, Any]) 
         "created": int(time.time()),
         "model": model.name,
     }
-    if given.get("best_of") not in (None, given.get("n", 1)):
-        raise RequestError(400, "best_of differs from n; expected equal values, as texts are not ranked")
     if "suffix" in given:
         return await _fill(model, given, head)
-    wanted = read_completion(context, given)
+    count = given.get("n", 1)
+    wanted = read_completion(model, given)
     completion = Completion(context, model, wanted)
     if given.get("stream"):
+        if wanted.ranked:
+            raise RequestError(400, "best_of is more than n; expected no stream, as ended texts are ranked")
         usage = bool((given.get("stream_options") or {}).get("include_usage"))
         return stream_response(context, completion, _chunks(completion, head, usage), "text/event-stream")
     found = await completion.whole()
-    choices = [_choice(completion, number, piece, whole=True) for number, piece in enumerate(found)]
+    order = [row for rows in completion.ranked() for row in rows[:count]] if wanted.ranked else range(len(found))
+    choices = [_choice(completion, row, found[row], index, whole=True) for index, row in enumerate(order)]
     return JsonResponse(
         {**head, "choices": choices, "usage": _usage(completion, sum(len(one.tokens) for one in found))}
     )
 
 
-def read_completion(context: Context, given: Mapping[str, Any]) -> CompletionRequest:
+def read_completion(model: LoadedModel, given: Mapping[str, Any]) -> CompletionRequest:
     """What a checked body asks for."""
-    prompts = given.get("prompt", "")
-    tokens = given.get("max_tokens", 16)
-    if tokens > context.config.max_tokens:
-        raise RequestError(400, f"max_tokens is {tokens:,}; expected at most {context.config.max_tokens:,}")
+    count, best_of = given.get("n", 1), given.get("best_of", given.get("n", 1))
+    if best_of < count:
+        raise RequestError(400, f"best_of is {best_of}; expected at least n, which is {count}")
     return CompletionRequest(
-        prompts=(prompts,) if isinstance(prompts, str) else tuple(prompts),
-        tokens=tokens,
-        choices=given.get("n", 1),
+        prompts=_read_texts(given.get("prompt", "")),
+        tokens=given.get("max_tokens", 16),
+        choices=best_of,
+        ranked=best_of > count,
         sample=read_sample(given),
+        bias=_read_bias(model, given.get("logit_bias", {})),
         seed=given.get("seed"),
         stop=check_stop(given.get("stop")),
         log_probs=given.get("logprobs"),
         echo=bool(given.get("echo")),
         session=given.get("session"),
     )
+
+
+def _read_bias(model: LoadedModel, given: Mapping[str, float]) -> tuple[tuple[int, float], ...]:
+    wrong = [name for name in given if not (name.isascii() and name.isdigit() and len(name) < 16)]
+    if wrong:
+        raise RequestError(400, f"logit_bias has {short_repr(wrong[0])}; expected token ids")
+    prompt_ids(generator(model), tuple(map(int, given)))  # refuses ids that are not in the vocabulary
+    return tuple((int(name), float(value)) for name, value in given.items())
 
 
 def stream_response(
@@ -159,7 +204,7 @@ async def _chunks(completion: Completion, head: Mapping[str, Any], usage: bool) 
                 yield _event({**head, "choices": [_plain_choice(number, text)]})
         async for number, piece in merged(completion):
             count += len(piece.tokens)
-            yield _event({**head, "choices": [_choice(completion, number, piece, whole=False)]})
+            yield _event({**head, "choices": [_choice(completion, number, piece, number, whole=False)]})
         if usage:
             yield _event({**head, "choices": [], "usage": _usage(completion, count)})
     except RequestError as error:
@@ -206,8 +251,8 @@ def _event(value: Mapping[str, Any]) -> bytes:
 
 
 def _prompt_text(completion: Completion, number: int) -> str:
-    prompt: str = completion.request.prompts[number // completion.request.choices]
-    text: str = completion.predictor.codec.normalizer(prompt)
+    prompt, codec = completion.request.prompts[number // completion.request.choices], completion.predictor.codec
+    text: str = codec.normalizer(prompt) if isinstance(prompt, str) else codec.decode(prompt)
     return text
 
 
@@ -215,7 +260,7 @@ def _plain_choice(number: int, text: str) -> dict[str, Any]:
     return {"index": number, "text": text, "logprobs": None, "finish_reason": None}
 
 
-def _choice(completion: Completion, number: int, piece: Piece, *, whole: bool) -> dict[str, Any]:
+def _choice(completion: Completion, number: int, piece: Piece, index: int, *, whole: bool) -> dict[str, Any]:
     request, row = completion.request, completion.rows[number]
     before = _prompt_text(completion, number) if request.echo else ""
     found = None
@@ -232,7 +277,7 @@ def _choice(completion: Completion, number: int, piece: Piece, *, whole: bool) -
             "text_offset": [one[3] for one in listed],
         }
     text = before + piece.text if whole else piece.text
-    return {"index": number, "text": text, "logprobs": found, "finish_reason": row.finish if piece.finish else None}
+    return {"index": index, "text": text, "logprobs": found, "finish_reason": row.finish if piece.finish else None}
 
 
 def _token(one: TokenInfo, names: Sequence[str], start: int) -> LoggedToken:
@@ -294,10 +339,10 @@ async def _fill(model: LoadedModel, given: Mapping[str, Any], head: Mapping[str,
 EMBEDDING: Schema = object_of(
     ("model", "input"),
     model=string("the name of a language model"),
-    input=either(string(), array(string(), minItems=1, maxItems=256), help="a text, or several"),
+    input=_texts(256, "a text, or several; or lists of token ids"),
     encoding_format=optional(string("how vectors are written", enum=["float", "base64"])),
     dimensions=optional(integer(1, 1 << 20, "accepted if it is the size of the state")),
-    user=optional(string("ignored")),
+    **IGNORED_FIELDS,
 )
 EMBEDDED = object_of(
     ("object", "data", "model", "usage"),
@@ -320,18 +365,7 @@ EMBEDDED = object_of(
 async def embed(context: Context, request: Request, body: Mapping[str, Any]) -> Response:
     """`/v1/embeddings`: h of the top layer after the last token; of an HMM, the probabilities of its states."""
     model = context.models.get(body["model"])
-    predictor, engine = generator(model), model.engine
-    assert engine is not None
-    texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
-    ids = [predictor.prompt_ids(text) for text in texts]
-
-    def run(rows: Sequence[Sequence[int]]) -> list[Any]:
-        return [_state_vector(engine.read(row, engine.start())) for row in rows]
-
-    vectors = await model.worker.compute(run, ids, "embed")
-    size = len(vectors[0])
-    if body.get("dimensions") not in (None, size):
-        raise RequestError(400, f"dimensions is {body['dimensions']}; expected {size}, the size of the state")
+    vectors, count = await state_vectors(model, _read_texts(body["input"]), size=body.get("dimensions"))
     text = body.get("encoding_format") == "base64"
     data = [
         {
@@ -341,16 +375,8 @@ async def embed(context: Context, request: Request, body: Mapping[str, Any]) -> 
         }
         for number, vector in enumerate(vectors)
     ]
-    count = sum(map(len, ids))
     usage = {"prompt_tokens": count, "total_tokens": count}
     return JsonResponse({"object": "list", "data": data, "model": model.name, "usage": usage})
-
-
-def _state_vector(state: Any) -> Any:
-    found = state if isinstance(state, Tensor) else state[-1][0]
-    if not found.is_floating_point():
-        raise RequestError(400, "an n-gram model has no state vector; expected a model of the task lm or hmm")
-    return found[0].detach().cpu().double().numpy()
 
 
 OPENAI_ENDPOINTS = [

@@ -52,6 +52,11 @@ def optional(schema: Schema) -> Schema:
     return {"anyOf": [schema, NULL], "description": schema.get("description", "")}
 
 
+def ignored() -> Schema:
+    """A field that clients send and that means nothing here: any value is accepted, see `ignored_fields`."""
+    return {"description": "accepted, and ignored", "x-ignored": True}
+
+
 def object_of(required: tuple[str, ...] = (), **properties: Schema) -> Schema:
     """An object with these fields and no others."""
     return fields(properties, required)
@@ -124,10 +129,20 @@ def check_value(schema: Schema, value: Any, place: str = "the body") -> None:
         size = len(value)
         if not schema.get("minItems", 0) <= size <= schema.get("maxItems", size):
             raise RequestError(400, f"{place} has {size:,} items; expected {_expected(schema)}")
+        if schema["items"] == {"type": "integer"} and all(type(part) is int for part in value):
+            return  # token ids: there may be many
         for at, part in enumerate(value):
             check_value(schema["items"], part, f"{place}[{at}]")
     elif isinstance(value, dict):
         _check_fields(schema, value, place)
+
+
+def ignored_fields(schema: Schema, value: Any) -> list[str]:
+    """The names of the fields of a checked value that have no effect."""
+    known: Schema = next((one["properties"] for one in schema.get("anyOf", [schema]) if "properties" in one), {})
+    given = [name for name in known if isinstance(value, dict) and value.get(name) is not None]
+    inner = [name for field in given for name in ignored_fields(known[field], value[field])]
+    return [name for name in given if known[name].get("x-ignored")] + inner
 
 
 def _check_any(schema: Schema, value: Any, place: str) -> None:

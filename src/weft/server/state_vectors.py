@@ -1,0 +1,59 @@
+"""Texts as vectors: the state of a language model after a text, for the endpoints of embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from weft.server.completion import Prompt, prompt_ids
+from weft.server.errors import RequestError
+from weft.server.models import LoadedModel, generator
+
+Vector = np.ndarray[Any, np.dtype[np.float64]]
+
+
+class StateVectors(NamedTuple):
+    """A vector for each text, and the number of their tokens."""
+
+    vectors: list[Vector]
+    tokens: int
+
+
+async def state_vectors(
+    model: LoadedModel, texts: Sequence[Prompt], *, size: int | None = None, unit: bool = False
+) -> StateVectors:
+    """h of the top layer after the last token of each text; of an HMM, the probabilities of its states.
+
+    Args:
+        model: A language model.
+        texts: Texts, or token ids.
+        size: The size that the client expects; None: any.
+        unit: Divide each vector by its length.
+
+    Raises:
+        RequestError: 400, if the model has no such state, or one of another size.
+    """
+    predictor, engine = generator(model), model.engine
+    assert engine is not None
+    ids = [prompt_ids(predictor, text) for text in texts]
+
+    def run(rows: Sequence[Sequence[int]]) -> list[Vector]:
+        return [_vector(engine.read(row, engine.start())) for row in rows]
+
+    vectors = await model.worker.compute(run, ids, "embed")
+    if size not in (None, len(vectors[0])):
+        raise RequestError(400, f"dimensions is {size}; expected {len(vectors[0])}, the size of the state")
+    if unit:
+        vectors = [vector / (np.linalg.norm(vector) or 1.0) for vector in vectors]
+    return StateVectors(vectors, sum(map(len, ids)))
+
+
+def _vector(state: Any) -> Vector:
+    found = state if isinstance(state, Tensor) else state[-1][0]
+    if not found.is_floating_point():
+        raise RequestError(400, "an n-gram model has no state vector; expected a model of the task lm or hmm")
+    vector: Vector = found[0].detach().cpu().double().numpy()
+    return vector

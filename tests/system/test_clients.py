@@ -1,0 +1,183 @@
+"""Every row of the table of calls in docs/serve.md, driven by the real client, or by HTTP where it lacks the call."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import weft
+from tests.serving import Served, served
+
+openai = pytest.importorskip("openai")
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # clients leave sockets open
+
+
+class World(NamedTuple):
+    """A server, and the runs that it serves."""
+
+    server: Served
+    runs: dict[str, Path]
+
+    @property
+    def openai(self) -> Any:
+        return openai.OpenAI(base_url=f"{self.server.address}/v1", api_key="none", max_retries=0)
+
+    def generated(self, name: str, prompt: str, **options: Any) -> str:
+        """What Python generates after a prompt."""
+        text: str = weft.load(self.runs[name]).generate(prompt, **options)
+        return text[len(prompt) :]
+
+
+@pytest.fixture(scope="module")
+def world(runs):
+    with served(*runs.values()) as server:
+        yield World(server, runs)
+
+
+def table() -> list[tuple[str, str]]:
+    """The clients and calls of the table."""
+    page = (Path(__file__).parents[2] / "docs" / "serve.md").read_text(encoding="utf-8")
+    part = page.partition("## Calls of clients")[2].partition("\n## ")[0]
+    return re.findall(r"^\| `(\w+)` \| (.+?) \|", part, flags=re.M)
+
+
+ROWS: dict[tuple[str, str], Callable[[World], None]] = {}
+
+
+def row(client: str, call: str) -> Callable[[Callable[[World], None]], Callable[[World], None]]:
+    """The function that checks a row of the table."""
+
+    def put(check: Callable[[World], None]) -> Callable[[World], None]:
+        ROWS[client, call] = check
+        return check
+
+    return put
+
+
+@pytest.mark.parametrize(("client", "call"), table(), ids=map(" ".join, table()))
+def test_a_row_of_the_table(world, client, call):
+    ROWS[client, call](world)
+
+
+def test_every_check_is_a_row_of_the_table():
+    assert len(table()) == len(set(table())) > 5
+    assert set(ROWS) == set(table())
+
+
+SAMPLING = {"temperature": 0.9, "top_p": 0.95, "presence_penalty": 0.3, "frequency_penalty": 0.1}
+MORE_SAMPLING = {"top_k": 9, "min_p": 0.01, "typical_p": 0.95, "repetition_penalty": 1.2}
+
+
+@row("openai", "`models.list`, `models.retrieve`")
+def openai_models(world):
+    assert {one.id for one in world.openai.models.list()} == set(world.runs)
+    assert world.openai.models.retrieve("lm").owned_by == "weft"
+
+
+@row("openai", "`completions.create`")
+def openai_completions(world):
+    expected = world.generated("lm", "the cat", tokens=20, seed=3, sampler=weft.Sample(**SAMPLING, **MORE_SAMPLING))
+    given = {"model": "lm", "prompt": "the cat", "max_tokens": 20, "seed": 3, **SAMPLING, "extra_body": MORE_SAMPLING}
+    assert world.openai.completions.create(**given).choices[0].text == expected
+    assert world.openai.completions.create(**given, logprobs=2).choices[0].text == expected
+    pieces = list(world.openai.completions.create(**given, stream=True))
+    assert "".join(one.choices[0].text for one in pieces) == expected
+    filled = world.openai.completions.create(model="fill", prompt="the ", suffix=" sat").choices[0].text
+    assert filled == weft.load(world.runs["fill"]).fill("the ___ sat")[0].fills[0]
+    texts = {world.openai.completions.create(**{**given, "seed": seed}).choices[0].text for seed in (-1, -1, None, -1)}
+    assert len(texts) > 1
+    with pytest.raises(openai.BadRequestError, match="seed is -2"):
+        world.openai.completions.create(**{**given, "seed": -2})
+
+
+@row("openai", "`completions.create(prompt=[3, 4])`")
+def openai_token_prompts(world):
+    model = weft.load(world.runs["lm"])
+    ids = model.codec.encode("the cat")
+    given = {"model": "lm", "max_tokens": 9, "seed": 1}
+    (expected,) = world.openai.completions.create(prompt="the cat", **given).choices
+    for prompt in (ids, [ids, model.codec.encode("a")], ["the cat"]):
+        assert world.openai.completions.create(prompt=prompt, **given).choices[0].text == expected.text
+    echoed = world.openai.completions.create(prompt=ids, echo=True, logprobs=0, **given).choices[0]
+    assert echoed.text == f"the cat{expected.text}"
+    assert len(echoed.logprobs.tokens) == len(ids) + 9
+    with pytest.raises(openai.BadRequestError, match="a token id is 100000; expected 0 to"):
+        world.openai.completions.create(prompt=[100_000], **given)
+
+
+@row("openai", '`completions.create(logit_bias={"5": -100})`')
+def openai_logit_bias(world):
+    vocabulary = weft.load(world.runs["lm"]).codec.vocabulary
+    never, always = (str(vocabulary.id(letter)) for letter in "tz")
+    given = {"model": "lm", "prompt": "the cat", "max_tokens": 60, "seed": 1}
+    assert "t" in world.openai.completions.create(**given).choices[0].text
+    assert "t" not in world.openai.completions.create(**given, logit_bias={never: -100}).choices[0].text
+    always = str(vocabulary.id("m"))
+    assert world.openai.completions.create(**given, logit_bias={always: 100}).choices[0].text == "m" * 60
+    for wrong in ({"t": 1}, {"100000": 1}, {never: 101}):
+        with pytest.raises(openai.BadRequestError, match=r"logit_bias|a token id is 100000"):
+            world.openai.completions.create(**given, logit_bias=wrong)
+
+
+@row("openai", "`completions.create(best_of=5)`")
+def openai_best_of(world):
+    given = {"model": "ngram", "prompt": ["the cat", "a"], "max_tokens": 12, "seed": 4}
+    every = world.openai.completions.create(**given, n=5, logprobs=0).choices
+    means = [np.mean(one.logprobs.token_logprobs) for one in every]
+    order = [sorted(range(at, at + 5), key=lambda one: -means[one])[:2] for at in (0, 5)]
+    best = world.openai.completions.create(**given, n=2, best_of=5)
+    assert [one.text for one in best.choices] == [every[one].text for of_prompt in order for one in of_prompt]
+    assert [one.index for one in best.choices] == [0, 1, 2, 3]
+    assert best.choices[0].logprobs is None
+    assert best.usage.completion_tokens == 120
+    with pytest.raises(openai.BadRequestError, match="best_of is 1; expected at least n, which is 2"):
+        world.openai.completions.create(**given, n=2, best_of=1)
+    with pytest.raises(openai.BadRequestError, match="expected no stream"):
+        world.openai.completions.create(**given, best_of=2, stream=True)
+
+
+@row("openai", '`completions.create(user=..., extra_body={"metadata": ...})`')
+def openai_ignored(world):
+    given = {"model": "lm", "prompt": "a", "max_tokens": 1}
+    more = {"metadata": {"a": "b"}, "service_tier": "auto", "store": True, "prompt_cache_key": None}
+    found = world.openai.completions.with_raw_response.create(**given, user="me", extra_body=more)
+    assert set(found.headers["weft-ignored"].split(", ")) == {"metadata", "service_tier", "store", "user"}
+    assert found.parse().choices[0].text
+    for stream in (False, True):
+        found = world.openai.completions.with_raw_response.create(**given, stream=stream)
+        assert "weft-ignored" not in found.headers
+    found = world.openai.completions.with_raw_response.create(**given, stream=True, user="me")
+    assert found.headers["weft-ignored"] == "user"
+    with pytest.raises(openai.BadRequestError, match="the body has a field 'modalities'"):
+        world.openai.completions.create(**given, extra_body={"modalities": ["text"]})
+
+
+@row("openai", "`embeddings.create`")
+def openai_embeddings(world):
+    ids = weft.load(world.runs["lm"]).codec.encode("the cat")
+    (expected,) = world.openai.embeddings.create(model="lm", input="the cat").data
+    for given in (ids, [ids], ["the cat", "a"], [ids, ids]):
+        found = world.openai.embeddings.create(model="lm", input=given, encoding_format="float")
+        assert found.data[0].embedding == pytest.approx(expected.embedding)
+    assert len(found.data) == 2
+    assert found.usage.total_tokens == 2 * len(ids)
+    with pytest.raises(openai.BadRequestError, match="dimensions is 3; expected 16"):
+        world.openai.embeddings.create(model="lm", input="a", dimensions=3)
+    with pytest.raises(openai.BadRequestError, match="an n-gram model has no state vector"):
+        world.openai.embeddings.create(model="ngram", input="a")
+
+
+@row("openai", "`chat.completions.create`, `responses.create`")
+def openai_chat(world):
+    messages = [{"role": "user", "content": "Hello"}]
+    with pytest.raises(openai.BadRequestError, match="no chat here; the model lm can: generate, embed, session"):
+        world.openai.chat.completions.create(model="lm", messages=messages)
+    with pytest.raises(openai.BadRequestError, match="no chat here; the model ner can: tag"):
+        world.openai.responses.create(model="ner", input="Hello")
+    with pytest.raises(openai.NotFoundError, match="there is no model 'gpt'"):
+        world.openai.chat.completions.create(model="gpt", messages=messages)
