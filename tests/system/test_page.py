@@ -309,7 +309,7 @@ def test_classify_and_fill(reader, runs):
     found = reader.data("Evidence for")
     assert found["prediction"] == expected.label
     page.get_by_text("Integrated gradients").click()
-    expect(page.get_by_text("The share of the token in log P")).to_be_visible()
+    expect(page.get_by_text(f"The share of the token in the log-odds against “{found['against']}”")).to_be_visible()
 
     # Text is live, and another model is a choice away.
     page.get_by_label("Model").select_option("fill")

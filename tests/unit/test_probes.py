@@ -27,6 +27,7 @@ from weft.probes.laid_over import align_tokens
 from weft.probes.parts import get_network
 from weft.probes.units import find_phrase
 from weft.tasks import get_task
+from weft.tasks.inspection import Inspection, Network
 
 TEXT = "the king sees a dog"
 SETTINGS = {
@@ -309,8 +310,43 @@ def test_evidence_by_hand(models):
     np.testing.assert_allclose(found.pooling, whole.weights, rtol=1e-4)
     x = network.embeddings.clone()
     x[0, 2] = 0
-    without = network.logits(x)[0, 0].log_softmax(-1)[network.targets[0]].detach()
-    assert found.occlusion[2] == pytest.approx(math.log(found.probability) - float(without), abs=1e-5)
+    order = network.logits(network.embeddings)[0, 0].argsort(descending=True)
+    assert found.against == network.classes[order[1]]
+
+    def odds(x):
+        first, second = network.logits(x)[0, 0].log_softmax(-1)[order[:2]].tolist()
+        return first - second
+
+    assert found.occlusion[2] == pytest.approx(odds(network.embeddings) - odds(x), abs=1e-5)
+
+
+def test_evidence_does_not_saturate(models):
+    """A prediction of 100 % has evidence like one of 60 %, in a fixed proportion to its logits."""
+    model = models["classify"]
+    modest = probes.evidence(model, TEXT)
+    output = model.model.output
+    before = {name: value.clone() for name, value in output.state_dict().items()}
+    try:
+        with torch.no_grad():
+            for parameter in output.parameters():
+                parameter *= 1000
+        certain = probes.evidence(model, TEXT)
+    finally:
+        output.load_state_dict(before)
+    assert certain.probability == pytest.approx(1)
+    for name in ("occlusion", "integrated"):
+        values, largest = getattr(modest, name), np.abs(getattr(modest, name)).max()
+        assert largest > 1e-4
+        np.testing.assert_allclose(getattr(certain, name), 1000 * values, atol=10 * largest)
+
+
+def test_evidence_where_no_other_class_is_possible(monkeypatch):
+    network = Network(("a", "b"), torch.ones(1, 2, 3), lambda x: x.sum((1, 2))[:, None, None], ("x",), (0,), ("x",), {})
+    monkeypatch.setattr(sys.modules["weft.probes.evidence"], "inspect", lambda model, text: Inspection(network=network))
+    found = probes.evidence(None, "a b")
+    assert (found.prediction, found.against, found.probability) == ("x", "", 1)
+    assert not found.occlusion.any()
+    assert not found.integrated.any()
 
 
 def test_units(models):

@@ -256,7 +256,9 @@ def test_prediction_is_the_mixture(trained):
     assert trained.mixture != Mixture()  # fitted
     evidence = weft.probes.evidence(trained, texts[0])
     assert abs(evidence.probability - float(expected[0].max())) < 1e-4
-    assert len(evidence.ngrams) == len(evidence.tokens)
+    labels = [trained.labels.index(name) for name in (evidence.prediction, evidence.against)]
+    added = (trained.wide.contributions(evidence.tokens) @ torch.tensor(trained.mixture[1:]).double())[:, labels]
+    assert evidence.ngrams == pytest.approx((added[:, 0] - added[:, 1]).tolist())
 
 
 def test_nbsvm_is_compared(trained):

@@ -261,21 +261,28 @@ def connectivity_figures(found: Connectivity) -> list[Figure]:
 
 
 def evidence_figures(found: Evidence) -> list[Figure]:
-    title = f"{visible(found.prediction)} ({found.probability:.0%})"
+    against = f" against {visible(found.against)}" if found.against else ""
+    title = f"{visible(found.prediction)} ({found.probability:.1%}){against}"
     window = f", {found.window} tokens at a time" if found.window > 1 else ""
     figures: list[Figure] = [
         ColouredText(
-            f"Occlusion{window}: evidence for {title}", found.tokens, found.occlusion, "fall of log P", DIVERGING
+            f"Occlusion{window}: evidence for {title}", found.tokens, found.occlusion, "fall of the log-odds", DIVERGING
         ),
         ColouredText(
-            f"Integrated gradients: evidence for {title}", found.tokens, found.integrated, "share of log P", DIVERGING
+            f"Integrated gradients: evidence for {title}",
+            found.tokens,
+            found.integrated,
+            "share of the log-odds",
+            DIVERGING,
         ),
     ]
     if found.pooling is not None:
         figures.append(ColouredText("Pooling weights", found.tokens, found.pooling, "weight"))
     if found.ngrams is not None:
         figures.append(
-            ColouredText(f"N-grams: evidence for {title}", found.tokens, found.ngrams, "share of log-odds", DIVERGING)
+            ColouredText(
+                f"N-grams: evidence for {title}", found.tokens, found.ngrams, "share of the log-odds", DIVERGING
+            )
         )
     return figures
 

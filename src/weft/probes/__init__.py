@@ -16,7 +16,7 @@ gradient_flow    the norm of dL_t/dh_s for all s <= t
 step_jacobians   norm and spectral radius of dh_t/dh_(t-1)
 gradient_terms   dh_t/dw as the explicit sum over earlier steps
 connectivity     the influence of each input position on each prediction
-evidence         which tokens speak for a prediction: occlusion, integrated gradients, pooling weights
+evidence         which tokens speak for a prediction: occlusion, integrated gradients, n-grams, pooling weights
 attention, beam  attention weights; every hypothesis of a beam search
 posterior        forward, backward, marginals, Viterbi path of an HMM or a CRF
 top_passages, select_units, correlate_units   what single units respond to

@@ -117,16 +117,25 @@ def default_points(network: Network) -> int:
     return min(POINTS, max(LEAST_POINTS, POINT_TOKENS // max(1, len(network.tokens))))
 
 
-def integrated_gradients(network: Network, prediction: int, *, points: int | None = None) -> Tensor:
-    """The contribution (T,) of each token to the log-probability of a prediction, by the midpoint rule."""
+def integrated_gradients(
+    network: Network, prediction: int, *, points: int | None = None, against: int | None = None
+) -> Tensor:
+    """The contribution (T,) of each token to the log-probability of a prediction, by the midpoint rule.
+
+    Args:
+        network: The network.
+        prediction: The number of the prediction.
+        points: Points of the integral; without it 32, and fewer for long texts.
+        against: Another class: the contributions are to the log-odds of the prediction's target against it.
+    """
     points = points or default_points(network)
     scales = [(number + 0.5) / points for number in range(points)]
-    total = sum(part.sum(0) for part in _gradients(network, [(prediction, scale) for scale in scales]))
+    total = sum(part.sum(0) for part in _gradients(network, [(prediction, scale) for scale in scales], against))
     assert isinstance(total, Tensor)
     return (total / points * network.embeddings[0]).sum(-1)
 
 
-def _gradients(network: Network, asked: Sequence[tuple[int, float]]) -> Iterator[Tensor]:
+def _gradients(network: Network, asked: Sequence[tuple[int, float]], against: int | None = None) -> Iterator[Tensor]:
     """d log P / dx of predictions, each at the embeddings times a scale: (rows, T, E) in batches of bounded size."""
     T = len(network.tokens)
     size = max(1, BATCH_TOKENS // T)
@@ -135,7 +144,9 @@ def _gradients(network: Network, asked: Sequence[tuple[int, float]]) -> Iterator
         scales = torch.tensor([scale for _, scale in part], dtype=network.embeddings.dtype)
         x = (network.embeddings * scales[:, None, None].to(network.embeddings)).detach().requires_grad_()
         with torch.enable_grad():
-            losses = losses_of(network, network.logits(x))  # (rows, P)
-            total = -losses[torch.arange(len(part)), [number for number, _ in part]].sum()
+            logits, rows, numbers = network.logits(x), torch.arange(len(part)), [number for number, _ in part]
+            total = -losses_of(network, logits)[rows, numbers].sum()
+            if against is not None:
+                total = total - logits.log_softmax(-1)[rows, numbers, against].sum()
         (gradient,) = torch.autograd.grad(total, x)
         yield gradient

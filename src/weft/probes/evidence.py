@@ -1,4 +1,8 @@
-"""Evidence: which tokens speak for and against a prediction."""
+"""Evidence: which tokens speak for and against a prediction.
+
+It is measured in log-odds: log P of the prediction minus log P of the most probable other class. Unlike log P, they do
+not saturate where a model is certain.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from weft.probes.connectivity import BATCH_TOKENS, integrated_gradients
 from weft.probes.gradient_flow import choose_predictions, losses_of
@@ -26,19 +31,22 @@ class Evidence(ProbeResult):
     Attributes:
         tokens: The T tokens.
         prediction: What is predicted: the label of a text, the tag of a word, the next token.
-        probability: Its probability.
-        occlusion: How much log P falls when the embedding of the token is set to zero; positive: evidence for it.
+        against: The most probable other class, against which the log-odds are; "" if no other is possible.
+        probability: The probability of the prediction.
+        occlusion: How much the log-odds fall when the embedding of the token is set to zero; positive: evidence for the
+            prediction.
         window: How many tokens are occluded together; 1 but for long texts.
-        integrated: The integrated gradients of log P; positive: evidence for it.
+        integrated: The integrated gradients of the log-odds; positive: evidence for the prediction.
         pooling: The weights of the pooling, where the model has one; otherwise None.
-        ngrams: What the n-grams of the token add to the log-odds of the prediction in the linear models, where there
-            are such models; otherwise None. Occlusion and gradients are those of the network.
+        ngrams: What the n-grams of the token add to the log-odds in the linear models, where there are such models;
+            otherwise None. Occlusion and gradients are those of the network.
     """
 
     probe = "evidence"
 
     tokens: tuple[str, ...]
     prediction: str
+    against: str
     probability: float
     occlusion: Array
     window: int
@@ -49,7 +57,8 @@ class Evidence(ProbeResult):
     def records(self) -> Iterator[dict[str, Any]]:
         for position, token in enumerate(self.tokens):
             record = {"position": position, "token": token, "occlusion": float(self.occlusion[position])}
-            record |= {"integrated": float(self.integrated[position]), "prediction": self.prediction}
+            record |= {"integrated": float(self.integrated[position])}
+            record |= {"prediction": self.prediction, "against": self.against}
             if self.pooling is not None:
                 record["pooling"] = float(self.pooling[position])
             if self.ngrams is not None:
@@ -58,7 +67,7 @@ class Evidence(ProbeResult):
 
 
 def evidence(model: Any, text: str, *, prediction: int = -1) -> Evidence:
-    """Which tokens speak for a prediction: by occlusion, integrated gradients, pooling weights and n-grams.
+    """Which tokens speak for a prediction: by occlusion, integrated gradients, n-grams and pooling weights.
 
     Args:
         model: A loaded run with recurrent layers; a classifier predicts one label for the text.
@@ -68,21 +77,37 @@ def evidence(model: Any, text: str, *, prediction: int = -1) -> Evidence:
     inspection = inspect(model, text)
     network: Network = find_part(model, inspection, "network")
     (number,) = choose_predictions(network, [prediction])
+    target = network.targets[number]
     with torch.no_grad():
-        log_prob = float(-losses_of(network, network.logits(network.embeddings))[0, number])
+        logits = network.logits(network.embeddings)
+    others = logits[0, number].index_fill(0, torch.tensor([target], device=logits.device), -math.inf)
+    other = int(others.argmax()) if others.isfinite().any() else target
     pooling = None
     if len(network.predictions) == 1 and inspection.attention is not None:
         pooling = to_array(inspection.attention().weights[0])
-    occluded, window = occlude(network, number)
-    integrated = to_array(integrated_gradients(network, number))
-    name = network.predictions[number]
-    ngrams = None if inspection.ngrams is None else to_array(inspection.ngrams)
-    return Evidence(network.tokens, name, math.exp(log_prob), log_prob - occluded, window, integrated, pooling, ngrams)
+    occluded, window = occlude(network, number, other)
+    scores = inspection.ngrams
+    return Evidence(
+        tokens=network.tokens,
+        prediction=network.predictions[number],
+        against="" if other == target else network.classes[other],
+        probability=math.exp(-float(losses_of(network, logits)[0, number])),
+        occlusion=float(log_odds(network, logits, number, other)[0]) - occluded,
+        window=window,
+        integrated=to_array(integrated_gradients(network, number, against=other)),
+        pooling=pooling,
+        ngrams=None if scores is None else to_array(scores[:, target] - scores[:, other]),
+    )
+
+
+def log_odds(network: Network, logits: Tensor, prediction: int, against: int) -> Tensor:
+    """log P of the target of a prediction minus log P of another class: logits (B, P, C) to (B,)."""
+    return logits[:, prediction, network.targets[prediction]] - logits[:, prediction, against]
 
 
 @torch.no_grad()
-def occlude(network: Network, prediction: int) -> tuple[Array, int]:
-    """log P of a prediction without each token, (T,), and how many tokens are left out together."""
+def occlude(network: Network, prediction: int, against: int) -> tuple[Array, int]:
+    """The log-odds of a prediction without each token, (T,), and how many tokens are left out together."""
     T = len(network.tokens)
     window = math.ceil(T * T / MOST_OCCLUDED)
     begins = list(range(0, T, window))
@@ -93,5 +118,5 @@ def occlude(network: Network, prediction: int) -> tuple[Array, int]:
         x = network.embeddings.repeat(len(part), 1, 1)
         for row, begin in enumerate(part):
             x[row, begin : begin + window] = 0
-        found.append(-losses_of(network, network.logits(x))[:, prediction])
+        found.append(log_odds(network, network.logits(x), prediction, against))
     return np.repeat(to_array(torch.cat(found)), window)[:T], window

@@ -117,7 +117,7 @@ class Inspection:
         search: Beam search with this width and length penalty (None: the default) that goes on from these tokens, with
             every hypothesis.
         chain: The chain of hidden states.
-        ngrams: (T,), what the n-grams of each token add to the log-odds of a classifier's label.
+        ngrams: (T, C), what the n-grams of each token add to the logits of a classifier.
         missing: Why a part is None, where there is more to say than that the task has none.
     """
 

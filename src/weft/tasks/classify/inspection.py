@@ -52,13 +52,12 @@ def inspect_classify(predictor: ClassifyPredictor, text: str) -> Inspection:
 
     stacks = {"stack": StackUse(model.stack, tokens)}
     network = Network(tokens, embeddings, logits, (label,), (target,), predictor.labels, stacks)
-    ngrams = None if predictor.wide is None else _ngrams(predictor, tokens, target)
+    ngrams = None if predictor.wide is None else _ngrams(predictor, tokens)
     return Inspection(network=network, attention=attention, ngrams=ngrams)
 
 
-def _ngrams(predictor: ClassifyPredictor, tokens: tuple[str, ...], target: int) -> Tensor:
-    """What each token adds, through its n-grams, to the log-odds of a label against the mean of all labels, (T,)."""
+def _ngrams(predictor: ClassifyPredictor, tokens: tuple[str, ...]) -> Tensor:
+    """What each token adds, through its n-grams, to the logits, (T, labels)."""
     assert predictor.wide is not None
     weights = torch.tensor(predictor.mixture[1:], dtype=torch.float64)
-    scores = predictor.wide.contributions(tokens) @ weights  # (T, labels)
-    return scores[:, target] - scores.mean(1)
+    return predictor.wide.contributions(tokens) @ weights

@@ -1,4 +1,4 @@
-// Which tokens speak for a prediction (orange) and which against it (blue).
+// Which tokens speak for a prediction (orange) and which against it (blue), in log-odds against the best other class.
 import { html } from '../vendor/htm-preact-standalone.module.js';
 import { look, useRequest } from '../api.js';
 import { useWords } from '../language.js';
@@ -16,7 +16,7 @@ export function EvidenceFigure({ model, text, position = -1, mark = null, what =
   const [chosen, setMethod] = useParam('evidence', 'occlusion');
   const request = useRequest((signal) => look(model, 'evidence', text, { position }, signal).then(([found]) => found), [model, text, position]);
   return html`<${Result} request=${request}>${(found) => {
-    const methods = ['occlusion', 'integrated', ...(found.pooling ? ['pooling'] : [])];
+    const methods = ['occlusion', 'integrated', ...['ngrams', 'pooling'].filter((one) => found[one])];
     const method = methods.includes(chosen) ? chosen : 'occlusion';
     const scale = method === 'pooling' ? 'sequential' : 'diverging';
     const values = found[method];
@@ -25,9 +25,9 @@ export function EvidenceFigure({ model, text, position = -1, mark = null, what =
     const title = t('evidenceTitle', { what: what ?? visible(found.prediction), p: percent(found.probability) });
     const drawing = { tokens: found.tokens, values, low, high, scale, notes };
     const tools = html`<${Choice} quiet label=${t('method')} value=${method} onChange=${setMethod} options=${methods.map((one) => [one, t(`evidence-${one}`)])} />`;
-    return html`<${Figure} title=${title} note=${t(`evidence-${method}-note`)} data=${found} tools=${tools} draw=${() => drawTokens(drawing)}>
+    return html`<${Figure} title=${title} note=${t(`evidence-${method}-note`, { against: visible(found.against) || '–' })} data=${found} tools=${tools} draw=${() => drawTokens({ ...drawing, label: t(method === 'pooling' ? 'weight' : 'logOdds') })}>
       <${TokenText} ...${drawing} label=${title} classes=${found.tokens.map((_, at) => (at === mark ? 'pointed' : ''))} />
-      <div class="figure-foot"><${Legend} low=${low} high=${high} scale=${scale} /></div>
+      <div class="figure-foot"><${Legend} low=${low} high=${high} scale=${scale} label=${t(method === 'pooling' ? 'weight' : 'logOdds')} /></div>
     <//>`;
   }}<//>`;
 }
