@@ -271,6 +271,13 @@ def test_a_request_that_takes_too_long_is_ended_and_a_changed_run_is_reloaded(ru
         late = server.ask("/v1/completions", {**LONG, "max_tokens": 1_000_000})
         assert (late.status, late.body["error"]["code"]) == (504, "timeout")
         wait_for(lambda: server.metric("weft_sequences") == 0, 20, "it stops")
+        files = server.files()
+        with socket.socket() as unread:
+            unread.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            unread.connect(("127.0.0.1", server.port))
+            unread.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 90)
+            wait_for(lambda: server.files() > files, 20, "it is connected")
+            wait_for(lambda: server.files() == files, 20, "it is cut off")
 
 
 BAD = [

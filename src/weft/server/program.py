@@ -19,51 +19,17 @@ from typing import Any
 from urllib.parse import quote
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from weft.errors import WeftError, WeftWarning
 from weft.server.app import Server
 from weft.server.config import ServerConfig
+from weft.server.connection import Connection, end_overdue
 from weft.server.guard import is_loopback
 
 SWITCH_SECONDS = 0.0005  # so that a computing thread does not keep the event loop waiting for 5 ms
 BACKLOG = 2048  # connections that wait to be accepted
+TICKS = 10  # of uvicorn, a tenth of a second each, between two looks at the connections
 GRACE_SECONDS = 30  # for requests that run when the server is asked to stop
-
-
-class _TimedProtocol(HttpToolsProtocol):
-    """Closes a connection whose client takes too long to send the head of a request."""
-
-    seconds = ServerConfig.read_timeout
-    _timer: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._start()
-
-    def on_message_begin(self) -> None:
-        self._start()
-        super().on_message_begin()
-
-    def on_headers_complete(self) -> None:
-        self._stop()
-        super().on_headers_complete()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._stop()
-        super().connection_lost(exc)
-
-    def _start(self) -> None:
-        self._stop()
-        self._timer = self.loop.call_later(self.seconds, self._close)
-
-    def _stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _close(self) -> None:
-        if not self.transport.is_closing():
-            self.transport.close()
 
 
 class _Uvicorn(uvicorn.Server):
@@ -86,6 +52,11 @@ class _Uvicorn(uvicorn.Server):
         elif running := len(self.server_state.tasks):
             print(f"weft: finishing requests: {running}; a second signal cuts them off", file=sys.stderr, flush=True)
         self.server.stopping = self.should_exit = True
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % TICKS == 0:
+            end_overdue(self.server_state.connections, self.server.config)
+        return await super().on_tick(counter)
 
     async def startup(self, sockets: Any = None) -> None:
         await super().startup(sockets)
@@ -142,9 +113,11 @@ def _run(runs: Mapping[str, Path], config: ServerConfig, sockets: list[socket.so
 
     settings = uvicorn.Config(
         server.app,
-        http=_TimedProtocol,
+        http=Connection,
+        ws="none",
+        proxy_headers=False,
         access_log=False,
-        log_level="warning",
+        log_level="error",
         lifespan="on",
         server_header=False,
         timeout_graceful_shutdown=GRACE_SECONDS,
