@@ -27,6 +27,11 @@ class World(NamedTuple):
     def openai(self) -> Any:
         return openai.OpenAI(base_url=f"{self.server.address}/v1", api_key="none", max_retries=0)
 
+    def hub(self, name: str) -> Any:
+        """Hugging Face's client of a model."""
+        hub = pytest.importorskip("huggingface_hub")
+        return hub.InferenceClient(model=f"{self.server.address}/models/{name}", token="none")
+
     def generated(self, name: str, prompt: str, **options: Any) -> str:
         """What Python generates after a prompt."""
         text: str = weft.load(self.runs[name]).generate(prompt, **options)
@@ -181,3 +186,116 @@ def openai_chat(world):
         world.openai.responses.create(model="ner", input="Hello")
     with pytest.raises(openai.NotFoundError, match="there is no model 'gpt'"):
         world.openai.chat.completions.create(model="gpt", messages=messages)
+
+
+@row("huggingface_hub", "`text_generation`")
+def hub_text_generation(world):
+    lm = world.hub("lm")
+    greedy = world.generated("lm", "the cat", tokens=20, sampler=weft.greedy)
+    assert lm.text_generation("the cat", max_new_tokens=20) == greedy
+    assert lm.text_generation("the cat", max_new_tokens=20, return_full_text=True) == f"the cat{greedy}"
+    assert lm.text_generation("dog the cat", max_new_tokens=20, truncate=7) == greedy
+    sample = weft.Sample(0.9, top_k=9, top_p=0.95, typical_p=0.95, repetition_penalty=1.2, frequency_penalty=0.1)
+    expected = world.generated("lm", "the cat", tokens=20, sampler=sample, seed=3)
+    options = {"temperature": 0.9, "top_k": 9, "top_p": 0.95, "typical_p": 0.95, "repetition_penalty": 1.2,
+               "frequency_penalty": 0.1, "seed": 3}  # fmt: skip
+    assert lm.text_generation("the cat", max_new_tokens=20, **options) == expected
+    stopped = lm.text_generation("the cat", max_new_tokens=20, stop=[greedy[4:6]])
+    assert stopped == greedy[: greedy.index(greedy[4:6])]
+    expected = world.generated("lm", "a", tokens=9, sampler=weft.Sample(), seed=2)
+    assert lm.text_generation("a", max_new_tokens=9, do_sample=True, seed=2) == expected
+    expected = world.generated("hmm", "the cat", tokens=5, sampler=weft.greedy)
+    assert world.hub("hmm").text_generation("the cat", max_new_tokens=5) == expected
+    for wrong, message in (({"grammar": {}}, "field 'grammar'"), ({"watermark": True}, "watermark"),
+                           ({"max_new_tokens": 0}, "parameters.max_new_tokens is 0")):  # fmt: skip
+        with pytest.raises(Exception, match=message):
+            lm.text_generation("a", **wrong)
+
+
+@row("huggingface_hub", "`text_generation(details=True)`")
+def hub_details(world):
+    model, lm = weft.load(world.runs["lm"]), world.hub("lm")
+    found = lm.text_generation("the cat", max_new_tokens=9, details=True, decoder_input_details=True, top_n_tokens=3)
+    assert found.generated_text == world.generated("lm", "the cat", tokens=9, sampler=weft.greedy)
+    assert "".join(one.text for one in found.details.tokens) == found.generated_text
+    assert [one.id for one in found.details.tokens] == model.codec.encode(found.generated_text)
+    assert (found.details.finish_reason, found.details.generated_tokens) == ("length", 9)
+    assert [top[0]["id"] for top in found.details.top_tokens] == [one.id for one in found.details.tokens]
+    ids = model.codec.encode("the cat" + found.generated_text)
+    log_probs = [None, *model.model.token_log_probs(np.array(ids))]
+    given = [*found.details.prefill, *found.details.tokens]
+    assert [one.id for one in given] == ids
+    assert given[0].logprob is None
+    assert [one.logprob for one in given[1:]] == pytest.approx(log_probs[1:], abs=1e-5)
+    found = lm.text_generation("a", max_new_tokens=30, do_sample=True, seed=1, best_of=3, details=True)
+    sequences = [found.details, *found.details.best_of_sequences]
+    means = [np.mean([one.logprob for one in each.tokens]) for each in sequences]
+    assert means == sorted(means, reverse=True)
+    assert found.details.seed == 1
+    text = lm.text_generation("a", max_new_tokens=30, do_sample=True, seed=1, stop=["."], details=True)
+    assert text.details.finish_reason == "stop_sequence"
+
+
+@row("huggingface_hub", "`text_generation(stream=True)`")
+def hub_stream(world):
+    for name in ("lm", "ngram", "hmm"):  # tokens are characters, characters and words
+        client, options = world.hub(name), {"max_new_tokens": 25, "do_sample": True, "seed": 5}
+        expected = world.generated(name, "the cat", tokens=25, sampler=weft.Sample(), seed=5)
+        assert "".join(client.text_generation("the cat", stream=True, **options)) == expected
+        events = list(client.text_generation("the cat", stream=True, details=True, **options))
+        assert "".join(one.token.text for one in events) == expected == events[-1].generated_text
+        whole = client.text_generation("the cat", details=True, **options)
+        assert [(one.token.id, one.token.text, one.token.logprob) for one in events] == [
+            (one.id, one.text, one.logprob) for one in whole.details.tokens
+        ]
+        assert events[-1].details.finish_reason == "length"
+        assert [one.generated_text for one in events[:-1]] == [None] * 24
+    client = world.hub("lm")  # streams end with their client
+    stopped = list(client.text_generation("the cat", stream=True, details=True, stop=["t"], **options))
+    assert stopped[-1].generated_text == "".join(one.token.text for one in stopped)
+    assert stopped[-1].details.finish_reason == "stop_sequence"
+
+
+@row("huggingface_hub", "`feature_extraction`")
+def hub_features(world):
+    expected = world.openai.embeddings.create(model="lm", input=["the cat", "a"]).data
+    found = world.hub("lm").feature_extraction(["the cat", "a"])
+    np.testing.assert_allclose(found, [one.embedding for one in expected], rtol=1e-6)
+    assert world.hub("lm").feature_extraction("the cat").shape == (1, 16)
+    unit = world.hub("lm").feature_extraction("the cat", normalize=True)
+    np.testing.assert_allclose(unit, found[:1] / np.linalg.norm(found[0]), rtol=1e-5)
+    with pytest.raises(Exception, match="dimensions is 3; expected 16"):
+        world.hub("lm").feature_extraction("a", dimensions=3)
+    with pytest.raises(Exception, match="'normalize'; expected it for language models only"):
+        world.hub("sentiment").feature_extraction("a", normalize=True)
+
+
+@row("huggingface_hub", "`text_classification`, `token_classification`, `fill_mask`, `translation`")
+def hub_pipelines(world):
+    """Compared with the command line in test_serve.py."""
+    assert world.hub("sentiment").text_classification("a good film")[0].label == "pos"
+    assert [one.entity_group for one in world.hub("ner").token_classification("Ann saw Bob .")] == ["PER", "PER"]
+    assert len(world.hub("fill").fill_mask("the <mask> sat", top_k=3)) == 3
+    assert len(world.hub("hmm").fill_mask("the <mask> sat", top_k=3)) == 3
+    assert world.hub("en-fr").translation("the cat sat.").translation_text
+
+
+@row("huggingface_hub", "`chat_completion`")
+def hub_chat(world):
+    hub, messages = pytest.importorskip("huggingface_hub"), [{"role": "user", "content": "Hello"}]
+    with pytest.raises(hub.errors.BadRequestError, match="no chat here; the model lm can: generate, embed, session"):
+        world.hub("lm").chat_completion(messages)
+    client = hub.InferenceClient(base_url=world.server.address, api_key="none")
+    with pytest.raises(hub.errors.BadRequestError, match="no chat here; the model ner can: tag"):
+        client.chat_completion(messages, model="ner")
+
+
+@row("huggingface_hub", "`question_answering`, `sentence_similarity`, `zero_shot_classification`")
+def hub_refused(world):
+    hub = pytest.importorskip("huggingface_hub")
+    with pytest.raises(hub.errors.BadRequestError, match=r"inputs is {.*}; expected a string or a list"):
+        world.hub("lm").question_answering(question="Who?", context="Ann.")
+    with pytest.raises(hub.errors.BadRequestError, match=r"inputs is {.*}; expected a string or a list"):
+        world.hub("lm").sentence_similarity("a", other_sentences=["b"])
+    with pytest.raises(hub.errors.BadRequestError, match="candidate_labels"):
+        world.hub("sentiment").zero_shot_classification("a", ["b", "c"])

@@ -1,29 +1,91 @@
-"""Hugging Face's API: `/models/{name}`."""
+"""Hugging Face's API: `/models/{name}` is the pipeline of the model's task.
+
+A language model generates text (as Text Generation Inference does) where a body has `parameters` or `stream`, as
+`InferenceClient.text_generation` sends them; a body with `inputs` alone, as `feature_extraction` sends it, asks for the
+state after the text.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from weft.server.completion import (
+    SAMPLING,
+    SEED,
+    Completion,
+    CompletionRequest,
+    check_stop,
+    prompt_ids,
+    read_sample,
+)
+from weft.server.errors import RequestError
+from weft.server.generation import Piece, TokenInfo
 from weft.server.http import Context, Endpoint, JsonResponse, Result
-from weft.server.models import text_service
+from weft.server.models import LoadedModel, generator, text_service
 from weft.server.native_api import ANY, check_count
-from weft.server.schema import Schema, array, either, object_of, optional, string
+from weft.server.openai_api import merged, stream_response
+from weft.server.schema import (
+    Schema,
+    array,
+    check_value,
+    either,
+    flag,
+    ignored,
+    integer,
+    object_of,
+    optional,
+    string,
+)
+from weft.server.state_vectors import state_vectors
+from weft.tasks.fill.service import has_blank
 
 INFERENCE: Schema = object_of(
     ("inputs",),
     inputs=either(string(), array(string(), minItems=1, maxItems=10_000), help="a text, or several"),
     parameters=optional(ANY),
-    options=optional(ANY),
+    options=ignored(),
+    stream=optional(flag("send the tokens of a generated text as server-sent events")),
+    normalize=optional(flag("divide the state of a language model by its length")),
+    dimensions=optional(integer(1, 1 << 20, "accepted if it is the size of the state")),
+    encoding_format=optional(string("how a state is written", enum=["float"])),
+    truncate=ignored(),
+    truncation_direction=ignored(),
 )
+VECTOR_FIELDS = ("normalize", "dimensions", "encoding_format")
+PARAMETERS: Schema = object_of(
+    (),
+    **SAMPLING,
+    max_new_tokens=optional(integer(1, 1_000_000, "the most tokens to generate; 100 unless given")),
+    do_sample=optional(flag("sample even where no option of sampling is given; else the most probable tokens")),
+    seed=SEED,
+    stop=optional(array(string(), maxItems=16)),
+    stop_sequences=optional(array(string(), maxItems=16)),
+    best_of=optional(integer(1, 64, "generate this many, and return the one with the highest mean log-probability")),
+    return_full_text=optional(flag("return the prompt, too")),
+    truncate=optional(integer(1, 1 << 30, "read only so many of the last tokens of the prompt")),
+    details=optional(flag("return the tokens and their log-probabilities")),
+    decoder_input_details=optional(flag("return the tokens of the prompt, too")),
+    top_n_tokens=optional(integer(0, 20, "alternatives of each token")),
+    watermark=optional(flag("not supported: false")),
+)
+WARPERS = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0}  # and what stands for none
 
 
 async def infer(context: Context, request: Request, body: Mapping[str, Any]) -> Response:
     """`/models/{name}`: the pipeline of the model's task."""
     model = context.models.get(request.path_params["name"])
+    generates = model.service.generator is not None
+    if generates and not (model.service.texts and has_blank(body["inputs"])):
+        if body.get("parameters") is None and body.get("stream") is None:
+            return await _extract_features(model, body)
+        return await _generate(context, model, body)
+    if given := [name for name in ("stream", *VECTOR_FIELDS) if body.get(name) not in (None, False)]:
+        raise RequestError(400, f"the body has {given[0]!r}; expected it for language models only")
     service = text_service(model)
     parameters = body.get("parameters") or {}
     options = service.read_parameters(parameters)
@@ -37,7 +99,129 @@ async def infer(context: Context, request: Request, body: Mapping[str, Any]) -> 
     return JsonResponse(results[0] if single and not service.listed else results)
 
 
+async def _extract_features(model: LoadedModel, body: Mapping[str, Any]) -> Response:
+    texts = [body["inputs"]] if isinstance(body["inputs"], str) else body["inputs"]
+    unit = bool(body.get("normalize"))
+    vectors, _ = await state_vectors(model, texts, size=body.get("dimensions"), unit=unit)
+    return JsonResponse([vector.tolist() for vector in vectors])
+
+
+async def _generate(context: Context, model: LoadedModel, body: Mapping[str, Any]) -> Response:
+    given = {name: value for name, value in (body.get("parameters") or {}).items() if value is not None}
+    check_value(PARAMETERS, given, "parameters")
+    inputs, stream, best_of = body["inputs"], bool(body.get("stream")), given.get("best_of", 1)
+    if not isinstance(inputs, str):
+        raise RequestError(400, "inputs is a list; expected one text to continue")
+    if given.get("watermark"):
+        raise RequestError(400, "watermark is true; expected false, as texts have no watermark")
+    if stream and best_of > 1:
+        raise RequestError(400, "best_of is more than 1; expected no stream, as ended texts are ranked")
+    samples = given.get("do_sample") or any(given.get(name, none) != none for name, none in WARPERS.items())
+    details = bool(given.get("details"))
+    request = CompletionRequest(
+        (tuple(prompt_ids(generator(model), inputs)[-given.get("truncate", 0) :]),),
+        given.get("max_new_tokens", 100),
+        choices=best_of,
+        ranked=best_of > 1,
+        sample=read_sample(given if samples else {**given, "temperature": 0}),
+        seed=given.get("seed"),
+        stop=check_stop([*given.get("stop", []), *given.get("stop_sequences", [])]),
+        log_probs=given.get("top_n_tokens", 0) if details else None,
+        echo=details and bool(given.get("decoder_input_details")),
+    )
+    completion = Completion(context, model, request)
+    before = inputs if given.get("return_full_text") else ""
+    if stream:
+        return stream_response(context, completion, _events(completion, before), "text/event-stream")
+    found = await completion.whole()
+    best, *others = completion.ranked()[0]
+    answer: dict[str, Any] = {"generated_text": before + found[best].text}
+    if details:
+        answer["details"] = _details(completion, best, found[best])
+        if others:
+            answer["details"]["best_of_sequences"] = [
+                {"generated_text": before + found[row].text, **_details(completion, row, found[row])} for row in others
+            ]
+    return JsonResponse([answer])
+
+
+def _details(completion: Completion, row: int, piece: Piece) -> dict[str, Any]:
+    """How a text was generated."""
+    history, vocabulary = completion.rows[row].history, completion.predictor.codec.vocabulary
+    prompt = zip(history.ids[: completion.rows[row].prompt], history.log_probs, strict=False)
+    prefill = [{"id": id, "text": vocabulary.tokens[id], "logprob": value} for id, value in prompt]
+    found = {
+        "finish_reason": _reason(completion, row),
+        "generated_tokens": len(piece.tokens),
+        "seed": completion.seed,
+        "prefill": prefill if completion.request.echo else [],
+        "tokens": [_token(token, text) for token, text in _with_texts(piece)],
+    }
+    if completion.request.log_probs:
+        found["top_tokens"] = [_alternatives(completion, token) for token in piece.tokens]
+    return found
+
+
+def _reason(completion: Completion, row: int) -> str:
+    if completion.rows[row].finish == "length":
+        return "length"
+    return "stop_sequence" if completion.rows[row].stop.ended else "eos_token"
+
+
+def _with_texts(piece: Piece) -> list[tuple[TokenInfo, str]]:
+    """Tokens with their parts of the text; the parts joined are the text."""
+    ends = [*(token.offset for token in piece.tokens[1:]), len(piece.text)]
+    return [(token, piece.text[token.offset : end]) for token, end in zip(piece.tokens, ends, strict=True)]
+
+
+def _token(token: TokenInfo, text: str) -> dict[str, Any]:
+    return {"id": token.id, "text": text, "logprob": token.log_prob, "special": False}
+
+
+def _alternatives(completion: Completion, token: TokenInfo) -> list[dict[str, Any]]:
+    names = completion.predictor.codec.vocabulary.tokens
+    return [{"id": one.id, "text": names[one.id], "logprob": one.log_prob, "special": False} for one in token.top]
+
+
+async def _events(completion: Completion, before: str) -> AsyncIterator[bytes]:
+    """Server-sent events, one for each token as soon as its text is final; the last one has the whole text."""
+    text, waiting, sent = "", list[TokenInfo](), 0
+
+    def event(token: dict[str, Any], top: list[dict[str, Any]], last: Mapping[str, Any]) -> bytes:
+        nonlocal sent
+        sent += 1
+        value = {"index": sent, "token": token, "generated_text": None, "details": None, **last}
+        if completion.request.log_probs:
+            value["top_tokens"] = top
+        return f"data:{json.dumps(value, ensure_ascii=False)}\n\n".encode()
+
+    try:
+        async for _, piece in merged(completion):
+            text += piece.text
+            waiting += piece.tokens
+            while len(waiting) > 1 and (piece.finish or waiting[1].offset <= len(text)):
+                token = waiting.pop(0)
+                part = text[token.offset : waiting[0].offset]
+                yield event(_token(token, part), _alternatives(completion, token), {})
+        details = {
+            "finish_reason": _reason(completion, 0),
+            "generated_tokens": completion.rows[0].count,
+            "input_length": completion.prompt_tokens,
+            "seed": completion.seed,
+        }
+        last = {"generated_text": before + text, "details": details}
+        if waiting:
+            yield event(_token(waiting[0], text[waiting[0].offset :]), _alternatives(completion, waiting[0]), last)
+        else:  # the text is empty
+            end = {"id": completion.predictor.codec.vocabulary.eos_id, "text": "", "logprob": None, "special": True}
+            yield event(end, [], last)
+    except RequestError as error:
+        value = {"error": error.message, "error_type": "generation"}
+        yield f"data:{json.dumps(value, ensure_ascii=False)}\n\n".encode()
+
+
 HUGGING_FACE_ENDPOINTS = [
     Endpoint("POST", "/models/{name}", infer, "Predict as Hugging Face's pipelines do.", body=INFERENCE,
-             results={200: Result("The result of the pipeline.")}, errors=(404,)),
+             results={200: Result("The result of the pipeline; with `stream`, server-sent events.")}, errors=(404,),
+             streams=("text/event-stream",)),
 ]  # fmt: skip

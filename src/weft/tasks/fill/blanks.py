@@ -13,7 +13,7 @@ from weft.errors import WeftError
 from weft.text.codec import Codec
 from weft.text.subword_tokenizer import SubwordTokenizer
 
-_BLANK = re.compile(r"_{3,}|＿{3,}|(?<!_)_(?: _){2,}(?!_)")
+BLANKS = re.compile(r"_{3,}|＿{3,}|(?<!_)_(?: _){2,}(?!_)")
 # Stands for a blank during normalization: a letter, so that a space beside it is kept. Nothing combines with a q.
 _LETTER = "q"
 
@@ -31,14 +31,14 @@ class Blanked:
         >>> Blanked.read("i ___ hungry, i could eat _____ a pig")
         Blanked(pieces=('i ', ' hungry, i could eat ', ' a pig'), underscores=(3, 5))
         """
-        blanks = _BLANK.findall(text)
+        blanks = BLANKS.findall(text)
         if not blanks:
             raise WeftError(
                 f"there is no blank in {text!r}",
                 expected="___ (three underscores) for each missing part",
                 hint='"i ___ hungry"',
             )
-        return cls(tuple(_BLANK.split(text)), tuple(sum(c in "_＿" for c in blank) for blank in blanks))
+        return cls(tuple(BLANKS.split(text)), tuple(sum(c in "_＿" for c in blank) for blank in blanks))
 
     def widths(self, tokens: int) -> list[int]:
         """The number of tokens of each blank: `tokens`, or as many as it has underscores if that is 0."""

@@ -8,12 +8,18 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from weft.config import Settings, setting
+from weft.tasks.fill.blanks import BLANKS
 from weft.tasks.fill.predictor import BEAM_WIDTH, FillPredictor
 from weft.tasks.service import MOST_ANSWERS, JsonRecord, Service, TextService
 from weft.text.vocabulary import RESERVED
 
 BLANK = "___"
 _MASK = re.compile(r"<mask>|\[MASK\]")  # how other models write a blank
+
+
+def has_blank(text: object) -> bool:
+    """Whether a text has a blank in one of the ways to write it."""
+    return isinstance(text, str) and bool(_MASK.search(text) or BLANKS.search(text))
 
 
 @dataclass(frozen=True)
