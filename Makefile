@@ -7,7 +7,7 @@ CPP := $(wildcard src/weft/*/core/*.cpp src/weft/*/core/*.hpp tests/core/*.cpp t
 CLANG_FORMAT := $(shell command -v clang-format)
 BUILD := pyproject.toml setup.py constraints.txt $(wildcard src/weft/*/core/*)
 
-.PHONY: demo test check format docs dist sanitize sanitize-threads fuzz kills serve-checks scale-checks bench results peers pictures clean
+.PHONY: demo test check format docs dist installs sanitize sanitize-threads fuzz kills serve-checks scale-checks bench results peers pictures clean
 
 demo: $(VENV)/ready
 	$(BIN)/weft demo
@@ -38,6 +38,10 @@ dist: $(VENV)/ready-dev
 	$(BIN)/python -m build --outdir dist
 	$(BIN)/python -m tests.dist sdist dist/*.tar.gz
 	$(BIN)/python -m tests.dist wheel dist/*.whl
+
+# Every way to install that the README names, in empty environments (a quarter of an hour; needs uv and dist/*.whl).
+installs: $(VENV)/ready-dev
+	$(BIN)/python -m tests.dist install dist/*.whl
 
 # The tests of the engine and the chains with a core that checks every access (needs g++).
 sanitize: $(VENV)/ready-dev

@@ -17,8 +17,10 @@ LINK = re.compile(r"\[([^\]]*)\]\((\.\./[^)#\s]+)(?:#[^)]*)?\)")
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """Links to files of the repository that are not part of the site become plain text."""
+    """Links to files of the repository that are not part of the site become plain text; search leaves lab/ out."""
     folder = posixpath.dirname(page.file.src_uri)
+    if folder == "lab":
+        page.meta["search"] = {"exclude": True}
 
     def plain(match: re.Match[str]) -> str:
         outside = posixpath.normpath(posixpath.join(folder, match[2])).startswith("..")

@@ -1,4 +1,4 @@
-"""weft: recurrent sequence models on your own text.
+"""weft: Recurrent sequence models on your own text, fast on an ordinary CPU.
 
     import weft
     model = weft.train_lm("my.txt", "runs/mine")

@@ -1,0 +1,95 @@
+"""Both READMEs: short, with the same commands and figures, figures from the records, and one description everywhere."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from statistics import mean
+
+import pytest
+
+import weft
+from tests.dist import installations
+from weft.cli import app
+
+ROOT = Path(__file__).parents[2]
+README, CHINESE = (ROOT / name for name in ("README.md", "README.zh-CN.md"))
+ROWS = {  # what the tables call a row of the records
+    "English Web Treebank": "tag/en_ewt",
+    "WNUT 17": "tag/wnut17",
+    "GSD": "tag/zh_gsdsimp",
+    "SST-2": "cls/sst2",
+    "IMDB": "cls/imdb-subset",
+    "tiny Shakespeare": "lm/tinyshakespeare",
+    "tatoeba.org": "mt/fra-eng, 4 min",
+}
+NUMBER = re.compile(r"(?<![A-Za-z\d.,])\d+(?:\.\d+)?(?!,?\d)")
+
+
+def text(path: str | Path) -> str:
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+def record(name: str) -> str:
+    (file,) = [path for folder in ("docs", "benchmarks/records") if (path := ROOT / folder / name).exists()]
+    return file.read_text(encoding="utf-8")
+
+
+def table(page: str) -> list[list[str]]:
+    """The cells of the rows of the table of results."""
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line.startswith("| ")
+    ]
+    return [row for row in rows if len(row) == 4][2:]
+
+
+def test_one_description() -> None:
+    """The package, the program, its page, the site and the README begin with the same words, in each language."""
+    description = re.search(r'^description = "(.*)"', text("pyproject.toml"), re.M)[1]
+    assert f"\n\n**{description}** weft trains models that " in text("README.md")
+    assert text("docs/index.md").startswith(f"# weft\n\n{description} ")
+    assert f"site_description: {description}\n" in text("mkdocs.yml")
+    assert weft.__doc__.startswith(f"weft: {description}\n")
+    assert app.info.help == description
+    title = re.search("<title>weft: (.*)</title>", text("src/weft/server/page/index.html"))[1]
+    assert title == description[0].lower() + description[1:].rstrip(".")
+    chinese = re.search(r"^\*\*(.*?)\*\*", text("README.zh-CN.md"), re.M)[1]
+    assert text("docs/index.zh.md").startswith(f"# weft\n\n{chinese}[English]")
+
+
+@pytest.mark.parametrize("readme", [README, CHINESE], ids=lambda path: path.name)
+def test_it_is_short(readme: Path) -> None:
+    assert len(text(readme).splitlines()) <= 110
+
+
+def test_both_have_the_same_commands_and_pages() -> None:
+    for pattern in (r"^    (make \w+)", r"\]\(([\w/.#-]+)\)"):
+        english, chinese = (set(re.findall(pattern, text(page), re.M)) for page in (README, CHINESE))
+        there = {"docs/index.md", "README.md", "README.zh-CN.md"}
+        assert {page.replace(".zh.md", ".md") for page in chinese} - there == english - there, pattern
+    assert installations(text(README)) == installations(text(CHINESE).replace("## 安装", "## Install"))
+    assert len(installations(text(README))) == 4
+
+
+@pytest.mark.parametrize("readme", [README, CHINESE], ids=lambda path: path.name)
+def test_figures_are_those_of_the_records(readme: Path) -> None:
+    results, peers = json.loads(record("results.json")), json.loads(record("peers.json"))
+    rows = table(text(readme))
+    assert len(rows) == len(ROWS)
+    for row, (name, key) in zip(rows, ROWS.items(), strict=True):
+        assert name in row[0]
+        runs = [run for run in results if run["row"] == key]
+        lower = key.startswith("lm/")
+        best = (min if lower else max)(peers[key], key=lambda peer: peer["score"])
+        scores = [mean([run["score"] for run in runs])]
+        if key.startswith("cls/"):  # a mixture: the network alone stands beside it
+            scores.append(mean([run["metrics"]["network alone"] for run in runs]))
+        shown = [NUMBER.findall(cell) for cell in row[1:]]
+        assert shown[0] == [score_text(score) for score in scores], name
+        assert shown[1] == [f"{60 * mean([run['minutes'] for run in runs]):.0f}"], name
+        assert shown[2] == [score_text(best["score"]), f"{best['seconds']:.0f}"], name
+
+
+def score_text(score: float) -> str:
+    return f"{100 * score:.1f}" if score < 1 else f"{score:.3f}" if score < 2 else f"{score:.1f}"
