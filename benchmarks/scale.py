@@ -136,6 +136,7 @@ def worker(size: Size, threads: int, slices: int) -> dict[str, float]:
     from weft.tasks.lm.config import LmConfig
     from weft.tasks.lm.model import LanguageModel
     from weft.training.distributed import Workers
+    from weft.training.gradient_descent import GradientDescent
     from weft.training.trainer import Trainer
 
     torch.set_num_threads(threads)
@@ -150,12 +151,13 @@ def worker(size: Size, threads: int, slices: int) -> dict[str, float]:
     tokens = np.random.default_rng(0).integers(4, size.vocabulary, size.rows * 35 * (STEPS + WARM + 2))
     config, _ = choose_settings(load_config(LmConfig, None, sets), len(tokens), size.vocabulary)
     model = LanguageModel(size.vocabulary, config.model)
-    trainer = Trainer(
+    phase = GradientDescent(
         model,
         SequentialWindows(tokens, size.rows, 35, 1),
         lambda window, state: model.loss(window, state),
         config.train,
     )
+    trainer = Trainer([lambda: phase])
     spent = {"exchange": 0.0, "update": 0.0}
 
     def timed(name: str, function: Any) -> Any:
@@ -171,7 +173,7 @@ def worker(size: Size, threads: int, slices: int) -> dict[str, float]:
     if isinstance(trainer.workers, Workers) and not trainer.workers.alone:
         trainer.workers.exchange = timed("exchange", trainer.workers.exchange)  # type: ignore[method-assign]
         trainer.workers.collect = timed("exchange", trainer.workers.collect)  # type: ignore[method-assign]
-    trainer._update = timed("update", trainer._update)  # type: ignore[method-assign]
+    phase._update = timed("update", phase._update)  # type: ignore[method-assign]
     seconds, parts = [], []
     began = time.perf_counter()
     for _, _step in zip(range(STEPS + WARM), trainer.run(), strict=False):

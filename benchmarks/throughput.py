@@ -151,7 +151,7 @@ def train(name: str, steps: int) -> None:
     rows, source = sentences(4000)
     with tempfile.TemporaryDirectory() as folder:
         training = prepared(rows, folder, "model.output=softmax", *sets)
-        ours, batches = training.model, batches_of(training.trainer.data, which, steps)
+        ours, batches = training.model, batches_of(training.trainer.phase.data, which, steps)
     theirs = twin(ours)
     agree(ours, theirs, batches[0])
     runs = [_own_step(ours), on_torch(_torch_step(theirs))]
@@ -177,7 +177,7 @@ def _own_step(model: Tagger) -> Callable[[Any], None]:
     optimizer = Optimizer(trained, [Adam(0.01)] * len(trained))
 
     def step(batch: Any) -> None:
-        loss = model.loss(batch)  # as weft.training.trainer.Trainer does it
+        loss = model.loss(batch)  # as weft.training.gradient_descent.GradientDescent does it
         optimizer.zero_grad()
         loss.total.backward(loss.total.new_full((), 1 / loss.count))
         optimizer.step(1e-3, clip_norm=1.0)

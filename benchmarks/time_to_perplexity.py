@@ -88,7 +88,7 @@ def our_recipe(seed: int, folder: Path) -> tuple[float, int]:
     began, epoch, total = time.perf_counter(), 1, Likelihood(0.0, 0)
     for step in training.trainer.run():
         total += step.loss
-        if step.number % training.trainer.data.batches == 0:
+        if step.number % training.trainer.phase.data.batches == 0:
             if total.perplexity < TARGET:
                 return time.perf_counter() - began, epoch
             epoch, total = epoch + 1, Likelihood(0.0, 0)

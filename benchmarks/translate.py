@@ -135,7 +135,7 @@ def training_speed(rounds: int, epochs: int) -> tuple[list[float], list[float]]:
         loop = NotesLoop(padded(columns["source"]), padded(columns["target"]), sizes)
         ours = training.trainer.run()
         loop.epoch()
-        for _ in range(training.trainer.data.batches):
+        for _ in range(training.trainer.phase.data.batches):
             next(ours)
         speeds: tuple[list[float], list[float]] = ([], [])
         for _ in range(rounds):
@@ -143,7 +143,7 @@ def training_speed(rounds: int, epochs: int) -> tuple[list[float], list[float]]:
             tokens = sum(loop.epoch() for _ in range(epochs))
             speeds[0].append(tokens / (time.perf_counter() - began))
             began = time.perf_counter()
-            tokens = sum(next(ours).loss.count for _ in range(epochs * training.trainer.data.batches))
+            tokens = sum(next(ours).loss.count for _ in range(epochs * training.trainer.phase.data.batches))
             speeds[1].append(tokens / (time.perf_counter() - began))
     return speeds
 

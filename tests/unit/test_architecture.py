@@ -96,12 +96,6 @@ def test_the_check_sees_all_kinds_of_imports(tmp_path, monkeypatch):
     assert imported_parts(path) == {"training", "cells", "tasks", "text"}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_files_are_short(path):
-    lines = len(path.read_text(encoding="utf-8").splitlines())
-    assert lines <= 400, f"{path.name} has {lines} lines: does it hold two ideas?"
-
-
 def test_the_server_has_code_of_no_task_but_lm():
     """A task says what its models offer (`Task.serve`); language models are run token by token by the server."""
     code = "\n".join(path.read_text(encoding="utf-8") for path in (PACKAGE / "server").glob("*.py"))

@@ -119,10 +119,7 @@ def test_every_task_trains_and_predicts_without_the_engine_in_both_precisions(na
         steps = list(itertools.islice(training.trainer.run(), 4))
         assert {parameter.dtype for parameter in training.model.parameters()} == {torch.float32}
         losses.append([step.loss.cross_entropy for step in steps])
-        evaluation = training.trainer.evaluate
-        with mixed_precision(precision, "cpu"):
-            training.model.eval()
-            assert evaluation().metrics
+        assert training.trainer.phase.evaluate().metrics
     assert losses[0] != losses[1]
     assert losses[0] == pytest.approx(losses[1], rel=0.03)
 
@@ -133,10 +130,10 @@ def test_no_operation_of_a_loss_mixes_devices(name, tmp_path):
     if name == "tag":
         settings = {**settings, "model.output": "softmax"}  # a CRF is computed on the CPU
     training = get_task(name).start(source, tmp_path / "run", {**SMALL, **settings, "train.epochs": 1})
-    model, trainer = training.model.to("meta"), training.trainer
+    model, phase = training.model.to("meta"), training.trainer.phase
     # Without values, masks are taken to select everything.
     with torch.fx.experimental._config.patch(meta_nonzero_assume_all_nonzero=True):
-        loss = trainer.objective(next(trainer._batches()), None)
+        loss = phase.objective(next(phase.data.epoch(0)), None)
         assert loss.total.is_meta
         loss.total.backward()
     assert all(parameter.grad is None or parameter.grad.is_meta for parameter in model.parameters())
@@ -153,7 +150,7 @@ def test_a_new_run_chooses_the_fastest_precision_and_keeps_it(name, tmp_path, mo
         assert training.run.config["train"]["precision"] == fastest
         training.lock.release()
     resumed = task.resume(tmp_path / "bf16", {"train.epochs": 2})  # on a machine whose fastest is float32
-    assert resumed.trainer.config.precision == "bf16"
+    assert resumed.trainer.phase.config.precision == "bf16"
     given = task.start(source, tmp_path / "given", {**settings, "train.precision": "bf16"})
     first, second = (next(one.trainer.run()).loss.cross_entropy for one in (resumed, given))
     assert first == second

@@ -121,9 +121,10 @@ def test_an_ensemble_resumes_bit_for_bit(folder, stop, tmp_path):
         if step.number == stop:
             training.trainer.stop()
     resumed = task.resume(tmp_path / "run")
-    assert 0 < resumed.trainer.progress.step < 40
+    assert 0 < resumed.trainer.progress.all_steps < 40
     numbers = [step.number for step in resumed.steps()]
-    assert numbers == list(range(resumed.trainer.progress.step - len(numbers) + 1, resumed.trainer.progress.step + 1))
+    last = resumed.trainer.progress.all_steps
+    assert numbers == list(range(last - len(numbers) + 1, last + 1))
     for name in (WEIGHTS, "weights-2.safetensors"):
         one, other = (load_tensors(path / name) for path in (tmp_path / "run", folder / "lm"))
         assert one.metadata == other.metadata
@@ -140,7 +141,7 @@ def test_an_ensemble_resumes_bit_for_bit(folder, stop, tmp_path):
 
 def test_the_time_limit_is_divided(tmp_path):
     training = weft.start_lm(TEXT, tmp_path / "run", settings("lm", members=4, minutes=8.0))
-    assert training.trainer.trainer.config.minutes == 2.0
+    assert training.trainer.phase.minutes == 2.0
     assert "4 members" in training.description
 
 

@@ -24,7 +24,6 @@ from weft.text.shards import write_shards
 from weft.training.layer_groups import LayerGroups
 from weft.training.optimizer import Adam, Optimizer
 from weft.training.run import CHECKPOINT, open_run, with_prefix
-from weft.training.trainer import Trainer
 
 RAW = weft.Corpus.from_texts("raw", ["a good day and a bad night , the dog runs and the cat sleeps\n" * 40])
 LM = {
@@ -177,32 +176,31 @@ def test_steps_with_rates_of_their_own_are_those_of_torch(kind, monkeypatch):
 def test_groups_and_what_moves_when(name, encoders, tmp_path):
     settings = {**QUICK, "train.unfreeze_epochs": 1.0, "train.ema_decay": 0.9, "model.num_layers": 2}
     training = get_task(name).start(DATA[name], tmp_path / "new", settings, encoder=encoders / "deep")
-    trainer = training.trainer
-    assert isinstance(trainer, Trainer)
-    groups = trainer.groups
+    phase = training.trainer.phase
+    groups = phase.groups
     assert len(groups.groups) == 4  # new layers, two recurrent ones, embedding
-    assert sorted(map(id, trainer.parameters)) == sorted(id(one) for group in groups.groups for one in group)
+    assert sorted(map(id, phase.parameters)) == sorted(id(one) for group in groups.groups for one in group)
     embedding, stacks = layers_of(name, training.model)
     assert [one.data_ptr() for one in groups.groups[3]] == [embedding.data_ptr()]
     tops = {id(one) for stack in stacks for one in stack.layers[1].parameters()}
     assert {id(one) for one in groups.groups[1]} == tops
-    factors = dict(zip(map(id, trainer.parameters), trainer.optimizer.rate_factors, strict=True))
+    factors = dict(zip(map(id, phase.parameters), phase.optimizer.rate_factors, strict=True))
     for number, group in enumerate(groups.groups):
         assert {factors[id(one)] for one in group} == {0.4**number}
     copies = [[one.detach().clone() for one in group] for group in groups.groups]
     seen = set()
     for step in training.steps():
-        active = groups.active(step.number - 1, epoch_steps=trainer.data.batches, total=step.total)
+        active = groups.active(step.number - 1, epoch_steps=phase.data.batches, total=step.total)
         seen.add(active)
         for number, (group, before) in enumerate(zip(groups.groups, copies, strict=True)):
             same = [torch.equal(one, old) for one, old in zip(group, before, strict=True)]
             # Word dropout and masks may leave single parameters out of a step.
             assert all(same) if number >= active else not all(same), (step.number, number)
             if number >= active:
-                average = [trainer.ema[key] for key, one in trainer.trained.items() if any(one is p for p in group)]
+                average = [phase.ema[key] for key, one in phase.trained.items() if any(one is p for p in group)]
                 assert all(torch.equal(one, old) for one, old in zip(average, before, strict=True))
     assert seen == {1, 2, 3, 4}
-    assert all(parameter.requires_grad for parameter in trainer.parameters)
+    assert all(parameter.requires_grad for parameter in phase.parameters)
 
 
 def test_models_without_these_settings_have_no_groups():

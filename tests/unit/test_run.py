@@ -14,10 +14,11 @@ from weft.training.run import (
     FORMAT,
     VOCABULARY,
     check_file,
-    create_run,
     file_hash,
     open_run,
     reading_run,
+    staged,
+    write_run,
 )
 
 TENSORS = {
@@ -30,7 +31,9 @@ TENSORS = {
 
 @pytest.fixture
 def run(tmp_path):
-    made = create_run(tmp_path / "one", task="lm", config={"x": {"y": 1}}, fill=lambda folder: {"words": ["é", "中"]})
+    with staged(tmp_path / "one") as folder:
+        write_run(folder, "lm", {"x": {"y": 1}}, {"words": ["é", "中"]})
+    made = open_run(tmp_path / "one")
     made.save(CHECKPOINT, TENSORS, {"step": 3})
     return made
 
@@ -49,19 +52,21 @@ def test_nothing_is_left_beside(run):
     assert sorted(path.name for path in run.path.iterdir()) == sorted([CONFIG, CHECKPOINT, VOCABULARY])
 
 
-def test_a_failure_while_filling_leaves_nothing(tmp_path):
-    def fail(folder):
-        (folder / "half").write_text("x")
-        raise WeftError("no")
+@pytest.mark.parametrize("name", ["two", "new/folders/two"])
+def test_a_failure_leaves_nothing(tmp_path, name):
+    def fail():
+        with staged(tmp_path / name) as folder:
+            (folder / "half").write_text("x")
+            raise WeftError("no")
 
     with pytest.raises(WeftError, match="no"):
-        create_run(tmp_path / "two", task="lm", config={}, fill=fail)
+        fail()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_existing_path_is_never_overwritten(run):
-    with pytest.raises(WeftError, match=r"one exists already.*`resume`"):
-        create_run(run.path, task="lm", config={}, fill=lambda folder: {})
+    with pytest.raises(WeftError, match=r"one exists already.*`resume`"), staged(run.path):
+        pass
     assert open_run(run.path).config == {"x": {"y": 1}}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import textwrap
 from pathlib import Path
@@ -108,23 +109,26 @@ def test_unknown_task():
         get_task("tags")
 
 
-def test_starting_a_run_builds_one_trainer(tmp_path, monkeypatch):
-    built = []
-    make = Trainer.__init__
+def test_a_start_is_a_complete_run_at_step_0_and_its_resume(tmp_path, monkeypatch):
+    resumed = []
+    restore = Trainer.restore
 
-    def count(self, *arguments, **options):
-        built.append(self)
-        make(self, *arguments, **options)
+    def note(self, *arguments):
+        resumed.append(self)
+        restore(self, *arguments)
 
-    monkeypatch.setattr(Trainer, "__init__", count)
+    monkeypatch.setattr(Trainer, "restore", note)
     (tmp_path / "text.txt").write_text(TEXT)
     small = ["model.hidden_size=8", "batch.size=4", "batch.seq_length=8"]
     training = weft.start_lm(str(tmp_path / "text.txt"), tmp_path / "run", load_config(weft.LmConfig, sets=small))
-    assert built == [training.trainer]
+    assert resumed == [training.trainer]
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
     assert training.trainer.run_directory.path == tmp_path / "run"
-    next(training.trainer.run())
+    first = next(training.trainer.run())
     training.trainer.save()
     assert weft.resume_lm(tmp_path / "run").trainer.progress.step == 1
+    step = next(weft.resume_lm(tmp_path / "copy").trainer.run())
+    assert (step.number, step.loss) == (1, first.loss)
 
 
 def hmm_config(*sets: str) -> HmmConfig:
@@ -139,7 +143,7 @@ def equal_files(one: Path, other: Path) -> bool:
 
 @pytest.mark.parametrize("stop_at", [1, 4, 10, 17])
 def test_hmm_training_resumes_bit_for_bit(stop_at, tmp_path, monkeypatch):
-    monkeypatch.setattr(hmm_task, "SAVE_SECONDS", 0.0)
+    monkeypatch.setattr(hmm_task.BaumWelch, "save_seconds", 0.0)
     (tmp_path / "text.txt").write_text(TEXT)
     source = str(tmp_path / "text.txt")
     steps = list(weft.start_hmm(source, tmp_path / "straight", hmm_config()).trainer.run())

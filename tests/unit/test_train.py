@@ -12,9 +12,10 @@ from torch import nn
 
 from weft.errors import WeftError
 from weft.training.config import TrainConfig
+from weft.training.gradient_descent import GradientDescent
 from weft.training.loss import Loss
 from weft.training.progress import Speed
-from weft.training.run import CHECKPOINT, WEIGHTS, create_run
+from weft.training.run import CHECKPOINT, WEIGHTS, open_run, staged, write_run
 from weft.training.schedule import SCHEDULES
 from weft.training.step import Evaluation
 from weft.training.trainer import Trainer
@@ -42,21 +43,22 @@ class NumberData:
             yield torch.tensor([number, batch, 1.0]) / 10
 
 
-def trainer(path=None, scores=None, **settings):
+def trainer(path=None, scores=None, evaluate=None, **settings):
     model = Noisy()
-    run = create_run(path, task="lm", config={}, fill=lambda folder: {}) if path and not path.exists() else None
-    if path and run is None:
-        from weft.training.run import open_run
-
-        run = open_run(path)
+    if path and not path.exists():
+        with staged(path) as folder:
+            write_run(folder, "lm", {}, {})
+    run = open_run(path) if path else None
     left = iter(scores) if scores is not None else None
 
-    def evaluate():
+    def next_score():
         score, tie_break = found if isinstance(found := next(left), tuple) else (found, 0.0)
         return Evaluation(score, {"perplexity": score}, tie_break)
 
     config = TrainConfig(**{"epochs": 4, "warmup_steps": 3, "save_seconds": 0, **settings})
-    return Trainer(model, NumberData(), model.loss, config, evaluate=None if left is None else evaluate, run=run)
+    held_out = evaluate if left is None else next_score
+    phase = GradientDescent(model, NumberData(), model.loss, config, evaluate=held_out, carried=((torch.zeros(3),),))
+    return Trainer([lambda: phase], run=run)
 
 
 def weights(model):
@@ -79,12 +81,12 @@ def test_resuming_is_bit_for_bit(tmp_path, optimizer, stop_after, ema_decay):
     torch.rand(5)  # something else draws random numbers meanwhile
     second = trainer(tmp_path / "run", **settings)
     saved = second.run_directory.load(CHECKPOINT)
-    second.restore(saved.tensors, saved.metadata, carried=((torch.zeros(3),),))
+    second.restore(saved.tensors, saved.metadata)
     assert second.progress.step == stop_after
     seen += [step.loss.nats for step in second.run()]
     assert seen == losses
     assert torch.equal(weights(second.model), weights(straight.model))
-    for mean, same in zip((straight.ema or {}).values(), (second.ema or {}).values(), strict=True):
+    for mean, same in zip((straight.phase.ema or {}).values(), (second.phase.ema or {}).values(), strict=True):
         assert torch.equal(mean, same)
     assert list(second.run()) == []
 
@@ -97,7 +99,7 @@ def test_state_survives_a_save_between_evaluations(tmp_path):
     seen = [step.learning_rate for step in islice(first.run(), 17)]
     second = trainer(tmp_path / "run", scores=scores[3:], schedule="plateau", plateau_patience=0, learning_rate=0.1)
     saved = second.run_directory.load(CHECKPOINT)
-    second.restore(saved.tensors, saved.metadata, carried=((torch.zeros(3),),))
+    second.restore(saved.tensors, saved.metadata)
     assert seen + [step.learning_rate for step in second.run()] == rates
     assert rates[14] == 0.1
     assert rates[15] == 0.05
@@ -140,7 +142,7 @@ def test_the_tie_break_of_the_best_weights_survives_a_resume(tmp_path):
     list(islice(first.run(), 12))
     second = trainer(tmp_path / "run", scores=[(1.0, 4.5), (1.0, 3.0)])
     saved = second.run_directory.load(CHECKPOINT)
-    second.restore(saved.tensors, saved.metadata, carried=((torch.zeros(3),),))
+    second.restore(saved.tensors, saved.metadata)
     assert [step.best for step in second.run() if step.evaluation] == [False, True]
     assert second.progress.best_tie_break == 3.0
 
@@ -152,7 +154,7 @@ def test_a_checkpoint_without_a_tie_break_is_resumed(tmp_path):
     saved = first.run_directory.load(CHECKPOINT)
     del saved.metadata["progress"]["best_tie_break"]
     second = trainer(tmp_path / "run", scores=[(1.0, 4.0), (0.5, 3.0)])
-    second.restore(saved.tensors, saved.metadata, carried=((torch.zeros(3),),))
+    second.restore(saved.tensors, saved.metadata)
     assert [step.best for step in second.run() if step.evaluation] == [False, True]
 
 
@@ -160,14 +162,13 @@ def test_averaged_weights_are_evaluated_and_kept(tmp_path):
     """The running mean, by its definition: the first steps weigh little, later ones by the set memory."""
     plain = trainer()
     seen = [weights(plain.model).clone() for _ in plain.run()]
-    subject = trainer(tmp_path / "run", ema_decay=0.5)
     evaluated = []
 
     def evaluate():
         evaluated.append(weights(subject.model).clone())
         return Evaluation(1.0 / len(evaluated), {})
 
-    subject.evaluate = evaluate
+    subject = trainer(tmp_path / "run", evaluate=evaluate, ema_decay=0.5)
     own = [weights(subject.model).clone() for _ in subject.run()]
     assert all(torch.equal(one, other) for one, other in zip(own, seen, strict=True))  # training itself is the same
     mean, means = weights(Noisy()).clone(), []
@@ -186,7 +187,7 @@ def test_without_evaluations_the_mean_weights_are_the_ones_to_use(tmp_path):
     for _ in subject.run():
         pass
     found = subject.run_directory.weights()
-    assert torch.equal(found["layer.bias"], subject.ema["layer.bias"])
+    assert torch.equal(found["layer.bias"], subject.phase.ema["layer.bias"])
     assert not torch.equal(found["layer.bias"], subject.model.layer.bias)
 
 
@@ -195,8 +196,8 @@ def test_averaging_can_begin_with_a_resumed_run(tmp_path):
     list(islice(first.run(), 7))
     second = trainer(tmp_path / "run", ema_decay=0.9)
     saved = second.run_directory.load(CHECKPOINT)
-    second.restore(saved.tensors, saved.metadata, carried=((torch.zeros(3),),))
-    assert torch.equal(second.ema["layer.bias"], second.model.layer.bias)
+    second.restore(saved.tensors, saved.metadata)
+    assert torch.equal(second.phase.ema["layer.bias"], second.model.layer.bias)
     assert [step.number for step in second.run()] == list(range(8, 21))
 
 
@@ -222,11 +223,12 @@ class SimulatedTime:
 
     def __init__(self, subject, *, batches=5, slow=lambda step: 1.0):
         self.now, self.subject, self.slow = 100.0, subject, slow
-        subject.data.batches = batches
-        save, objective = subject.save, subject.objective
-        subject.evaluate = lambda: self.after(4.0, Evaluation(1 / subject.progress.step, {"perplexity": 1.0}))
+        phase = subject.phase
+        phase.data.batches = phase.evaluate_every = batches
+        save, objective = subject.save, phase.objective
+        phase.evaluate = lambda: self.after(4.0, Evaluation(1 / subject.progress.step, {"perplexity": 1.0}))
         subject.save = lambda: self.after(0.3, save())
-        subject.objective = lambda *given: self.after(self.step_seconds(), objective(*given))
+        phase.objective = lambda *given: self.after(self.step_seconds(), objective(*given))
 
     def step_seconds(self):
         number = self.subject.progress.step
@@ -280,7 +282,7 @@ def test_resuming_a_plan_is_bit_for_bit_whatever_the_resume_takes(simulated, tmp
     for pause in (9, 30, 10_000):  # killed twice
         second = simulated(trainer(tmp_path / "again", **limit), batches=23, slow=lambda step: 1.05)
         saved = second.run_directory.load(CHECKPOINT)
-        second.restore(saved.tensors, saved.metadata, carried=((torch.zeros(3),),))
+        second.restore(saved.tensors, saved.metadata)
         del seen[second.progress.step :]
         seen += [step.loss.nats for step in islice(second.run(), pause)]
     assert seen == expected
@@ -328,7 +330,7 @@ def test_another_limit_is_planned_anew(simulated, tmp_path):
     list(simulated(trainer(tmp_path / "run", minutes=0.5, **LONG), batches=1000).run())
     more = simulated(trainer(tmp_path / "run", minutes=1, **LONG), batches=1000)
     saved = more.run_directory.load(CHECKPOINT)
-    more.restore(saved.tensors, saved.metadata, carried=((torch.zeros(3),),))
+    more.restore(saved.tensors, saved.metadata)
     assert list(more.run())[-1].end == "time is up"
     assert 54 < more.progress.seconds <= 60
 
@@ -371,13 +373,13 @@ def test_clipping_bounds_the_step():
 
 def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_state(tmp_path):
     subject = trainer(tmp_path / "run", save_seconds=1000)
-    honest = subject.objective
+    honest = subject.phase.objective
 
     def spoiled(batch, carried):
         loss = honest(batch, carried)
         return loss._replace(total=loss.total * math.nan) if subject.progress.step == 6 else loss
 
-    subject.objective = spoiled
+    subject.phase.objective = spoiled
     with pytest.raises(WeftError, match=r"step 7: the loss is nan.*train\.learning_rate=.*`resume`"):
         list(subject.run())
     saved = subject.run_directory.load(CHECKPOINT)

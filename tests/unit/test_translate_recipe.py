@@ -59,4 +59,4 @@ def test_a_run_has_the_values_that_were_chosen(tmp_path):
     config = load_config(TranslateConfig, sets={}, base=dict(training.run.config))
     assert not auto_settings(config)
     assert f"{config.train.epochs} epochs, dropout {config.model.dropout:g}" in training.choice
-    assert training.trainer.model.dropout == config.model.dropout > 0
+    assert training.model.dropout == config.model.dropout > 0

@@ -181,7 +181,7 @@ def run_training(
         run = open_run(out)
         settings = load_config(task.config_class, config, sets, base=run.config) if run.task == task.name else None
         training = task.resume(run, settings, source=data)
-        _say(f"resuming {out} after step {training.trainer.progress.step}")
+        _say(f"resuming {out} after step {training.trainer.progress.all_steps}")
     else:
         if out is None:
             raise WeftError("--out is missing", expected="a directory for the trained model", hint="--out runs/first")
@@ -199,16 +199,16 @@ def run_training(
         base = None if origin is None else to_dict(as_config(task.config_class, origin.base_settings()))
         settings = load_config(task.config_class, config, sets, base=base)
         training = task.start(data, out, settings, dev=dev, source_run=source_run, encoder=encoder)
-        if training.trainer.progress.step:  # workers that were restarted
-            _say(f"resuming {out} after step {training.trainer.progress.step}")
+        if training.trainer.progress.all_steps:  # workers that were restarted
+            _say(f"resuming {out} after step {training.trainer.progress.all_steps}")
         training.trainer.progress.seconds += loading
     _say(describe(training))
     if training.choice:
         _say(for_command_line(training.choice))
     last = train_with_progress(training)
-    if last is None and training.trainer.progress.step:
+    if last is None and training.trainer.progress.all_steps:
         reason = training.trainer.end_reason()
-        _say(f"{out} has ended already ({reason}), after step {training.trainer.progress.step}: nothing to do")
+        _say(f"{out} has ended already ({reason}), after step {training.trainer.progress.all_steps}: nothing to do")
     result = summary(training, last)
     typer.echo(json.dumps(result) if json_output else _in_words(result, task.metric))
     for name, score in result.get("baselines", {}).items():
@@ -304,8 +304,8 @@ def summary(training: Training, last: Step | None) -> dict[str, Any]:
     return {
         "run": str(training.run.path),
         "end": last.end if last else training.trainer.end_reason(),
-        "steps": progress.step,
-        "seconds": round(progress.seconds, 2),
+        "steps": progress.all_steps,
+        "seconds": round(progress.all_seconds, 2),
         "best_step": progress.best_step if progress.best_metrics else None,
         f"held_out_{training.task.metric}": None,  # unless there is one:
         **{f"held_out_{name}": value for name, value in progress.best_metrics.items()},

@@ -12,13 +12,13 @@ from weft.server.completion import Prompt, prompt_ids
 from weft.server.errors import RequestError
 from weft.server.models import LoadedModel, generator
 
-Vector = np.ndarray[Any, np.dtype[np.float64]]
+StateVector = np.ndarray[Any, np.dtype[np.float64]]
 
 
 class StateVectors(NamedTuple):
     """A vector for each text, and the number of their tokens."""
 
-    vectors: list[Vector]
+    vectors: list[StateVector]
     tokens: int
 
 
@@ -40,7 +40,7 @@ async def state_vectors(
     assert engine is not None
     ids = [prompt_ids(predictor, text) for text in texts]
 
-    def run(rows: Sequence[Sequence[int]]) -> list[Vector]:
+    def run(rows: Sequence[Sequence[int]]) -> list[StateVector]:
         return [_vector(engine.read(row, engine.start())) for row in rows]
 
     vectors = await model.worker.compute(run, ids, "embed")
@@ -51,9 +51,9 @@ async def state_vectors(
     return StateVectors(vectors, sum(map(len, ids)))
 
 
-def _vector(state: Any) -> Vector:
+def _vector(state: Any) -> StateVector:
     found = state if isinstance(state, Tensor) else state[-1][0]
     if not found.is_floating_point():
         raise RequestError(400, "an n-gram model has no state vector; expected a model of the task lm or hmm")
-    vector: Vector = found[0].detach().cpu().double().numpy()
+    vector: StateVector = found[0].detach().cpu().double().numpy()
     return vector

@@ -17,8 +17,8 @@ from weft.tasks.stored_data import StoreData
 from weft.training.run import CHECKPOINT, WEIGHTS, Run, file_hash, open_run
 
 if TYPE_CHECKING:
-    from weft.tasks.prepared import TaskTrainer
     from weft.tasks.task import Task
+    from weft.training.trainer import Phase
 
 FINE_TUNING_FACTOR = 0.3
 SHOWN_TOKENS = 8  # of many new tokens, in a message
@@ -75,9 +75,9 @@ class SourceStart:
         """What config.json says of the source run."""
         return describe_source(self.run)
 
-    def initialize(self, trainer: TaskTrainer) -> None:
-        """Gives a new trainer the weights of the source run."""
-        self.task.initialize(trainer, self.run)
+    def initialize(self, phase: Phase) -> None:
+        """Gives a new model the weights of the source run."""
+        self.task.initialize(phase, self.run)
 
 
 def base_settings(run: Run) -> dict[str, Any]:

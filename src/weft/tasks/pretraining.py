@@ -28,8 +28,8 @@ from weft.training.layer_groups import LayerGroups
 from weft.training.run import Run, open_run
 
 if TYPE_CHECKING:
-    from weft.tasks.prepared import TaskTrainer
     from weft.tasks.task import Task, Training
+    from weft.training.trainer import Phase
 
 # Settings of models that start from an encoder, unless they or the task's `encoder_defaults` are set.
 ENCODER_RATES: Mapping[str, Any] = {"train.layer_decay": 0.4, "train.unfreeze_epochs": 0.5}
@@ -161,11 +161,11 @@ class EncoderStart:
         """What config.json says of the encoder."""
         return {"task": self.run.task, **describe_source(self.run)}
 
-    def initialize(self, trainer: TaskTrainer) -> None:
-        """Gives a new trainer's model the layers of the encoder."""
+    def initialize(self, phase: Phase) -> None:
+        """Gives a new model the layers of the encoder."""
         assert isinstance(self.task, TakesEncoder)
-        self.task.take_over(trainer.model, load_encoder(self.run))
-        trainer.load_weights(trainer.model.state_dict())  # type: ignore[attr-defined]
+        self.task.take_over(phase.model, load_encoder(self.run))
+        phase.load_weights(phase.model.state_dict())
 
     def _shared(self) -> dict[str, Any]:
         assert isinstance(self.task, TakesEncoder)

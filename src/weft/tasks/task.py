@@ -11,10 +11,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
-
-import torch
 
 from weft.cells import using_cells
 from weft.config import as_config, from_dict, to_dict
@@ -24,8 +23,7 @@ from weft.tasks.cell_settings import record_cells, take_cells
 from weft.tasks.command import Commands
 from weft.tasks.fine_tuning import SourceStart
 from weft.tasks.inspection import Inspection
-from weft.tasks.members import choose_for_members, members_of, prepare_members, trained_members
-from weft.tasks.prepared import Prepared, TaskTrainer
+from weft.tasks.members import INITIAL, choose_for_members, member_phase, members_of, trained_members
 from weft.tasks.pretraining import EncoderStart
 from weft.tasks.resumed_settings import change_settings, merge_settings
 from weft.tasks.service import Service
@@ -40,14 +38,15 @@ from weft.training.run import (
     DATA_RECORD,
     Run,
     check_new,
-    create_run,
     open_run,
     read_json,
     reading_run,
-    save_tensors,
+    staged,
+    write_run,
     writing_run,
 )
 from weft.training.step import Step
+from weft.training.trainer import Phase, Trainer
 
 TaskConfig = TypeVar("TaskConfig")
 Predictor = TypeVar("Predictor")
@@ -63,9 +62,7 @@ class Training:
 
     task: Task[Any, Any, Any]
     run: Run
-    trainer: TaskTrainer
-    description: str
-    unit: str
+    trainer: Trainer
     lock: RunLock | None  # no other process may train the run meanwhile; rank 0 has it
     choice: str = ""  # the settings that the task has chosen for a new run, for what, and if it takes hours
 
@@ -80,6 +77,16 @@ class Training:
     @property
     def model(self) -> Any:
         return self.trainer.model
+
+    @property
+    def description(self) -> str:
+        """The data, in one line."""
+        return self.trainer.phase.description
+
+    @property
+    def unit(self) -> str:
+        """What losses are counted in."""
+        return self.trainer.phase.unit or self.task.unit
 
 
 class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
@@ -115,17 +122,17 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
         """Like `open`, with the vocabulary of `origin`, the run that is fine-tuned. New tokens are reported."""
         raise WeftError(f"a run of the task {self.name!r} cannot be fine-tuned", expected="a new run")
 
-    def initialize(self, trainer: TaskTrainer, origin: Run) -> None:
-        """Gives a new trainer the weights of the run that is fine-tuned."""
-        trainer.load_weights(origin.weights())  # type: ignore[attr-defined]
+    def initialize(self, phase: Phase, origin: Run) -> None:
+        """Gives a new model the weights of the run that is fine-tuned."""
+        phase.load_weights(origin.weights())
 
     def choose_settings(self, run: Run, config: TaskConfig) -> tuple[TaskConfig, str]:
         """Chooses the settings of a new run that are "auto", from the data that `open` stored; says what they are."""
         return choose_precision(config), ""
 
     @abstractmethod
-    def prepare(self, run: Run, config: TaskConfig) -> Prepared:
-        """Builds the trainer from the data that `open` stored in the run."""
+    def prepare(self, run: Run, config: TaskConfig) -> Phase:
+        """Builds what trains a model on the data that `open` stored in the run."""
 
     @abstractmethod
     def load(self, run: Run) -> Predictor:
@@ -245,32 +252,30 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
         else:
             with reading_run(origin.run):
                 store = origin.open(source, dev, settings)
-        recorded = None if origin is None else origin.record()
-        built: list[tuple[Prepared, RunLock, TaskConfig, str]] = []
-
-        def fill(folder: Path) -> Mapping[str, Any]:
-            lock = lock_run(folder)
+        with staged(out) as folder:
+            lock = lock_run(folder)  # it stays with the folder
             vocabulary = store_data(store, folder, source, dev)
-            new = Run(folder, self.name, to_dict(settings), dict(vocabulary), recorded, dict(custom_cells))
-            chosen, choice = choose_for_members(self, new, settings)
-            prepared = self._prepare(new.change_config(to_dict(chosen)), chosen)
-            if origin is not None:
-                with reading_run(origin.run):
-                    origin.initialize(prepared.trainer)
-            prepared.trainer.progress.seconds = time.perf_counter() - began
-            save_tensors(folder / CHECKPOINT, *prepared.trainer.state())
-            built.append((prepared, lock, chosen, choice))
-            return vocabulary
+            recorded = None if origin is None else origin.record()
+            run = write_run(
+                folder, self.name, to_dict(settings), vocabulary, source_run=recorded, custom_cells=custom_cells
+            )
+            chosen, choice = choose_for_members(self, run, settings)
+            self._save_first(run.change_config(to_dict(chosen)), chosen, origin, began)
+        workers.mark_started(out)
+        return replace(self.resume(out), lock=lock, choice=choice)
 
-        run = create_run(
-            out, task=self.name, config=to_dict(settings), fill=fill, source_run=recorded, custom_cells=custom_cells
-        )
-        (prepared, lock, chosen, choice), *_ = built
-        prepared.trainer.run_directory = run = replace(run, config=to_dict(chosen))  # with its final name
-        prepared.trainer.progress.seconds = time.perf_counter() - began
-        workers.mark_started(run.path)
-        workers.meet()  # now the others may read the run
-        return replace(self._training(run, prepared, lock), choice=choice)
+    def _save_first(
+        self, run: Run, config: TaskConfig, origin: SourceStart | EncoderStart | None, began: float
+    ) -> None:
+        """Saves the state of a new run before its first step."""
+        trainer = self._trainer(run, config)
+        if origin is not None:
+            with reading_run(origin.run):
+                origin.initialize(trainer.phase)
+            if len(trainer.phases) > 1:
+                run.save(INITIAL, *trainer.phase.weights())
+        trainer.progress.seconds = time.perf_counter() - began
+        trainer.save()
 
     def follow(self, out: str | Path) -> Training:
         """Joins the training of a run that rank 0 has started or resumed. Writes nothing.
@@ -281,9 +286,9 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
         current_workers().meet()
         run = open_run(out)
         with cells_of(run):
-            prepared = self._restored(run)
-        prepared.trainer.run_directory = None
-        return self._training(run, prepared, None)
+            trainer = self._restored(run)
+        trainer.run_directory = None
+        return Training(self, run, trainer, None)
 
     def resume(
         self, run: Run | str | Path, config: TaskConfig | Mapping[str, Any] | None = None, *, source: str | None = None
@@ -326,20 +331,20 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
             )
         workers = current_workers()
         slices_for(workers, from_dict(self.config_class, run.config), resumed=True)
-        prepared = self._restored(run)
-        run.drop_metrics_after(prepared.trainer.progress.step)
-        if not prepared.trainer.progress.planned_steps:  # a plan holds whatever a resume takes
-            prepared.trainer.progress.seconds += time.perf_counter() - began
+        trainer = self._restored(run)
+        run.drop_metrics_after(trainer.progress.all_steps)
+        if not trainer.progress.planned_steps:  # a plan holds whatever a resume takes
+            trainer.progress.seconds += time.perf_counter() - began
         workers.meet()
-        return self._training(run, prepared, lock)
+        return Training(self, run, trainer, lock)
 
-    def _restored(self, run: Run) -> Prepared:
+    def _restored(self, run: Run) -> Trainer:
         """The trainer of a run, at its last checkpoint."""
         with reading_run(run):
             saved = run.load(CHECKPOINT)
-            prepared = self._prepare(run, from_dict(self.config_class, run.config))
-            prepared.trainer.restore(saved.tensors, saved.metadata, carried=prepared.carried)
-        return prepared
+            trainer = self._trainer(run, from_dict(self.config_class, run.config))
+            trainer.restore(saved.tensors, saved.metadata)
+        return trainer
 
     def train(
         self,
@@ -390,11 +395,12 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
 
         return TrainingProgress(self.metric, training.unit, self.loss_smoothing)
 
-    def _prepare(self, run: Run, config: TaskConfig) -> Prepared:
-        if members_of(config) > 1:
-            return prepare_members(self, run, config)
-        torch.manual_seed(self.seed(config))
-        return self.prepare(run, config)
-
-    def _training(self, run: Run, prepared: Prepared, lock: RunLock | None) -> Training:
-        return Training(self, run, prepared.trainer, prepared.description, prepared.unit or self.unit, lock)
+    def _trainer(self, run: Run, config: TaskConfig) -> Trainer:
+        """The trainer of a run: a phase for each member."""
+        members = members_of(config)
+        trainer = Trainer(
+            [partial(member_phase, self, run, config, number) for number in range(1, members + 1)], run=run
+        )
+        if members > 1:
+            trainer.evaluate_all = lambda: self.held_out_metrics(self.load_run(run))
+        return trainer

@@ -17,7 +17,6 @@ from weft.metrics import Likelihood
 from weft.metrics.paired import ExampleStatistics, ratio
 from weft.tasks.fine_tuning import warn_new_tokens
 from weft.tasks.plausibility import check_plain_text, check_tokenization
-from weft.tasks.prepared import Prepared, TaskTrainer
 from weft.tasks.stored_data import StoreData
 from weft.tasks.task import Task
 from weft.text.codec import Codec, prepare_corpus, prepare_corpus_like
@@ -27,6 +26,7 @@ from weft.text.datasets import open_data
 from weft.text.shards import Shards, is_shards, open_shards
 from weft.text.tables import read_column
 from weft.training.run import DATA_FOLDER, Run, read_json, write_json
+from weft.training.trainer import Phase
 
 TRAIN_TOKENS, DEV_TOKENS = f"{DATA_FOLDER}/train.bin", f"{DATA_FOLDER}/dev.bin"
 SHARDS = f"{DATA_FOLDER}/shards.json"  # instead of TRAIN_TOKENS: where the shards are that the run trains on
@@ -56,9 +56,18 @@ class TextData(NamedTuple):
     train: Tokens
     dev: Tokens | None
 
+    @property
+    def description(self) -> str:
+        """The text in one line."""
+        held_out = 0 if self.dev is None else len(self.dev)
+        return (
+            f"{len(self.train):,} {self.codec.tokenizer.name} tokens to train on, {held_out:,} held out, "
+            f"vocabulary of {len(self.codec.vocabulary):,}"
+        )
+
 
 class TextTask(Task[CorpusSource, TextTaskConfig, TextPredictor]):
-    """A task on one long text. A subclass gives `make_trainer` and `load`."""
+    """A task on one long text. A subclass gives `make_phase` and `load`."""
 
     metric = "perplexity"
     reads_windows: ClassVar[bool] = False  # whether training reads short parts of the text, which need not be in memory
@@ -92,16 +101,11 @@ class TextTask(Task[CorpusSource, TextTaskConfig, TextPredictor]):
 
         return store
 
-    def prepare(self, run: Run, config: TextTaskConfig) -> Prepared:
+    def prepare(self, run: Run, config: TextTaskConfig) -> Phase:
         codec = Codec.from_json(run.vocabulary)
         train = self._train_tokens(run, codec)
         dev = open_tokens(run.data_file(DEV_TOKENS), len(codec.vocabulary)) if run.has(DEV_TOKENS) else None
-        trainer, carried = self.make_trainer(run, config, TextData(codec, train, dev))
-        description = (
-            f"{len(train):,} {codec.tokenizer.name} tokens to train on, {0 if dev is None else len(dev):,} held out, "
-            f"vocabulary of {len(codec.vocabulary):,}"
-        )
-        return Prepared(trainer, description, carried)
+        return self.make_phase(run, config, TextData(codec, train, dev))
 
     def held_out_texts(self, predictor: Any) -> Iterator[str]:
         """The held-out text in pieces of some hundred tokens."""
@@ -145,8 +149,8 @@ class TextTask(Task[CorpusSource, TextTaskConfig, TextPredictor]):
         return cast(Tokens, tokens) if self.reads_windows else tokens[:]
 
     @abstractmethod
-    def make_trainer(self, run: Run, config: TextTaskConfig, data: TextData) -> tuple[TaskTrainer, Any]:
-        """Builds the trainer, and a state of the shape that it carries between steps, if it carries any."""
+    def make_phase(self, run: Run, config: TextTaskConfig, data: TextData) -> Phase:
+        """Builds what trains on the text."""
 
 
 def store_shards(shards: Shards, config: CorpusConfig, dev: CorpusSource | None, data: Path) -> Codec:

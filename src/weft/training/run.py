@@ -21,8 +21,8 @@ import hashlib
 import json
 import shutil
 import stat
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -145,24 +145,12 @@ class Run:
         return replace(self, config=dict(config))
 
 
-def create_run(
-    path: Path,
-    *,
-    task: str,
-    config: Mapping[str, Any],
-    fill: Callable[[Path], Mapping[str, Any]],
-    source_run: dict[str, Any] | None = None,
-    custom_cells: Mapping[str, str] | None = None,
-) -> Run:
-    """Creates a run directory atomically: it exists completely or not at all.
+@contextmanager
+def staged(path: Path) -> Iterator[Path]:
+    """A folder beside `path` that becomes `path` when the block is complete; a failure leaves nothing.
 
     Args:
-        path: the directory to create.
-        task: the name of the task.
-        config: all settings.
-        fill: writes further files into the folder and returns the content of vocabulary.json.
-        source_run: what config.json records of the run that is fine-tuned.
-        custom_cells: names of custom cells in the settings, with the names of their classes.
+        path: the run directory to create.
 
     Raises:
         WeftError: the path exists already or cannot be written.
@@ -170,11 +158,10 @@ def create_run(
     check_new(path)
     beside = path.with_name(f".{path.name}.partial")
     shutil.rmtree(beside, ignore_errors=True)  # left behind by a killed process
+    new_parents = [parent for parent in path.parents if not parent.exists()]
     try:
         beside.mkdir(parents=True)
-        write_json(beside / CONFIG, _config_content(task, config, source_run, custom_cells or {}))
-        vocabulary = fill(beside)
-        write_json(beside / VOCABULARY, vocabulary)
+        yield beside
         beside.replace(path)
     except OSError as error:
         raise WeftError(
@@ -182,7 +169,35 @@ def create_run(
         ) from error
     finally:
         shutil.rmtree(beside, ignore_errors=True)
-    return Run(path, task, dict(config), dict(vocabulary), source_run, dict(custom_cells or {}))
+        if not path.exists():
+            for parent in new_parents:
+                with suppress(OSError):  # somebody else has put something there
+                    parent.rmdir()
+
+
+def write_run(
+    folder: Path,
+    task: str,
+    config: Mapping[str, Any],
+    vocabulary: Mapping[str, Any],
+    *,
+    source_run: dict[str, Any] | None = None,
+    custom_cells: Mapping[str, str] | None = None,
+) -> Run:
+    """Writes what every run directory has.
+
+    Args:
+        folder: the folder.
+        task: the name of the task.
+        config: all settings.
+        vocabulary: the content of vocabulary.json.
+        source_run: what config.json records of the run that this one starts from.
+        custom_cells: names of custom cells in the settings, with the names of their classes.
+    """
+    cells = dict(custom_cells or {})
+    write_json(folder / CONFIG, _config_content(task, config, source_run, cells))
+    write_json(folder / VOCABULARY, vocabulary)
+    return Run(folder, task, dict(config), dict(vocabulary), source_run, cells)
 
 
 def _config_content(

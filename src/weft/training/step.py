@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from weft.metrics import Likelihood
 
-TIME_IS_UP = "time is up"  # why training ended, in Step.end
+TIME_IS_UP, INTERRUPTED = "time is up", "interrupted"  # why training ended, in Step.end
 
 
 class Evaluation(NamedTuple):
@@ -38,8 +38,11 @@ class Step(NamedTuple):
 
 @dataclass
 class Progress:
-    """The scalar part of the training state; it is saved in every checkpoint."""
+    """The scalar part of the training state; it is saved in every checkpoint. All but `*_before` is of one phase."""
 
+    phase: int = 0  # the number of the present phase
+    steps_before: int = 0  # of the phases before it
+    seconds_before: float = 0.0
     step: int = 0
     epoch: int = 0
     batch: int = 0
@@ -56,6 +59,17 @@ class Progress:
     decay: float = 1.0  # factor of the plateau schedule
     nats: float = 0.0  # summed loss since the last report
     count: int = 0  # predictions since the last report
+    evaluated_together: bool = False  # whether all phases have been evaluated together, after the last one
+
+    @property
+    def all_steps(self) -> int:
+        """The steps of all phases so far."""
+        return self.steps_before + self.step
+
+    @property
+    def all_seconds(self) -> float:
+        """The time of all phases so far."""
+        return self.seconds_before + self.seconds
 
     def is_best(self, evaluation: Evaluation) -> bool:
         """Whether an evaluation is better than all before it.
@@ -67,4 +81,4 @@ class Progress:
     def add_best(self, evaluation: Evaluation) -> None:
         """Records the best evaluation so far, that of the present step."""
         self.best, self.best_tie_break, self.best_metrics = evaluation.score, evaluation.tie_break, evaluation.metrics
-        self.best_step, self.bad, self.plateau_bad = self.step, 0, 0
+        self.best_step, self.bad, self.plateau_bad = self.all_steps, 0, 0

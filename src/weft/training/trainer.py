@@ -3,111 +3,155 @@
     for step in trainer.run():
         ...                       # inspect it, print it, stop at any time
 
-There are no callbacks. The state has all that the next step depends on: weights, optimizer, schedule, random state,
-position, carried recurrent state. So 10 steps equal 5 steps, a kill, a resume and 5 steps, bit for bit on the CPU.
+There are no callbacks. A training is a list of phases: gradient descent, Baum-Welch, counting; one for each member of
+an ensemble. A phase computes; the trainer has the time limit, the evaluations, the best weights and the checkpoints.
+The state has all that the next step depends on, so 10 steps equal 5 steps, a kill, a resume and 5 steps, bit for bit
+on the CPU.
 """
 
 from __future__ import annotations
 
-import math
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from weft.cells import State
-from weft.data.sharing import sharing
 from weft.errors import WeftError, WeftWarning
 from weft.metrics import Likelihood
-from weft.nn import map_state
-from weft.training.config import TrainConfig
-from weft.training.devices import mixed_precision
 from weft.training.distributed import current_workers
-from weft.training.layer_groups import LayerGroups
-from weft.training.loss import Loss
-from weft.training.optimizer import Optimizer, rules_for
-from weft.training.run import CHECKPOINT, WEIGHTS, Run, with_prefix
-from weft.training.schedule import HEADROOM, PLANNED, RESUMED, SCHEDULES, Pace
-from weft.training.slices import SlicedGradient, state_leaves
-from weft.training.step import TIME_IS_UP, Evaluation, Progress, Step
+from weft.training.run import CHECKPOINT, WEIGHTS, Run
+from weft.training.schedule import HEADROOM, PLANNED, RESUMED, Pace
+from weft.training.step import INTERRUPTED, TIME_IS_UP, Evaluation, Progress, Step
 
 
-class Data(Protocol):
-    """Training data in batches that are addressed by epoch and number, so that training can resume anywhere."""
+class Update(NamedTuple):
+    """What a phase did in one step."""
+
+    loss: Likelihood
+    epoch: int  # from 1
+    grad_norm: float | None = None  # global norm of the gradient before clipping; None where there is no gradient
+    learning_rate: float | None = None
+    evaluation_due: bool = False
+    stop: bool = False  # some worker was asked to stop
+
+
+class NotFiniteError(WeftError):
+    """The loss or the gradient is not finite."""
+
+    can_be_saved = True  # whether the weights are finite
+
+
+class Phase(ABC):
+    """A part of a training that is done in steps.
+
+    Attributes:
+        description: The data, in one line.
+        unit: What losses are counted in; empty: the task's unit.
+        model: What is trained.
+        epochs: How many epochs it takes; `Progress.epoch` counts them.
+        minutes: Its time limit; 0: none.
+        evaluate_every: The steps between evaluations; 0: they are irregular, or there are none.
+        patience: It ends after this many evaluations without a better one; 0: it does not.
+        save_seconds: The seconds between checkpoints.
+        report_every: The steps between lines of metrics.jsonl.
+        weights_file: The file of the run that has its best weights.
+        member: Its number among the members of an ensemble; 0: there are none.
+    """
+
+    description: str = ""
+    unit: str = ""
+    model: Any
+    epochs: int
+    minutes: float = 0.0
+    evaluate_every: int = 0
+    patience: int = 0
+    save_seconds: float
+    report_every: int = 20
+    weights_file: str = WEIGHTS
+    member: int = 0
+
+    @abstractmethod
+    def steps(self, progress: Progress) -> int:
+        """The number of steps of the whole phase, if nothing ends it earlier."""
+
+    @abstractmethod
+    def step(self, progress: Progress, total: int, *, stop: bool) -> Update:
+        """Does one step, of `total`, and advances the position in `progress`. Other workers learn of `stop`."""
+
+    @abstractmethod
+    def evaluate(self) -> Evaluation:
+        """Evaluates on held-out data."""
 
     @property
-    def batches(self) -> int:
-        """The number of batches in an epoch."""
-        ...
+    def can_evaluate(self) -> bool:
+        """Whether there is something to evaluate on."""
+        return bool(self.evaluate_every)
 
-    def epoch(self, number: int, start: int = 0) -> Iterator[Any]:
-        """Yields the batches of an epoch from batch `start` on."""
-        ...
+    @abstractmethod
+    def load_weights(self, weights: dict[str, Tensor]) -> None:
+        """Starts from given weights."""
 
-    def sliced_epoch(self, number: int, start: int, slices: int) -> Iterator[Callable[[int], Any]]:
-        """The same, but yields functions that read a slice of a batch by its number; None if it is empty."""
-        ...
+    @abstractmethod
+    def weights(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """What a run is loaded from: tensors by name, and metadata."""
 
+    @abstractmethod
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """All that its next step depends on, but for the progress: tensors by name, and metadata."""
 
-REPORT_EVERY = 20  # steps between lines of metrics.jsonl
+    @abstractmethod
+    def restore(self, tensors: dict[str, Tensor], metadata: dict[str, Any]) -> None:
+        """Restores what `state` returned."""
 
 
 class Trainer:
-    """Trains a model, evaluates it, and saves checkpoints.
+    """Trains phase after phase, evaluates, and saves checkpoints.
 
     Args:
-        model: the model; parameters with requires_grad are trained.
-        data: the training data.
-        objective: maps (batch, carried state) to the loss; the state of that loss is carried to the next batch.
-        config: the `train` settings.
-        evaluate: called after each epoch or every `config.evaluate_every` steps; selects the best weights.
+        phases: builds each phase when it begins.
         run: the run directory to save into, or None to save nothing.
-        groups: learning rates of their own for groups of parameters, and when they are unfrozen; None: all alike.
+        evaluate_all: the held-out metrics of all phases together, after the last one.
     """
 
     def __init__(
         self,
-        model: nn.Module,
-        data: Data,
-        objective: Callable[[Any, State], Loss],
-        config: TrainConfig,
+        phases: Sequence[Callable[[], Phase]],
         *,
-        evaluate: Callable[[], Evaluation] | None = None,
         run: Run | None = None,
-        groups: LayerGroups | None = None,
+        evaluate_all: Callable[[], dict[str, float]] | None = None,
     ) -> None:
-        self.model, self.data, self.objective, self.config = model, data, objective, config
-        self.evaluate, self.run_directory, self.groups = evaluate, run, groups
-        self.trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
-        self.parameters = list(self.trained.values())
-        factors = None if groups is None else groups.rate_factors(self.parameters)
-        self.optimizer = Optimizer(self.parameters, rules_for(model, self.parameters, config), factors)
-        self.progress = Progress()
+        self.phases, self.run_directory, self.evaluate_all = phases, run, evaluate_all
+        self.phase, self.progress = phases[0](), Progress()
         self.workers = current_workers()
-        self.sliced = SlicedGradient(self.parameters, config, self.workers) if config.slices > 1 else None
-        self.carried: Any = None  # the state to carry to the next batch; a list with one of each own slice
-        self.ema = self._copies() if config.ema_decay else None  # averaged weights by name
         self.stop_requested = False
-        self.pace = Pace(self._evaluate_every, config.save_seconds)
+        self.pace = self._new_pace()
         self._budget = 0.0  # seconds to the time limit when `run` began
 
     @property
+    def model(self) -> Any:
+        """What the present phase trains."""
+        return self.phase.model
+
+    @property
     def total(self) -> int:
-        """The number of steps of the whole training."""
-        epochs = self.config.epochs * self.data.batches
-        return min(epochs, self.progress.planned_steps) if self._is_planned else epochs
+        """The number of steps of the whole training, if further phases have as many as the present one."""
+        return self.progress.steps_before + (len(self.phases) - self.progress.phase) * self._phase_total
+
+    @property
+    def _phase_total(self) -> int:
+        steps = self.phase.steps(self.progress)
+        return min(steps, self.progress.planned_steps) if self._is_planned else steps
 
     @property
     def _is_planned(self) -> bool:
         """Whether the number of steps for the present time limit is known; a resume may have changed the limit."""
-        return self.progress.planned_steps > 0 and self.progress.planned_minutes == self.config.minutes
+        return self.progress.planned_steps > 0 and self.progress.planned_minutes == self.phase.minutes
 
-    @property
-    def _evaluate_every(self) -> int:
-        return 0 if self.evaluate is None else self.config.evaluate_every or self.data.batches
+    def _new_pace(self) -> Pace:
+        ends = RESUMED if self._is_planned else PLANNED
+        return Pace(self.phase.evaluate_every, self.phase.save_seconds, ends)
 
     def stop(self) -> None:
         """Requests the end: training finishes the current step, saves, and ends. Safe in signal handlers."""
@@ -115,66 +159,105 @@ class Trainer:
 
     def run(self) -> Iterator[Step]:
         """Trains from the current state. Yields every step after it is done (and saved, if it is saved)."""
-        self.progress.seconds = self.workers.first(self.progress.seconds)
+        while True:
+            for step in self._run_phase():
+                yield step
+                if step.end == INTERRUPTED:
+                    return
+            if self.progress.phase + 1 == len(self.phases):
+                self._evaluate_together()
+                return
+            self._next_phase()
+            if self.stop_requested:
+                return
+
+    def _run_phase(self) -> Iterator[Step]:
+        """Trains the present phase to its end."""
+        progress = self.progress
+        progress.seconds = self.workers.first(progress.seconds)
         if self._has_ended():
             return
-        began = self.workers.now() - self.progress.seconds
-        self.pace = Pace(self._evaluate_every, self.config.save_seconds, RESUMED if self._is_planned else PLANNED)
-        self._budget = 60 * self.config.minutes - self.progress.seconds
+        began = self.workers.now() - progress.seconds
+        self.pace = self._new_pace()
+        self._budget = 60 * self.phase.minutes - progress.seconds
         saved = ended = self.workers.now()  # of the last checkpoint, of the last step
-        while self.progress.epoch < self.config.epochs:
-            for batch in self._batches():
-                step = self._step(batch)
-                step = step._replace(step_seconds=self.workers.now() - ended)
-                self.pace.add_step(step.step_seconds)
-                self.progress.seconds = self.workers.now() - began
-                end, planning = self.end_reason(), self._plan_is_due()
-                if self._evaluation_due(end, planning):
-                    step = self._evaluate(step)
-                    self.progress.seconds = self.workers.now() - began
-                    end = self.end_reason()
-                step = step._replace(seconds=self.progress.seconds, end=end or self._interruption())
-                self._report(step)
-                if self.progress.batch == self.data.batches:
-                    self.progress.epoch, self.progress.batch, self.carried = self.progress.epoch + 1, 0, None
-                if planning and not step.end:
-                    self._timed_save()
-                    self.progress.seconds = self.workers.now() - began
-                    self._plan()
-                if step.end or step.evaluation or planning or self.workers.now() - saved >= self.config.save_seconds:
-                    self._timed_save()
-                    saved = self.workers.now()
-                ended = self.workers.now()
-                yield step._replace(total=self.total, remaining=self._remaining())
-                if step.end:
-                    return
+        end = ""
+        while not end:
+            update = self._update()
+            self.pace.add_step(taken := self.workers.now() - ended)
+            progress.seconds = self.workers.now() - began
+            end, planning = self._phase_end(), self._plan_is_due()
+            evaluation, best = None, False
+            if self._evaluation_due(update, end, planning):
+                evaluation, best = self._evaluate()
+                progress.seconds = self.workers.now() - began
+                end = self._phase_end()
+            end = end or (INTERRUPTED if update.stop else "")
+            self._report(update, evaluation, best=best)
+            if planning and not end:
+                self._timed_save()
+                progress.seconds = self.workers.now() - began
+                self._plan()
+            step = self._step(update, evaluation, end, taken, best=best)
+            if end and end != INTERRUPTED:
+                self._save_unselected_weights()
+            if end or evaluation or planning or self.workers.now() - saved >= self.phase.save_seconds:
+                self._timed_save()
+                saved = self.workers.now()
+            ended = self.workers.now()
+            yield self._last_of_all(step) if end and end != INTERRUPTED else step
 
-    def _batches(self) -> Iterator[Any]:
-        """The batches from the present position on; functions that read a slice where batches are cut into slices."""
-        position = self.progress.epoch, self.progress.batch
-        return self.data.sliced_epoch(*position, self.config.slices) if self.sliced else self.data.epoch(*position)
+    def _update(self) -> Update:
+        try:
+            return self.phase.step(self.progress, self._phase_total, stop=self.stop_requested)
+        except NotFiniteError as error:
+            if self.run_directory is None:
+                raise
+            if error.can_be_saved:
+                self.save()
+            hint = f"{error.hint}; the last checkpoint is in {self.run_directory.path}, `resume` continues from it"
+            raise WeftError(error.given, expected=error.expected, hint=hint) from error
+
+    def _step(self, update: Update, evaluation: Evaluation | None, end: str, taken: float, *, best: bool) -> Step:
+        """The report of a step: its numbers and times are those of the whole training."""
+        progress, after = self.progress, len(self.phases) - self.progress.phase - 1
+        remaining = self._remaining()
+        return Step(
+            number=progress.all_steps,
+            total=self.total,
+            epoch=update.epoch,
+            loss=update.loss,
+            grad_norm=update.grad_norm or 0.0,
+            learning_rate=update.learning_rate or 0.0,
+            seconds=progress.all_seconds,
+            evaluation=evaluation,
+            best=best,
+            end="" if after and end != INTERRUPTED else end,
+            step_seconds=taken,
+            remaining=remaining + after * (progress.seconds + remaining),
+        )
 
     def _plan_is_due(self) -> bool:
         """Whether the steps that fit into the time limit are to be counted: once, and if the speed changes much."""
-        if not self.config.minutes or not self.pace.is_measured(self._budget):
+        if not self.phase.minutes or not self.pace.is_measured(self._budget):
             return False
-        end = (self.progress.seconds + self._remaining()) / (60 * self.config.minutes)
-        can_grow = self.progress.planned_steps < self.config.epochs * self.data.batches
+        end = (self.progress.seconds + self._remaining()) / (60 * self.phase.minutes)
+        can_grow = self.progress.planned_steps < self.phase.steps(self.progress)
         return not self._is_planned or self.pace.misses(end, self.progress.step, can_grow=can_grow)
 
     def _plan(self) -> None:
         """Sets the number of steps, so that the training ends at the time limit with its schedule complete."""
-        progress, most = self.progress, self.config.epochs * self.data.batches - self.progress.step
-        left = 60 * self.config.minutes * (1 - HEADROOM) - progress.seconds
+        progress, most = self.progress, self.phase.steps(self.progress) - self.progress.step
+        left = 60 * self.phase.minutes * (1 - HEADROOM) - progress.seconds
         progress.planned_steps = progress.step + self.pace.steps_within(left, progress.step, most)
-        progress.planned_minutes = self.config.minutes
+        progress.planned_minutes = self.phase.minutes
         self.pace.ends = PLANNED
 
     def _remaining(self) -> float:
-        """Estimates the seconds to the end."""
-        forecast = self.pace.forecast(self.progress.step, self.total - self.progress.step)
-        limited = self.config.minutes and not self._is_planned
-        return min(forecast, max(0.0, 60 * self.config.minutes - self.progress.seconds)) if limited else forecast
+        """Estimates the seconds to the end of the phase."""
+        forecast = self.pace.forecast(self.progress.step, self._phase_total - self.progress.step)
+        limited = self.phase.minutes and not self._is_planned
+        return min(forecast, max(0.0, 60 * self.phase.minutes - self.progress.seconds)) if limited else forecast
 
     def _timed_save(self) -> None:
         began = self.workers.now()
@@ -183,173 +266,82 @@ class Trainer:
         self.pace.add_checkpoint(self.workers.now() - began)
         self.progress.reserve = max(self.progress.reserve, self.pace.checkpoint_seconds + self.pace.evaluation_seconds)
 
-    def _step(self, batch: Any) -> Step:
-        config, progress = self.config, self.progress
-        # A short training must not end before it has reached its full learning rate.
-        warmup = min(config.warmup_steps, self.total // 4)
-        factor = SCHEDULES[config.schedule](progress.step, self.total, warmup)
-        learning_rate = config.learning_rate * progress.decay * factor
-        if not self.model.training:
-            self.model.train()
-        if self.groups is not None:
-            self.groups.freeze(self.groups.active(progress.step, epoch_steps=self.data.batches, total=self.total))
-        loss = self._gradient(batch)
-        grad_norm = self._update(learning_rate) if math.isfinite(loss.nats) else math.nan
-        if not math.isfinite(grad_norm):
-            self._diverged(loss.nats, grad_norm, learning_rate)
-        progress.step += 1
-        progress.batch += 1
-        return Step(
-            number=progress.step,
-            total=self.total,
-            epoch=progress.epoch + 1,
-            loss=loss,
-            grad_norm=grad_norm,
-            learning_rate=learning_rate,
-        )
-
-    def _gradient(self, batch: Any) -> Likelihood:
-        """Sets the gradients to those of the batch's mean loss, and returns that loss."""
-        if self.sliced is not None:
-            self.sliced.stop_requested = self.stop_requested
-            loss, self.carried = self.sliced.compute(batch, self._forward, self.carried, self.progress.step)
-            return loss
-        found = self._forward(batch, self.carried)
-        self.optimizer.zero_grad()
-        (found.total * (1 / max(1, found.count))).backward()  # type: ignore[no-untyped-call]
-        self.carried = found.state
-        return Likelihood(float(found.total.detach()), found.count)
-
-    def _forward(self, batch: Any, carried: State) -> Loss:
-        with mixed_precision(self.config.precision, self.parameters[0].device):
-            return self.objective(batch, carried)
-
-    def _update(self, learning_rate: float) -> float:
-        """Updates the weights and their EMA unless the gradient norm is not finite. Returns that norm."""
-        ema, step = None if self.ema is None else list(self.ema.values()), self.progress.step
-        # The initial weights are far from the final ones: a small decay at first removes them from the average.
-        decay = min(self.config.ema_decay, step / (step + 10))
-        return self.optimizer.step(learning_rate, clip_norm=self.config.clip_norm, ema=ema, ema_decay=decay)
-
-    def _evaluation_due(self, end: str, planning: bool) -> bool:
-        every = self._evaluate_every
-        if not every:
+    def _evaluation_due(self, update: Update, end: str, planning: bool) -> bool:
+        if not self.phase.can_evaluate:
             return False
         # Not at an interruption: the resumed run would then have one evaluation more than an uninterrupted one.
         unknown = planning and not self.pace.evaluation_seconds  # a plan has to know how long an evaluation takes
-        return self.progress.step % every == 0 or bool(end) or unknown
+        return update.evaluation_due or bool(end) or unknown
 
-    def _evaluate(self, step: Step) -> Step:
-        assert self.evaluate is not None
-        self.model.eval()
+    def _evaluate(self) -> tuple[Evaluation, bool]:
+        """Evaluates; updates the best weights and the counters of early stopping. Returns whether it is the best."""
         began = self.workers.now()
-        computed = mixed_precision(self.config.precision, self.parameters[0].device)
-        with self._averaged(), sharing(self.config.slices, self.workers.map), computed:
-            step = self._record_evaluation(step, self.evaluate())
-        self.workers.synchronize()
-        self.pace.add_evaluation(self.workers.now() - began)
-        return step
-
-    def _record_evaluation(self, step: Step, evaluation: Evaluation) -> Step:
-        """Updates the best weights, the early-stopping counters and the plateau schedule."""
-        progress = self.progress
+        evaluation, progress = self.phase.evaluate(), self.progress
         best = progress.is_best(evaluation)
         if best:
             progress.add_best(evaluation)
             if self.run_directory:
-                self.run_directory.save(WEIGHTS, self._weights(), {"step": progress.step, **evaluation.metrics})
+                tensors, metadata = self.phase.weights()
+                metadata = {**metadata, "step": progress.step, **evaluation.metrics}
+                self.run_directory.save(self.phase.weights_file, tensors, metadata)
         else:
             progress.bad += 1
             progress.plateau_bad += 1
-            if self.config.schedule == "plateau" and progress.plateau_bad > self.config.plateau_patience:
-                progress.decay *= self.config.plateau_factor
-                progress.plateau_bad = 0
-        return step._replace(evaluation=evaluation, best=best)
-
-    @contextmanager
-    def _averaged(self) -> Iterator[None]:
-        """Gives the model its averaged weights inside the block, if there is an EMA."""
-        if self.ema is None:
-            yield
-            return
-        own = self._copies()
-        self._assign(self.ema)
-        try:
-            yield
-        finally:
-            self._assign(own)
-
-    def _copies(self) -> dict[str, Tensor]:
-        """Returns copies of the trained parameters, in the optimizer's order."""
-        return {name: parameter.detach().clone() for name, parameter in self.trained.items()}
-
-    @torch.no_grad()
-    def _assign(self, weights: dict[str, Tensor]) -> None:
-        for parameter, weight in zip(self.parameters, weights.values(), strict=True):
-            parameter.copy_(weight)
+        self.workers.synchronize()
+        self.pace.add_evaluation(self.workers.now() - began)
+        return evaluation, best
 
     def _has_ended(self) -> bool:
-        """Whether there is no step to take: the run ended before it was resumed, or reading took all the time."""
-        end = self.end_reason()
+        """Whether there is no step to take: the phase ended before it was resumed, or reading took all the time."""
+        end = self._phase_end()
         if end == TIME_IS_UP and not self.progress.step:
             warnings.warn(
-                f"the time limit of {self.config.minutes:g} minutes was over before the first step: reading and "
+                f"the time limit of {self.phase.minutes:g} minutes was over before the first step: reading and "
                 f"encoding the data took {self.progress.seconds:.0f} s; the model is not trained",
                 WeftWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         return bool(end)
 
     def end_reason(self) -> str:
-        """Why training is over, or "" if it is not.
+        """Why training is over, or "" if it is not."""
+        return self._phase_end() if self.progress.phase + 1 == len(self.phases) else ""
+
+    def _phase_end(self) -> str:
+        """Why the present phase is over, or "" if it is not.
 
         The time limit covers reading the data, every step, evaluation and checkpoint, the last ones included. Once the
         steps are planned, their number ends the training.
         """
-        config, progress = self.config, self.progress
-        if progress.step >= self.total:
-            return "finished" if progress.step >= config.epochs * self.data.batches else TIME_IS_UP
-        if config.patience and progress.bad >= config.patience:
+        phase, progress = self.phase, self.progress
+        if progress.epoch >= phase.epochs:
+            return "finished"
+        if progress.step >= self._phase_total:
+            return TIME_IS_UP
+        if phase.patience and progress.bad >= phase.patience:
             return "no better evaluation"
-        limited = config.minutes and not self._is_planned
-        return TIME_IS_UP if limited and progress.seconds + progress.reserve >= 60 * config.minutes else ""
+        limited = phase.minutes and not self._is_planned
+        return TIME_IS_UP if limited and progress.seconds + progress.reserve >= 60 * phase.minutes else ""
 
-    def _interruption(self) -> str:
-        requested = self.stop_requested if self.sliced is None else self.sliced.stop_requested  # by any worker
-        return "interrupted" if requested else ""
-
-    def _report(self, step: Step) -> None:
-        """Writes a line to metrics.jsonl every REPORT_EVERY steps, with their mean loss, and for every evaluation."""
+    def _report(self, update: Update, evaluation: Evaluation | None, *, best: bool) -> None:
+        """Writes a line to metrics.jsonl every so many steps, with their mean loss, and for every evaluation."""
         progress = self.progress
-        progress.nats, progress.count = progress.nats + step.loss.nats, progress.count + step.loss.count
-        if not (step.evaluation or step.number % REPORT_EVERY == 0):
+        progress.nats, progress.count = progress.nats + update.loss.nats, progress.count + update.loss.count
+        if not (evaluation or progress.step % self.phase.report_every == 0):
             return
         loss = Likelihood(progress.nats, progress.count)
         progress.nats, progress.count = 0.0, 0
-        record: dict[str, Any] = {"step": step.number, "epoch": step.epoch, "train_cross_entropy": loss.cross_entropy}
-        record |= {"grad_norm": step.grad_norm, "learning_rate": step.learning_rate, "seconds": round(step.seconds, 3)}
-        if step.evaluation:
-            record |= {"evaluation": step.evaluation.metrics, "best": step.best}
+        record: dict[str, Any] = {"step": progress.all_steps, "epoch": update.epoch}
+        record["train_cross_entropy"] = loss.cross_entropy
+        if update.grad_norm is not None:
+            record |= {"grad_norm": update.grad_norm, "learning_rate": update.learning_rate}
+        record["seconds"] = round(progress.seconds, 3)
+        if evaluation:
+            record |= {"evaluation": evaluation.metrics, "best": best}
+        if self.phase.member:
+            record["member"] = self.phase.member
         if self.run_directory:
             self.run_directory.report(record)
-
-    def _diverged(self, nats: float, grad_norm: float, learning_rate: float) -> None:
-        where = ""
-        if self.run_directory:
-            if all(bool(parameter.isfinite().all()) for parameter in self.parameters):
-                self.save()
-            where = f"; the last checkpoint is in {self.run_directory.path}, `resume` continues from it"
-        usual = next(
-            rate for kind in (type(self.config), TrainConfig) if (rate := kind().learning_rate) > 0
-        )  # not AUTO
-        lower = self.config.learning_rate / 3 if self.config.learning_rate <= 10 * usual else usual
-        raise WeftError(
-            f"step {self.progress.step + 1}: the loss is {nats} and the gradient norm {grad_norm} "
-            f"at a learning rate of {learning_rate:.3g}",
-            expected="finite values",
-            hint=f"a lower learning rate (`train.learning_rate={lower:.2g}`) or gradient clipping "
-            f"(`train.clip_norm=1`){where}",
-        )
 
     def save(self) -> None:
         """Saves a checkpoint into the run directory, if there is one."""
@@ -358,43 +350,52 @@ class Trainer:
             if self.run_directory:
                 self.run_directory.save(CHECKPOINT, tensors, metadata)
 
-    def load_weights(self, weights: dict[str, Tensor]) -> None:
-        """Starts from given weights instead of random ones."""
-        self.model.load_state_dict(weights)
-        self.ema = self._copies() if self.config.ema_decay else None
+    def _save_unselected_weights(self) -> None:
+        """Stores the weights at the end of a phase, if no evaluation has selected the best."""
+        phase, run = self.phase, self.run_directory
+        if run and not (phase.can_evaluate and run.has(phase.weights_file)):
+            tensors, metadata = phase.weights()
+            run.save(phase.weights_file, tensors, {**metadata, "step": self.progress.step})
 
-    def _weights(self) -> dict[str, Tensor]:
-        return dict(self.model.state_dict())
+    def _next_phase(self) -> None:
+        before = self.progress
+        self.progress = Progress(
+            phase=before.phase + 1,
+            steps_before=before.all_steps,
+            seconds_before=before.all_seconds,
+        )
+        self.phase = self.phases[self.progress.phase]()
+        self.save()
+
+    def _last_of_all(self, step: Step) -> Step:
+        """The last step of a phase; that of the last phase has the evaluation of all phases together."""
+        together = self.progress.phase + 1 == len(self.phases) and self._evaluate_together()
+        return step._replace(evaluation=together, best=True) if together else step
+
+    def _evaluate_together(self) -> Evaluation | None:
+        """Evaluates all phases together, once, after the last of them; None if that has been done or is of no use."""
+        progress = self.progress
+        if self.evaluate_all is None or self.run_directory is None or progress.evaluated_together:
+            return None
+        metrics, progress.evaluated_together = self.evaluate_all(), True
+        if metrics:
+            progress.best_metrics, progress.best_step = metrics, progress.all_steps
+        self.save()
+        if not metrics:
+            return None
+        record = {"step": progress.all_steps, "epoch": progress.epoch, "members": len(self.phases)}
+        self.run_directory.report({**record, "evaluation": metrics, "best": True})
+        return Evaluation(metrics.get("cross_entropy", 0.0), metrics)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Returns the complete training state: tensors by name, and metadata."""
-        tensors = {f"model.{name}": tensor for name, tensor in self._weights().items()}
-        tensors |= {f"optimizer.{name}": tensor for name, tensor in self.optimizer.state().items()}
-        if self.ema is not None:
-            tensors |= {f"ema.{name}": average for name, average in self.ema.items()}
-        tensors["random"] = torch.get_rng_state()
-        carried = self.carried if self.sliced is None else self.sliced.join(self.carried)
-        for number, tensor in enumerate(state_leaves(carried)):
-            tensors[f"carried.{number}"] = tensor
-        return tensors, {"progress": vars(self.progress).copy(), "config": vars(self.config).copy()}
+        tensors, metadata = self.phase.state()
+        return tensors, {**metadata, "progress": vars(self.progress).copy()}
 
-    def restore(self, tensors: dict[str, Tensor], metadata: dict[str, Any], carried: State = None) -> None:
-        """Restores a state that `state` returned.
-
-        Args:
-            tensors: the tensors of the checkpoint.
-            metadata: the metadata of the checkpoint.
-            carried: any carried state of the right structure; its tensors are replaced by the saved ones.
-        """
-        self.model.load_state_dict(with_prefix(tensors, "model."))
-        self.optimizer.restore(with_prefix(tensors, "optimizer."))
-        if self.ema is not None:
-            saved, self.ema = with_prefix(tensors, "ema."), self._copies()
-            for name, average in self.ema.items():
-                if saved:  # a run without an EMA has saved none
-                    average.copy_(saved[name])
-        torch.set_rng_state(tensors["random"])
-        self.progress = Progress(**metadata["progress"])
-        leaves = iter([tensors[f"carried.{number}"] for number in range(len(with_prefix(tensors, "carried.")))])
-        whole = map_state(lambda like: next(leaves).to(like.device), carried) if "carried.0" in tensors else None
-        self.carried = whole if self.sliced is None else self.sliced.split(whole)
+    def restore(self, tensors: dict[str, Tensor], metadata: dict[str, Any]) -> None:
+        """Restores a state that `state` returned."""
+        progress = Progress(**metadata["progress"])
+        if progress.phase != self.progress.phase:
+            self.phase = self.phases[progress.phase]()
+        self.progress = progress
+        self.phase.restore(tensors, metadata)

@@ -33,7 +33,6 @@ from weft.tasks.classify.readers import ExampleSource, read_labelled
 from weft.tasks.classify.service import serve_classifier
 from weft.tasks.classify.wide import held_out_scores, load_wide
 from weft.tasks.inspection import Inspection
-from weft.tasks.prepared import Prepared
 from weft.tasks.pretraining import (
     SHARED_LAYERS,
     SHARED_TEXT,
@@ -51,9 +50,9 @@ from weft.text.corpus import Corpus
 from weft.text.vocabulary import RESERVED
 from weft.training.build import build_model, load_model
 from weft.training.devices import choose_precision, find_device
+from weft.training.gradient_descent import GradientDescent
 from weft.training.run import WEIGHTS, Run, read_metadata
 from weft.training.step import Evaluation
-from weft.training.trainer import Trainer
 
 FEW = 30  # held-out texts below which their score says little
 EPOCHS_SETTING = "train.epochs"
@@ -111,7 +110,7 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
         epochs = epochs_for_texts(texts, config.batch.size)
         return resolve_auto(config, {EPOCHS_SETTING: epochs}), f"{epochs} epochs: chosen for {texts:,} texts"
 
-    def prepare(self, run: Run, config: ClassifyConfig) -> Prepared:
+    def prepare(self, run: Run, config: ClassifyConfig) -> GradientDescent:
         codec, counts = Codec.from_json(run.vocabulary), run.vocabulary["labels"]
         labels = tuple(counts)
         train = load_columns(run.data_file(TRAIN_EXAMPLES))
@@ -148,16 +147,15 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
             more = {"network_accuracy": network.accuracy, **mixture.to_metrics()}
             return Evaluation(found.cross_entropy, {**label_metrics(found), **more}, network.cross_entropy)
 
-        trainer = Trainer(
+        return GradientDescent(
             model,
             Buckets(train["text"].lengths, config.batch.max_tokens, config.batch.size, config.train.seed, batch),
             lambda labelled, carried: model.loss(labelled, weights),
             config.train,
             evaluate=None if dev is None else evaluate,
-            run=run,
             groups=layer_groups(model, [model.stack], model.embedding, config.train),
+            description=description,
         )
-        return Prepared(trainer, description)
 
     def load(self, run: Run) -> ClassifyPredictor:
         config = from_dict(ClassifyConfig, run.config)

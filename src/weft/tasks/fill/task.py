@@ -33,10 +33,10 @@ from weft.tasks.text_task import DEV_TOKENS, CorpusSource, TextData, TextTask
 from weft.text.codec import Codec
 from weft.training.build import build_model, load_model
 from weft.training.devices import find_device
+from weft.training.gradient_descent import GradientDescent
 from weft.training.loss import Loss
 from weft.training.run import Run
 from weft.training.step import Evaluation
-from weft.training.trainer import Trainer
 
 
 class FillTask(TextTask[FillConfig, FillPredictor]):
@@ -48,7 +48,7 @@ class FillTask(TextTask[FillConfig, FillPredictor]):
     config_class = FillConfig
     encoder_defaults: ClassVar[Mapping[str, Any]] = {}
 
-    def make_trainer(self, run: Run, config: FillConfig, data: TextData) -> tuple[Trainer, State]:
+    def make_phase(self, run: Run, config: FillConfig, data: TextData) -> GradientDescent:
         windows = RandomWindows(data.train, config.batch.size, config.batch.seq_length, config.train.seed)
         size = len(data.codec.vocabulary)
         model = build_model(lambda: Filler(size, config.model)).to(find_device(config.train.device))
@@ -66,7 +66,9 @@ class FillTask(TextTask[FillConfig, FillPredictor]):
         held_out = None if dev is None else evaluate
         stacks = [stack for stack in (model.forward_stack, model.backward_stack) if stack is not None]
         groups = layer_groups(model, stacks, model.embedding, config.train)
-        return Trainer(model, windows, objective, config.train, evaluate=held_out, run=run, groups=groups), None
+        return GradientDescent(
+            model, windows, objective, config.train, evaluate=held_out, groups=groups, description=data.description
+        )
 
     def encoder_settings(self, encoder: Run) -> dict[str, Any]:
         layers = encoder.config["model"]

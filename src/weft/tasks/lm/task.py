@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from weft.cells import State
 from weft.config import auto_settings, from_dict
 from weft.data.windows import WINDOWS
 from weft.errors import WeftError
@@ -26,9 +25,9 @@ from weft.tasks.text_task import DEV_TOKENS, TextData, TextTask
 from weft.text.codec import Codec
 from weft.training.build import build_model, load_model
 from weft.training.devices import find_device
+from weft.training.gradient_descent import GradientDescent
 from weft.training.run import Run
 from weft.training.step import Evaluation
-from weft.training.trainer import Trainer
 
 
 class LmTask(TextTask[LmConfig, LmPredictor]):
@@ -42,22 +41,22 @@ class LmTask(TextTask[LmConfig, LmPredictor]):
     def choose_settings(self, run: Run, config: LmConfig) -> tuple[LmConfig, str]:
         return choose_settings(config, self.train_token_count(run), len(Codec.from_json(run.vocabulary).vocabulary))
 
-    def make_trainer(self, run: Run, config: LmConfig, data: TextData) -> tuple[Trainer, State]:
+    def make_phase(self, run: Run, config: LmConfig, data: TextData) -> GradientDescent:
         windows = WINDOWS[config.batch.sampling](
             data.train, config.batch.size, config.batch.seq_length, config.train.seed
         )
         size = len(data.codec.vocabulary)
         model = build_model(lambda: make_language_model(size, config.model)).to(find_device(config.train.device))
         bptt = unroll(config.bptt.method, steps=config.bptt.steps, keep=config.bptt.keep_probability)
-        trainer = Trainer(
+        return GradientDescent(
             model,
             windows,
             lambda window, state: model.loss(window, state, unroll=bptt),
             config.train,
             evaluate=self._evaluation(run, config, data, model),
-            run=run,
+            carried=model.initial_state(config.batch.size),
+            description=data.description,
         )
-        return trainer, model.initial_state(config.batch.size)
 
     def _evaluation(
         self, run: Run, config: LmConfig, data: TextData, model: LanguageModel

@@ -37,10 +37,12 @@ from weft.training.run import (
     WEIGHTS,
     Run,
     check_new,
-    create_run,
     file_hash,
+    open_run,
     read_json,
     save_tensors,
+    staged,
+    write_run,
 )
 
 LEAST_CACHE = 0.01  # a cache with a smaller weight is left out: it would only cost time
@@ -127,7 +129,7 @@ def _mix(parts: list[LmPredictor], out: Path, settings: MixConfig, tokens: Token
         **metrics,
     }
 
-    def fill(folder: Path) -> dict[str, Any]:
+    with staged(out) as folder:
         for number, part in enumerate(parts, start=1):
             copy_part(part.run, folder / PARTS_FOLDER / str(number))
         save_tensors(folder / WEIGHTS, {"weights": torch.tensor(weights, dtype=torch.float64)}, metadata)
@@ -138,10 +140,9 @@ def _mix(parts: list[LmPredictor], out: Path, settings: MixConfig, tokens: Token
             return vocabulary
 
         store_data(store, folder, origin, None)
-        return vocabulary
-
-    cells = {name: kind for part in parts for name, kind in part.run.custom_cells.items()}
-    run = create_run(out, task=TASK.name, config=to_dict(settings), fill=fill, custom_cells=cells)
+        cells = {name: kind for part in parts for name, kind in part.run.custom_cells.items()}
+        write_run(folder, TASK.name, to_dict(settings), vocabulary, custom_cells=cells)
+    run = open_run(out)
     run.report({"step": 1, "epoch": 1, "evaluation": metrics, "best": True})
     return MixResult(TASK.load(run), made, found)
 

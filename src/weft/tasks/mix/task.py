@@ -23,11 +23,11 @@ from weft.tasks.lm.predictor import LmPredictor, TokenModel
 from weft.tasks.lm.service import serve_lm
 from weft.tasks.mix.command import COMMANDS
 from weft.tasks.mix.config import MixConfig
-from weft.tasks.prepared import TaskTrainer
 from weft.tasks.service import Service
 from weft.tasks.text_task import TextData, TextTask
 from weft.text.codec import Codec
 from weft.training.run import WEIGHTS, Run, open_run
+from weft.training.trainer import Phase
 
 PARTS_FOLDER = "parts"  # the folder of the parts
 PART_TASKS = ("lm", "ngram", "hmm")
@@ -46,7 +46,7 @@ class MixTask(TextTask[MixConfig, LmPredictor]):
 
     open_like = open  # type: ignore[assignment]
 
-    def make_trainer(self, run: Run, config: MixConfig, data: TextData) -> tuple[TaskTrainer, Any]:
+    def make_phase(self, run: Run, config: MixConfig, data: TextData) -> Phase:
         raise WeftError(f"{run.path} is a mixture, which is not trained", expected="a run of `weft train`")
 
     def load(self, run: Run) -> LmPredictor:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
 from typing import Any
 
 from torch import Tensor
 
-from weft.cells import State
 from weft.errors import WeftError
 from weft.metrics import Likelihood
 from weft.tasks.inspection import Inspection
@@ -22,54 +19,55 @@ from weft.tasks.service import Service
 from weft.tasks.stored_data import StoreData
 from weft.tasks.text_task import TextData, TextTask
 from weft.text.codec import Codec
-from weft.training.distributed import current_workers
-from weft.training.run import CHECKPOINT, WEIGHTS, Run
-from weft.training.step import Evaluation, Progress, Step
+from weft.training.run import WEIGHTS, Run
+from weft.training.step import Evaluation, Progress
+from weft.training.trainer import Phase, Update
 
 
-class NgramTrainer:
-    """Counts the n-grams of a text, in one step. Of several workers, rank 0 does it."""
+class Counting(Phase):
+    """Counts the n-grams of a text, in one step. Every worker does it."""
 
-    def __init__(self, run: Run, config: NgramConfig, data: TextData) -> None:
-        self.run_directory: Run | None = run
-        self.config, self.data, self.progress = config, data, Progress()
+    epochs = report_every = 1
+    save_seconds = 0.0
+
+    def __init__(self, config: NgramConfig, data: TextData) -> None:
+        self.config, self.data, self.description = config, data, data.description
+        self.evaluate_every = int(data.dev is not None)
         self.model: NGram | None = None
 
-    def run(self) -> Iterator[Step]:
-        if self.progress.step or current_workers().rank:
-            return
-        began = time.perf_counter() - self.progress.seconds
-        tokens, dev = self.data.train, self.data.dev
+    def steps(self, progress: Progress) -> int:
+        return 1
+
+    def step(self, progress: Progress, total: int, *, stop: bool) -> Update:
+        tokens = self.data.train
         self.model = modified_kneser_ney(tokens, len(self.data.codec.vocabulary), self.config.model.order)
-        self.progress.step = 1
-        evaluation, loss = None, self.model.evaluate(tokens) if len(tokens) > 1 else Likelihood(0.0, 0)
-        if dev is not None:
-            found = self.model.evaluate(dev)
-            metrics = {"cross_entropy": found.cross_entropy, "perplexity": found.perplexity}
-            evaluation = Evaluation(found.cross_entropy, metrics)
-            self.progress.best, self.progress.best_metrics, self.progress.best_step = evaluation.score, metrics, 1
-        self.progress.seconds = time.perf_counter() - began
-        if self.run_directory is not None:
-            metadata = {"size": self.model.size, "discounts": self.model.discounts, "ngrams": len(self.model)}
-            self.run_directory.save(WEIGHTS, self.model.tensors(), metadata)
-            record = {"step": 1, "epoch": 1, "train_cross_entropy": loss.cross_entropy}
-            record |= {"seconds": round(self.progress.seconds, 3)}
-            self.run_directory.report(record if evaluation is None else record | {"evaluation": evaluation.metrics})
-            self.run_directory.save(CHECKPOINT, *self.state())
-        seconds, best = self.progress.seconds, evaluation is not None
-        yield Step(1, 1, 1, loss, 0.0, 0.0, seconds, evaluation, best, "finished", seconds, 0.0)
+        progress.step = progress.epoch = 1
+        loss = self.model.evaluate(tokens) if len(tokens) > 1 else Likelihood(0.0, 0)
+        return Update(loss, epoch=1, evaluation_due=True)
 
-    def end_reason(self) -> str:
-        return "finished" if self.progress.step else ""
+    def evaluate(self) -> Evaluation:
+        assert self.model is not None
+        assert self.data.dev is not None
+        found = self.model.evaluate(self.data.dev)
+        metrics = {"cross_entropy": found.cross_entropy, "perplexity": found.perplexity}
+        return Evaluation(found.cross_entropy, metrics)
 
-    def stop(self) -> None:
-        """Counting is one step, and a step is finished."""
+    def load_weights(self, weights: dict[str, Tensor]) -> None:
+        raise AssertionError("n-grams are counted, not fine-tuned")
+
+    def weights(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        assert self.model is not None
+        return self.model.tensors(), {
+            "size": self.model.size,
+            "discounts": self.model.discounts,
+            "ngrams": len(self.model),
+        }
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        return {}, {"progress": vars(self.progress).copy()}
+        return {}, {}
 
-    def restore(self, tensors: dict[str, Tensor], metadata: dict[str, Any], carried: State = None) -> None:
-        self.progress = Progress(**metadata["progress"])
+    def restore(self, tensors: dict[str, Tensor], metadata: dict[str, Any]) -> None:
+        """Counting has no state: it is one step."""
 
 
 class NgramTask(TextTask[NgramConfig, LmPredictor]):
@@ -86,8 +84,8 @@ class NgramTask(TextTask[NgramConfig, LmPredictor]):
     def open_like(self, source: Any, dev: Any, config: NgramConfig, origin: Run) -> StoreData:
         raise WeftError("n-grams are counted, not fine-tuned", expected="a new run on all the text")
 
-    def make_trainer(self, run: Run, config: NgramConfig, data: TextData) -> tuple[NgramTrainer, None]:
-        return NgramTrainer(run, config, data), None
+    def make_phase(self, run: Run, config: NgramConfig, data: TextData) -> Counting:
+        return Counting(config, data)
 
     def load(self, run: Run) -> LmPredictor:
         tensors, metadata = run.load(WEIGHTS)

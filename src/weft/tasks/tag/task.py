@@ -14,7 +14,6 @@ from weft.data.buckets import Buckets, IntArray, load_columns, take
 from weft.metrics import Confusion, ExampleStatistics
 from weft.metrics.tagging import WordScores
 from weft.tasks.inspection import Inspection
-from weft.tasks.prepared import Prepared
 from weft.tasks.pretraining import SHARED_LAYERS, PretrainedLayers, layer_groups, shared_settings, take_over_stack
 from weft.tasks.service import Service
 from weft.tasks.stored_data import StoreData
@@ -38,10 +37,10 @@ from weft.text.corpus import Corpus
 from weft.text.spans import OUTSIDE
 from weft.training.build import build_model, load_model
 from weft.training.devices import find_device
+from weft.training.gradient_descent import GradientDescent
 from weft.training.loss import Loss
 from weft.training.run import Run
 from weft.training.step import Evaluation
-from weft.training.trainer import Trainer
 
 
 class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
@@ -86,7 +85,7 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
         model.encoder.words.weight.data.copy_(encoder.embedding)
         take_over_stack(model.stack, encoder)
 
-    def prepare(self, run: Run, config: TagConfig) -> Prepared:
+    def prepare(self, run: Run, config: TagConfig) -> GradientDescent:
         vocabulary = TaggerVocabulary.from_json(run.vocabulary)
         columns = load_columns(run.data_file(TRAIN_SENTENCES))
         dev = load_columns(run.data_file(DEV_SENTENCES)) if run.has(DEV_SENTENCES) else None
@@ -116,7 +115,6 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
         data = Buckets(lengths, config.batch.max_tokens, config.batch.size, config.train.seed, batch)
         groups = layer_groups(model, [model.stack], model.encoder.words, config.train)
         held_out = None if dev is None else evaluate
-        trainer = Trainer(model, data, objective, config.train, evaluate=held_out, run=run, groups=groups)
         unit = "word" if vocabulary.lexicon.task == "tags" else "character"
         held = count_noun(0 if dev is None else len(dev["words"]), "sentence")
         description = (
@@ -126,7 +124,16 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
             f"vocabulary of {len(vocabulary.lexicon.words):,}"
         )
         notes = [f"note: {note}" for note in vocabulary.notes]
-        return Prepared(trainer, "\n".join([*notes, description]), unit=f"{unit}s")
+        return GradientDescent(
+            model,
+            data,
+            objective,
+            config.train,
+            evaluate=held_out,
+            groups=groups,
+            description="\n".join([*notes, description]),
+            unit=f"{unit}s",
+        )
 
     def load(self, run: Run) -> TagPredictor:
         vocabulary = TaggerVocabulary.from_json(run.vocabulary)

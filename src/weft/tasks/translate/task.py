@@ -17,7 +17,6 @@ from weft.errors import WeftError
 from weft.metrics.bleu import bleu_of_sums
 from weft.metrics.paired import ExampleStatistics, ratio
 from weft.tasks.inspection import Inspection
-from weft.tasks.prepared import Prepared
 from weft.tasks.service import Service
 from weft.tasks.stored_data import StoreData
 from weft.tasks.task import Task
@@ -33,10 +32,10 @@ from weft.tasks.translate.service import serve_translator
 from weft.text.parallel import PairCodec, Pairs
 from weft.training.build import build_model, load_model
 from weft.training.devices import find_device
+from weft.training.gradient_descent import GradientDescent
 from weft.training.loss import Loss
 from weft.training.run import Run
 from weft.training.step import Evaluation
-from weft.training.trainer import Trainer
 
 
 class TranslateTask(Task[PairSource, TranslateConfig, TranslatePredictor]):
@@ -59,7 +58,7 @@ class TranslateTask(Task[PairSource, TranslateConfig, TranslatePredictor]):
         work = PairWorkload(len(targets), len(targets.values) + len(targets), len(codec.target.vocabulary))
         return choose_for_pairs(config, work)
 
-    def prepare(self, run: Run, config: TranslateConfig) -> Prepared:
+    def prepare(self, run: Run, config: TranslateConfig) -> GradientDescent:
         codec = PairCodec.from_json(run.vocabulary)
         columns = load_columns(run.data_file(TRAIN_PAIRS))
         lengths = np.stack([columns[name].lengths for name in ("source", "target")], 1)
@@ -88,11 +87,10 @@ class TranslateTask(Task[PairSource, TranslateConfig, TranslatePredictor]):
         predictor = TranslatePredictor(run, model, codec, config)
 
         def objective(batch: TranslationBatch, carried: State) -> Loss:
-            done = trainer.progress.step / max(1, trainer.total)
             return model.loss(
                 batch,
                 label_smoothing=config.train.label_smoothing,
-                scheduled_sampling=config.train.scheduled_sampling * done,
+                scheduled_sampling=config.train.scheduled_sampling * phase.done,
             )
 
         def evaluate() -> Evaluation:
@@ -100,7 +98,6 @@ class TranslateTask(Task[PairSource, TranslateConfig, TranslatePredictor]):
             metrics = pair_metrics(predictor, dev)
             return Evaluation(metrics["cross_entropy"], metrics)
 
-        trainer = Trainer(model, buckets, objective, config.train, evaluate=None if dev is None else evaluate, run=run)
         sizes = [len(codec.source.vocabulary), *([] if codec.joint else [len(codec.target.vocabulary)])]
         description = (
             f"{len(short):,} pairs to train on ({lengths[short, 0].sum():,} and {lengths[short, 1].sum():,} "
@@ -111,7 +108,9 @@ class TranslateTask(Task[PairSource, TranslateConfig, TranslatePredictor]):
             description += f"; {left:,} pairs of more than {config.text.max_tokens} tokens left out"
         if empty := int((~full).sum()):
             description += f"; {empty:,} pairs of which nothing is left on a side left out"
-        return Prepared(trainer, description)
+        held_out = None if dev is None else evaluate
+        phase = GradientDescent(model, buckets, objective, config.train, evaluate=held_out, description=description)
+        return phase
 
     def load(self, run: Run) -> TranslatePredictor:
         codec, config = PairCodec.from_json(run.vocabulary), from_dict(TranslateConfig, run.config)
