@@ -1102,6 +1102,8 @@ def check_activations(network: Any, found: Any, recombine: Any, *, initial: bool
         )
         assert list(one.gates) == list(gates._fields), f"{one.name}: gates {list(one.gates)}"
         assert list(one.states) == list(layer.cell.state_type._fields), f"{one.name}: states {list(one.states)}"
+        called = {**getattr(layer.cell.state_type, "labels", {}), **getattr(gates, "labels", {})}
+        assert one.labels == called, f"{one.name}: labels {one.labels}"
         shape = (len(use.tokens), layer.cell.hidden_size)
         for values in (*one.gates.values(), *one.states.values()):
             assert values.shape == shape, f"{one.name}: {values.shape}, expected {shape}"

@@ -14,12 +14,15 @@ from pathlib import Path
 from urllib.parse import quote, urlparse
 
 import pytest
+import torch
 
 import weft
 from tests.serving import CORPUS, LABELLED, SPANS, Recipe, served, train_runs
 from weft import probes
+from weft.cells import CELLS
 from weft.config import load_config
 from weft.pictures import palette
+from weft.probes.layers import part_labels
 from weft.tasks import TASKS, get_task
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
@@ -328,7 +331,7 @@ def test_look(reader, runs):
     model = weft.load(runs["lm"])
     (layer,) = probes.activations(model, SENTENCE).layers
     reader.open("look", model="lm", text=SENTENCE)
-    page.get_by_text("gate f", exact=True).click()
+    page.get_by_text("forget gate f", exact=True).click()
     figure = reader.figure("f of stack")
     saved = json.loads(reader.save(figure, "json"))
     assert saved["layers"][0]["gates"]["f"] == [pytest.approx(row, abs=1e-5) for row in layer.gates["f"].tolist()]
@@ -573,6 +576,12 @@ def test_every_view_is_readable_at_400_pixels(browser, server, locale, scheme):
     assert reader.mistakes == []
 
 
+def labels_of(kind):
+    """What the gates and the parts of the state of a cell are called."""
+    cell = kind(2, 4)
+    return part_labels(*cell.step(torch.zeros(1, 4 * cell.blocks), cell.initial_state(1)))
+
+
 def test_words_and_colours(reader):
     """Both languages have the same texts with the same places for values, and the colours are those of the pictures."""
     page = reader.page
@@ -580,6 +589,7 @@ def test_words_and_colours(reader):
     words = page.evaluate("import('/page/language.js').then((module) => module.WORDS)")
     assert words["en"].keys() == words["zh"].keys()
     named = {f"task-{task}" for task in TASKS} | {f"state-{one}" for one in ("training", "done", "stopped", "started")}
+    named |= {f"part-{label}" for cell in CELLS.values() for label in labels_of(cell).values()}
     assert named <= words["en"].keys()
     for name, text in words["en"].items():
         assert sorted(re.findall(r"\{\w+\}", text)) == sorted(set(re.findall(r"\{\w+\}", words["zh"][name]))) or (

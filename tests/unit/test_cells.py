@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -441,6 +442,17 @@ class AnotherShape(Custom):
         return HiddenState(h[:1]), gates
 
 
+class WrongLabels(Custom):
+    def step(self, x_proj, state):
+        (h,), gates = super().step(x_proj, state)
+        return HiddenState(h), MislabelledGates(*gates)
+
+
+class MislabelledGates(NamedTuple):
+    f: torch.Tensor
+    labels = {"forget": "forget gate"}  # noqa: RUF012
+
+
 class RandomStep(Custom):
     def step(self, x_proj, state):
         torch.rand(1)
@@ -463,6 +475,7 @@ def backend(request, monkeypatch):
         (StateAlone, r"StateAlone.step returns a HiddenState of 1; expected a pair: state, gates"),
         (PlainTupleOfGates, r"returns a tuple of 1 as the gates; expected a NamedTuple"),
         (AnotherState, r"returns a LSTMState of 2 as the state; expected HiddenState, the cell's state_type"),
+        (WrongLabels, r"MislabelledGates: labels is {'forget': 'forget gate'}; expected a dict from some of f to what"),
         (AnotherShape, r"returns a tensor of \(1, 5\) as `h` of the state .* expected a tensor of \(2, 5\)"),
     ],
 )
@@ -480,6 +493,13 @@ def test_the_check_leaves_the_random_state_alone(backend):
     cell, before = RandomStep(INPUT, HIDDEN), torch.get_rng_state()
     check_cell("test", cell)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_all_gates_and_states_are_called_something(name):
+    cell = CELLS[name](INPUT, HIDDEN)
+    for part in cell.step(torch.zeros(1, HIDDEN * cell.blocks), cell.initial_state(1)):
+        assert type(part).labels.keys() == set(part._fields)
 
 
 def test_a_cell_without_blocks_is_refused():

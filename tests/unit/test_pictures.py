@@ -6,13 +6,18 @@ import io
 import math
 import re
 import sys
+from typing import NamedTuple
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+import torch
 from rich.console import Console
 
+from weft import probes
+from weft.cells import Cell, HiddenState
 from weft.errors import WeftError
+from weft.nn import make_stack
 from weft.pictures import (
     ColouredText,
     Curve,
@@ -25,6 +30,7 @@ from weft.pictures import (
     print_figure,
     to_html,
     to_svg,
+    views,
 )
 from weft.pictures.draw_curves import BOTTOM, PLOT_HEIGHT, TOP
 from weft.pictures.figures import value_range, visible
@@ -33,6 +39,7 @@ from weft.pictures.save import check_suffix, content
 from weft.pictures.svg import number, shorten, text_width
 from weft.pictures.training import curve_figures, smoothed
 from weft.probes.runs import MetricCurve
+from weft.tasks.inspection import Network, StackUse
 
 TOKENS = ("国王", "sees", "<unk>", 'a "dog" & cat', "\n", " ")
 FIGURES = [
@@ -156,6 +163,48 @@ def test_files_by_their_names(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "cairosvg", None)
     with pytest.raises(WeftError, match=r"a .png needs cairosvg, which is not installed"):
         check_suffix(tmp_path / "a.png")
+
+
+class MinimalGates(NamedTuple):
+    f: torch.Tensor
+    u: torch.Tensor
+    labels = {"f": "forget gate"}  # noqa: RUF012
+
+
+class MinimalGatedUnit(Cell):
+    blocks = 2
+
+    def step(self, x_proj, state):
+        (x_f, x_u), (h_f, h_u) = x_proj.chunk(2, -1), self.recur(state.h).chunk(2, -1)
+        f = torch.sigmoid(x_f + h_f)
+        u = torch.tanh(x_u + f * h_u)
+        return HiddenState(state.h + f * (u - state.h)), MinimalGates(f, u)
+
+
+def test_gates_are_named_by_their_labels():
+    """Those of custom cells too; data keeps the names of the fields, and a gate without a label has its name alone."""
+    stack = make_stack(MinimalGatedUnit, 3, 4)
+    tokens = tuple("abc")
+    stacks = {"s": StackUse(stack, tokens)}
+    logits = lambda x: stack(x)[0][:, :-1]  # noqa: E731
+    network = Network(tokens, torch.randn(1, 3, 3), logits, tokens[1:], (0, 1), tokens, stacks)
+    found = probes.read_activations(network)
+    labels = {"h": "hidden state", "f": "forget gate"}
+    (layer,) = found.to_dict()["layers"]
+    assert list(layer["gates"]) == ["f", "u"]
+    assert layer["labels"] == labels
+    where = "s layer 0 forward (MinimalGatedUnit)"
+    titles = [figure.title for figure in views.activation_figures(found, gates=True)]
+    assert titles == [f"Forget gate f of {where}", f"u of {where}"]
+    (text,) = views.activation_figures(found, gates=True, gate="f", unit=2)
+    assert text.title == f"Forget gate f of unit 2, {where}"
+    with pytest.raises(WeftError, match="there is no gate 'x'; expected one of: f, u"):
+        views.activation_figures(found, gates=True, gate="x")
+    flow = probes.flow(network)
+    assert flow.layers[0].labels == labels
+    curves, heat_map = views.gradient_figures(flow)
+    assert [curve.name for curve in curves.curves] == ["hidden state h"]
+    assert heat_map.title == "Gradient norms of hidden state h, s layer 0 forward"
 
 
 def test_a_run_has_one_colour_in_all_figures():

@@ -33,6 +33,13 @@ A custom cell is a subclass of `Cell` that defines `blocks` (G, the number of ga
             u = torch.tanh(x_u + f * h_u)
             return HiddenState(state.h + f * (u - state.h)), CoupledGates(f, u)
 
+The types of states and gates are NamedTuples. `labels` says what their fields are called in pictures and on the page:
+
+    class MinimalGates(NamedTuple):
+        f: Tensor
+        u: Tensor
+        labels = {"f": "forget gate", "u": "candidate"}
+
 Modules:
 
     base.py     the contract: Cell, the state types, and the checks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import torch
@@ -32,7 +32,18 @@ def from_iterable(kind: _Kind) -> _Kind:
     return kind
 
 
+def labelled(**labels: str) -> Callable[[_Kind], _Kind]:
+    """Sets the `labels` of a state or gate type. (In the class, a type checker would take them for a field.)"""
+
+    def label(kind: _Kind) -> _Kind:
+        kind.labels = labels  # type: ignore[attr-defined]
+        return kind
+
+    return label
+
+
 @from_iterable
+@labelled(h="hidden state")
 class HiddenState(NamedTuple):
     """The state of a cell that has a hidden state only."""
 
@@ -40,6 +51,7 @@ class HiddenState(NamedTuple):
 
 
 @from_iterable
+@labelled(h="hidden state", c="memory cell")
 class LSTMState(NamedTuple):
     """The state of a cell that has a hidden state and a memory cell."""
 
@@ -48,14 +60,16 @@ class LSTMState(NamedTuple):
 
 
 @from_iterable
+@labelled(u="candidate")
 class Candidate(NamedTuple):
     """The gates of a cell that has none: its candidate value alone."""
 
     u: Tensor  # (B, H)
 
 
-State = Any  # a NamedTuple of (B, H) tensors, h first: HiddenState, LSTMState, or a custom one
-Gates = Any  # a NamedTuple of (B, H) tensors
+# NamedTuples of (B, H) tensors. Their types may have `labels`, such as {"f": "forget gate"}, for pictures and pages.
+State = Any  # h first: HiddenState, LSTMState, or a custom one
+Gates = Any
 
 
 class Cell(nn.Module, ABC):
@@ -260,6 +274,14 @@ def check_cell(owner: str, cell: Any) -> None:
             expected="a NamedTuple of tensors (B, H), such as weft.cells.Candidate(u)",
             hint=hint,
         )
+    for part in (new, gates):
+        labels = getattr(type(part), "labels", {})
+        if not isinstance(labels, Mapping) or not set(labels) <= set(part._fields):
+            raise WeftError(
+                f"{type(part).__name__}: labels is {labels!r}"[:200],
+                expected=f"a dict from some of {', '.join(part._fields)} to what they are called",
+                hint=f'labels = {{"{part._fields[0]}": "..."}}',
+            )
     shape = (2, cell.hidden_size)
     for part, value in zip(new._fields, new, strict=True):
         if not isinstance(value, Tensor) or tuple(value.shape) != shape:

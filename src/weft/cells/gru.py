@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from weft.cells.base import Cell, HiddenState, from_iterable
+from weft.cells.base import Cell, HiddenState, from_iterable, labelled
 
 
 @from_iterable
+@labelled(r="reset gate", z="update gate", n="candidate")
 class GRUGates(NamedTuple):
     """Reset gate, update gate, candidate; (B, H) each."""
 

@@ -14,10 +14,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from weft.cells.base import Candidate, Cell, HiddenState, from_iterable
+from weft.cells.base import Candidate, Cell, HiddenState, from_iterable, labelled
 
 
 @from_iterable
+@labelled(f="forget gate", u="candidate")
 class CoupledGates(NamedTuple):
     """One gate that weighs old against new, and the candidate; (B, H) each."""
 
@@ -26,6 +27,7 @@ class CoupledGates(NamedTuple):
 
 
 @from_iterable
+@labelled(i="input gate", f="forget gate", u="candidate")
 class InputForgetGates(NamedTuple):
     """Input gate, forget gate, candidate; (B, H) each."""
 

@@ -17,11 +17,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from weft.cells.base import HiddenState, InputGatedCell, LSTMState, from_iterable
+from weft.cells.base import HiddenState, InputGatedCell, LSTMState, from_iterable, labelled
 from weft.cells.ladder import InputForgetGates
 
 
 @from_iterable
+@labelled(z="update gate", n="candidate")
 class MinGRUGates(NamedTuple):
     """Update gate and candidate; (B, H) each."""
 
@@ -70,6 +71,7 @@ class MinLSTMCell(InputGatedCell):
 
 
 @from_iterable
+@labelled(f="forget gate", r="reset gate", u="candidate", k="highway input")
 class SRUGates(NamedTuple):
     """Forget gate, reset gate (of the output), candidate, highway input; (B, H) each."""
 
@@ -112,6 +114,7 @@ class SRUCell(InputGatedCell):
 
 
 @from_iterable
+@labelled(r="recurrence gate", i="input gate", a="decay", u="candidate")
 class RGLRUGates(NamedTuple):
     """Recurrence gate, input gate, the decay that follows from the recurrence gate, candidate; (B, H) each."""
 

@@ -7,10 +7,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from weft.cells.base import Cell, LSTMState, from_iterable
+from weft.cells.base import Cell, LSTMState, from_iterable, labelled
 
 
 @from_iterable
+@labelled(i="input gate", f="forget gate", g="candidate", o="output gate")
 class LSTMGates(NamedTuple):
     """Input gate, forget gate, candidate, output gate; (B, H) each."""
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from weft.cells.base import Cell, LSTMState, from_iterable
+from weft.cells.base import Cell, LSTMState, from_iterable, labelled
 from weft.cells.lstm import LSTMGates, gated_memory
 
 
@@ -67,6 +67,7 @@ class MultiHeadLSTMCell(Cell):
 
 
 @from_iterable
+@labelled(h="hidden state", c="memory cell", n="normalizer", m="log scale")
 class SLSTMState(NamedTuple):
     """The state of an sLSTM: hidden state, memory cell, normalizer, and the logarithm of their common scale."""
 

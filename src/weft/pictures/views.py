@@ -34,6 +34,7 @@ from weft.probes import (
     GradientFlow,
     GradientTerms,
     LayerActivations,
+    LayerGradients,
     Posterior,
     StepJacobians,
     Surprisal,
@@ -124,11 +125,16 @@ def activation_figures(
     return figures
 
 
+def part_title(one: LayerActivations | LayerGradients, name: str) -> str:
+    """A gate or a part of the state as pictures name it: "input gate i", or "i" where its type has no label."""
+    return f"{one.labels[name]} {name}" if name in one.labels else name
+
+
 def _unit_map(one: LayerActivations, name: str, values: Array) -> HeatMap:
     signed = bool((values < 0).any())
     limits = None if signed or values.max() > 1 else (0.0, 1.0)
     return HeatMap(
-        f"{name} of {one.name} ({one.cell})",
+        f"{_sentence(part_title(one, name))} of {one.name} ({one.cell})",
         values.T,
         columns=one.tokens,
         label=name,
@@ -141,7 +147,13 @@ def _unit_map(one: LayerActivations, name: str, values: Array) -> HeatMap:
 def _unit_text(one: LayerActivations, name: str, values: Array, unit: int) -> ColouredText:
     column = values[:, unit]
     scale = DIVERGING if (column < 0).any() else SEQUENTIAL
-    return ColouredText(f"{name} of unit {unit}, {one.name} ({one.cell})", one.tokens, column, name, scale)
+    title = f"{_sentence(part_title(one, name))} of unit {unit}, {one.name} ({one.cell})"
+    return ColouredText(title, one.tokens, column, name, scale)
+
+
+def _sentence(title: str) -> str:
+    """A title with a large initial; single letters are names."""
+    return title[:1].upper() + title[1:] if len(title) > 1 else title
 
 
 def select_layers(
@@ -174,7 +186,8 @@ def gradient_figures(found: GradientFlow, *, gate: str | None = None) -> list[Fi
             raise WeftError(f"there is no gate {gate!r}", expected=f"one of: {', '.join(parts)}")
         for name, norms in parts.items():
             if gate in (None, name):
-                curves.append(Curve(f"{one.name}, {name}", np.arange(norms.shape[1], dtype=np.float64), norms[-1]))
+                where = f"{one.name}, {name}" if len(found.layers) > 1 else part_title(one, name)
+                curves.append(Curve(where, np.arange(norms.shape[1], dtype=np.float64), norms[-1]))
     tokens = found.layers[0].tokens
     figures.append(
         Curves(
@@ -195,7 +208,7 @@ def gradient_figures(found: GradientFlow, *, gate: str | None = None) -> list[Fi
                     logs = np.maximum(logs, np.nanmax(logs) - 8) if np.isfinite(logs).any() else logs
                     figures.append(
                         HeatMap(
-                            f"Gradient norms of {name}, {one.name}",
+                            f"Gradient norms of {part_title(one, name)}, {one.name}",
                             logs,
                             found.names,
                             one.tokens,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from weft.probes.layers import LayerName, find_layers, record_layers, split_stack
+from weft.probes.layers import LayerName, find_layers, part_labels, record_layers, split_stack
 from weft.probes.parts import get_network
 from weft.probes.result import Array, ProbeResult, to_array
 from weft.tasks.inspection import Network
@@ -22,6 +22,7 @@ class LayerActivations:
         tokens: The T tokens it reads.
         gates: (T, H) of each gate, by its name in the cell's NamedTuple.
         states: (T, H) of each part of the state after each step: h, and c where the cell has one.
+        labels: What gates and parts of the state are called, by their names: {"i": "input gate", ...}.
     """
 
     name: LayerName
@@ -29,6 +30,7 @@ class LayerActivations:
     tokens: tuple[str, ...]
     gates: Mapping[str, Array]
     states: Mapping[str, Array]
+    labels: Mapping[str, str]
 
     @property
     def units(self) -> int:
@@ -90,5 +92,6 @@ def read_activations(
             {key: to_array(value[0]) for key, value in part._asdict().items()}
             for part in (recording.gates, recording.states)
         )
-        found.append(LayerActivations(name, cells[name], network.stacks[name.stack].tokens, gates, states))
+        labels = part_labels(recording.states, recording.gates)
+        found.append(LayerActivations(name, cells[name], network.stacks[name.stack].tokens, gates, states, labels))
     return Activations(tuple(found))

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from weft.cells import State
 from weft.errors import WeftError
 from weft.nn import Recurrent
-from weft.probes.layers import LayerName, flatten, split_stack
+from weft.probes.layers import LayerName, flatten, part_labels, split_stack
 from weft.probes.parts import get_network
 from weft.probes.result import Array, ProbeResult
 from weft.probes.unrolled import take_step, unrolled
@@ -36,12 +36,14 @@ class LayerGradients:
         tokens: The T tokens it reads.
         states: The norm of dL/d(part of the state after step s), for h, and c where the cell has one.
         gates: The norm of dL/d(gate at step s), by the names of the gates.
+        labels: What gates and parts of the state are called, by their names: {"i": "input gate", ...}.
     """
 
     name: LayerName
     tokens: tuple[str, ...]
     states: Mapping[str, Array]
     gates: Mapping[str, Array]
+    labels: Mapping[str, str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +136,8 @@ def flow_by_autograd(network: Network, predictions: Sequence[int]) -> GradientFl
 
         states = {field: table(0, field) for field in steps[0][0]._fields}
         gates = {field: table(1, field) for field in steps[0][1]._fields}
-        layers.append(LayerGradients(name, network.stacks[name.stack].tokens, states, gates))
+        labels = part_labels(*steps[0])
+        layers.append(LayerGradients(name, network.stacks[name.stack].tokens, states, gates, labels))
     return GradientFlow(tuple(predictions), tuple(network.predictions[one] for one in predictions), tuple(layers))
 
 
@@ -151,7 +154,8 @@ def sweep(network: Network, predictions: Sequence[int]) -> tuple[GradientFlow, A
     inputs, states = _forward(network, [layer for _, layer in layers])
     direct = _readout_gradients(network, predictions)  # (P, O)
     P, T = len(predictions), len(tokens)
-    names = [(layer.cell.state_type._fields, _gate_names(layer)) for _, layer in layers]  # type: ignore[attr-defined]
+    kinds = [_part_types(layer) for _, layer in layers]
+    names = [(states._fields, gates._fields) for states, gates in kinds]
     norms = [[torch.zeros(P, T) for _ in (*parts, *gates)] for parts, gates in names]
     embedding_norms = torch.zeros(P, T)
     flowing = [
@@ -178,7 +182,7 @@ def sweep(network: Network, predictions: Sequence[int]) -> tuple[GradientFlow, A
         tables = [table.double().numpy() for table in norms[n]]
         states_found = dict(zip(names[n][0], tables, strict=False))
         gates_found = dict(zip(names[n][1], tables[len(names[n][0]) :], strict=True))
-        found.append(LayerGradients(name, tokens, states_found, gates_found))
+        found.append(LayerGradients(name, tokens, states_found, gates_found, part_labels(*kinds[n])))
     named = tuple(network.predictions[one] for one in predictions)
     return GradientFlow(tuple(predictions), named, tuple(found)), embedding_norms.double().numpy()
 
@@ -235,9 +239,9 @@ def _backward_step(
     return whole[0] @ layer.cell.weight_ih.detach(), tuple(whole[1 : 1 + len(state)]), tuple(whole[1 + len(state) :])
 
 
-def _gate_names(layer: Recurrent) -> tuple[str, ...]:
+def _part_types(layer: Recurrent) -> tuple[Any, Any]:
+    """The types of a cell's state and of its gates."""
     cell = layer.cell
     with torch.no_grad():
         _, gates = cell.step(cell.weight_ih.new_zeros(1, cell.blocks * cell.hidden_size), cell.initial_state(1))
-    names: tuple[str, ...] = gates._fields
-    return names
+    return cell.state_type, type(gates)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from weft.cells import State
+from weft.cells import Gates, State
 from weft.engine import Embedded
 from weft.errors import WeftError
 from weft.nn import Bidirectional, Recording, Recurrent, Stack
@@ -106,6 +106,11 @@ def record_layers(network: Network, names: Iterable[LayerName]) -> dict[LayerNam
                     *(_join([getattr(part, field) for part in parts]) for field in Recording._fields)
                 )
     return {name: found[name] for name in wanted}
+
+
+def part_labels(states: State, gates: Gates) -> dict[str, str]:
+    """What the parts of a state and the gates are called, by their names, where their types have `labels`."""
+    return {**getattr(states, "labels", {}), **getattr(gates, "labels", {})}
 
 
 def flatten(recordings: Iterable[Any]) -> list[Recording]:

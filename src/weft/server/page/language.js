@@ -25,6 +25,13 @@ export function taskName(t, task) {
   return `task-${task}` in WORDS.en ? t(`task-${task}`) : task;
 }
 
+/** A gate or a part of the state of a layer: by its label, if its type has one, and its letter. */
+export function partName(t, layer, name) {
+  const label = layer.labels[name];
+  if (label === undefined) return t(name in layer.gates ? 'gateName' : 'stateName', { name });
+  return `${`part-${label}` in WORDS.en ? t(`part-${label}`) : label} ${name}`;
+}
+
 export function useWords() {
   const language = useContext(Language);
   return (name, values = {}) => {

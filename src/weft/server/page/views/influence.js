@@ -2,7 +2,7 @@
 // gradient with respect to its embedding (connectivity) or by the gradient that reaches the state after it (gradient flow).
 import { html, useState } from '../vendor/htm-preact-standalone.module.js';
 import { look, useRequest } from '../api.js';
-import { useWords } from '../language.js';
+import { partName, useWords } from '../language.js';
 import { useParam } from '../location.js';
 import { short, visible } from '../numbers.js';
 import { valueRange } from '../palette.js';
@@ -37,7 +37,7 @@ export function InfluenceFigure({ model, text, kind }) {
   const request = useRequest((signal) => look(model.name, kind, text, options, signal).then(([found]) => found), [model.name, text, kind, method]);
   return html`<${Result} request=${request}>${(found) => {
     const parts = kind === 'gradient' ? found.layers.flatMap((layer, number) => [...Object.keys(layer.states), ...Object.keys(layer.gates)]
-      .map((name) => [`${number}/${name}`, `${name} · ${layer.name.stack} ${t('layerNumber', { n: layer.name.layer })}${layer.name.direction === 'backward' ? ` ${t('backward')}` : ''}`])) : [];
+      .map((name) => [`${number}/${name}`, `${partName(t, layer, name)} · ${layer.name.stack} ${t('layerNumber', { n: layer.name.layer })}${layer.name.direction === 'backward' ? ` ${t('backward')}` : ''}`])) : [];
     const part = parts.some(([key]) => key === chosen) ? chosen : parts[0]?.[0];
     const data = dataOf(kind, found, part?.split('/').map((one, n) => (n ? one : Number(one))));
     const rowOf = matching(data);
@@ -57,7 +57,7 @@ export function InfluenceFigure({ model, text, kind }) {
     const target = rowOf ? data.tokens.findIndex((_, n) => rowOf(n) === row) : -1;
     const tools = kind === 'connectivity'
       ? html`<${Choice} quiet label=${t('method')} value=${method} onChange=${setMethod} options=${[['gradient', t('method-gradient')], ['integrated', t('method-integrated')]]} />` : null;
-    const curve = [{ name: part ?? '', x: values.map((_, n) => n), y: values.map(Math.abs), best: null, hue: 0 }];
+    const curve = [{ name: parts.find(([key]) => key === part)?.[1] ?? '', x: values.map((_, n) => n), y: values.map(Math.abs), best: null, hue: 0 }];
     return html`<div class="stack">
       ${kind === 'gradient' ? html`<${Select} label=${t('gradientOf')} value=${part} onChange=${setChosen} options=${parts} />` : null}
       <${Figure} title=${title} note=${t(rowOf ? 'pointHint' : 'pickHint')} data=${found} tools=${tools} draw=${() => drawTokens(drawing)}>

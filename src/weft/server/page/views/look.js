@@ -1,7 +1,7 @@
 // Look: gates and states of every layer, single units and what activates them, gradients and influence on hover.
 import { html } from '../vendor/htm-preact-standalone.module.js';
 import { look, useRequest } from '../api.js';
-import { useWords } from '../language.js';
+import { partName, useWords } from '../language.js';
 import { useParam } from '../location.js';
 import { short, visible } from '../numbers.js';
 import { valueRange } from '../palette.js';
@@ -69,13 +69,14 @@ function Gates({ model, text }) {
     const [scale, low, high] = scaleOf(values);
     const picked = unit >= 0 && unit < values[0].length ? unit : null;
     const where = `${layer.name.stack} ${t('layerNumber', { n: layer.name.layer })}${layer.name.direction === 'backward' ? ` ${t('backward')}` : ''}`;
-    const title = t('gateTitle', { part: chosen, where, cell: layer.cell });
+    const called = partName(t, layer, chosen);
+    const title = t('gateTitle', { part: called[0].toUpperCase() + called.slice(1), where, cell: layer.cell });
     const column = picked === null ? [] : values.map((row) => row[picked]);
     const unitDrawing = { tokens: layer.tokens, values: column, low, high, scale, notes: column.map(short) };
     return html`<div class="stack">
       <div class="buttons">
         ${layers.length > 1 ? html`<${Select} label=${t('layer')} value=${layerKey(layer.name)} onChange=${setLayer} options=${layers.map((one) => [layerKey(one.name), `${one.name.stack} · ${one.name.layer} · ${t(one.name.direction)}`])} />` : null}
-        <${Choice} label=${t('part')} value=${chosen} onChange=${setPart} options=${Object.keys(parts).map((one) => [one, one in layer.gates ? t('gateName', { name: one }) : t('stateName', { name: one })])} />
+        <${Choice} label=${t('part')} value=${chosen} onChange=${setPart} options=${Object.keys(parts).map((one) => [one, partName(t, layer, one)])} />
       </div>
       <${Figure} title=${title} note=${t('gateNote')} data=${{ ...found, layers: [layer] }}>
         <${HeatMap} values=${transposed(values)} columns=${layer.tokens} low=${low} high=${high} scale=${scale} picked=${picked} onPick=${setUnit} title=${title}
@@ -84,8 +85,8 @@ function Gates({ model, text }) {
         <div class="pair"><${NumberBox} label=${t('unit')} value=${picked ?? ''} min=${0} max=${values[0].length - 1} onChange=${setUnit} />
           ${model.probes.includes('units') ? html`<${TextBox} label=${t('corpus')} value=${corpus} onChange=${setCorpus} rows=${1} placeholder=${t('heldOut')} />` : null}</div>
         ${picked === null ? html`<p class="hint">${t('unitHint')}</p>` : html`
-          <${Figure} title=${t('unitTitle', { unit: picked, part: chosen, where })} data=${{ layer: layer.name, unit: picked, part: chosen, tokens: layer.tokens, values: column }} draw=${() => drawTokens(unitDrawing)}
-            tools=${html`<${Legend} low=${low} high=${high} scale=${scale} />`}><${TokenText} ...${unitDrawing} label=${t('unitTitle', { unit: picked, part: chosen, where })} /><//>
+          <${Figure} title=${t('unitTitle', { unit: picked, part: called, where })} data=${{ layer: layer.name, unit: picked, part: chosen, tokens: layer.tokens, values: column }} draw=${() => drawTokens(unitDrawing)}
+            tools=${html`<${Legend} low=${low} high=${high} scale=${scale} />`}><${TokenText} ...${unitDrawing} label=${t('unitTitle', { unit: picked, part: called, where })} /><//>
           ${model.probes.includes('units') ? html`<${Passages} model=${model} layer=${layer.name} unit=${picked} corpus=${corpus} />` : null}`}
       </section>
     </div>`;
