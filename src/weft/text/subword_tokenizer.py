@@ -89,7 +89,9 @@ class SubwordTokenizer:
         return list(self._tokenizer.get_vocab())
 
     def split(self, text: str) -> list[str]:
-        tokens: list[str] = self._tokenizer.encode(text, add_special_tokens=False).tokens
+        # A batch, because the library lets other threads run meanwhile; a long text takes it a second.
+        (encoded,) = self._tokenizer.encode_batch([text], add_special_tokens=False)
+        tokens: list[str] = encoded.tokens
         return tokens
 
     def join(self, tokens: Sequence[str]) -> str:

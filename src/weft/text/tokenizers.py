@@ -13,7 +13,7 @@ from typing import ClassVar, Literal, Protocol
 
 from weft.errors import WeftError, unknown_name
 from weft.text.subword_tokenizer import SubwordTokenizer
-from weft.text.word_tokenizer import SpaceTokenizer, WhitespaceTokenizer, WordTokenizer
+from weft.text.word_tokenizer import MARK, SpaceTokenizer, WhitespaceTokenizer, WordTokenizer
 
 __all__ = [
     "FORMS",
@@ -25,11 +25,49 @@ __all__ = [
     "Tokenizer",
     "WhitespaceTokenizer",
     "WordTokenizer",
+    "normalize_unicode",
     "tokenizer_from_json",
 ]
 
 FORMS = ("NFC", "NFKC", "none")  # Unicode normalization forms
 _NOT_LETTERS = re.compile(r"[^A-Za-z]+")
+_MARKS = f"{MARK[:-1]}\uff9e\uff9f]"  # with two Japanese ones that NFKC makes combining
+_MANY = 32  # more than any language puts on a letter
+_MARK, _MANY_MARKS = re.compile(_MARKS), re.compile(f"{_MARKS}{{{_MANY},}}")
+
+
+def normalize_unicode(text: str, form: str) -> str:
+    """Convert a text to a Unicode normalization form, in linear time whatever the text.
+
+    Python sorts the combining marks of a letter in quadratic time, so many of them are sorted first.
+
+    Args:
+        text: the text.
+        form: one of FORMS.
+
+    >>> normalize_unicode("e" + "\u0301\u0323" * 100, "NFC") == "\u1eb9" + "\u0323" * 99 + "\u0301" * 100
+    True
+    """
+    if form == "none":
+        return text
+    composed: Literal["NFC", "NFKC"] = "NFC" if form == "NFC" else "NFKC"
+    if len(text) >= _MANY and _MARK.search(text[::_MANY]):  # where so many stand together, one is at such a place
+        text = _MANY_MARKS.sub(lambda found: _sorted_marks(found[0], composed), text)
+    return unicodedata.normalize(composed, text)
+
+
+def _sorted_marks(marks: str, form: Literal["NFC", "NFKC"]) -> str:
+    """A run of marks in canonical order."""
+    decomposed: Literal["NFD", "NFKD"] = "NFD" if form == "NFC" else "NFKD"
+    ordered: list[str] = []
+    begin = 0  # of the marks that may change places: not those without a combining class
+    for mark in marks:
+        for part in unicodedata.normalize(decomposed, mark):
+            ordered.append(part)
+            if not unicodedata.combining(part):
+                ordered[begin:-1] = sorted(ordered[begin:-1], key=unicodedata.combining)
+                begin = len(ordered)
+    return "".join(ordered[:begin] + sorted(ordered[begin:], key=unicodedata.combining))
 
 
 @dataclass(frozen=True)
@@ -80,19 +118,13 @@ class Normalizer:
             line = line.replace("\r\n", "\n").replace("\r", "\n")
         if line.isascii():  # ASCII text is in every normalization form already
             return line.lower() if self.lower else line
-        line = self._formed(line)
+        line = normalize_unicode(line, self.form)
         # Lower-casing can enable a composition: J with a caron has no code point of its own, j with a caron has.
-        return self._formed(line.lower()) if self.lower else line
+        return normalize_unicode(line.lower(), self.form) if self.lower else line
 
     def _letters(self, line: str) -> str:
-        letters = _NOT_LETTERS.sub(" ", line if line.isascii() else self._formed(line)).strip(" ")
+        letters = _NOT_LETTERS.sub(" ", line if line.isascii() else normalize_unicode(line, self.form)).strip(" ")
         return letters.lower() if self.lower else letters
-
-    def _formed(self, text: str) -> str:
-        if self.form == "none":
-            return text
-        form: Literal["NFC", "NFKC"] = "NFC" if self.form == "NFC" else "NFKC"
-        return unicodedata.normalize(form, text)
 
     def to_json(self) -> dict[str, object]:
         return {"form": self.form, "lower": self.lower, "letters_only": self.letters_only}

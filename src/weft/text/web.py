@@ -17,8 +17,8 @@ _IN_BRACKETS = rf"\({_IN_ADDRESS}*\)"  # en.wikipedia.org/wiki/Weft_(textile)
 WHOLE = re.compile(
     rf"""
     (?<!{_IN_WORD})
-    (?: {_BEGINS}(?:{_IN_ADDRESS}|{_IN_BRACKETS})*(?:{_LAST}|{_IN_BRACKETS})
-      | (?:{_IN_WORD}|[.+-]){{0,63}}{_IN_WORD}@(?:{_IN_WORD}|-){{1,63}}(?:\.(?:{_IN_WORD}|-){{1,63}})+(?<!-)
+    (?: {_BEGINS}{_IN_ADDRESS}*(?:{_IN_BRACKETS}{_IN_ADDRESS}*)*(?:{_LAST}|{_IN_BRACKETS})
+      | (?<![.+-])(?:{_IN_WORD}|[.+-]){{0,63}}{_IN_WORD}@(?:{_IN_WORD}|-){{1,63}}(?:\.(?:{_IN_WORD}|-){{1,63}})+(?<!-)
       | @{_IN_WORD}+
       | \#(?=\d*[^\W\d])(?:{_IN_WORD})+  # not #1, which is a number
     )

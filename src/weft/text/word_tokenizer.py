@@ -87,6 +87,7 @@ _STRAIGHT = frozenset("\"'")
 
 @lru_cache(maxsize=1 << 16)
 def _kind(token: str) -> _Kind:
+    """The kind of a token, which its first two characters show."""
     for kind, members in (
         (_Kind.NEWLINE, "\n"),
         (_Kind.CLOSING, _CLOSING),
@@ -113,7 +114,7 @@ def _resolved(tokens: Sequence[str]) -> list[_Kind]:
     The first quote in a line opens and the last one closes, as does one before a comma; the others alternate. An
     unclosed single quote after a word is an apostrophe, as in "the dogs' tails".
     """
-    kinds = [*map(_kind, tokens), _Kind.NEWLINE]
+    kinds = [*(_kind(token[:2]) for token in tokens), _Kind.NEWLINE]
     opened: dict[str, int] = {}
     left = _Kind.NEWLINE
     for index, kind in enumerate(kinds):

@@ -23,6 +23,9 @@ PAIRS = 2  # the longest n-grams of tokens in general
 RUNS = 4  # the longest n-grams of tokens of one character each, as Chinese text has them
 CHARACTERS = (3, 5)  # the lengths of character n-grams
 PASSAGE = 40  # tokens at the beginning and at the end of a text that is longer than both
+LONGEST_KEPT = (
+    100  # characters of a token whose key is kept for other texts: those of an attacker would fill the memory
+)
 _ODD = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))  # multipliers that spread the bits
 _BEGINNING, _END = np.uint64(0x165667B19E3779F9), np.uint64(0xD6E8FEB86659FD93)  # mark the keys of these passages
 
@@ -124,11 +127,17 @@ def mostly_long(texts: Sequence[TextKeys]) -> bool:
     return 2 * sum(len(text.beginning) > 0 for text in texts) > len(texts)
 
 
-@lru_cache(maxsize=1 << 18)
 def _key(group: str, text: str) -> int:
+    return _hash(group, text) if len(text) > LONGEST_KEPT else _kept_hash(group, text)
+
+
+def _hash(group: str, text: str) -> int:
     return int.from_bytes(
         hashlib.blake2b(f"{group}{text}".encode(errors="surrogatepass"), digest_size=8).digest(), "little"
     )
+
+
+_kept_hash = lru_cache(maxsize=1 << 18)(_hash)
 
 
 def most_frequent(texts: Sequence[TextKeys], most: int) -> Keys:

@@ -6,7 +6,6 @@ It is stored with the model, so that new text is encoded exactly as the training
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from weft.tasks.tag.config import TagDataConfig
 from weft.tasks.tag.matches import LONGEST_MATCH, match_ids, own_words
 from weft.text.conll import TaggedSentence
 from weft.text.spans import tags_to_words
+from weft.text.tokenizers import normalize_unicode
 from weft.text.vocabulary import RESERVED, Vocabulary
 from weft.text.web import is_mention, is_url
 from weft.text.word_tokenizer import HAN
@@ -34,10 +34,6 @@ UNSPACED = 0.05  # fraction of unspaced words of several characters above which 
 
 # Rows of ids by name. Rows of "words" are sentences; those of "spelling" are different words.
 Rows = dict[str, list[list[int]]]
-
-
-def normal(text: str, form: str) -> str:
-    return text if form == "none" else unicodedata.normalize(form, text)  # type: ignore[arg-type]
 
 
 def general(word: str) -> str:
@@ -84,7 +80,9 @@ class WordLexicon:
     @classmethod
     def build(cls, sentences: Sequence[TaggedSentence], config: TagDataConfig) -> WordLexicon:
         """Builds the lexicon of the training sentences."""
-        counts = Counter(normal(word, config.normalization) for sentence in sentences for word in sentence.words)
+        counts = Counter(
+            normalize_unicode(word, config.normalization) for sentence in sentences for word in sentence.words
+        )
         words: Counter[str] = Counter()
         shapes: Counter[str] = Counter()
         characters: Counter[str] = Counter()
@@ -112,7 +110,7 @@ class WordLexicon:
         """Encodes sentences as "words", "shapes" and "forms", which index "spelling", the characters of each word."""
         numbers: dict[str, int] = {}
         forms = [[numbers.setdefault(word, len(numbers)) for word in words] for words in sentences]
-        spelled = [normal(word, self.form) for word in numbers]
+        spelled = [normalize_unicode(word, self.form) for word in numbers]
         ids = self.words.encode(map(self._key, spelled))
         looks = self.shapes.encode(map(shape, map(_cut, spelled)))
         words, shapes = ([[one[form] for form in row] for row in forms] for one in (ids, looks))
@@ -130,14 +128,14 @@ class WordLexicon:
 
     def known(self, sentence: TaggedSentence) -> list[int]:
         """Whether each word is in the vocabulary, as 0 or 1."""
-        spelled = (normal(word, self.form) for word in sentence.words)
+        spelled = (normalize_unicode(word, self.form) for word in sentence.words)
         return [int(self._key(word) in self.words) for word in spelled]
 
     def count(self, word: str) -> int:
         """The count of a word in the training data; 0 for URLs and mentions, which share placeholders."""
         if is_url(word) or is_mention(word):
             return 0
-        number = self.words.id(self._key(normal(word, self.form)))
+        number = self.words.id(self._key(normalize_unicode(word, self.form)))
         return self.words.counts[number] if number >= len(RESERVED) else 0
 
     @cached_property
@@ -213,7 +211,7 @@ class CharacterLexicon:
 
     def read(self, characters: Sequence[str]) -> list[str]:
         """Each character as it is looked up; one that would become several stays as it is, to keep the positions."""
-        found = [normal(one, self.form) for one in characters]
+        found = [normalize_unicode(one, self.form) for one in characters]
         found = [one.lower() if self.lower else one for one in found]
         return [one if len(one) == 1 else old for one, old in zip(found, characters, strict=True)]
 

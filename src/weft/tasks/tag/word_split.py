@@ -19,10 +19,13 @@ LONGEST_PIECE = 100  # longest piece between spaces in which training words are 
 
 _APOSTROPHE = re.compile("['’]")
 _NOT = re.compile(r"n['’]t$", re.IGNORECASE)
-_MARKS = rf"((?!{MARK})[^\w\s])\1*"  # punctuation: one mark, or the same repeated
-_AT_END, _AT_BEGINNING = re.compile(rf"{_MARKS}$"), re.compile(rf"{_MARKS}(?!{MARK})")
+# Punctuation: one mark, or the same repeated. The lookbehind of each pattern lets a match begin only where the longest
+# one does: tried at every character of a long word, it would take quadratic time.
+_MARK = rf"((?!{MARK})[^\w\s])"
+_AT_END, _AT_BEGINNING = re.compile(rf"{_MARK}(?<!\1\1)\1*$"), re.compile(rf"{_MARK}\1*(?!{MARK})")
 
-_HYPHENATED = re.compile(rf"(?:(?![{HAN}])\w|['’](?=\w))+(?:[-‐](?:(?![{HAN}])\w|['’](?=\w))+)+")
+_PART = rf"(?:[^\W{HAN}]|['’](?=\w))+"
+_HYPHENATED = re.compile(rf"(?<![^\W{HAN}])(?:(?=['’])|(?<!['’])){_PART}(?:[-‐]{_PART})+")
 
 Count = Callable[[str], int]  # count of a word in the training data
 
