@@ -42,7 +42,6 @@ from weft.server.schema import (
     string,
 )
 from weft.server.state_vectors import state_vectors
-from weft.tasks.fill.service import has_blank
 
 INFERENCE: Schema = object_of(
     ("inputs",),
@@ -80,7 +79,7 @@ async def infer(context: Context, request: Request, body: Mapping[str, Any]) -> 
     """`/models/{name}`: the pipeline of the model's task."""
     model = context.models.get(request.path_params["name"])
     generates = model.service.generator is not None
-    if generates and not (model.service.texts and has_blank(body["inputs"])):
+    if generates and not (model.service.texts and model.service.texts[0].is_input(body["inputs"])):
         if body.get("parameters") is None and body.get("stream") is None:
             return await _extract_features(model, body)
         return await _generate(context, model, body)

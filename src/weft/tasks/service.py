@@ -57,6 +57,7 @@ class TextService:
         parameters: Parameters of such a client: name to the option it stands for; None: it is accepted and ignored.
         to_pipeline: A record, and the parameters of the request, to the result that such a client expects.
         listed: Whether that result stands in a list where the request has one text.
+        is_input: Whether an input of such a client is one for this service, where the model generates as well.
     """
 
     capability: str
@@ -66,6 +67,7 @@ class TextService:
     parameters: Mapping[str, str | None]
     to_pipeline: Callable[[JsonRecord, Mapping[str, Any]], Any]
     listed: bool = False
+    is_input: Callable[[object], bool] = lambda text: True
 
     def read_options(self, given: Mapping[str, Any]) -> Any:
         """The options of a request.

@@ -55,7 +55,9 @@ def fill_service(model: FillPredictor) -> TextService:
             for answer in record["answers"]
         ]
 
-    return TextService("fill", FillOptions, predict, "fill-mask", {"top_k": "n_best", "targets": None}, to_mask)
+    return TextService(
+        "fill", FillOptions, predict, "fill-mask", {"top_k": "n_best", "targets": None}, to_mask, is_input=has_blank
+    )
 
 
 def serve_filler(model: FillPredictor) -> Service:
