@@ -94,7 +94,9 @@ def run(folder, train_file):
     arguments = ["train", "classify", "--data", train_file, "--out", folder / "run", *SMALL, "--json"]
     done = succeeds(*arguments)
     assert "2 labels" in done.stderr
-    assert "text from column 'remark', label from column 'verdict'" in done.stderr
+    assert (
+        "text from column 'remark' (the longest texts), label from column 'verdict' (2 distinct values)" in done.stderr
+    )
     assert json.loads(done.stdout)["held_out_accuracy"] >= 0.9
     return folder / "run"
 
@@ -208,7 +210,8 @@ def test_a_dev_file_that_is_read_otherwise_is_told_of(train_file, tmp_path):
         told[name] = weft.start_classify(
             train_file, tmp_path / f"run {name.name}", config("train.epochs=0"), dev=name
         ).description
-    first = "read as CSV, with a header: text from column 'remark', label from column 'verdict'"
+    text, label = "text from column 'remark' (the longest texts)", "label from column 'verdict' (2 distinct values)"
+    first = f"read as CSV, with a header: {text}, {label}"
     assert told[train_file].endswith(f"({first})")
     assert f"({first}; held out: read as lines with a label and a text: " in told[tmp_path / "dev.txt"]
 
@@ -340,8 +343,12 @@ ROWS = "".join(f"{label}\t{text}\n" for text, label in PAIRS[:20])
     ("content", "options", "words"),
     [
         (ROWS + "pos\n", [], ["train.tsv:21 has 1 columns", "2, as in line 1"]),
-        (ROWS + "pos\t\n", [], ["train.tsv:21: the text is empty"]),
-        (ROWS + "pos\t!!\n", ["--set", "text.letters_only=true"], ["train.tsv:21: the text '!!' has no tokens"]),
+        (ROWS + "pos\t\n", ["--strict"], ["train.tsv:21: the text is empty"]),
+        (
+            ROWS + "pos\t!!\n",
+            ["--strict", "--set", "text.letters_only=true"],
+            ["train.tsv:21: the text '!!' has no tokens"],
+        ),
         ("pos\tgood\npos\tfine\n", [], ["all 2 examples have the label 'pos'", "two labels"]),
         (ROWS, ["--set", "data.text_column=remark"], ["column 'remark' is not known"]),
         (ROWS, ["--set", "data.text_column=7"], ["data.text_column is 7", "2 columns"]),
@@ -392,11 +399,13 @@ def test_mistakes_in_use(arguments, words, run, command, tmp_path):
     assert not (tmp_path / "new").exists()
 
 
-def test_an_empty_file_of_a_folder_is_refused(tmp_path):
+def test_an_empty_file_of_a_folder_is_left_out(tmp_path):
     for number, (text, label) in enumerate([*PAIRS[:20], ("\n", "pos")]):
         (tmp_path / "data" / label).mkdir(parents=True, exist_ok=True)
         (tmp_path / "data" / label / f"{number}.txt").write_text(text, encoding="utf-8")
     with pytest.raises(weft.WeftError, match=r"20\.txt: the text is empty"):
+        weft.start_classify(tmp_path / "data", tmp_path / "run", config("data.strict=true"))
+    with pytest.warns(weft.WeftWarning, match=r"left out 1 of 21 rows \(no text: 1\): .*20\.txt"):
         weft.start_classify(tmp_path / "data", tmp_path / "run", config())
 
 

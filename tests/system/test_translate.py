@@ -193,7 +193,7 @@ def test_too_long_sources(runs, pairs, tmp_path):
         (["translate", "CONTEXT", "the cat.", "--attention"], ["model.decoder=context", "attend_after"]),
         (["translate", "CONTEXT", "the cat.", "--copy-unknown"], ["model.decoder=context", "attend_after"]),
         (["train", "translate", "--data", "SHORT", "--out", "NEW"], ["has 3 lines", "has 2", "equal numbers"]),
-        (["train", "translate", "--data", "HALF", "--out", "NEW"], ["target side", "empty"]),
+        (["train", "translate", "--data", "HALF", "--out", "NEW", "--strict"], ["target side", "empty"]),
         (
             ["train", "translate", "--data", "FULL", "--out", "NEW", "--set", "text.max_tokens=2"],
             ["more than 2 tokens"],

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.errors import WeftError
+from weft.errors import WeftError, WeftWarning
 from weft.text.config import PairTextConfig
 from weft.text.parallel import PairCodec, Pairs, build_pair_codec, open_pairs
 from weft.text.tokenizers import SpaceTokenizer, WordTokenizer
@@ -110,12 +110,17 @@ class TestMistakes:
     )
     def test_an_empty_side(self, tmp_path, line, side):
         path = write(tmp_path / "x.tsv", "Go.\tVa !\n" + line)
-        self.refused(path, f"{path}:2: the {side} side of 'Go.' is empty")
+        self.refused(path, f"{path}:2: the {side} side of 'Go.' is empty", strict=True)
+        with pytest.warns(
+            WeftWarning, match=rf"left out 1 of 2 pairs \(no {side}: 1\): .*x\.tsv:2; `text.strict=true`"
+        ):
+            pairs = open_pairs(path)
+        assert (pairs.sources, pairs.left_out) == (["Go."], 1)
 
     def test_an_empty_side_of_two_files_is_named_by_its_file(self, tmp_path):
         left, right = write(tmp_path / "a", "Go.\nHi.\n"), write(tmp_path / "b", "Va !\n\n")
-        self.refused(f"{left},{right}", f"{right}:2: the target side of 'Hi.' is empty")
-        self.refused(f"{right},{left}", f"{right}:2: the source side of 'Hi.' is empty")
+        self.refused(f"{left},{right}", f"{right}:2: the target side of 'Hi.' is empty", strict=True)
+        self.refused(f"{right},{left}", f"{right}:2: the source side of 'Hi.' is empty", strict=True)
 
     def test_line_counts_that_differ(self, tmp_path):
         left, right = write(tmp_path / "a", "Go.\nHi.\nNo.\n"), write(tmp_path / "b", "Va !\nSalut.\n")

@@ -65,7 +65,7 @@ def encode_data(
     config = load_config(get_task(task).config_class, None, sets or [])
     if not hasattr(getattr(config, "text", None), "column"):
         raise WeftError(f"the task {task!r} does not train on one long text", expected="lm or fill")
-    corpus = open_corpus(source, config.text.column)
+    corpus = open_corpus(source, config.text.column, strict=config.text.strict)
     found = write_shards(corpus, config.text, out, shard_tokens=shard * 1_000_000, sample_characters=sample * 1_000_000)
     tokens = sum(one["tokens"] for one in found.index["shards"])
     typer.echo(

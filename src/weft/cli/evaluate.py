@@ -58,7 +58,8 @@ def _named(option: Parameter, tasks: list[str]) -> Parameter:
     """An option whose help says for which tasks it is."""
     kind, info = option.annotation.__origin__, option.annotation.__metadata__[0]
     help = f"({', '.join(tasks)}) {info.help}"
-    shown = typer.Option(*(info.param_decls or ()), min=info.min, parser=info.parser, metavar=info.metavar, help=help)
+    names = [name for name in (info.default, *(info.param_decls or ())) if isinstance(name, str)]  # as typer has them
+    shown = typer.Option(*names, min=info.min, parser=info.parser, metavar=info.metavar, help=help)
     return option.replace(annotation=Annotated[kind, shown])
 
 

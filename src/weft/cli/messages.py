@@ -10,6 +10,8 @@ _OPTIONS = {
     "source_run": "--from",
     "sampler=greedy": "--greedy",
     "data.task=segments": "--segment",
+    "data.strict=true": "--strict",
+    "text.strict=true": "--strict",
 }
 # Arguments whose options have the same name.
 _SAME = (

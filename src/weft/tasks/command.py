@@ -92,6 +92,7 @@ class PlainOption(NamedTuple):
     help: str
 
 
+STRICT = typer.Option("--strict", help="Refuse rows that lack something, which are left out and counted otherwise.")
 DEVICE = typer.Option("--device", help="Where the model runs: cpu, cuda, cuda:1, mps, ...")  # of eval and use
 
 PLAIN_OPTIONS = {

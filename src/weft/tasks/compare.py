@@ -14,7 +14,7 @@ from weft.errors import WeftError
 from weft.metrics import Likelihood, TokenPredictions
 from weft.tasks import load
 from weft.tasks.command import EvaluationReport
-from weft.tasks.text_task import encoded, held_out_tokens, text_column
+from weft.tasks.text_task import corpus_for, encoded, held_out_tokens
 from weft.text.codec import Codec
 from weft.training.run import Run
 
@@ -65,7 +65,9 @@ def compare(model: TokenPredictor, others: Sequence[TokenPredictor], tokens: Tok
     ]
 
 
-def compare_runs(model: Any, against: Sequence[Path], data: str | None, adapt: str | None = None) -> EvaluationReport:
+def compare_runs(
+    model: Any, against: Sequence[Path], data: str | None, adapt: str | None = None, *, strict: bool = False
+) -> EvaluationReport:
     """What `weft eval --against` reports: the model beside other runs, on a text or on its own held-out text.
 
     Args:
@@ -73,6 +75,7 @@ def compare_runs(model: Any, against: Sequence[Path], data: str | None, adapt: s
         against: Other runs.
         data: The text; None: the held-out text of the run.
         adapt: Also the model as it adapts to the text: "dynamic", "cache" or "both".
+        strict: Refuse rows without a text.
     """
     others: list[Any] = [load(path) for path in against]  # `compare` refuses what predicts no tokens
     adapted = None if adapt is None else model.adapt(adapt)
@@ -87,8 +90,10 @@ def compare_runs(model: Any, against: Sequence[Path], data: str | None, adapt: s
 
     if data is None:
         return report(held_out_tokens(model.run, model.codec))
-    with encoded(data, model.codec, text_column(model.run)) as tokens:
-        return report(tokens)
+    corpus = corpus_for(model.run, data, strict=strict)
+    with encoded(corpus, model.codec) as tokens:
+        found = report(tokens)
+    return found._replace(record={**found.record, "left_out": corpus.left_out})
 
 
 def _report(model: TokenPredictor, rows: Sequence[ComparedModel], adapted: Sequence[ComparedModel]) -> EvaluationReport:

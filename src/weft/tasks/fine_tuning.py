@@ -27,11 +27,11 @@ SHOWN_TOKENS = 8  # of many new tokens, in a message
 READING_SETTINGS = frozenset(
     f"{section}.{name}"
     for section, names in {
-        "text": ("limit", "holdout", "column", "source_column", "target_column", "max_tokens"),
+        "text": ("limit", "holdout", "column", "source_column", "target_column", "max_tokens", "strict"),
         "data": (
             "max_tokens", "max_length", "holdout", "format", "header", "text_column", "label_column", "tag_column",
             "word_column", "invalid_spans", "unknown_tags",
-            "label_separator", "encoding", "unlabelled", "teacher",
+            "label_separator", "encoding", "unlabelled", "teacher", "strict",
         ),
     }.items()
     for name in names

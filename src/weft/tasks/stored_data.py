@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from weft.text.corpus import Corpus
+from weft.text.parallel import Pairs
 from weft.training.run import DATA_FOLDER, DATA_RECORD, file_hash, write_json
 
 # Stores the encoded examples in the folder data/ of a new run; returns the content of vocabulary.json.
@@ -24,4 +26,6 @@ def store_data(store: StoreData, folder: Path, source: Any, dev: Any) -> Mapping
 
 def _name(source: Any) -> str | None:
     """The path or name by which a source was given, or its own name, if it has one."""
-    return str(source) if isinstance(source, str | Path) else getattr(source, "name", None)
+    if isinstance(source, Corpus | Pairs):
+        return source.name
+    return str(source) if isinstance(source, str | Path) else None

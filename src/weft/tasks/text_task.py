@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import tempfile
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, cast
 
@@ -20,11 +21,14 @@ from weft.tasks.plausibility import check_plain_text, check_tokenization
 from weft.tasks.stored_data import StoreData
 from weft.tasks.task import Task
 from weft.text.codec import Codec, prepare_corpus, prepare_corpus_like
+from weft.text.columns import column_texts, longest_column, read_column, read_rows, text_columns
 from weft.text.config import CorpusConfig
 from weft.text.corpus import Corpus, encode_corpus, open_tokens
+from weft.text.dataframes import from_python
 from weft.text.datasets import open_data
+from weft.text.left_out import LeftOut
 from weft.text.shards import Shards, is_shards, open_shards
-from weft.text.tables import read_column
+from weft.text.tables import format_with_column
 from weft.training.run import DATA_FOLDER, Run, read_json, write_json
 from weft.training.trainer import Phase
 
@@ -35,7 +39,8 @@ MOST_HELD_OUT = 1_000_000  # tokens of shards that are held out at most
 PIECE_TOKENS = 500  # of a piece of held-out text
 BLOCK, MOST_BLOCKS = 256, 400  # tokens of an example in a paired test, and how many examples it takes at most
 
-CorpusSource = str | Corpus  # a path, the name of a data set, or a Corpus
+# A path, the name of a data set, a Corpus, texts, or a table of Python that has a column of them.
+CorpusSource = str | Path | Corpus | Iterable[Any]
 
 
 class HasText(Protocol):
@@ -55,6 +60,7 @@ class TextData(NamedTuple):
     codec: Codec
     train: Tokens
     dev: Tokens | None
+    reading: str = ""  # how a table was read
 
     @property
     def description(self) -> str:
@@ -62,7 +68,7 @@ class TextData(NamedTuple):
         held_out = 0 if self.dev is None else len(self.dev)
         return (
             f"{len(self.train):,} {self.codec.tokenizer.name} tokens to train on, {held_out:,} held out, "
-            f"vocabulary of {len(self.codec.vocabulary):,}"
+            f"vocabulary of {len(self.codec.vocabulary):,}{f' ({self.reading})' if self.reading else ''}"
         )
 
 
@@ -77,12 +83,11 @@ class TextTask(Task[CorpusSource, TextTaskConfig, TextPredictor]):
             shards = open_shards(str(source))
             shards.check_settings(config.text)
             return lambda data: store_shards(shards, config.text, dev, data).to_json()
-        corpus = open_corpus(source, config.text.column)
-        held_out = None if dev is None else open_corpus(dev, config.text.column)
-        if not config.text.column:
+        corpus, held_out = _open_both(source, dev, config.text)
+        if not corpus.reading:
             check_plain_text(corpus)
             check_tokenization(corpus, config.text.tokenizer)
-        return lambda data: prepare_corpus(config.text, corpus, held_out, data).to_json()
+        return lambda data: {**prepare_corpus(config.text, corpus, held_out, data).to_json(), **_reading(corpus)}
 
     def open_like(
         self,
@@ -91,13 +96,12 @@ class TextTask(Task[CorpusSource, TextTaskConfig, TextPredictor]):
         config: TextTaskConfig,
         origin: Run,
     ) -> StoreData:
-        corpus = open_corpus(source, config.text.column)
-        held_out = None if dev is None else open_corpus(dev, config.text.column)
+        corpus, held_out = _open_both(source, dev, config.text)
         codec = Codec.from_json(origin.vocabulary)
 
         def store(data: Path) -> Mapping[str, Any]:
             warn_new_tokens(prepare_corpus_like(codec, config.text, corpus, held_out, data))
-            return codec.to_json()
+            return {**codec.to_json(), **_reading(corpus)}
 
         return store
 
@@ -105,7 +109,8 @@ class TextTask(Task[CorpusSource, TextTaskConfig, TextPredictor]):
         codec = Codec.from_json(run.vocabulary)
         train = self._train_tokens(run, codec)
         dev = open_tokens(run.data_file(DEV_TOKENS), len(codec.vocabulary)) if run.has(DEV_TOKENS) else None
-        return self.make_phase(run, config, TextData(codec, train, dev))
+        reading = run.vocabulary.get("description", "")
+        return self.make_phase(run, config, TextData(codec, train, dev, reading))
 
     def held_out_texts(self, predictor: Any) -> Iterator[str]:
         """The held-out text in pieces of some hundred tokens."""
@@ -161,16 +166,11 @@ def store_shards(shards: Shards, config: CorpusConfig, dev: CorpusSource | None,
     if held_out:
         (data / "dev.bin").write_bytes(tokens[count - held_out : count].tobytes())
     if dev is not None:
-        corpus = open_corpus(dev, config.column)
+        corpus = open_corpus(dev, config.column, strict=config.strict)
         encode_corpus(corpus, codec.normalizer, codec.tokenizer, codec.vocabulary, data / "dev.bin")
     record = {"folder": str(shards.folder.absolute()), "digest": shards.digest, "train_tokens": count - held_out}
     write_json(data.parent / SHARDS, record)
     return codec
-
-
-def text_column(run: Run) -> str:
-    """The column that the run's text was read from; empty: plain text."""
-    return str(run.config.get("text", {}).get("column", ""))
 
 
 def held_out_tokens(run: Run, codec: Codec) -> Tokens:
@@ -192,24 +192,71 @@ def stored_tokens(run: Run, vocabulary_size: int) -> Tokens:
     return open_tokens(run.data_file(name), vocabulary_size)
 
 
-def open_corpus(source: CorpusSource, column: str = "") -> Corpus:
-    """The corpus of a source. With a column, each row of its tables is a text of its own.
+def _open_both(source: CorpusSource, dev: CorpusSource | None, config: CorpusConfig) -> tuple[Corpus, Corpus | None]:
+    """The corpora of the training text and of the held-out text, where that is given."""
+    corpus = open_corpus(source, config.column, strict=config.strict)
+    if dev is None:
+        return corpus, None
+    return corpus, open_corpus(dev, config.column, like=corpus.column, strict=config.strict)
+
+
+def _reading(corpus: Corpus) -> dict[str, Any]:
+    """What vocabulary.json records of how a table was read."""
+    return {"columns": {"text": corpus.column}, "description": corpus.reading} if corpus.reading else {}
+
+
+def open_corpus(source: CorpusSource, column: str = "", *, like: str = "", strict: bool = False) -> Corpus:
+    """The corpus of a source. Each text of a list and each row of a table is a text of its own.
 
     Args:
-        source: A path, the name of a data set, or a Corpus.
-        column: A column of CSV, TSV or JSON lines, by name or number from 1; empty: the source is plain text.
+        source: A path, the name of a data set, a Corpus, texts (a list, a Series, an array, a generator), or a table (a
+            DataFrame, a data set, a dict of columns, dicts).
+        column: The column of CSV, TSV or JSON lines, or of a table, by name or number from 1; empty: a file is plain
+            text, and the column of a table is inferred.
+        like: The column of the training text, which is read where `column` is empty and there is one.
+        strict: Refuse rows without a text, which are left out and reported otherwise.
     """
-    corpus = source if isinstance(source, Corpus) else open_data(source)
-    if not column:
-        return corpus
-    texts = [text for document in corpus.documents() for text in read_column(document, column)]
-    return Corpus.from_texts(corpus.name, texts)
+    left_out = LeftOut("text.strict", strict=strict)
+    if isinstance(source, str | Path | Corpus) or not isinstance(source, Iterable):
+        corpus = source if isinstance(source, Corpus) else open_data(source)
+        if like and not column and all(format_with_column(document, like) for document in corpus.documents()):
+            column = like
+        if not column:
+            return corpus
+        texts = [text for document in corpus.documents() for text in read_column(document, column, left_out)]
+        return _of_texts(corpus.name, texts, left_out, f"text from column {column!r}")
+    data = from_python(source)
+    if not isinstance(data, list):
+        table = data.table()
+        chosen = text_columns(table, column, "`column`", like=like) or longest_column(table, range(table.width))
+        texts = column_texts(table, chosen.places, left_out)
+        reading = f"read as {table.description}: text from {chosen.describe(table)}"
+        corpus = _of_texts(data.kind, texts, left_out, reading)
+        return replace(corpus, column=",".join((table.names or ())[place] for place in chosen.places))
+    texts = []
+    for number, text in enumerate(read_rows(data).texts(), start=1):
+        if text.strip():
+            texts.append(text)
+        else:
+            left_out.add(WeftError(f"text {number} is empty", expected="some text"), f"text {number}", "no text")
+    return _of_texts("the texts", texts, left_out, f"{len(texts):,} texts")
+
+
+def _of_texts(name: str, texts: list[str], left_out: LeftOut, reading: str) -> Corpus:
+    count = left_out.report(len(texts) + left_out.count, "`column=NAME`, if the texts are in another column")
+    return replace(Corpus.from_texts(name, texts), left_out=count, reading=reading)
+
+
+def corpus_for(run: Run, source: CorpusSource, *, strict: bool = False) -> Corpus:
+    """The corpus of a source that is read as the training text of a run was."""
+    text = run.config.get("text", {})
+    like = run.vocabulary.get("columns", {}).get("text", "")
+    return open_corpus(source, str(text.get("column", "")), like=like, strict=strict or bool(text.get("strict")))
 
 
 @contextmanager
-def encoded(source: CorpusSource, codec: Codec, column: str = "") -> Iterator[Tokens]:
+def encoded(corpus: Corpus, codec: Codec) -> Iterator[Tokens]:
     """The token ids of a text, in a temporary file for the time of a `with`."""
-    corpus = open_corpus(source, column)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "tokens.bin"
         encode_corpus(corpus, codec.normalizer, codec.tokenizer, codec.vocabulary, file)

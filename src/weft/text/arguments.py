@@ -20,11 +20,16 @@ def check_texts(texts: Iterable[str]) -> list[str]:
     >>> check_texts(word for word in ("one", "two"))
     ['one', 'two']
     """
+    check_many(texts)
+    return [check_text(text, f"text {number}") for number, text in enumerate(texts, start=1)]
+
+
+def check_many(texts: Iterable[object]) -> None:
+    """Raise a WeftError if the texts are a single string, or nothing that has items."""
     if isinstance(texts, str):
         raise WeftError(f"the texts are a single str, {short_repr(texts)}", expected="a list of strings", hint="[text]")
     if not isinstance(texts, Iterable):
         raise WeftError(f"the texts are {short_repr(texts)}", expected="a list of strings")
-    return [check_text(text, f"text {number}") for number, text in enumerate(texts, start=1)]
 
 
 def short_repr(value: object) -> str:

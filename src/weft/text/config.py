@@ -36,6 +36,7 @@ class CorpusConfig(TextConfig):
     """The `text` section of the tasks that read one long text."""
 
     column: str = setting("", "column of the text in CSV, TSV or JSON lines, a name or a number; empty: plain text")
+    strict: bool = setting(False, "refuse rows without a text; else they are left out and counted")
 
 
 @dataclass(frozen=True)
@@ -44,5 +45,12 @@ class PairTextConfig(TextConfig):
 
     tokenizer: str = "subword"
     joint: bool = setting(True, "subword: share one vocabulary between source and target")
-    source_column: int = setting(1, "column of the source sentence in tab-separated data", low=1)
-    target_column: int = setting(2, "column of the target sentence in tab-separated data", low=1)
+    source_column: int | str = setting(
+        "",
+        "column of the source sentence: a name, or a number from 1; empty: the first, in a table with names inferred",
+    )
+    target_column: int | str = setting(
+        "",
+        "column of the target sentence: a name, or a number from 1; empty: the second, in a table with names inferred",
+    )
+    strict: bool = setting(False, "refuse pairs of which a side is empty; else they are left out and counted")

@@ -11,14 +11,19 @@ import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from weft.errors import WeftError, unknown_name
+from weft.text.arguments import short_repr
+from weft.text.columns import read_rows
 from weft.text.corpus import Corpus, Document
+from weft.text.dataframes import cell_text, from_python, is_missing
 from weft.text.datasets import open_data
 from weft.text.grammars import english as grammar
 from weft.text.grammars.pcfg import Leaf, Node
+from weft.text.left_out import LeftOut
 from weft.text.spans import SCHEMES, Span, spans_to_tags
+from weft.text.word_tables import WordTable, open_word_table, table_rows, word_table
 
 CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 GRAMMAR = ("form", "upos", "chunk")  # the columns of the embedded grammar's sentences
@@ -200,7 +205,7 @@ def _ragged(location: str, line: int, found: int, format: ConllFormat) -> WeftEr
 
 
 def table_sentences(
-    table: ConllTable, column: str = "", words: str = "", *, tagged: bool = True
+    table: ConllTable, column: str = "", words: str = "", *, tagged: bool = True, left_out: LeftOut | None = None
 ) -> list[TaggedSentence]:
     """The sentences of a CoNLL file.
 
@@ -209,7 +214,9 @@ def table_sentences(
         column: the column of the tags, a name or a number; empty: UPOS of CoNLL-U, else the last.
         words: the column of the words; empty: FORM of CoNLL-U, else the first.
         tagged: whether to read tags.
+        left_out: counts the sentences that lack a word or a tag; None: these are refused.
     """
+    left_out = LeftOut("data.strict", strict=True) if left_out is None else left_out
     location, format = table.location, table.format
     word_at = format.find(words or ("form" if format.conllu else "1"), location)
     tag_at = format.find(column or ("upos" if format.conllu else "-1"), location) if tagged else 0
@@ -222,11 +229,15 @@ def table_sentences(
     found = []
     for rows in table.sentences:
         for line, fields in rows.items():
-            for at, what in ((word_at, "word"), *(((tag_at, "tag"),) if tagged else ())):
-                if not fields[at].strip():
-                    raise WeftError(f"{location}:{line}: the {what} is empty", expected=f"a {what}")
-        tags = tuple(fields[tag_at] for fields in rows.values()) if tagged else ()
-        found.append(TaggedSentence(tuple(fields[word_at] for fields in rows.values()), tags, location, tuple(rows)))
+            lack = "word" if not fields[word_at].strip() else "tag" if tagged and not fields[tag_at].strip() else ""
+            if lack:
+                place = f"{location}:{line}"
+                left_out.add(WeftError(f"{place}: the {lack} is empty", expected=f"a {lack}"), place, f"no {lack}")
+                break
+        else:
+            tags = tuple(fields[tag_at] for fields in rows.values()) if tagged else ()
+            words_of = tuple(fields[word_at] for fields in rows.values())
+            found.append(TaggedSentence(words_of, tags, location, tuple(rows)))
     if found and tagged and format.conllu and all(tag == EMPTY_FIELD for sentence in found for tag in sentence.tags):
         raise WeftError(
             f"{location}: column {CONLLU[tag_at]} has only {EMPTY_FIELD}",
@@ -259,44 +270,94 @@ def segmented_sentences(document: Document) -> list[TaggedSentence]:
     return found
 
 
-TaggedPairs = Sequence[tuple[Sequence[str], Sequence[str]]]  # words and tags of each sentence
-SentenceSource = str | Path | Corpus | TaggedPairs
+# A path, a name, a Corpus, (words, tags) pairs, or a table of Python.
+SentenceSource = str | Path | Corpus | Iterable[Any]
 
 
-def open_sentences(source: SentenceSource, column: str = "", words: str = "") -> list[TaggedSentence]:
-    """Read tagged sentences.
+def open_sentences(
+    source: SentenceSource,
+    column: str = "",
+    words: str = "",
+    *,
+    left_out: LeftOut | None = None,
+    notes: list[str] | None = None,
+) -> list[TaggedSentence]:
+    """Read tagged sentences. Those that lack a word or a tag are left out and reported.
 
     Args:
-        source: a path, `-` for standard input, the name `grammar`, a Corpus, or (words, tags) pairs.
-        column: the column of the tags; see `table_sentences`.
+        source: a path, `-` for standard input, the name `grammar`, a Corpus, (words, tags) pairs, or a table: a
+            DataFrame, a data set, a dict of columns, dicts.
+        column: the column of the tags; see `table_sentences`, and `word_table` for CSV, JSON lines and Python.
         words: the column of the words.
+        left_out: counts the sentences that are left out.
+        notes: is added how a table was read.
     """
-    if source == "grammar":
+    left_out = LeftOut("data.strict", strict=False, rows="sentences") if left_out is None else left_out
+    found: list[TaggedSentence] = []
+    if isinstance(source, str) and source == "grammar":
         return _grammar(column or "upos")
     if isinstance(source, str | Path | Corpus):
-        documents = _documents(source)
-        return _not_empty(
-            [one for each in documents for one in table_sentences(read_conll(each), column, words)], source
-        )
+        for document in _documents(source):
+            table = open_word_table(document, column, words)
+            if table is None:
+                found += table_sentences(read_conll(document), column, words, left_out=left_out)
+            else:
+                found += _of_table(table, document.location, left_out, notes)
+    else:
+        data = from_python(source)
+        if isinstance(data, list):
+            found = _of_pairs(data, left_out)
+        else:
+            found = _of_table(word_table(data, column, words), data.kind, left_out, notes)
+    left_out.report(len(found) + left_out.count, "`column=NAME`, if the tags are in another column")
+    return _not_empty(found, source)
+
+
+def _of_table(table: WordTable, location: str, left_out: LeftOut, notes: list[str] | None) -> list[TaggedSentence]:
+    if notes is not None:
+        notes.append(table.reading)
+    return [TaggedSentence(words, tags, location, rows) for words, tags, rows in table_rows(table, location, left_out)]
+
+
+def _of_pairs(pairs: list[Any], left_out: LeftOut) -> list[TaggedSentence]:
     found = []
-    for at, pair in enumerate(source, start=1):
-        location = f"sentence {at}"
-        one, tags = map(tuple, pair)
-        if len(one) != len(tags):
+    for at, pair in enumerate(pairs, start=1):
+        place = f"sentence {at}"
+        if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2:
+            raise WeftError(f"{place} is {short_repr(pair)}", expected="a pair of words and their tags")
+        one, tags = (() if is_missing(side) else tuple(cell_text(value) or "" for value in side) for side in pair)
+        lack = "word" if tags and not (one and all(one)) else "tag" if one and not (tags and all(tags)) else ""
+        if lack:
+            left_out.add(WeftError(f"{place}: the {lack} is empty", expected=f"a {lack}"), place, f"no {lack}")
+        elif len(one) != len(tags):
             raise WeftError(
-                f"{location} has {count_noun(len(one), 'word')} and {count_noun(len(tags), 'tag')}",
+                f"{place} has {count_noun(len(one), 'word')} and {count_noun(len(tags), 'tag')}",
                 expected="as many of both",
             )
-        if one:
-            found.append(TaggedSentence(one, tags, location, tuple(range(1, len(one) + 1))))
-    return _not_empty(found, "the list of sentences")
+        elif one:
+            found.append(TaggedSentence(one, tags, place, tuple(range(1, len(one) + 1))))
+    return found
 
 
-def open_segmented(source: str | Path | Corpus) -> list[TaggedSentence]:
-    """Read segmented sentences from a path, `-` for standard input, the name `grammar`, or a Corpus."""
-    if source == "grammar":
+def open_segmented(source: SentenceSource, left_out: LeftOut | None = None) -> list[TaggedSentence]:
+    """Read segmented sentences from a path, `-` for standard input, the name `grammar`, or a Corpus.
+
+    From Python also texts with spaces between words (a list, a Series), or a table with a column of them.
+    """
+    left_out = LeftOut("data.strict", strict=False, rows="sentences") if left_out is None else left_out
+    if isinstance(source, str) and source == "grammar":
         return [one._replace(tags=()) for one in _grammar("upos")]
-    return _not_empty([one for each in _documents(source) for one in segmented_sentences(each)], source)
+    if isinstance(source, str | Path | Corpus):
+        return _not_empty([one for each in _documents(source) for one in segmented_sentences(each)], source)
+    found = []
+    for number, text in enumerate(read_rows(source).texts(), start=1):
+        if words := tuple(text.split()):
+            found.append(TaggedSentence(words, (), "text", (number,) * len(words)))
+        else:
+            place = f"text {number}"
+            left_out.add(WeftError(f"{place} is empty", expected="words with spaces between them"), place, "no text")
+    left_out.report(len(found) + left_out.count)
+    return _not_empty(found, "the texts")
 
 
 def _documents(source: str | Path | Corpus) -> Iterable[Document]:
@@ -306,7 +367,7 @@ def _documents(source: str | Path | Corpus) -> Iterable[Document]:
 
 def _not_empty(sentences: list[TaggedSentence], source: object) -> list[TaggedSentence]:
     if not sentences:
-        name = source.name if isinstance(source, Corpus) else source
+        name = source.name if isinstance(source, Corpus) else source if isinstance(source, str | Path) else "the data"
         raise WeftError(f"{name} has no sentences", expected="at least one")
     return sentences
 

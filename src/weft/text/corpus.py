@@ -115,6 +115,9 @@ class Corpus:
 
     name: str
     _documents: tuple[Document, ...] = field(repr=False)
+    left_out: int = field(default=0, repr=False)  # rows of a table without a text
+    column: str = field(default="", repr=False)  # of a table, where the texts stand; empty: it has no names
+    reading: str = field(default="", repr=False)  # how a table was read
 
     @classmethod
     def open(cls, source: str | Path, *, encoding: str = "utf-8") -> Corpus:

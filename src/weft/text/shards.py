@@ -167,7 +167,9 @@ def write_shards(
     """
     folder.mkdir(parents=True, exist_ok=True)
     asked = {"source": corpus.name, "shard_tokens": shard_tokens, "sample_characters": sample_characters}
-    asked["text"] = {name: value for name, value in vars(config).items() if name not in ("limit", "holdout", "column")}
+    asked["text"] = {
+        name: value for name, value in vars(config).items() if name not in ("limit", "holdout", "column", "strict")
+    }
     if (folder / INDEX).exists():
         index = _read_index(folder)
         if index["asked"] != json.loads(json.dumps(asked)):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from itertools import islice
 from pathlib import PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from weft.errors import WeftError, unknown_name
+from weft.errors import WeftError
 from weft.text.corpus import Document
 
 # Usual names of the columns, in order of preference.
@@ -30,14 +30,14 @@ FASTTEXT = "__label__"
 
 csv.field_size_limit(1 << 30)  # texts may exceed the default limit
 
-Row = tuple[int, list[str | None]]  # line number, and cells; None: the row lacks this cell
+Row = tuple[Any, list[str | None]]  # line number or what the row is called, and cells; None: it lacks this cell
 
 
 class Table(NamedTuple):
     """The rows of a file, its format, and the names of its columns."""
 
     location: str
-    format: str  # a name in FORMATS
+    format: str  # a name in FORMATS; "columns": of a table of Python, whose type is the location
     names: tuple[str, ...] | None  # of the columns; None: they have no names
     rows: list[Row]
 
@@ -48,6 +48,8 @@ class Table(NamedTuple):
     @property
     def description(self) -> str:
         """The format in words."""
+        if self.format == "columns":
+            return f"a table ({self.location})"
         if self.format in ("jsonl", "lines"):  # their columns always have names
             return _IN_WORDS[self.format]
         return f"{_IN_WORDS[self.format]}, {'with a header' if self.names else 'without a header'}"
@@ -95,7 +97,7 @@ def read_table(
         return table
     first = [cell or "" for cell in table.rows[0][1]]
     if header == "yes" or (header == "auto" and _is_header(first, table.rows[1:], names, values)):
-        twice = next((name for name in first if first.count(name) > 1), None)
+        twice = next((name for name in first if name.strip() and first.count(name) > 1), None)
         if twice is not None:
             raise WeftError(
                 f"{location_of(table, table.rows[0])}: two columns are called {twice!r}",
@@ -171,30 +173,6 @@ def column_names(document: Document) -> list[str]:
     return max(cells, key=len, default=[])
 
 
-def read_column(document: Document, column: str) -> list[str]:
-    """The cells of one column of a table, which a header or JSON names, or of a column by its number from 1.
-
-    Raises:
-        WeftError: if there is no such column, or a row lacks it.
-    """
-    numbered = column.isdecimal()
-    table = read_table(document, "auto", "auto" if numbered else "yes", names=frozenset())
-    if table.format == "lines":
-        raise WeftError(f"{document.location} is no table with columns", expected="CSV, TSV or JSON lines")
-    if not numbered and column not in (table.names or ()):
-        raise unknown_name(f"{document.location}: column", column, table.names or (), "`column={}`")
-    if numbered and not 1 <= int(column) <= table.width:
-        raise WeftError(f"{document.location} has no column {column}", expected=f"1 to {table.width}")
-    at = int(column) - 1 if numbered else (table.names or ()).index(column)
-    found = []
-    for row in table.rows:
-        cell = row[1][at]
-        if cell is None:
-            raise WeftError(f"{location_of(table, row)} has no column {column!r}", expected="a text in every row")
-        found.append(cell)
-    return found
-
-
 def looks_like_table(document: Document) -> bool:
     """Whether a document seems to be a table: by its suffix, or by JSON or a tab in its first line."""
     line = next(iter(_peek(document)), "")
@@ -268,7 +246,7 @@ def _split_evenly(lines: list[str], delimiter: str) -> list[list[str]]:
 
 
 def _tsv(document: Document) -> Table:
-    rows = ((number, line.split("\t")) for number, line in numbered_lines(document) if line.strip())
+    rows = ((number, line.split("\t") if line else []) for number, line in numbered_lines(document))
     return Table(
         document.location, "tsv", None, _check_widths(document.location, rows, "a text must not contain a tab")
     )
@@ -283,8 +261,7 @@ def _csv(document: Document) -> Table:
     def rows() -> Iterator[tuple[int, list[str]]]:
         begin = 1
         for cells in reader:
-            if any(cell.strip() for cell in cells):
-                yield begin, cells
+            yield begin, cells
             begin = reader.line_num + 1
 
     try:
@@ -303,10 +280,13 @@ def _csv(document: Document) -> Table:
 
 
 def _check_widths(location: str, rows: Iterator[tuple[int, list[str]]], why: str) -> list[Row]:
-    """The rows, checked to have equally many cells."""
+    """The rows, checked to have equally many cells; a blank line is no row, one of empty cells is, except above all."""
     found: list[Row] = []
     for number, cells in rows:
-        if found and len(cells) != len(found[0][1]):
+        whole = not found or len(cells) == len(found[0][1])
+        if not any(cell.strip() for cell in cells) and not (found and whole):
+            continue
+        if not whole:
             raise WeftError(
                 f"{location}:{number} has {len(cells)} columns",
                 expected=f"{len(found[0][1])}, as in line {found[0][0]}",
@@ -316,7 +296,8 @@ def _check_widths(location: str, rows: Iterator[tuple[int, list[str]]], why: str
     return found
 
 
-def _jsonl(document: Document) -> Table:
+def json_objects(document: Document) -> list[tuple[int, dict[str, Any]]]:
+    """The objects of JSON lines, with their line numbers."""
     objects = []
     for number, line in numbered_lines(document):
         if not line.strip():
@@ -327,7 +308,12 @@ def _jsonl(document: Document) -> Table:
             raise _not_an_object(document, number, f"is not valid JSON ({error})", line) from error
         if not isinstance(value, dict):
             raise _not_an_object(document, number, f"is a JSON {type(value).__name__}", line)
-        objects.append((number, value))
+        objects.append((number, flat_record(value)))
+    return objects
+
+
+def _jsonl(document: Document) -> Table:
+    objects = json_objects(document)
     names = tuple(dict.fromkeys(name for _, value in objects for name in value))
     return Table(
         document.location,
@@ -335,6 +321,19 @@ def _jsonl(document: Document) -> Table:
         names,
         [(number, [_plain(value.get(name)) for name in names]) for number, value in objects],
     )
+
+
+def flat_record(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A record whose dicts are a value for each of their keys.
+
+    >>> flat_record({"id": 1, "translation": {"en": "Go.", "fr": "Va !"}})
+    {'id': 1, 'translation.en': 'Go.', 'translation.fr': 'Va !'}
+    """
+    return {
+        name if key is None else f"{name}.{key}": value
+        for name, part in record.items()
+        for key, value in (part.items() if isinstance(part, dict) else ((None, part),))
+    }
 
 
 def _not_an_object(document: Document, number: int, what: str, line: str) -> WeftError:

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weft.errors import WeftError, WeftWarning
-from weft.tasks.command import Commands, EvaluationReport, Output, TextHelp, TextInput, name_option, path_option
+from weft.tasks.command import (
+    STRICT,
+    Commands,
+    EvaluationReport,
+    Output,
+    TextHelp,
+    TextInput,
+    name_option,
+    path_option,
+)
 
 if TYPE_CHECKING:
     from weft.metrics import Confusion
@@ -94,20 +103,23 @@ def evaluate(
         list[Path] | None,
         path_option("--against", "A run of the same labels to compare with, or nbsvm: the run's own baseline."),
     ] = None,
+    strict: Annotated[bool, STRICT] = False,
 ) -> EvaluationReport:
     """Accuracy, F1 and the confusion matrix; with --against, accuracy beside other classifiers."""
-    notes = []
+    notes, left_out = [], {}
     if data is not None:
-        examples = model.read(data)
+        examples = model.read(data, strict=strict)
+        left_out = {"left_out": examples.left_out}
         notes.append(f"{data}: {examples.description}")
     if against:
         from weft.tasks.classify.compare import compare_classifiers
 
         report = compare_classifiers(model, [str(one) for one in against], None if data is None else examples.rows)
-        return report._replace(notes=notes)
+        return report._replace(record={**report.record, **left_out}, notes=notes)
     found = model.evaluate_held_out() if data is None else model.score(examples.rows)
     record = {
         "texts": found.count,
+        **left_out,
         "accuracy": found.accuracy,
         "macro_f1": found.macro_f1,
         "cross_entropy": found.cross_entropy,
@@ -155,10 +167,12 @@ def reading_options(
     teacher: Annotated[
         str | None, name_option("--teacher", "The run of a classifier of the same labels that labels --unlabelled.")
     ] = None,
+    strict: Annotated[bool, STRICT] = False,
 ) -> list[str]:
     """The settings that the own options of `weft train classify` stand for."""
     given = {"encoding": encoding, "unlabelled": unlabelled, "teacher": teacher}
-    return [f"data.{name}={value}" for name, value in given.items() if value is not None]
+    settings = [f"data.{name}={value}" for name, value in given.items() if value is not None]
+    return [*settings, *(["data.strict=true"] if strict else [])]
 
 
 COMMANDS = Commands(

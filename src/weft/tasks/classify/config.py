@@ -25,6 +25,7 @@ class ClassifyDataConfig(Settings):
     encoding: str = setting("utf-8", "encoding of the files, as latin-1 or gb18030")
     unlabelled: str = setting("", "texts without labels, one per line: trained on with the labels of the teacher")
     teacher: str = setting("", "run of a classifier with the same labels, which labels the texts without labels")
+    strict: bool = setting(False, "refuse rows without a text or a label; else they are left out and counted")
     max_tokens: int = setting(2000, "maximum length of a text; the middle of a longer one is left out", low=2)
 
 

@@ -23,6 +23,7 @@ from weft.tasks.plausibility import check_labelled
 from weft.tasks.stored_data import StoreData
 from weft.text.arguments import short_repr
 from weft.text.codec import Codec, build_codec
+from weft.text.tokenizers import Normalizer
 from weft.text.word_vectors import WordVectors, read_word_vectors
 from weft.training.run import DATA_FOLDER, Run
 
@@ -47,7 +48,12 @@ def open_examples(
     if vocabulary is not None:
         columns = vocabulary["columns"]
         like = ExampleLayout(columns["text"], columns["label"], tuple(vocabulary["labels"]))
-    examples = read_labelled(source, config.data, like)
+        codec = Codec.from_json(vocabulary)
+    elif codec is not None and config.model.word_vectors:
+        raise WeftError("`encoder` and `model.word_vectors` are both given", expected="one of the two")
+    text = config.text
+    normalizer = codec.normalizer if codec else Normalizer(text.normalization, text.lower, text.letters_only)
+    examples = read_labelled(source, config.data, like, normalizer)
     rows = examples.rows
     if config.text.limit and config.text.limit < len(rows):
         rows = random.Random(config.train.seed).sample(rows, config.text.limit)
@@ -62,10 +68,10 @@ def open_examples(
     if dev is None:
         train, held = _split(rows, config)
     else:
-        given = read_labelled(dev, config.data, layout)
+        given = read_labelled(dev, config.data, layout, normalizer)
         train, held = rows, given.rows
         check_labels(held, labels)
-        description += f"; held out: {given.description}" if given.description != description else ""
+        description += f"; held out: {given.description}" if given.columns != examples.columns else ""
     counts = Counter(row.label for row in train)
     taught = labelled_by_teacher(config.data, layout, [*train, *held])
     if taught:
@@ -73,10 +79,6 @@ def open_examples(
         train = train * LABELLED_TIMES + taught
     parts = {TRAIN_EXAMPLES: train, DEV_EXAMPLES: held}
     texts = [row.text for row in train]
-    if vocabulary is not None:
-        codec = Codec.from_json(vocabulary)
-    elif codec is not None and config.model.word_vectors:
-        raise WeftError("`encoder` and `model.word_vectors` are both given", expected="one of the two")
     is_new = codec is None
     codec = build_codec(config.text, texts) if codec is None else codec
     if not is_new:
@@ -150,8 +152,7 @@ def _encode(
     texts = [codec.vocabulary.encode(one) for one in tokens]
     for row, ids in zip(rows, texts, strict=True):
         if not ids:
-            what = f"the text {row.text!r} has no tokens after normalization" if row.text else "the text is empty"
-            raise WeftError(f"{row.place}: {what}", expected="a text for every label", hint="remove the example")
+            raise WeftError(f"{row.place}: the text {row.text!r} has no tokens", expected="a text for every label")
     return {"text": texts, "label": [[places[row.label]] for row in rows]}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -128,9 +128,10 @@ class ClassifyPredictor(TaskPredictor):
         """
         return read_texts(source, column, self.config.data, self.layout)
 
-    def read(self, source: ExampleSource) -> Examples:
-        """Labelled examples, read in the same way as the training data."""
-        examples = read_labelled(source, self.config.data, self.layout)
+    def read(self, source: ExampleSource, *, strict: bool = False) -> Examples:
+        """Labelled examples, read in the same way as the training data; see `evaluate`."""
+        config = self.config.data
+        examples = read_labelled(source, replace(config, strict=strict or config.strict), self.layout)
         check_labels(examples.rows, self.labels)
         return examples
 
@@ -141,9 +142,15 @@ class ClassifyPredictor(TaskPredictor):
         probabilities = [one.probabilities[row.label] for row, one in zip(rows, found, strict=True)]
         return Confusion.of(self.labels, pairs, -float(np.log(np.maximum(probabilities, 1e-300)).sum()))
 
-    def evaluate(self, source: ExampleSource) -> Confusion:
-        """Evaluates on labelled examples: a file, a folder, "grammar", or a list of (text, label)."""
-        return self.score(self.read(source).rows)
+    def evaluate(self, source: ExampleSource, *, strict: bool = False) -> Confusion:
+        """Evaluates on labelled examples.
+
+        Args:
+            source: A file, a folder, "grammar", a list of (text, label), or a table: a DataFrame, a data set, a dict of
+                columns, a list of dicts.
+            strict: Refuse rows without a text or a label, which are left out and reported otherwise.
+        """
+        return self.score(self.read(source, strict=strict).rows)
 
     def evaluate_held_out(self) -> Confusion:
         """Evaluates on the run's own held-out examples."""

@@ -7,18 +7,33 @@ the label column from its few distinct values. Errors name file and line.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from numbers import Integral
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from weft.errors import WeftError, unknown_name
+from weft.errors import WeftError
 from weft.tasks.classify.config import ClassifyDataConfig
 from weft.tasks.classify.example import Example, grammar_examples
+from weft.text.columns import (
+    ChosenColumns,
+    column_title,
+    find_columns,
+    is_blank,
+    is_name,
+    joined_cells,
+    longest_column,
+    split_names,
+    text_columns,
+    usual_column,
+)
 from weft.text.corpus import Document, open_documents
+from weft.text.dataframes import cell_text, from_python, is_missing
 from weft.text.datasets import DATASETS, open_data
+from weft.text.left_out import LeftOut
 from weft.text.sources import entries
 from weft.text.tables import (
     LABEL_NAMES,
-    TEXT_NAMES,
+    Row,
     Table,
     format_with_column,
     location_of,
@@ -26,6 +41,7 @@ from weft.text.tables import (
     numbered_lines,
     read_table,
 )
+from weft.text.tokenizers import Normalizer
 
 GRAMMAR_EXAMPLES = 5000
 FEWEST_LINES = 5  # of a file of "label text" lines; fewer may begin with a label by accident
@@ -46,7 +62,9 @@ class ExampleLayout(NamedTuple):
 class Examples(NamedTuple):
     rows: list[Example]
     layout: ExampleLayout
-    description: str  # how they were read, and the columns of text and label
+    description: str  # how they were read, the columns of text and label, and why these
+    left_out: int = 0  # rows without a text or a label
+    columns: str = ""  # the same without the reasons
 
 
 class Texts(NamedTuple):
@@ -54,37 +72,43 @@ class Texts(NamedTuple):
     notes: list[str]  # how they were read, where that was not specified
 
 
-ExampleSource = str | Path | Iterable[tuple[str, Any]]
+# A path or a name; pairs of a text and its label; or a table: a DataFrame, a data set, a dict of columns, dicts.
+ExampleSource = str | Path | Iterable[Any]
 
 
-def read_labelled(source: ExampleSource, config: ClassifyDataConfig, like: ExampleLayout | None = None) -> Examples:
-    """Reads labelled examples.
+def read_labelled(
+    source: ExampleSource,
+    config: ClassifyDataConfig,
+    like: ExampleLayout | None = None,
+    normalizer: Normalizer | None = None,
+) -> Examples:
+    """Reads labelled examples. Rows without a text or a label are left out and reported.
 
     Args:
-        source: A file, a folder with a folder for each label, `-`, "grammar", or (text, label) pairs.
+        source: A file, a folder with a folder for each label, `-`, "grammar", (text, label) pairs, or a table.
         config: The format and the columns.
         like: The layout of the training data, for files that are used with it.
+        normalizer: How the model reads text: a text of which nothing is left is none.
     """
+    reading = _Reading(config, like or ExampleLayout(), normalizer)
     if not isinstance(source, str | Path):
-        return Examples(_from_pairs(source), ExampleLayout(), "pairs")
-    if str(source) == "grammar":
+        reading.read_python(source)
+    elif str(source) == "grammar":
         return Examples(grammar_examples(GRAMMAR_EXAMPLES, seed=0), ExampleLayout(), "sentences of the grammar")
-    if str(source) in DATASETS:
+    elif str(source) in DATASETS:
         raise WeftError(f"{source} is a text without labels", expected="texts with labels", hint="`source=grammar`")
-    if Path(source).is_dir():
-        return Examples(_from_folders(str(source), config.encoding), ExampleLayout(), "a folder for each label")
-    documents = list(open_data(str(source), encoding=config.encoding).documents())
-    parts = [_from_document(document, config, like or ExampleLayout()) for document in documents]
-    rows = [row for part in parts for row in part.rows]
-    if not rows:
-        raise WeftError(f"{source} has no examples", expected="texts with labels")
-    return Examples(rows, *parts[0][1:])
+    elif Path(source).is_dir():
+        reading.read_folders(str(source))
+    else:
+        for document in open_data(str(source), encoding=config.encoding).documents():
+            reading.read_document(document)
+    return reading.result("the examples" if not isinstance(source, str | Path) else str(source))
 
 
 def read_texts(
     source: str, column: int | str | None, config: ClassifyDataConfig, like: ExampleLayout | None = None
 ) -> Texts:
-    """Reads texts without labels: the lines of a file or of `-`, or columns of a table.
+    """Reads texts without labels: the lines of a file or of `-`, or columns of a table; "" where a row has no text.
 
     Without `column`, a table that has the text column of `like`, or that reads as labelled texts, is read in that way.
     """
@@ -96,14 +120,15 @@ def read_texts(
         form = "auto" if column is not None else format_with_column(document, split_names(known)[0]) if known else None
         if form is not None:
             wanted = known if column is None else column
-            table = read_table(document, form, "yes" if _is_name(wanted) else "auto", names=set())
-            places = _find_all(table, wanted, "`column`")
-            texts += [_joined(table, row, places) for row in table.rows]
+            table = read_table(document, form, "yes" if is_name(wanted) else "auto", names=set())
+            places = find_columns(table, wanted, "`column`")
+            texts += [joined_cells(row, places) for row in table.rows]
             if column is None:
                 notes.append(f"{document.location}: the texts are its column {known!r}, as in the training data")
         elif (labelled := _like_training_data(document, config, like)) is not None:
-            texts += [row.text for row in labelled.rows]
-            notes.append(f"{document.location}: {labelled.description}, as `weft eval` reads it")
+            table, columns = labelled
+            texts += [joined_cells(row, columns.text.places) for row in table.rows]
+            notes.append(f"{document.location}: {columns.describe(table)}, as `weft eval` reads it")
         else:
             texts += [line for _, line in numbered_lines(document)]
             if looks_like_table(document):
@@ -112,172 +137,192 @@ def read_texts(
     return Texts(texts, notes)
 
 
-def _like_training_data(document: Document, config: ClassifyDataConfig, like: ExampleLayout) -> Examples | None:
-    """The examples of a file with the labels of the training data; None if it is no such file."""
+def _like_training_data(
+    document: Document, config: ClassifyDataConfig, like: ExampleLayout
+) -> tuple[Table, _ExampleColumns] | None:
+    """The table of a file with the labels of the training data; None if it is no such file."""
     if not like.labels:
         return None
     try:
-        found = _from_document(document, config, like)
+        table = _labelled_table(document, config, like)
+        columns = _columns(table, config, like)
     except WeftError:
         return None
-    enough = looks_like_table(document) or len(found.rows) >= FEWEST_LINES
-    return found if enough and all(row.label in like.labels for row in found.rows) else None
+    labels = [_label_cell(row, columns, config) for row in table.rows]
+    enough = looks_like_table(document) or len(labels) >= FEWEST_LINES
+    return (table, columns) if enough and all(label in like.labels for label in labels if label) else None
 
 
-def _from_pairs(pairs: Iterable[tuple[str, Any]]) -> list[Example]:
-    found = []
-    if not isinstance(pairs, Iterable):
-        raise WeftError(f"the examples are {pairs!r}", expected="a path, or a list of pairs of a text and its label")
-    for number, pair in enumerate(pairs, start=1):
-        if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2 or not isinstance(pair[0], str):
-            raise WeftError(f"example {number} is {pair!r}", expected="a pair of a text and its label")
-        if not isinstance(pair[1], str | int) or not str(pair[1]).strip():
-            raise WeftError(f"example {number} has the label {pair[1]!r}", expected="a name or a whole number")
-        found.append(Example(pair[0], _label(str(pair[1]), f"example {number}"), f"example {number}"))
-    if not found:
-        raise WeftError("there are no examples", expected="pairs of a text and its label")
-    return found
+class _ExampleColumns(NamedTuple):
+    text: ChosenColumns
+    label: ChosenColumns
+
+    def title(self, table: Table) -> str:
+        return f"read as {table.description}: text from {self.text.title(table)}, label from {self.label.title(table)}"
+
+    def describe(self, table: Table) -> str:
+        text, label = self.text.describe(table), self.label.describe(table)
+        return f"read as {table.description}: text from {text}, label from {label}"
 
 
-def _label(name: str, place: str) -> str:
+class _Reading:
+    """Examples while they are read from one or more tables, files or pairs."""
+
+    def __init__(self, config: ClassifyDataConfig, like: ExampleLayout, normalizer: Normalizer | None) -> None:
+        self.config, self.like, self.normalizer = config, like, normalizer
+        self.rows: list[Example] = []
+        self.left_out = LeftOut("data.strict", strict=config.strict)
+        self.layout: ExampleLayout | None = None
+        self.description = self.columns = ""
+
+    def result(self, name: str) -> Examples:
+        total = len(self.rows) + self.left_out.count
+        if not total:
+            raise WeftError(f"{name} has no examples", expected="texts with labels")
+        columns = "`data.text_column=NAME` and `data.label_column=NAME`, if they are in other columns"
+        left_out = self.left_out.report(total, columns if self.layout is not None else "")
+        return Examples(self.rows, self.layout or ExampleLayout(), self.description, left_out, self.columns)
+
+    def add(self, text: str, label: str, place: str) -> None:
+        """An example, unless it lacks something."""
+        if not text.strip():
+            refusal = WeftError(f"{place}: the text is empty", expected="a text for every label", hint=_REMOVE)
+            self.left_out.add(refusal, place, "no text")
+        elif not label:
+            refusal = WeftError(f"{place}: the label is empty", expected="a label for every text", hint=_REMOVE)
+            self.left_out.add(refusal, place, "no label")
+        elif self.normalizer is not None and not self.normalizer(text).strip():
+            what = f"{place}: the text {text!r} has no tokens after normalization"
+            refusal = WeftError(what, expected="a text for every label", hint=_REMOVE)
+            self.left_out.add(refusal, place, "nothing left of the text after normalization")
+        else:
+            self.rows.append(Example(text, _checked_label(label, place), place))
+
+    def read_document(self, document: Document) -> None:
+        self._read_table(_labelled_table(document, self.config, self.like))
+
+    def read_python(self, source: Iterable[Any]) -> None:
+        if not isinstance(source, Iterable):
+            raise WeftError(
+                f"the examples are {source!r}",
+                expected="a path, or a list of pairs of a text and its label, or a DataFrame",
+            )
+        data = from_python(source)
+        if not isinstance(data, list):
+            self._read_table(data.table())
+            return
+        self.description = "pairs"
+        for number, pair in enumerate(data, start=1):
+            if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
+                raise WeftError(f"example {number} is {pair!r}", expected="a pair of a text and its label")
+            text, label = pair
+            if not isinstance(text, str) and not is_missing(text):
+                raise WeftError(f"example {number} is {pair!r}", expected="a pair of a text and its label")
+            if not isinstance(label, str | Integral) and not is_missing(label):
+                raise WeftError(f"example {number} has the label {label!r}", expected="a name or a whole number")
+            self.add(cell_text(text) or "", (cell_text(label) or "").strip(), f"example {number}")
+
+    def read_folders(self, source: str) -> None:
+        self.description = "a folder for each label"
+        for entry in entries(source):
+            document = Document(*entry, self.config.encoding)
+            label = PurePosixPath(document.name).parent.name
+            if not label:
+                raise WeftError(
+                    f"{document.location} is in no folder that names its label",
+                    expected="a folder for each label, with a file for each text, or one file with texts and labels",
+                )
+            self.add("".join(document.lines()).strip(), label, document.location)
+
+    def _read_table(self, table: Table) -> None:
+        if not table.rows:
+            raise WeftError(f"{table.location} has no examples", expected="texts with labels")
+        columns = _columns(table, self.config, self.like)
+        for row in table.rows:
+            if not is_blank(row):
+                text = joined_cells(row, columns.text.places)
+                self.add(text, _label_cell(row, columns, self.config), location_of(table, row))
+        if self.layout is None:
+            self.description, self.columns = columns.describe(table), columns.title(table)
+            self.layout = ExampleLayout()
+            if table.names:
+                names = ",".join(table.names[place] for place in columns.text.places)
+                self.layout = ExampleLayout(names, table.names[columns.label.places[0]])
+
+
+_REMOVE = "remove the example, or `data.strict=false`"
+
+
+def _labelled_table(document: Document, config: ClassifyDataConfig, like: ExampleLayout) -> Table:
+    named = is_name(config.text_column) or is_name(config.label_column)
+    header = "yes" if named and config.header == "auto" else config.header
+    return read_table(document, config.format, header, names=like.names, values=set(like.labels))
+
+
+def _label_cell(row: Row, columns: _ExampleColumns, config: ClassifyDataConfig) -> str:
+    """The label of a row; "" if there is none."""
+    name = joined_cells(row, columns.label.places)
+    return name.split(config.label_separator)[0].strip() if config.label_separator else name
+
+
+def _checked_label(name: str, place: str) -> str:
     """The label, which must fit in one column of one line."""
     if "\t" in name or name.splitlines() != [name]:
         raise WeftError(f"{place}: the label {name!r} contains a tab or a line break", expected="a label of one line")
     return name
 
 
-def _from_folders(source: str, encoding: str) -> list[Example]:
-    found = []
-    for entry in entries(source):
-        document = Document(*entry, encoding)
-        label = PurePosixPath(document.name).parent.name
-        if not label:
-            raise WeftError(
-                f"{document.location} is in no folder that names its label",
-                expected="a folder for each label, with a file for each text, or one file with texts and labels",
-            )
-        found.append(Example("".join(document.lines()).strip(), _label(label, document.location), document.location))
-    return found
-
-
-def _from_document(document: Document, config: ClassifyDataConfig, like: ExampleLayout) -> Examples:
-    named = _is_name(config.text_column) or _is_name(config.label_column)
-    header = "yes" if named and config.header == "auto" else config.header
-    table = read_table(document, config.format, header, names=like.names, values=set(like.labels))
-    if not table.rows:
-        raise WeftError(f"{document.location} has no examples", expected="texts with labels")
-    texts, label = _columns(table, config, like)
-    found = []
-    for row in table.rows:
-        name = _cell(table, row, label).strip()
-        if config.label_separator:
-            name = name.split(config.label_separator)[0].strip()
-        if not name:
-            raise WeftError(f"{location_of(table, row)}: the label is empty", expected="a label for every text")
-        place = location_of(table, row)
-        found.append(Example(_joined(table, row, texts), _label(name, place), place))
-    layout = ExampleLayout()
-    if table.names:
-        layout = ExampleLayout(",".join(table.names[text] for text in texts), table.names[label])
-    called = ", ".join(_called(table, text) for text in texts)
-    description = f"read as {table.description}: text from {called}, label from {_called(table, label)}"
-    return Examples(found, layout, description)
-
-
-def _joined(table: Table, row: tuple[int, list[str | None]], columns: Sequence[int]) -> str:
-    """The text of a row; of several columns, those that are not empty."""
-    return " ".join(cell for column in columns if (cell := _cell(table, row, column).strip()))
-
-
-def _columns(table: Table, config: ClassifyDataConfig, like: ExampleLayout) -> tuple[list[int], int]:
+def _columns(table: Table, config: ClassifyDataConfig, like: ExampleLayout) -> _ExampleColumns:
     """The columns of text and label: as set, as in the training data, by a usual name, or by their values."""
-    width = table.width
-    if width < 2:
+    if table.width < 2:
         raise WeftError(
             f"{table.location} has one column",
             expected="a text and its label in every row",
-            hint="`data.format=lines`",
+            hint="`data.format=lines`" if table.format != "columns" else "",
         )
-    texts = _find_all(table, config.text_column, "data.text_column") if config.text_column != "" else []
-    label = _find_all(table, config.label_column, "data.label_column")[0] if config.label_column != "" else None
-    if label in texts:
-        raise WeftError(f"text and label are both {_called(table, label)} of {table.location}", expected="two columns")
-    if not texts and like.text and table.names and set(split_names(like.text)) <= set(table.names):
-        texts = [table.names.index(name) for name in split_names(like.text)]
-    if not texts and (named := _named(table, TEXT_NAMES, but=label)) is not None:
-        texts = [named]
-    label = _named(table, [like.label, *LABEL_NAMES], but=texts) if label is None else label
-    free = [column for column in range(width) if column != label and column not in texts]
-    columns = {column: [str(cells[column]) for _, cells in table.rows] for column in free}
+    label = None
+    if config.label_column != "":
+        label = ChosenColumns(find_columns(table, config.label_column, "data.label_column")[:1], "as set")
+    taken = label.places if label else []
+    text = text_columns(table, config.text_column, "data.text_column", like=like.text, but=taken)
+    if text and set(taken) & set(text.places):
+        called = column_title(table, taken[0])
+        raise WeftError(f"text and label are both {called} of {table.location}", expected="two columns")
     if label is None:
-        label = min(free, key=lambda column: _unlike_labels(columns[column], like.labels))
-        different = len(set(columns[label]))
-        if len(table.rows) >= 20 and different > len(table.rows) / 2 and not like.labels:
-            raise WeftError(
-                f"no column of {table.location} looks like labels: {_called(table, label)} has the fewest values, "
-                f"{different:,} in {len(table.rows):,} rows",
-                expected="a column of few distinct values",
-                hint="`data.label_column=NAME`, if it is there, or another `data.format` (tsv, csv, jsonl, lines)",
-            )
-        free.remove(label)
-    return texts or [max(free, key=lambda column: sum(map(len, columns[column])))], label
+        label = _label_by_name(table, like, text.places if text else [])
+    free = [place for place in range(table.width) if place not in (text.places if text else [])]
+    if label is None:
+        label = _label_by_values(table, like, free)
+    return _ExampleColumns(text or longest_column(table, [place for place in free if place not in label.places]), label)
 
 
-def _unlike_labels(values: list[str], labels: Sequence[str]) -> tuple[float, int, int]:
-    """How unlike labels the values of a column are: unknown labels, many distinct ones, long ones."""
-    known = set(labels)
-    strange = sum(value.strip() not in known for value in values) if known else 0
-    return strange, len(set(values)), sum(map(len, values))
+def _label_by_name(table: Table, like: ExampleLayout, taken: Sequence[int]) -> ChosenColumns | None:
+    known = usual_column(table, [like.label], but=taken) if like.label else None
+    if known is not None:
+        return ChosenColumns([known], "as in the training data")
+    usual = usual_column(table, LABEL_NAMES, but=taken)
+    return None if usual is None else ChosenColumns([usual], "a usual name")
 
 
-def _named(table: Table, names: Sequence[str], *, but: int | Sequence[int] | None) -> int | None:
-    taken = but if isinstance(but, Sequence) else [but]
-    lowered = [name.strip().lower() for name in table.names or ()]
-    wanted = [name.lower() for name in names if name.lower() in lowered]
-    return next((lowered.index(name) for name in wanted if lowered.index(name) not in taken), None)
-
-
-def split_names(columns: str) -> list[str]:
-    """The names of columns that are given in one string, separated by commas."""
-    return [name.strip() for name in columns.split(",")]
-
-
-def _find_all(table: Table, columns: int | str, setting: str) -> list[int]:
-    """The indices of one or more columns, by names or numbers from 1 that are separated by commas."""
-    if not isinstance(columns, str) or columns in (table.names or ()):
-        return [_find(table, columns, setting)]
-    return [_find(table, name, setting) for name in split_names(columns)]
-
-
-def _find(table: Table, column: int | str, setting: str) -> int:
-    """The index of a column given by its name, or by its number from 1."""
-    if not _is_name(column):
-        if not 1 <= int(column) <= table.width:
-            raise WeftError(
-                f"{setting} is {column}, and {table.location} has {table.width} columns", expected="one of them"
-            )
-        return int(column) - 1
-    if table.names is None:
+def _label_by_values(table: Table, like: ExampleLayout, free: Sequence[int]) -> ChosenColumns:
+    """Of the columns that are free, the one that looks most like labels."""
+    columns = {column: [(cells[column] or "").strip() for _, cells in table.rows] for column in free}
+    label = min(free, key=lambda column: _unlike_labels(columns[column], like.labels))
+    different = len(set(columns[label]) - {""})
+    if len(table.rows) >= 20 and different > len(table.rows) / 2 and not like.labels:
         raise WeftError(
-            f"{setting} is {column!r}, and the columns of {table.location} have no names", expected="a number from 1"
+            f"no column of {table.location} looks like labels: {column_title(table, label)} has the fewest values, "
+            f"{different:,} in {len(table.rows):,} rows",
+            expected="a column of few distinct values",
+            hint="`data.label_column=NAME`, if it is there, or another `data.format` (tsv, csv, jsonl, lines)",
         )
-    if column not in table.names:
-        raise unknown_name(f"{table.location}: {setting}: column", str(column), table.names)
-    return table.names.index(str(column))
+    if like.labels:
+        return ChosenColumns([label], "the labels of the training data")
+    return ChosenColumns([label], "the only other one" if len(free) == 1 else f"{different:,} distinct values")
 
 
-def _is_name(column: int | str) -> bool:
-    return isinstance(column, str) and any(name and not name.isdecimal() for name in split_names(column))
-
-
-def _cell(table: Table, row: tuple[int, list[str | None]], column: int) -> str:
-    value = row[1][column]
-    if value is None:
-        raise WeftError(
-            f"{location_of(table, row)} has no {_called(table, column)}", expected="a text and its label in every row"
-        )
-    return value
-
-
-def _called(table: Table, column: int) -> str:
-    return f"column {table.names[column]!r}" if table.names else f"column {column + 1}"
+def _unlike_labels(values: list[str], labels: Sequence[str]) -> tuple[float, bool, int, int]:
+    """How unlike labels the values of a column are: unknown labels, mostly empty, many distinct ones, long ones."""
+    known = {*labels, ""}
+    strange = sum(value not in known for value in values) if labels else 0
+    return strange, values.count("") > len(values) / 2, len(set(values)), sum(map(len, values))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from weft.errors import WeftWarning
-from weft.tasks.command import Commands, EvaluationReport, Output, TextHelp, TextInput
+from weft.tasks.command import STRICT, Commands, EvaluationReport, Output, TextHelp, TextInput
 from weft.tasks.lm.command import TEXT_DATA, TEXT_DEV, Adapt, Against, text_options
 
 if TYPE_CHECKING:
@@ -59,12 +59,17 @@ def _table(answers: list[Answer]) -> str:
 
 
 def evaluate(
-    model: FillPredictor, data: str | None, *, against: Against = None, adapt: Adapt = None
+    model: FillPredictor,
+    data: str | None,
+    *,
+    against: Against = None,
+    adapt: Adapt = None,
+    strict: Annotated[bool, STRICT] = False,
 ) -> EvaluationReport:
     """Predictions of a hidden token, beside baselines and other runs."""
     from weft.tasks.compare import compare_runs
 
-    return compare_runs(model, against or [], data, adapt)
+    return compare_runs(model, against or [], data, adapt, strict=strict)
 
 
 COMMANDS = Commands(

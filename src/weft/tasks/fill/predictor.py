@@ -14,7 +14,7 @@ from weft.metrics import TokenPredictions
 from weft.tasks.fill.blanks import Blanked
 from weft.tasks.lm.predictor import unknown_note
 from weft.tasks.predictor import TaskPredictor
-from weft.tasks.text_task import CorpusSource, encoded, held_out_tokens, text_column
+from weft.tasks.text_task import CorpusSource, corpus_for, encoded, held_out_tokens
 from weft.text.arguments import check_text
 from weft.text.codec import Codec
 from weft.text.vocabulary import RESERVED
@@ -118,9 +118,15 @@ class FillPredictor(TaskPredictor):
 
         return adapt_filler(self, method, dynamic=dynamic)
 
-    def evaluate(self, source: CorpusSource) -> TokenPredictions:
-        """Predicts each token of a text from all others: a path, the name of a data set, or a Corpus."""
-        with encoded(source, self.codec, text_column(self.run)) as tokens:
+    def evaluate(self, source: CorpusSource, *, strict: bool = False) -> TokenPredictions:
+        """Predicts each token of a text from all others.
+
+        Args:
+            source: A path, the name of a data set, a Corpus, texts (a list, a Series, an array, a generator), or a
+                table (a DataFrame, a data set, a dict of columns, dicts).
+            strict: Refuse rows without a text, which are left out and reported otherwise.
+        """
+        with encoded(corpus_for(self.run, source, strict=strict), self.codec) as tokens:
             return self.predict_tokens(tokens)
 
     def evaluate_held_out(self) -> TokenPredictions:

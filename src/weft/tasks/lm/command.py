@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weft.errors import WeftWarning
-from weft.tasks.command import Commands, EvaluationReport, Output, TextHelp, TextInput, name_option, path_option
+from weft.tasks.command import (
+    STRICT,
+    Commands,
+    EvaluationReport,
+    Output,
+    TextHelp,
+    TextInput,
+    name_option,
+    path_option,
+)
 
 if TYPE_CHECKING:
     from weft.data.windows import Tokens
@@ -121,18 +130,27 @@ def generate(
             yield f"{text}\n"
 
 
-def evaluate(model: LmPredictor, data: str | None, *, against: Against = None, adapt: Adapt = None) -> EvaluationReport:
+def evaluate(
+    model: LmPredictor,
+    data: str | None,
+    *,
+    against: Against = None,
+    adapt: Adapt = None,
+    strict: Annotated[bool, STRICT] = False,
+) -> EvaluationReport:
     """Perplexity and bits per token, beside baselines; with --against, token predictions of several models."""
     from weft.tasks.compare import compare_runs
-    from weft.tasks.text_task import encoded, held_out_tokens, text_column
+    from weft.tasks.text_task import corpus_for, encoded, held_out_tokens
 
     if against:
-        return compare_runs(model, against, data, adapt)
+        return compare_runs(model, against, data, adapt, strict=strict)
     adapted = None if adapt is None else model.adapt(adapt)  # before the evaluation: what cannot adapt is refused
     if data is None:
         return _likelihood(model, held_out_tokens(model.run, model.codec), adapted)
-    with encoded(data, model.codec, text_column(model.run)) as tokens:
-        return _likelihood(model, tokens, adapted)
+    corpus = corpus_for(model.run, data, strict=strict)
+    with encoded(corpus, model.codec) as tokens:
+        found = _likelihood(model, tokens, adapted)
+    return found._replace(record={**found.record, "left_out": corpus.left_out})
 
 
 def _likelihood(model: LmPredictor, tokens: Tokens, adapted: AdaptedLmPredictor | None) -> EvaluationReport:
@@ -180,9 +198,11 @@ def text_options(
         str | None,
         name_option("--column", "Read this column of CSV, TSV or JSON lines, a name or a number; each row is a text."),
     ] = None,
+    strict: Annotated[bool, STRICT] = False,
 ) -> list[str]:
     """The settings that the options of `weft train` of a task on text stand for."""
-    return [] if column is None else [f"text.column={json_format.dumps(column)}"]
+    settings = [] if column is None else [f"text.column={json_format.dumps(column)}"]
+    return [*settings, *(["text.strict=true"] if strict else [])]
 
 
 COMMANDS = Commands(

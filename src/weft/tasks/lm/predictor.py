@@ -14,7 +14,7 @@ from weft.errors import WeftError
 from weft.metrics import Likelihood, TokenPredictions
 from weft.tasks.lm.stopping import StopText, check_stops
 from weft.tasks.predictor import TaskPredictor
-from weft.tasks.text_task import CorpusSource, encoded, held_out_tokens, text_column
+from weft.tasks.text_task import CorpusSource, corpus_for, encoded, held_out_tokens
 from weft.text.arguments import check_text, check_texts
 from weft.text.codec import Codec, StreamingDecoder
 from weft.text.vocabulary import EOS, RESERVED
@@ -215,9 +215,15 @@ class LmPredictor(TaskPredictor):
 
         return adapt(self, method, dynamic=dynamic, cache=cache, cache_weight=cache_weight)
 
-    def evaluate(self, source: CorpusSource) -> Likelihood:
-        """The likelihood of a text: a path, the name of a data set, or a Corpus."""
-        with encoded(source, self.codec, text_column(self.run)) as tokens:
+    def evaluate(self, source: CorpusSource, *, strict: bool = False) -> Likelihood:
+        """The likelihood of a text.
+
+        Args:
+            source: A path, the name of a data set, a Corpus, texts (a list, a Series, an array, a generator), or a
+                table (a DataFrame, a data set, a dict of columns, dicts).
+            strict: Refuse rows without a text, which are left out and reported otherwise.
+        """
+        with encoded(corpus_for(self.run, source, strict=strict), self.codec) as tokens:
             return self.evaluate_tokens(tokens)
 
     def evaluate_held_out(self) -> Likelihood:

@@ -28,7 +28,7 @@ from weft.tasks.members import trained_members
 from weft.tasks.mix.config import MixConfig, MixModelConfig
 from weft.tasks.mix.task import PART_TASKS, PARTS_FOLDER, TASK, first_network
 from weft.tasks.stored_data import store_data
-from weft.tasks.text_task import DEV_TOKENS, CorpusSource, encoded, held_out_tokens, text_column
+from weft.tasks.text_task import DEV_TOKENS, CorpusSource, corpus_for, encoded, held_out_tokens
 from weft.training.run import (
     CHECKPOINT,
     CONFIG,
@@ -177,8 +177,10 @@ def _held_out(parts: Sequence[LmPredictor], source: CorpusSource | None, stack: 
     """The text to fit the weights to, and its name."""
     first = parts[0]
     if source is not None:
-        tokens = stack.enter_context(encoded(source, first.codec, text_column(first.run)))
-        return tokens, source if isinstance(source, str) else source.name
+        corpus = corpus_for(first.run, source)
+        return stack.enter_context(encoded(corpus, first.codec)), str(source) if isinstance(
+            source, str
+        ) else corpus.name
     owner = next((part for part in parts if part.run.has(DEV_TOKENS)), None)
     if owner is None:
         raise WeftError(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from weft.errors import WeftError, WeftWarning
-from weft.tasks.command import Commands, EvaluationReport, Output, TextHelp, TextInput, name_option
+from weft.tasks.command import STRICT, Commands, EvaluationReport, Output, TextHelp, TextInput, name_option
 
 if TYPE_CHECKING:
     from weft.metrics.tagging import WordScores
@@ -187,19 +187,21 @@ def evaluate(
         str | None,
         name_option("--column", "The column of the tags in --data, if it is not that of the training data."),
     ] = None,
+    strict: Annotated[bool, STRICT] = False,
 ) -> EvaluationReport:
     """Accuracy, and F1 of spans or of words."""
     from weft.metrics.tagging import WordScores
 
     notes: list[str] = []
+    left_out = {}
     if data is not None:
-        read = model.read(data, column=column or "")
-        notes, found = read.notes, model.score(read.sentences)
+        read = model.read(data, column=column or "", strict=strict)
+        notes, found, left_out = read.notes, model.score(read.sentences), {"left_out": read.left_out}
     elif column is not None:
         raise WeftError("there is a --column without --data", expected="the table that has it")
     else:
         found = model.evaluate_held_out()
-    record: dict[str, Any] = {"score": found.score(), **found.metrics(), "signature": found.signature()}
+    record: dict[str, Any] = {"score": found.score(), **found.metrics(), **left_out, "signature": found.signature()}
     if isinstance(found, WordScores):
         return EvaluationReport(record, list(_word_lines(found)), notes)
     if found.spans is not None:
@@ -241,17 +243,19 @@ def train_options(
         name_option("--column", "The column of the tags: a name of CoNLL-U, a number from 1, or -1 for the last."),
     ] = None,
     segment: Annotated[bool, typer.Option("--segment", help="Learn to segment text into words.")] = False,
+    strict: Annotated[bool, STRICT] = False,
 ) -> list[str]:
     """The settings that the options of `weft train tag` stand for."""
     settings = [] if column is None else [f"data.tag_column={json_format.dumps(column)}"]
-    return [*settings, *(["data.task=segments"] if segment else [])]
+    settings += ["data.task=segments"] if segment else []
+    return [*settings, *(["data.strict=true"] if strict else [])]
 
 
 COMMANDS = Commands(
     summary="Train a tagger: it predicts the tag of each word or, with --segment, where words begin and end.",
     details="Tags may be parts of speech or any others; spans in BIO, BIOES and similar schemes are detected.",
-    data="Tagged sentences: CoNLL-U or other columns, also as .gz or in a .zip, - for standard input, or grammar. "
-    "With --segment: text with spaces between words, or CoNLL-U.",
+    data="Tagged sentences: CoNLL-U or other columns, CSV, JSON lines, also as .gz or in a .zip, - for standard input, "
+    "or grammar. With --segment: text with spaces between words, or CoNLL-U.",
     dev="Held-out sentences; without it a random part of --data is held out.",
     evaluate=evaluate,
     capabilities=("tag",),

@@ -29,6 +29,7 @@ class TagDataConfig(Settings):
     unknown_tags: str = setting(
         "refuse", "how to treat tags of --dev that --data lacks; count: as errors", choices=("refuse", "count")
     )
+    strict: bool = setting(False, "refuse sentences that lack a word or a tag; else they are left out and counted")
     normalization: str = setting("NFC", "Unicode normalization form", choices=NORMALIZATIONS)
     lower: bool = setting(True, "look words up in lower case; their characters are read unchanged")
     min_count: int = setting(1, "replace words with a lower count by <unk>", low=1)

@@ -21,6 +21,7 @@ from weft.tasks.tag.vocabulary import TaggerVocabulary
 from weft.tasks.tag.word_split import make_split
 from weft.text.conll import SentenceSource, TaggedSentence, count_noun, open_segmented, open_sentences
 from weft.text.corpus import Corpus
+from weft.text.left_out import LeftOut
 from weft.text.spans import (
     OUTSIDE,
     SCHEMES,
@@ -45,6 +46,7 @@ class Reading(NamedTuple):
     sentences: list[TaggedSentence]
     scheme: Scheme | None
     notes: list[str]
+    left_out: int = 0  # sentences that lack a word or a tag
 
 
 def read_tagged(source: SentenceSource, config: TagDataConfig) -> Reading:
@@ -56,27 +58,35 @@ def read_tagged(source: SentenceSource, config: TagDataConfig) -> Reading:
                 expected="`data.task=segments`, or a column",
             )
         return read_like(source, config, WORD_SCHEME)
-    sentences = open_sentences(source, str(config.tag_column), str(config.word_column))
+    sentences, notes, left_out = _open(source, config)
     check_tagged(sentences)
-    return _reading(sentences, config, _scheme(sentences, config.scheme))
+    return _reading(sentences, config, _scheme(sentences, config.scheme), notes, left_out)
 
 
 def read_like(source: SentenceSource, config: TagDataConfig, scheme: Scheme | None) -> Reading:
     """Sentences to evaluate on, with tags of the training data's scheme, or of none."""
+    sentences, notes, left_out = _open(source, config)
     if config.task == "segments":
-        return Reading([as_characters(one) for one in _segmented(source)], WORD_SCHEME, [])
-    return _reading(open_sentences(source, str(config.tag_column), str(config.word_column)), config, scheme)
+        return Reading([as_characters(one) for one in sentences], WORD_SCHEME, notes, left_out)
+    return _reading(sentences, config, scheme, notes, left_out)
 
 
-def _reading(sentences: list[TaggedSentence], config: TagDataConfig, scheme: Scheme | None) -> Reading:
+def _open(source: SentenceSource, config: TagDataConfig) -> tuple[list[TaggedSentence], list[str], int]:
+    """The sentences of a source, notes on how they were read, and how many were left out."""
     notes: list[str] = []
-    return Reading(sentences if scheme is None else _checked(sentences, scheme, config, notes), scheme, notes)
+    left_out = LeftOut("data.strict", strict=config.strict, rows="sentences")
+    if config.task == "segments":
+        found = open_segmented(source, left_out)
+    else:
+        found = open_sentences(source, str(config.tag_column), str(config.word_column), left_out=left_out, notes=notes)
+    return found, notes, left_out.count
 
 
-def _segmented(source: SentenceSource) -> list[TaggedSentence]:
-    if not isinstance(source, str | Corpus) and not hasattr(source, "__fspath__"):
-        raise WeftError("the data is a list of sentences", expected="for segments, a path, a name or a Corpus")
-    return open_segmented(source)  # type: ignore[arg-type]
+def _reading(
+    sentences: list[TaggedSentence], config: TagDataConfig, scheme: Scheme | None, notes: list[str], left_out: int
+) -> Reading:
+    checked = sentences if scheme is None else _checked(sentences, scheme, config, notes)
+    return Reading(checked, scheme, notes, left_out)
 
 
 def as_characters(sentence: TaggedSentence) -> TaggedSentence:

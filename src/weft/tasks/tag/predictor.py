@@ -227,17 +227,21 @@ class TagPredictor(TaskPredictor):
                 hint=f".{other}(...)",
             )
 
-    def read(self, source: SentenceSource, *, column: str = "") -> Reading:
+    def read(self, source: SentenceSource, *, column: str = "", strict: bool = False) -> Reading:
         """Sentences to evaluate on, and notes on what was repaired and on tags the model does not have.
 
         Args:
-            source: A path, `-`, "grammar", a Corpus, or (words, tags) pairs.
+            source: A path, `-`, "grammar", a Corpus, (words, tags) pairs, or a table: a DataFrame, a data set, a dict
+                of columns, dicts.
             column: The column of the tags, where it is not that of the training data.
+            strict: Refuse sentences that lack a word or a tag, which are left out and reported otherwise.
         """
         config = from_dict(TagConfig, self.run.config).data
         if column and self.task == "segments":
             raise WeftError(f"{self.run.path} segments text and has no tags", expected="no `column`")
-        config = replace(config, invalid_spans="repair", tag_column=column or config.tag_column)
+        config = replace(
+            config, invalid_spans="repair", tag_column=column or config.tag_column, strict=strict or config.strict
+        )
         read = read_like(source, config, self.vocabulary.scheme)
         strange = unknown_tags(read.sentences, self.tags)
         there = {tag for sentence in read.sentences for tag in sentence.tags}
@@ -291,9 +295,9 @@ class TagPredictor(TaskPredictor):
         vocabulary = self.vocabulary._replace(extra_tags=tuple(unknown_tags(sentences, self.tags)))
         return tag_confusion(self.model, vocabulary, vocabulary.encode_tagged(sentences))
 
-    def evaluate(self, source: SentenceSource, *, column: str = "") -> TagScores | WordScores:
-        """Evaluates on other sentences: a path, a name, a Corpus, or (words, tags) pairs."""
-        return self.score(self.read(source, column=column).sentences)
+    def evaluate(self, source: SentenceSource, *, column: str = "", strict: bool = False) -> TagScores | WordScores:
+        """Evaluates on other sentences; see `read`."""
+        return self.score(self.read(source, column=column, strict=strict).sentences)
 
     def evaluate_held_out(self) -> TagScores | WordScores:
         """Evaluates on the run's own held-out sentences."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from weft.errors import WeftWarning
-from weft.tasks.command import Commands, EvaluationReport, Output, TextHelp, TextInput
+from weft.tasks.command import STRICT, Commands, EvaluationReport, Output, TextHelp, TextInput
 
 if TYPE_CHECKING:
     from weft.tasks.translate.predictor import TranslatePredictor, Translation
@@ -78,9 +78,12 @@ def _lines(found: Translation, attention: bool) -> str:
     return "\n".join(lines)
 
 
-def evaluate(model: TranslatePredictor, data: str | None, *, beam: Beam = 5) -> EvaluationReport:
+def evaluate(
+    model: TranslatePredictor, data: str | None, *, beam: Beam = 5, strict: Annotated[bool, STRICT] = False
+) -> EvaluationReport:
     """BLEU, chrF and exact matches."""
-    found = model.evaluate_held_out(beam=beam) if data is None else model.evaluate(data, beam=beam)
+    pairs = None if data is None else model.read(data, strict=strict)
+    found = model.evaluate_held_out(beam=beam) if pairs is None else model.evaluate(pairs, beam=beam)
     scores = {"bleu": found.bleu, "chrf": found.chrf, "exact": found.exact}
     lines = [
         f"BLEU         {found.bleu:.2f}",
@@ -88,15 +91,23 @@ def evaluate(model: TranslatePredictor, data: str | None, *, beam: Beam = 5) -> 
         f"exact match  {found.exact:.2%}",
         f"{len(found):,} pairs, beam {beam}; {found.signature()}",
     ]
-    return EvaluationReport({"pairs": len(found), "beam": beam, **scores, "signature": found.signature()}, lines)
+    left_out = {} if pairs is None else {"left_out": pairs.left_out}
+    record = {"pairs": len(found), **left_out, "beam": beam, **scores, "signature": found.signature()}
+    return EvaluationReport(record, lines, [f"{data}: {pairs.reading}"] if pairs and pairs.reading else [])
+
+
+def pair_options(*, strict: Annotated[bool, STRICT] = False) -> list[str]:
+    """The settings that the options of `weft train translate` stand for."""
+    return ["text.strict=true"] if strict else []
 
 
 COMMANDS = Commands(
     summary="Train a translator on sentences and their translations.",
-    data="Pairs: a tab-separated file, two files as a.en,a.fr, .gz, a member of a .zip, - for standard input, or a "
-    "name of `weft data`.",
+    data="Pairs: a tab-separated file, CSV, JSON lines, two files as a.en,a.fr, .gz, a member of a .zip, - for "
+    "standard input, or a name of `weft data`.",
     dev="Held-out pairs; without it some sources of --data are held out.",
     evaluate=evaluate,
     capabilities=("translate",),
     functions=(translate,),
+    train_options=pair_options,
 )

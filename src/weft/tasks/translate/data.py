@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +15,23 @@ from weft.tasks.fine_tuning import warn_new_tokens
 from weft.tasks.plausibility import check_pairs
 from weft.tasks.stored_data import StoreData
 from weft.tasks.translate.config import TranslateConfig
-from weft.text.parallel import PairCodec, Pairs, build_pair_codec, open_pairs
+from weft.text.parallel import PairCodec, Pairs, PairSource, build_pair_codec, open_pairs
 from weft.text.tokenizers import Normalizer
 from weft.training.run import DATA_FOLDER, Run
 
 TRAIN_PAIRS, DEV_PAIRS = f"{DATA_FOLDER}/train.npz", f"{DATA_FOLDER}/dev.json"
 
-PairSource = str | Pairs  # a path, the name of a data set, or Pairs
 
-
-def read_pairs(source: PairSource, config: TranslateConfig) -> Pairs:
-    """Pairs from a path or the name of a data set; Pairs are returned as they are."""
+def read_pairs(source: PairSource, config: TranslateConfig, *, like: Sequence[str] = (), strict: bool = False) -> Pairs:
+    """Pairs as `open_pairs` reads them with these settings."""
     text = config.text
-    if isinstance(source, Pairs):
-        return source
-    return open_pairs(source, source_column=text.source_column, target_column=text.target_column)
+    return open_pairs(
+        source,
+        source_column=text.source_column,
+        target_column=text.target_column,
+        like=like,
+        strict=strict or text.strict,
+    )
 
 
 def store_pairs(
@@ -40,12 +43,12 @@ def store_pairs(
     """
     pairs = read_pairs(source, config)
     if config.text.limit:
-        pairs = Pairs(pairs.name, pairs.sources[: config.text.limit], pairs.targets[: config.text.limit])
+        pairs = _rows(pairs, range(min(config.text.limit, len(pairs))))
     if not len(pairs):
         raise WeftError(f"{pairs.name} has no pairs", expected="sentences with their translations")
     check_pairs(pairs)
     if dev is not None:
-        train, held = pairs, read_pairs(dev, config)
+        train, held = pairs, read_pairs(dev, config, like=pairs.columns)
     else:
         read = Normalizer(config.text.normalization, config.text.lower, config.text.letters_only)
         # Sources that differ in spaces only are equal.
@@ -66,13 +69,16 @@ def store_pairs(
         if len(held):  # as text, since that is what translations are compared with
             text = json.dumps({"sources": held.sources, "targets": held.targets}, ensure_ascii=False)
             (data.parent / DEV_PAIRS).write_text(text, encoding="utf-8")
-        return codec.to_json()
+        return {
+            **codec.to_json(),
+            **({"columns": pairs.columns, "description": pairs.reading} if pairs.reading else {}),
+        }
 
     return store
 
 
 def _rows(pairs: Pairs, rows: Sequence[int]) -> Pairs:
-    return Pairs(pairs.name, [pairs.sources[row] for row in rows], [pairs.targets[row] for row in rows])
+    return replace(pairs, sources=[pairs.sources[row] for row in rows], targets=[pairs.targets[row] for row in rows])
 
 
 def held_out_pairs(run: Run) -> Pairs:

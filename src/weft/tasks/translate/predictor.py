@@ -21,12 +21,12 @@ from weft.tasks.lm.predictor import unknown_note
 from weft.tasks.predictor import TaskPredictor
 from weft.tasks.translate.attention_stepper import AttentionStepper, last_weights
 from weft.tasks.translate.config import TranslateConfig
-from weft.tasks.translate.data import PairSource, held_out_pairs, read_pairs
+from weft.tasks.translate.data import held_out_pairs, read_pairs
 from weft.tasks.translate.ensemble import EnsembleStepper, TranslatorEnsemble
 from weft.tasks.translate.model import BOS_ID, TranslationBatch, TranslationStepper, Translator
 from weft.text.arguments import check_texts
 from weft.text.codec import Codec
-from weft.text.parallel import PairCodec, Pairs
+from weft.text.parallel import PairCodec, Pairs, PairSource
 from weft.text.subword_tokenizer import SubwordTokenizer
 from weft.text.vocabulary import EOS, RESERVED, UNK
 from weft.training.run import Run
@@ -270,9 +270,23 @@ class TranslatePredictor(TaskPredictor):
         """The likelihood of all tokens of given translations, <eos> included."""
         return sum(self.sentence_likelihoods(pairs), Likelihood(0.0, 0))
 
-    def evaluate(self, source: PairSource, *, beam: int = 5, length_penalty: float = LENGTH_PENALTY) -> Translations:
-        """Translates the sources of pairs and compares the results with their targets: a path, a name, or Pairs."""
-        pairs = read_pairs(source, self.config)
+    def read(self, source: PairSource, *, strict: bool = False) -> Pairs:
+        """Pairs to evaluate on, read in the same way as the training data; see `evaluate`."""
+        return read_pairs(source, self.config, like=self.run.vocabulary.get("columns", ()), strict=strict)
+
+    def evaluate(
+        self, source: PairSource, *, beam: int = 5, length_penalty: float = LENGTH_PENALTY, strict: bool = False
+    ) -> Translations:
+        """Translates the sources of pairs and compares the results with their targets.
+
+        Args:
+            source: A path, a name, Pairs, pairs of strings, or a table: a DataFrame, a data set, a dict of columns,
+                dicts.
+            beam: Beam width; see `n_best`.
+            length_penalty: See `n_best`.
+            strict: Refuse pairs of which a side is empty, which are left out and reported otherwise.
+        """
+        pairs = self.read(source, strict=strict)
         # A source that occurs in several pairs is translated once.
         different = list(dict.fromkeys(pairs.sources))
         texts = self.translate(different, beam=beam, length_penalty=length_penalty)

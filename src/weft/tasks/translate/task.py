@@ -22,14 +22,14 @@ from weft.tasks.stored_data import StoreData
 from weft.tasks.task import Task
 from weft.tasks.translate.command import COMMANDS
 from weft.tasks.translate.config import TranslateConfig
-from weft.tasks.translate.data import DEV_PAIRS, TRAIN_PAIRS, PairSource, held_out_pairs, store_pairs
+from weft.tasks.translate.data import DEV_PAIRS, TRAIN_PAIRS, held_out_pairs, store_pairs
 from weft.tasks.translate.ensemble import TranslatorEnsemble
 from weft.tasks.translate.inspection import inspect_translate
 from weft.tasks.translate.model import TranslationBatch, Translator
 from weft.tasks.translate.predictor import END, TranslatePredictor, make_translator
 from weft.tasks.translate.recipe import PairWorkload, choose_for_pairs
 from weft.tasks.translate.service import serve_translator
-from weft.text.parallel import PairCodec, Pairs
+from weft.text.parallel import PairCodec, Pairs, PairSource
 from weft.training.build import build_model, load_model
 from weft.training.devices import find_device
 from weft.training.gradient_descent import GradientDescent
@@ -104,6 +104,8 @@ class TranslateTask(Task[PairSource, TranslateConfig, TranslatePredictor]):
             f"{codec.source.tokenizer.name} tokens), {0 if dev is None else len(dev):,} held out, "
             f"{'joint vocabulary' if codec.joint else 'vocabularies'} of {' and '.join(f'{size:,}' for size in sizes)}"
         )
+        if reading := run.vocabulary.get("description"):
+            description += f" ({reading})"
         if left := int(full.sum()) - len(short):
             description += f"; {left:,} pairs of more than {config.text.max_tokens} tokens left out"
         if empty := int((~full).sum()):
