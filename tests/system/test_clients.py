@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,20 +19,32 @@ openai = pytest.importorskip("openai")
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # clients leave sockets open
 
 
-class World(NamedTuple):
-    """A server, and the runs that it serves."""
+class World:
+    """A server, the runs that it serves, and clients of it."""
 
-    server: Served
-    runs: dict[str, Path]
+    def __init__(self, server: Served, runs: dict[str, Path], closing: contextlib.ExitStack) -> None:
+        self.server, self.runs, self._closing = server, runs, closing
+        self._hubs: dict[str, Any] = {}
 
-    @property
+    @cached_property
     def openai(self) -> Any:
-        return openai.OpenAI(base_url=f"{self.server.address}/v1", api_key="none", max_retries=0)
+        client = openai.OpenAI(base_url=f"{self.server.address}/v1", api_key="none", max_retries=0)
+        return self._closing.enter_context(client)
+
+    @cached_property
+    def ollama(self) -> Any:
+        client = pytest.importorskip("ollama").Client(host=self.server.address)
+        self._closing.callback(client.close)
+        return client
 
     def hub(self, name: str) -> Any:
-        """Hugging Face's client of a model."""
+        """Hugging Face's client of a model; the address of the server is that of all."""
         hub = pytest.importorskip("huggingface_hub")
-        return hub.InferenceClient(model=f"{self.server.address}/models/{name}", token="none")
+        if name not in self._hubs:
+            address = f"{self.server.address}/models/{name}"
+            self._hubs[name] = hub.InferenceClient(model=address if name else self.server.address, token="none")
+            self._closing.callback(self._hubs[name].close)
+        return self._hubs[name]
 
     def generated(self, name: str, prompt: str, **options: Any) -> str:
         """What Python generates after a prompt."""
@@ -40,8 +54,8 @@ class World(NamedTuple):
 
 @pytest.fixture(scope="module")
 def world(runs):
-    with served(*runs.values()) as server:
-        yield World(server, runs)
+    with served(*runs.values()) as server, contextlib.ExitStack() as closing:
+        yield World(server, runs, closing)
 
 
 def table() -> list[tuple[str, str]]:
@@ -94,7 +108,9 @@ def openai_completions(world):
     assert "".join(one.choices[0].text for one in pieces) == expected
     filled = world.openai.completions.create(model="fill", prompt="the ", suffix=" sat").choices[0].text
     assert filled == weft.load(world.runs["fill"]).fill("the ___ sat")[0].fills[0]
-    texts = {world.openai.completions.create(**{**given, "seed": seed}).choices[0].text for seed in (-1, -1, None, -1)}
+    texts = {
+        world.openai.completions.create(**{**given, "seed": seed}).choices[0].text for seed in (-1, None, -1, None)
+    }
     assert len(texts) > 1
     with pytest.raises(openai.BadRequestError, match="seed is -2"):
         world.openai.completions.create(**{**given, "seed": -2})
@@ -250,8 +266,7 @@ def hub_stream(world):
         ]
         assert events[-1].details.finish_reason == "length"
         assert [one.generated_text for one in events[:-1]] == [None] * 24
-    client = world.hub("lm")  # streams end with their client
-    stopped = list(client.text_generation("the cat", stream=True, details=True, stop=["t"], **options))
+    stopped = list(world.hub("lm").text_generation("the cat", stream=True, details=True, stop=["t"], **options))
     assert stopped[-1].generated_text == "".join(one.token.text for one in stopped)
     assert stopped[-1].details.finish_reason == "stop_sequence"
 
@@ -285,9 +300,8 @@ def hub_chat(world):
     hub, messages = pytest.importorskip("huggingface_hub"), [{"role": "user", "content": "Hello"}]
     with pytest.raises(hub.errors.BadRequestError, match="no chat here; the model lm can: generate, embed, session"):
         world.hub("lm").chat_completion(messages)
-    client = hub.InferenceClient(base_url=world.server.address, api_key="none")
     with pytest.raises(hub.errors.BadRequestError, match="no chat here; the model ner can: tag"):
-        client.chat_completion(messages, model="ner")
+        world.hub("").chat_completion(messages, model="ner")
 
 
 @row("huggingface_hub", "`question_answering`, `sentence_similarity`, `zero_shot_classification`")
@@ -299,3 +313,86 @@ def hub_refused(world):
         world.hub("lm").sentence_similarity("a", other_sentences=["b"])
     with pytest.raises(hub.errors.BadRequestError, match="candidate_labels"):
         world.hub("sentiment").zero_shot_classification("a", ["b", "c"])
+
+
+@row("ollama", "`generate`")
+def ollama_generate(world):
+    sample = weft.Sample(**{**SAMPLING, **MORE_SAMPLING})
+    expected = world.generated("lm", "the cat", tokens=20, seed=3, sampler=sample)
+    options = {**SAMPLING, **MORE_SAMPLING, "num_predict": 20, "seed": 3, "repeat_last_n": -1}
+    options["repeat_penalty"] = options.pop("repetition_penalty")
+    found = world.ollama.generate(model="lm:latest", prompt="the cat", options=options, raw=True, think=False)
+    assert (found.response, found.done_reason, found.eval_count) == (expected, "length", 20)
+    pieces = list(world.ollama.generate(model="lm", prompt="the cat", options=options, stream=True))
+    assert "".join(one.response for one in pieces) == expected
+    logged = world.ollama.generate(model="lm", prompt="the cat", options=options, logprobs=True, top_logprobs=2)
+    assert "".join(one.token for one in logged.logprobs) == expected
+    assert [len(one.top_logprobs) for one in logged.logprobs] == [2] * 20
+    texts = {world.ollama.generate(model="lm", prompt="a", options={"seed": -1}).response for _ in range(3)}
+    assert len(texts) > 1
+    penalized = world.ollama.generate(model="lm", prompt="a", options={"repeat_penalty": 1.9, "temperature": 0})
+    assert penalized.response != world.ollama.generate(model="lm", prompt="a", options={"temperature": 0}).response
+
+
+@row("ollama", '`generate(keep_alive=..., options={"num_ctx": ...})`')
+def ollama_ignored(world):
+    body = {"model": "lm", "prompt": "a", "stream": False, "keep_alive": 0, "options": {"num_ctx": 8, "num_thread": 1}}
+    answer = world.server.ask("/api/generate", body)
+    assert answer.headers["weft-ignored"] == "keep_alive, num_ctx, num_thread"
+    assert world.ollama.generate(model="lm", prompt="a", keep_alive=0, options={"num_ctx": 8, "mirostat": 0}).response
+    for wrong in ({"mirostat": 2}, {"repeat_last_n": 64}, {"tfs_z": 0.5}, {"temprature": 1}):
+        with pytest.raises(Exception, match=next(iter(wrong))):
+            world.ollama.generate(model="lm", prompt="a", options=wrong)
+
+
+@row("ollama", '`generate(system=..., format="json")`')
+def ollama_unsupported(world):
+    for wrong in ({"system": "Be kind."}, {"format": "json"}, {"suffix": "end"}, {"context": [1]}, {"think": True}):
+        with pytest.raises(Exception, match=f"{next(iter(wrong))} is not supported by a model that continues a text"):
+            world.ollama.generate(model="lm", prompt="a", **wrong)
+    assert world.ollama.generate(model="lm", prompt="a", system="", format="", context=[]).response
+
+
+@row("ollama", "`embed`, `embeddings`")
+def ollama_embed(world):
+    expected = [one.embedding for one in world.openai.embeddings.create(model="lm", input=["the cat", "a"]).data]
+    found = world.ollama.embed(model="lm", input=["the cat", "a"])
+    np.testing.assert_allclose(found.embeddings, [one / np.linalg.norm(one) for one in expected], rtol=1e-6)
+    assert len(world.ollama.embed(model="lm", input="the cat").embeddings) == 1
+    np.testing.assert_allclose(world.ollama.embeddings(model="lm", prompt="the cat").embedding, expected[0], rtol=1e-6)
+    with pytest.raises(Exception, match="an n-gram model has no state vector"):
+        world.ollama.embed(model="ngram", input="a")
+
+
+@row("ollama", "`list`, `ps`, `show`")
+def ollama_models(world):
+    names = {"lm", "ngram", "hmm"}
+    assert {one.model for one in world.ollama.list().models} == names
+    assert {one.model for one in world.ollama.ps().models} == names
+    for name in names:
+        shown = world.ollama.show(name)
+        assert shown.details.family == shown.modelinfo["general.architecture"] == name
+        assert shown.modelinfo["general.parameter_count"] > 0
+        assert ("embedding" in shown.capabilities) == (name != "ngram")
+    for wrong, message in (("none", "there is no model 'none'"), ("ner", "generates no text; it can: tag")):
+        with pytest.raises(Exception, match=message):
+            world.ollama.show(wrong)
+
+
+@row("ollama", "`chat`")
+def ollama_chat(world):
+    with pytest.raises(Exception, match="there is no chat here; the model lm can: generate, embed, session"):
+        world.ollama.chat(model="lm:latest", messages=[{"role": "user", "content": "Hello"}])
+
+
+@row("ollama", "`pull`, `push`, `create`, `copy`, `delete`")
+def ollama_refused(world):
+    for call in (lambda: world.ollama.pull("a"), lambda: world.ollama.push("lm"), lambda: world.ollama.delete("lm"),
+                 lambda: world.ollama.create(model="a", from_="lm"), lambda: world.ollama.copy("lm", "b")):  # fmt: skip
+        with pytest.raises(Exception, match="models are not changed by requests; expected them as arguments of"):
+            call()
+
+
+@row("ollama", "`GET /api/version`")
+def ollama_version(world):
+    assert world.server.ask("/api/version").body == {"version": weft.__version__}

@@ -86,9 +86,10 @@ def test_openai_client_fills_embeds_and_reads_errors(client, runs):
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_ollama_client(server, runs):
+def test_ollama_client(server, runs, request):
     ollama = pytest.importorskip("ollama")
     client = ollama.Client(host=server.address)
+    request.addfinalizer(client.close)
     assert {one.model for one in client.list().models} == {"lm", "ngram", "hmm"}
     options = {"num_predict": 20, "seed": 3, "temperature": 0.9}
     (expected,) = command_line(
@@ -104,11 +105,13 @@ def test_ollama_client(server, runs):
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the clients leave sockets open
-def test_hugging_face_client(server, runs):
+def test_hugging_face_client(server, runs, request):
     hub = pytest.importorskip("huggingface_hub")
 
     def client(name):
-        return hub.InferenceClient(model=f"{server.address}/models/{name}", token="none")
+        made = hub.InferenceClient(model=f"{server.address}/models/{name}", token="none")
+        request.addfinalizer(made.close)
+        return made
 
     (expected,) = command_line("classify", runs["sentiment"], "a good film")
     found = client("sentiment").text_classification("a good film")

@@ -210,7 +210,6 @@ def _describe(model: LoadedModel, example: str) -> dict[str, Any]:
     service, run, predictor = model.service, model.run, model.predictor
     codec = getattr(predictor, "codec", None)
     source = getattr(codec, "source", codec)
-    weights = sum(one.numel() for one in predictor.model.parameters()) if isinstance(predictor.model, nn.Module) else 0
     task = get_task(run.task)
     best = best_evaluation(run.metrics()) or {}
     probes = supported(predictor, service.example)
@@ -224,7 +223,7 @@ def _describe(model: LoadedModel, example: str) -> dict[str, Any]:
         "probes": probes,
         "views": views,
         "example": example,
-        "weights": weights or sum(_size(shape) for shape in run.shapes().values()),
+        "weights": weight_count(model),
         "vocabulary": len(source.vocabulary) if source is not None else None,
         "tokenizer": source.tokenizer.name if source is not None else None,
         "labels": list(service.labels) if service.labels is not None else None,
@@ -236,19 +235,19 @@ def _describe(model: LoadedModel, example: str) -> dict[str, Any]:
     }
 
 
+def weight_count(model: LoadedModel) -> int:
+    """The number of weights of a model, or of what its run has stored."""
+    network = model.predictor.model
+    weights = sum(one.numel() for one in network.parameters()) if isinstance(network, nn.Module) else 0
+    return weights or sum(map(math.prod, model.run.shapes().values()))
+
+
 def _public(settings: dict[str, Any]) -> dict[str, Any]:
     """Settings without paths of this machine: of a file only its name."""
     return {
         name: Path(value).name if isinstance(value, str) and {"/", "\\"} & set(value) else value
         for name, value in settings.items()
     }
-
-
-def _size(shape: tuple[int, ...]) -> int:
-    total = 1
-    for length in shape:
-        total *= length
-    return total
 
 
 def _layers(predictor: Any, example: str) -> list[dict[str, Any]]:
