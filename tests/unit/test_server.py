@@ -8,6 +8,7 @@ import random
 import shutil
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ import weft
 from tests.serving import RECIPES, train_runs
 from weft import probes
 from weft.decoding import Sample
+from weft.server.app import ENDPOINTS
 from weft.server.comparison import Comparisons
 from weft.server.completion import Completion, CompletionRequest, check_stop
 from weft.server.config import ServerConfig
@@ -31,6 +33,7 @@ from weft.server.sessions import SessionStore
 from weft.server.token_engine import StepEngine, StreamEngine, parts
 from weft.server.worker import SMALL_BATCH, Worker
 from weft.tasks.lm.stopping import StopText
+from weft.text.tokenizers import TOKENIZERS
 
 QUICK = {name: one.changed({"train.epochs": 1}) for name, one in RECIPES.items() if name in ("lm", "sentiment", "ner")}
 QUICK |= {
@@ -180,9 +183,40 @@ def test_a_computation_that_nobody_waits_for_is_interrupted():
     worker.stop()
 
 
+REQUESTS = [
+    ("/weft/predict/{model}", {"model": "sentiment"}, {"texts": ["a good film"]}),
+    ("/weft/predict/{model}", {"model": "ner"}, {"texts": ["Ann went"]}),
+    ("/models/{name}", {"name": "ner"}, {"inputs": "Ann went"}),
+    ("/models/{name}", {"name": "lm"}, {"inputs": "the cat"}),
+    ("/translate", {}, {"q": "the cat", "source": "en", "target": "fr"}),
+    ("/v1/completions", {}, {"model": "lm", "prompt": ["the cat", "a"]}),
+    ("/v1/embeddings", {}, {"model": "lm", "input": "the cat"}),
+    ("/api/generate", {}, {"model": "lm", "prompt": "the cat", "stream": False}),
+    ("/weft/sessions", {}, {"model": "lm", "text": "the cat"}),
+]
+
+
+@pytest.mark.parametrize(("path", "parameters", "body"), REQUESTS)
+def test_texts_are_split_by_the_worker(context, monkeypatch, path, parameters, body):
+    """And not by the event loop, which a long text would hold."""
+    endpoint = next(one for one in ENDPOINTS if (one.method, one.path) == ("POST", path))
+    threads = []
+    for tokenizer in TOKENIZERS.values():
+
+        def split(self, text, real=tokenizer.split):
+            threads.append(threading.current_thread())
+            return real(self, text)
+
+        monkeypatch.setattr(tokenizer, "split", split)
+    response = asyncio.run(endpoint.handler(context, SimpleNamespace(path_params=parameters, headers={}), body))
+    assert response.status_code in (200, 201)
+    assert threads
+    assert threading.main_thread() not in threads
+
+
 def complete(context, name, **options):
     async def ask():
-        completion = Completion(context, context.models.get(name), CompletionRequest(**options))
+        completion = await Completion.prepare(context, context.models.get(name), CompletionRequest(**options))
         return await completion.whole()
 
     return asyncio.run(ask())
@@ -263,7 +297,7 @@ def test_rows_that_are_abandoned_are_not_continued(context, log_probs):
 
     async def ask():
         request = CompletionRequest(("the cat",), 50, 64, log_probs=log_probs)
-        completion = Completion(context, model, request)
+        completion = await Completion.prepare(context, model, request)
         generation = Generation("test", model.engine, Metrics())
         generation.add(completion.rows)
         for row in completion.rows:

@@ -33,7 +33,8 @@ def generate(context: Context, name: str, **options: Any) -> list[str]:
 
     async def ask(log_probs: int | None) -> list[str]:
         request = CompletionRequest(PROMPTS, TOKENS, sample=Sample(0.9), seed=SEED, log_probs=log_probs)
-        return [one.text for one in await Completion(context, context.models.get(name), request).whole()]
+        completion = await Completion.prepare(context, context.models.get(name), request)
+        return [one.text for one in await completion.whole()]
 
     plain, logged = asyncio.run(ask(None)), asyncio.run(ask(1))
     assert plain == logged

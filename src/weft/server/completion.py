@@ -73,25 +73,41 @@ def read_sample(options: Mapping[str, Any]) -> Sample:
     return Sample(**found)
 
 
-def prompt_ids(predictor: LmPredictor, prompt: Prompt) -> list[int]:
-    """The token ids of a text; ids are checked.
+async def prompt_ids(model: LoadedModel, prompts: Sequence[Prompt]) -> list[list[int]]:
+    """The token ids of texts, which the model's worker splits, as long ones take a while; ids are checked.
 
     Raises:
         RequestError: 400, for an id that is not in the vocabulary.
     """
-    if isinstance(prompt, str):
-        return predictor.prompt_ids(prompt)
+    predictor = generator(model)
+    for prompt in prompts:
+        if not isinstance(prompt, str):
+            check_ids(predictor, prompt)
+    found: list[list[int]] = await model.worker.call(
+        lambda: [predictor.prompt_ids(one) if isinstance(one, str) else list(one) for one in prompts]
+    )
+    return found
+
+
+def check_ids(predictor: LmPredictor, ids: Iterable[int]) -> None:
+    """Refuses ids that are not in the vocabulary."""
     size = len(predictor.codec.vocabulary)
-    if not all(0 <= one < size for one in prompt):
-        raise RequestError(400, f"a token id is {next(one for one in prompt if not 0 <= one < size)}; "
-                           f"expected 0 to {size - 1}")  # fmt: skip
-    return list(prompt)
+    wrong = next((one for one in ids if not 0 <= one < size), None)
+    if wrong is not None:
+        raise RequestError(400, f"a token id is {wrong}; expected 0 to {size - 1}")
 
 
 class Completion:
     """A running request: its rows, and the session it holds."""
 
-    def __init__(self, context: Context, model: LoadedModel, request: CompletionRequest) -> None:
+    @classmethod
+    async def prepare(cls, context: Context, model: LoadedModel, request: CompletionRequest) -> Completion:
+        """Encodes the prompts."""
+        return cls(context, model, request, await prompt_ids(model, request.prompts))
+
+    def __init__(
+        self, context: Context, model: LoadedModel, request: CompletionRequest, ids: Sequence[Sequence[int]]
+    ) -> None:
         self.context, self.model, self.request = context, model, request
         self.predictor = generator(model)
         self._held = ExitStack()
@@ -104,7 +120,7 @@ class Completion:
                 400,
                 f"{len(request.prompts)} prompts with {request.choices} choices; expected {MOST_SEQUENCES} or fewer",
             )
-        histories = self._histories()
+        histories = self._histories(ids)
         self.seed = secrets.randbits(31) if request.seed in (None, -1) else request.seed
         choice = TokenChoice(request.sample, tuple(self.predictor.banned_ids), self.predictor.end_id, request.bias)
         self.prompt_tokens = sum(len(history.ids) for history in histories)
@@ -126,23 +142,22 @@ class Completion:
             self._held.close()
             raise
 
-    def _histories(self) -> list[History]:
+    def _histories(self, ids: Sequence[Sequence[int]]) -> list[History]:
         request, engine = self.request, self.model.engine
         assert engine is not None
         if request.session is not None:
             if len(request.prompts) * request.choices != 1:
                 raise RequestError(400, "a session continues one text; expected one prompt and n=1")
-            return [self._session_history(request.session)]
+            return [self._session_history(request.session, ids[0])]
         histories = []
-        for prompt in request.prompts:
-            ids = prompt_ids(self.predictor, prompt)
+        for prompt in ids:
             for _ in range(request.choices):
                 history = History(engine, keep=False)
-                history.append(ids)
+                history.append(prompt)
                 histories.append(history)
         return histories
 
-    def _session_history(self, id: str) -> History:
+    def _session_history(self, id: str, ids: Sequence[int]) -> History:
         sessions = self.context.sessions
         session: Session = sessions.find(id) or sessions.new(id, self.model)
         if session.model.name != self.model.name:
@@ -153,7 +168,7 @@ class Completion:
         self._held.enter_context(sessions.use(session))
         history, prompt = session.history, self.request.prompts[0]
         try:
-            ids = prompt_ids(self.predictor, prompt) if prompt or not history.ids else []
+            ids = ids if prompt or not history.ids else []
             if len(history.ids) + len(ids) + self.request.tokens > self.context.config.session_tokens:
                 most = self.context.config.session_tokens
                 raise RequestError(400, f"the session {id!r} would have more than {most:,} tokens")

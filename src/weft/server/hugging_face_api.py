@@ -26,7 +26,7 @@ from weft.server.completion import (
 from weft.server.errors import RequestError
 from weft.server.generation import Piece, TokenInfo
 from weft.server.http import Context, Endpoint, JsonResponse, Result
-from weft.server.models import LoadedModel, generator, text_service
+from weft.server.models import LoadedModel, text_service
 from weft.server.native_api import ANY, check_count
 from weft.server.openai_api import merged, stream_response
 from weft.server.schema import (
@@ -117,8 +117,9 @@ async def _generate(context: Context, model: LoadedModel, body: Mapping[str, Any
         raise RequestError(400, "best_of is more than 1; expected no stream, as ended texts are ranked")
     samples = given.get("do_sample") or any(given.get(name, none) != none for name, none in WARPERS.items())
     details = bool(given.get("details"))
+    (ids,) = await prompt_ids(model, [inputs])
     request = CompletionRequest(
-        (tuple(prompt_ids(generator(model), inputs)[-given.get("truncate", 0) :]),),
+        (tuple(ids[-given.get("truncate", 0) :]),),
         given.get("max_new_tokens", 100),
         choices=best_of,
         ranked=best_of > 1,
@@ -128,7 +129,7 @@ async def _generate(context: Context, model: LoadedModel, body: Mapping[str, Any
         log_probs=given.get("top_n_tokens", 0) if details else None,
         echo=details and bool(given.get("decoder_input_details")),
     )
-    completion = Completion(context, model, request)
+    completion = await Completion.prepare(context, model, request)
     before = inputs if given.get("return_full_text") else ""
     if stream:
         return stream_response(context, completion, _events(completion, before), "text/event-stream")

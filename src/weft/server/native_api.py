@@ -137,7 +137,7 @@ async def _read(context: Context, session: Session, text: str, tokens: list[str]
     """Adds a text or tokens to a session and describes it."""
     codec, history = generator(session.model).codec, session.history
     if tokens is None:
-        ids = codec.encode(text)
+        ids = await _settled(session, lambda: codec.encode(text))
     else:
         unknown = [one for one in tokens if one not in codec.vocabulary]
         if unknown:
@@ -247,7 +247,7 @@ def _run_path(context: Context, name: str) -> Path:
 async def run_metrics(context: Context, request: Request, body: None) -> Response:
     """`/weft/runs/{name}/metrics`: the lines of metrics.jsonl after a step."""
     name = request.path_params["name"]
-    path = _run_path(context, name)
+    path = await asyncio.to_thread(_run_path, context, name)
     given = request.query_params.get("after", "-1")
     try:
         after = int(given) if given.isascii() and len(given) < 16 else None
@@ -273,7 +273,7 @@ async def run_metrics(context: Context, request: Request, body: None) -> Respons
 async def run_curves(context: Context, request: Request, body: None) -> Response:
     """`/weft/runs/{name}/curves`."""
     name = request.path_params["name"]
-    path = _run_path(context, name)
+    path = await asyncio.to_thread(_run_path, context, name)
     curves = await asyncio.to_thread(metric_curves, path)
     return JsonResponse({key: {**one.to_dict(), "path": name} for key, one in curves.items()})
 

@@ -80,7 +80,7 @@ async def generate(context: Context, request: Request, body: Mapping[str, Any]) 
         stop=check_stop(options.get("stop")),
         log_probs=(body.get("top_logprobs") or 0) if body.get("logprobs") or body.get("top_logprobs") else None,
     )
-    completion = Completion(context, model, wanted)
+    completion = await Completion.prepare(context, model, wanted)
     if body.get("stream", True) is not False:
         lines = _lines(completion, model.name, began)
         return stream_response(context, completion, lines, "application/x-ndjson")

@@ -21,8 +21,8 @@ from weft.server.completion import (
     Completion,
     CompletionRequest,
     Prompt,
+    check_ids,
     check_stop,
-    prompt_ids,
     read_sample,
 )
 from weft.server.errors import RequestError, error_body
@@ -144,7 +144,7 @@ async def complete(context: Context, request: Request, body: Mapping[str, Any]) 
         return await _fill(model, given, head)
     count = given.get("n", 1)
     wanted = read_completion(model, given)
-    completion = Completion(context, model, wanted)
+    completion = await Completion.prepare(context, model, wanted)
     if given.get("stream"):
         if wanted.ranked:
             raise RequestError(400, "best_of is more than n; expected no stream, as ended texts are ranked")
@@ -182,7 +182,7 @@ def _read_bias(model: LoadedModel, given: Mapping[str, float]) -> tuple[tuple[in
     wrong = [name for name in given if not (name.isascii() and name.isdigit() and len(name) < 16)]
     if wrong:
         raise RequestError(400, f"logit_bias has {short_repr(wrong[0])}; expected token ids")
-    prompt_ids(generator(model), tuple(map(int, given)))  # refuses ids that are not in the vocabulary
+    check_ids(generator(model), map(int, given))
     return tuple((int(name), float(value)) for name, value in given.items())
 
 

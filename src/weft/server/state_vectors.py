@@ -10,7 +10,7 @@ from torch import Tensor
 
 from weft.server.completion import Prompt, prompt_ids
 from weft.server.errors import RequestError
-from weft.server.models import LoadedModel, generator
+from weft.server.models import LoadedModel
 
 StateVector = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -36,9 +36,8 @@ async def state_vectors(
     Raises:
         RequestError: 400, if the model has no such state, or one of another size.
     """
-    predictor, engine = generator(model), model.engine
+    ids, engine = await prompt_ids(model, texts), model.engine
     assert engine is not None
-    ids = [prompt_ids(predictor, text) for text in texts]
 
     def run(rows: Sequence[Sequence[int]]) -> list[StateVector]:
         return [_vector(engine.read(row, engine.start())) for row in rows]
