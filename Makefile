@@ -28,9 +28,10 @@ format: $(VENV)/ready-dev
 	$(BIN)/ruff check --fix .
 	$(if $(CLANG_FORMAT),$(CLANG_FORMAT) -i $(CPP),@echo "clang-format is not installed: C++ is not formatted")
 
-# The documentation site, in site/. Warnings are errors. To read it with search: python3 -m http.server -d site
+# The documentation site, in site/: open site/index.html. Warnings are errors, links and the search are checked.
 docs: $(VENV)/ready-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python -m tests.site_checks site
 
 # Source archive and wheel in dist/: the archive holds what git holds, the wheel works in an empty environment.
 dist: $(VENV)/ready-dev

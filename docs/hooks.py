@@ -15,12 +15,14 @@ from latex2mathml.converter import convert
 EQUATION = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', flags=re.S)
 LINK = re.compile(r"\[([^\]]*)\]\((\.\./[^)#\s]+)(?:#[^)]*)?\)")
 
+HOW_TO = ("Start", "For torch users", "Tasks")  # sections of the navigation
+
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """Links to files of the repository that are not part of the site become plain text; search leaves lab/ out."""
+    """Links to files outside of docs/ become plain text. Search has how-to pages first, and leaves lab/ out."""
     folder = posixpath.dirname(page.file.src_uri)
-    if folder == "lab":
-        page.meta["search"] = {"exclude": True}
+    section = page.ancestors[-1].title if page.ancestors else page.title
+    page.meta["search"] = {"exclude": True} if folder == "lab" else {"boost": 3 if section in HOW_TO else 1}
 
     def plain(match: re.Match[str]) -> str:
         outside = posixpath.normpath(posixpath.join(folder, match[2])).startswith("..")
