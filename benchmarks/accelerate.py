@@ -1,4 +1,4 @@
-"""Published recurrent models before and after `weft.accelerate`: writes the tables of docs/accelerate.md.
+"""Published recurrent models before and after `weft.accelerate`: writes the tables of docs/accelerate.md and a record.
 
     python -m benchmarks.accelerate [NAME ...] [--seconds 4] [--again]
 
@@ -17,11 +17,12 @@ import subprocess
 import sys
 import sysconfig
 import venv
-from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tools.pages import write_pages
+from tools.records import stamp, write
 from weft.engine import description
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -76,14 +77,31 @@ def measure(name: str, seconds: float) -> dict[str, Any]:
     for kind, bound in TOLERANCE.items():
         if max(result[kind]) > bound:
             raise SystemExit(f"{name}: {kind} results differ by {max(result[kind]):.1e}; expected at most {bound:.0e}")
-    return {**result, "commit": commit(), "date": str(date.today())}
+    return {**result, **stamp(["benchmarks/accelerate_models.py"])}
 
 
-def commit() -> str:
-    done = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    return done.stdout.strip() or "unknown"
+def record(results: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """What benchmarks/records/accelerate.json keeps: milliseconds. Its stamp is that of the model measured first."""
+    first = min(results.values(), key=lambda row: str(row["date"]))
+    models = []
+    for name, row in results.items():
+        times = {}
+        for kind in ("train", "inference"):
+            before, after = row[kind]
+            times[kind] = {
+                "before": round(before * 1e3, 1),
+                "after": round(after * 1e3, 1),
+                "ratio": round(before / after, 2),
+            }
+        errors = {kind: row[kind] for kind in TOLERANCE}
+        models.append({"model": PACKAGES[name].title, **times, "recurrent share": round(row["share"], 2), **errors})
+    return {
+        "command": "python -m benchmarks.accelerate",
+        **{name: first[name] for name in ("commit", "date", "depends")},
+        "machine": f"{first['threads']} thread, {description()}",
+        "versions": f"torch {version('torch')}, Python {platform.python_version()}",
+        "models": models,
+    }
 
 
 def page(results: dict[str, dict[str, Any]]) -> str:
@@ -164,6 +182,8 @@ def main() -> None:
         before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
         text = "\n".join([before + BEGIN, "", page(results) + END]) + rest.partition(END)[2]
         PAGE.write_text(text, encoding="utf-8")
+        write("accelerate", record(results))
+        write_pages()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Speed of chain models: HMM against hmmlearn, CRF against pytorch-crf. Writes docs/benchmarks-chains.md.
+"""Speed of chain models: HMM against hmmlearn, CRF against pytorch-crf. Writes benchmarks/records/chains.json.
 
-    python benchmarks/chains.py [--rounds 15] [--threads N] [--write]
+    python -m benchmarks.chains [--rounds 15] [--threads N] [--write]
 
 All run alternately in one process, and the median time of the rounds counts, so the machine should be idle otherwise.
 hmmlearn is single-threaded; ours and pytorch-crf use torch's threads (`--threads 1` for one). The results are compared
@@ -10,16 +10,12 @@ before anything is timed.
 from __future__ import annotations
 
 import argparse
-import platform
-import re
+import json
 import resource
 import statistics
-import subprocess
 import time
 from collections.abc import Callable
-from datetime import date
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,13 +23,13 @@ import torch
 import torchcrf
 from hmmlearn.hmm import CategoricalHMM
 
-from weft.engine import description
+from tools.pages import write_pages
+from tools.records import machine, stamp, write
 from weft.nn.crf import CRF
 from weft.tasks.hmm.baum_welch import improve, random_hmm
 from weft.tasks.hmm.model import HMM
 from weft.tasks.ngram.model import modified_kneser_ney
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks-chains.md"
 SEQUENCES, LENGTH = 1000, 100
 
 Timings = dict[str, dict[str, float]]  # operation -> library -> seconds
@@ -145,52 +141,45 @@ def ngram() -> tuple[float, float, int]:
     return seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, len(model)
 
 
-def page(table: Timings, counted: tuple[float, float, int], rounds: int) -> str:
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
-    names = ("torch", "numpy", "hmmlearn", "pytorch-crf")
-    lines = [
-        "# Chains: benchmarks",
-        "",
-        f"Made by `python benchmarks/chains.py --write` on {date.today()}, commit {commit.stdout.strip()}.",
-        f"{cpu[1] if cpu else platform.machine()}, threads: {torch.get_num_threads()}, "
-        f"Python {platform.python_version()}, "
-        + ", ".join(f"{name} {version(name)}" for name in names)
-        + f"; {description()}.",
-        "",
-        f"{SEQUENCES:,} sequences of {LENGTH} observations. Median time of {rounds} alternating rounds in one process; "
-        "the results were compared before.",
-        "",
-        "| operation | library | milliseconds | speedup of weft |",
-        "| --- | --- | --- | --- |",
+def record(table: Timings, counted: tuple[float, float, int], rounds: int) -> dict[str, Any]:
+    """What benchmarks/records/chains.json keeps."""
+    operations = [
+        {
+            "work": work,
+            "milliseconds": {name: round(seconds * 1e3, 3) for name, seconds in times.items()},
+            "ratios": {name: round(seconds / times["weft"], 2) for name, seconds in times.items()},
+        }
+        for work, times in table.items()
     ]
-    for work, times in table.items():
-        for who, seconds in times.items():
-            lines.append(f"| {work} | {who} | {seconds * 1e3:.2f} | {seconds / times['weft']:.1f} |")
     seconds, gigabytes, count = counted
-    lines += [
-        "",
-        f"n-grams: 2,000,000 tokens, vocabulary 20,000, order 5, modified Kneser-Ney: {seconds:.1f} s, "
-        f"{count:,} n-grams, {gigabytes:.2f} GB peak memory of the process.",
-        "",
-    ]
-    return "\n".join(lines)
+    versions = machine()
+    for name in ("numpy", "hmmlearn", "pytorch-crf"):
+        versions["versions"] += f", {name} {version(name)}"
+    return {
+        "command": "python -m benchmarks.chains --write",
+        **stamp(f"benchmarks/chains.py::{name}" for name in ("hmm", "crf", "ngram")),
+        **versions,
+        "rounds": rounds,
+        "operations": operations,
+        "ngrams": {"seconds": round(seconds, 2), "count": count, "gigabytes": round(gigabytes, 3)},
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--threads", type=int, help="number of torch threads; default: torch's own")
-    parser.add_argument("--write", action="store_true", help=f"write {PAGE.name}")
+    parser.add_argument("--write", action="store_true", help="write the record and its page")
     arguments = parser.parse_args()
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     counted = ngram()  # first, so that peak memory is that of the n-gram model
     table = hmm(8, 50, arguments.rounds) | hmm(32, 1000, arguments.rounds) | crf(arguments.rounds)
-    text = page(table, counted, arguments.rounds)
-    print(text)
+    found = record(table, counted, arguments.rounds)
+    print(json.dumps(found, indent=1))
     if arguments.write:
-        PAGE.write_text(text, encoding="utf-8")
+        write("chains", found)
+        write_pages()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Speed of the engine relative to torch on this machine: a table of ratios, written to docs/benchmarks.md.
+"""Speed of the engine relative to torch on this machine: ratios, written to benchmarks/records/engine.json.
 
 Ours and the peer are checked to agree, then alternate in one process; each time is the median of many rounds. The peer
 gets its best layout (time first, one-hot rows precomputed).
@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import argparse
 import math
-import platform
 import statistics
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable
@@ -27,6 +25,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from benchmarks.inference import Case, measure
 from examples.own_cell import OWN_CELLS
+from tools.pages import write_pages
+from tools.records import machine, stamp, write
 from weft import engine
 from weft.cells import CELLS, Cell, GRUCell, GRUResetBeforeCell, LSTMCell, RNNCell
 from weft.compiler import program_of
@@ -35,7 +35,6 @@ from weft.nn import Bidirectional, Recurrent, make_stack
 from weft.nn.steps import run_steps
 
 B, T, V, H = 32, 35, 28, 256
-BY_HAND = "## Where the rest of the time goes"
 Work = Callable[[], Any]
 
 
@@ -287,11 +286,10 @@ def kept_bytes(module: nn.Module, run: Callable[[], Tensor]) -> int:
     return sum(kept.values())
 
 
-def runtimes(seconds: float) -> list[str]:
-    """A table of other runtimes, each in a process of its own: inference, and training with JAX's scan."""
+def runtimes(seconds: float) -> list[dict[str, Any]]:
+    """Other runtimes, each in a process of its own: inference, and training with JAX's scan. Milliseconds."""
     inference, train = ("weft", "torch", "onnxruntime", "openvino"), ("weft", "torch", "jax")
-    threads, names = torch.get_num_threads(), ("weft", "torch", "onnxruntime", "openvino", "jax")
-    lines = [f"| float32, I = H = 256 (ms) | {' | '.join(names)} | to best peer |", "| --- " * (len(names) + 2) + "|"]
+    threads, rows = torch.get_num_threads(), []
     with tempfile.TemporaryDirectory() as folder:
         for case, some in (
             (Case("layer", "lstm", B, T, threads), inference),
@@ -300,12 +298,11 @@ def runtimes(seconds: float) -> list[str]:
             (Case("train", "lstm", B, T, threads), train),
         ):
             found = measure(case, tuple((name, "float32") for name in some), Path(folder), seconds)
-            times = {name: taken for (name, _), taken in found.items()}
-            best = min(taken for name, taken in times.items() if name != "weft")
-            cells = [f"{times[name] * 1e3:.2f}" if name in times else "" for name in names]
-            lines.append(f"| {case.title} | {' | '.join(cells)} | **{best / times['weft']:.2f} x** |")
-            print(lines[-1], flush=True)
-    return lines
+            times = {name: round(taken * 1e3, 3) for (name, _), taken in found.items()}
+            ratio = min(taken for name, taken in times.items() if name != "weft") / times["weft"]
+            rows.append({"work": case.title, "times": times, "ratio": round(ratio, 3)})
+            print(rows[-1], flush=True)
+    return rows
 
 
 def line(row: Row, peak: float) -> str:
@@ -315,39 +312,30 @@ def line(row: Row, peak: float) -> str:
     return f"| {row.work} | {row.peer} | {times} | **{row.ratio:.1f} x** | {limits} |"
 
 
-def report(bench: Bench, gflops: float, share: float, memory: tuple[int, int], others: list[str]) -> str:
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout
-    found = Path("/proc/cpuinfo").read_text(encoding="utf-8") if Path("/proc/cpuinfo").exists() else ""
-    cpu = next((text.split(":")[1].strip() for text in found.splitlines() if "model name" in text), platform.machine())
-    return "\n".join(
-        [
-            "# Benchmarks",
-            "",
-            'Written by `python -m benchmarks.engine`. "train" is a forward and a backward pass; batch '
-            f"{B} and {T} steps unless stated otherwise. Medians of alternating runs with the peer in one process.",
-            "",
-            f"- machine: {cpu}, {torch.get_num_threads()} threads, {engine.description()}",
-            f"- torch {torch.__version__}, Python {platform.python_version()}, commit {commit.strip()}",
-            f"- roof: {gflops:.0f} GFLOP/s, torch's product of two 1024 x 1024 float32 matrices",
-            f"- peak: {bench.peak:.0f} GFLOP/s, multiply-adds in registers on all threads; bound: the ratio if the "
-            "matrix products ran at that peak and everything else took no time",
-            f"- share of the roof, LSTM H{H}, train: {share:.0%}",
-            f"- memory kept for the backward pass, LSTM H{H}, batch {B}, {T} steps: {memory[0] / 1e6:.1f} MB, "
-            f"torch.nn.LSTM {memory[1] / 1e6:.1f} MB",
-            "- share: the ratio over its bound; the notes: the study notes that the models follow",
-            "",
-            "| operation | peer | weft | peer's time | ratio | bound | share |",
-            "| --- | --- | --- | --- | --- | --- | --- |",
-            *(line(row, bench.peak) for row in bench.rows),
-            "",
-            "## Other runtimes",
-            "",
-            "Medians of turns, each runtime in a process of its own. JAX: `lax.scan`, compiled.",
-            "",
-            *others,
-            "",
-        ]
-    )
+def record(bench: Bench, gflops: float, share: float, memory: tuple[int, int], others: list[dict[str, Any]]) -> Any:
+    """What benchmarks/records/engine.json keeps: times in milliseconds."""
+    layers = []
+    for row in bench.rows:
+        bound = row.bound(bench.peak)
+        limits = (
+            {"bound": round(bound, 2), "share": round(row.ratio / bound, 3)}
+            if bound
+            else {"bound": None, "share": None}
+        )
+        times = {"weft": round(row.ours * 1e3, 4), "theirs": round(row.theirs * 1e3, 4), "ratio": round(row.ratio, 3)}
+        layers.append({"work": row.work, "peer": row.peer, **times, **limits})
+    parts = ["benchmarks/engine.py::Bench", "benchmarks/inference.py::measure", "benchmarks/inference_peers.py"]
+    return {
+        "command": "python -m benchmarks.engine",
+        **stamp(parts),
+        **machine(),
+        "roof": round(gflops),
+        "peak": round(bench.peak),
+        "share of the roof": round(share, 2),
+        "memory": {"weft": round(memory[0] / 1e6, 1), "torch.nn.LSTM": round(memory[1] / 1e6, 1)},
+        "layers": layers,
+        "runtimes": others,
+    }
 
 
 def main() -> None:
@@ -371,12 +359,10 @@ def main() -> None:
     share = 3 * 2 * B * T * H * 4 * H / train / 1e9 / gflops  # three products of 4H x H for each token
     layer, theirs, x = Recurrent(LSTMCell(H, H)), nn.LSTM(H, H), torch.randn(B, T, H)
     memory = kept_bytes(layer, lambda: layer(x)[0]), kept_bytes(theirs, lambda: theirs(x)[0])
-    page = Path("docs/benchmarks.md")
-    text = report(bench, gflops, share, memory, runtimes(bench.seconds / 3))
-    print(text)
-    if not quick:  # what follows the mark is written by hand
-        _, mark, rest = page.read_text(encoding="utf-8").partition(BY_HAND)
-        page.write_text(f"{text}\n{mark}{rest}" if mark else text, encoding="utf-8")
+    found = record(bench, gflops, share, memory, runtimes(bench.seconds / 3))
+    if not quick:
+        write("engine", found)
+        write_pages()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Time and memory of one training step as a language model grows, ours and torch's: writes docs/growth.md.
+"""Time and memory of one training step as a language model grows, ours and torch's: benchmarks/records/growth.json.
 
     python -m benchmarks.growth [--seconds 1] [--again]
 
@@ -14,29 +14,23 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import resource
 import statistics
-import subprocess
 import time
 from collections.abc import Callable, Sequence
-from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from tools.pages import write_pages
+from tools.records import machine, stamp, write
 from weft import engine
 from weft.engine import Embedded
 from weft.nn import LSTMCell, Recurrent, checkpointed, make_stack
-from weft.pictures.draw_curves import draw_curves
-from weft.pictures.figures import Curve, Curves
 
-ROOT = Path(__file__).resolve().parent.parent
-DOCS = ROOT / "docs"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "weft" / "growth"
 
 
@@ -191,118 +185,46 @@ def stored(size: tuple[Any, ...], kind: str) -> Path:
     return CACHE / f"{kind}-{'-'.join(map(str, size))}.json"
 
 
-def table(axis: str) -> list[str]:
-    label, values = AXES[axis]
-    lines = [
-        f"| {label} | weft, ms | checkpointed, ms | torch, ms | torch / weft | weft, MB | checkpointed, MB "
-        "| torch, MB |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    for value in values:
-        size = Size()._replace(**{axis: value})
-        t, m = (json.loads(stored(size, kind).read_text()) for kind in ("time", "memory"))
-        shown = [f"{t[name] * 1e3:.3g}" if t[name] < 1 else f"{t[name] * 1e3:,.0f}" for name in NAMES]
-        used = [f"{m[name] / 1e6:,.0f}" if m[name] > 1e7 else f"{m[name] / 1e6:.1f}" for name in NAMES]
-        lines.append(f"| {value:,} | {' | '.join(shown)} | **{t['torch'] / t['weft']:.2f}** | {' | '.join(used)} |")
-    return lines
+def kept(size: tuple[Any, ...], kind: str) -> Any:
+    return json.loads(stored(size, kind).read_text(encoding="utf-8"))
 
 
-def plot(axis: str, kind: str) -> str:
-    label, values = AXES[axis]
-    sizes = [Size()._replace(**{axis: value}) for value in values]
-    found = [json.loads(stored(size, kind).read_text()) for size in sizes]
-    scale, unit = (1e3, "milliseconds") if kind == "time" else (1e-6, "megabytes")
-    curves = tuple(
-        Curve(NAMES[name], np.arange(len(values)), np.array([row[name] * scale for row in found])) for name in NAMES
-    )
-    title = f"One training step: {unit} as the {label} grow" if axis != "vocabulary" else (
-        f"One training step: {unit} as the vocabulary grows"
-    )  # fmt: skip
-    figure = Curves(title, curves, x_label=label, y_label=unit, log=True, ticks=tuple(f"{value:,}" for value in values))
-    return draw_curves(figure).render()
+def by_axis(kind: str, scale: float) -> dict[str, list[dict[str, float]]]:
+    """The rows of times or memory by the axis that grows."""
+    found: dict[str, list[dict[str, float]]] = {}
+    for axis, size in rows():
+        row = kept(size, kind)
+        figures = {name: float(f"{row[name] * scale:.4g}") for name in NAMES}
+        ratio = {"ratio": round(row["torch"] / row["weft"], 3)} if kind == "time" else {}
+        found.setdefault(axis, []).append({"value": getattr(size, axis), **figures, **ratio})
+    return found
 
 
-def commit() -> str:
-    done = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    return done.stdout.strip() or "unknown"
+def oldest(kind: str, sizes: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
+    """The stamp of the row of a table that was measured first."""
+    row = min((kept(size, kind) for size in sizes), key=lambda row: row["date"])
+    return {name: row[name] for name in ("commit", "date", "depends")}
 
 
-def layer_tables() -> list[str]:
-    lines = [
-        "## Checkpointing in time",
-        "",
-        "Memory of the training step of one LSTM layer (B 32, 16 features, H 128) beyond its inputs and outputs.",
-        "Without checkpointing it grows with T. With it, it is one segment and the states between segments, both",
-        "of which grow with the square root of T.",
-        "",
-        "| steps T | weft, MB | checkpointed, MB |",
-        "| --- | --- | --- |",
-    ]
-    for T in LONG:
-        found = json.loads(stored((T,), "layer").read_text())
-        lines.append(f"| {T:,} | {found['weft'] / 1e6:,.1f} | {found['checkpointed'] / 1e6:,.1f} |")
-    lines += [
-        "",
-        "## Long sequences and small batches",
-        "",
-        "One LSTM layer, 256 features, H 256: time of the forward and of the backward pass, time that the system",
-        "spends in both (it clears the pages of new memory), and the rate of the matrix products.",
-        "",
-        "| steps T | rows B | forward, ms | backward, ms | system, ms | forward, us a step | GFLOP/s |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-    ]
+def record() -> dict[str, Any]:
+    """What benchmarks/records/growth.json keeps: milliseconds, megabytes and GFLOP/s."""
+    sizes = [size for _, size in rows()]
+    rates = []
     for T, B in RATES:
-        row = json.loads(stored((T, B), "rate").read_text())
-        lines.append(
-            f"| {T:,} | {B} | {row['forward'] * 1e3:.1f} | {row['backward'] * 1e3:.1f} "
-            f"| {row['system'] * 1e3:.1f} | {row['forward'] / T * 1e6:.1f} | {row['rate'] / 1e9:.0f} |"
-        )
-    return [
-        *lines,
-        "",
-        "- **Long sequences** need gigabytes in a step. The tensors of a step come from a pool that keeps as much",
-        "  as the steps before used at once. The workspace of the backward pass is larger than what a thread",
-        "  keeps, so the system clears its pages anew in every step.",
-        "- **One row** reads all recurrent weights at every step for a matrix-vector product, two operations for",
-        "  each weight. Its time is the time of reading 1 MB from the cache: two rows take hardly longer than one.",
-        "",
-    ]
-
-
-def write_page() -> None:
-    size = Size()
-    lines = [
-        "# Growth",
-        "",
-        "Time and memory of one training step of a word language model (embedding, LSTM layers, output layer",
-        "with cross-entropy) as one size grows. torch's model has the same layers of torch.nn. `checkpointed`",
-        "is weft with",
-        "[checkpointing in time](cells.md#long-sequences).",
-        "",
-        f"The sizes that do not grow are T {size.T}, B {size.B}, H {size.H}, {size.layers} layer, vocabulary "
-        f"{size.vocabulary:,}.",
-        "",
-    ]
-    for axis, (label, _) in AXES.items():
-        lines += [f"## {label[0].upper() + label[1:]}", ""]
-        verb = "grow" if label.split()[0].endswith("s") else "grows"
-        for kind in ("time", "memory"):
-            name = f"pictures/growth-{axis.lower()}-{kind}.svg"
-            (DOCS / name).write_text(plot(axis, kind), encoding="utf-8")
-            lines.append(f"![{kind} of a training step as the {label} {verb}]({name})")
-        lines += ["", *table(axis), ""]
-    lines += layer_tables()
-    lines += [
-        f"Measured by `python -m benchmarks.growth` at {commit()} on {date.today()}: torch {torch.__version__}, "
-        f"{torch.get_num_threads()} threads, {engine.description()}, Python {platform.python_version()}. "
-        "Times are medians;",
-        "the models alternate in one process. Memory is the peak of a process of its own during one step,",
-        "above what it held before: activations, gradients and temporary values.",
-        "",
-    ]
-    (DOCS / "growth.md").write_text("\n".join(lines), encoding="utf-8")
+        row = kept((T, B), "rate")
+        figures = {name: round(row[name] * 1e3, 2) for name in ("forward", "backward", "system")}
+        step = {"forward, us a step": round(row["forward"] / T * 1e6, 1), "rate": round(row["rate"] / 1e9, 1)}
+        rates.append({"T": T, "B": B, **figures, **step})
+    long = [(T, kept((T,), "layer")) for T in LONG]
+    layer = [{"T": T, **{name: round(row[name] / 1e6, 1) for name in ("weft", "checkpointed")}} for T, row in long]
+    return {
+        "command": "python -m benchmarks.growth",
+        **machine(),
+        "time": {**oldest("time", sizes), "rows": by_axis("time", 1e3)},
+        "memory": {**oldest("memory", sizes), "rows": by_axis("memory", 1e-6)},
+        "layer": {**oldest("layer", [(T,) for T in LONG]), "rows": layer},
+        "rate": {"command": "python -m benchmarks.growth --only rate", **oldest("rate", RATES), "rows": rates},
+    }
 
 
 def main() -> None:
@@ -313,22 +235,23 @@ def main() -> None:
     given = parser.parse_args()
     CACHE.mkdir(parents=True, exist_ok=True)
     sizes = [size for _, size in rows()]
-    works: dict[str, tuple[Sequence[tuple[Any, ...]], Callable[..., dict[str, float]]]] = {
+    works: dict[str, tuple[Sequence[tuple[Any, ...]], Callable[..., dict[str, float]], str]] = {
         # Memory first: a fork must not inherit threads.
-        "memory": (sizes, lambda *size: {name: model_memory(name, Size(*size)) for name in NAMES}),
-        "layer": ([(T,) for T in LONG], layer_memory),
-        "time": (sizes, lambda *size: times(Size(*size), given.seconds)),
-        "rate": (RATES, lambda *row: rate(*row, given.seconds)),
+        "memory": (sizes, lambda *size: {name: model_memory(name, Size(*size)) for name in NAMES}, "model_memory"),
+        "layer": ([(T,) for T in LONG], layer_memory, "layer_memory"),
+        "time": (sizes, lambda *size: times(Size(*size), given.seconds), "times"),
+        "rate": (RATES, lambda *row: rate(*row, given.seconds), "rate"),
     }
-    for kind, (each, measure) in works.items():
+    for kind, (each, measure, function) in works.items():
         for size in each if given.only in (None, kind) else ():
             file = stored(size, kind)
-            if given.again or not file.exists():
+            if given.again or not file.exists() or "date" not in kept(size, kind):
                 found = measure(*size)
-                file.write_text(json.dumps(found), encoding="utf-8")
+                file.write_text(json.dumps({**found, **stamp([f"benchmarks/growth.py::{function}"])}), encoding="utf-8")
                 print(kind, *size, {name: f"{value:.3g}" for name, value in found.items()}, flush=True)
-    if all(stored(size, kind).exists() for kind, (each, _) in works.items() for size in each):
-        write_page()
+    if all(stored(size, kind).exists() for kind, (each, *_) in works.items() for size in each):
+        write("growth", record())
+        write_pages()
 
 
 if __name__ == "__main__":

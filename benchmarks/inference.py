@@ -5,7 +5,7 @@ makes with pip under the user's cache. They are checked to agree, then take turn
 
     python -m benchmarks.inference [--quick] [--seconds 1] [--threads 1]
 
-The tables go between the marks in docs/inference.md.
+The record is benchmarks/records/inference.json.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tools.pages import write_pages
+from tools.records import machine, stamp, write
+
 PEERS = {
     "onnxruntime": ("onnxruntime==1.31.1", "onnx==1.23.2", "numpy"),
     "openvino": ("openvino==2026.4.1", "onnx==1.23.2", "numpy"),
@@ -36,7 +39,6 @@ CONTESTANTS = (
 STREAMS = 1000
 TURNS = 8
 TOLERANCE = {"float32": 1e-4, "bf16": 0.02, "int8": 0.03}
-BEGIN, END = "<!-- begin: python -m benchmarks.inference -->", "<!-- end -->"
 
 
 class Case(NamedTuple):
@@ -140,55 +142,61 @@ def measure(
     return {contestant: statistics.median(times) for contestant, times in taken.items()}
 
 
-def layer_table(cases: list[Case], folder: Path, seconds: float) -> list[str]:
-    heads = [f"{runtime} {precision}" for runtime, precision in CONTESTANTS]
-    lines = [f"| work (ms) | {' | '.join(heads)} | float32 to best peer | bf16 to best peer |"]
-    lines.append("| --- " * (len(heads) + 3) + "|")
+def layers(cases: list[Case], folder: Path, seconds: float) -> list[dict[str, Any]]:
+    """Milliseconds of each contestant, and the time of the best other runtime over ours, by precision."""
+    rows = []
     for case in cases:
         found = measure(case, CONTESTANTS, folder, seconds)
-        ratios = []
-        for precision in ("float32", "bf16"):
-            best = min(value for (runtime, kind), value in found.items() if kind == precision and runtime != "weft")
-            ratios.append(f"**{best / found['weft', precision]:.2f} x**")
-        times = [f"{found[each] * 1e3:.2f}" for each in CONTESTANTS]
-        lines.append(f"| {' | '.join([case.title, *times, *ratios])} |")
-        print(lines[-1], flush=True)
-    return lines
+        ratios = {
+            precision: min(value for (runtime, kind), value in found.items() if kind == precision and runtime != "weft")
+            / found["weft", precision]
+            for precision in ("float32", "bf16")
+        }
+        rows.append({"work": case.title, "times": milliseconds(found), "ratios": rounded(ratios)})
+        print(rows[-1], flush=True)
+    return rows
 
 
-def train_table(threads: list[int], folder: Path, seconds: float) -> list[str]:
+def training(threads: list[int], folder: Path, seconds: float) -> list[dict[str, Any]]:
     """Training in bfloat16: ours against our float32 and against torch's layer under autocast."""
     contestants = (("weft", "float32"), ("weft", "bf16"), ("torch", "float32"), ("torch", "bf16"))
-    heads = " | ".join(" ".join(each) for each in contestants)
-    lines = ["", "Training, a forward and a backward pass:", ""]
-    lines.append(f"| work (ms) | {heads} | bf16 to float32 | float32 to torch | bf16 to torch |")
-    lines.append("| --- " * (len(contestants) + 4) + "|")
+    rows = []
     for number in threads:
         for size in (256, 512):
             case = Case("train", "lstm", 32, 35, number, size)
-            ours, half, theirs, their_half = measure(case, contestants, folder, seconds).values()
-            times = " | ".join(f"{each * 1e3:.2f}" for each in (ours, half, theirs, their_half))
-            ratios = " | ".join(f"**{each:.2f} x**" for each in (ours / half, theirs / ours, their_half / half))
-            lines.append(f"| {case.title} | {times} | {ratios} |")
-            print(lines[-1], flush=True)
-    return lines
+            found = measure(case, contestants, folder, seconds)
+            ours, half, theirs, their_half = found.values()
+            ratios = {
+                "bf16 to float32": ours / half,
+                "float32 to torch": theirs / ours,
+                "bf16 to torch": their_half / half,
+            }
+            rows.append({"work": case.title, "times": milliseconds(found), "ratios": rounded(ratios)})
+            print(rows[-1], flush=True)
+    return rows
 
 
-def stream_tables(folder: Path, seconds: float, threads: int) -> list[str]:
+def milliseconds(found: dict[tuple[str, str], float]) -> dict[str, float]:
+    return {" ".join(each): round(value * 1e3, 3) for each, value in found.items()}
+
+
+def rounded(ratios: dict[str, float]) -> dict[str, float]:
+    return {name: round(value, 3) for name, value in ratios.items()}
+
+
+def streams(folder: Path, seconds: float, threads: int) -> dict[str, Any]:
+    """One step of one stream, and of many, each alone and together."""
     contestants = (*CONTESTANTS[:5], ("onnxruntime", "float32"))
     one = measure(Case("steps", "lstm", 1, 1, threads), contestants, folder, seconds)
-    base = one["onnxruntime", "float32"]
-    lines = ["", f"One step of one stream, LSTM, I = H = 256, {threads} threads:", ""]
-    lines += ["| runtime | microseconds | to ONNX Runtime |", "| --- | --- | --- |"]
-    lines += [f"| {' '.join(each)} | {value * 1e6:.1f} | **{base / value:.1f} x** |" for each, value in one.items()]
     together = measure(Case("steps", "lstm", STREAMS, 1, threads), CONTESTANTS[:5], folder, seconds)
-    lines += ["", f"{STREAMS:,} independent streams, steps a second ({threads} threads):", ""]
-    lines += ["| runtime | stepped together | one after the other | ratio |", "| --- | --- | --- | --- |"]
+    step = [{"runtime": " ".join(each), "microseconds": round(value * 1e6, 2)} for each, value in one.items()]
+    many = []
     for each, value in together.items():
         batched, single = STREAMS / value, 1 / one[each]
-        lines.append(f"| {' '.join(each)} | {batched:,.0f} | {single:,.0f} | **{batched / single:.1f} x** |")
-    print("\n".join(lines), flush=True)
-    return lines
+        speeds = {"together": round(batched), "one after the other": round(single), "ratio": round(batched / single, 2)}
+        many.append({"runtime": " ".join(each), **speeds})
+    print(step, many, flush=True)
+    return {"step": step, "streams": many}
 
 
 def main() -> None:
@@ -206,12 +214,19 @@ def main() -> None:
     ]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        lines = layer_table(cases, folder, seconds) + train_table(given.threads, folder, seconds)
-        lines += stream_tables(folder, seconds, given.threads[-1])
+        found = {
+            "layers": layers(cases, folder, seconds),
+            "train": training(given.threads, folder, seconds),
+            **streams(folder, seconds, given.threads[-1]),
+        }
     if not given.quick:
-        page = Path(__file__).parents[1] / "docs" / "inference.md"
-        before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-        page.write_text("\n".join([before + BEGIN, "", *lines, "", END]) + rest.partition(END)[2], encoding="utf-8")
+        command = f"python -m benchmarks.inference --seconds {seconds:g}"
+        parts = ["benchmarks/inference.py::measure", "benchmarks/inference_peers.py"]
+        packages = ", ".join(package for names in PEERS.values() for package in names if "==" in package)
+        versions = machine()
+        versions["versions"] += f", {packages}"
+        write("inference", {"command": command, **stamp(parts), **versions, **found})
+        write_pages()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What users may choose instead, on the same splits: trains the peers in their own environment; writes docs/peers.md.
+"""What users may choose instead, on the same splits: trains the peers in their own environment; writes docs/peers.json.
 
 python -m benchmarks.peers                     all rows
 python -m benchmarks.peers cls/sst2            one row, or several
@@ -6,7 +6,7 @@ python -m benchmarks.peers cls/sst2            one row, or several
 The environment is build/peers; it is made at the first run. A row exports its splits, a program below
 `benchmarks/peers_programs` trains the peers on them and prints a line of JSON for each. Hyperparameters are chosen on
 the development data, or on a tenth of the training texts where there is none; peers with a limit of time have the
-settings of their recipes. weft's side is that of docs/results.json.
+settings of their recipes. The pages made from it have weft's side from docs/results.json.
 """
 
 from __future__ import annotations
@@ -20,22 +20,21 @@ import venv
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 from benchmarks import rows_translate
-from benchmarks.results import RECORDS, all_rows
 from benchmarks.rows_classify import SPLITS
 from benchmarks.rows_lm import split_shakespeare
 from benchmarks.rows_tag import FILES, SETS
 from benchmarks.rows_tag import paths as tag_paths
+from tools.pages import write_pages
+from tools.records import PEERS, parts_of_peers, stamp
 from weft.config import load_config
 from weft.tasks.tag.config import TagConfig
 from weft.tasks.tag.data import read_tagged
 
 ROOT = Path(__file__).parents[1]
 ENVIRONMENT, PROGRAMS = ROOT / "build" / "peers", Path(__file__).parent / "peers_programs"
-RESULTS, PAGE = ROOT / "docs" / "peers.json", ROOT / "docs" / "peers.md"
 
 
 @dataclass(frozen=True)
@@ -146,41 +145,11 @@ def install(packages: tuple[str, ...]) -> None:
 
 
 def keep(row: str, found: list[dict[str, Any]]) -> None:
-    """Replaces the peers of a row and rewrites the page."""
-    records = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
-    records[row] = found
-    RESULTS.write_text(json.dumps(records, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    PAGE.write_text(page(records, json.loads(RECORDS.read_text(encoding="utf-8"))), encoding="utf-8")
-
-
-def page(peers: dict[str, list[dict[str, Any]]], own: list[dict[str, Any]]) -> str:
-    lines = [
-        "# Peers",
-        "",
-        "Tools that a user may choose instead, on the splits of [the results](results.md), on one thread.",
-        "`python -m benchmarks.peers` trains them in an environment of their own and writes this page. Their",
-        "hyperparameters are chosen on the development data, except those of language models and translation, which",
-        "have the settings of their recipes and are not searched. weft has its default settings (language",
-        "models: with `text.holdout=0`), and its score is the mean over the seeds in `results.json`. The time",
-        "is CPU time of one training, without the search. The score is",
-        "accuracy, F1 of spans or words, nats per character (lower is better) or BLEU of greedy search, as in the",
-        "results.",
-        "",
-        "| data | model | score | CPU seconds | settings |",
-        "| --- | --- | --- | --- | --- |",
-    ]
-    rows = all_rows()
-    for row, found in sorted(peers.items()):
-        mine = [one for one in own if one["row"] == row]
-        if mine:
-            scores = [one["score"] for one in mine]
-            spread = f" ({min(scores):.4f} to {max(scores):.4f}, {len(scores)} seeds)" if len(scores) > 1 else ""
-            seconds = 60 * mean(one["minutes"] for one in mine)
-            lines.append(f"| {row} | **weft** | **{mean(scores):.4f}**{spread} | {seconds:.1f} | defaults |")
-        sign = -1 if row in rows and not rows[row].lower_is_better else 1
-        for one in sorted(found, key=lambda one: sign * one["score"]):
-            lines.append(f"| {row} | {one['model']} | {one['score']:.4f} | {one['seconds']:.1f} | {one['settings']} |")
-    return "\n".join(lines) + "\n"
+    """Replaces the peers of a row and writes the pages anew."""
+    records = json.loads(PEERS.read_text(encoding="utf-8")) if PEERS.exists() else {}
+    records[row] = [{**one, **stamp(parts_of_peers(row))} for one in found]
+    PEERS.write_text(json.dumps(records, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    write_pages()
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ A score of bf16 is good if its mean is within the spread of the seeds of float32
 compared is the arithmetic, not the models.
 
     python -m benchmarks.precision [lm classify tag translate] [--seeds 1 2 3]
+
+Without arguments it writes benchmarks/records/precision.json and the page made from it.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from typing import Any, NamedTuple
 
 import weft
 from benchmarks.rows import data
+from tools.pages import write_pages
+from tools.records import machine, stamp, write
 from weft.text.parallel import Pairs, open_pairs
 
 
@@ -89,19 +93,26 @@ def main() -> None:
     parser.add_argument("works", nargs="*", default=list(WORKS), help="what to train")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     given = parser.parse_args()
-    heads = ["task", "float32, by seed", "bf16, by seed", "difference of means", "spread of float32"]
-    heads += ["int8, by seed", "largest change"]
-    print(f"| {' | '.join(heads)} |\n{'| --- ' * len(heads)}|", flush=True)
+    found = []
     for name in given.works:
         work = WORKS[name]
-        rows = [scores(work, seed) for seed in given.seeds]
-        exact, low, whole = ([row[kind] for row in rows] for kind in ("float32", "bf16", "int8"))
-        cells = [f"{name}: {work.metric}", *(", ".join(f"{value:.3f}" for value in values) for values in (exact, low))]
-        cells.append(f"{statistics.mean(low) - statistics.mean(exact):+.3f}")
-        cells.append(f"{max(exact) - min(exact):.3f}")
-        change = max(abs(b / a - 1) for a, b in zip(exact, whole, strict=True))
-        cells += [", ".join(f"{value:.3f}" for value in whole), f"{change:.3%}"]
-        print(f"| {' | '.join(cells)} |", flush=True)
+        by_seed = [scores(work, seed) for seed in given.seeds]
+        kinds = {kind: [round(row[kind], 3) for row in by_seed] for kind in ("float32", "bf16", "int8")}
+        exact, low, whole = kinds.values()
+        found.append(
+            {
+                "work": f"{name}: {work.metric}",
+                **kinds,
+                "difference": round(statistics.mean(low) - statistics.mean(exact), 3),
+                "spread": round(max(exact) - min(exact), 3),
+                "largest change": round(max(abs(b / a - 1) for a, b in zip(exact, whole, strict=True)), 5),
+            }
+        )
+        print(found[-1], flush=True)
+    if given.works == list(WORKS) and given.seeds == [1, 2, 3]:
+        parts = ["benchmarks/precision.py::scores", "benchmarks/precision.py::WORKS"]
+        write("precision", {"command": "python -m benchmarks.precision", **stamp(parts), **machine(), "rows": found})
+        write_pages()
 
 
 if __name__ == "__main__":

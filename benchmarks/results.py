@@ -1,9 +1,9 @@
-"""Results of the tasks on real data with default settings; writes docs/results.json and the table in docs/results.md.
+"""Results of the tasks on real data with default settings: writes docs/results.json and the pages made from it.
 
 python -m benchmarks.results                      all rows, all seeds
 python -m benchmarks.results cls/sst2             one row, or several
 python -m benchmarks.results cls/sst2 --seed 2    one seed
-python -m benchmarks.results --list               the rows, and which records are missing or older than the code
+python -m benchmarks.results --list               the rows, and which records are missing or outdated
 python -m benchmarks.results --outdated           only those; what was interrupted continues there
 """
 
@@ -13,20 +13,15 @@ import argparse
 import importlib
 import json
 import os
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from benchmarks.rows import Row
+from tools.pages import write_pages
+from tools.records import TASKS, changed, parts_of_row, stamp
 
 MODULES = ("rows_lm", "rows_classify", "rows_tag", "rows_translate")
-DOCS = Path(__file__).parents[1] / "docs"
-RECORDS, PAGE = DOCS / "results.json", DOCS / "results.md"
-TASKS = {"lm": "lm", "cls": "classify", "tag": "tag", "mt": "translate"}  # by the first part of a row's name
-# Parts of the package that no training of a row reads, beside the other tasks' folders.
-UNUSED = ("cli", "pictures", "probes", "server", "sklearn.py", "tuning.py", "tasks/fill", "tasks/hmm", "tasks/mix")
-BEGIN, END = "<!-- rows: written by benchmarks/results.py -->", "<!-- end of rows -->"
 
 
 def all_rows() -> dict[str, Row]:
@@ -40,7 +35,7 @@ def main() -> None:
     parser.add_argument("rows", nargs="*", help="names of rows; all of them if there are none")
     parser.add_argument("--seed", type=int, help="only this seed")
     parser.add_argument("--list", action="store_true", help="print names, goals and the state of each seed")
-    parser.add_argument("--outdated", action="store_true", help="only seeds without a record of the present code")
+    parser.add_argument("--outdated", action="store_true", help="only seeds whose record is missing or outdated")
     options = parser.parse_args()
     rows = all_rows()
     if options.list:
@@ -66,76 +61,32 @@ def main() -> None:
                 "goal": rows[name].goal,
                 "minutes": round(result.seconds / 60, 2),
                 "threads": result.threads,
-                "commit": commit(),
+                **stamp(parts_of_row(name)),
                 "metrics": result.metrics,
             }
             print(json.dumps(record), flush=True)
             keep(record)
 
 
-def commit() -> str:
-    found = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=DOCS, check=False
-    )
-    return found.stdout.strip() or "unknown"
+def recorded() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(TASKS.read_text(encoding="utf-8")) if TASKS.exists() else []
+    return found
 
 
 def state(name: str, seed: int) -> str:
-    """Whether the record of a row and seed is missing, outdated or current: no commit since has changed its code."""
-    records = json.loads(RECORDS.read_text(encoding="utf-8")) if RECORDS.exists() else []
-    found = [one["commit"] for one in records if (one["row"], one["seed"]) == (name, seed)]
-    if not found:
-        return "missing"
-    since = subprocess.run(
-        ["git", "log", "--format=%h", f"{found[0]}..HEAD", "--", *measured_code(name)],
-        capture_output=True,
-        text=True,
-        cwd=DOCS.parent,
-        check=False,
-    )
-    return "current" if since.returncode == 0 and not since.stdout.strip() else "outdated"
-
-
-def measured_code(name: str) -> list[str]:
-    """The code that a row measures, as git names paths: the package without the tasks of other rows."""
-    own = TASKS[name.partition("/")[0]]
-    # Translation shares the recipe of language models.
-    others = [f"tasks/{task}" for task in TASKS.values() if task not in (own, "lm")]
-    return ["src/weft", *(f":(exclude)src/weft/{path}" for path in (*UNUSED, *others))]
+    """Whether the record of a row and seed is missing, outdated or current."""
+    found = [one for one in recorded() if (one["row"], one["seed"]) == (name, seed)]
+    return "missing" if not found else "outdated" if changed(found[0]) else "current"
 
 
 def keep(record: dict[str, Any]) -> None:
-    """Replace the record of the same row and seed, and rewrite the table."""
-    records = json.loads(RECORDS.read_text(encoding="utf-8")) if RECORDS.exists() else []
-    records = [one for one in records if (one["row"], one["seed"]) != (record["row"], record["seed"])]
+    """Replaces the record of the same row and seed, and writes the pages anew."""
+    records = [one for one in recorded() if (one["row"], one["seed"]) != (record["row"], record["seed"])]
     records = sorted([*records, record], key=lambda one: (one["row"], one["seed"]))
-    unfinished = RECORDS.with_suffix(f".{os.getpid()}")
+    unfinished = TASKS.with_suffix(f".{os.getpid()}")
     unfinished.write_text(json.dumps(records, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    unfinished.replace(RECORDS)
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    after = rest.partition(END)[2]
-    PAGE.write_text(f"{before}{BEGIN}\n\n{table(records)}\n{END}{after}", encoding="utf-8")
-
-
-def table(records: list[dict[str, Any]]) -> str:
-    rows = all_rows()
-    lines = ["| data | metric | seed | score | goal | minutes | also |", "| --- | --- | --- | --- | --- | --- | --- |"]
-    for one in records:
-        also = ", ".join(f"{name} {_short(value)}" for name, value in one["metrics"].items())
-        reached = one["row"] not in rows or rows[one["row"]].reached(one["score"])
-        goal = "" if one["goal"] is None else f"{one['goal']}{'' if reached else ' (not reached)'}"
-        threads = "" if one["threads"] == 2 else f" ({one['threads']} thread{'s' if one['threads'] != 1 else ''})"
-        lines.append(
-            f"| {one['row']} | {one['metric']} | {one['seed']} | **{_short(one['score'])}** | {goal} "
-            f"| {one['minutes']:.1f}{threads} | {also} |"
-        )
-    return "\n".join(lines) + "\n"
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    return str(value).replace("|", "\\|")
+    unfinished.replace(TASKS)
+    write_pages()
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ The notes' setup: the first 10,000 characters of The Time Machine in lower case,
 below 1.1. Their recipe: torch.nn.GRU, SGD at rate 1, gradients clipped at norm 1, random offset each epoch, state
 carried. Ours: the same text, cell, size and batches, with the optimizer and schedule below.
 
-    python benchmarks/time_to_perplexity.py [--repeat 3] [--skip-notes]
+    python -m benchmarks.time_to_perplexity [--repeat 3] [--skip-notes] [--write]
 
 Prints each time, the median and the ratio. The text is the dataset `timemachine`.
 """
@@ -23,6 +23,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from tools.pages import write_pages
+from tools.records import machine, stamp, write
 from weft.data.windows import SequentialWindows
 from weft.metrics import Likelihood
 from weft.tasks.config import ModelConfig
@@ -99,6 +101,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--repeat", type=int, default=3, help="runs of our recipe, each with its own seed")
     parser.add_argument("--skip-notes", action="store_true", help="time ours alone")
+    parser.add_argument("--write", action="store_true", help="write benchmarks/records/memorise.json and its pages")
     options = parser.parse_args()
     torch.set_num_threads(2)
     with tempfile.TemporaryDirectory() as name:
@@ -117,6 +120,15 @@ def main() -> None:
             seconds, epochs = notes_recipe(tokens, size, seed=1)
             print(f"the notes:     {seconds:6.2f} s, {epochs} epochs")
             print(f"ratio:         {seconds / median:6.1f}")
+            if options.write:
+                counts = [count for _, count in ours]
+                found = {"seconds": round(median, 2), "seeds": options.repeat, "epochs": [min(counts), max(counts)]}
+                notes = {"seconds": round(seconds, 2), "epochs": epochs}
+                found |= {"notes' recipe": notes, "ratio": round(seconds / median, 1)}
+                command = f"python -m benchmarks.time_to_perplexity --repeat {options.repeat} --write"
+                parts = [f"benchmarks/time_to_perplexity.py::{name}" for name in ("our_recipe", "notes_recipe")]
+                write("memorise", {"command": command, **stamp(parts), **machine(), **found})
+                write_pages()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("src", "docs", "benchmarks", "examples")
+FOLDERS = ("src", "docs", "benchmarks", "examples", "tools")
 SUFFIXES = (".py", ".hpp", ".cpp", ".h", ".md", ".toml")
 
 FORBIDDEN = {
