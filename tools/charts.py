@@ -161,7 +161,8 @@ def draw_panel(canvas: Canvas, panel: Panel, x: float, y: float, width: float) -
         size = text_width(one.name, SMALL) * (1.08 if one.hue == THEIRS else 1.2)
         begin = at + 8 if at + 8 + size < right + RIGHT - 4 else at - 8 - size
         labels.append((begin, size, height))
-    for one, (begin, _, height), line in zip(panel.points, labels, apart(labels), strict=True):
+    dots = [(px(max(one.minutes, LEAST)), py(one.score)) for one in panel.points]
+    for one, (begin, _, height), line in zip(panel.points, labels, apart(labels, dots), strict=True):
         css, weight = (f"dot{one.hue}", "600") if one.hue != THEIRS else ("faint", "")
         at = px(max(one.minutes, LEAST))
         if abs(line - height) > 6:
@@ -169,8 +170,11 @@ def draw_panel(canvas: Canvas, panel: Panel, x: float, y: float, width: float) -
         canvas.text(begin, line + 4, one.name, css, size=SMALL, weight=weight)
 
 
-def apart(labels: Sequence[tuple[float, float, float]], least: float = 13) -> list[float]:
-    """The heights of labels (begin, width, height), moved until none overlaps another."""
+Label = tuple[float, float, float]  # its beginning, its width, the height of its middle
+
+
+def apart(labels: Sequence[Label], dots: Sequence[tuple[float, float]] = (), least: float = 13) -> list[float]:
+    """The heights of labels, moved until none overlaps another one or the dot of a point (x, height)."""
     heights = [height for _, _, height in labels]
     order = sorted(range(len(labels)), key=lambda place: heights[place])
     for _ in range(60):
@@ -180,6 +184,11 @@ def apart(labels: Sequence[tuple[float, float, float]], least: float = 13) -> li
             if short > 0 and x < other + width and other < x + size:
                 heights[before] -= short / 2
                 heights[after] += short / 2
+        for place, (x, size, height) in enumerate(labels):
+            for at, y in dots:
+                short = 10 - abs(heights[place] - y)
+                if short > 0 and x < at + 4 and at - 4 < x + size:
+                    heights[place] += short if height > y else -short
     return heights
 
 
