@@ -20,6 +20,7 @@ ORDER = [
     "config",
     "files",
     "html",
+    "terminal",
     "cells",
     "compiler",
     "engine",

@@ -129,6 +129,7 @@ app = make_app()
 
 def main() -> None:
     """The program `weft`. A user's error is one message and exit code 2, never a traceback."""
+    _escape_controls()
     _let_idle_threads_sleep()
     _silence_process_groups()
     _show_log()
@@ -163,6 +164,14 @@ def _end_now(code: int) -> None:
     """Ends a worker at once: the threads of a process group that has lost others would wait for them."""
     sys.stderr.flush()
     os._exit(code)
+
+
+def _escape_controls() -> None:
+    """Shows control characters in results and messages escaped on a terminal: they may be a stranger's."""
+    if any(stream is not None and stream.isatty() for stream in (sys.stdout, sys.stderr)):
+        from weft.terminal import escape_standard_streams  # not before, for rich takes a while to load
+
+        escape_standard_streams()
 
 
 def _let_idle_threads_sleep() -> None:

@@ -244,11 +244,10 @@ def _pieces(model: Any, source: str) -> Iterator[str]:
 
 def write(title: str, figures: list[Figure], data: Any, out: Path | None, *, as_json: bool) -> None:
     """Figures to a file by its name, or to the terminal; data as JSON where that is asked for."""
-    from rich.console import Console
-
     from weft.cli.output import output
     from weft.pictures import print_figure
     from weft.pictures.save import content
+    from weft.terminal import TerminalConsole
 
     if out is not None:
         body = content(out, title, figures, data)
@@ -260,6 +259,6 @@ def write(title: str, figures: list[Figure], data: Any, out: Path | None, *, as_
 
         typer.echo(json.dumps(data, ensure_ascii=False))
     else:
-        console = Console(highlight=False)
+        console = TerminalConsole(highlight=False)
         for figure in figures:
             print_figure(console, figure)

@@ -59,12 +59,11 @@ def _read(runs: list[Path], wanted: list[str] | None, smooth: float) -> tuple[li
 
 
 def _follow(runs: list[Path], metric: list[str] | None, smooth: float) -> None:
-    from rich.console import Console
-
     from weft.pictures import print_figure
+    from weft.terminal import TerminalConsole
     from weft.training.lock import is_locked
 
-    console = Console(highlight=False)
+    console = TerminalConsole(highlight=False)
     while True:
         figures, _ = _read(runs, metric, smooth)
         if console.is_terminal:

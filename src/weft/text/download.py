@@ -51,12 +51,13 @@ def on_terminal(label: str, size: int) -> Iterator[Report]:
         _logger.info("downloading %s (%s bytes)", label, f"{size:,}")
         yield lambda done: None
         return
-    from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
     from rich.progress import Progress as Bar
 
+    from weft.terminal import TerminalConsole
+
     columns = (TextColumn("downloading {task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Bar(*columns, console=Console(stderr=True)) as bar:
+    with Bar(*columns, console=TerminalConsole(stderr=True)) as bar:
         task = bar.add_task(label, total=size)
         yield lambda done: bar.update(task, completed=done)
 

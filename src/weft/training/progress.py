@@ -11,12 +11,12 @@ import time
 from importlib import import_module
 from types import TracebackType
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Column
 
 from weft.html import progress_bar
 from weft.metrics import Likelihood
+from weft.terminal import TerminalConsole
 from weft.training.step import Step
 
 PLAIN_SECONDS = 10.0  # between plain lines without an evaluation
@@ -62,7 +62,7 @@ class TrainingProgress:
 
     def __init__(self, metric: str, unit: str, smoothing: float) -> None:
         self.metric, self.unit, self.smoothing = metric, unit, smoothing
-        self.console = Console(stderr=True, highlight=False)
+        self.console = TerminalConsole(stderr=True, highlight=False)
         self.live = (
             Progress(
                 TextColumn("epoch {task.fields[epoch]}", table_column=Column(no_wrap=True)),
