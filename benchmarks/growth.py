@@ -223,7 +223,12 @@ def record() -> dict[str, Any]:
         "time": {**oldest("time", sizes), "rows": by_axis("time", 1e3)},
         "memory": {**oldest("memory", sizes), "rows": by_axis("memory", 1e-6)},
         "layer": {**oldest("layer", [(T,) for T in LONG]), "rows": layer},
-        "rate": {"command": "python -m benchmarks.growth --only rate", **oldest("rate", RATES), "rows": rates},
+        "rate": {
+            "command": "python -m benchmarks.growth --only rate",
+            **oldest("rate", RATES),
+            "machine": machine()["machine"],
+            "rows": rates,
+        },
     }
 
 

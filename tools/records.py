@@ -15,6 +15,7 @@ import ast
 import hashlib
 import io
 import json
+import os
 import platform
 import subprocess
 import textwrap
@@ -80,8 +81,10 @@ def machine() -> dict[str, str]:
     info = Path("/proc/cpuinfo")
     lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
     cpu = next((line.split(":")[1].strip() for line in lines if "model name" in line), platform.machine())
+    realtime = hasattr(os, "sched_getscheduler") and os.sched_getscheduler(0) in (os.SCHED_FIFO, os.SCHED_RR)
+    name = f"{cpu}, {torch.get_num_threads()} threads, {engine.description()}"
     return {
-        "machine": f"{cpu}, {torch.get_num_threads()} threads, {engine.description()}",
+        "machine": f"{name}, real-time priority" if realtime else name,
         "versions": f"torch {torch.__version__}, Python {platform.python_version()}",
     }
 

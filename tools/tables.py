@@ -347,7 +347,7 @@ def engine_machine() -> list[str]:
     found = read("engine")
     memory = found["memory"]
     items = (
-        f"machine: {found['machine']}; {found['versions']}; {found['priority']}, so that nothing else ran beside it",
+        f"machine: {found['machine']}; {found['versions']}",
         f"measured: {measured([found])}, by `{found['command']}` (`make bench`)",
         f"peak: {found['peak']} GFLOP/s, multiply-adds in registers on all threads; torch's product of two matrices of "
         f"1024 x 1024 has {found['roof']} GFLOP/s",
@@ -437,7 +437,7 @@ def rates() -> list[str]:
         for one in found["rows"]
     ]
     heads = ["steps T", "rows B", "forward, ms", "backward, ms", "system, ms", "forward, us a step", "GFLOP/s"]
-    when = f"Measured {measured([found])}, by `{found['command']}`; {found['priority']}."
+    when = f"Measured {measured([found])}, by `{found['command']}`: {found['machine']}."
     return [*rows(heads, body), "", *prose(when)]
 
 

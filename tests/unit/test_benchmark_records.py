@@ -1,0 +1,139 @@
+"""What the benchmarks write is what the tables of the pages read: without measuring anything."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from benchmarks import accelerate, chains, engine, growth, inference, peers, precision, results
+from benchmarks.rows import Result, Row
+from tools import records, tables
+
+
+@pytest.fixture
+def read(monkeypatch):
+    """Lets the tables read a new record in the place of the one that is kept."""
+
+    def use(name, record):
+        record = json.loads(json.dumps(record))
+        kept = records.read(name)
+        assert record.keys() >= kept.keys() - {"note"}
+        monkeypatch.setattr(tables, "read", lambda asked: record if asked == name else records.read(asked))
+
+    return use
+
+
+def test_engine(read):
+    kept = records.read("engine")
+    rows = [
+        engine.Row(one["work"], one["peer"], 0.002, 0.0051, 4_000_000_000 * (at % 2))
+        for at, one in enumerate(kept["layers"])
+    ]
+    bench = SimpleNamespace(rows=rows, peak=1000.0)
+    read("engine", engine.record(bench, 199.4, 0.77, (8_000_000, 20_600_000), kept["runtimes"]))
+    assert "| 2.000 | 5.100 | **2.5** |  |  |" in tables.engine_layers()[2]
+    assert tables.engine_layers()[3].endswith("| **2.5** | 1.3 | 2.00 |")
+    assert len(tables.speed()) > len(tables.SPEED)
+    assert "199 GFLOP/s" in " ".join(" ".join(tables.engine_machine()).split())
+
+
+def test_inference(read, monkeypatch):
+    def measured(case, contestants, folder, seconds):
+        return {each: 0.001 * (at + 1) for at, each in enumerate(contestants)}
+
+    monkeypatch.setattr(inference, "measure", measured)
+    cases = [inference.Case("layer", "lstm", 32, 35, 1)]
+    found = {
+        "layers": inference.layers(cases, None, 1.0),
+        "train": inference.training([1], None, 1.0),
+        **inference.streams(None, 1.0, 2),
+    }
+    stamp = records.stamp(["benchmarks/inference.py::measure"])
+    read("inference", {"command": "x", **stamp, **records.machine(), **found})
+    assert tables.inference()[2].startswith(
+        "| LSTM, batch 32, 35 steps, 1 core | 1.00 | torch 4.00 | **4.00** | 2.00 |"
+    )
+    assert len(tables.inference_layers("bf16")) == 3
+    assert len(tables.inference_train()) == 4
+    assert tables.inference_step()[-1] == "| ONNX Runtime float32 | 6000.0 | **1.0** |"
+    assert tables.inference_streams()[2] == "| weft float32 | 1,000,000 | 1,000 | **1000.0** |"
+
+
+def test_growth(read, monkeypatch, tmp_path):
+    monkeypatch.setattr(growth, "CACHE", tmp_path)
+    names = dict.fromkeys(growth.NAMES, 0.002) | {"torch": 0.003}
+    stamp = records.stamp(["benchmarks/growth.py::times"])
+    for _, size in growth.rows():
+        growth.stored(size, "time").write_text(json.dumps({**names, **stamp}))
+        used = {name: 1e6 * value for name, value in names.items()}
+        growth.stored(size, "memory").write_text(json.dumps({**used, **stamp}))
+    for steps in growth.LONG:
+        growth.stored((steps,), "layer").write_text(json.dumps({"weft": 5e6, "checkpointed": 2e6, **stamp}))
+    for at in growth.RATES:
+        row = {"forward": 0.007, "backward": 0.01, "system": 0.0001, "rate": 172e9}
+        growth.stored(at, "rate").write_text(json.dumps({**row, **stamp}))
+    read("growth", growth.record())
+    assert tables.growth("T")[2] == "| 16 | 2 | 2 | 3 | **1.50** | 0.0 | 0.0 | 0.0 |"
+    assert tables.checkpointing()[2] == "| 1,024 | 5.0 | 2.0 |"
+    assert tables.rates()[2] == "| 35 | 32 | 7.0 | 10.0 | 0.1 | 200.0 | 172 |"
+
+
+def test_chains_and_models_of_others(read):
+    read("chains", chains.record({"Viterbi": {"weft": 0.001, "peer": 0.004}}, (1.8, 0.65, 4_864_267), 15))
+    assert tables.chains()[3] == "| Viterbi | peer | 4.00 | 4.0 |"
+    row = {
+        "train": (0.2, 0.1),
+        "inference": (0.06, 0.05),
+        "share": 0.6,
+        "float32": (1e-7, 1e-6),
+        "float64": (1e-15, 1e-15),
+    }
+    stamp = records.stamp(["benchmarks/accelerate_models.py"])
+    read("accelerate", accelerate.record({"flair": {**row, "threads": 1, **stamp}}))
+    assert any("flair" in line and "| 100.0 | 200.0 | **2.00** |" in line for line in tables.speed())
+
+
+def test_precision_writes_only_a_whole_measurement(read, monkeypatch):
+    written = {}
+    monkeypatch.setattr(precision, "scores", lambda work, seed: {"float32": 80.0 + seed, "bf16": 80.5, "int8": 80.0})
+    monkeypatch.setattr(precision, "write", lambda name, record: written.update({name: record}))
+    monkeypatch.setattr(precision, "write_pages", lambda: None)
+    monkeypatch.setattr("sys.argv", ["precision", "lm"])
+    precision.main()
+    assert not written
+    monkeypatch.setattr("sys.argv", ["precision"])
+    precision.main()
+    read("precision", written["precision"])
+    assert "81.00, 82.00, 83.00 | 80.50, 80.50, 80.50 | -1.50 | 2.00" in tables.precision()[2]
+
+
+def test_a_row_that_is_measured_replaces_its_record(monkeypatch, tmp_path, capsys):
+    kept = json.loads(records.TASKS.read_text(encoding="utf-8"))
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps(kept), encoding="utf-8")
+    monkeypatch.setattr(results, "TASKS", path)
+    monkeypatch.setattr(results, "write_pages", lambda: None)
+    row = Row(None, lambda folder, seed: Result("test accuracy", 0.84567, 60.0, {"network alone": 0.8}, 1), seeds=(1,))
+    monkeypatch.setattr(results, "all_rows", lambda: {"cls/sst2": row})
+    monkeypatch.setattr("sys.argv", ["results"])
+    results.main()
+    after = json.loads(path.read_text(encoding="utf-8"))
+    assert len(after) == len(kept)
+    (mine,) = [one for one in after if (one["row"], one["seed"]) == ("cls/sst2", 1)]
+    assert (mine["score"], mine["minutes"]) == (0.8457, 1.0)
+    assert mine["depends"] == {part: records.digest(part) for part in records.parts_of_row("cls/sst2")}
+    assert results.state("cls/sst2", 1) == "current"
+    assert results.state("cls/sst2", 9) == "missing"
+    assert json.loads(capsys.readouterr().out)["date"] == mine["date"]
+
+
+def test_peers_that_are_measured_replace_theirs(monkeypatch, tmp_path):
+    path = tmp_path / "peers.json"
+    monkeypatch.setattr(peers, "PEERS", path)
+    monkeypatch.setattr(peers, "write_pages", lambda: None)
+    peers.keep("cls/sst2", [{"model": "NB-SVM", "score": 0.8, "seconds": 1.0, "settings": ""}])
+    (one,) = json.loads(path.read_text(encoding="utf-8"))["cls/sst2"]
+    assert one["depends"].keys() == {"benchmarks/peers_programs/classify_texts.py"}
+    assert not records.changed(one)
