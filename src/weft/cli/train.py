@@ -163,6 +163,7 @@ def run_training(
 ) -> None:
     """Starts or resumes a training run, shows its progress, and prints the result. A time limit counts from `began`."""
     from weft.config import as_config, load_config, to_dict, to_toml
+    from weft.tasks.origin import base_settings, open_origin
     from weft.training.run import open_run
 
     loading = time.perf_counter() - began
@@ -195,8 +196,8 @@ def run_training(
             if data == "-":
                 raise WeftError("--pretrain reads the data twice, and --data is standard input", expected="a file")
             encoder = _pretrain(task, pretrain, data, out, load_config(task.config_class, config, sets), resume=resume)
-        origin = task.start_from(source_run, encoder)
-        base = None if origin is None else to_dict(as_config(task.config_class, origin.base_settings()))
+        origin = open_origin(task, source_run, encoder)
+        base = None if origin is None else to_dict(as_config(task.config_class, base_settings(task, origin)))
         settings = load_config(task.config_class, config, sets, base=base)
         training = task.start(data, out, settings, dev=dev, source_run=source_run, encoder=encoder)
         if training.trainer.progress.all_steps:  # workers that were restarted

@@ -8,17 +8,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from weft.config import as_config, changed, dotted, resolve_auto, to_dict
 from weft.errors import WeftError, WeftWarning
-from weft.tasks.stored_data import StoreData
-from weft.training.run import CHECKPOINT, WEIGHTS, Run, file_hash, open_run
-
-if TYPE_CHECKING:
-    from weft.tasks.task import Task
-    from weft.training.trainer import Phase
+from weft.training.run import CHECKPOINT, WEIGHTS, Run, file_hash
 
 FINE_TUNING_FACTOR = 0.3
 SHOWN_TOKENS = 8  # of many new tokens, in a message
@@ -40,52 +34,12 @@ READING_SETTINGS = frozenset(
 TaskSettings = TypeVar("TaskSettings")
 
 
-def open_source_run(task: str, source_run: Run | str | Path) -> Run:
-    """The run to start from; one of another task is refused."""
-    run = source_run if isinstance(source_run, Run) else open_run(source_run)
-    if run.task != task:
-        raise WeftError(f"{run.path} is a run of the task {run.task!r}", expected=f"a run of `weft train {task}`")
-    return run
-
-
-class SourceStart:
-    """The start of a run from the weights of another run of the same task.
-
-    Args:
-        task: the task of the new run.
-        run: the source run, or its path.
-    """
-
-    def __init__(self, task: Task[Any, Any, Any], run: Run | str | Path) -> None:
-        self.task, self.run = task, open_source_run(task.name, run)
-
-    def base_settings(self) -> dict[str, Any]:
-        """The settings that the new run starts from, by dotted keys."""
-        return dotted(base_settings(self.run))
-
-    def settings(self, config: Any) -> Any:
-        """The settings of the new run."""
-        return fine_tuning_config(self.task.config_class, self.run, config)
-
-    def open(self, source: Any, dev: Any, settings: Any) -> StoreData:
-        """Reads the data with the vocabulary of the source run."""
-        return self.task.open_like(source, dev, settings, self.run)
-
-    def record(self) -> dict[str, str]:
-        """What config.json says of the source run."""
-        return describe_source(self.run)
-
-    def initialize(self, phase: Phase) -> None:
-        """Gives a new model the weights of the source run."""
-        self.task.initialize(phase, self.run)
-
-
-def base_settings(run: Run) -> dict[str, Any]:
-    """The settings that fine-tuning starts from: those of the source run, with a lower learning rate."""
+def fine_tuning_settings(run: Run) -> dict[str, Any]:
+    """The settings that fine-tuning starts from, by dotted keys: those of the run, with a lower learning rate."""
     train = dict(run.config.get("train", {}))
     if "learning_rate" in train:
         train["learning_rate"] = float(f"{FINE_TUNING_FACTOR * train['learning_rate']:.3g}")
-    return {**run.config, "train": train} if train else dict(run.config)
+    return dotted({**run.config, "train": train} if train else run.config)
 
 
 def fine_tuning_config(
@@ -96,15 +50,15 @@ def fine_tuning_config(
     Args:
         kind: the task's settings.
         run: the source run.
-        config: settings as they are; a dict of those that change; None: those of `base_settings`.
+        config: settings as they are; a dict of those that change; None: those of `fine_tuning_settings`.
 
     Raises:
         WeftError: a setting differs that the weights or the vocabulary depend on.
     """
     if config is None or isinstance(config, Mapping):
-        settings = as_config(kind, {**dotted(base_settings(run)), **dotted(config or {})})
+        settings = as_config(kind, {**fine_tuning_settings(run), **dotted(config or {})})
     else:
-        settings = resolve_auto(as_config(kind, config), dotted(base_settings(run)))
+        settings = resolve_auto(as_config(kind, config), fine_tuning_settings(run))
     for key, (before, after) in changed(run.config, to_dict(settings)).items():
         section = key.partition(".")[0]
         fixed = section in ("text", "data") and key not in READING_SETTINGS

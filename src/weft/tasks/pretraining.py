@@ -21,15 +21,12 @@ from weft.config import as_config, dotted, to_dict
 from weft.errors import WeftError, check_path
 from weft.nn import Bidirectional, Recurrent, Stack
 from weft.tasks.config import LayerRates
-from weft.tasks.fine_tuning import describe_source
-from weft.tasks.stored_data import StoreData
 from weft.text.shards import is_shards
 from weft.training.layer_groups import LayerGroups
 from weft.training.run import Run, open_run
 
 if TYPE_CHECKING:
     from weft.tasks.task import Task, Training
-    from weft.training.trainer import Phase
 
 # Settings of models that start from an encoder, unless they or the task's `encoder_defaults` are set.
 ENCODER_RATES: Mapping[str, Any] = {"train.layer_decay": 0.4, "train.unfreeze_epochs": 0.5}
@@ -80,96 +77,74 @@ class TakesEncoder(Protocol):
         """What an encoder is trained on: raw text, and the texts of the examples, which have words of their own."""
         ...
 
-    def open_encoded(self, source: Any, dev: Any, config: Any, encoder: Run) -> StoreData:
-        """Like `Task.open`, with the vocabulary of the encoder."""
-        ...
-
     def take_over(self, model: Any, encoder: PretrainedLayers) -> None:
         """Gives a new model the layers of the encoder."""
         ...
 
 
-class EncoderStart:
-    """The start of a run from the layers of a language model.
-
-    Args:
-        task: the task of the new run.
-        run: a run of `weft train lm`, or its path.
+def open_encoder(task: Task[Any, Any, Any], run: Run | str | Path) -> Run:
+    """The language model whose layers a run of a task starts from.
 
     Raises:
         WeftError: the task takes no encoder, or the run is of another task or has no embedding.
     """
+    check_takes_encoder(task)
+    run = run if isinstance(run, Run) else open_run(run)
+    if run.task != "lm":
+        raise WeftError(
+            f"{run.path} is a run of the task {run.task!r}",
+            expected="a language model, a run of `weft train lm`, as the encoder",
+            hint="`source_run=RUN` to fine-tune a run of the same task" if run.task == task.name else "",
+        )
+    if not run.config["model"]["embedding_dim"]:
+        raise WeftError(
+            f"{run.path} reads one-hot vectors: it has no embedding to take over",
+            expected="a language model with an embedding, such as `model.embedding_dim=256`",
+        )
+    return run
 
-    def __init__(self, task: Task[Any, Any, Any], run: Run | str | Path) -> None:
-        check_takes_encoder(task)
-        self.task, self.run = task, run if isinstance(run, Run) else open_run(run)
-        if self.run.task != "lm":
+
+def encoder_settings(task: Task[Any, Any, Any], encoder: Run) -> dict[str, Any]:
+    """The settings that a run with an encoder starts from, by dotted keys."""
+    assert isinstance(task, TakesEncoder)
+    return {**ENCODER_RATES, **task.encoder_defaults, **task.encoder_settings(encoder)}
+
+
+def encoder_config(task: Task[Any, Any, Any], encoder: Run, config: Any) -> Any:
+    """The settings of a run with an encoder.
+
+    Raises:
+        WeftError: they do not fit the encoder.
+    """
+    assert isinstance(task, TakesEncoder)
+    if config is None or isinstance(config, Mapping):
+        config = {**encoder_settings(task, encoder), **dotted(config or {})}
+    settings = as_config(task.config_class, config)
+    given = dotted(to_dict(settings))
+    for key, value in task.encoder_settings(encoder).items():
+        if given[key] != value:
             raise WeftError(
-                f"{self.run.path} is a run of the task {self.run.task!r}",
-                expected="a language model, a run of `weft train lm`, as the encoder",
-                hint="`source_run=RUN` to fine-tune a run of the same task" if self.run.task == task.name else "",
+                f"{encoder.path} was trained with {key.partition('.')[2]}={value}, and the new model has "
+                f"{key}={given[key]}",
+                expected="the layers and the vocabulary of the encoder",
+                hint=f"`{key}={str(value).lower() if isinstance(value, bool) else value}`",
             )
-        if not self.run.config["model"]["embedding_dim"]:
-            raise WeftError(
-                f"{self.run.path} reads one-hot vectors: it has no embedding to take over",
-                expected="a language model with an embedding, such as `model.embedding_dim=256`",
-            )
-
-    def base_settings(self) -> dict[str, Any]:
-        """The settings that the new run starts from, by dotted keys."""
-        assert isinstance(self.task, TakesEncoder)
-        return {**ENCODER_RATES, **self.task.encoder_defaults, **self._shared()}
-
-    def settings(self, config: Any) -> Any:
-        """The settings of the new run; those that do not fit the encoder are refused."""
-        kind = self.task.config_class
-        if config is None or isinstance(config, Mapping):
-            config = {**self.base_settings(), **dotted(config or {})}
-        settings = as_config(kind, config)
-        given = dotted(to_dict(settings))
-        for key, value in self._shared().items():
-            if given[key] != value:
-                raise WeftError(
-                    f"{self.run.path} was trained with {key.partition('.')[2]}={value}, and the new model has "
-                    f"{key}={given[key]}",
-                    expected="the layers and the vocabulary of the encoder",
-                    hint=f"`{key}={str(value).lower() if isinstance(value, bool) else value}`",
-                )
-        both, layers = getattr(settings.model, "bidirectional", True), settings.model
-        if both and layers.residual and layers.embedding_dim in (layers.hidden_size, 2 * layers.hidden_size):
-            raise WeftError(
-                f"{self.run.path} has residual connections around layers of {layers.hidden_size} units that read "
-                f"{layers.embedding_dim} features; two directions have them around other layers",
-                expected="no residual connections, or another embedding_dim",
-            )
-        if both and not self.run.config["model"].get("backward"):
-            raise WeftError(
-                f"{self.run.path} reads forward only, and the new model reads in both directions",
-                expected="an encoder trained with model.backward=true",
-                hint="`model.bidirectional=false` for a model that reads forward only"
-                if hasattr(settings.model, "bidirectional")
-                else "",
-            )
-        return settings
-
-    def open(self, source: Any, dev: Any, settings: Any) -> StoreData:
-        """Reads the data with the vocabulary of the encoder."""
-        assert isinstance(self.task, TakesEncoder)
-        return self.task.open_encoded(source, dev, settings, self.run)
-
-    def record(self) -> dict[str, str]:
-        """What config.json says of the encoder."""
-        return {"task": self.run.task, **describe_source(self.run)}
-
-    def initialize(self, phase: Phase) -> None:
-        """Gives a new model the layers of the encoder."""
-        assert isinstance(self.task, TakesEncoder)
-        self.task.take_over(phase.model, load_encoder(self.run))
-        phase.load_weights(phase.model.state_dict())
-
-    def _shared(self) -> dict[str, Any]:
-        assert isinstance(self.task, TakesEncoder)
-        return self.task.encoder_settings(self.run)
+    both, layers = getattr(settings.model, "bidirectional", True), settings.model
+    if both and layers.residual and layers.embedding_dim in (layers.hidden_size, 2 * layers.hidden_size):
+        raise WeftError(
+            f"{encoder.path} has residual connections around layers of {layers.hidden_size} units that read "
+            f"{layers.embedding_dim} features; two directions have them around other layers",
+            expected="no residual connections, or another embedding_dim",
+        )
+    if both and not encoder.config["model"].get("backward"):
+        raise WeftError(
+            f"{encoder.path} reads forward only, and the new model reads in both directions",
+            expected="an encoder trained with model.backward=true",
+            hint="`model.bidirectional=false` for a model that reads forward only"
+            if hasattr(settings.model, "bidirectional")
+            else "",
+        )
+    return settings
 
 
 def check_takes_encoder(task: Task[Any, Any, Any]) -> None:

@@ -21,13 +21,12 @@ from weft.errors import WeftError, check_path
 from weft.metrics import Confusion, ExampleStatistics
 from weft.tasks.cell_settings import record_cells, take_cells
 from weft.tasks.command import Commands
-from weft.tasks.fine_tuning import SourceStart
 from weft.tasks.inspection import Inspection
 from weft.tasks.members import INITIAL, choose_for_members, member_phase, members_of, trained_members
-from weft.tasks.pretraining import EncoderStart
+from weft.tasks.origin import describe_origin, initialize, open_origin, settings_from
 from weft.tasks.resumed_settings import change_settings, merge_settings
 from weft.tasks.service import Service
-from weft.tasks.stored_data import StoreData, store_data
+from weft.tasks.stored_data import data_folder, write_data_record
 from weft.tasks.workers import slices_for
 from weft.training.build import cells_of
 from weft.training.devices import choose_precision
@@ -37,7 +36,6 @@ from weft.training.run import (
     CHECKPOINT,
     DATA_RECORD,
     Run,
-    check_new,
     open_run,
     read_json,
     reading_run,
@@ -106,25 +104,22 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
     config_class: type[TaskConfig]
 
     @abstractmethod
-    def open(self, source: DataSource, dev: DataSource | None, config: TaskConfig) -> StoreData:
-        """Reads the data, or check that it can be read, before a run directory exists.
+    def read(
+        self, source: DataSource, dev: DataSource | None, config: TaskConfig, folder: Path, origin: Run | None = None
+    ) -> Mapping[str, Any]:
+        """Reads the data of a new run and stores the encoded examples.
 
         Args:
             source: What to train on: a path, the name of a data set, or the examples themselves.
             dev: Held-out data, where it is given.
             config: All settings.
+            folder: The folder data/ of the new run.
+            origin: The run that the new one starts from: one of the same task, or a language model whose layers it
+                takes over. Its vocabulary is kept, and new tokens are reported.
 
         Returns:
-            A function that stores the encoded examples in the run's data folder and returns its vocabulary.
+            The content of vocabulary.json.
         """
-
-    def open_like(self, source: DataSource, dev: DataSource | None, config: TaskConfig, origin: Run) -> StoreData:
-        """Like `open`, with the vocabulary of `origin`, the run that is fine-tuned. New tokens are reported."""
-        raise WeftError(f"a run of the task {self.name!r} cannot be fine-tuned", expected="a new run")
-
-    def initialize(self, phase: Phase, origin: Run) -> None:
-        """Gives a new model the weights of the run that is fine-tuned."""
-        phase.load_weights(origin.weights())
 
     def choose_settings(self, run: Run, config: TaskConfig) -> tuple[TaskConfig, str]:
         """Chooses the settings of a new run that are "auto", from the data that `open` stored; says what they are."""
@@ -213,20 +208,10 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
             WeftError: If `out` exists, or the data or a setting is not usable. No run directory is left then.
         """
         began = time.perf_counter()  # the time limit covers reading and encoding the data
-        origin = self.start_from(source_run, encoder)
+        origin = open_origin(self, source_run, encoder)
         config, classes = take_cells(config)
-        with using_cells(classes), nullcontext() if origin is None else cells_of(origin.run):
+        with using_cells(classes), nullcontext() if origin is None else cells_of(origin):
             return self._start(source, out, config, dev, origin, began)
-
-    def start_from(
-        self, source_run: Run | str | Path | None, encoder: Run | str | Path | None
-    ) -> SourceStart | EncoderStart | None:
-        """What a new run starts from: a run of the same task, an encoder, or neither."""
-        if source_run is not None and encoder is not None:
-            raise WeftError("`source_run` and `encoder` are both given", expected="one of the two")
-        if encoder is not None:
-            return EncoderStart(self, encoder)
-        return None if source_run is None else SourceStart(self, source_run)
 
     def _start(
         self,
@@ -234,48 +219,35 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
         out: str | Path,
         config: TaskConfig | Mapping[str, Any] | None,
         dev: DataSource | None,
-        origin: SourceStart | EncoderStart | None,
+        origin: Run | None,
         began: float,
     ) -> Training:
-        settings = as_config(self.config_class, config) if origin is None else origin.settings(config)
+        settings = as_config(self.config_class, config) if origin is None else settings_from(self, origin, config)
         workers = current_workers()
         if workers.rank:
             return self.follow(out)
         out = check_path(out, "`out`")
         if workers.has_started(out):  # before a restart of the workers
             return self.resume(out)
-        custom_cells = record_cells(settings)
-        check_new(out)  # before the data is read, which may take a while
-        settings = slices_for(workers, settings)
-        if origin is None:
-            store = self.open(source, dev, settings)
-        else:
-            with reading_run(origin.run):
-                store = origin.open(source, dev, settings)
+        cells, settings = record_cells(settings), slices_for(workers, settings)
         with staged(out) as folder:
             lock = lock_run(folder)  # it stays with the folder
-            vocabulary = store_data(store, folder, source, dev)
-            recorded = None if origin is None else origin.record()
-            run = write_run(
-                folder, self.name, to_dict(settings), vocabulary, source_run=recorded, custom_cells=custom_cells
-            )
-            chosen, choice = choose_for_members(self, run, settings)
-            self._save_first(run.change_config(to_dict(chosen)), chosen, origin, began)
+            with nullcontext() if origin is None else reading_run(origin):
+                vocabulary = self.read(source, dev, settings, data_folder(folder), origin)
+            write_data_record(folder, source, dev)
+            recorded = None if origin is None else describe_origin(self, origin)
+            run = write_run(folder, self.name, to_dict(settings), vocabulary, source_run=recorded, custom_cells=cells)
+            settings, choice = choose_for_members(self, run, settings)
+            trainer = self._trainer(run.change_config(to_dict(settings)), settings)
+            if origin is not None:
+                initialize(self, trainer.phase, origin)
+                if len(trainer.phases) > 1:
+                    run.save(INITIAL, *trainer.phase.weights())
+            trainer.progress.seconds = time.perf_counter() - began
+            trainer.save()
+        del trainer  # the resume builds its own
         workers.mark_started(out)
         return replace(self.resume(out), lock=lock, choice=choice)
-
-    def _save_first(
-        self, run: Run, config: TaskConfig, origin: SourceStart | EncoderStart | None, began: float
-    ) -> None:
-        """Saves the state of a new run before its first step."""
-        trainer = self._trainer(run, config)
-        if origin is not None:
-            with reading_run(origin.run):
-                origin.initialize(trainer.phase)
-            if len(trainer.phases) > 1:
-                run.save(INITIAL, *trainer.phase.weights())
-        trainer.progress.seconds = time.perf_counter() - began
-        trainer.save()
 
     def follow(self, out: str | Path) -> Training:
         """Joins the training of a run that rank 0 has started or resumed. Writes nothing.

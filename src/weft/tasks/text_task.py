@@ -18,7 +18,6 @@ from weft.metrics import Likelihood
 from weft.metrics.paired import ExampleStatistics, ratio
 from weft.tasks.fine_tuning import warn_new_tokens
 from weft.tasks.plausibility import check_plain_text, check_tokenization
-from weft.tasks.stored_data import StoreData
 from weft.tasks.task import Task
 from weft.text.codec import Codec, prepare_corpus, prepare_corpus_like
 from weft.text.columns import column_texts, longest_column, read_column, read_rows, text_columns
@@ -78,32 +77,28 @@ class TextTask(Task[CorpusSource, TextTaskConfig, TextPredictor]):
     metric = "perplexity"
     reads_windows: ClassVar[bool] = False  # whether training reads short parts of the text, which need not be in memory
 
-    def open(self, source: CorpusSource, dev: CorpusSource | None, config: TextTaskConfig) -> StoreData:
-        if is_shards(source):
-            shards = open_shards(str(source))
-            shards.check_settings(config.text)
-            return lambda data: store_shards(shards, config.text, dev, data).to_json()
-        corpus, held_out = _open_both(source, dev, config.text)
-        if not corpus.reading:
-            check_plain_text(corpus)
-            check_tokenization(corpus, config.text.tokenizer)
-        return lambda data: {**prepare_corpus(config.text, corpus, held_out, data).to_json(), **_reading(corpus)}
-
-    def open_like(
+    def read(
         self,
         source: CorpusSource,
         dev: CorpusSource | None,
         config: TextTaskConfig,
-        origin: Run,
-    ) -> StoreData:
-        corpus, held_out = _open_both(source, dev, config.text)
-        codec = Codec.from_json(origin.vocabulary)
-
-        def store(data: Path) -> Mapping[str, Any]:
-            warn_new_tokens(prepare_corpus_like(codec, config.text, corpus, held_out, data))
+        folder: Path,
+        origin: Run | None = None,
+    ) -> Mapping[str, Any]:
+        if origin is not None:
+            corpus, held_out = _open_both(source, dev, config.text)
+            codec = Codec.from_json(origin.vocabulary)
+            warn_new_tokens(prepare_corpus_like(codec, config.text, corpus, held_out, folder))
             return {**codec.to_json(), **_reading(corpus)}
-
-        return store
+        if is_shards(source):
+            shards = open_shards(str(source))
+            shards.check_settings(config.text)
+            return store_shards(shards, config.text, dev, folder).to_json()
+        corpus, held_out = _open_both(source, dev, config.text)
+        if not corpus.reading:
+            check_plain_text(corpus)
+            check_tokenization(corpus, config.text.tokenizer)
+        return {**prepare_corpus(config.text, corpus, held_out, folder).to_json(), **_reading(corpus)}
 
     def prepare(self, run: Run, config: TextTaskConfig) -> Phase:
         codec = Codec.from_json(run.vocabulary)

@@ -20,7 +20,6 @@ from weft.tasks.classify.self_training import LABELLED_TIMES, labelled_by_teache
 from weft.tasks.classify.wide import LabelledTokens, load_wide, store_wide
 from weft.tasks.fine_tuning import warn_new_tokens
 from weft.tasks.plausibility import check_labelled
-from weft.tasks.stored_data import StoreData
 from weft.text.arguments import short_repr
 from weft.text.codec import Codec, build_codec
 from weft.text.tokenizers import Normalizer
@@ -33,16 +32,23 @@ WORD_VECTORS = f"{DATA_FOLDER}/vectors.npz"
 _Tokens = TypeVar("_Tokens", list[int], list[str])
 
 
-def open_examples(
+def store_examples(
     source: ExampleSource,
     dev: ExampleSource | None,
     config: ClassifyConfig,
+    folder: Path,
     origin: Run | None = None,
     codec: Codec | None = None,
-) -> StoreData:
-    """Reads and encodes examples to train on and to hold out; returns what stores them in a run.
+) -> Mapping[str, Any]:
+    """Reads and encodes examples to train on and to hold out, and stores them; returns the vocabulary of the run.
 
-    `origin` is the run that is fine-tuned: its tokens, labels and columns are kept. `codec` is that of an encoder.
+    Args:
+        source: The examples to train on.
+        dev: The held-out examples; None: a part of the source is held out.
+        config: All settings.
+        folder: The folder data/ of the run.
+        origin: The run that is fine-tuned: its tokens, labels and columns are kept.
+        codec: The tokens of an encoder.
     """
     like, vocabulary = None, None if origin is None else origin.vocabulary
     if vocabulary is not None:
@@ -89,35 +95,31 @@ def open_examples(
     long = sum(len(ids) > config.data.max_tokens for part in columns.values() for ids in part["text"])
     description += f"; {long:,} texts cut to {config.data.max_tokens:,} tokens" if long else ""
     vectors = _vectors(codec, config) if is_new else None
-
-    def store(data: Path) -> Mapping[str, Any]:
-        for name, part in columns.items():
-            if part["text"]:
-                texts = [cut_middle(ids, config.data.max_tokens) for ids in part["text"]]
-                save_columns(
-                    data.parent / name, {"text": Ragged.from_rows(texts), "label": Ragged.from_rows(part["label"])}
-                )
-        if vectors is not None:
-            with (data.parent / WORD_VECTORS).open("wb") as file:
-                np.savez(file, **vectors._asdict())
-        if config.model.wide:
-            weights = class_weights(config.train.class_weights, {label: counts[label] for label in labels})
-            labelled = [
-                LabelledTokens(tokens[name], [place for (place,) in part["label"]]) for name, part in columns.items()
-            ]
-            store_wide(
-                data.parent, *labelled, count=len(labels), seed=config.train.seed, drawn=dev is None,
-                class_weights=weights, start=start, cross_fit=not taught,
-            )  # fmt: skip
-        return {
-            **codec.to_json(),
-            "labels": {label: counts[label] for label in labels},
-            "columns": {"text": layout.text, "label": layout.label},
-            "description": description,
-            "wide": config.model.wide,
-        }
-
-    return store
+    for name, part in columns.items():
+        if part["text"]:
+            cut = [cut_middle(ids, config.data.max_tokens) for ids in part["text"]]
+            save_columns(
+                folder.parent / name, {"text": Ragged.from_rows(cut), "label": Ragged.from_rows(part["label"])}
+            )
+    if vectors is not None:
+        with (folder.parent / WORD_VECTORS).open("wb") as file:
+            np.savez(file, **vectors._asdict())
+    if config.model.wide:
+        weights = class_weights(config.train.class_weights, {label: counts[label] for label in labels})
+        labelled = [
+            LabelledTokens(tokens[name], [place for (place,) in part["label"]]) for name, part in columns.items()
+        ]
+        store_wide(
+            folder.parent, *labelled, count=len(labels), seed=config.train.seed, drawn=dev is None,
+            class_weights=weights, start=start, cross_fit=not taught,
+        )  # fmt: skip
+    return {
+        **codec.to_json(),
+        "labels": {label: counts[label] for label in labels},
+        "columns": {"text": layout.text, "label": layout.label},
+        "description": description,
+        "wide": config.model.wide,
+    }
 
 
 def _split(rows: list[Example], config: ClassifyConfig) -> tuple[list[Example], list[Example]]:

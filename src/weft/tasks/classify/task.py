@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,7 +18,7 @@ from weft.metrics.paired import ExampleStatistics, ratio
 from weft.tasks.classify.class_weights import class_weights
 from weft.tasks.classify.command import COMMANDS
 from weft.tasks.classify.config import ClassifyConfig
-from weft.tasks.classify.data import DEV_EXAMPLES, TRAIN_EXAMPLES, WORD_VECTORS, open_examples
+from weft.tasks.classify.data import DEV_EXAMPLES, TRAIN_EXAMPLES, WORD_VECTORS, store_examples
 from weft.tasks.classify.ensemble import ClassifierEnsemble
 from weft.tasks.classify.inspection import inspect_classify
 from weft.tasks.classify.mixing import Mixture, fit_mixture
@@ -42,7 +43,6 @@ from weft.tasks.pretraining import (
     take_over_stack,
 )
 from weft.tasks.service import Service
-from weft.tasks.stored_data import StoreData
 from weft.tasks.task import Task
 from weft.tasks.text_task import CorpusSource, open_corpus
 from weft.text.codec import Codec
@@ -75,13 +75,17 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
         "train.learning_rate": 0.012,
     }
 
-    def open(self, source: ExampleSource, dev: ExampleSource | None, config: ClassifyConfig) -> StoreData:
-        return open_examples(source, dev, config)
-
-    def open_like(
-        self, source: ExampleSource, dev: ExampleSource | None, config: ClassifyConfig, origin: Run
-    ) -> StoreData:
-        return open_examples(source, dev, config, origin)
+    def read(
+        self,
+        source: ExampleSource,
+        dev: ExampleSource | None,
+        config: ClassifyConfig,
+        folder: Path,
+        origin: Run | None = None,
+    ) -> Mapping[str, Any]:
+        if origin is None or origin.task == self.name:
+            return store_examples(source, dev, config, folder, origin)
+        return store_examples(source, dev, config, folder, codec=Codec.from_json(origin.vocabulary))
 
     def encoder_settings(self, encoder: Run) -> dict[str, Any]:
         return shared_settings(encoder, {"text": SHARED_TEXT, "model": SHARED_LAYERS})
@@ -92,11 +96,6 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
     def pretraining_corpus(self, raw: CorpusSource, source: ExampleSource, config: ClassifyConfig) -> Corpus:
         texts = [row.text for row in read_labelled(source, config.data).rows]
         return Corpus.from_texts("the training texts", ["\n".join(texts)]) + open_corpus(raw)
-
-    def open_encoded(
-        self, source: ExampleSource, dev: ExampleSource | None, config: ClassifyConfig, encoder: Run
-    ) -> StoreData:
-        return open_examples(source, dev, config, codec=Codec.from_json(encoder.vocabulary))
 
     def take_over(self, model: Classifier, encoder: PretrainedLayers) -> None:
         assert model.embedding is not None

@@ -28,7 +28,6 @@ from weft.tasks.pretraining import (
     take_over_stack,
 )
 from weft.tasks.service import Service
-from weft.tasks.stored_data import StoreData
 from weft.tasks.text_task import DEV_TOKENS, CorpusSource, TextData, TextTask
 from weft.text.codec import Codec
 from weft.training.build import build_model, load_model
@@ -88,11 +87,6 @@ class FillTask(TextTask[FillConfig, FillPredictor]):
 
     def pretraining_corpus(self, raw: CorpusSource, source: CorpusSource, config: FillConfig) -> CorpusSource:
         return raw
-
-    def open_encoded(
-        self, source: CorpusSource, dev: CorpusSource | None, config: FillConfig, encoder: Run
-    ) -> StoreData:
-        return self.open_like(source, dev, config, encoder)
 
     def take_over(self, model: Filler, encoder: PretrainedLayers) -> None:
         assert model.embedding is not None

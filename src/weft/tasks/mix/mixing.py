@@ -27,7 +27,7 @@ from weft.tasks.lm.predictor import LmPredictor, TokenModel
 from weft.tasks.members import trained_members
 from weft.tasks.mix.config import MixConfig, MixModelConfig
 from weft.tasks.mix.task import PART_TASKS, PARTS_FOLDER, TASK, first_network
-from weft.tasks.stored_data import store_data
+from weft.tasks.stored_data import data_folder, write_data_record
 from weft.tasks.text_task import DEV_TOKENS, CorpusSource, corpus_for, encoded, held_out_tokens
 from weft.training.run import (
     CHECKPOINT,
@@ -134,12 +134,8 @@ def _mix(parts: list[LmPredictor], out: Path, settings: MixConfig, tokens: Token
             copy_part(part.run, folder / PARTS_FOLDER / str(number))
         save_tensors(folder / WEIGHTS, {"weights": torch.tensor(weights, dtype=torch.float64)}, metadata)
         vocabulary = dict(parts[0].run.vocabulary)
-
-        def store(data: Path) -> dict[str, Any]:
-            (data / Path(DEV_TOKENS).name).write_bytes(np.asarray(tokens).tobytes())
-            return vocabulary
-
-        store_data(store, folder, origin, None)
+        (data_folder(folder) / Path(DEV_TOKENS).name).write_bytes(np.asarray(tokens).tobytes())
+        write_data_record(folder, origin, None)
         cells = {name: kind for part in parts for name, kind in part.run.custom_cells.items()}
         write_run(folder, TASK.name, to_dict(settings), vocabulary, custom_cells=cells)
     run = open_run(out)

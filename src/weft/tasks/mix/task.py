@@ -10,6 +10,7 @@ The run directory of a mixture has its parts as run directories of their own, so
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from weft.errors import WeftError
@@ -41,10 +42,8 @@ class MixTask(TextTask[MixConfig, LmPredictor]):
     commands = COMMANDS
     config_class = MixConfig
 
-    def open(self, source: Any, dev: Any, config: MixConfig) -> Any:
+    def read(self, source: Any, dev: Any, config: MixConfig, folder: Path, origin: Run | None = None) -> Any:
         raise WeftError("a mixture is not trained", expected="runs to mix", hint="weft.mix([RUN, RUN], OUT)")
-
-    open_like = open  # type: ignore[assignment]
 
     def make_phase(self, run: Run, config: MixConfig, data: TextData) -> Phase:
         raise WeftError(f"{run.path} is a mixture, which is not trained", expected="a run of `weft train`")

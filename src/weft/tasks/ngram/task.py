@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -16,7 +17,6 @@ from weft.tasks.ngram.command import COMMANDS
 from weft.tasks.ngram.config import NgramConfig
 from weft.tasks.ngram.model import NGram, modified_kneser_ney
 from weft.tasks.service import Service
-from weft.tasks.stored_data import StoreData
 from weft.tasks.text_task import TextData, TextTask
 from weft.text.codec import Codec
 from weft.training.run import WEIGHTS, Run
@@ -81,8 +81,10 @@ class NgramTask(TextTask[NgramConfig, LmPredictor]):
     def seed(self, config: NgramConfig) -> int:
         return 0  # nothing is random
 
-    def open_like(self, source: Any, dev: Any, config: NgramConfig, origin: Run) -> StoreData:
-        raise WeftError("n-grams are counted, not fine-tuned", expected="a new run on all the text")
+    def read(self, source: Any, dev: Any, config: NgramConfig, folder: Path, origin: Run | None = None) -> Any:
+        if origin is not None:
+            raise WeftError("n-grams are counted, not fine-tuned", expected="a new run on all the text")
+        return super().read(source, dev, config, folder)
 
     def make_phase(self, run: Run, config: NgramConfig, data: TextData) -> Counting:
         return Counting(config, data)

@@ -14,7 +14,6 @@ from weft.data.buckets import hold_out, save_columns
 from weft.errors import WeftError
 from weft.tasks.fine_tuning import warn_new_tokens
 from weft.tasks.plausibility import check_tagged
-from weft.tasks.stored_data import StoreData
 from weft.tasks.tag.config import TagConfig, TagDataConfig
 from weft.tasks.tag.lexicon import LEXICONS, Lexicon, WordLexicon
 from weft.tasks.tag.vocabulary import TaggerVocabulary
@@ -225,24 +224,26 @@ def _checked(
     return found
 
 
-def open_tagged(
+def store_tagged(
     source: SentenceSource,
     dev: SentenceSource | None,
     config: TagConfig,
+    folder: Path,
     known: TaggerVocabulary | None = None,
     words: Vocabulary | None = None,
-) -> StoreData:
-    """Reads sentences to train on and to hold out.
+) -> Mapping[str, Any]:
+    """Reads sentences to train on and to hold out, and stores them.
 
     Args:
         source: The sentences to train on.
         dev: The held-out sentences; None: a part of the source is held out.
         config: All settings.
+        folder: The folder data/ of the run.
         known: The vocabulary of a run that is fine-tuned; None: it is built from the data.
         words: The tokens of an encoder, which are the words of the tagger, or its characters.
 
     Returns:
-        A function that stores the encoded sentences in a run.
+        The vocabulary of the run.
     """
     data = config.data
     read = read_tagged(source, data) if known is None else read_like(source, data, known.scheme)
@@ -263,14 +264,10 @@ def open_tagged(
     if known is not None or words is not None:
         _warn_new_words(lexicon, train)
     vocabulary = TaggerVocabulary(lexicon, tags, read.scheme, tuple(extra), tuple(notes))
-
-    def store(folder: Path) -> Mapping[str, Any]:
-        save_columns(folder.parent / TRAIN_SENTENCES, vocabulary.encode_training(train))
-        if held:
-            save_columns(folder.parent / DEV_SENTENCES, vocabulary.encode_tagged(held))
-        return vocabulary.to_json()
-
-    return store
+    save_columns(folder.parent / TRAIN_SENTENCES, vocabulary.encode_training(train))
+    if held:
+        save_columns(folder.parent / DEV_SENTENCES, vocabulary.encode_tagged(held))
+    return vocabulary.to_json()
 
 
 def tagger_corpus(raw: Corpus, source: SentenceSource, config: TagDataConfig) -> Corpus:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,11 +17,10 @@ from weft.metrics.tagging import WordScores
 from weft.tasks.inspection import Inspection
 from weft.tasks.pretraining import SHARED_LAYERS, PretrainedLayers, layer_groups, shared_settings, take_over_stack
 from weft.tasks.service import Service
-from weft.tasks.stored_data import StoreData
 from weft.tasks.tag.augmentation import MentionReplacement
 from weft.tasks.tag.command import COMMANDS
 from weft.tasks.tag.config import TagConfig
-from weft.tasks.tag.data import DEV_SENTENCES, TRAIN_SENTENCES, open_tagged, tagger_corpus
+from weft.tasks.tag.data import DEV_SENTENCES, TRAIN_SENTENCES, store_tagged, tagger_corpus
 from weft.tasks.tag.encoder import collate
 from weft.tasks.tag.ensemble import TaggerEnsemble
 from weft.tasks.tag.evaluation import TagScores, calibrate, evaluate_with_loss, tag_statistics
@@ -53,13 +53,20 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
     metric = "score"
     unit = "words"
 
-    def open(self, source: SentenceSource, dev: SentenceSource | None, config: TagConfig) -> StoreData:
-        return open_tagged(source, dev, config)
-
-    def open_like(
-        self, source: SentenceSource, dev: SentenceSource | None, config: TagConfig, origin: Run
-    ) -> StoreData:
-        return open_tagged(source, dev, config, TaggerVocabulary.from_json(origin.vocabulary))
+    def read(
+        self,
+        source: SentenceSource,
+        dev: SentenceSource | None,
+        config: TagConfig,
+        folder: Path,
+        origin: Run | None = None,
+    ) -> Mapping[str, Any]:
+        known = words = None
+        if origin is not None and origin.task == self.name:
+            known = TaggerVocabulary.from_json(origin.vocabulary)
+        elif origin is not None:
+            words = Codec.from_json(origin.vocabulary).vocabulary
+        return store_tagged(source, dev, config, folder, known, words)
 
     def encoder_settings(self, encoder: Run) -> dict[str, Any]:
         text = {f"data.{name}": encoder.config["text"][name] for name in ("normalization", "lower")}
@@ -74,11 +81,6 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
 
     def pretraining_corpus(self, raw: CorpusSource, source: SentenceSource, config: TagConfig) -> Corpus:
         return tagger_corpus(open_corpus(raw), source, config.data)
-
-    def open_encoded(
-        self, source: SentenceSource, dev: SentenceSource | None, config: TagConfig, encoder: Run
-    ) -> StoreData:
-        return open_tagged(source, dev, config, words=Codec.from_json(encoder.vocabulary).vocabulary)
 
     def take_over(self, model: Tagger, encoder: PretrainedLayers) -> None:
         assert model.encoder.words is not None

@@ -13,7 +13,6 @@ from weft.data.buckets import Ragged, hold_out, save_columns
 from weft.errors import WeftError
 from weft.tasks.fine_tuning import warn_new_tokens
 from weft.tasks.plausibility import check_pairs
-from weft.tasks.stored_data import StoreData
 from weft.tasks.translate.config import TranslateConfig
 from weft.text.parallel import PairCodec, Pairs, PairSource, build_pair_codec, open_pairs
 from weft.text.tokenizers import Normalizer
@@ -35,11 +34,22 @@ def read_pairs(source: PairSource, config: TranslateConfig, *, like: Sequence[st
 
 
 def store_pairs(
-    source: PairSource, dev: PairSource | None, config: TranslateConfig, known: PairCodec | None = None
-) -> StoreData:
-    """Reads pairs to train on and to hold out; returns what encodes and stores them in a run.
+    source: PairSource,
+    dev: PairSource | None,
+    config: TranslateConfig,
+    folder: Path,
+    known: PairCodec | None = None,
+) -> Mapping[str, Any]:
+    """Reads pairs to train on and to hold out, and stores them; returns the vocabulary of the run.
 
     Equal sources stay on one side, with all their translations, so that no held-out source occurs in training.
+
+    Args:
+        source: The pairs to train on.
+        dev: The held-out pairs; None: a part of the source is held out.
+        config: All settings.
+        folder: The folder data/ of the run.
+        known: The tokens of a run that is fine-tuned; None: they are those of the data.
     """
     pairs = read_pairs(source, config)
     if config.text.limit:
@@ -55,26 +65,22 @@ def store_pairs(
         keys = ["".join(read(text).split()) for text in pairs.sources]
         rows, held_rows = hold_out(keys, config.text.holdout, config.train.seed)
         train, held = _rows(pairs, rows), _rows(pairs, held_rows)
-
-    def store(data: Path) -> Mapping[str, Any]:
-        codec = known or build_pair_codec(config.text, train)
-        if known is not None:
-            sides = ((codec.source, train.sources), (codec.target, train.targets))
-            warn_new_tokens(Counter(token for side, texts in sides for text in texts for token in side.unknown(text)))
-        columns = {
-            "source": Ragged.from_rows(map(codec.source.encode, train.sources)),
-            "target": Ragged.from_rows(map(codec.target.encode, train.targets)),
-        }
-        save_columns(data.parent / TRAIN_PAIRS, columns)
-        if len(held):  # as text, since that is what translations are compared with
-            text = json.dumps({"sources": held.sources, "targets": held.targets}, ensure_ascii=False)
-            (data.parent / DEV_PAIRS).write_text(text, encoding="utf-8")
-        return {
-            **codec.to_json(),
-            **({"columns": pairs.columns, "description": pairs.reading} if pairs.reading else {}),
-        }
-
-    return store
+    codec = known or build_pair_codec(config.text, train)
+    if known is not None:
+        sides = ((codec.source, train.sources), (codec.target, train.targets))
+        warn_new_tokens(Counter(token for side, texts in sides for text in texts for token in side.unknown(text)))
+    columns = {
+        "source": Ragged.from_rows(map(codec.source.encode, train.sources)),
+        "target": Ragged.from_rows(map(codec.target.encode, train.targets)),
+    }
+    save_columns(folder.parent / TRAIN_PAIRS, columns)
+    if len(held):  # as text, since that is what translations are compared with
+        text = json.dumps({"sources": held.sources, "targets": held.targets}, ensure_ascii=False)
+        (folder.parent / DEV_PAIRS).write_text(text, encoding="utf-8")
+    return {
+        **codec.to_json(),
+        **({"columns": pairs.columns, "description": pairs.reading} if pairs.reading else {}),
+    }
 
 
 def _rows(pairs: Pairs, rows: Sequence[int]) -> Pairs:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,6 @@ from weft.metrics.bleu import bleu_of_sums
 from weft.metrics.paired import ExampleStatistics, ratio
 from weft.tasks.inspection import Inspection
 from weft.tasks.service import Service
-from weft.tasks.stored_data import StoreData
 from weft.tasks.task import Task
 from weft.tasks.translate.command import COMMANDS
 from weft.tasks.translate.config import TranslateConfig
@@ -47,11 +47,16 @@ class TranslateTask(Task[PairSource, TranslateConfig, TranslatePredictor]):
     metric = "bleu"
     sample = "grammar-fr"
 
-    def open(self, source: PairSource, dev: PairSource | None, config: TranslateConfig) -> StoreData:
-        return store_pairs(source, dev, config)
-
-    def open_like(self, source: PairSource, dev: PairSource | None, config: TranslateConfig, origin: Run) -> StoreData:
-        return store_pairs(source, dev, config, PairCodec.from_json(origin.vocabulary))
+    def read(
+        self,
+        source: PairSource,
+        dev: PairSource | None,
+        config: TranslateConfig,
+        folder: Path,
+        origin: Run | None = None,
+    ) -> Mapping[str, Any]:
+        known = None if origin is None else PairCodec.from_json(origin.vocabulary)
+        return store_pairs(source, dev, config, folder, known)
 
     def choose_settings(self, run: Run, config: TranslateConfig) -> tuple[TranslateConfig, str]:
         targets, codec = load_columns(run.data_file(TRAIN_PAIRS))["target"], PairCodec.from_json(run.vocabulary)
