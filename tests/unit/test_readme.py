@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from statistics import mean
@@ -11,6 +10,7 @@ import pytest
 
 import weft
 from tests.dist import installations
+from tools.tables import best_peer, cpu_minutes, exact, minutes, of_row, shown
 from weft.cli import app
 
 ROOT = Path(__file__).parents[2]
@@ -29,11 +29,6 @@ NUMBER = re.compile(r"(?<![A-Za-z\d.,])\d+(?:\.\d+)?(?!,?\d)")
 
 def text(path: str | Path) -> str:
     return (ROOT / path).read_text(encoding="utf-8")
-
-
-def record(name: str) -> str:
-    (file,) = [path for folder in ("docs", "benchmarks/records") if (path := ROOT / folder / name).exists()]
-    return file.read_text(encoding="utf-8")
 
 
 def table(page: str) -> list[list[str]]:
@@ -74,22 +69,16 @@ def test_both_have_the_same_commands_and_pages() -> None:
 
 @pytest.mark.parametrize("readme", [README, CHINESE], ids=lambda path: path.name)
 def test_figures_are_those_of_the_records(readme: Path) -> None:
-    results, peers = json.loads(record("results.json")), json.loads(record("peers.json"))
     rows = table(text(readme))
     assert len(rows) == len(ROWS)
     for row, (name, key) in zip(rows, ROWS.items(), strict=True):
         assert name in row[0]
-        runs = [run for run in results if run["row"] == key]
-        lower = key.startswith("lm/")
-        best = (min if lower else max)(peers[key], key=lambda peer: peer["score"])
-        scores = [mean([run["score"] for run in runs])]
+        records, best = of_row(key), best_peer(key)
+        metric = records[0]["metric"]
+        scores = [mean(exact(record) for record in records)]
         if key.startswith("cls/"):  # a mixture: the network alone stands beside it
-            scores.append(mean([run["metrics"]["network alone"] for run in runs]))
-        shown = [NUMBER.findall(cell) for cell in row[1:]]
-        assert shown[0] == [score_text(score) for score in scores], name
-        assert shown[1] == [f"{60 * mean([run['minutes'] for run in runs]):.0f}"], name
-        assert shown[2] == [score_text(best["score"]), f"{best['seconds']:.0f}"], name
-
-
-def score_text(score: float) -> str:
-    return f"{100 * score:.1f}" if score < 1 else f"{score:.3f}" if score < 2 else f"{score:.1f}"
+            scores.append(mean(record["metrics"]["network alone"] for record in records))
+        figures = [NUMBER.findall(cell) for cell in row[1:]]
+        assert figures[0] == [shown(score, metric) for score in scores], name
+        assert figures[1] == [minutes(cpu_minutes(records))], name
+        assert figures[2] == [shown(best["score"], metric), minutes(best["seconds"] / 60)], name
