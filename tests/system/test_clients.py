@@ -46,6 +46,10 @@ class World:
             self._closing.callback(self._hubs[name].close)
         return self._hubs[name]
 
+    @cached_property
+    def libretranslate(self) -> Any:
+        return pytest.importorskip("libretranslatepy").LibreTranslateAPI(self.server.address)
+
     def generated(self, name: str, prompt: str, **options: Any) -> str:
         """What Python generates after a prompt."""
         text: str = weft.load(self.runs[name]).generate(prompt, **options)
@@ -396,3 +400,62 @@ def ollama_refused(world):
 @row("ollama", "`GET /api/version`")
 def ollama_version(world):
     assert world.server.ask("/api/version").body == {"version": weft.__version__}
+
+
+@row("libretranslatepy", "`translate`, `languages`")
+def libretranslate_translate(world):
+    expected = weft.load(world.runs["en-fr"]).translate(["the cat sat.", "a dog ran."])
+    assert world.libretranslate.translate("the cat sat.", "en", "fr") == expected[0]
+    assert world.libretranslate.translate("the cat sat.\na dog ran.", "auto", "fr") == "\n".join(expected)
+    assert [one["code"] for one in world.libretranslate.languages()] == ["en", "fr"]
+    answer = world.server.ask("/translate", {"q": ["the cat sat.", "un chien."], "target": "fr"}).body
+    assert [one["language"] for one in answer["detectedLanguage"]] == ["en", "fr"]
+    assert "detectedLanguage" not in world.server.ask("/translate", {"q": "the cat", "source": "en"}).body
+
+
+@row("libretranslatepy", "`detect`")
+def libretranslate_detect(world):
+    for text, language in (("the dog saw a cat", "en"), ("le chien et le chat", "fr")):
+        first, second = world.libretranslate.detect(text)
+        assert first["language"] == language
+        assert first["confidence"] > 90
+        assert first["confidence"] + second["confidence"] == pytest.approx(100, abs=0.2)
+
+
+@row("libretranslatepy", "`POST /translate_file`")
+def libretranslate_file(world):
+    expected = weft.load(world.runs["en-fr"]).translate(["the cat sat.", "a dog ran."])
+
+    def send(name: str, content: bytes, **fields: str) -> Any:
+        parts = [f'name="{field}"\r\n\r\n{value}'.encode() for field, value in fields.items()]
+        head = f'name="file"; filename="{name}"\r\nContent-Type: text/plain\r\n\r\n'.encode()
+        form = b"".join(b"--X\r\nContent-Disposition: form-data; %s\r\n" % part for part in [*parts, head + content])
+        kind = {"Content-Type": "multipart/form-data; boundary=X"}
+        return world.server.ask("/translate_file", form + b"--X--\r\n", headers=kind)
+
+    answer = send("my text.txt", b"the cat sat.\r\na dog ran.\n", source="en", target="fr")
+    assert answer.status == 200, answer
+    address = answer.body["translatedFileUrl"]
+    assert address.startswith(f"{world.server.address}/download_file/")
+    found = world.server.ask(address.removeprefix(world.server.address))
+    assert found.body == "\n".join([*expected, ""])
+    assert found.headers["content-type"] == "text/plain; charset=utf-8"
+    assert send("my.docx", b"the cat", source="en", target="fr").body["error"].startswith("the file is 'my.docx'")
+    assert "no UTF-8" in send("my.txt", b"\xff\xfe", source="en", target="fr").body["error"]
+    assert world.server.ask("/download_file/none.txt").status == 404
+
+
+@row("libretranslatepy", "`GET /frontend/settings`")
+def libretranslate_settings(world):
+    settings = world.server.ask("/frontend/settings").body
+    assert settings["language"]["source"] == {"code": "en", "name": "en"}
+    assert (settings["keyRequired"], settings["supportedFilesFormat"]) == (False, [".txt"])
+
+
+@row("libretranslatepy", "`GET /spec`, `GET /docs`")
+def libretranslate_description(world):
+    assert world.server.ask("/spec").body == world.server.ask("/openapi.json").body
+    page = world.server.ask("/docs")
+    assert page.headers["content-type"].startswith("text/html")
+    for path in world.server.ask("/openapi.json").body["paths"]:
+        assert f"{path}</code>" in page.body

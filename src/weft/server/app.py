@@ -33,7 +33,7 @@ from weft.server.models import Models
 from weft.server.native_api import NATIVE_ENDPOINTS
 from weft.server.ollama_api import OLLAMA_ENDPOINTS
 from weft.server.openai_api import OPENAI_ENDPOINTS
-from weft.server.openapi import openapi
+from weft.server.openapi import openapi, openapi_page
 from weft.server.refused_api import REFUSED_ENDPOINTS
 from weft.server.schema import ignored_fields, object_of, string
 from weft.server.sessions import SessionStore
@@ -58,8 +58,17 @@ async def metrics(context: Context, request: Request, body: None) -> Response:
 
 
 async def description(context: Context, request: Request, body: None) -> Response:
+    return JsonResponse(_description(context))
+
+
+def _description(context: Context) -> dict[str, Any]:
     names = [model.name for model in context.models]
-    return JsonResponse(openapi(ENDPOINTS, names, key=context.config.api_key is not None))
+    return openapi(ENDPOINTS, names, key=context.config.api_key is not None)
+
+
+async def description_page(context: Context, request: Request, body: None) -> Response:
+    """`/docs`: the same for people."""
+    return Response(openapi_page(_description(context)), media_type="text/html", headers=PAGE_HEADERS)
 
 
 async def page(context: Context, request: Request, body: None) -> Response:
@@ -89,7 +98,15 @@ ENDPOINTS = [
         for path in ("/health", "/v2/health/live", "/v2/health/ready")
     ),
     Endpoint("GET", "/metrics", metrics, "Metrics for Prometheus.", results={200: Result("Text.", media="text/plain")}),
-    Endpoint("GET", "/openapi.json", description, "This description.", public=True),
+    *(Endpoint("GET", path, description, "This description.", public=True) for path in ("/openapi.json", "/spec")),
+    Endpoint(
+        "GET",
+        "/docs",
+        description_page,
+        "The same for people.",
+        results={200: Result("The page.", media="text/html")},
+        public=True,
+    ),
 ]
 PAGES = [
     Endpoint("GET", "/", page, "The page.", results=_PAGE, public=True),

@@ -30,11 +30,13 @@ CODES = {
     415: "unsupported_media_type",
     421: "wrong_host",
     500: "internal_error",
+    501: "not_implemented",
     503: "overloaded",
     504: "timeout",
 }
 
-PLAIN = ("/api/", "/models/", "/translate", "/languages")  # clients that expect {"error": "message"}
+# Paths whose clients expect {"error": "message"}.
+PLAIN = ("/api/", "/models/", "/translate", "/languages", "/detect", "/download_file", "/frontend")
 
 
 def error_body(path: str, status: int, message: str, code: str) -> dict[str, Any]:

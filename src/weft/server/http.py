@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+import re
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -23,7 +24,8 @@ from weft.server.models import Models
 from weft.server.schema import Schema, check_value, parse_json
 from weft.server.sessions import SessionStore
 
-JSON, FORM = "application/json", "application/x-www-form-urlencoded"
+JSON, FORM, MULTIPART = "application/json", "application/x-www-form-urlencoded", "multipart/form-data"
+MOST_FORM_PARTS, LONGEST_HEAD = 100, 1000  # of a multipart form: parts, bytes of the head of each
 
 
 class ClientGoneError(Exception):
@@ -39,6 +41,7 @@ class Context:
     sessions: SessionStore
     comparisons: Comparisons
     metrics: Metrics
+    files: dict[str, tuple[float, str]] = field(default_factory=dict)  # translated files: when they were made, and text
 
 
 class Result(NamedTuple):
@@ -103,8 +106,8 @@ async def read_body(request: Request, endpoint: Endpoint, config: ServerConfig) 
     if endpoint.body is None:
         return None
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != JSON and not (endpoint.form and kind == FORM):
-        expected = f"{JSON} or {FORM}" if endpoint.form else JSON
+    if kind != JSON and not (endpoint.form and kind in (FORM, MULTIPART)):
+        expected = f"{JSON}, {FORM} or {MULTIPART}" if endpoint.form else JSON
         raise RequestError(415, f"the content type is {kind[:100] or 'missing'}; expected {expected}")
     try:
         body = await asyncio.wait_for(_read(request, config.max_body), config.read_timeout)
@@ -112,7 +115,10 @@ async def read_body(request: Request, endpoint: Endpoint, config: ServerConfig) 
         raise RequestError(
             408, f"the body did not arrive within {config.read_timeout:g} seconds", headers={"Connection": "close"}
         ) from None
-    value = parse_json(body) if kind == JSON else _read_form(body)
+    if kind == MULTIPART:
+        value = _read_parts(body, request.headers["content-type"])
+    else:
+        value = parse_json(body) if kind == JSON else _read_form(body)
     check_value(endpoint.body, value)
     return value
 
@@ -141,6 +147,11 @@ def _read_form(body: bytes) -> dict[str, Any]:
         pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=100)
     except (UnicodeError, ValueError) as error:
         raise RequestError(400, f"the form cannot be read: {error}") from error
+    return _fields(pairs)
+
+
+def _fields(pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """The fields of a form; one that comes several times is a list."""
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
@@ -148,6 +159,26 @@ def _read_form(body: bytes) -> dict[str, Any]:
         else:
             found[name] = int(value) if name == "alternatives" and value.isascii() and value.isdigit() else value
     return found
+
+
+def _read_parts(body: bytes, content_type: str) -> dict[str, Any]:
+    """The fields of a multipart form; the name of a file is the field `filename`."""
+    found = re.search(r'boundary="?([^";,\s]{1,70})"?', content_type[:LONGEST_HEAD])
+    parts = (b"\r\n" + body).split(b"\r\n--" + found[1].encode("latin-1")) if found else []
+    if not 2 < len(parts) <= MOST_FORM_PARTS + 2 or not parts[-1].startswith(b"--"):
+        raise RequestError(400, f"the form cannot be read; expected 1 to {MOST_FORM_PARTS} parts between boundaries")
+    pairs = []
+    for part in parts[1:-1]:
+        head, _, content = part.partition(b"\r\n\r\n")
+        try:
+            lines, text = head[:LONGEST_HEAD].decode("utf-8", "replace"), content.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise RequestError(400, f"a part of the form is no UTF-8 at byte {error.start}; expected text") from error
+        names = {key: re.search(rf'\b{key}="([^"]*)"', lines) for key in ("name", "filename")}
+        if names["name"] is None:
+            raise RequestError(400, "a part of the form has no name; expected Content-Disposition: form-data; name=...")
+        pairs += [(names["name"][1], text)] + ([("filename", names["filename"][1])] if names["filename"] else [])
+    return _fields(pairs)
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, Response], config: ServerConfig) -> Response:

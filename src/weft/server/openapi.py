@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
+from html import escape
 from typing import Any
 
 import weft
 from weft.server.errors import CODES, PLAIN
-from weft.server.http import FORM, JSON, Endpoint
+from weft.server.http import FORM, JSON, MULTIPART, Endpoint
 from weft.server.schema import NULL, Schema, object_of, string
 
 _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
@@ -27,6 +29,7 @@ _WORDS = {
     413: "The body is too large.",
     415: "The content type is not supported.",
     421: "The Host header is not one of this server.",
+    501: "The run has not what this needs.",
     503: "Too many requests wait, or the server is stopping; see Retry-After.",
     504: "The request took too long.",
 }
@@ -46,6 +49,27 @@ def openapi(endpoints: Sequence[Endpoint], models: Sequence[str], *, key: bool) 
     if key:
         found["components"] = {"securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}}
     return found
+
+
+def openapi_page(description: Mapping[str, Any]) -> str:
+    """The description as a page that needs no script."""
+    parts = []
+    for path, operations in description["paths"].items():
+        for method, operation in operations.items():
+            parts.append(f"<h2><code>{method.upper()} {escape(path)}</code></h2><p>{escape(operation['summary'])}</p>")
+            found = [("Parameters", operation.get("parameters")), ("Body", operation.get("requestBody")),
+                     ("Responses", operation["responses"])]  # fmt: skip
+            for title, value in found:
+                if value is not None:
+                    text = escape(json.dumps(value, indent=2, ensure_ascii=False), quote=False)
+                    parts.append(f"<details><summary>{title}</summary><pre>{text}</pre></details>")
+    title = f"{description['info']['title']} {description['info']['version']}"
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        "<style>body{font:1rem/1.5 sans-serif;max-width:60rem;margin:auto;padding:1rem}pre{overflow:auto}</style>"
+        f"</head><body><main><h1>{escape(title)}</h1><p>{escape(description['info']['description'])} "
+        f'<a href="openapi.json">openapi.json</a></p>{"".join(parts)}</main></body></html>'
+    )
 
 
 def _operation(endpoint: Endpoint, models: Sequence[str], *, key: bool) -> dict[str, Any]:
@@ -81,7 +105,7 @@ def _operation(endpoint: Endpoint, models: Sequence[str], *, key: bool) -> dict[
             }
         content = {JSON: {"schema": schema}}
         if endpoint.form:
-            content[FORM] = {"schema": schema}
+            content |= {FORM: {"schema": schema}, MULTIPART: {"schema": schema}}
         found["requestBody"] = {"required": True, "content": content}
     if key and not endpoint.public:
         found["security"] = [{"key": []}]

@@ -11,7 +11,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from weft.config import from_dict
 from weft.errors import unknown_name
@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 JsonRecord = dict[str, Any]
 
 MOST_ANSWERS = 100  # n-best lists and beams of a request
+
+
+class Profile(Protocol):
+    """What texts of one language look like."""
+
+    def log_prob(self, text: str) -> float: ...
 
 
 class Languages(NamedTuple):
@@ -98,6 +104,7 @@ class Service:
         texts: Its text services, the main one first.
         generator: The language model that generates text, or None.
         languages: What a translator translates from and to, or None.
+        profiles: What texts of these two languages look like, to detect a language; None: it is not known.
         labels: The labels or tags that it predicts, or None.
         example: A short text that the model can read.
         to_example: A sentence of the run's own text as such an example; where that needs a blank, with a blank.
@@ -106,6 +113,7 @@ class Service:
     texts: tuple[TextService, ...] = ()
     generator: LmPredictor | None = None
     languages: Languages | None = None
+    profiles: tuple[Profile, Profile] | None = None
     labels: tuple[str, ...] | None = None
     example: str = ""
     to_example: Callable[[str], str] = str

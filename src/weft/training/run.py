@@ -7,6 +7,7 @@
     ngram.safetensors       of a language model with `model.ngram_order`: the n-gram model of its training text
     checkpoint.safetensors  the latest weights and everything else that resuming needs
     logistic.safetensors    of a classifier: its linear n-gram models, and nbsvm.safetensors
+    languages.json          of a translator: character n-grams of both languages, to detect a text's language
     metrics.jsonl           a line for every report and evaluation
     lock                    held by the process that trains the run (weft.training.lock)
     data/                   the encoded training data, for resuming; may be deleted after training

@@ -14,6 +14,7 @@ from weft.errors import WeftError
 from weft.tasks.fine_tuning import warn_new_tokens
 from weft.tasks.plausibility import check_pairs
 from weft.tasks.translate.config import TranslateConfig
+from weft.tasks.translate.language_detection import store_profiles
 from weft.text.parallel import PairCodec, Pairs, PairSource, build_pair_codec, open_pairs
 from weft.text.tokenizers import Normalizer
 from weft.training.run import DATA_FOLDER, Run
@@ -74,6 +75,7 @@ def store_pairs(
         "target": Ragged.from_rows(map(codec.target.encode, train.targets)),
     }
     save_columns(folder.parent / TRAIN_PAIRS, columns)
+    store_profiles(folder.parent, train)
     if len(held):  # as text, since that is what translations are compared with
         text = json.dumps({"sources": held.sources, "targets": held.targets}, ensure_ascii=False)
         (folder.parent / DEV_PAIRS).write_text(text, encoding="utf-8")

@@ -8,6 +8,7 @@ from typing import Any
 
 from weft.config import Settings, setting
 from weft.tasks.service import MOST_ANSWERS, JsonRecord, Service, TextService, languages_in
+from weft.tasks.translate.language_detection import load_profiles
 from weft.tasks.translate.predictor import LENGTH_PENALTY, TranslatePredictor
 from weft.text.vocabulary import RESERVED
 
@@ -48,7 +49,12 @@ def serve_translator(model: TranslatePredictor) -> Service:
     service = TextService("translate", TranslateOptions, predict, "translation", ignored, to_translation, listed=True)
     tokens = [token for token in model.codec.source.vocabulary.tokens[len(RESERVED) :] if token.strip()][:5]
     example = model.codec.source.tokenizer.join(tokens).strip()
-    return Service((service,), languages=languages_in(model.run.path.name), example=example)
+    return Service(
+        (service,),
+        languages=languages_in(model.run.path.name),
+        profiles=load_profiles(model.run),
+        example=example,
+    )
 
 
 def to_translation(record: JsonRecord, parameters: Mapping[str, Any]) -> JsonRecord:
