@@ -21,6 +21,7 @@ if platform.machine().lower() in ("x86_64", "amd64"):
 
 # NaN and infinities stay what they are: no -ffast-math, only what changes no result.
 FLAGS = ["-O3", "-std=c++17", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"]
+FLAGS += ["-g0"]  # Python's own flags ask for debug information, ten times the size of the code
 FLAGS += ["-Wall", "-Wextra", "-Wno-psabi", "-pthread"]
 HEADERS = [str(path) for path in sorted(Path("src/weft").glob("*/core/*.hpp"))]
 

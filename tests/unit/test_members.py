@@ -13,6 +13,7 @@ import weft
 from weft.config import load_config
 from weft.data.buckets import pad
 from weft.errors import WeftError
+from weft.probes.runs import summarize_run
 from weft.tasks import get_task
 from weft.tasks.ensemble import first_member, mean_log_probs
 from weft.tasks.members import trained_members
@@ -120,6 +121,7 @@ def test_an_ensemble_resumes_bit_for_bit(folder, stop, tmp_path):
     for step in steps:
         if step.number == stop:
             training.trainer.stop()
+    assert summarize_run(tmp_path / "run").state == "stopped"
     resumed = task.resume(tmp_path / "run")
     assert 0 < resumed.trainer.progress.all_steps < 40
     numbers = [step.number for step in resumed.steps()]
@@ -133,6 +135,7 @@ def test_an_ensemble_resumes_bit_for_bit(folder, stop, tmp_path):
     assert [json.loads(line).get("evaluation") for line in first] == [
         json.loads(line).get("evaluation") for line in second
     ]
+    assert summarize_run(tmp_path / "run").state == "done"
     again = task.resume(tmp_path / "run")
     assert [*again.steps()] == []
     assert again.trainer.end_reason() == "finished"

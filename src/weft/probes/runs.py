@@ -90,10 +90,10 @@ def _state(run: Run) -> str:
     saved = read_metadata(run.path / CHECKPOINT) if run.has(CHECKPOINT) else {}
     progress = saved.get("progress", {})
     train = run.config.get("train", {})
-    if not progress.get("step") and run.has(CHECKPOINT):
+    if not (progress.get("step") or progress.get("phase")) and run.has(CHECKPOINT):
         return "started"
     members = train.get("members", 1)
-    if members > 1 and "member" in saved and (saved["member"] < members or "ensemble" not in saved):
+    if members > 1 and not progress.get("evaluated_together"):
         return "stopped"
     minutes = train.get("minutes", 0) / members
     late = minutes and progress.get("seconds", 0) + progress.get("reserve", 0) >= 60 * minutes
