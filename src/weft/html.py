@@ -8,9 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import TypeVar
-
-_Result = TypeVar("_Result")
 
 # Red, green and blue of distinguishable hues that keep their contrast as a transparent layer on white and on black.
 HUES = ((0, 114, 189), (217, 95, 2), (27, 158, 119), (148, 103, 189), (214, 39, 110), (160, 130, 0), (90, 140, 200))
@@ -22,20 +19,18 @@ _FAINT = "opacity:.7"
 _CELL = "padding:3px 8px;border:0;text-align:center;white-space:nowrap;background:none"
 
 
-class ResultList(list[_Result]):
-    """A list whose items a notebook shows below each other, as each of them is shown."""
-
-    def _repr_html_(self) -> str:
-        shown = [to_html_fragment(item) for item in self[:MOST_RESULTS]]
-        left = len(self) - len(shown)
-        note = f'<div style="{_FAINT}">and {left:,} more</div>' if left else ""
-        return box("".join(f'<div style="margin:0 0 12px">{one}</div>' for one in shown) + note)
-
-
 def to_html_fragment(value: object) -> str:
     """The HTML of a result that has one, otherwise its repr."""
     method = getattr(value, "_repr_html_", None)
     return str(method()) if method is not None else f"<code>{escape(repr(value))}</code>"
+
+
+def below_each_other(results: Sequence[object]) -> str:
+    """Results below each other, each as it is shown by itself."""
+    shown = [to_html_fragment(item) for item in results[:MOST_RESULTS]]
+    left = len(results) - len(shown)
+    note = f'<div style="{_FAINT}">and {left:,} more</div>' if left else ""
+    return box("".join(f'<div style="margin:0 0 12px">{one}</div>' for one in shown) + note)
 
 
 def box(content: str) -> str:

@@ -22,6 +22,9 @@ import numpy as np
 from weft.config import load_config
 from weft.errors import WeftError
 from weft.tasks import get_task
+from weft.text.columns import read_rows
+from weft.text.dataframes import is_missing
+from weft.text.word_tables import WORD_NAMES
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -127,11 +130,13 @@ class TextClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
 
     def fit(self, X: Iterable[str], y: Iterable[Any]) -> TextClassifier:
         """Train on texts and their labels."""
-        texts, labels = list(X), np.asarray(list(y))
+        texts, labels = read_rows(X).values, list(y)
         if len(texts) != len(labels):
             raise WeftError(f"there are {len(texts)} texts and {len(labels)} labels", expected="one label a text")
-        self.classes_, indices = np.unique(labels, return_inverse=True)
-        self._train([(text, str(index)) for text, index in zip(texts, indices, strict=True)])
+        known = [place for place, label in enumerate(labels) if not is_missing(label)]
+        self.classes_, indices = np.unique(np.asarray([labels[place] for place in known]), return_inverse=True)
+        names = dict(zip(known, map(str, indices), strict=True))
+        self._train([(text, names.get(place)) for place, text in enumerate(texts)])
         return self
 
     def predict(self, X: Iterable[str]) -> Any:
@@ -140,10 +145,16 @@ class TextClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
         return self.classes_[self.predict_proba(X).argmax(1)]
 
     def predict_proba(self, X: Iterable[str]) -> Any:
-        """The probability of each label, (N, classes), in the order of `classes_`."""
-        found = self._fitted().classify(list(X))
+        """The probability of each label, (N, classes), in the order of `classes_`; the prior where there is no text."""
+        predictor = self._fitted()
         columns = [str(index) for index in range(len(self.classes_))]
-        return np.array([[one.probabilities[name] for name in columns] for one in found]).reshape(-1, len(columns))
+        found = [one.probabilities or predictor.prior for one in predictor.classify(X)]
+        return np.array([[shares[name] for name in columns] for shares in found]).reshape(-1, len(columns))
+
+
+def _word_lists(rows: Iterable[Sequence[str]]) -> list[list[str]]:
+    """The words of each row, or its tags; none where they are missing."""
+    return [[] if is_missing(row) else list(row) for row in read_rows(rows, names=WORD_NAMES).values]
 
 
 class SequenceTagger(_Estimator):
@@ -169,7 +180,7 @@ class SequenceTagger(_Estimator):
 
     def fit(self, X: Iterable[Sequence[str]], y: Iterable[Sequence[str]]) -> SequenceTagger:
         """Train on sentences (lists of words) and their tags."""
-        sentences, tags = [list(words) for words in X], [list(row) for row in y]
+        sentences, tags = _word_lists(X), _word_lists(y)
         if len(sentences) != len(tags):
             raise WeftError(
                 f"there are {len(sentences)} sentences and {len(tags)} lists of tags", expected="one list a sentence"
@@ -180,13 +191,13 @@ class SequenceTagger(_Estimator):
 
     def predict(self, X: Iterable[Sequence[str]]) -> list[list[str]]:
         """The best tags of each sentence."""
-        return [list(one.tags) for one in self._fitted().tag([list(words) for words in X])]
+        return [list(one.tags) for one in self._fitted().tag(_word_lists(X))]
 
     def predict_proba(self, X: Iterable[Sequence[str]]) -> list[Any]:
         """For each sentence the marginal probability of each tag at each word, (T, classes), as `classes_` orders."""
         predictor = self._fitted()
         order = [predictor.tags.index(tag) for tag in self.classes_]
-        return [probabilities[:, order] for probabilities in predictor.marginals([list(words) for words in X])]
+        return [probabilities[:, order] for probabilities in predictor.marginals(_word_lists(X))]
 
     def score(self, X: Iterable[Sequence[str]], y: Iterable[Sequence[str]]) -> float:
         """The share of words with the right tag; where tags are spans (BIO, BIOES ...), the F1 of spans."""

@@ -120,16 +120,16 @@ def test_labels_with_probabilities(run, command):
 
 
 def test_standard_input_and_empty_lines(run):
-    """A line in is a line out, so that the two can be laid side by side; an empty one gets the prior."""
+    """A line in is a line out, so that the two can be laid side by side; an empty one has no label."""
     done = succeeds("classify", run, "-", "--json", stdin="the film was really bad\n\nTHE SOUP was ever so good\n")
     one, two, three = map(json.loads, done.stdout.splitlines())
     assert one["label"] == "neg"
     assert three["text"] == "THE SOUP was ever so good"
-    assert "text 2 had nothing to read" in done.stderr
-    counts = open_run(run).vocabulary["labels"]
-    assert two["probabilities"] == {
-        label: pytest.approx(count / sum(counts.values())) for label, count in counts.items()
-    }
+    assert "text 2 had no text: there is no prediction" in done.stderr
+    assert two == {"text": "", "label": None, "probabilities": {}}
+    done = succeeds("classify", run, "-", "--probabilities", "--weights", stdin="\nthe film was really bad\n")
+    blank, line = (line.split("\t") for line in done.stdout.split("\n")[:2])
+    assert blank == [""] * len(line)
 
 
 def test_a_file_in_and_a_file_out(run, train_file, command, tmp_path):
@@ -246,7 +246,7 @@ def test_the_same_from_python(tmp_path):
     assert model.evaluate(PAIRS).accuracy > 0.9
     assert model.classify([]) == []
     assert model.classify(text for text in ["the film was not often bad.", "the film was often bad."]) == [one, two]
-    for given in ("one text", 5, None, [None], [("one",)]):
+    for given in ("one text", 5, None, [5], [("one",)]):
         with pytest.raises(weft.WeftError, match=r"expected a (list of )?str"):
             model.classify(given)
     for given in (5, None, [("the film was bad.",)], ["the film was bad."]):

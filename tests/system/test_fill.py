@@ -54,7 +54,8 @@ def test_fill(runs):
 
 def test_json_and_standard_input(runs):
     done = succeeds("fill", runs / "both", "-", "--json", "--n-best", 2, stdin="I ___ LATE .\n\n___ are happy .\n")
-    one, two = map(json.loads, done.stdout.splitlines())
+    one, blank, two = map(json.loads, done.stdout.splitlines())
+    assert blank == {"text": "", "answers": [], "unknown": []}, "a line for each line"
     assert one["text"] == "I ___ LATE ."
     assert one["unknown"] == []
     assert one["answers"][0]["text"] == "I was LATE .", "the text as it was given"
@@ -109,7 +110,8 @@ assert model.evaluate_held_out().accuracy > 0.7
 assert model.evaluate(weft.Corpus.from_texts("mine", ["i am late ."])).likelihood.count == 3
 refused(model.fill, 5, None, ["i ___ hungry ."])
 refused(model.unknown, 5, None, ["i ___ hungry ."])
-refused(model.evaluate, 5, None, ["i am late ."])
+refused(model.evaluate, 5, None)
+assert model.evaluate(["i am late ."]).likelihood.count == 3
 """
     run_script(script)
 

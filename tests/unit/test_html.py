@@ -10,10 +10,10 @@ from xml.etree import ElementTree
 import pytest
 
 from weft import html
-from weft.html import ResultList
 from weft.metrics import Confusion
 from weft.metrics.tagging import SpanScores, TokenScores, WordScores
 from weft.tasks.classify.predictor import ClassifiedText
+from weft.tasks.predictor import ResultList
 from weft.tasks.tag.evaluation import TagScores
 from weft.tasks.tag.predictor import SegmentedText, TaggedText
 from weft.tasks.translate.predictor import Translation

@@ -292,7 +292,8 @@ def test_mistakes():
 def test_texts_of_any_kind_and_what_is_none():
     found = translating("text.tokenizer=word")
     assert found.translate(text for text in PAIRS.sources) == found.translate(PAIRS.sources)
-    for given in ("one text", 5, None, ["the cat", None], [["the cat"]]):
+    assert found.translate(["the cat", None, ""])[1:] == ["", ""]
+    for given in ("one text", 5, None, ["the cat", 5], [["the cat"]]):
         with pytest.raises(WeftError, match=r"expected a (list of )?str"):
             found.translate(given)
     for given in (5, None, ["the cat"]):

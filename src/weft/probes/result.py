@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import Tensor
 
-from weft.errors import WeftError
+from weft.text.dataframes import to_dataframe
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -38,11 +38,7 @@ class ProbeResult(ABC):
         Raises:
             WeftError: pandas is not installed.
         """
-        try:
-            import pandas
-        except ImportError as error:
-            raise WeftError("pandas is not installed", expected="pandas", hint="pip install pandas") from error
-        return pandas.DataFrame(list(self.records()))
+        return to_dataframe(self.records())
 
 
 def to_plain(value: Any) -> Any:

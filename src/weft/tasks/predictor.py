@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
 
 from torch import nn
 
+from weft import html
+from weft.text.dataframes import to_dataframe
 from weft.training.run import Run
+
+_Result = TypeVar("_Result")
 
 
 class TaskPredictor:
@@ -20,3 +26,45 @@ class TaskPredictor:
         if isinstance(self.model, nn.Module):
             weights = f", {sum(parameter.numel() for parameter in self.model.parameters()):,} weights"
         return f"{type(self).__name__}({str(self.run.path)!r}{weights})"
+
+
+class ResultList(list[_Result]):
+    """Predictions, one for each row of the input. A notebook shows them below each other.
+
+    Args:
+        results: The predictions; a list of alternatives is a ResultList itself.
+        index: The index of the input, if it was a DataFrame or a Series of pandas.
+        column: The name of a prediction that is a text or a list of words.
+
+    >>> list(ResultList(["Va !", ""], column="translation").records())
+    [{'translation': 'Va !'}, {'translation': ''}]
+    """
+
+    def __init__(self, results: Iterable[_Result] = (), *, index: Any = None, column: str = "text") -> None:
+        super().__init__(results)
+        self.row_index, self.column = index, column
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """A row for each prediction, for a DataFrame of any library; alternatives have a `rank`, from 1."""
+        for item in self:
+            if isinstance(item, ResultList):
+                yield from ({"rank": rank, **record} for rank, record in enumerate(item.records(), start=1))
+            elif hasattr(item, "record"):
+                yield item.record()
+            elif dataclasses.is_dataclass(item) and not isinstance(item, type):
+                yield {field.name: getattr(item, field.name) for field in dataclasses.fields(item)}
+            else:
+                yield {self.column: item}
+
+    def to_dataframe(self) -> Any:
+        """The records as a pandas DataFrame, with the index of the input, or with the numbers of its rows.
+
+        Raises:
+            WeftError: pandas is not installed.
+        """
+        counts = (len(item) if isinstance(item, ResultList) else 1 for item in self)
+        places = [place for place, count in enumerate(counts) for _ in range(count)]
+        return to_dataframe(self.records(), places if self.row_index is None else self.row_index.take(places))
+
+    def _repr_html_(self) -> str:
+        return html.below_each_other(self)

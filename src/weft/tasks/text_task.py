@@ -23,7 +23,7 @@ from weft.text.codec import Codec, prepare_corpus, prepare_corpus_like
 from weft.text.columns import column_texts, longest_column, read_column, read_rows, text_columns
 from weft.text.config import CorpusConfig
 from weft.text.corpus import Corpus, encode_corpus, open_tokens
-from weft.text.dataframes import from_python
+from weft.text.dataframes import from_python, index_of
 from weft.text.datasets import open_data
 from weft.text.left_out import LeftOut
 from weft.text.shards import Shards, is_shards, open_shards
@@ -212,7 +212,7 @@ def open_corpus(source: CorpusSource, column: str = "", *, like: str = "", stric
         strict: Refuse rows without a text, which are left out and reported otherwise.
     """
     left_out = LeftOut("text.strict", strict=strict)
-    if isinstance(source, str | Path | Corpus) or not isinstance(source, Iterable):
+    if isinstance(source, str | Path | Corpus):
         corpus = source if isinstance(source, Corpus) else open_data(source)
         if like and not column and all(format_with_column(document, like) for document in corpus.documents()):
             column = like
@@ -220,7 +220,7 @@ def open_corpus(source: CorpusSource, column: str = "", *, like: str = "", stric
             return corpus
         texts = [text for document in corpus.documents() for text in read_column(document, column, left_out)]
         return _of_texts(corpus.name, texts, left_out, f"text from column {column!r}")
-    data = from_python(source)
+    data, index = from_python(source), index_of(source)
     if not isinstance(data, list):
         table = data.table()
         chosen = text_columns(table, column, "`column`", like=like) or longest_column(table, range(table.width))
@@ -229,11 +229,12 @@ def open_corpus(source: CorpusSource, column: str = "", *, like: str = "", stric
         corpus = _of_texts(data.kind, texts, left_out, reading)
         return replace(corpus, column=",".join((table.names or ())[place] for place in chosen.places))
     texts = []
-    for number, text in enumerate(read_rows(data).texts(), start=1):
+    for number, text in enumerate(read_rows(data).texts()):
         if text.strip():
             texts.append(text)
         else:
-            left_out.add(WeftError(f"text {number} is empty", expected="some text"), f"text {number}", "no text")
+            place = f"text {number + 1}" if index is None else f"{type(source).__name__}:{index[number]}"
+            left_out.add(WeftError(f"{place} is empty", expected="some text"), place, "no text")
     return _of_texts("the texts", texts, left_out, f"{len(texts):,} texts")
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from weft.errors import WeftError, unknown_name
 from weft.text.arguments import check_many, check_text
 from weft.text.corpus import Document
-from weft.text.dataframes import from_python, is_missing, plain_value, row_labels
+from weft.text.dataframes import from_python, index_of, is_missing, plain_value
 from weft.text.left_out import LeftOut
 from weft.text.tables import TEXT_NAMES, Row, Table, location_of, read_table
 
@@ -115,9 +115,9 @@ def joined_cells(row: Row, columns: Sequence[int]) -> str:
     return " ".join(cell for column in columns if (cell := (row[1][column] or "").strip()))
 
 
-def is_blank(row: Row) -> bool:
-    """Whether all cells of a row are empty."""
-    return not any(cell and cell.strip() for cell in row[1])
+def is_blank(table: Table, row: Row) -> bool:
+    """Whether a row is none: all its cells are empty, as spreadsheets write them below a table."""
+    return table.format in ("csv", "tsv") and table.width > 1 and not any(cell and cell.strip() for cell in row[1])
 
 
 def read_column(document: Document, column: str, left_out: LeftOut) -> list[str]:
@@ -140,7 +140,7 @@ def column_texts(table: Table, columns: Sequence[int], left_out: LeftOut) -> lis
     for row in table.rows:
         if text := " ".join(cell for column in columns if (cell := row[1][column] or "").strip()):
             found.append(text)
-        elif not is_blank(row):
+        elif not is_blank(table, row):
             place = location_of(table, row)
             left_out.add(WeftError(f"{place}: the text is empty", expected="a text in every row"), place, "no text")
     return found
@@ -151,7 +151,7 @@ class TextRows:
     """What a model is to read: a value for each row, and the index of the rows, if they have one."""
 
     values: list[Any]  # of a table or a Series as text, or as lists of words
-    index: list[Any] | None
+    index: Any  # of pandas
 
     def texts(self) -> list[str]:
         """The values as texts, "" where one is missing."""
@@ -173,9 +173,9 @@ def read_rows(source: Iterable[Any], like: str = "", names: Sequence[str] = TEXT
     ['good', '']
     """
     check_many(source)
-    data = from_python(source)
+    data = from_python(source, "the texts")
     if isinstance(data, list):
-        return TextRows(data, row_labels(source))
+        return TextRows(data, index_of(source))
     table, wanted = data.table(), split_names(like)
     if table.names and set(wanted) <= set(table.names):
         places = [table.names.index(name) for name in wanted]
@@ -189,5 +189,5 @@ def read_rows(source: Iterable[Any], like: str = "", names: Sequence[str] = TEXT
             )
         places = [found]
     if len(places) > 1:
-        return TextRows([joined_cells(row, places) for row in table.rows], row_labels(source))
-    return TextRows([plain_value(value) for value in data.values[places[0]]], row_labels(source))
+        return TextRows([joined_cells(row, places) for row in table.rows], index_of(source))
+    return TextRows([plain_value(value) for value in data.values[places[0]]], index_of(source))

@@ -304,7 +304,7 @@ def open_sentences(
             else:
                 found += _of_table(table, document.location, left_out, notes)
     else:
-        data = from_python(source)
+        data = from_python(source, "the sentences", "a path, a list of pairs of words and tags, or a DataFrame")
         if isinstance(data, list):
             found = _of_pairs(data, left_out)
         else:

@@ -10,6 +10,7 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 from weft.errors import WeftError
+from weft.text.arguments import short_repr
 from weft.text.tables import Table
 
 
@@ -28,13 +29,22 @@ class Columns(NamedTuple):
         return Table(self.kind, "columns", self.names or tuple(map(str, range(1, len(cells) + 1))), rows)
 
 
-def from_python(source: Iterable[Any]) -> Columns | list[Any]:
+def from_python(
+    source: Iterable[Any], what: str = "the data", expected: str = "a list, or a DataFrame"
+) -> Columns | list[Any]:
     """The columns of a DataFrame, of a data set, of a dict or of dicts; anything else as a list of its items.
+
+    Args:
+        source: what a user has given.
+        what: what messages call it, in the plural.
+        expected: what it should be.
 
     >>> from_python({"text": ["good", None], "stars": [5.0, 2.5]}).table().rows
     [(0, ['good', '5']), (1, [None, '2.5'])]
     """
     kind, names = type(source).__name__, _column_names(source)
+    if isinstance(source, str | bytes) or not isinstance(source, Iterable):
+        raise WeftError(f"{what} are {short_repr(source)}", expected=expected)
     if names is None:
         items = [plain_value(value) for value in to_list(source)] if is_series(source) else list(source)
         if not items or not all(isinstance(item, Mapping) for item in items):
@@ -45,7 +55,8 @@ def from_python(source: Iterable[Any]) -> Columns | list[Any]:
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise WeftError(f"two columns of the {kind} are called {twice!r}", expected="different names")
-        columns = [to_list(source[name]) for name in names]  # type: ignore[index]
+        whole: Any = source[:] if hasattr(source, "features") else source  # type: ignore[index]  # not row by row
+        columns = [to_list(whole[name]) for name in names]
     if len({len(column) for column in columns}) > 1:
         raise WeftError(f"the columns of the {kind} have unequal lengths", expected="a value in every row")
     features = getattr(source, "features", None)
@@ -53,9 +64,9 @@ def from_python(source: Iterable[Any]) -> Columns | list[Any]:
         columns = [_class_names(column, features.get(name)) for name, column in zip(names, columns, strict=True)]
     names, columns = _flat(names, columns)
     numbered = all(isinstance(name, Integral) for name in names)
-    rows = row_labels(source)
-    count = len(columns[0]) if columns else 0
-    return Columns(kind, None if numbered else tuple(map(str, names)), columns, range(count) if rows is None else rows)
+    index = index_of(source)
+    rows = range(len(columns[0]) if columns else 0) if index is None else index.tolist()
+    return Columns(kind, None if numbered else tuple(map(str, names)), columns, rows)
 
 
 def _flat(names: list[Any], columns: list[list[Any]]) -> tuple[list[Any], list[list[Any]]]:
@@ -70,10 +81,27 @@ def _flat(names: list[Any], columns: list[list[Any]]) -> tuple[list[Any], list[l
     return list(found), list(found.values())
 
 
-def row_labels(source: Any) -> list[Any] | None:
+def index_of(source: Any) -> Any:
     """The index of a DataFrame or a Series of pandas; None of anything else."""
-    index: Any = getattr(source, "index", None)
-    return list(index.tolist()) if hasattr(index, "tolist") else None
+    index = getattr(source, "index", None)
+    return index if hasattr(index, "tolist") else None
+
+
+def to_dataframe(records: Iterable[Mapping[str, Any]], index: Any = None) -> Any:
+    """Records as a DataFrame of pandas.
+
+    Args:
+        records: a row each.
+        index: the index of the rows; None: their numbers.
+
+    Raises:
+        WeftError: pandas is not installed.
+    """
+    try:
+        import pandas
+    except ImportError as error:
+        raise WeftError("pandas is not installed", expected="pandas", hint="pip install pandas") from error
+    return pandas.DataFrame(list(records), index=index)
 
 
 def plain_value(value: Any) -> Any:

@@ -222,9 +222,7 @@ class _PairReading:
         return self.result(table.location, "a source and a target in a row", names, reading)
 
     def read_python(self, source: Iterable[Any]) -> Pairs:
-        if not isinstance(source, Iterable):
-            raise WeftError(f"the pairs are {short_repr(source)}", expected="a path, weft.Pairs, or a DataFrame")
-        data = from_python(source)
+        data = from_python(source, "the pairs", "a path, weft.Pairs, a list of pairs, or a DataFrame")
         if not isinstance(data, list):
             return self.read_table(data.table())
         for number, pair in enumerate(data, start=1):

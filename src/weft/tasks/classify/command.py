@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -55,7 +56,8 @@ def classify(
     Columns of --probabilities and --weights come before the text. White space is written as one space in the text, and
     as \\u0020 in a token.
 
-    A text without any token, after normalization, gets the label frequencies of the training data.
+    An empty line, or a row without a text, has an empty label. A text without any token, after normalization, gets the
+    label frequencies of the training data.
     """
     if column is not None and texts.file is None:
         raise WeftError("there is a --column without a --file", expected="the file that has it")
@@ -68,22 +70,23 @@ def classify(
     for note in model.notes(given):
         warnings.warn(note, WeftWarning, stacklevel=2)
     for text, result in zip(given, model.classify(given), strict=True):
-        yield classified_record(text, result, weights) if json else _line(text, result, probabilities, weights) + "\n"
+        shown = model.labels if probabilities else ()
+        yield classified_record(text, result, weights) if json else _line(text, result, shown, weights) + "\n"
 
 
 def classified_record(text: str, result: ClassifiedText, weights: bool) -> dict[str, Any]:
     """A result as `--json` writes it."""
-    record: dict[str, Any] = {"text": text, "label": result.label, "probabilities": result.probabilities}
+    record: dict[str, Any] = {"text": text, "label": result.label or None, "probabilities": result.probabilities}
     if weights:
         pairs = zip(result.tokens, result.weights, strict=True)
         record["weights"] = [[token, round(weight, 6)] for token, weight in pairs]
     return record
 
 
-def _line(text: str, result: ClassifiedText, probabilities: bool, weights: bool) -> str:
-    cells = [result.label, f"{result.probability:.4f}"]
-    if probabilities:
-        cells += (f"{label}={value:.4f}" for label, value in result.probabilities.items())
+def _line(text: str, result: ClassifiedText, labels: Sequence[str], weights: bool) -> str:
+    """The cells of a line; those of a prediction are empty where there is no text."""
+    cells = [result.label, f"{result.probability:.4f}" if result.label else ""]
+    cells += (f"{label}={result.probabilities[label]:.4f}" if result.label else "" for label in labels)
     if weights:
         pairs = zip(result.tokens, result.weights, strict=True)
         cells.append(" ".join(f"{_escape_space(token)}={weight:.3f}" for token, weight in pairs))

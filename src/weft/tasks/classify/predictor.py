@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +16,6 @@ from weft import html
 from weft.config import from_dict
 from weft.data.buckets import IntArray, Ragged, in_batches, load_columns, pad
 from weft.errors import WeftError
-from weft.html import ResultList
 from weft.metrics import Confusion
 from weft.tasks.classify.config import ClassifyConfig
 from weft.tasks.classify.data import DEV_EXAMPLES, check_labels, cut_middle, split_text
@@ -24,15 +25,18 @@ from weft.tasks.classify.mixing import DEFAULT_MIXTURE, Mixture
 from weft.tasks.classify.model import Classifier, ClassifierOutput
 from weft.tasks.classify.readers import ExampleLayout, Examples, ExampleSource, Texts, read_labelled, read_texts
 from weft.tasks.classify.wide import WideModels, held_out_scores
-from weft.tasks.predictor import TaskPredictor
-from weft.text.arguments import check_texts
+from weft.tasks.predictor import ResultList, TaskPredictor
 from weft.text.codec import Codec
+from weft.text.columns import read_rows
 from weft.training.run import Run
 
 
 @dataclass(frozen=True)
 class ClassifiedText:
-    """A predicted label, the probability of every label, and the weight of every token that was read."""
+    """A predicted label, the probability of every label, and the weight of every token that was read.
+
+    Of a text that is empty or missing, the label is "" and there are no probabilities.
+    """
 
     label: str
     probabilities: dict[str, float]
@@ -42,7 +46,13 @@ class ClassifiedText:
 
     @property
     def probability(self) -> float:
-        return self.probabilities[self.label]
+        """That of the label; NaN if there is none."""
+        return self.probabilities.get(self.label, math.nan)
+
+    def record(self) -> dict[str, Any]:
+        """The label, its probability and that of every label, for a DataFrame; None where there is no text."""
+        shares = {f"P({label})": share for label, share in self.probabilities.items()}
+        return {"label": self.label or None, "probability": self.probability, **shares}
 
     def _repr_html_(self) -> str:
         """The probabilities, and the tokens shaded by their weights, for notebooks."""
@@ -80,21 +90,31 @@ class ClassifyPredictor(TaskPredictor):
         columns = self.run.vocabulary["columns"]
         return ExampleLayout(columns["text"], columns["label"], self.labels)
 
-    def classify(self, texts: Iterable[str]) -> list[ClassifiedText]:
+    def classify(self, texts: Iterable[Any]) -> ResultList[ClassifiedText]:
         """Predicts the label of every text, in the order of the texts.
 
-        A text without tokens gets the prior. Of a text longer than `data.max_tokens` the middle is left out.
+        A text that is empty or missing has no label. A text without tokens gets the prior. Of a text longer than
+        `data.max_tokens` the middle is left out.
+
+        Args:
+            texts: A list, Series, array or generator, or a table such as a DataFrame, of which the columns of the
+                training data are read, or one with a usual name.
         """
         limit, prior = self.config.data.max_tokens, self.prior
-        tokens = [split_text(text, self.codec) for text in check_texts(texts)]
+        rows = read_rows(texts, self.layout.text)
+        given = rows.texts()
+        tokens = [split_text(text, self.codec) for text in given]
         read = [cut_middle(row, limit) for row in tokens]
         found = _predict(self.model, Ragged.from_rows([self.codec.vocabulary.encode(row) for row in read]))
         log_probs = _stacked(found, len(self.labels))
         if self.wide is not None and tokens:
             log_probs = self.mixture.log_probs(join_scores(log_probs, self.wide.scores(tokens)))
         probs = log_probs.exp().tolist()
-        results: ResultList[ClassifiedText] = ResultList()
-        for whole, row, values, (_, weights) in zip(tokens, read, probs, found, strict=True):
+        results: ResultList[ClassifiedText] = ResultList(index=rows.index)
+        for text, whole, row, values, (_, weights) in zip(given, tokens, read, probs, found, strict=True):
+            if not text.strip():
+                results.append(ClassifiedText("", {}, (), ()))
+                continue
             known = dict(zip(self.labels, values, strict=True)) if row else prior
             label = max(known, key=known.__getitem__)
             results.append(ClassifiedText(label, dict(known), tuple(row), tuple(weights), len(whole) - len(row)))
@@ -103,10 +123,12 @@ class ClassifyPredictor(TaskPredictor):
     def notes(self, texts: Iterable[str]) -> list[str]:
         """What a user should know about these texts: which are cut because they are long, which have no tokens."""
         limit = self.config.data.max_tokens
-        lengths = [len(split_text(text, self.codec)) for text in check_texts(texts)]
+        given = read_rows(texts, self.layout.text).texts()
+        lengths = [len(split_text(text, self.codec)) for text in given]
         long = [number for number, length in enumerate(lengths, start=1) if length > limit]
-        empty = [number for number, length in enumerate(lengths, start=1) if not length]
-        notes = []
+        blank = [number for number, text in enumerate(given, start=1) if not text.strip()]
+        empty = [number for number, length in enumerate(lengths, start=1) if not length and number not in blank]
+        notes = [f"{_listed(blank)} had no text: there is no prediction"] if blank else []
         if long:
             notes.append(
                 f"{_listed(long)} had more than {limit:,} tokens: only the first and last {limit // 2:,} were read"

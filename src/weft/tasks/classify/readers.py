@@ -202,12 +202,7 @@ class _Reading:
         self._read_table(_labelled_table(document, self.config, self.like))
 
     def read_python(self, source: Iterable[Any]) -> None:
-        if not isinstance(source, Iterable):
-            raise WeftError(
-                f"the examples are {source!r}",
-                expected="a path, or a list of pairs of a text and its label, or a DataFrame",
-            )
-        data = from_python(source)
+        data = from_python(source, "the examples", "a path, or a list of pairs of a text and its label, or a DataFrame")
         if not isinstance(data, list):
             self._read_table(data.table())
             return
@@ -239,7 +234,7 @@ class _Reading:
             raise WeftError(f"{table.location} has no examples", expected="texts with labels")
         columns = _columns(table, self.config, self.like)
         for row in table.rows:
-            if not is_blank(row):
+            if not is_blank(table, row):
                 text = joined_cells(row, columns.text.places)
                 self.add(text, _label_cell(row, columns, self.config), location_of(table, row))
         if self.layout is None:

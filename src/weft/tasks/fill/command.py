@@ -35,10 +35,13 @@ def fill(
     adapt: Adapt = None,
     json: bool = False,
 ) -> Output:
-    """Fill the blanks of a text: the most probable answers, each with its probability."""
+    """Fill the blanks of a text: the most probable answers, each with its probability. An empty line stays empty."""
     if adapt is not None:
         model = model.adapt(adapt)
-    for number, text in enumerate(line for line in texts.lines() if line.strip()):
+    for number, text in enumerate(texts.lines()):
+        if not text.strip():
+            yield {"text": text, "answers": [], "unknown": []} if json else "\n"
+            continue
         for note in model.notes([text]):
             warnings.warn(note, WeftWarning, stacklevel=2)
         answers = model.fill(text, n_best, tokens=tokens, width=width)

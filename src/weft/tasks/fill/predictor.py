@@ -13,7 +13,7 @@ from weft.errors import WeftError
 from weft.metrics import TokenPredictions
 from weft.tasks.fill.blanks import Blanked
 from weft.tasks.lm.predictor import unknown_note
-from weft.tasks.predictor import TaskPredictor
+from weft.tasks.predictor import ResultList, TaskPredictor
 from weft.tasks.text_task import CorpusSource, corpus_for, encoded, held_out_tokens
 from weft.text.arguments import check_text
 from weft.text.codec import Codec
@@ -63,7 +63,7 @@ class FillPredictor(TaskPredictor):
     model: BlankModel
     codec: Codec
 
-    def fill(self, text: str, n: int = 5, *, tokens: int = 1, width: int = BEAM_WIDTH) -> list[Answer]:
+    def fill(self, text: str, n: int = 5, *, tokens: int = 1, width: int = BEAM_WIDTH) -> ResultList[Answer]:
         """The `n` most probable ways to fill the blanks (`___`) of a text, best first.
 
         Args:
@@ -80,7 +80,7 @@ class FillPredictor(TaskPredictor):
             raise WeftError(f"{n} answers are wanted", expected="1 or more")
         blanked = Blanked.read(check_text(text))
         ids = blanked.ids(self.codec, self.model.blank, tokens)
-        answers = []
+        answers: ResultList[Answer] = ResultList()
         for filled in self.model.fill_blanks(ids, n, width=width, banned=self._no_answers()):
             rest = iter(filled.ids)
             fills = [self.codec.decode([next(rest) for _ in range(count)]) for count in blanked.widths(tokens)]

@@ -13,10 +13,12 @@ from weft.decoding import NO_TOKEN, Sample, Sampler, Stepper, generate
 from weft.errors import WeftError
 from weft.metrics import Likelihood, TokenPredictions
 from weft.tasks.lm.stopping import StopText, check_stops
-from weft.tasks.predictor import TaskPredictor
+from weft.tasks.predictor import ResultList, TaskPredictor
 from weft.tasks.text_task import CorpusSource, corpus_for, encoded, held_out_tokens
 from weft.text.arguments import check_text, check_texts
 from weft.text.codec import Codec, StreamingDecoder
+from weft.text.columns import read_rows
+from weft.text.tables import TEXT_NAMES
 from weft.text.vocabulary import EOS, RESERVED
 from weft.training.run import Run
 
@@ -84,21 +86,27 @@ class LmPredictor(TaskPredictor):
 
     def generate_many(
         self,
-        prompts: Iterable[str],
+        prompts: Iterable[Any],
         *,
         tokens: int | None = 200,
         sampler: Sampler = DEFAULT_SAMPLER,
         seed: int = 0,
         stop: str | Iterable[str] = (),
-    ) -> list[str]:
-        """Continues every prompt, in one batch. See `generate`."""
-        prompts = check_texts(prompts)
+    ) -> ResultList[str]:
+        """Continues every prompt, in one batch. See `generate`.
+
+        `prompts` may be a list, Series, array or generator, or a table such as a DataFrame with a column `prompt` or
+        one of text. A missing prompt is an empty one.
+        """
+        given = read_rows(prompts, names=("prompt", *TEXT_NAMES))
+        prompts = given.texts()
         if stops := check_stops(stop):
             pieces = list(self.stream(prompts, tokens=tokens, sampler=sampler, seed=seed, stop=stops))
-            return [
+            texts = [
                 self.codec.normalizer(prompt) + "".join(row)
                 for prompt, row in zip(prompts, zip(*pieces, strict=True), strict=True)
             ]
+            return ResultList(texts, index=given.index)
         starts = [self.prompt_ids(prompt) for prompt in prompts]
         rows = [list(start) for start in starts]
         for new in self._new_tokens(starts, tokens, sampler, seed):
@@ -107,9 +115,10 @@ class LmPredictor(TaskPredictor):
         decode = self.codec.decode
         # The prompt as it was given, unknown characters included.
         begins = [self.codec.normalizer(prompt) for prompt in prompts]
-        return [
+        texts = [
             begin + decode(row)[len(decode(start)) :] for begin, row, start in zip(begins, rows, starts, strict=True)
         ]
+        return ResultList(texts, index=given.index)
 
     def stream(
         self,

@@ -92,9 +92,8 @@ def tag(
 
 def _tagged(model: TagPredictor, texts: Sequence[str], split: str, style: Style) -> Output:
     """The tags of each text. A blank text stays blank, so that input and output lines correspond."""
-    found = iter(model.n_best([text for text in texts if text.strip()], style.n_best, split=split))
-    for text in texts:
-        yield from _sentence(text, next(found) if text.strip() else [], model.vocabulary.scheme is not None, style)
+    for text, paths in zip(texts, model.n_best(texts, style.n_best, split=split), strict=True):
+        yield from _sentence(text, paths, model.vocabulary.scheme is not None, style)
 
 
 def _sentence(text: str, paths: list[TaggedText], spans: bool, style: Style) -> Output:
@@ -147,14 +146,12 @@ def _tags(path: TaggedText) -> dict[str, Any]:
 
 def _segmented(model: TagPredictor, texts: Sequence[str], style: Style) -> Output:
     """The words of each text, one line for each segmentation. A blank text stays blank."""
-    given = [text for text in texts if text.strip()]
     if not (style.confidence or style.json or style.n_best > 1):
-        found = iter(model.segment(given))  # without probabilities, which take longer
-        yield from (f"{' '.join(next(found))}\n" if text.strip() else "\n" for text in texts)
+        # without probabilities, which take longer
+        yield from (f"{' '.join(words)}\n" for words in model.segment(texts))
         return
-    paths = iter(model.segment_n_best(given, style.n_best))
-    for text in texts:
-        yield from _words(text, next(paths) if text.strip() else [], style)
+    for text, paths in zip(texts, model.segment_n_best(texts, style.n_best), strict=True):
+        yield from _words(text, paths, style)
 
 
 def _words(text: str, paths: list[SegmentedText], style: Style) -> Output:

@@ -17,11 +17,10 @@ from weft.chains import Segment
 from weft.config import from_dict
 from weft.data.buckets import IntArray, Ragged, in_batches, load_columns, take
 from weft.errors import WeftError
-from weft.html import ResultList
 from weft.metrics import Confusion
 from weft.metrics.tagging import WordScores
 from weft.nn.crf import TagPath
-from weft.tasks.predictor import TaskPredictor
+from weft.tasks.predictor import ResultList, TaskPredictor
 from weft.tasks.tag.config import TagConfig
 from weft.tasks.tag.data import DEV_SENTENCES, SHOWN, Reading, extra_tag_notes, read_like, unknown_tags
 from weft.tasks.tag.encoder import collate
@@ -32,9 +31,13 @@ from weft.tasks.tag.model import Tagger, forbid_continuation
 from weft.tasks.tag.table import read_tables, tag_table
 from weft.tasks.tag.vocabulary import TaggerVocabulary
 from weft.tasks.tag.word_split import make_split
+from weft.text.columns import read_rows
 from weft.text.conll import SentenceSource, TaggedSentence
 from weft.text.corpus import Corpus
+from weft.text.dataframes import is_missing
 from weft.text.spans import OUTSIDE, Span, tags_to_spans, tags_to_words
+from weft.text.tables import TEXT_NAMES
+from weft.text.word_tables import WORD_NAMES
 from weft.training.run import Run
 
 
@@ -100,20 +103,23 @@ class TagPredictor(TaskPredictor):
         lexicon = self.vocabulary.lexicon
         return lexicon.unspaced if isinstance(lexicon, WordLexicon) else None
 
-    def tag(self, texts: Iterable[Text], *, split: str = "word") -> list[TaggedText]:
-        """Predicts the tags of each text.
+    def tag(self, texts: Iterable[Any], *, split: str = "word") -> ResultList[TaggedText]:
+        """Predicts the tags of each text; none of one that is empty or missing.
 
         Args:
-            texts: Each a list of words, or a string, which is split into words first.
+            texts: Each a list of words, or a string, which is split into words first. They are in a list, Series, array
+                or generator, or in a table such as a DataFrame with a column of words or of text.
             split: How to split strings: "word" by the word tokenizer and the training words, "space" at spaces.
         """
-        return ResultList(best for (best,) in self.n_best(texts, 1, split=split))
+        found = self.n_best(texts, 1, split=split)
+        none = TaggedText((), (), (), 1.0, () if self.vocabulary.scheme else None)
+        return ResultList((paths[0] if paths else none for paths in found), index=found.row_index)
 
-    def n_best(self, texts: Iterable[Text], n: int, *, split: str = "word") -> list[list[TaggedText]]:
-        """The `n` most probable tag sequences of each text, best first; fewer where there are fewer."""
+    def n_best(self, texts: Iterable[Any], n: int, *, split: str = "word") -> ResultList[ResultList[TaggedText]]:
+        """The `n` most probable tag sequences of each text, best first; fewer where there are fewer. See `tag`."""
         self._is("tags", "tag", "segment")
         _check_count(n)
-        words, output = self._words(texts, split), self.model.output
+        (words, index), output = self._words(texts, split), self.model.output
 
         def decode(scores: Tensor, lengths: Tensor) -> list[tuple[list[TagPath], IntArray]]:
             """The best tags of each text, and the marginal probability of each tag at each word (T, K)."""
@@ -121,35 +127,43 @@ class TagPredictor(TaskPredictor):
             paths = self._best_paths(scores, lengths, n)
             return [(one, shares[row, : len(one[0].tags)]) for row, one in enumerate(paths)]
 
-        found = self._decode(words, decode)
-        return ResultList(
-            ResultList(self._tagged(row, path, shares) for path in paths)
-            for row, (paths, shares) in zip(words, found, strict=True)
-        )
+        found = iter(self._decode([row for row in words if row], decode))
+        results: ResultList[ResultList[TaggedText]] = ResultList(index=index)
+        for row in words:
+            if row:
+                paths, shares = next(found)
+                results.append(ResultList(self._tagged(row, path, shares) for path in paths))
+            else:
+                results.append(ResultList())
+        return results
 
-    def marginals(self, texts: Iterable[Text], *, split: str = "word") -> list[FloatArray]:
+    def marginals(self, texts: Iterable[Any], *, split: str = "word") -> list[FloatArray]:
         """The marginal probability of every tag at every word of each text: (T, K) each, in the order of `tags`."""
         self._is("tags", "tag", "segment")
-        words = self._words(texts, split)
+        words, _ = self._words(texts, split)
 
         def decode(scores: Tensor, lengths: Tensor) -> list[FloatArray]:
             found = self.model.output.marginals(scores, lengths).cpu().numpy()
             return [row[:length] for row, length in zip(found, lengths.tolist(), strict=True)]
 
-        return self._decode(words, decode)
+        found = iter(self._decode([row for row in words if row], decode))
+        return [next(found) if row else np.zeros((0, len(self.tags)), np.float32) for row in words]
 
-    def _words(self, texts: Iterable[Text], split: str) -> list[Sequence[str]]:
+    def _words(self, texts: Iterable[Any], split: str) -> tuple[list[Sequence[str]], Any]:
+        """The words of each text, none where it is missing, and the index of the texts."""
         lexicon = self.vocabulary.lexicon
         assert isinstance(lexicon, WordLexicon)
         cut = make_split(split, lexicon.count, whole_hyphens=lexicon.whole_hyphens)
-        return [cut(text) if isinstance(text, str) else text for text in check_sentences(texts, "tag")]
+        found, index = check_sentences(texts, "tag")
+        return [cut(text) if isinstance(text, str) else text for text in found], index
 
-    def segment(self, texts: Iterable[str]) -> list[list[str]]:
-        """Segments each text into words. White space always ends a word."""
-        found = self._decode_characters(texts, self.model.output.decode)
-        return [tags_to_words(text, [self.tags[tag] for tag in path.tags]) for text, path in found]
+    def segment(self, texts: Iterable[Any]) -> ResultList[list[str]]:
+        """Segments each text into words. White space always ends a word. A text that is empty or missing has none."""
+        found, index = self._decode_characters(texts, self.model.output.decode)
+        words = ([] if path is None else tags_to_words(text, self._names(path)) for text, path in found)
+        return ResultList(words, index=index, column="words")
 
-    def segment_n_best(self, texts: Iterable[str], n: int) -> list[list[SegmentedText]]:
+    def segment_n_best(self, texts: Iterable[Any], n: int) -> ResultList[ResultList[SegmentedText]]:
         """The `n` most probable segmentations of each text, best first; fewer where there are fewer."""
         _check_count(n)
 
@@ -167,9 +181,15 @@ class TagPredictor(TaskPredictor):
                 found[row].append((stretch, tuple(values), math.exp(path.log_prob)))
             return found
 
+        found, index = self._decode_characters(texts, decode)
         return ResultList(
-            ResultList(SegmentedText(tuple(text[b:e] for b, e in words), each, whole) for words, each, whole in paths)
-            for text, paths in self._decode_characters(texts, decode)
+            (
+                ResultList(
+                    SegmentedText(tuple(text[b:e] for b, e in words), each, whole) for words, each, whole in paths or ()
+                )
+                for text, paths in found
+            ),
+            index=index,
         )
 
     def _best_paths(self, scores: Tensor, lengths: Tensor, n: int) -> list[list[TagPath]]:
@@ -178,14 +198,17 @@ class TagPredictor(TaskPredictor):
         return self.model.output.n_best(scores, n, lengths)
 
     def _decode_characters(
-        self, texts: Iterable[str], decode: Callable[[Tensor, Tensor], list[_Decoded]]
-    ) -> list[tuple[str, _Decoded]]:
-        """Decodes the characters of each text. No word spans white space."""
+        self, texts: Iterable[Any], decode: Callable[[Tensor, Tensor], list[_Decoded]]
+    ) -> tuple[list[tuple[str, _Decoded | None]], Any]:
+        """Decodes the characters of each text, None of an empty one, with their index. No word spans white space."""
         self._is("segments", "segment", "tag")
-        pieces = [text.split() for text in check_sentences(texts, "segment", words=False)]
+        given, index = check_sentences(texts, "segment", words=False)
+        pieces = [text.split() for text in given]
         characters = ["".join(row) for row in pieces]
-        starts = Ragged.from_rows([int(not at) for piece in row for at in range(len(piece))] for row in pieces)
-        return list(zip(characters, self._decode(characters, decode, starts), strict=True))
+        full = [row for row in pieces if row]
+        starts = Ragged.from_rows([int(not at) for piece in row for at in range(len(piece))] for row in full)
+        found = iter(self._decode([text for text in characters if text], decode, starts))
+        return [(text, next(found) if text else None) for text in characters], index
 
     @torch.no_grad()
     def _decode(
@@ -195,9 +218,6 @@ class TagPredictor(TaskPredictor):
         starts: Ragged | None = None,
     ) -> list[_Decoded]:
         """Scores each text, in batches, and decode the scores; a span begins at each of the `starts`."""
-        for place, row in enumerate(words, start=1):
-            if not len(row):
-                raise WeftError(f"text {place} of {len(words)} is empty", expected="at least one word")
         columns = self.vocabulary.encode(words)
         self.model.eval()
 
@@ -316,12 +336,13 @@ def _check_count(n: int) -> None:
         raise WeftError(f"n is {n}", expected="1 or more")
 
 
-def check_sentences(texts: Any, call: str, *, words: bool = True) -> list[Any]:
-    """The texts as a list; each must be a string or, where `words` is true, a list of words."""
+def check_sentences(texts: Any, call: str, *, words: bool = True) -> tuple[list[Any], Any]:
+    """The texts, "" where one is missing, and their index; each is a string or, with `words`, a list of words."""
     what = "strings, or lists of words" if words else "strings"
     if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
         raise WeftError(f"the texts are a {type(texts).__name__}", expected=f"a list of {what}", hint=f"{call}([text])")
-    found = list(texts)
+    rows = read_rows(texts, names=(*WORD_NAMES, *TEXT_NAMES) if words else TEXT_NAMES)
+    found = ["" if is_missing(text) else text for text in rows.values]
     for place, text in enumerate(found, start=1):
         if isinstance(text, str):
             continue
@@ -331,4 +352,4 @@ def check_sentences(texts: Any, call: str, *, words: bool = True) -> list[Any]:
             if not isinstance(word, str) or not word.strip():
                 given = f"a {type(word).__name__}" if not isinstance(word, str) else "empty"
                 raise WeftError(f"word {at} of text {place} is {given}", expected="a string that is not empty")
-    return found
+    return found, rows.index

@@ -35,14 +35,12 @@ def serve_tagger(model: TagPredictor) -> Service:
     segments = model.task == "segments"
 
     def predict(texts: Sequence[str], options: Any) -> list[JsonRecord]:
-        given = [text for text in texts if text.strip()]
         if segments:
-            words = iter(model.segment_n_best(given, options.n_best))
-            found = [segmented_record(text, next(words) if text.strip() else [], options.n_best) for text in texts]
+            words = model.segment_n_best(texts, options.n_best)
+            found = [segmented_record(text, one, options.n_best) for text, one in zip(texts, words, strict=True)]
         else:
-            paths = iter(model.n_best(given, options.n_best, split=options.split))
-            spans = model.vocabulary.scheme is not None
-            found = [tagged_record(text, next(paths) if text.strip() else [], spans, options.n_best) for text in texts]
+            paths, spans = model.n_best(texts, options.n_best, split=options.split), model.vocabulary.scheme is not None
+            found = [tagged_record(text, one, spans, options.n_best) for text, one in zip(texts, paths, strict=True)]
         return [{**record, "offsets": word_offsets(record["text"], record["words"])} for record in found]
 
     service = TextService(

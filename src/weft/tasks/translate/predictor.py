@@ -15,19 +15,19 @@ from weft import html
 from weft.data.buckets import IntArray, in_batches, pad
 from weft.decoding import Hypothesis, beam_search
 from weft.errors import WeftError, WeftWarning
-from weft.html import ResultList
 from weft.metrics import Likelihood, Translations
 from weft.tasks.lm.predictor import unknown_note
-from weft.tasks.predictor import TaskPredictor
+from weft.tasks.predictor import ResultList, TaskPredictor
 from weft.tasks.translate.attention_stepper import AttentionStepper, last_weights
 from weft.tasks.translate.config import TranslateConfig
 from weft.tasks.translate.data import held_out_pairs, read_pairs
 from weft.tasks.translate.ensemble import EnsembleStepper, TranslatorEnsemble
 from weft.tasks.translate.model import BOS_ID, TranslationBatch, TranslationStepper, Translator
-from weft.text.arguments import check_texts
 from weft.text.codec import Codec
-from weft.text.parallel import PairCodec, Pairs, PairSource
+from weft.text.columns import read_rows
+from weft.text.parallel import SOURCE_NAMES, PairCodec, Pairs, PairSource
 from weft.text.subword_tokenizer import SubwordTokenizer
+from weft.text.tables import TEXT_NAMES
 from weft.text.vocabulary import EOS, RESERVED, UNK
 from weft.training.run import Run
 
@@ -103,19 +103,20 @@ class TranslatePredictor(TaskPredictor):
 
     def translate(
         self,
-        texts: Iterable[str],
+        texts: Iterable[Any],
         *,
         beam: int = 5,
         length_penalty: float = LENGTH_PENALTY,
         copy_unknown: bool = False,
-    ) -> list[str]:
-        """The best translation of each text, "" of a blank one. See `n_best` for the arguments."""
+    ) -> ResultList[str]:
+        """The best translation of each text, "" of one that is empty or missing. See `n_best` for the arguments."""
         found = self.n_best(texts, 1, beam=beam, length_penalty=length_penalty, copy_unknown=copy_unknown)
-        return [best[0].text if best else "" for best in found]
+        best = (alternatives[0].text if alternatives else "" for alternatives in found)
+        return ResultList(best, index=found.row_index, column="translation")
 
     def n_best(
         self,
-        texts: Iterable[str],
+        texts: Iterable[Any],
         n: int,
         *,
         beam: int = 5,
@@ -123,12 +124,13 @@ class TranslatePredictor(TaskPredictor):
         copy_unknown: bool = False,
         attention: bool = False,
         prefix: Sequence[str] = (),
-    ) -> list[list[Translation]]:
+    ) -> ResultList[ResultList[Translation]]:
         """The best translations of each text, in batches of similar length.
 
         Args:
-            texts: Sentences to translate.
-            n: How many translations to return for each; none for a blank text.
+            texts: Sentences to translate: a list, Series, array or generator, or a table such as a DataFrame, of which
+                the source column of the training data is read, or one with a usual name.
+            n: How many translations to return for each; none for a text that is empty or missing.
             beam: Beam width; 1 is greedy search.
             length_penalty: The score is log P / length^length_penalty; larger values favour longer outputs.
             copy_unknown: Let the model write <unk>, and replace it by the source token it attends to most.
@@ -149,7 +151,9 @@ class TranslatePredictor(TaskPredictor):
                 raise WeftError(f"translate: {name} is {number!r}", expected="a whole number, 1 or more")
         if not (math.isfinite(length_penalty) and length_penalty >= 0):
             raise WeftError(f"translate: length_penalty is {length_penalty}", expected="a number, 0 or more")
-        texts = check_texts(texts)
+        like = (*self.run.vocabulary.get("columns", ()), "")[0]
+        rows_given = read_rows(texts, like, (*SOURCE_NAMES, *TEXT_NAMES))
+        texts = rows_given.texts()
         sources = [self._read(text) for text in texts if text.strip()]
         self._warn_cut(sources)
         banned = [RESERVED.index(name) for name in RESERVED if name != EOS and not (copy_unknown and name == UNK)]
@@ -164,7 +168,8 @@ class TranslatePredictor(TaskPredictor):
             return self._translate([sources[row] for row in rows], options)
 
         found = iter(in_batches(lengths, run, max_tokens=max(1, TOKENS // beam), size=max(1, ROWS // beam)))
-        return ResultList(ResultList(next(found)) if text.strip() else [] for text in texts)
+        results = (ResultList(next(found) if text.strip() else ()) for text in texts)
+        return ResultList(results, index=rows_given.index)
 
     def _warn_cut(self, sources: Sequence[_Source]) -> None:
         """Warns that some texts are read in part."""
