@@ -15,6 +15,7 @@ from weft.errors import WeftError
 from weft.tasks.lm.config import LmConfig
 from weft.training import build
 from weft.training.run import (
+    CHECKPOINT,
     CONFIG,
     DATA_RECORD,
     VOCABULARY,
@@ -112,6 +113,59 @@ def test_weights_of_another_model(run):
     save_tensors(run / WEIGHTS, {key: value for key, value in tensors.items() if key != name}, metadata)
     with pytest.raises(WeftError, match="missing in the saved weights"):
         weft.load(run)
+
+
+def fill_weights(path, value):
+    """Every weight of a file is this value, with its hash made right again."""
+    tensors, metadata = load_tensors(path)
+    changed = {name: torch.full_like(one, value) if one.is_floating_point() else one for name, one in tensors.items()}
+    save_tensors(path, changed, metadata)
+
+
+NOT_FINITE = [float("nan"), float("inf"), -1e38, 1e20]
+
+
+@pytest.mark.parametrize("value", NOT_FINITE)
+@pytest.mark.parametrize("name", [WEIGHTS, CHECKPOINT])
+def test_weights_that_are_not_finite(run, name, value):
+    if name == CHECKPOINT:
+        (run / WEIGHTS).unlink()
+    fill_weights(run / name, value)
+    with pytest.raises(WeftError, match="the weights are not finite"):
+        weft.load(run)
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory):
+    """Small runs of other tasks."""
+    folder = tmp_path_factory.mktemp("others")
+    quick = {"train.epochs": 1, "model.hidden_size": 4}
+    weft.train("ngram", "grammar", folder / "ngram", {"text.limit": 2000}, progress=False)
+    weft.train("hmm", "grammar", folder / "hmm", {"text.limit": 2000, "train.iterations": 1}, progress=False)
+    texts = [("a good film", "pos"), ("a bad film", "neg")] * 20
+    weft.train("classify", texts, folder / "classify", {**quick, "model.cell": "rnn-relu"}, progress=False)
+    tagged = [(["Rome", "is"], ["B-X", "O"])] * 20
+    weft.train("tag", tagged, folder / "tag", {**quick, "model.cell": "rnn-relu"}, progress=False)
+    return folder
+
+
+@pytest.mark.parametrize("value", NOT_FINITE)
+@pytest.mark.parametrize("name", ["ngram/" + WEIGHTS, "hmm/" + WEIGHTS, "classify/logistic.safetensors"])
+def test_weights_of_other_tasks_that_are_not_finite(others, tmp_path, name, value):
+    run = shutil.copytree(others, tmp_path / "runs") / name
+    fill_weights(run, value)
+    with pytest.raises(WeftError, match=r"the weights .*are not finite"):
+        weft.load(run.parent)
+
+
+def test_weights_that_are_too_large_for_a_cell_without_bounds(others, tmp_path):
+    runs = shutil.copytree(others, tmp_path / "runs")
+    fill_weights(runs / "classify" / WEIGHTS, 1e10)
+    fill_weights(runs / "tag" / WEIGHTS, 1e10)
+    with pytest.raises(WeftError, match="values are not finite"):
+        weft.load(runs / "classify").classify(["a good film, a very good film, a good and very good film"])
+    with pytest.raises(WeftError, match="values are not finite"):
+        weft.load(runs / "tag").tag(["Rome is Rome is Rome is Rome is Rome is Rome"])
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "remove"])

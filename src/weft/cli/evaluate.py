@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import warnings
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +15,7 @@ from weft.errors import WeftError, WeftWarning
 from weft.tasks import TASKS, get_commands, get_task, move_model
 from weft.tasks.command import DEVICE, name_option, run_argument
 
+LIKELIHOODS = ("cross_entropy", "perplexity")  # metrics that are numbers unless the model is broken
 HELP = """Evaluate a model on data it was not trained on.
 
 A language model: perplexity and bits per token. A classifier: accuracy, F1 and the confusion matrix. A tagger:
@@ -71,6 +73,7 @@ def _evaluate(
     given: dict[str, tuple[Any, Any]],
     users: dict[str, list[str]],
 ) -> None:
+    from weft.tasks.predictor import not_finite
     from weft.training.run import open_run
 
     run = open_run(path)
@@ -86,6 +89,8 @@ def _evaluate(
     model = task.load_run(run)
     move_model(model, device)
     report = task.commands.evaluate(model, data, **{name: given[name][0] for name in own})
+    if any(math.isnan(report.record.get(name, 0.0)) for name in LIKELIHOODS):
+        raise not_finite(run)
     for note in report.notes:
         warnings.warn(note, WeftWarning, stacklevel=2)
     typer.echo(json.dumps(report.record, ensure_ascii=False) if as_json else "\n".join(report.lines))

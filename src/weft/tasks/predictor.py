@@ -6,9 +6,11 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from weft import html
+from weft.errors import WeftError
 from weft.text.dataframes import to_dataframe
 from weft.training.run import Run
 
@@ -26,6 +28,12 @@ class TaskPredictor:
         if isinstance(self.model, nn.Module):
             weights = f", {sum(parameter.numel() for parameter in self.model.parameters()):,} weights"
         return f"{type(self).__name__}({str(self.run.path)!r}{weights})"
+
+    def check_finite(self, values: Tensor) -> Tensor:
+        """Returns what the model computed; refuses NaN and infinity, which large weights give in an unbounded cell."""
+        if not (values < torch.inf).all():
+            raise not_finite(self.run)
+        return values
 
 
 class ResultList(list[_Result]):
@@ -68,3 +76,12 @@ class ResultList(list[_Result]):
 
     def _repr_html_(self) -> str:
         return html.below_each_other(self)
+
+
+def not_finite(run: Run) -> WeftError:
+    """The error where a model computes NaN or infinity."""
+    return WeftError(
+        f"{run.path}: the model's values are not finite: its weights are too large",
+        expected="the weights of a trained model",
+        hint="copy the run anew, or train again with a smaller `train.learning_rate`",
+    )

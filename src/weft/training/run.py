@@ -45,6 +45,7 @@ CONFIG, VOCABULARY, METRICS = "config.json", "vocabulary.json", "metrics.jsonl"
 WEIGHTS, CHECKPOINT = "weights.safetensors", "checkpoint.safetensors"
 DATA_FOLDER, DATA_RECORD = "data", "data/record.json"
 
+LARGEST_WEIGHT = 1e15
 LARGEST_JSON = 1 << 28  # bytes; a larger file is not one of ours, and is not read
 
 
@@ -80,11 +81,15 @@ class Run:
         return load_tensors(self.file(name))
 
     def weights(self) -> dict[str, Tensor]:
-        """Returns the best weights; before the first evaluation the latest, averaged if there is an EMA."""
+        """Returns the best weights; before the first evaluation the latest, averaged if there is an EMA.
+
+        Raises:
+            WeftError: they are not finite.
+        """
         if self.has(WEIGHTS):
-            return self.load(WEIGHTS).tensors
+            return check_weights(self.file(WEIGHTS), self.load(WEIGHTS).tensors)
         saved = self.load(CHECKPOINT).tensors
-        return with_prefix(saved, "model.") | with_prefix(saved, "ema.")
+        return check_weights(self.path / CHECKPOINT, with_prefix(saved, "model.") | with_prefix(saved, "ema."))
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Returns the shapes of what `weights` returns, from the file's header alone."""
@@ -327,6 +332,19 @@ def load_tensors(path: Path) -> Saved:
         return Saved(tensors, content)
     except (SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise _damaged(path, "it is cut short or not a safetensors file of a run") from error
+
+
+def check_weights(path: Path, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Returns the weights of a file; refuses those whose products would overflow, or that are no numbers."""
+    for name, tensor in tensors.items():
+        largest = float(tensor.abs().max()) if tensor.is_floating_point() and tensor.numel() else 0.0
+        if not largest <= LARGEST_WEIGHT:
+            raise WeftError(
+                f"{path}: the weights are not finite: {name} has values up to {largest:g}",
+                expected=f"the weights of a trained model, below {LARGEST_WEIGHT:g}",
+                hint="copy the run anew, or train again",
+            )
+    return tensors
 
 
 def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:

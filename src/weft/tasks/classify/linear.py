@@ -30,7 +30,7 @@ from weft.tasks.classify.ngram_features import (
     most_frequent,
     scaled_features,
 )
-from weft.training.run import load_tensors, save_tensors
+from weft.training.run import check_weights, load_tensors, save_tensors
 
 MOST_FEATURES, MOST_PARAMETERS = 1 << 20, 1 << 23
 MOST_OCCURRENCES = 1 << 25  # of features in the texts that a model is fitted to: about 1 GB of memory
@@ -104,13 +104,13 @@ class LinearModel:
             WeftError: the file is damaged, or not of such a model.
         """
         tensors, metadata = load_tensors(path)
+        check_weights(path, tensors)
         keys, weights, bias = (tensors.get(name) for name in ("keys", "weights", "bias"))
         kind = metadata.get("kind")
         if (
             keys is None or weights is None or bias is None or kind not in FEATURES or keys.dtype != torch.int64
             or weights.dtype != torch.float32 or bias.dtype != torch.float32 or keys.dim() != 1 or not len(keys)
             or weights.shape != (len(keys), labels) or bias.shape != (labels,)
-            or not weights.isfinite().all() or not bias.isfinite().all()
         ):  # fmt: skip
             raise WeftError(
                 f"{path} is no linear model of {labels} labels",

@@ -109,7 +109,7 @@ class ClassifyPredictor(TaskPredictor):
         log_probs = _stacked(found, len(self.labels))
         if self.wide is not None and tokens:
             log_probs = self.mixture.log_probs(join_scores(log_probs, self.wide.scores(tokens)))
-        probs = log_probs.exp().tolist()
+        probs = self.check_finite(log_probs).exp().tolist()
         results: ResultList[ClassifiedText] = ResultList(index=rows.index)
         for text, whole, row, values, (_, weights) in zip(given, tokens, read, probs, found, strict=True):
             if not text.strip():

@@ -82,7 +82,7 @@ class Interpolation(nn.Module):
 
     def __init__(self, models: Sequence[TokenModel], weights: Sequence[float]) -> None:
         super().__init__()
-        if len(models) != len(weights) or not models or min(weights) < 0 or abs(sum(weights) - 1) > 1e-6:
+        if len(models) != len(weights) or not models or min(weights) < 0 or not abs(sum(weights) - 1) <= 1e-6:
             raise WeftError(
                 f"{len(models)} models with the weights {list(weights)}",
                 expected="a weight for each, not negative, with the sum 1",

@@ -194,6 +194,8 @@ class NGram:
             lengths = {len(part) for part in level if part.ndim == 1}
             if len(lengths) != 1 or any(part.ndim != 1 for part in level):
                 raise WeftError(f"the {length}-grams have tables of different sizes", expected="one size")
+            if not all(((part >= 0) & (part <= 1)).all() for part in (level.probs, level.backoffs)):
+                raise WeftError(f"the weights of the {length}-grams are not finite", expected="probabilities")
         if not levels or len(levels[0].keys) != size:
             raise WeftError(f"there are not {size} unigrams", expected="one for each token of the vocabulary")
         return cls(size, levels, tuple(discounts))

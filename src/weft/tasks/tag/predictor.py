@@ -223,7 +223,7 @@ class TagPredictor(TaskPredictor):
 
         def run(rows: IntArray) -> list[_Decoded]:
             inputs = collate(columns, rows)
-            scores = self.model(inputs)
+            scores = self.check_finite(self.model(inputs))
             if starts is not None:
                 scores = forbid_continuation(scores, take(starts, rows).ids, self.tags)
             return decode(scores, inputs.lengths)
