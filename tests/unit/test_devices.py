@@ -118,7 +118,7 @@ def test_every_task_trains_and_predicts_without_the_engine_in_both_precisions(na
         training = get_task(name).start(source, tmp_path / precision, chosen)
         steps = list(itertools.islice(training.trainer.run(), 4))
         assert {parameter.dtype for parameter in training.model.parameters()} == {torch.float32}
-        losses.append([step.loss.cross_entropy for step in steps])
+        losses.append([step.loss.value for step in steps])
         assert training.trainer.phase.evaluate().metrics
     assert losses[0] != losses[1]
     assert losses[0] == pytest.approx(losses[1], rel=0.03)
@@ -152,7 +152,7 @@ def test_a_new_run_chooses_the_fastest_precision_and_keeps_it(name, tmp_path, mo
     resumed = task.resume(tmp_path / "bf16", {"train.epochs": 2})  # on a machine whose fastest is float32
     assert resumed.trainer.phase.config.precision == "bf16"
     given = task.start(source, tmp_path / "given", {**settings, "train.precision": "bf16"})
-    first, second = (next(one.trainer.run()).loss.cross_entropy for one in (resumed, given))
+    first, second = (next(one.trainer.run()).loss.value for one in (resumed, given))
     assert first == second
 
 

@@ -76,6 +76,9 @@ def test_a_toy_task_is_one_folder_and_one_line(toy, monkeypatch):
     assert result["held_out_error"] < 0.3
     assert "45 words, 27 weights" in done.stderr
     assert "words/s" in done.stderr
+    plotted = program("plot", "run", "--json").stdout
+    assert {"train_squared_error", "error"} <= {one["name"] for one in json.loads(plotted)}
+    assert not {"perplexity", "nats", "entropy"} & {*re.findall(r"[a-z]+", done.stderr + done.stdout + plotted)}
     resumed = program("train", "vowels", "--out", "run", "--resume", "--set", "train.epochs=160")
     assert "resuming run after step 150" in resumed.stderr, resumed.stderr
     assert "finished after 160 steps" in resumed.stdout

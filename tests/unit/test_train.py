@@ -71,11 +71,11 @@ def weights(model):
 def test_resuming_is_bit_for_bit(tmp_path, optimizer, stop_after, ema_decay):
     settings = {"optimizer": optimizer, "momentum": 0.9, "schedule": "cosine", "ema_decay": ema_decay}
     straight = trainer(**settings)
-    losses = [step.loss.nats for step in straight.run()]
+    losses = [step.loss.total for step in straight.run()]
     first = trainer(tmp_path / "run", **settings)
     seen = []
     for step in first.run():
-        seen.append(step.loss.nats)
+        seen.append(step.loss.total)
         if step.number == stop_after:
             break  # as a kill would: nothing is told
     torch.rand(5)  # something else draws random numbers meanwhile
@@ -83,7 +83,7 @@ def test_resuming_is_bit_for_bit(tmp_path, optimizer, stop_after, ema_decay):
     saved = second.run_directory.load(CHECKPOINT)
     second.restore(saved.tensors, saved.metadata)
     assert second.progress.step == stop_after
-    seen += [step.loss.nats for step in second.run()]
+    seen += [step.loss.total for step in second.run()]
     assert seen == losses
     assert torch.equal(weights(second.model), weights(straight.model))
     for mean, same in zip((straight.phase.ema or {}).values(), (second.phase.ema or {}).values(), strict=True):
@@ -274,7 +274,7 @@ def test_resuming_a_plan_is_bit_for_bit_whatever_the_resume_takes(simulated, tmp
     straight = simulated(trainer(tmp_path / "straight", **limit), batches=23)
     expected, planned = [], 0
     for step in straight.run():
-        expected.append(step.loss.nats)
+        expected.append(step.loss.total)
         if straight.progress.planned_steps and not planned:
             shutil.copytree(tmp_path / "straight", tmp_path / "again")
             planned = step.number
@@ -284,7 +284,7 @@ def test_resuming_a_plan_is_bit_for_bit_whatever_the_resume_takes(simulated, tmp
         saved = second.run_directory.load(CHECKPOINT)
         second.restore(saved.tensors, saved.metadata)
         del seen[second.progress.step :]
-        seen += [step.loss.nats for step in islice(second.run(), pause)]
+        seen += [step.loss.total for step in islice(second.run(), pause)]
     assert seen == expected
     assert torch.equal(weights(second.model), weights(straight.model))
     assert second.end_reason() == "time is up"
@@ -410,6 +410,6 @@ def test_metrics_are_reported(tmp_path):
     losses = [step.loss for step in subject.run()]
     records = subject.run_directory.metrics()
     assert [record["step"] for record in records] == [5, 10, 15, 20]
-    expected = sum(loss.nats for loss in losses[5:10]) / sum(loss.count for loss in losses[5:10])
+    expected = sum(loss.total for loss in losses[5:10]) / sum(loss.count for loss in losses[5:10])
     assert records[1]["train_cross_entropy"] == pytest.approx(expected)
     assert records[1]["evaluation"] == {"perplexity": 2.0}

@@ -11,15 +11,20 @@ import numpy as np
 from weft.pictures.figures import Array, Curve, Curves
 from weft.probes.runs import MetricCurve
 
-TRAIN, HELD_OUT = "train_cross_entropy", "cross_entropy"
+TRAIN = "train_"  # how the name of a training loss begins; the held-out one has the rest of the name
+UNITS = {"cross_entropy": "nats per token"}
 LOG = ("learning_rate", "grad_norm")
-TITLES = {"grad_norm": "Norm of the gradient before clipping", "learning_rate": "Learning rate"}
+TITLES = {
+    "cross_entropy": "Cross-entropy",
+    "grad_norm": "Norm of the gradient before clipping",
+    "learning_rate": "Learning rate",
+}
 
 
 def curve_figures(
     runs: Sequence[Mapping[str, MetricCurve]], wanted: Sequence[str] | None = None, smooth: float = 0.6
 ) -> list[Curves]:
-    """One figure for each metric, with all runs in it; training (dashed) and held-out cross-entropy share one.
+    """One figure for each metric, with all runs in it; training (dashed) and held-out loss share one.
 
     A run has the same colour in every figure.
 
@@ -30,30 +35,35 @@ def curve_figures(
     """
     names = list(wanted or dict.fromkeys(name for one in runs for name in one))
     figures = []
-    if wanted is None and {TRAIN, HELD_OUT} <= set(names):
+    for loss in [name.removeprefix(TRAIN) for name in names if name.startswith(TRAIN)] if wanted is None else []:
+        pair = (TRAIN + loss, loss)
+        if not set(pair) <= set(names):
+            continue
         both = [
-            dataclasses.replace(_curve(one[name], len(runs), smooth, name), hue=hue, dashed=name == TRAIN)
+            dataclasses.replace(_curve(one[name], len(runs), smooth, part), hue=hue, dashed=name != loss)
             for hue, one in enumerate(runs)
-            for name in (TRAIN, HELD_OUT)
+            for name, part in zip(pair, ("training", "held-out"), strict=True)
             if name in one
         ]
-        figures.append(Curves("Cross-entropy", tuple(both), "step", "nats per token"))
-        names = [name for name in names if name not in (TRAIN, HELD_OUT)]
+        figures.append(Curves(_title(loss), tuple(both), "step", UNITS.get(loss, loss)))
+        names = [name for name in names if name not in pair]
     for name in names:
         curves = tuple(
             dataclasses.replace(_curve(one[name], len(runs), smooth, ""), hue=hue)
             for hue, one in enumerate(runs)
             if name in one
         )
-        title = TITLES.get(name, name.replace("_", " ").capitalize())
-        figures.append(Curves(title, curves, "step", name, log=name in LOG))
+        figures.append(Curves(_title(name), curves, "step", name, log=name in LOG))
     return figures
 
 
+def _title(name: str) -> str:
+    return TITLES.get(name, name.replace("_", " ").capitalize())
+
+
 def _curve(one: MetricCurve, runs: int, smooth: float, part: str) -> Curve:
-    own = {TRAIN: "training", HELD_OUT: "held-out"}.get(part, "")
-    name = f"{Path(one.path).name} {own}".strip() if runs > 1 or not own else own
-    train = one.name in (TRAIN, "grad_norm") and smooth > 0 and len(one.values) > 2
+    name = f"{Path(one.path).name} {part}".strip() if runs > 1 or not part else part
+    train = (one.name.startswith(TRAIN) or one.name == "grad_norm") and smooth > 0 and len(one.values) > 2
     if not train:
         return Curve(name, one.steps, one.values, one.best)
     return Curve(name, one.steps, smoothed(one.values, smooth), None, one.values)

@@ -12,13 +12,12 @@ from torch import Tensor, nn
 
 from weft.cells import State
 from weft.data.sharing import sharing
-from weft.metrics import Likelihood
 from weft.nn import map_state
 from weft.training.config import TrainConfig
 from weft.training.devices import mixed_precision
 from weft.training.distributed import current_workers
 from weft.training.layer_groups import LayerGroups
-from weft.training.loss import Loss
+from weft.training.loss import Loss, MeanLoss
 from weft.training.optimizer import Optimizer, rules_for
 from weft.training.run import with_prefix
 from weft.training.schedule import SCHEDULES
@@ -57,6 +56,7 @@ class GradientDescent(Phase):
         carried: a state of the structure that the loss carries between batches, if it carries any.
         description: the data, in one line.
         unit: what losses are counted in, if it is not the task's unit.
+        loss_name: what the loss is, as the metrics of evaluations name it.
 
     Attributes:
         done: the part of the training that is done, from 0 to 1, for objectives that change.
@@ -74,10 +74,11 @@ class GradientDescent(Phase):
         carried: State = None,
         description: str = "",
         unit: str = "",
+        loss_name: str = "cross_entropy",
     ) -> None:
         self.model, self.data, self.objective, self.config, self.groups = model, data, objective, config, groups
         self.description, self.unit, self.epochs, self.minutes = description, unit, config.epochs, config.minutes
-        self.done = 0.0
+        self.loss_name, self.done = loss_name, 0.0
         self.patience, self.save_seconds = config.patience, config.save_seconds
         self.evaluate_every = 0 if evaluate is None else config.evaluate_every or data.batches
         self.trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
@@ -108,9 +109,9 @@ class GradientDescent(Phase):
         if self.groups is not None:
             self.groups.freeze(self.groups.active(progress.step, epoch_steps=self.data.batches, total=total))
         loss, stop = self._gradient(self._next_batch(progress), progress.step, stop=stop)
-        grad_norm = self._update(learning_rate, progress.step) if math.isfinite(loss.nats) else math.nan
+        grad_norm = self._update(learning_rate, progress.step) if math.isfinite(loss.total) else math.nan
         if not math.isfinite(grad_norm):
-            raise self._diverged(progress.step + 1, loss.nats, grad_norm, learning_rate)
+            raise self._diverged(progress.step + 1, loss.total, grad_norm, learning_rate)
         epoch = progress.epoch + 1
         progress.step += 1
         progress.batch += 1
@@ -128,7 +129,7 @@ class GradientDescent(Phase):
             )
         return next(self._batches)
 
-    def _gradient(self, batch: Any, step: int, *, stop: bool) -> tuple[Likelihood, bool]:
+    def _gradient(self, batch: Any, step: int, *, stop: bool) -> tuple[MeanLoss, bool]:
         """Sets the gradients to those of the batch's mean loss; returns that loss, and whether to stop."""
         if self.sliced is not None:
             self.sliced.stop_requested = stop
@@ -138,7 +139,7 @@ class GradientDescent(Phase):
         self.optimizer.zero_grad()
         (found.total * (1 / max(1, found.count))).backward()  # type: ignore[no-untyped-call]
         self.carried = found.state
-        return Likelihood(float(found.total.detach()), found.count), stop
+        return MeanLoss(float(found.total.detach()), found.count), stop
 
     def _forward(self, batch: Any, carried: State) -> Loss:
         with mixed_precision(self.config.precision, self.parameters[0].device):
@@ -151,12 +152,12 @@ class GradientDescent(Phase):
         decay = min(self.config.ema_decay, step / (step + 10))
         return self.optimizer.step(learning_rate, clip_norm=self.config.clip_norm, ema=ema, ema_decay=decay)
 
-    def _diverged(self, step: int, nats: float, grad_norm: float, learning_rate: float) -> NotFiniteError:
+    def _diverged(self, step: int, total: float, grad_norm: float, learning_rate: float) -> NotFiniteError:
         kinds = (type(self.config), TrainConfig)
         usual = next(rate for kind in kinds if (rate := kind().learning_rate) > 0)  # not AUTO
         lower = self.config.learning_rate / 3 if self.config.learning_rate <= 10 * usual else usual
         error = NotFiniteError(
-            f"step {step}: the loss is {nats} and the gradient norm {grad_norm} "
+            f"step {step}: the loss is {total} and the gradient norm {grad_norm} "
             f"at a learning rate of {learning_rate:.3g}",
             expected="finite values",
             hint=f"a lower learning rate (`train.learning_rate={lower:.2g}`) or gradient clipping "

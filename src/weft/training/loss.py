@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from torch import Tensor
@@ -11,8 +12,20 @@ from weft.cells import State
 from weft.metrics import Likelihood, TokenPredictions
 
 
+class MeanLoss(NamedTuple):
+    """A summed loss and the number of predictions in it, as plain numbers."""
+
+    total: float
+    count: int  # type: ignore[assignment]  # shadows tuple.count, which a loss does not need
+
+    @property
+    def value(self) -> float:
+        """The loss per prediction; NaN if there are none."""
+        return self.total / self.count if self.count else math.nan
+
+
 class Loss(NamedTuple):
-    """A summed loss in nats and the number of predictions in it, so that losses of parts of a batch add up exactly.
+    """A summed loss and the number of predictions in it, so that losses of parts of a batch add up exactly.
 
     `state` is the recurrent state that a model carries to the next batch of the same stream, if it carries any.
     """

@@ -76,7 +76,7 @@ class TrainingProgress:
         )
         self.notebook = NotebookLine() if self.console.is_jupyter else None
         self.task = self.live.add_task("", total=None, epoch=0, facts="") if self.live else None
-        self.running = 0.0  # exponential moving average of the loss, in nats
+        self.running = 0.0  # exponential moving average of the loss
         self.speed = Speed()
         self.held_out = ""
         self.printed = time.perf_counter()
@@ -94,12 +94,13 @@ class TrainingProgress:
         now = time.perf_counter()
         # The mean of the first steps, then a moving average: it does not start from the loss of the first step alone.
         share = max(1 - self.smoothing, 1 / (self.speed.steps + 1))
-        self.running += share * (step.loss.cross_entropy - self.running)
+        self.running += share * (step.loss.value - self.running)
         speed, left = self.speed.add(step), int(step.remaining)
         if step.evaluation:
             score = step.evaluation.metrics[self.metric]
             self.held_out = f", held-out {self.metric} {score:.3f}{'*' if step.best else ''}"
-        perplexity = f"  perplexity {Likelihood(self.running, 1).perplexity:.2f}" if self.metric == "perplexity" else ""
+        shows_perplexity = step.loss_name == "cross_entropy" and self.metric == "perplexity"
+        perplexity = f"  perplexity {Likelihood(self.running, 1).perplexity:.2f}" if shows_perplexity else ""
         shown = f"{speed / 1000:.0f}k" if speed >= 10_000 else f"{speed:.0f}"
         text = f"loss {self.running:.3f}{perplexity}{self.held_out}  {shown} {self.unit}/s  {_duration(left)} left"
         if self.live and self.task is not None:

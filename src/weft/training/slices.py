@@ -22,11 +22,10 @@ import torch
 from torch import Tensor, nn
 
 from weft.cells import State
-from weft.metrics import Likelihood
 from weft.nn import map_state
 from weft.training.config import TrainConfig
 from weft.training.distributed import Workers, split_evenly
-from weft.training.loss import Loss
+from weft.training.loss import Loss, MeanLoss
 
 
 class Branch(NamedTuple):
@@ -139,7 +138,7 @@ class SlicedGradient:
         objective: Callable[[Any, State], Loss],
         carried: list[State] | None,
         step: int,
-    ) -> tuple[Likelihood, list[State]]:
+    ) -> tuple[MeanLoss, list[State]]:
         """Sets the gradients of the parameters to those of the mean loss of the whole batch.
 
         Args:
@@ -178,13 +177,13 @@ class SlicedGradient:
             self.workers.set_clock(float(found[0, 0]))
         self.stop_requested = bool(found[:, 1].any())
         used, pairs = found[:, 2 : 2 + len(present)], found[:, 2 + len(present) :]
-        nats, count = (sum(pairs.reshape(-1, 2)[:, column].tolist()) for column in (0, 1))
+        loss, count = (sum(pairs.reshape(-1, 2)[:, column].tolist()) for column in (0, 1))
         total.mul_(1 / max(1, int(count)))
         for parameter, gradient, has_gradient in zip(
             self.parameters, total.split_with_sizes(self.sizes), used.any(0).tolist(), strict=True
         ):
             parameter.grad = gradient.view_as(parameter) if has_gradient else None
-        return Likelihood(nats, int(count)), states
+        return MeanLoss(loss, int(count)), states
 
     def _flatten(self, present: list[float]) -> Tensor:
         """All gradients in one vector; notes in `present` which parameters have one."""

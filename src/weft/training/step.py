@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from weft.metrics import Likelihood
+from weft.training.loss import MeanLoss
 
 TIME_IS_UP, INTERRUPTED = "time is up", "interrupted"  # why training ended, in Step.end
 
@@ -25,7 +25,7 @@ class Step(NamedTuple):
     number: int  # from 1
     total: int  # number of steps of the whole training, unless it stops early
     epoch: int  # from 1
-    loss: Likelihood
+    loss: MeanLoss
     grad_norm: float  # global norm of the gradient before clipping
     learning_rate: float
     seconds: float = 0.0  # time so far: reading the data, steps, evaluations, checkpoints, time before a resume
@@ -34,6 +34,7 @@ class Step(NamedTuple):
     end: str = ""  # why training ends after this step, or ""
     step_seconds: float = 0.0  # of this step alone, without an evaluation
     remaining: float = 0.0  # estimated seconds to the end, with the evaluations and checkpoints
+    loss_name: str = "cross_entropy"
 
 
 @dataclass
@@ -57,8 +58,8 @@ class Progress:
     bad: int = 0  # evaluations since the best one
     plateau_bad: int = 0  # evaluations since the best one or the last reduction of the learning rate
     decay: float = 1.0  # factor of the plateau schedule
-    nats: float = 0.0  # summed loss since the last report
-    count: int = 0  # predictions since the last report
+    loss_total: float = 0.0  # summed loss since the last report
+    loss_count: int = 0  # predictions since the last report
     evaluated_together: bool = False  # whether all phases have been evaluated together, after the last one
 
     @property

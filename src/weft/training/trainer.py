@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from weft.errors import WeftError, WeftWarning
-from weft.metrics import Likelihood
 from weft.training.distributed import current_workers
+from weft.training.loss import MeanLoss
 from weft.training.run import CHECKPOINT, WEIGHTS, Run
 from weft.training.schedule import HEADROOM, PLANNED, RESUMED, Pace
 from weft.training.step import INTERRUPTED, TIME_IS_UP, Evaluation, Progress, Step
@@ -29,7 +29,7 @@ from weft.training.step import INTERRUPTED, TIME_IS_UP, Evaluation, Progress, St
 class Update(NamedTuple):
     """What a phase did in one step."""
 
-    loss: Likelihood
+    loss: MeanLoss
     epoch: int  # from 1
     grad_norm: float | None = None  # global norm of the gradient before clipping; None where there is no gradient
     learning_rate: float | None = None
@@ -49,6 +49,7 @@ class Phase(ABC):
     Attributes:
         description: The data, in one line.
         unit: What losses are counted in; empty: the task's unit.
+        loss_name: What the loss is, as the metrics of evaluations name it.
         model: What is trained.
         epochs: How many epochs it takes; `Progress.epoch` counts them.
         minutes: Its time limit; 0: none.
@@ -62,6 +63,7 @@ class Phase(ABC):
 
     description: str = ""
     unit: str = ""
+    loss_name: str = "cross_entropy"
     model: Any
     epochs: int
     minutes: float = 0.0
@@ -235,6 +237,7 @@ class Trainer:
             end="" if after and end != INTERRUPTED else end,
             step_seconds=taken,
             remaining=remaining + after * (progress.seconds + remaining),
+            loss_name=self.phase.loss_name,
         )
 
     def _plan_is_due(self) -> bool:
@@ -326,13 +329,16 @@ class Trainer:
     def _report(self, update: Update, evaluation: Evaluation | None, *, best: bool) -> None:
         """Writes a line to metrics.jsonl every so many steps, with their mean loss, and for every evaluation."""
         progress = self.progress
-        progress.nats, progress.count = progress.nats + update.loss.nats, progress.count + update.loss.count
+        progress.loss_total, progress.loss_count = (
+            progress.loss_total + update.loss.total,
+            progress.loss_count + update.loss.count,
+        )
         if not (evaluation or progress.step % self.phase.report_every == 0):
             return
-        loss = Likelihood(progress.nats, progress.count)
-        progress.nats, progress.count = 0.0, 0
+        loss = MeanLoss(progress.loss_total, progress.loss_count)
+        progress.loss_total, progress.loss_count = 0.0, 0
         record: dict[str, Any] = {"step": progress.all_steps, "epoch": update.epoch}
-        record["train_cross_entropy"] = loss.cross_entropy
+        record[f"train_{self.phase.loss_name}"] = loss.value
         if update.grad_norm is not None:
             record |= {"grad_norm": update.grad_norm, "learning_rate": update.learning_rate}
         record["seconds"] = round(progress.seconds, 3)
@@ -385,7 +391,7 @@ class Trainer:
             return None
         record = {"step": progress.all_steps, "epoch": progress.epoch, "members": len(self.phases)}
         self.run_directory.report({**record, "evaluation": metrics, "best": True})
-        return Evaluation(metrics.get("cross_entropy", 0.0), metrics)
+        return Evaluation(0.0, metrics)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Returns the complete training state: tensors by name, and metadata."""

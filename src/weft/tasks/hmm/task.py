@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from weft.metrics import Likelihood
 from weft.tasks.fill.predictor import FillPredictor
 from weft.tasks.fill.service import fill_service
 from weft.tasks.hmm.baum_welch import Counts, Iteration, baum_welch, expected_counts, random_hmm
@@ -25,6 +24,7 @@ from weft.tasks.text_task import TextData, TextTask
 from weft.text.codec import Codec
 from weft.training.build import check_memory
 from weft.training.distributed import current_workers, split_evenly
+from weft.training.loss import MeanLoss
 from weft.training.run import Run, with_prefix
 from weft.training.slices import sum_slices
 from weft.training.step import Evaluation, Progress
@@ -91,7 +91,7 @@ class BaumWelch(Phase):
             progress.epoch, progress.batch, self.before, self._iterations = epoch, 0, -math.inf, None
             if epoch < self.epochs:
                 self.model = self._first_model(epoch)
-        loss = Likelihood(-iteration.log_likelihood, len(self.data.train))
+        loss = MeanLoss(-iteration.log_likelihood, len(self.data.train))
         return Update(loss, epoch, evaluation_due=converged, stop=self._stopping)
 
     def _expect(self, model: HMM, sequences: Sequence[Observations]) -> Counts:

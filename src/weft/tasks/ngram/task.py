@@ -8,7 +8,6 @@ from typing import Any
 from torch import Tensor
 
 from weft.errors import WeftError
-from weft.metrics import Likelihood
 from weft.tasks.inspection import Inspection
 from weft.tasks.lm.inspection import inspect_steps
 from weft.tasks.lm.predictor import LmPredictor
@@ -19,6 +18,7 @@ from weft.tasks.ngram.model import NGram, modified_kneser_ney
 from weft.tasks.service import Service
 from weft.tasks.text_task import TextData, TextTask
 from weft.text.codec import Codec
+from weft.training.loss import MeanLoss
 from weft.training.run import WEIGHTS, Run
 from weft.training.step import Evaluation, Progress
 from weft.training.trainer import Phase, Update
@@ -42,7 +42,8 @@ class Counting(Phase):
         tokens = self.data.train
         self.model = modified_kneser_ney(tokens, len(self.data.codec.vocabulary), self.config.model.order)
         progress.step = progress.epoch = 1
-        loss = self.model.evaluate(tokens) if len(tokens) > 1 else Likelihood(0.0, 0)
+        found = self.model.evaluate(tokens) if len(tokens) > 1 else None
+        loss = MeanLoss(0.0, 0) if found is None else MeanLoss(found.nats, found.count)
         return Update(loss, epoch=1, evaluation_due=True)
 
     def evaluate(self) -> Evaluation:
