@@ -1,4 +1,4 @@
-"""Published recurrent models before and after `weft.accelerate`: writes the tables of docs/accelerate.md and a record.
+"""Published recurrent models before and after `weft.accelerate`: writes benchmarks/records/accelerate.json.
 
     python -m benchmarks.accelerate [NAME ...] [--seconds 4] [--again]
 
@@ -26,8 +26,6 @@ from tools.records import stamp, write
 from weft.engine import description
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "accelerate.md"
-BEGIN, END = "<!-- begin: python -m benchmarks.accelerate -->", "<!-- end -->"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "weft" / "accelerate"
 TOLERANCE = {"float32": 1e-5, "float64": 1e-12}
 
@@ -93,8 +91,18 @@ def record(results: dict[str, dict[str, Any]]) -> dict[str, Any]:
                 "after": round(after * 1e3, 1),
                 "ratio": round(before / after, 2),
             }
-        errors = {kind: row[kind] for kind in TOLERANCE}
-        models.append({"model": PACKAGES[name].title, **times, "recurrent share": round(row["share"], 2), **errors})
+        described = "as the README of pytorch/examples describes it"
+        models.append(
+            {
+                "model": PACKAGES[name].title,
+                **times,
+                "recurrent share": round(row["share"], 2),
+                **{kind: row[kind] for kind in TOLERANCE},
+                "package": f"{name} {row['version']}" if PACKAGES[name].pins else described,
+                "million parameters": round(row["parameters"] / 1e6, 1),
+                "one call reads": row["batch"],
+            }
+        )
     return {
         "command": "python -m benchmarks.accelerate",
         **{name: first[name] for name in ("commit", "date", "depends")},
@@ -102,50 +110,6 @@ def record(results: dict[str, dict[str, Any]]) -> dict[str, Any]:
         "versions": f"torch {version('torch')}, Python {platform.python_version()}",
         "models": models,
     }
-
-
-def page(results: dict[str, dict[str, Any]]) -> str:
-    first = next(iter(results.values()))
-    speeds = [
-        f"| {PACKAGES[name].title} | {row['train'][0] * 1e3:.1f} | {row['train'][1] * 1e3:.1f} "
-        f"| **{row['train'][0] / row['train'][1]:.2f}** | {row['inference'][0] * 1e3:.1f} "
-        f"| {row['inference'][1] * 1e3:.1f} | **{row['inference'][0] / row['inference'][1]:.2f}** "
-        f"| {row['share']:.0%} |"
-        for name, row in results.items()
-    ]
-    described = "as the README of pytorch/examples describes it"
-    models = [
-        f"| {PACKAGES[name].title} | {f'`{name}` ' + row['version'] if PACKAGES[name].pins else described} "
-        f"| {row['parameters'] / 1e6:.1f} | {row['batch']} |"
-        for name, row in results.items()
-    ]
-    furthest = [f"{max(max(row[kind]) for row in results.values()):.1e} in {kind}" for kind in TOLERANCE]
-    commits = ", ".join(sorted({row["commit"] for row in results.values()}))
-    return "\n".join(
-        [
-            "Milliseconds before and after, and their ratio. A training step is the forward pass with dropout, the",
-            "loss and the backward pass. The last column is the recurrent layers' share of inference time before; it",
-            "bounds the gain.",
-            "",
-            "| model | train, before | after | ratio | inference, before | after | ratio | recurrent share |",
-            "| --- | --- | --- | --- | --- | --- | --- | --- |",
-            *speeds,
-            "",
-            f"Outputs and gradients differ by at most {' and '.join(furthest)}, relative to the",
-            "largest element of their tensor.",
-            "",
-            "| model | package | million parameters | one call reads |",
-            "| --- | --- | --- | --- |",
-            *models,
-            "",
-            "flair runs without its character features, which would be downloaded, and is compared before its CRF.",
-            f"Measured by `python -m benchmarks.accelerate` at {commits} on {first['date']}:",
-            f"torch {version('torch')}, {first['threads']} threads, {description()}, "
-            f"Python {platform.python_version()}.",
-            "Before and after alternate in one process; each time is the shortest of its rounds.",
-            "",
-        ]
-    )
 
 
 def main() -> None:
@@ -165,9 +129,6 @@ def main() -> None:
             print(name, "measured", flush=True)
     results = {name: json.loads(p.read_text()) for name in PACKAGES if (p := CACHE / f"{name}.json").exists()}
     if results and not given.prepare:
-        before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-        text = "\n".join([before + BEGIN, "", page(results) + END]) + rest.partition(END)[2]
-        PAGE.write_text(text, encoding="utf-8")
         write("accelerate", record(results))
         write_pages()
 

@@ -343,6 +343,36 @@ def ahead_in_inference() -> list[str]:
     return prose(f"**Where others are ahead:** {'. '.join(parts) or 'nowhere in these measurements'}.")
 
 
+def models_of_others() -> list[str]:
+    found = read("accelerate")
+    body = []
+    for one in found["models"]:
+        times = (one["train"], one["inference"])
+        cells = [f"{kind['before']:.1f} | {kind['after']:.1f} | **{kind['ratio']:.2f}**" for kind in times]
+        body.append([one["model"], *cells, f"{one['recurrent share']:.0%}"])
+    heads = ["model", "train, before", "after", "ratio", "inference, before", "after", "ratio", "recurrent share"]
+    largest = {kind: max(max(one[kind]) for one in found["models"]) for kind in ("float32", "float64")}
+    differ = " and ".join(f"{value:.1e} in {kind}" for kind, value in largest.items())
+    return [
+        *rows(heads, body),
+        "",
+        *prose(f"Outputs and gradients differ by at most {differ}, relative to the largest element of their tensor."),
+        "",
+        *prose(
+            f"Measured {measured([found])}, by `{found['command']}`: {found['machine']}; {found['versions']}. Before "
+            "and after alternate in one process; each time is the shortest of its rounds."
+        ),
+    ]
+
+
+def packages_of_others() -> list[str]:
+    body = [
+        [one["model"], one["package"], f"{one['million parameters']:.1f}", one["one call reads"]]
+        for one in read("accelerate")["models"]
+    ]
+    return rows(["model", "package", "million parameters", "one call reads"], body)
+
+
 def engine_machine() -> list[str]:
     found = read("engine")
     memory = found["memory"]
@@ -599,6 +629,8 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "ahead in speed": ahead_in_speed,
     "inference": inference,
     "ahead in inference": ahead_in_inference,
+    "models of others": models_of_others,
+    "models of others, packages": packages_of_others,
     "engine, machine": engine_machine,
     "engine, layers": engine_layers,
     "engine, runtimes": engine_runtimes,

@@ -91,7 +91,10 @@ def test_chains_and_models_of_others(read):
         "float64": (1e-15, 1e-15),
     }
     stamp = records.stamp(["benchmarks/accelerate_models.py"])
-    read("accelerate", accelerate.record({"flair": {**row, "threads": 1, **stamp}}))
+    row |= {"version": "0.1", "parameters": 800_000, "batch": "32 sentences", "threads": 1}
+    read("accelerate", accelerate.record({"flair": {**row, **stamp}}))
+    assert "| flair 0.1 | 0.8 | 32 sentences |" in tables.packages_of_others()[2]
+    assert "| 200.0 | 100.0 | **2.00** | 60.0 | 50.0 | **1.20** | 60% |" in tables.models_of_others()[2]
     assert any("flair" in line and "| 100.0 | 200.0 | **2.00** |" in line for line in tables.speed())
 
 
