@@ -11,7 +11,7 @@ from benchmarks.rows_classify import SPLITS
 from benchmarks.rows_translate import PAIRS
 from weft.config import as_config, load_config, to_dict
 from weft.tasks.members import trained_members
-from weft.tasks.pretraining import EncoderStart, start_pretraining
+from weft.tasks.pretraining import encoder_settings, start_pretraining
 from weft.tasks.tag.config import TagConfig
 from weft.tasks.tag.task import TASK, start_tag
 from weft.text.corpus import Corpus
@@ -81,8 +81,8 @@ def ensemble(name: str, goal: float, metric: str, raw: Callable[[], Corpus] | No
             language = start_pretraining(TASK, raw(), train, out / "run", load_config(TagConfig, sets=sets))
             for _ in language.trainer.run():
                 pass
-            encoder, pretraining = language.run.path, language.trainer.progress.seconds
-            base = to_dict(as_config(TagConfig, EncoderStart(TASK, encoder).base_settings()))
+            encoder, pretraining = language.run.path, language.trainer.progress.all_seconds
+            base = to_dict(as_config(TagConfig, encoder_settings(TASK, language.run)))
         config = load_config(TagConfig, sets=sets, base=base)
         training = start_tag(train, out / "run", config, dev=dev, encoder=encoder)
         for _ in training.trainer.run():
@@ -98,7 +98,7 @@ def ensemble(name: str, goal: float, metric: str, raw: Callable[[], Corpus] | No
             **{f"member {n}, dev": one.evaluate(dev).score() for n, one in enumerate(members, start=1)},
             **found.metrics(),
         }
-        return Result(metric, found.score(), pretraining + progress.seconds, metrics)
+        return Result(metric, found.score(), pretraining + progress.all_seconds, metrics)
 
     return Row(goal, run, seeds=(1,))
 

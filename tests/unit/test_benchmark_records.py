@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +12,13 @@ import pytest
 from benchmarks import accelerate, chains, engine, growth, inference, peers, precision, results
 from benchmarks.rows import Result, Row
 from tools import records, tables
+
+PROGRAMS = sorted(path.stem for path in (Path(__file__).parents[2] / "benchmarks").glob("*.py"))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_fit_the_package(name):
+    importlib.import_module(f"benchmarks.{name}")
 
 
 @pytest.fixture
