@@ -63,29 +63,6 @@ def test_scores_of_the_page_are_means_of_the_records():
     assert found >= 20
 
 
-README = ("tag/en_ewt", "tag/wnut17", "tag/zh_gsdsimp", "cls/sst2", "cls/imdb-subset")
-README = (*README, "lm/tinyshakespeare", "mt/fra-eng, 4 min")
-
-
-@pytest.mark.parametrize("name", ["README.md", "README.zh-CN.md"])
-def test_the_readme_has_the_figures_of_the_records(name):
-    """Score, the network alone, seconds, score and seconds of the best other tool."""
-    lines = [line for line in (ROOT / name).read_text("utf-8").splitlines() if line.startswith("| ") and "**" in line]
-    assert len(lines) == len(README)
-    for line, row in zip(lines, README, strict=True):
-        mine, percent = [one for one in TRAININGS if one["row"] == row], 1 if row.startswith(("lm/", "mt/")) else 100
-        best = (min if row.startswith("lm/") else max)(PEERS[row], key=lambda one: one["score"])
-        expected = [percent * mean(one["score"] for one in mine)]
-        if row.startswith("cls/"):
-            expected.append(100 * mean(one["metrics"]["network alone"] for one in mine))
-        expected += [60 * mean(one["minutes"] for one in mine), percent * best["score"], best["seconds"]]
-        cells = line.split("|")[2:]
-        shown = [float(figure) for figure in re.findall(r"(?<![\w-])\d+(?:\.\d+)?(?!\w)", " ".join(cells))]
-        assert shown == pytest.approx(expected, abs=0.51), line
-        scores = [one for one in zip(shown, expected, strict=True) if one[0] != round(one[0])]
-        assert all(abs(a - b) < 0.051 for a, b in scores), line
-
-
 def test_results_are_short_and_have_no_goals():
     page = (DOCS / "results.md").read_text(encoding="utf-8")
     assert len(prose(page).split()) <= 1500
