@@ -80,7 +80,7 @@ def test_pages_of_the_lab(path):
     if path.stem == "index":
         return
     assert f"]({path.name})" in (DOCS / "lab" / "index.md").read_text(encoding="utf-8")
-    assert re.search(r"\n\n2026-\d\d-\d\d.*, (commit [0-9a-f]{7}|commit in)", text)
+    assert re.search(r"\n\n2026-\d\d-\d\d.*, commits? ([0-9a-f]{7}|in)", text)
     assert "\n**Question.** " in text
     assert "\n| " in text
     conclusion = " ".join(text.partition("**Conclusion.** ")[2].split())
