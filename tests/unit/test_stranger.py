@@ -10,8 +10,9 @@ import pytest
 import torch
 
 import weft
+from weft.cli.runs import runs as list_runs
 from weft.config import load_config
-from weft.errors import WeftError
+from weft.errors import WeftError, WeftWarning
 from weft.tasks.lm.config import LmConfig
 from weft.training import build
 from weft.training.run import (
@@ -193,10 +194,47 @@ def test_data_with_ids_of_no_token(run):
         weft.load(run).evaluate_held_out()
 
 
-def test_metrics_that_are_none(run):
-    (run / "metrics.jsonl").write_text('{"step": 1}\n[3]\n')
+@pytest.mark.parametrize(
+    "line",
+    ["[3]", '{"step": -5}', '{"step": true}', '{"step": 1e3}', '{"step": 1, "loss": 1%s}' % ("0" * 400),
+     '{"step": 1, "evaluation": 3}', '{"step": 1, "evaluation": {"perplexity": "x"}}'],
+)  # fmt: skip
+def test_metrics_that_are_none(run, line, capsys):
+    (run / "metrics.jsonl").write_text(f'{{"step": 1}}\n{line}\n')
     with pytest.raises(WeftError, match=r"metrics\.jsonl is damaged"):
         weft.resume_lm(run)
+    with pytest.warns(WeftWarning, match=r"left out: .*metrics\.jsonl is damaged"):
+        list_runs(run.parent)
+    assert "no runs" in capsys.readouterr().err
+
+
+def make_sparse(path, size):
+    """A file with a large hole at its end, which takes no disk."""
+    try:
+        os.truncate(path, size)
+    except OSError as error:
+        pytest.skip(f"no sparse files here: {error}")
+
+
+@pytest.mark.parametrize("name", [WEIGHTS, CHECKPOINT])
+def test_tensors_that_are_larger_than_the_memory(run, name):
+    if name == CHECKPOINT:
+        (run / WEIGHTS).unlink()
+    make_sparse(run / name, 4 << 40)
+    with pytest.raises(WeftError, match=r"damaged: it has 4,398,046,511,104 bytes, and this machine"):
+        weft.load(run)
+
+
+def test_metrics_without_an_end(run):
+    make_sparse(run / "metrics.jsonl", 6 << 30)
+    with pytest.raises(WeftError, match=r"metrics\.jsonl is damaged: it has 6,442,450,944 bytes, more than"):
+        weft.open_run(run).metrics()
+
+
+def test_a_list_of_runs_leaves_out_what_cannot_be_read(run):
+    rewrite(run / CONFIG, lambda content: content["config"].update(train=3))
+    with pytest.warns(WeftWarning, match="left out: .* cannot be read as a run"):
+        list_runs(run.parent)
 
 
 def test_a_model_that_does_not_fit_is_refused_with_its_size(tmp_path, monkeypatch):

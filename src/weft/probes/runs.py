@@ -15,7 +15,18 @@ from weft.metrics.paired import ExampleStatistics, paired_bootstrap
 from weft.probes.result import Array, ProbeResult
 from weft.tasks import COMBINED, TASKS, get_task, load
 from weft.training.lock import is_locked
-from weft.training.run import CHECKPOINT, CONFIG, DATA_RECORD, METRICS, WEIGHTS, Run, open_run, read_json, read_metadata
+from weft.training.run import (
+    CHECKPOINT,
+    CONFIG,
+    DATA_RECORD,
+    METRICS,
+    WEIGHTS,
+    Run,
+    open_run,
+    read_json,
+    read_metadata,
+    reading_run,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,13 +77,18 @@ def find_runs(folder: str | Path) -> list[Path]:
 def summarize_run(path: str | Path) -> RunSummary:
     """The summary of a run, from its small files and the header of its weights."""
     run = open_run(path)
+    with reading_run(run):
+        return _summarize(run, str(path))
+
+
+def _summarize(run: Run, path: str) -> RunSummary:
     records = run.metrics()
     metric = get_task(run.task).metric if run.task in (*TASKS, *COMBINED) else ""
     best = best_evaluation(records)
     shapes = run.shapes() if run.has(WEIGHTS) or run.has(CHECKPOINT) else {}
     newest = max((run.path / name).stat().st_mtime for name in (CONFIG, METRICS, WEIGHTS, CHECKPOINT) if run.has(name))
     return RunSummary(
-        str(path),
+        path,
         run.task,
         _data_name(run),
         sum(math.prod(shape) for shape in shapes.values()) if shapes else None,

@@ -6,10 +6,8 @@ training takes, or are compared with those of a run's weights.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -18,23 +16,13 @@ from torch.overrides import TorchFunctionMode
 
 from weft.cells import CELLS, custom_cells, using_cells
 from weft.errors import WeftError
+from weft.training.devices import machine_memory
 from weft.training.run import Run
 
 Model = TypeVar("Model", bound=nn.Module)
 
 TRAINING_COPIES = 4  # of the weights: themselves, their gradients, and the optimizer's two moments
 CELL_SETTINGS = ("cell", "encoder_cell")  # of the section `model`
-_LIMIT = Path("/sys/fs/cgroup/memory.max")
-
-
-def machine_memory() -> int:
-    """The memory of this machine, or of the container that the process runs in, in bytes."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 1 << 62
-    try:
-        limit = _LIMIT.read_text().strip()
-    except OSError:
-        limit = "max"
-    return min(total, int(limit)) if limit.isdigit() else total
 
 
 def check_memory(what: str, needed: int | None) -> None:

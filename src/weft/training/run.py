@@ -36,6 +36,7 @@ from torch import Tensor
 import weft
 from weft.errors import WeftError, check_path
 from weft.files import write_atomically
+from weft.training.devices import machine_memory
 
 _Value = TypeVar("_Value")
 
@@ -47,6 +48,7 @@ DATA_FOLDER, DATA_RECORD = "data", "data/record.json"
 
 LARGEST_WEIGHT = 1e15
 LARGEST_JSON = 1 << 28  # bytes; a larger file is not one of ours, and is not read
+LARGEST_NUMBER = 1 << 53  # of the metrics
 
 
 class Saved(NamedTuple):
@@ -125,18 +127,15 @@ class Run:
 
     def metrics(self) -> list[dict[str, Any]]:
         """Returns the lines of metrics.jsonl, without a last line that a kill has truncated."""
-        file = self.path / METRICS
-        if not file.exists():
+        path = self.path / METRICS
+        if not path.exists():
             return []
-        _regular_size(file)
+        _small_size(path)
         try:
-            lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
-            records = [json.loads(line) for line in lines if line.endswith("\n")]
-            if not all(isinstance(record, dict) and isinstance(record.get("step"), int) for record in records):
-                raise TypeError
+            with path.open(encoding="utf-8") as file:
+                return [_checked_record(json.loads(line)) for line in file if line.endswith("\n")]
         except (ValueError, TypeError, RecursionError) as error:
-            raise _damaged(file, "it is not lines of JSON as weft writes them") from error
-        return records
+            raise _damaged(path, "it is not lines of JSON as weft writes them") from error
 
     def drop_metrics_after(self, step: int) -> None:
         """Removes the metrics of steps that a resumed run will repeat."""
@@ -281,10 +280,8 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
+    _small_size(path)
     try:
-        size = _regular_size(path)
-        if size > LARGEST_JSON:
-            raise _damaged(path, f"it has {size:,} bytes, more than {LARGEST_JSON:,}")
         body: dict[str, Any] = json.loads(path.read_bytes())
         if not isinstance(body, dict) or not isinstance(body["format"], int):
             raise TypeError
@@ -294,6 +291,28 @@ def read_json(path: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise _damaged(path, "it is not JSON as weft writes it") from error
     return body
+
+
+def _checked_record(record: Any) -> dict[str, Any]:
+    """A line of the metrics: the number of its step, and numbers that a float can hold."""
+    if not isinstance(record, dict) or type(record.get("step")) is not int or record["step"] < 0:
+        raise TypeError
+    evaluation = record.get("evaluation") or {}
+    if not isinstance(evaluation, dict):
+        raise TypeError
+    for value in (*record.values(), *evaluation.values()):
+        if isinstance(value, int) and abs(value) > LARGEST_NUMBER:
+            raise ValueError
+    if not all(isinstance(value, int | float) for value in evaluation.values()):
+        raise TypeError
+    return record
+
+
+def _small_size(path: Path) -> None:
+    """Refuses a file that is larger than any that weft writes."""
+    size = _regular_size(path)
+    if size > LARGEST_JSON:
+        raise _damaged(path, f"it has {size:,} bytes, more than {LARGEST_JSON:,}")
 
 
 def _regular_size(path: Path) -> int:
@@ -318,19 +337,28 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
 
 
 def load_tensors(path: Path) -> Saved:
-    _regular_size(path)
-    try:
-        with safe_open(path, framework="pt") as file:
-            header = file.metadata() or {}
-            _check_format(path, int(header["format"]))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (it is not a dict)
+    with _opened(path) as file:
+        header = file.metadata() or {}
+        _check_format(path, int(header["format"]))
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (it is not a dict)
         if header["sha256"] != _tensor_hash(tensors, header["content"]):
             raise _damaged(path, "its content does not match its hash")
         content = json.loads(header["content"])
         if not isinstance(content, dict):
             raise TypeError
         return Saved(tensors, content)
-    except (SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """A safetensors file; what goes wrong while it is read is reported as one error."""
+    size, memory = _regular_size(path), machine_memory()
+    if size > memory:
+        raise _damaged(path, f"it has {size:,} bytes, and this machine {memory:,} of memory")
+    try:
+        with safe_open(path, framework="pt") as file:
+            yield file
+    except (SafetensorError, KeyError, TypeError, ValueError, RecursionError, MemoryError, OSError) as error:
         raise _damaged(path, "it is cut short or not a safetensors file of a run") from error
 
 
@@ -349,22 +377,14 @@ def check_weights(path: Path, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """Reads the shapes of the tensors of a safetensors file, and not the tensors."""
-    _regular_size(path)
-    try:
-        with safe_open(path, framework="pt") as file:
-            return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
-        raise _damaged(path, "it is cut short or not a safetensors file of a run") from error
+    with _opened(path) as file:
+        return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
     """Reads the metadata of a safetensors file of a run, and not the tensors; their hash is not checked."""
-    _regular_size(path)
-    try:
-        with safe_open(path, framework="pt") as file:
-            return dict(json.loads((file.metadata() or {})["content"]))
-    except (SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise _damaged(path, "it is cut short or not a safetensors file of a run") from error
+    with _opened(path) as file:
+        return dict(json.loads((file.metadata() or {})["content"]))
 
 
 def file_hash(path: Path) -> str:
