@@ -89,9 +89,9 @@ class Run:
             WeftError: they are not finite.
         """
         if self.has(WEIGHTS):
-            return check_weights(self.file(WEIGHTS), self.load(WEIGHTS).tensors)
+            return finite_weights(self.file(WEIGHTS), self.load(WEIGHTS).tensors)
         saved = self.load(CHECKPOINT).tensors
-        return check_weights(self.path / CHECKPOINT, with_prefix(saved, "model.") | with_prefix(saved, "ema."))
+        return finite_weights(self.path / CHECKPOINT, with_prefix(saved, "model.") | with_prefix(saved, "ema."))
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Returns the shapes of what `weights` returns, from the file's header alone."""
@@ -362,7 +362,7 @@ def _opened(path: Path) -> Iterator[Any]:
         raise _damaged(path, "it is cut short or not a safetensors file of a run") from error
 
 
-def check_weights(path: Path, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def finite_weights(path: Path, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Returns the weights of a file; refuses those whose products would overflow, or that are no numbers."""
     for name, tensor in tensors.items():
         largest = float(tensor.abs().max()) if tensor.is_floating_point() and tensor.numel() else 0.0

@@ -30,7 +30,7 @@ from weft.tasks.classify.ngram_features import (
     most_frequent,
     scaled_features,
 )
-from weft.training.run import check_weights, load_tensors, save_tensors
+from weft.training.run import finite_weights, load_tensors, save_tensors
 
 MOST_FEATURES, MOST_PARAMETERS = 1 << 20, 1 << 23
 MOST_OCCURRENCES = 1 << 25  # of features in the texts that a model is fitted to: about 1 GB of memory
@@ -104,7 +104,7 @@ class LinearModel:
             WeftError: the file is damaged, or not of such a model.
         """
         tensors, metadata = load_tensors(path)
-        check_weights(path, tensors)
+        finite_weights(path, tensors)
         keys, weights, bias = (tensors.get(name) for name in ("keys", "weights", "bias"))
         kind = metadata.get("kind")
         if (
