@@ -245,6 +245,19 @@ def test_limits(server):
     assert server.ask("/v1/completions", {"model": "lm", "prompt": "a" * 200_000}).status == 413
     assert server.ask("/v1/completions", {**LONG, "max_tokens": 100_001}).status == 400
     assert server.ask("/weft/predict/sentiment", {"texts": ["a"] * 300}).status == 400
+    for path, body, message in (
+        ("/v1/completions", {"model": "hmm", "prompt": "a" * 90_000, "n": 12, "echo": True}, "1,080,000 characters"),
+        ("/v1/completions", {"model": "fill", "prompt": "a " * 30_000, "suffix": "b", "n": 20}, "60,004 characters"),
+        ("/v1/completions", {"model": "lm", "prompt": "a", "stop": "a" * 1001}, "a stop text has 1,001 characters"),
+        ("/weft/predict/ner", {"texts": ["a " * 4000] * 2, "options": {"n_best": 100}}, "expected at most 10,000 with"),
+        ("/weft/predict/en-fr", {"texts": ["a" * 11_000], "options": {"attention": True}}, "expected at most 10,000"),
+        ("/weft/predict/en-fr", {"texts": ["a"], "options": {"prefix": ["le"] * 1001}}, "the prefix has 1,001 tokens"),
+        ("/weft/look/lm/units", {"text": "a", "options": {"unit": 1, "texts": ["a" * 700] * 100}}, "70,000 characters"),
+        ("/weft/look/lm/surprisal", {"text": "a" * 20_000, "options": {"top": 50}}, "expected at most 10,000 with 50"),
+    ):
+        found = server.ask(path, body)
+        assert found.status == 400
+        assert message in json.dumps(found.body), found.body
     assert server.ask("/weft/predict/en-fr", {"texts": ["a"], "options": {"beam": 10_000}}).status == 400
 
 

@@ -17,7 +17,8 @@ import weft
 from tests.serving import RECIPES, train_runs
 from weft import probes
 from weft.decoding import Sample
-from weft.server.app import ENDPOINTS
+from weft.server import http, openai_api
+from weft.server.app import ENDPOINTS, Server
 from weft.server.comparison import Comparisons
 from weft.server.completion import Completion, CompletionRequest, check_stop
 from weft.server.config import ServerConfig
@@ -30,9 +31,12 @@ from weft.server.metrics import Metrics
 from weft.server.models import Models, model_names, text_service
 from weft.server.schema import array, check_value, either, integer, object_of, optional, parse_json, string
 from weft.server.sessions import SessionStore
+from weft.server.state_vectors import state_vectors
 from weft.server.token_engine import StepEngine, StreamEngine, parts
 from weft.server.worker import SMALL_BATCH, Worker
+from weft.tasks.fill.service import FillOptions, check_search
 from weft.tasks.lm.stopping import StopText
+from weft.text.codec import Codec, StreamingDecoder
 from weft.text.tokenizers import TOKENIZERS
 
 QUICK = {name: one.changed({"train.epochs": 1}) for name, one in RECIPES.items() if name in ("lm", "sentiment", "ner")}
@@ -126,6 +130,24 @@ def test_the_mistake_of_one_request_is_no_failure_of_the_others():
     one, bad, other = asyncio.run(ask_together(worker, [(run, [text], "key") for text in ("a", "bad", "c")]))
     assert (one, other) == (["A"], ["C"])
     assert isinstance(bad, weft.WeftError)
+    worker.stop()
+
+
+def test_long_texts_are_computed_in_several_parts(monkeypatch):
+    """A batch has so many texts, and so many characters together; a longer text is alone in one."""
+    monkeypatch.setattr("weft.server.worker.LARGE_BATCH", 100)
+    worker, parts = Worker("test", None, Metrics(), 4, 8), []
+
+    def run(given):
+        parts.append([len(one) for one in given])
+        return given
+
+    texts = ["a" * size for size in (60, 40, 1, 300, 99, 1, 1, 0, 0, 0)]
+    assert asyncio.run(worker.compute(run, texts)) == texts
+    assert parts == [[60, 40], [1], [300], [99, 1], [1, 0, 0, 0]]
+    parts.clear()
+    asyncio.run(ask_together(worker, [(run, ["a" * size], "key") for size in (50, 40, 30, 5, 5, 5)]))
+    assert parts == [[50, 40, 5, 5], [30, 5]]
     worker.stop()
 
 
@@ -246,6 +268,62 @@ def test_generated_rows_equal_the_command_line_s(context, name, sample):
     expected = predictor.generate_many(["the cat"] * 20, tokens=9, sampler=sample, seed=3)
     found = complete(context, name, prompts=("the cat",), choices=20, tokens=9, sample=sample, seed=3)
     assert ["the cat" + one.text for one in found] == expected
+
+
+def test_tokens_and_choices_have_a_limit(context):
+    """Nothing is generated for a request that is too large."""
+    most = context.config.request_tokens
+    prompt = "the cat " * (most // 64 // 8)
+    assert len(complete(context, "lm", prompts=(prompt,), tokens=0, choices=64)) == 64
+    for options, message in (
+        ({"prompts": (prompt + "a",), "tokens": 0, "choices": 64}, f"has {most + 64:,} tokens"),
+        ({"prompts": ("a",), "tokens": 2048, "choices": 64}, f"has {64 * 2049:,} tokens"),
+        ({"prompts": ("a",), "tokens": 1000, "choices": 8, "log_probs": 20}, f"has {8 * 21_001:,} tokens"),
+        ({"prompts": ("a" * 20_000,), "tokens": 1, "choices": 60}, "has 1,200,060 tokens"),
+        ({"prompts": ("a" * 15_000, "b" * 1_000) * 32, "tokens": 1}, "has 512,064 tokens"),
+    ):
+        with pytest.raises(RequestError) as refused:
+            complete(context, "lm", **options)
+        assert message in refused.value.message
+        assert refused.value.message.endswith(f"expected at most {most:,}")
+    vectors = state_vectors(context, context.models.get("lm"), ["a" * (most + 1)])
+    with pytest.raises(RequestError, match=f"{most + 1:,} tokens; expected at most {most:,}"):
+        asyncio.run(vectors)
+
+
+def test_the_tokens_of_a_long_prompt_take_linear_time(context, monkeypatch):
+    """Their offsets are those of the decoded text; the text is decoded for no more than the last tokens."""
+
+    async def ask(name, prompt):
+        request = CompletionRequest((prompt,), 0, log_probs=0, echo=True)
+        return openai_api._prompt_tokens(await Completion.prepare(context, context.models.get(name), request), 0)
+
+    lengths, decode = [], Codec.decode
+    text = "the cat sat on the mat.\n" * 100
+    expected = asyncio.run(ask("ngram", text))
+    assert [one[3] for one in expected] == list(range(len(text)))
+    monkeypatch.setattr(Codec, "decode", lambda codec, ids: lengths.append(len(ids)) or decode(codec, ids))
+    assert asyncio.run(ask("ngram", text)) == expected
+    assert max(lengths) <= StreamingDecoder.CONTEXT + 1
+
+
+def test_a_model_generates_so_many_tokens_at_the_same_time(context):
+    async def ask():
+        generation = context.models.get("lm").generation
+        request = CompletionRequest(("a",), context.config.max_tokens, 16)
+        running = [await Completion.prepare(context, context.models.get("lm"), request) for _ in range(33)]
+        for one in running[:32]:
+            one.start()
+        assert generation.size > context.config.model_tokens
+        with pytest.raises(RequestError) as refused:
+            running[32].start()
+        assert refused.value.status == 503
+        for one in running:
+            one.close()
+        while generation.active():
+            await asyncio.sleep(0.01)
+
+    asyncio.run(ask())
 
 
 def test_generation_stops_before_a_stop_text(context):
@@ -506,3 +584,67 @@ def test_names_of_models(tmp_path):
         model_names([str(tmp_path / "fr"), f"fr={tmp_path / 'x'}"])
     with pytest.raises(weft.WeftError, match="the name 'a b'; expected letters"):
         model_names([f"a b={tmp_path / 'fr'}"])
+
+
+def test_a_large_answer_is_encoded_in_parts(monkeypatch):
+    """The same bytes, and no call of json for more than one list or object."""
+    parts, encode = [], http._ENCODE
+    value = {"a": [[0.5, None, "\u00e9\n"] * 3] * 4, 'b"': {"c": {}, "d": [], "e": [1, [2, (3,)], {"f": True}]}, "": 1}
+    values = (value, [value, value], [], {}, "a", 1.5, [[[]]], {"a": {"b": {"c": [1]}}})
+    expected = [http.JsonResponse(one).body for one in values]
+    monkeypatch.setattr(http, "_ENCODE", lambda value: parts.append(encode(value)) or parts[-1])
+    for one, body in zip(values, expected, strict=True):
+        found = asyncio.run(http.large_json(lambda one=one: one))
+        assert (found.body, found.headers["content-type"]) == (body, "application/json")
+    assert max(map(len, parts)) < 80
+    with pytest.raises(ValueError, match="JSON"):
+        asyncio.run(http.large_json(lambda: [[math.nan]]))
+
+
+def test_the_beam_of_a_filler_has_limits():
+    options = FillOptions()
+    check_search("the ___ sat" + " a" * 40_000, options)
+    check_search("the ___ sat ___ ", options)
+    check_search("a ___", FillOptions(tokens=20))
+    for text, given, message in (
+        ("___ " * 21, options, "21 tokens of the text are missing; expected at most 20"),
+        ("a ___ ___", FillOptions(tokens=11), "22 tokens"),
+        ("_" * 30, FillOptions(tokens=0), "30 tokens"),
+        ("___ ___" + " a" * 1000, options, "a beam width of 100; expected at most 2,000 characters"),
+    ):
+        with pytest.raises(weft.WeftError, match=message):
+            check_search(text, given)
+
+
+def test_a_server_answers_so_many_requests_at_the_same_time(folder):
+    """And nevertheless says that it is alive."""
+    statuses = []
+
+    async def ask(server, path, wait):
+        async def receive():
+            await asyncio.sleep(wait)
+            return {"type": "http.request", "body": b"{}", "more_body": False}
+
+        async def send(message):
+            if message["type"] == "http.response.start":
+                statuses.append((path, message["status"]))
+
+        headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+        method = "POST" if path.startswith("/v1") else "GET"
+        scope = {"type": "http", "method": method, "path": path, "headers": headers, "query_string": b""}
+        await server.app(scope, receive, send)
+
+    async def ask_all(server):
+        slow = [asyncio.ensure_future(ask(server, "/v1/completions", 0.3)) for _ in range(3)]
+        await asyncio.sleep(0.1)
+        await ask(server, "/v1/completions", 0)
+        await ask(server, "/health", 0)
+        assert statuses == [("/v1/completions", 503), ("/health", 200)]
+        await asyncio.gather(*slow)
+        await ask(server, "/v1/completions", 0)
+        assert statuses[2:] == [("/v1/completions", 400)] * 4
+        assert server.running == 0
+
+    server = Server({"ngram": folder / "ngram"}, ServerConfig(max_requests=3))
+    asyncio.run(ask_all(server))
+    server.stop()

@@ -118,7 +118,7 @@ class Server:
     """The application of some models, and whether it still takes requests."""
 
     def __init__(self, runs: Mapping[str, Path], config: ServerConfig) -> None:
-        self.config, self.stopping = config, False
+        self.config, self.stopping, self.running = config, False, 0
         self.metrics = Metrics()
         self.models = Models(dict(runs), config, self.metrics)
         self.context = Context(config, self.models, SessionStore(config, self.models), Comparisons(), self.metrics)
@@ -180,6 +180,7 @@ class _Handler:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         server, began = self.server, time.perf_counter()
+        server.running += 1
         request, status = Request(scope, receive), 499  # 499: the client went away before there was a response
 
         async def send_noting(message: Message) -> None:
@@ -194,6 +195,7 @@ class _Handler:
         except (ClientGoneError, ClientDisconnect):
             server.metrics.cancelled.add()
         finally:
+            server.running -= 1
             route, method = self.route, self.endpoint.method
             server.metrics.requests.add(route=route, method=method, status=str(status))
             server.metrics.latency.add(time.perf_counter() - began, route=route, method=method)
@@ -209,6 +211,8 @@ class _Handler:
             check_origin(request.headers)
             if server.stopping:
                 raise overloaded("the server is stopping", 5)
+            if server.running > config.max_requests and not self.endpoint.public:
+                raise overloaded(f"{server.running:,} requests are answered; expected at most {config.max_requests:,}")
             if not self.endpoint.public and not self.endpoint.form:
                 check_key(request.headers, config)
             body = await read_body(request, self.endpoint, config)

@@ -10,8 +10,8 @@ from typing import Any
 
 from weft.decoding import Sample
 from weft.errors import WeftError
-from weft.server.errors import RequestError
-from weft.server.generation import Piece, SequenceRow
+from weft.server.errors import RequestError, overloaded
+from weft.server.generation import Piece, SequenceRow, row_size
 from weft.server.history import History
 from weft.server.http import Context
 from weft.server.models import LoadedModel, generator
@@ -120,6 +120,7 @@ class Completion:
                 400,
                 f"{len(request.prompts)} prompts with {request.choices} choices; expected {MOST_SEQUENCES} or fewer",
             )
+        self._check_size(ids)
         histories = self._histories(ids)
         self.seed = secrets.randbits(31) if request.seed in (None, -1) else request.seed
         choice = TokenChoice(request.sample, tuple(self.predictor.banned_ids), self.predictor.end_id, request.bias)
@@ -141,6 +142,20 @@ class Completion:
         except BaseException:
             self._held.close()
             raise
+
+    def _check_size(self, ids: Sequence[Sequence[int]]) -> None:
+        request, config = self.request, self.context.config
+        size = request.choices * sum(row_size(len(prompt), request.tokens, request.log_probs) for prompt in ids)
+        if size > config.request_tokens:
+            raise RequestError(
+                400, f"the request has {size:,} tokens: of its prompts, to generate, and alternatives of these, "
+                f"for each choice; expected at most {config.request_tokens:,}",
+            )  # fmt: skip
+        echoed = request.choices * sum(len(one) for one in request.prompts if isinstance(one, str)) * request.echo
+        if echoed > config.max_characters:
+            raise RequestError(
+                400, f"the prompts to echo have {echoed:,} characters; expected at most {config.max_characters:,}"
+            )
 
     def _histories(self, ids: Sequence[Sequence[int]]) -> list[History]:
         request, engine = self.request, self.model.engine
@@ -181,9 +196,17 @@ class Completion:
         return history
 
     def start(self) -> None:
-        """Begins to generate."""
-        assert self.model.generation is not None
-        self.model.generation.add(self.rows)
+        """Begins to generate.
+
+        Raises:
+            RequestError: 503, if the model generates as much as it may.
+        """
+        generation = self.model.generation
+        assert generation is not None
+        if generation.size > self.context.config.model_tokens:
+            self.close()
+            raise overloaded(f"the model {self.model.name} generates {generation.size:,} tokens; expected fewer")
+        generation.add(self.rows)
         self.model.worker.wake()
 
     def close(self, gone: bool = False) -> None:

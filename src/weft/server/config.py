@@ -23,6 +23,9 @@ class ServerConfig:
         max_queue: How many requests of a model may wait.
         max_tokens: The most tokens that a request may generate.
         max_texts: The most texts of a request.
+        max_text: The most characters of a text.
+        max_characters: The most characters of all texts of a request, each counted as often as it may be answered.
+        max_requests: The most requests that are answered at the same time.
         timeout: Seconds that a request may take.
         read_timeout: Seconds that a client may take to send a request.
         batch_size: The most texts that are predicted together.
@@ -43,9 +46,22 @@ class ServerConfig:
     max_queue: int = 256
     max_tokens: int = 4096
     max_texts: int = 256
+    max_text: int = 100_000
+    max_characters: int = 1_000_000
+    max_requests: int = 1000
     timeout: float = 60.0
     read_timeout: float = 10.0
     batch_size: int = 64
     max_sessions: int = 100
     session_idle: float = 3600.0
     session_tokens: int = 100_000
+
+    @property
+    def request_tokens(self) -> int:
+        """The most tokens of a request: of its prompts, to generate, and their alternatives, for each choice."""
+        return 32 * max(4096, self.max_tokens)
+
+    @property
+    def model_tokens(self) -> int:
+        """The most tokens of all texts that a model generates at the same time."""
+        return 16 * self.request_tokens

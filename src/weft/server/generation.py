@@ -90,6 +90,10 @@ class SequenceRow:
         self._tokens: list[TokenInfo] = []
 
     @property
+    def size(self) -> int:
+        return row_size(self.prompt, self.limit, self.log_probs)
+
+    @property
     def tokens_only(self) -> bool:
         """Whether nothing but its tokens is asked for, so that an engine may sample many of them in one call."""
         return self.log_probs is None and not self.history.keep and self.drawn.in_engine
@@ -156,6 +160,11 @@ class Generation:
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    @property
+    def size(self) -> int:
+        """The sizes of all rows."""
+        return sum(row.size for row in self._rows)
 
     def add(self, rows: Sequence[SequenceRow]) -> None:
         with self._lock:
@@ -271,6 +280,11 @@ class Generation:
             for row in rows:
                 if not row.finish:
                     row.flush()
+
+
+def row_size(prompt: int, limit: int, log_probs: int | None) -> int:
+    """What is kept of a row until its request is answered: tokens, and alternatives of those that are generated."""
+    return prompt + limit * (1 + (log_probs or 0))
 
 
 def _fail(row: SequenceRow, error: Exception) -> None:

@@ -6,6 +6,7 @@ An `Endpoint` is a row of the table of routes; `/openapi.json` is made from the 
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
@@ -94,7 +95,40 @@ class JsonResponse(Response):
     media_type = JSON
 
     def render(self, content: Any) -> bytes:
-        return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8")
+        return _ENCODE(content).encode("utf-8")
+
+
+async def large_json(value: Callable[[], Any]) -> Response:
+    """A JSON value that may be large: made, and encoded part by part, by another thread.
+
+    One call of `json` for all of it holds the interpreter, and every other request, until it ends.
+    """
+
+    def encode() -> bytes:
+        text = io.StringIO()
+        _write_json(value(), text.write)
+        return text.getvalue().encode("utf-8")
+
+    return Response(await asyncio.to_thread(encode), media_type=JSON)
+
+
+_ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+def _write_json(value: Any, write: Callable[[str], Any]) -> None:
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    if not any(isinstance(one, (dict, list, tuple)) for one in parts):
+        write(_ENCODE(value))
+    elif isinstance(value, dict):
+        for number, (name, part) in enumerate(value.items()):
+            write(f"{',' if number else '{'}{_ENCODE(name)}:")
+            _write_json(part, write)
+        write("}")
+    else:
+        for number, part in enumerate(value):
+            write("," if number else "[")
+            _write_json(part, write)
+        write("]")
 
 
 async def read_body(request: Request, endpoint: Endpoint, config: ServerConfig) -> Any:

@@ -27,7 +27,7 @@ from weft.server.errors import RequestError
 from weft.server.generation import Piece, TokenInfo
 from weft.server.http import Context, Endpoint, JsonResponse, Result
 from weft.server.models import LoadedModel, text_service
-from weft.server.native_api import ANY, check_count
+from weft.server.native_api import ANY, check_texts
 from weft.server.openai_api import merged, stream_response
 from weft.server.schema import (
     Schema,
@@ -81,7 +81,7 @@ async def infer(context: Context, request: Request, body: Mapping[str, Any]) -> 
     generates = model.service.generator is not None
     if generates and not (model.service.texts and model.service.texts[0].is_input(body["inputs"])):
         if body.get("parameters") is None and body.get("stream") is None:
-            return await _extract_features(model, body)
+            return await _extract_features(context, model, body)
         return await _generate(context, model, body)
     if given := [name for name in ("stream", *VECTOR_FIELDS) if body.get(name) not in (None, False)]:
         raise RequestError(400, f"the body has {given[0]!r}; expected it for language models only")
@@ -90,7 +90,7 @@ async def infer(context: Context, request: Request, body: Mapping[str, Any]) -> 
     options = service.read_parameters(parameters)
     single = isinstance(body["inputs"], str)
     texts = [body["inputs"]] if single else body["inputs"]
-    check_count(context, texts)
+    check_texts(context, service, texts, options)
     found = await model.worker.compute(
         lambda given: service.predict(given, options), texts, (service.capability, options)
     )
@@ -98,10 +98,10 @@ async def infer(context: Context, request: Request, body: Mapping[str, Any]) -> 
     return JsonResponse(results[0] if single and not service.listed else results)
 
 
-async def _extract_features(model: LoadedModel, body: Mapping[str, Any]) -> Response:
+async def _extract_features(context: Context, model: LoadedModel, body: Mapping[str, Any]) -> Response:
     texts = [body["inputs"]] if isinstance(body["inputs"], str) else body["inputs"]
     unit = bool(body.get("normalize"))
-    vectors, _ = await state_vectors(model, texts, size=body.get("dimensions"), unit=unit)
+    vectors, _ = await state_vectors(context, model, texts, size=body.get("dimensions"), unit=unit)
     return JsonResponse([vector.tolist() for vector in vectors])
 
 

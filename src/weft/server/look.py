@@ -16,7 +16,8 @@ from weft.tasks.inspection import Inspection
 
 LONGEST_SCORED, LONGEST_LOOK = 20_000, 2_000  # characters; most probes have values for every unit, or pair of tokens
 HELD_OUT_TEXT = "held-out"  # the corpus of the run's own held-out text
-SEARCHED_CHARACTERS = 60_000  # of a corpus of held-out text
+SEARCHED_CHARACTERS = 60_000  # of a corpus
+MOST_VALUES = 2_000_000  # of a result
 
 _LAYER: dict[str, Schema] = {
     "layer": integer(-1000, 1000, "only this layer, from 0; -1 is the top"),
@@ -41,6 +42,23 @@ class Look:
     options: Mapping[str, Schema]
 
 
+def _activations(model: Any, text: str, **options: Any) -> Any:
+    found = probes.activations(model, text, **options)
+    values = sum(one.size for layer in found.layers for part in (layer.gates, layer.states) for one in part.values())
+    if values > MOST_VALUES:
+        raise WeftError(f"the layers have {values:,} values for this text", expected=f"at most {MOST_VALUES:,}",
+                        hint="a shorter text, or the option `layer`")  # fmt: skip
+    return found
+
+
+def _surprisal(model: Any, text: str, **options: Any) -> Any:
+    top = options.get("top", 0)
+    if len(text) * top > MOST_VALUES // 4:  # an alternative has two values and a name
+        raise WeftError(f"the text has {len(text):,} characters", expected=f"at most {MOST_VALUES // 4 // top:,} with "
+                        f"{top} alternatives of each token")  # fmt: skip
+    return probes.surprisal(model, text, **options)
+
+
 def _units(model: Any, text: str, **options: Any) -> Any:
     phrase, label, unit = options.pop("phrase", None), options.pop("label", None), options.pop("unit", None)
     corpus = _corpus(model, text, options.pop("texts", None), options.pop("data", None))
@@ -55,7 +73,10 @@ def _units(model: Any, text: str, **options: Any) -> Any:
 
 def _corpus(model: Any, text: str, texts: list[str] | None, data: str | None) -> list[str]:
     if data is None:
-        return texts if texts is not None else [text]
+        given = texts if texts is not None else [text]
+        if (size := sum(map(len, given))) > SEARCHED_CHARACTERS:
+            raise WeftError(f"the texts have {size:,} characters", expected=f"at most {SEARCHED_CHARACTERS:,}")
+        return given
     found, size = [], 0
     for one in get_task(model.run.task).held_out_texts(model):
         found.append(one)
@@ -68,9 +89,9 @@ def _corpus(model: Any, text: str, texts: list[str] | None, data: str | None) ->
 
 
 LOOKS: dict[str, Look] = {
-    "surprisal": Look("scores", probes.surprisal, {"top": integer(0, 50, "how many alternatives of each token")}),
-    "gates": Look("network", probes.activations, _LAYER),
-    "states": Look("network", probes.activations, _LAYER),
+    "surprisal": Look("scores", _surprisal, {"top": integer(0, 50, "how many alternatives of each token")}),
+    "gates": Look("network", _activations, _LAYER),
+    "states": Look("network", _activations, _LAYER),
     "gradient": Look("network", probes.gradient_flow, {}),
     "jacobian": Look("network", probes.step_jacobians, _LAYER),
     "terms": Look("network", probes.gradient_terms, {**_LAYER, **_POSITION}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,12 @@ from weft.errors import WeftError
 from weft.probes import find_runs, metric_curves, summarize_run
 from weft.server.errors import RequestError
 from weft.server.guard import is_loopback
-from weft.server.http import Context, Endpoint, JsonResponse, Result
+from weft.server.http import Context, Endpoint, JsonResponse, Result, large_json
 from weft.server.look import HELD_OUT_TEXT, LOOKS, look_schema, run_look
 from weft.server.models import generator, text_service
 from weft.server.schema import Schema, array, check_value, either, fields, flag, integer, object_of, optional, string
 from weft.server.sessions import SESSION_ID, Session, check_id
+from weft.tasks.service import TextService
 from weft.training.run import open_run
 
 ANY: Schema = {"type": "object"}
@@ -64,16 +65,27 @@ async def predict(context: Context, request: Request, body: Mapping[str, Any]) -
     model = context.models.get(request.path_params["model"])
     service = text_service(model, body.get("capability"))
     options = service.read_options(body.get("options") or {})
-    check_count(context, body["texts"])
+    check_texts(context, service, body["texts"], options)
     found = await model.worker.compute(
         lambda texts: service.predict(texts, options), body["texts"], (service.capability, options)
     )
-    return JsonResponse({"results": found})
+    return await large_json(lambda: {"results": found})
 
 
-def check_count(context: Context, texts: list[str]) -> None:
-    if len(texts) > context.config.max_texts:
-        raise RequestError(400, f"{len(texts):,} texts; expected at most {context.config.max_texts:,}")
+def check_texts(context: Context, service: TextService, texts: Sequence[str], options: Any) -> None:
+    """Refuses more, or longer, texts than a request may have."""
+    config = context.config
+    if len(texts) > config.max_texts:
+        raise RequestError(400, f"{len(texts):,} texts; expected at most {config.max_texts:,}")
+    if (longest := max(map(len, texts))) > config.max_text:
+        raise RequestError(400, f"a text has {longest:,} characters; expected at most {config.max_text:,}")
+    total, growth = sum(map(len, texts)), service.growth(options)
+    if total * growth > config.max_characters:
+        most = config.max_characters // growth
+        raise RequestError(
+            400, f"the texts have {total:,} characters; expected at most {most:,}"
+            + (" with these options, as each is returned several times" if growth > 1 else "")
+        )  # fmt: skip
 
 
 async def look(context: Context, request: Request, body: Mapping[str, Any]) -> Response:
@@ -86,7 +98,7 @@ async def look(context: Context, request: Request, body: Mapping[str, Any]) -> R
     if options.get("data") == HELD_OUT_TEXT and not is_loopback(context.config.host):
         raise RequestError(403, "held-out text is shown on loopback only; expected `texts`")
     results = await model.worker.call(lambda: run_look(model.predictor, name, body["text"], options))
-    return JsonResponse(results)
+    return await large_json(lambda: results)
 
 
 async def compare(context: Context, request: Request, body: Mapping[str, Any]) -> Response:

@@ -154,7 +154,7 @@ async def embed(context: Context, request: Request, body: Mapping[str, Any]) -> 
     began = time.perf_counter_ns()
     model, given = _model(context, body), body["input"]
     texts = [given] if isinstance(given, str) else given
-    vectors, count = await state_vectors(model, texts, size=body.get("dimensions"), unit=True)
+    vectors, count = await state_vectors(context, model, texts, size=body.get("dimensions"), unit=True)
     return JsonResponse(
         {
             "model": model.name,
@@ -173,7 +173,7 @@ EMBEDDINGS: Schema = object_of(
 
 async def embeddings(context: Context, request: Request, body: Mapping[str, Any]) -> Response:
     """`/api/embeddings`, the older call: one vector as it is."""
-    (vector,), _ = await state_vectors(_model(context, body), [body.get("prompt") or ""])
+    (vector,), _ = await state_vectors(context, _model(context, body), [body.get("prompt") or ""])
     return JsonResponse({"embedding": vector.tolist()})
 
 

@@ -27,12 +27,14 @@ from weft.server.completion import (
 )
 from weft.server.errors import RequestError, error_body
 from weft.server.generation import Piece, TokenInfo
-from weft.server.http import Context, Endpoint, EventResponse, JsonResponse, Result
+from weft.server.http import Context, Endpoint, EventResponse, JsonResponse, Result, large_json
 from weft.server.models import LoadedModel, generator, text_service
+from weft.server.native_api import check_texts
 from weft.server.schema import NULL, Schema, array, either, flag, ignored, integer, object_of, optional, real, string
 from weft.server.sessions import SESSION_ID
 from weft.server.state_vectors import state_vectors
 from weft.text.arguments import short_repr
+from weft.text.codec import StreamingDecoder
 
 MOST_LOG_PROBS = 20
 LoggedToken = tuple[str, float | None, dict[str, float] | None, int]  # name, log-probability, alternatives, offset
@@ -141,21 +143,24 @@ async def complete(context: Context, request: Request, body: Mapping[str, Any]) 
         "model": model.name,
     }
     if "suffix" in given:
-        return await _fill(model, given, head)
+        return await _fill(context, model, given, head)
     count = given.get("n", 1)
     wanted = read_completion(model, given)
     completion = await Completion.prepare(context, model, wanted)
     if given.get("stream"):
         if wanted.ranked:
             raise RequestError(400, "best_of is more than n; expected no stream, as ended texts are ranked")
-        usage = bool((given.get("stream_options") or {}).get("include_usage"))
-        return stream_response(context, completion, _chunks(completion, head, usage), "text/event-stream")
+        with_usage = bool((given.get("stream_options") or {}).get("include_usage"))
+        return stream_response(context, completion, _chunks(completion, head, with_usage), "text/event-stream")
     found = await completion.whole()
     order = [row for rows in completion.ranked() for row in rows[:count]] if wanted.ranked else range(len(found))
-    choices = [_choice(completion, row, found[row], index, whole=True) for index, row in enumerate(order)]
-    return JsonResponse(
-        {**head, "choices": choices, "usage": _usage(completion, sum(len(one.tokens) for one in found))}
-    )
+    usage = _usage(completion, sum(len(one.tokens) for one in found))
+
+    def answer() -> dict[str, Any]:
+        choices = [_choice(completion, row, found[row], index, whole=True) for index, row in enumerate(order)]
+        return {**head, "choices": choices, "usage": usage}
+
+    return await large_json(answer)
 
 
 def read_completion(model: LoadedModel, given: Mapping[str, Any]) -> CompletionRequest:
@@ -292,12 +297,11 @@ def _prompt_tokens(completion: Completion, number: int) -> list[LoggedToken]:
     history, codec = completion.rows[number].history, completion.predictor.codec
     if not _prompt_text(completion, number):
         return []
-    found: list[LoggedToken] = []
-    at = 0
+    found, decoder, final = list[LoggedToken](), StreamingDecoder(codec, []), 0
     for place in range(completion.rows[number].prompt):
         name = codec.vocabulary.tokens[history.ids[place]]
-        found.append((name, history.log_probs[place], None, at))
-        at = len(codec.decode(history.ids[: place + 1]))
+        found.append((name, history.log_probs[place], None, final + len(decoder.text) - decoder.shown))
+        final += len(decoder.push(history.ids[place]))
     return found
 
 
@@ -306,7 +310,7 @@ def _usage(completion: Completion, count: int) -> dict[str, int]:
     return {"prompt_tokens": prompt, "completion_tokens": count, "total_tokens": prompt + count}
 
 
-async def _fill(model: LoadedModel, given: Mapping[str, Any], head: Mapping[str, Any]) -> Response:
+async def _fill(context: Context, model: LoadedModel, given: Mapping[str, Any], head: Mapping[str, Any]) -> Response:
     """A prompt, a blank and a suffix: the most probable tokens of the blank."""
     service = text_service(model, "fill")
     prompt = given.get("prompt", "")
@@ -318,6 +322,7 @@ async def _fill(model: LoadedModel, given: Mapping[str, Any], head: Mapping[str,
     tokens = max(1, min(FILL_TOKENS, given.get("max_tokens", 1)))
     options = service.read_options({"n_best": count, "tokens": tokens})
     text = f"{prompt}___{given['suffix']}"
+    check_texts(context, service, [text], options)
     (found,) = await model.worker.compute(lambda texts: service.predict(texts, options), [text], ("fill", options))
     choices = []
     for place, answer in enumerate(found["answers"]):
@@ -365,18 +370,22 @@ EMBEDDED = object_of(
 async def embed(context: Context, request: Request, body: Mapping[str, Any]) -> Response:
     """`/v1/embeddings`: h of the top layer after the last token; of an HMM, the probabilities of its states."""
     model = context.models.get(body["model"])
-    vectors, count = await state_vectors(model, _read_texts(body["input"]), size=body.get("dimensions"))
+    vectors, count = await state_vectors(context, model, _read_texts(body["input"]), size=body.get("dimensions"))
     text = body.get("encoding_format") == "base64"
-    data = [
-        {
-            "object": "embedding",
-            "index": number,
-            "embedding": base64.b64encode(vector.astype("<f4").tobytes()).decode() if text else vector.tolist(),
-        }
-        for number, vector in enumerate(vectors)
-    ]
     usage = {"prompt_tokens": count, "total_tokens": count}
-    return JsonResponse({"object": "list", "data": data, "model": model.name, "usage": usage})
+
+    def answer() -> dict[str, Any]:
+        data = [
+            {
+                "object": "embedding",
+                "index": number,
+                "embedding": base64.b64encode(vector.astype("<f4").tobytes()).decode() if text else vector.tolist(),
+            }
+            for number, vector in enumerate(vectors)
+        ]
+        return {"object": "list", "data": data, "model": model.name, "usage": usage}
+
+    return await large_json(answer)
 
 
 OPENAI_ENDPOINTS = [

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from weft.server.completion import Prompt, prompt_ids
 from weft.server.errors import RequestError
+from weft.server.http import Context
 from weft.server.models import LoadedModel
 
 StateVector = np.ndarray[Any, np.dtype[np.float64]]
@@ -23,18 +24,19 @@ class StateVectors(NamedTuple):
 
 
 async def state_vectors(
-    model: LoadedModel, texts: Sequence[Prompt], *, size: int | None = None, unit: bool = False
+    context: Context, model: LoadedModel, texts: Sequence[Prompt], *, size: int | None = None, unit: bool = False
 ) -> StateVectors:
     """h of the top layer after the last token of each text; of an HMM, the probabilities of its states.
 
     Args:
+        context: The server's limits.
         model: A language model.
         texts: Texts, or token ids.
         size: The size that the client expects; None: any.
         unit: Divide each vector by its length.
 
     Raises:
-        RequestError: 400, if the model has no such state, or one of another size.
+        RequestError: 400, if the model has no such state, or one of another size, or there are too many tokens.
     """
     ids, engine = await prompt_ids(model, texts), model.engine
     assert engine is not None
@@ -42,12 +44,15 @@ async def state_vectors(
     def run(rows: Sequence[Sequence[int]]) -> list[StateVector]:
         return [_vector(engine.read(row, engine.start())) for row in rows]
 
+    count = sum(map(len, ids))
+    if count > context.config.request_tokens:
+        raise RequestError(400, f"{count:,} tokens; expected at most {context.config.request_tokens:,}")
     vectors = await model.worker.compute(run, ids, "embed")
     if size not in (None, len(vectors[0])):
         raise RequestError(400, f"dimensions is {size}; expected {len(vectors[0])}, the size of the state")
     if unit:
         vectors = [vector / (np.linalg.norm(vector) or 1.0) for vector in vectors]
-    return StateVectors(vectors, sum(map(len, ids)))
+    return StateVectors(vectors, count)
 
 
 def _vector(state: Any) -> StateVector:

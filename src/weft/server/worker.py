@@ -14,7 +14,7 @@ import asyncio
 import ctypes
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -25,6 +25,7 @@ from weft.server.metrics import Metrics
 RETRY = 0.2  # seconds between two attempts to interrupt a computation
 ALL_THREADS = torch.get_num_threads()  # asked once, since the number is one of each thread's own
 SMALL_BATCH = 5000  # characters of all its texts
+LARGE_BATCH = 100_000  # characters; what is computed at a time takes memory for each
 
 
 class Interrupted(BaseException):
@@ -42,6 +43,7 @@ class Item:
 
     def __init__(self, run: Callable[[Sequence[Any]], Sequence[Any]], inputs: Sequence[Any], key: Any = None) -> None:
         self.run, self.inputs, self.key = run, inputs, key
+        self.size = sum(map(_size, inputs))
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[list[Any]] = self.loop.create_future()
         self.abandoned = False
@@ -86,9 +88,7 @@ class Worker:
         Raises:
             RequestError: 503, if too many requests wait.
         """
-        items = [
-            Item(run, inputs[begin : begin + self.batch_size], key) for begin in range(0, len(inputs), self.batch_size)
-        ]
+        items = [Item(run, part, key) for part in self._parts(inputs)]
         with self._changed:
             if len(self._queue) >= self.max_queue:
                 raise overloaded(f"{len(self._queue):,} requests wait for the model {self.name}; expected fewer")
@@ -101,6 +101,17 @@ class Worker:
             if pending:
                 self._abandon(pending)
         return [result for part in found for result in part]
+
+    def _parts(self, inputs: Sequence[Any]) -> Iterator[Sequence[Any]]:
+        """Inputs in parts that are computed together; a very long text alone."""
+        begin = size = 0
+        for end, one in enumerate(inputs):
+            if end > begin and (end - begin >= self.batch_size or size + _size(one) > LARGE_BATCH):
+                yield inputs[begin:end]
+                begin, size = end, 0
+            size += _size(one)
+        if inputs:
+            yield inputs[begin:]
 
     async def call(self, function: Callable[[], Any]) -> Any:
         """Computes one value, by itself."""
@@ -172,11 +183,12 @@ class Worker:
         batch = [self._queue.popleft()]
         if batch[0].key is None:
             return batch
-        size, left = len(batch[0].inputs), deque[Item]()
+        count, size, left = len(batch[0].inputs), batch[0].size, deque[Item]()
         for item in self._queue:
-            if item.key == batch[0].key and size + len(item.inputs) <= self.batch_size:
+            fits = count + len(item.inputs) <= self.batch_size and size + item.size <= LARGE_BATCH
+            if item.key == batch[0].key and fits:
                 batch.append(item)
-                size += len(item.inputs)
+                count, size = count + len(item.inputs), size + item.size
             else:
                 left.append(item)
         self._queue = left
@@ -209,6 +221,11 @@ class Worker:
             self._threads = count
 
 
+def _size(one: Any) -> int:
+    """The length of a text, or of its token ids."""
+    return len(one) if isinstance(one, (str, list)) else 0
+
+
 def threads_for(inputs: Sequence[Any]) -> int:
     """How many threads to compute a batch with: one, unless its texts are long.
 
@@ -216,7 +233,7 @@ def threads_for(inputs: Sequence[Any]) -> int:
     wake up, and the event loop and a client on the same machine need its core. With models of the default sizes, one
     thread was faster than two for every batch measured, of up to 64 sentences or 4,800 characters.
     """
-    short = all(isinstance(one, str) for one in inputs) and sum(map(len, inputs)) <= SMALL_BATCH
+    short = all(isinstance(one, str) for one in inputs) and sum(map(_size, inputs)) <= SMALL_BATCH
     return 1 if short else ALL_THREADS
 
 

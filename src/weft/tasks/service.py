@@ -63,6 +63,7 @@ class TextService:
         parameters: Parameters of such a client: name to the option it stands for; None: it is accepted and ignored.
         to_pipeline: A record, and the parameters of the request, to the result that such a client expects.
         listed: Whether that result stands in a list where the request has one text.
+        growth: How many times as large as a text its record may be, with options: a server has a limit.
         is_input: Whether an input of such a client is one for this service, where the model generates as well.
     """
 
@@ -73,6 +74,7 @@ class TextService:
     parameters: Mapping[str, str | None]
     to_pipeline: Callable[[JsonRecord, Mapping[str, Any]], Any]
     listed: bool = False
+    growth: Callable[[Any], int] = lambda options: 1
     is_input: Callable[[object], bool] = lambda text: True
 
     def read_options(self, given: Mapping[str, Any]) -> Any:

@@ -8,12 +8,15 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from weft.config import Settings, setting
-from weft.tasks.fill.blanks import BLANKS
+from weft.errors import WeftError
+from weft.tasks.fill.blanks import BLANKS, Blanked
 from weft.tasks.fill.predictor import BEAM_WIDTH, FillPredictor
 from weft.tasks.service import MOST_ANSWERS, JsonRecord, Service, TextService
 from weft.text.vocabulary import RESERVED
 
 BLANK = "___"
+MOST_MISSING = 20  # tokens
+SEARCHED = 200_000  # characters of a text times beam width
 _MASK = re.compile(r"<mask>|\[MASK\]")  # how other models write a blank
 
 
@@ -28,7 +31,7 @@ class FillOptions(Settings):
 
     n_best: int = setting(5, "how many answers", low=1, high=MOST_ANSWERS)
     tokens: int = setting(1, "how many tokens a blank stands for; 0: as many as it has underscores", low=0, high=20)
-    width: int = setting(BEAM_WIDTH, "beam width where several tokens are missing", low=1, high=1000)
+    width: int = setting(BEAM_WIDTH, "beam width where several tokens are missing", low=1, high=200)
 
 
 def fill_service(model: FillPredictor) -> TextService:
@@ -39,6 +42,7 @@ def fill_service(model: FillPredictor) -> TextService:
         found = []
         for text in texts:
             blanked = _MASK.sub(BLANK, text)
+            check_search(blanked, options)
             answers = model.fill(blanked, options.n_best, tokens=options.tokens, width=options.width)
             found.append({"text": text, "answers": [asdict(one) for one in answers], "unknown": model.unknown(blanked)})
         return found
@@ -56,8 +60,22 @@ def fill_service(model: FillPredictor) -> TextService:
         ]
 
     return TextService(
-        "fill", FillOptions, predict, "fill-mask", {"top_k": "n_best", "targets": None}, to_mask, is_input=has_blank
-    )
+        "fill", FillOptions, predict, "fill-mask", {"top_k": "n_best", "targets": None}, to_mask, is_input=has_blank,
+        growth=lambda options: options.n_best,
+    )  # fmt: skip
+
+
+def check_search(text: str, options: FillOptions) -> None:
+    """Refuses what takes too long or too much memory: for each missing token but the first, a beam of whole texts."""
+    missing = sum(Blanked.read(text).widths(options.tokens))
+    if missing > MOST_MISSING:
+        raise WeftError(f"{missing:,} tokens of the text are missing", expected=f"at most {MOST_MISSING}")
+    beam = max(options.width, options.n_best)
+    if missing > 1 and len(text) * beam > SEARCHED:
+        raise WeftError(
+            f"a text of {len(text):,} characters with {missing} missing tokens and a beam width of {beam}",
+            expected=f"at most {SEARCHED // beam:,} characters",
+        )
 
 
 def serve_filler(model: FillPredictor) -> Service:

@@ -50,6 +50,7 @@ def serve_tagger(model: TagPredictor) -> Service:
         pipeline="token-classification",
         parameters={"aggregation_strategy": None, "ignore_labels": None, "stride": None},
         to_pipeline=to_entities,
+        growth=lambda options: options.n_best,
     )
     words = [word for word in model.vocabulary.lexicon.words.tokens if word.isalpha()][:6]
     return Service((service,), labels=model.tags, example=("" if segments else " ").join(words))

@@ -7,10 +7,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from weft.config import Settings, setting
+from weft.errors import WeftError
 from weft.tasks.service import MOST_ANSWERS, JsonRecord, Service, TextService, languages_in
 from weft.tasks.translate.language_detection import load_profiles
 from weft.tasks.translate.predictor import LENGTH_PENALTY, TranslatePredictor
 from weft.text.vocabulary import RESERVED
+
+LONGEST_PREFIX = 1000
+ATTENDED = 100  # how many weights a character may have: one for each token of its translation
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,8 @@ def serve_translator(model: TranslatePredictor) -> Service:
     """The service of a translator."""
 
     def predict(texts: Sequence[str], options: TranslateOptions) -> list[JsonRecord]:
+        if len(options.prefix) > LONGEST_PREFIX:
+            raise WeftError(f"the prefix has {len(options.prefix):,} tokens", expected=f"at most {LONGEST_PREFIX:,}")
         found = model.n_best(
             texts,
             options.n_best,
@@ -46,7 +52,16 @@ def serve_translator(model: TranslatePredictor) -> Service:
     ignored = dict.fromkeys(
         ("src_lang", "tgt_lang", "clean_up_tokenization_spaces", "truncation", "generate_parameters")
     )
-    service = TextService("translate", TranslateOptions, predict, "translation", ignored, to_translation, listed=True)
+    service = TextService(
+        "translate",
+        TranslateOptions,
+        predict,
+        "translation",
+        ignored,
+        to_translation,
+        listed=True,
+        growth=lambda options: options.n_best * (ATTENDED if options.attention else 1),
+    )
     tokens = [token for token in model.codec.source.vocabulary.tokens[len(RESERVED) :] if token.strip()][:5]
     example = model.codec.source.tokenizer.join(tokens).strip()
     return Service(
