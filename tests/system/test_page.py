@@ -1,11 +1,13 @@
 """The page of `weft serve` in a real browser: each view used as a person would use it, on runs trained here.
 
-Every request that leaves this machine fails the test, and so does every error on the browser's console.
+Every request that leaves this machine fails the test, and so does every error on the browser's console. What every view
+shows is held to the rules of axe-core (tests/vendor).
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import math
 import re
@@ -13,6 +15,7 @@ import shutil
 from pathlib import Path
 from urllib.parse import quote, urlparse
 
+import numpy as np
 import pytest
 import torch
 
@@ -21,7 +24,7 @@ from tests.serving import CORPUS, LABELLED, SPANS, Recipe, served, train_runs
 from weft import probes
 from weft.cells import CELLS
 from weft.config import load_config
-from weft.pictures import palette
+from weft.pictures import palette, to_html, views
 from weft.probes.layers import part_labels
 from weft.tasks import TASKS, get_task
 
@@ -34,6 +37,13 @@ if CHROMIUM is None:
 expect = sync_api.expect
 expect.set_options(timeout=20_000)
 LOOPBACK = ("127.0.0.1", "localhost")
+AXE = Path(__file__).parents[1] / "vendor" / "axe.min.js"
+SMALLEST_TARGET = 24  # pixels in both directions, as WCAG 2.2 has it; tokens within a running text are exempt
+SMALL_TARGETS = """(least) => [...document.querySelectorAll(`a:not(.skip), button, summary, select, textarea,
+    label:has(input), input:not(label input), [role=button]:not(.running *)`)].filter((one) => {
+  const { width, height } = one.getBoundingClientRect();
+  return one.checkVisibility() && Math.min(width, height) < least;
+}).map((one) => one.outerHTML)"""
 SMALL = {"model.hidden_size": 16, "model.embedding_dim": 16, "train.epochs": 2, "batch.size": 8}
 SENTENCE = "the cat saw the dog."
 VIEWS = {
@@ -112,7 +122,15 @@ class Reader:
         self.page.goto(f"{self.address}/#/{view}?{query}")
 
     def figure(self, title):
-        return self.page.locator("figure.figure").filter(has=self.page.locator("h3", has_text=title)).first
+        return self.page.locator("figure.figure").filter(has=self.page.locator("h2", has_text=title)).first
+
+    def check_access(self):
+        """Everyone can use what is shown: axe-core finds nothing, and what can be pressed is large enough."""
+        self.page.evaluate(AXE.read_text(encoding="utf-8"))
+        found = self.page.evaluate("axe.run({ rules: { 'target-size': { enabled: true } } })")
+        assert len(found["passes"]) > 10
+        assert [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]] == []
+        assert self.page.evaluate(SMALL_TARGETS, SMALLEST_TARGET) == []
 
     def save(self, figure, kind):
         """Saves a figure by its menu; the text of the file."""
@@ -188,6 +206,7 @@ def test_write(reader, runs):
     tokens.nth(12).click()
     choices = page.locator(".popover .bar-name")
     expect(choices.first).to_be_visible()
+    reader.check_access()
     names = texts(choices)
     assert names[:6] == [token.replace(" ", "␣") for token in most_probable(runs["lm"], written[:12], 6)]
     other = next(at for at, name in enumerate(names) if name.replace("␣", " ") != written[12])
@@ -260,6 +279,7 @@ def test_translate(reader, runs):
     assert saved["weights"] == [pytest.approx(row, abs=1e-5) for row in best.attention]
     assert reader.figure("Attention").locator("path").count() >= len(best.tokens)
     page.get_by_text("Heat map").click()
+    reader.check_access()
     expect(reader.figure("Attention").get_by_text(best.tokens[0].strip(), exact=True).first).to_be_visible()
 
     tree = reader.figure("Beam search")
@@ -272,6 +292,7 @@ def test_translate(reader, runs):
     tokens.first.click()
     choices = page.locator(".popover .bar-name")
     expect(choices.first).to_be_visible()
+    reader.check_access()
     other = next(name for name in texts(choices) if name not in (best.tokens[0], "<eos>"))
     choices.get_by_text(other, exact=True).first.click()
     forced = model.n_best(["the cat sat."], 1, beam=5, prefix=[other])[0][0]
@@ -299,6 +320,7 @@ def test_tag(reader, runs):
     evidence = probes.evidence(weft.load(runs["ner"]), text, prediction=4)
     assert reader.data("Evidence for Paris")["occlusion"] == pytest.approx(evidence.occlusion.tolist(), abs=1e-4)
     assert reader.figure("Tags of “Paris”").locator("g").count() > 1
+    reader.check_access()
 
 
 def test_classify_and_fill(reader, runs):
@@ -313,6 +335,7 @@ def test_classify_and_fill(reader, runs):
     assert found["prediction"] == expected.label
     page.get_by_text("Integrated gradients").click()
     expect(page.get_by_text(f"The share of the token in the log-odds against “{found['against']}”")).to_be_visible()
+    reader.check_access()
 
     # Text is live, and another model is a choice away.
     page.get_by_label("Model").select_option("fill")
@@ -324,6 +347,7 @@ def test_classify_and_fill(reader, runs):
     bars.nth(1).press("Enter")
     expect(page.locator(".sentence")).to_have_text(answers[1].text)
     expect(reader.figure(f"Evidence for {answers[1].fills[0]}")).to_be_visible()
+    reader.check_access()
 
 
 def test_look(reader, runs):
@@ -336,8 +360,16 @@ def test_look(reader, runs):
     saved = json.loads(reader.save(figure, "json"))
     assert saved["layers"][0]["gates"]["f"] == [pytest.approx(row, abs=1e-5) for row in layer.gates["f"].tolist()]
 
-    # A unit by a press on its row, then by the keyboard: its values, and the passages that activate it.
+    # The ten units that vary most, by their numbers; all of them are a choice away.
     drawing = figure.locator("svg.drawing")
+    order = np.argsort(-layer.gates["f"].var(0)).tolist()
+    numbers = drawing.locator("text.ink").all_text_contents()[:10]
+    assert numbers == list(map(str, order[:10]))
+    drawing.click(position={"x": 200, "y": 34 + 22 * 3 + 8})
+    expect(reader.figure(f"Passages that activate unit {order[3]}")).to_be_visible()
+    page.get_by_text("All 16").click()
+
+    # A unit by a press on its row, then by the keyboard: its values, and the passages that activate it.
     drawing.click(position={"x": 200, "y": 34 + 22 * 3 + 8})
     expect(reader.figure("Passages that activate unit 3")).to_be_visible()
     drawing.focus()
@@ -349,6 +381,7 @@ def test_look(reader, runs):
     peaks = [one["values"][one["peak"]] for one in passages]
     assert peaks == sorted(peaks, reverse=True)
     assert len(peaks) > 1
+    reader.check_access()
 
     # Influence and gradients follow the pointer.
     for show, title in (("connectivity", "Influence on the prediction"), ("gradient", "Gradient of the loss")):
@@ -356,14 +389,19 @@ def test_look(reader, runs):
         figure = reader.figure(title)
         tokens = figure.locator(".token")
         tokens.nth(9).hover()
-        expect(figure.locator("h3")).to_contain_text(f"“{SENTENCE[9].replace(' ', '␣')}”")
+        expect(figure.locator("h2")).to_contain_text(f"“{SENTENCE[9].replace(' ', '␣')}”")
         first = [one.get_attribute("class") for one in tokens.all()]
         tokens.nth(5).hover()
-        expect(figure.locator("h3")).to_contain_text(f"“{SENTENCE[5]}”")
+        expect(figure.locator("h2")).to_contain_text(f"“{SENTENCE[5]}”")
         assert [one.get_attribute("class") for one in tokens.all()] != first
+        reader.check_access()
     found = probes.connectivity(model, SENTENCE)
     page.get_by_label("Show").select_option("connectivity")
     assert reader.data("Influence on")["influence"][8] == pytest.approx(found.influence[8].tolist(), abs=1e-4)
+    for model, show in (("lm", "surprisal"), ("ner", "posterior"), ("ner", "connectivity")):
+        reader.open("look", model=model, text=SENTENCE, show=show)
+        expect(page.locator("figure.figure").first).to_be_visible()
+        reader.check_access()
 
 
 def test_learn_follows_a_training_run(reader, runs):
@@ -400,6 +438,7 @@ def test_learn_follows_a_training_run(reader, runs):
     page.locator("tr").filter(has_text="sentiment").get_by_role("checkbox").check()
     page.get_by_text("Optimization").click()
     expect(page.get_by_role("img", name="learning_rate")).to_be_visible()
+    reader.check_access()
 
 
 def test_compare(reader, runs):
@@ -418,6 +457,7 @@ def test_compare(reader, runs):
     (expected,) = probes.compare_run_results([runs["lm"], runs["gru"]]).tests
     (found,) = reader.data("Paired bootstrap test")["tests"]
     assert found == {**next(expected.records()), "first": "lm", "second": "gru"}
+    reader.check_access()
     page.wait_for_function("() => location.hash.includes('test=1')")
     page.get_by_label("Second run").select_option("ner")
     expect(reader.figure("Paired bootstrap test")).to_have_count(0)
@@ -500,6 +540,7 @@ def test_what_a_link_names_may_be_missing(reader):
     reader.context.route("**/weft/models", without)
     reader.open("translate", text="the cat sat.")
     expect(page.get_by_text("No served model can do this")).to_be_visible()
+    reader.check_access()
     # A model that disappears while the page is open: the list is asked for again.
     reader.refused = True
     reader.context.unroute("**/weft/models")
@@ -524,7 +565,7 @@ def test_a_setting_returns_to_its_default(reader):
     page.wait_for_function("() => location.hash.includes('text=&') || location.hash.endsWith('text=')")
 
 
-def test_saved_files_open_without_a_server(reader, browser, tmp_path):
+def test_saved_files_open_without_a_server(reader, browser, runs, tmp_path):
     """Every figure of three views as SVG and HTML, opened from the disk in a browser without a network."""
     hostile = "</script><img src=x onerror=alert(1)> the cat."
     saved = []
@@ -551,6 +592,14 @@ def test_saved_files_open_without_a_server(reader, browser, tmp_path):
         assert other.page.locator("img").count() == 0
         if path.suffix == ".html":
             json.loads(other.page.locator("#data").text_content())
+            other.check_access()
+    # What `weft look --out look.html` writes, on a screen that is narrower than its figures.
+    found = views.activation_figures(probes.activations(weft.load(runs["lm"]), SENTENCE), gates=True)
+    found += views.evidence_figures(probes.evidence(weft.load(runs["sentiment"]), "a very good film"))
+    (tmp_path / "look.html").write_text(to_html("Gates", found), encoding="utf-8")
+    other.page.set_viewport_size({"width": 400, "height": 800})
+    other.page.goto((tmp_path / "look.html").as_uri())
+    other.check_access()
     context.close()
     assert other.mistakes == []
 
@@ -564,7 +613,8 @@ def test_every_view_is_readable_at_400_pixels(browser, server, locale, scheme):
         expect(reader.page.locator("figure.figure").first).to_be_visible()
         wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
         assert reader.page.evaluate(wide) == 0, view
-        heading = reader.page.locator("h2").text_content()
+        reader.check_access()
+        heading = reader.page.locator("h1").text_content()
         assert bool(re.search("[\u4e00-\u9fff]", heading)) == (locale == "zh-CN")
     body, white = reader.page.locator("body"), "rgb(255, 255, 255)"
     expect(body).to_have_css("background-color", white if scheme == "light" else "rgb(20, 24, 31)")
@@ -574,6 +624,25 @@ def test_every_view_is_readable_at_400_pixels(browser, server, locale, scheme):
     expect(reader.page.locator("html")).to_have_attribute("lang", "en" if locale == "zh-CN" else "zh-CN")
     context.close()
     assert reader.mistakes == []
+
+
+def test_the_rules_are_those_of_the_package():
+    """Unmodified, as tests/vendor/README.md has it."""
+    readme = (AXE.parent / "README.md").read_text(encoding="utf-8")
+    assert hashlib.sha256(AXE.read_bytes()).hexdigest() in readme
+    assert AXE.read_text(encoding="utf-8").startswith("/*! axe v4.13.0")
+
+
+def test_the_check_sees_what_cannot_be_used(reader):
+    page = reader.page
+    reader.open("learn", runs="lm")
+    expect(page.get_by_role("img", name="cross_entropy")).to_be_visible()
+    page.evaluate("document.querySelector('button').style.cssText = 'height: 10px; min-height: 0; padding: 0'")
+    with pytest.raises(AssertionError, match="<button"):
+        reader.check_access()
+    page.evaluate("document.querySelector('th').textContent = ''")
+    with pytest.raises(AssertionError, match="empty-table-header"):
+        reader.check_access()
 
 
 def labels_of(kind):
@@ -613,9 +682,11 @@ def test_refusals_are_explained(reader):
     expect(page.get_by_role("alert")).to_contain_text("expected at least 2")
     reader.open("label", model="fill", text="no blank here")
     expect(page.locator(".empty")).to_contain_text("The text has no blank")
+    reader.check_access()
     reader.context.route("**/weft/look/**", lambda route: route.abort())
     reader.open("look", model="lm", text=SENTENCE)
     expect(page.get_by_role("alert")).to_contain_text("The server does not answer")
+    reader.check_access()
     reader.context.unroute("**/weft/look/**")
     page.get_by_role("button", name="Try again").click()
     expect(reader.figure("of stack")).to_be_visible()
@@ -629,6 +700,7 @@ def test_refusals_are_explained(reader):
 
     reader.context.route("**/weft/models", keyed)
     reader.open("look", model="lm", text=SENTENCE)
+    reader.check_access()
     page.get_by_label("API key").fill("sesame")
     page.get_by_role("button", name="Open").click()
     expect(reader.figure("of stack")).to_be_visible()

@@ -126,8 +126,8 @@ def test_scales_are_perceptually_uniform(dark):
 def test_text_on_every_colour_is_readable(dark):
     for scale in ("sequential", "diverging"):
         for colour, light in colours(scale, dark):
-            one, other = sorted([luminance(colour), luminance("#ffffff" if light else "#11151c")])
-            assert (other + 0.05) / (one + 0.05) >= 4.0, colour
+            one, other = sorted([luminance(colour), luminance("#ffffff" if light else "#000000")])
+            assert (other + 0.05) / (one + 0.05) >= 4.5, colour
 
 
 def test_numbers_and_labels():

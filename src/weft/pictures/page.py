@@ -50,19 +50,22 @@ def to_html(title: str, figures: Sequence[Figure]) -> str:
     """One page with all figures, its style and its script; it loads nothing from anywhere."""
     sections = []
     for figure in figures:
-        body = _text(figure) if isinstance(figure, ColouredText) else _scroll(draw(figure).render(standalone=False))
+        body = _text(figure) if isinstance(figure, ColouredText) else _scroll(draw(figure))
         sections.append(f"<section>{body}</section>")
     script = f"<script>{_SCRIPT}</script>" if any("data-influence" in part for part in sections) else ""
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
-        f"<style>{_STYLE}{style_sheet()}</style></head><body><h1>{escape(title)}</h1>{''.join(sections)}{script}</body></html>\n"
+        f"<style>{_STYLE}{style_sheet()}</style></head><body><main><h1>{escape(title)}</h1>{''.join(sections)}</main>"
+        f"{script}</body></html>\n"
     )
 
 
-def _scroll(svg: str) -> str:
-    return f'<div class="figure">{svg}</div>'
+def _scroll(canvas: Canvas) -> str:
+    """The figure in a box that scrolls, by the arrow keys too, where the page is narrower."""
+    svg = canvas.render(standalone=False)
+    return f'<div class="figure" tabindex="0" role="group" aria-label="{escape(canvas.title)}">{svg}</div>'
 
 
 def _text(figure: ColouredText) -> str:

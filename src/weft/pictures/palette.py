@@ -99,6 +99,6 @@ def _rules(used: set[str] | None, *, dark: bool) -> str:
         for number, (colour, light_text) in enumerate(colours(scale, dark)):
             name = f"{prefix}{number}"
             if used is None or name in used:
-                ink = "#ffffff" if light_text else "#11151c"
+                ink = "#ffffff" if light_text else "#000000"
                 rules.append(f".{name}{{fill:{colour};background:{colour};color:{ink}}}.on-{name}{{fill:{ink}}}")
     return "".join(rules)

@@ -98,7 +98,7 @@ def _style(value: float, low: float, high: float, scale: str) -> str:
     if not math.isfinite(value):
         return "dim"
     colour, light = colours(scale, dark=True)[level(value, low, high, scale)]
-    return f"{'#ffffff' if light else '#11151c'} on {colour}"
+    return f"{'#ffffff' if light else '#000000'} on {colour}"
 
 
 def _line(figure: ColouredText) -> Text:

@@ -70,22 +70,35 @@ function KeyForm({ retry }) {
     setKey(event.target.elements.key.value);
     retry();
   };
-  return html`<form class="key-form" onSubmit=${submit}><h2>${t('keyTitle')}</h2>
+  return html`<main><form class="key-form" onSubmit=${submit}><h1>${t('keyTitle')}</h1>
     <div class="field"><label for="key">${t('key')}</label><input id="key" name="key" type="password" autocomplete="off" required /></div>
-    <button class="button primary">${t('open')}</button></form>`;
+    <button class="button primary">${t('open')}</button></form></main>`;
 }
 
 /** A view that none of the models has. */
-function NoModel({ view, models }) {
+function NoModel({ models }) {
   const t = useWords();
-  return html`<div class="view-head"><h2>${t(`view-${view}`)}</h2></div>
-    <${Empty} title=${t('noModel')}>${t('noModelHint', { models: models.map((one) => `${one.name} (${taskName(t, one.task)})`).join(', ') })}<//>`;
+  return html`<${Empty} title=${t('noModel')}>${t('noModelHint', { models: models.map((one) => `${one.name} (${taskName(t, one.task)})`).join(', ') })}<//>`;
 }
 
 /** A view that fails shows its error; the rest of the page goes on. */
 function Safe({ children }) {
   const [error, reset] = useErrorBoundary((found) => console.error(found));
-  return error ? html`<main class="view"><${Failure} error=${error} retry=${reset} /></main>` : children;
+  return error ? html`<${Failure} error=${error} retry=${reset} />` : children;
+}
+
+/** A view below its heading. models: null until they are known. */
+function Main({ view, models, request }) {
+  const t = useWords();
+  if (!models) {
+    return html`<main class="view"><h1 class="hidden">weft</h1>
+      ${request.error ? html`<${Failure} error=${request.error} retry=${request.retry} />` : html`<${Progress} busy=${request.busy} />`}</main>`;
+  }
+  const [View, kinds] = VIEWS[view];
+  const able = usable(models, kinds);
+  return html`<main class="view" id="main" tabindex="-1">
+    <div class="view-head"><h1>${t(`view-${view}`)}</h1><p>${t(`${view}Intro`)}</p></div>
+    <${Safe} key=${view}>${able.length || !kinds.length ? html`<${View} models=${able} />` : html`<${NoModel} models=${models} />`}<//></main>`;
 }
 
 function Page() {
@@ -111,15 +124,10 @@ function Page() {
   const names = Object.keys(VIEWS);
   const first = names.find((name) => usable(models, VIEWS[name][1]).length) ?? 'learn';
   const view = names.includes(address.view) ? address.view : first;
-  const [View, kinds] = VIEWS[view];
-  const able = usable(models, kinds);
-  const body = !loaded.current
-    ? html`<main class="view">${request.error ? html`<${Failure} error=${request.error} retry=${request.retry} />` : html`<${Progress} busy=${request.busy} />`}</main>`
-    : html`<${Safe} key=${view}><main class="view" id="main" tabindex="-1">${able.length || !kinds.length ? html`<${View} models=${able} />`
-      : html`<${NoModel} view=${view} models=${models} />`}</main><//>`;
   return html`<${Language.Provider} value=${language}>
     ${request.error?.status === 401 ? html`<${KeyForm} retry=${request.retry} />` : html`
-      <${Header} view=${view} models=${models} language=${language} setLanguage=${setLanguage} theme=${theme} setTheme=${setTheme} />${body}`}
+      <${Header} view=${view} models=${models} language=${language} setLanguage=${setLanguage} theme=${theme} setTheme=${setTheme} />
+      <${Main} view=${view} models=${loaded.current && models} request=${request} />`}
   <//>`;
 }
 

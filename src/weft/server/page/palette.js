@@ -58,7 +58,7 @@ export function colours(scale, theme) {
       const at = number / (LEVELS[scale] - 1);
       colour = oklch(dark ? 0.25 + 0.60 * at : 0.97 - 0.57 * at, 0.012 + 0.12 * at, 255);
     }
-    return [colour, luminance(colour) < 0.18 ? '#ffffff' : '#11151c'];
+    return [colour, luminance(colour) < 0.18 ? '#ffffff' : '#000000'];
   });
 }
 

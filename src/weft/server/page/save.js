@@ -47,7 +47,7 @@ function embedded(data) {
 }
 
 function escaped(text) {
-  return text.replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/>/g, '&gt;');
+  return text.replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/>/g, '&gt;').replace(/"/g, '&quot;');
 }
 
 function htmlText(svg, title, note, data, language) {
@@ -58,7 +58,8 @@ function htmlText(svg, title, note, data, language) {
     `@media (prefers-color-scheme:dark){body{background:${dark[0]};color:${dark[1]}}p{color:${dark[2]}}}`;
   return `<!doctype html><html lang="${language}"><head><meta charset="utf-8"><title>${escaped(title)}</title>` +
     '<meta name="viewport" content="width=device-width,initial-scale=1">' +
-    `<style>${style}</style></head><body><h1>${escaped(title)}</h1><p>${escaped(note)}</p><div>${svg}</div>` +
+    `<style>${style}</style></head><body><main><h1>${escaped(title)}</h1>${note ? `<p>${escaped(note)}</p>` : ''}` +
+    `<div tabindex="0" role="group" aria-label="${escaped(title)}">${svg}</div></main>` +
     `<script type="application/json" id="data">${embedded(data)}</script></body></html>\n`;
 }
 

@@ -25,6 +25,7 @@ export function DrawnBars({ items, best, title, onPick }) {
   } : {});
   return html`<div class="chart" ref=${box}><svg class="drawing" width=${width} height=${items.length * row + 12} role=${onPick ? 'group' : 'img'} aria-label=${title}>
     ${items.map((item, at) => html`<g ...${choice(at)}>
+      ${onPick ? html`<rect class="live" y=${at * row + 5} width=${width} height=${row} fill="none" pointer-events="all" />` : null}
       <text x=${left - 8} y=${at * row + 25} class="ink" font-size="13" text-anchor="end" font-weight=${item.name === best ? 600 : undefined}>${item.name}</text>
       <rect x=${left} y=${at * row + 10} width=${room} height="20" rx="3" class="s1" />
       <rect x=${left} y=${at * row + 10} width=${Math.max(2, room * item.value)} height="20" rx="3" class=${item.name === best ? 'dot0' : 's14'} />

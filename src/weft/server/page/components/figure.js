@@ -24,7 +24,7 @@ export function Figure({ title, note = '', data, draw, tools, children }) {
     .map(([kind, text]) => [kind, text, () => save(kind)]);
   return html`<figure class="figure">
     <figcaption>
-      <div class="figure-head"><h3>${title}</h3>
+      <div class="figure-head"><h2>${title}</h2>
         <div class="figure-tools">${tools}<${Menu} label=${t('save')} items=${items} /></div></div>
       ${note ? html`<p class="figure-note">${note}</p>` : null}
     </figcaption>

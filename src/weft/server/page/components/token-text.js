@@ -1,5 +1,6 @@
 // A text whose tokens are tinted by a value. On the page it is text, which wraps and can be read aloud; for a file it is drawn.
 import { html, useRef, useState } from '../vendor/htm-preact-standalone.module.js';
+import { useWords } from '../language.js';
 import { textWidth } from '../measure.js';
 import { visible } from '../numbers.js';
 import { levelClass } from '../palette.js';
@@ -17,6 +18,7 @@ export function isRunning(tokens) {
  * notes: a text per token for the pointer; onSelect(position, element); onPoint(position or null): pointer or focus.
  */
 export function TokenText({ tokens, values, low, high, scale = 'sequential', selected = null, classes, notes, label, onSelect, onPoint }) {
+  const t = useWords();
   const box = useRef(null);
   const [focus, setFocus] = useState(0);
   const active = Math.min(focus, tokens.length - 1);
@@ -52,7 +54,7 @@ export function TokenText({ tokens, values, low, high, scale = 'sequential', sel
     onKeyDown=${onKeyDown} onClick=${pick} onMouseOver=${point} onMouseLeave=${leave} onFocusIn=${point} onFocusOut=${leave}>
     ${tokens.map((token, place) => html`<span key=${place} data-at=${place} role=${onSelect ? 'button' : undefined}
       tabindex=${place === active ? 0 : -1} title=${notes ? notes[place] : undefined}
-      aria-pressed=${onSelect ? String(place === selected) : undefined}
+      aria-pressed=${onSelect ? String(place === selected) : undefined} aria-label=${onSelect && !token.trim() ? t(token.includes('\n') ? 'lineBreak' : 'space') : undefined}
       class=${`token ${levelClass(values[place], low, high, scale)} ${classes?.[place] ?? ''} ${place === selected ? 'selected' : ''}`}
       >${token.includes('\n') ? '↵' : token}</span>${token.includes('\n') ? html`<br />` : null}`)}
   </div>`;

@@ -61,7 +61,7 @@ function Answers({ pair, text, kind }) {
   const request = useRequest((signal) => Promise.all(pair.map((model) => predict(model.name, kind, text, {}, signal))), [...pair.map((model) => model.name), text, kind]);
   return html`<${Result} request=${request}>${(found) => {
     const answers = found.map((record) => said(kind, record));
-    return html`<div class="columns">${answers.map(([answer, sure], n) => html`<section><h3>${pair[n].name}</h3><p class="sentence">${answer}</p><p class="hint">${sure}</p></section>`)}</div>
+    return html`<div class="columns">${answers.map(([answer, sure], n) => html`<section><h2>${pair[n].name}</h2><p class="sentence">${answer}</p><p class="hint">${sure}</p></section>`)}</div>
       <p class="hint">${answers[0][0] === answers[1][0] ? t('sameAnswer') : t('otherAnswer')}</p>`;
   }}<//>`;
 }
@@ -82,8 +82,8 @@ function Settings({ pair }) {
     [metric ? t('bestOf', { metric: pair[0].metric }) : t('best'), ...pair.map((model) => (model.best === null ? '–' : metric ? short(model.best) : `${short(model.best)} ${model.metric}`))],
     ...names.map((name) => [name, first.get(name) ?? '–', second.get(name) ?? '–']),
   ];
-  return html`<section><h3>${t('settingsTitle')}</h3><div class="table-scroll"><table class="table"><thead><tr><th></th>${pair.map((model) => html`<th>${model.name}</th>`)}</tr></thead>
-    <tbody>${rows.map(([name, one, other]) => html`<tr><td>${name}</td><td>${one}</td><td>${other}</td></tr>`)}</tbody></table></div></section>`;
+  return html`<section><h2>${t('settingsTitle')}</h2><div class="table-scroll"><table class="table"><thead><tr><th scope="col">${t('setting')}</th>${pair.map((model) => html`<th scope="col">${model.name}</th>`)}</tr></thead>
+    <tbody>${rows.map(([name, one, other]) => html`<tr><th scope="row">${name}</th><td>${one}</td><td>${other}</td></tr>`)}</tbody></table></div></section>`;
 }
 
 export function Compare({ models }) {
@@ -100,7 +100,6 @@ export function Compare({ models }) {
   const blank = kind === 'fill' && !text.includes('_');
   const ready = text.trim() !== '';
   return html`
-    <div class="view-head"><h2>${t('view-compare')}</h2><p>${t('compareIntro')}</p></div>
     <div class="bench">
       <div class="panel">
         <${ModelPicker} label=${t('firstRun')} models=${models} value=${first.name} missing=${missingFirst} onChange=${setFirst} />

@@ -21,7 +21,6 @@ export function Label({ models }) {
   const Kind = KINDS[kind];
   const blank = kind === 'fill' && !text.includes('_');
   return html`
-    <div class="view-head"><h2>${t('view-label')}</h2><p>${t('labelIntro')}</p></div>
     <div class="bench">
       <div class="panel">
         <${ModelPicker} models=${models} value=${model.name} missing=${missing} onChange=${setModel} />

@@ -103,7 +103,6 @@ export function Learn() {
   const selected = found ? selection(found.runs, chosen) : [];
   const toggle = (name) => setChosen((selected.includes(name) ? selected.filter((one) => one !== name) : [...selected, name]).join(MARK) || MARK);
   return html`
-    <div class="view-head"><h2>${t('view-learn')}</h2><p>${t('learnIntro')}</p></div>
     ${request.error ? html`<${Failure} error=${request.error} retry=${request.retry} />` : null}
     ${!found ? html`<${Progress} busy=${request.busy} />`
       : !found.runs.length ? html`<${Empty} title=${t('noRuns')}>${t('noRunsYet')}<//>`

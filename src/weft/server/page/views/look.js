@@ -17,6 +17,8 @@ import { Posterior } from './posterior.js';
 // What the view shows, by the probe that it needs.
 const SHOWN = { gates: 'gates', surprisal: 'surprisal', connectivity: 'connectivity', gradient: 'gradient', posterior: 'posterior' };
 
+const FIRST = 10; // units that are shown first: those that vary most
+
 function layerKey(layer) {
   return [layer.stack, layer.layer, layer.direction].join('/');
 }
@@ -28,6 +30,17 @@ function partsOf(layer) {
 
 function transposed(rows) {
   return rows[0].map((_, column) => rows.map((row) => row[column]));
+}
+
+function variance(values) {
+  const mean = values.reduce((a, b) => a + b, 0) / values.length;
+  return values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / values.length;
+}
+
+/** The numbers of the units that vary most over the text, the first the most. */
+function mostVarying(units) {
+  const sizes = units.map(variance);
+  return sizes.map((_, unit) => unit).sort((a, b) => sizes[b] - sizes[a]).slice(0, FIRST);
 }
 
 // Gates lie between 0 and 1; states and candidates on both sides of 0.
@@ -59,6 +72,7 @@ function Gates({ model, text }) {
   const [part, setPart] = useParam('part', '');
   const [unit, setUnit] = useParam('unit', -1);
   const [corpus, setCorpus] = useParam('corpus', '');
+  const [all, setAll] = useParam('all', false);
   const request = useRequest((signal) => look(model.name, 'gates', text, {}, signal).then(([found]) => found), [model.name, text]);
   return html`<${Result} request=${request}>${(found) => {
     const layers = found.layers;
@@ -69,6 +83,10 @@ function Gates({ model, text }) {
     const [scale, low, high] = scaleOf(values);
     const picked = unit >= 0 && unit < values[0].length ? unit : null;
     const where = `${layer.name.stack} ${t('layerNumber', { n: layer.name.layer })}${layer.name.direction === 'backward' ? ` ${t('backward')}` : ''}`;
+    const units = transposed(values);
+    const few = units.length > FIRST && !all;
+    const order = few ? mostVarying(units) : units.map((_, one) => one);
+    const row = order.indexOf(picked);
     const called = partName(t, layer, chosen);
     const title = t('gateTitle', { part: called[0].toUpperCase() + called.slice(1), where, cell: layer.cell });
     const column = picked === null ? [] : values.map((row) => row[picked]);
@@ -78,9 +96,11 @@ function Gates({ model, text }) {
         ${layers.length > 1 ? html`<${Select} label=${t('layer')} value=${layerKey(layer.name)} onChange=${setLayer} options=${layers.map((one) => [layerKey(one.name), `${one.name.stack} · ${one.name.layer} · ${t(one.name.direction)}`])} />` : null}
         <${Choice} label=${t('part')} value=${chosen} onChange=${setPart} options=${Object.keys(parts).map((one) => [one, partName(t, layer, one)])} />
       </div>
-      <${Figure} title=${title} note=${t('gateNote')} data=${{ ...found, layers: [layer] }}>
-        <${HeatMap} values=${transposed(values)} columns=${layer.tokens} low=${low} high=${high} scale=${scale} picked=${picked} onPick=${setUnit} title=${title}
-          describe=${(row, at, value) => cellText([`${t('unit')} ${row}`, visible(layer.tokens[at]), chosen], value)} /><//>
+      <${Figure} title=${title} note=${t(few ? 'fewNote' : 'gateNote', { n: FIRST })} data=${{ ...found, layers: [layer] }}
+        tools=${units.length > FIRST ? html`<${Choice} quiet label=${t('units')} value=${all} onChange=${setAll} options=${[[false, t('varyMost', { n: FIRST })], [true, t('allUnits', { n: units.length })]]} />` : null}>
+        <${HeatMap} values=${order.map((one) => units[one])} rows=${few ? order.map(String) : []} columns=${layer.tokens} low=${low} high=${high} scale=${scale}
+          picked=${row < 0 ? null : row} onPick=${(one) => setUnit(order[one])} title=${title}
+          describe=${(one, at, value) => cellText([`${t('unit')} ${order[one]}`, visible(layer.tokens[at]), chosen], value)} /><//>
       <section class="stack">
         <div class="pair"><${NumberBox} label=${t('unit')} value=${picked ?? ''} min=${0} max=${values[0].length - 1} onChange=${setUnit} />
           ${model.probes.includes('units') ? html`<${TextBox} label=${t('corpus')} value=${corpus} onChange=${setCorpus} rows=${1} placeholder=${t('heldOut')} />` : null}</div>
@@ -121,7 +141,6 @@ export function Look({ models }) {
     posterior: () => html`<${Posterior} key=${model.name} model=${model} text=${text} />`,
   };
   return html`
-    <div class="view-head"><h2>${t('view-look')}</h2><p>${t('lookIntro')}</p></div>
     <div class="bench">
       <div class="panel">
         <${ModelPicker} models=${models} value=${model.name} missing=${missing} onChange=${setModel} />

@@ -25,7 +25,7 @@ export function Posterior({ model, text }) {
       <${HeatMap} values=${found.states.map((_, k) => found.marginals.map((row) => row[k]))} rows=${found.states} columns=${found.tokens} low=${0} high=${1} title=${t('marginalsTitle')} rowHeight=${20}
         describe=${(r, c, value) => cellText([found.tokens[c], found.states[r]], value)} /><//>
     <${Transitions} found=${found} />
-    ${found.emissions.length ? html`<section><h3>${t('emissionsTitle')}</h3><ul class="list states">${found.emissions.map((row, k) => html`<li><strong>${found.states[k]}</strong>
+    ${found.emissions.length ? html`<section><h2>${t('emissionsTitle')}</h2><ul class="list states">${found.emissions.map((row, k) => html`<li><strong>${found.states[k]}</strong>
       <span>${row.map(([token, p]) => `${visible(token)} ${p.toFixed(2)}`).join(' · ')}</span></li>`)}</ul></section>` : null}
   </div>`}<//>`;
 }

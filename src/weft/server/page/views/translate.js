@@ -77,7 +77,6 @@ export function Translate({ models }) {
   const another = (set) => (value) => { close(); setForced(''); set(value); };
   const choose = (tokens, at, token) => { close(); setForced([...tokens.slice(0, at), token].join(MARK)); };
   return html`
-    <div class="view-head"><h2>${t('view-translate')}</h2><p>${t('translateIntro')}</p></div>
     <div class="bench">
       <div class="panel">
         <${ModelPicker} models=${models} value=${model.name} missing=${missing} onChange=${another(setModel)} />
@@ -98,7 +97,7 @@ export function Translate({ models }) {
             </section>
             ${best.attention.length ? html`<${AttentionFigure} best=${best} shape=${shape} setShape=${setShape} />` : null}
             <${BeamFigure} model=${model.name} text=${text} prefix=${prefix} width=${width} all=${all} setAll=${setAll} />
-            ${others.length ? html`<section><h3>${t('otherTranslations')}</h3><ul class="list">${others.map((one) => html`<li><span>${one.text}</span><span class="value">log P ${short(one.log_prob)}</span></li>`)}</ul></section>` : null}
+            ${others.length ? html`<section><h2>${t('otherTranslations')}</h2><ul class="list">${others.map((one) => html`<li><span>${one.text}</span><span class="value">log P ${short(one.log_prob)}</span></li>`)}</ul></section>` : null}
           </div>`;
         }}<//>
       </div>

@@ -202,7 +202,6 @@ export function Write({ models }) {
   const drawing = { tokens: tokens.map((one) => one.token), values: nats, low: 0, high: MOST_NATS };
   const started = tokens.some((one) => !one.given);
   return html`
-    <div class="view-head"><h2>${t('view-write')}</h2><p>${t('writeIntro')}</p></div>
     <div class="bench">
       <div class="panel">
         <${ModelPicker} models=${models} value=${model.name} missing=${missing} onChange=${another(setModel)} />

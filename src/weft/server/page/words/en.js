@@ -14,7 +14,7 @@ export default {
   prompt: 'Prompt', promptEmpty: 'Empty: a new line', temperature: 'Temperature', topP: 'Top-p', minP: 'Min-p', typicalP: 'Typical-p', repetitionPenalty: 'Repetition penalty', greedy: 'greedy', length: 'Tokens', seed: 'Seed', write: 'Write', writeOn: 'Continue',
   stop: 'Stop', clear: 'Start over', submitHint: 'in the prompt does the same.', alternatives: 'Alternatives', forkHere: 'Fork here', chooseHint: 'Choose a token: the text goes on from there.',
   branch: 'Branch {n}', branches: 'Branches', surprisalTitle: 'Surprisal of each token', meanSurprisal: '{n} tokens written; mean surprisal {nats} nats, perplexity {perplexity}',
-  tokenHint: 'Press a token to see what else could stand there.', lookInside: 'Look inside', writeEmpty: 'Nothing written yet', writeHint: 'Press Write. Temperature and the other sliders may be changed while the model writes.',
+  space: 'space', lineBreak: 'line break', tokenHint: 'Press a token to see what else could stand there.', lookInside: 'Look inside', writeEmpty: 'Nothing written yet', writeHint: 'Press Write. Temperature and the other sliders may be changed while the model writes.',
   // Translate
   translateIntro: 'A translation, where each word looks in the source, and what the search considered.', sourceText: 'Source text', beamWidth: 'Beam width',
   translateEmpty: 'Nothing to translate', translateHint: 'Enter a sentence to begin.', translation: 'Translation', wordHint: 'Press a word to choose another one; the rest follows',
@@ -39,6 +39,7 @@ export default {
   layer: 'Layer', part: 'Gate or state', unit: 'Unit', gateName: 'gate {name}', stateName: 'state {name}', 'part-input gate': 'input gate', 'part-forget gate': 'forget gate', 'part-output gate': 'output gate', 'part-reset gate': 'reset gate',
   'part-update gate': 'update gate', 'part-recurrence gate': 'recurrence gate', 'part-candidate': 'candidate', 'part-decay': 'decay', 'part-highway input': 'highway input', 'part-hidden state': 'hidden state',
   'part-memory cell': 'memory cell', 'part-normalizer': 'normalizer', 'part-log scale': 'log scale', layerNumber: 'layer {n}', forward: 'forward', backward: 'backward', gateTitle: '{part} of {where} ({cell})',
+  units: 'Units', varyMost: '{n} most varying', allUnits: 'All {n}', fewNote: 'Rows are the {n} units that vary most over the text, by their numbers; columns are tokens. Press a row to choose its unit; arrow keys move the pointer.',
   gateNote: 'Rows are units, columns tokens. Press a row to choose its unit; arrow keys move the pointer.', unitTitle: 'Unit {unit}: {part} of {where}', unitHint: 'Choose a unit in the map or by its number.',
   passagesTitle: 'Passages that activate unit {unit} most', passagesNote: 'Its hidden state in {n} tokens; the strongest first.', passage: 'Passage', corpus: 'Text to search', heldOut: 'Held-out data of the run',
   notPredicted: 'not predicted', contextLeft: 'Each token given the tokens before it.', contextBoth: 'Each token given all others.',
@@ -53,7 +54,7 @@ export default {
   // Compare
   compareIntro: 'Two runs on the same text.', firstRun: 'First run', secondRun: 'Second run', surprisalOf: 'Surprisal: {run}', meanNats: 'Mean {nats} nats', differenceTitle: 'Difference of the surprisals',
   differenceNote: '{first} minus {second}. Orange: {second} predicts the token better; blue: {first} does.', otherTokens: 'The runs split the text into different tokens, so there is no difference token by token.', sameAnswer: 'Both say the same.', otherAnswer: 'They differ.',
-  settingsTitle: 'Scores, and settings that differ', bestOf: 'Best held-out {metric}', oneRun: 'There is only one run', oneRunHint: 'Serve two to compare them:', testTitle: 'Paired bootstrap test', testNote: '{n} held-out examples: the score of {second} minus that of {first}, with its 95% interval over resampled examples.', testRun: 'Test on held-out data', testHint: 'Measures both runs on their common held-out examples, and resamples these to see whether the difference is significant.',
+  settingsTitle: 'Scores, and settings that differ', setting: 'Setting', bestOf: 'Best held-out {metric}', oneRun: 'There is only one run', oneRunHint: 'Serve two to compare them:', testTitle: 'Paired bootstrap test', testNote: '{n} held-out examples: the score of {second} minus that of {first}, with its 95% interval over resampled examples.', testRun: 'Test on held-out data', testHint: 'Measures both runs on their common held-out examples, and resamples these to see whether the difference is significant.',
   noTest: 'No paired test: {reason}.', isBetter: '{run} is better', notSignificant: 'no significant difference', tooFew: 'too few examples to tell',
   nothingCommon: 'These runs have no task in common; only their settings can be compared.',
 };

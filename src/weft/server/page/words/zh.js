@@ -14,7 +14,7 @@ export default {
   prompt: '开头', promptEmpty: '留空则另起一行', temperature: '温度', topP: 'Top-p', minP: 'Min-p', typicalP: 'Typical-p', repetitionPenalty: '重复惩罚', greedy: '贪心', length: '词元数', seed: '随机种子', write: '开始写', writeOn: '继续写',
   stop: '停止', clear: '重新开始', submitHint: '在开头框中按下即可开始。', alternatives: '候选词元', forkHere: '从这里分叉', chooseHint: '选一个词元，后文随之重写。',
   branch: '分支 {n}', branches: '分支', surprisalTitle: '各词元的意外程度', meanSurprisal: '已写 {n} 个词元；平均意外程度 {nats} 奈特，困惑度 {perplexity}',
-  tokenHint: '点击词元，查看这里还可能出现什么。', lookInside: '查看内部', writeEmpty: '还没有内容', writeHint: '点击“开始写”。写作过程中可以随时调整温度等选项。',
+  space: '空格', lineBreak: '换行', tokenHint: '点击词元，查看这里还可能出现什么。', lookInside: '查看内部', writeEmpty: '还没有内容', writeHint: '点击“开始写”。写作过程中可以随时调整温度等选项。',
   // 翻译
   translateIntro: '译文、每个词所关注的原文，以及束搜索考虑过的全部假设。', sourceText: '原文', beamWidth: '束宽',
   translateEmpty: '没有要翻译的文本', translateHint: '输入一个句子即可开始。', translation: '译文', wordHint: '点击一个词可以换成别的词，后文随之改变',
@@ -39,6 +39,7 @@ export default {
   layer: '层', part: '门或状态', unit: '单元', gateName: '门 {name}', stateName: '状态 {name}', 'part-input gate': '输入门', 'part-forget gate': '遗忘门', 'part-output gate': '输出门', 'part-reset gate': '重置门',
   'part-update gate': '更新门', 'part-recurrence gate': '循环门', 'part-candidate': '候选值', 'part-decay': '衰减', 'part-highway input': '高速通路输入', 'part-hidden state': '隐状态',
   'part-memory cell': '记忆元', 'part-normalizer': '归一化项', 'part-log scale': '对数尺度', layerNumber: '第 {n} 层', forward: '正向', backward: '反向', gateTitle: '{where}的{part}（{cell}）',
+  units: '单元', varyMost: '变化最大的 {n} 个', allUnits: '全部 {n} 个', fewNote: '行是在文本中变化最大的 {n} 个单元，标有编号；列是词元。点击一行选中该单元；方向键移动指针。',
   gateNote: '行是单元，列是词元。点击一行选中该单元；方向键移动指针。', unitTitle: '单元 {unit}：{where}的{part}', unitHint: '在图中或按编号选一个单元。',
   passagesTitle: '最能激活单元 {unit} 的片段', passagesNote: '在 {n} 个词元中的隐状态，最强的在前。', passage: '片段', corpus: '搜索的文本', heldOut: '该运行的留出数据',
   notPredicted: '未预测', contextLeft: '每个词元由它之前的词元预测。', contextBoth: '每个词元由其余所有词元预测。',
@@ -53,7 +54,7 @@ export default {
   // 对比
   compareIntro: '两次运行读同一段文本。', firstRun: '第一个运行', secondRun: '第二个运行', surprisalOf: '意外程度：{run}', meanNats: '平均 {nats} 奈特', differenceTitle: '意外程度之差',
   differenceNote: '{first} 减 {second}。橙色：{second} 预测得更好；蓝色：{first} 更好。', otherTokens: '两个运行的分词不同，无法逐词元比较。', sameAnswer: '两者结果相同。', otherAnswer: '两者结果不同。',
-  settingsTitle: '指标与不同的设置', bestOf: '留出数据上的最佳 {metric}', oneRun: '只有一个运行', oneRunHint: '同时启动两个即可对比：', testTitle: '配对自助法检验', testNote: '{n} 个留出样本：{second} 的得分减去 {first} 的得分，以及对样本重采样得到的 95% 区间。', testRun: '在留出数据上检验', testHint: '在共同的留出样本上评估两个运行，并通过重采样判断差异是否显著。',
+  settingsTitle: '指标与不同的设置', setting: '设置', bestOf: '留出数据上的最佳 {metric}', oneRun: '只有一个运行', oneRunHint: '同时启动两个即可对比：', testTitle: '配对自助法检验', testNote: '{n} 个留出样本：{second} 的得分减去 {first} 的得分，以及对样本重采样得到的 95% 区间。', testRun: '在留出数据上检验', testHint: '在共同的留出样本上评估两个运行，并通过重采样判断差异是否显著。',
   noTest: '无法进行配对检验：{reason}。', isBetter: '{run} 更好', notSignificant: '差异不显著', tooFew: '样本太少，无法判断',
   nothingCommon: '两个运行没有共同的任务，只能比较设置。',
 };
