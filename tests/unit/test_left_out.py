@@ -16,6 +16,7 @@ from weft.tasks.tag.config import TagDataConfig
 from weft.tasks.tag.data import read_tagged
 from weft.tasks.text_task import open_corpus
 from weft.text.parallel import open_pairs
+from weft.training.run import open_run
 
 TINY = {"model.hidden_size": 4, "model.embedding_dim": 4, "train.epochs": 1}
 
@@ -180,3 +181,40 @@ def test_the_record_of_an_evaluation_has_their_number(task, count, runs):
     new = folder / f"{task}-strict"
     assert "is empty" in fails("train", task, "--data", data[task], "--out", new, "--strict", *column)
     assert not new.exists()
+
+
+def test_labels_that_occur_once_and_conflicts_are_reported(tmp_path):
+    """One line each, with numbers; nothing is removed."""
+    examples = [*rows(40), *rows(4), ("one more text", "c"), (rows(1)[0][0], "b")]
+    with pytest.warns(WeftWarning) as caught:
+        training = weft.start_classify(examples, tmp_path / "run", {**TINY, "model.wide": False})
+    assert [str(one.message) for one in caught] == [
+        "1 of 3 labels occur once: 'c'",
+        "1 of 41 different texts have several labels, as in example 1 and example 46",
+    ]
+    assert "5 of 46 texts repeat others" in training.description
+    assert sum(open_run(tmp_path / "run").vocabulary["labels"].values()) > 30
+
+
+def test_texts_that_are_held_out_and_trained_on_are_reported(tmp_path):
+    """Where the held-out data is given; weft itself holds out no text that it trains on."""
+    tiny = {**TINY, "model.wide": False}
+    with pytest.warns(
+        WeftWarning, match="^2 of 3 held-out texts are in the training data, too: the score is optimistic$"
+    ):
+        weft.start_classify(rows(20), tmp_path / "a", tiny, dev=[*rows(2), ("another text", "a")])
+    tagged = [((word, "x"), ("A", "B")) for word in "abcdefgh"]
+    with pytest.warns(WeftWarning) as caught:
+        weft.start_tag(tagged, tmp_path / "b", TINY, dev=[(("a", "x"), ("A", "A")), (("z",), ("A",))])
+    assert [str(one.message).partition(",")[0] for one in caught] == [
+        "1 of 2 held-out sentences are in the training data",
+        "1 of 9 different sentences have several labels",
+    ]
+    pairs = [("go now", "va"), ("come here", "viens"), ("no way", "non")] * 3
+    with pytest.warns(WeftWarning, match="^1 of 2 held-out sources are in the training data"):
+        weft.start_translate(pairs, tmp_path / "c", {**TINY, "text.tokenizer": "char"}, dev=[pairs[0], ("yes", "oui")])
+    texts, small = ["a text of some words"] * 9 + ["another"], {**TINY, "batch.size": 1, "batch.seq_length": 5}
+    with pytest.warns(WeftWarning, match="^1 of 1 held-out texts are in the training data"):
+        weft.start_lm(texts, tmp_path / "d", small, dev=["another"])
+    with pytest.warns(WeftWarning, match="^8 of 10 texts repeat others: those at the end"):
+        weft.start_lm(texts, tmp_path / "e", small)

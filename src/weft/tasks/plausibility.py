@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from itertools import islice
 
 from weft.errors import WeftError, WeftWarning
@@ -21,6 +21,7 @@ from weft.text.word_tokenizer import SpaceTokenizer, WordTokenizer
 MANY_WORDS, LONG_SENTENCE = 50, 200  # tagged words from which on tags must recur, and one sentence is odd
 FEW_LABELS, MANY_LABELS = 5, 50  # examples from which on one label must recur, and most must
 FEW_PAIRS = 10
+MOST_SHOWN = 5  # labels that a report names
 PRETOKENIZED = frozenset({UNK, "@-@", "@,@", "@.@", "-LRB-", "-RRB-"})  # words of pre-tokenized text, no others'
 FIRST_LINES = 2000  # of a text, searched for them
 
@@ -66,6 +67,50 @@ def check_labelled(labels: Sequence[str], read: str, *, chosen: bool) -> None:
         expected="labels that recur",
         hint="`data.label_column=NAME`, if the labels are in another column; `weft train lm` for text without labels",
     )
+
+
+def report_examples(
+    train: Sequence[tuple[Hashable, object, str]], held_out: Sequence[tuple[Hashable, object, str]], what: str
+) -> None:
+    """Warn of texts that are in training and held-out data, and of equal texts with different labels.
+
+    Args:
+        train: the text, the label or labels, and the place of each example.
+        held_out: those that are held out.
+        what: what the texts are called, in the plural.
+    """
+    report_shared([text for text, _, _ in train], [text for text, _, _ in held_out], what)
+    first: dict[Hashable, tuple[object, str]] = {}
+    conflicts: dict[Hashable, str] = {}
+    for text, label, place in (*train, *held_out):
+        its_label, its_place = first.setdefault(text, (label, place))
+        if label != its_label:
+            conflicts.setdefault(text, f"{its_place} and {place}")
+    if conflicts:
+        places = next(iter(conflicts.values()))
+        _warn(f"{len(conflicts):,} of {len(first):,} different {what} have several labels, as in {places}")
+
+
+def report_shared(train: Iterable[Hashable], held_out: Collection[Hashable], what: str) -> None:
+    """Warn of texts that are in training and held-out data."""
+    known = set(train)
+    if shared := sum(text in known for text in held_out):
+        _warn(f"{shared:,} of {len(held_out):,} held-out {what} are in the training data, too: the score is optimistic")
+
+
+def repeated(texts: Sequence[Hashable], what: str) -> str:
+    """How many texts repeat others, in words; "" if none does."""
+    count = len(texts) - len(set(texts))
+    return f"{count:,} of {len(texts):,} {what} repeat others" if count else ""
+
+
+def report_single(labels: Iterable[str], what: str) -> None:
+    """Warn of labels that occur once: they can be learnt or held out, but not both."""
+    counts = Counter(labels)
+    once = [repr(label) for label, count in counts.items() if count == 1]
+    if 0 < len(once) < len(counts):
+        shown = ", ".join(once[:MOST_SHOWN]) + (", ..." if len(once) > MOST_SHOWN else "")
+        _warn(f"{len(once):,} of {len(counts):,} {what} occur once: {shown}")
 
 
 def check_pairs(pairs: Pairs) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,11 +14,11 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, cast
 import numpy as np
 
 from weft.data.windows import Tokens
-from weft.errors import WeftError
+from weft.errors import WeftError, WeftWarning
 from weft.metrics import Likelihood
 from weft.metrics.paired import ExampleStatistics, ratio
 from weft.tasks.fine_tuning import warn_new_tokens
-from weft.tasks.plausibility import check_plain_text, check_tokenization
+from weft.tasks.plausibility import check_plain_text, check_tokenization, repeated, report_shared
 from weft.tasks.task import Task
 from weft.text.codec import Codec, prepare_corpus, prepare_corpus_like
 from weft.text.columns import column_texts, longest_column, read_column, read_rows, text_columns
@@ -191,8 +192,26 @@ def _open_both(source: CorpusSource, dev: CorpusSource | None, config: CorpusCon
     """The corpora of the training text and of the held-out text, where that is given."""
     corpus = open_corpus(source, config.column, strict=config.strict)
     if dev is None:
+        _report_repeated(corpus, config.holdout)
         return corpus, None
-    return corpus, open_corpus(dev, config.column, like=corpus.column, strict=config.strict)
+    held_out = open_corpus(dev, config.column, like=corpus.column, strict=config.strict)
+    if corpus.reading and held_out.reading:
+        report_shared(_texts(corpus), list(_texts(held_out)), "texts")
+    return corpus, held_out
+
+
+def _report_repeated(corpus: Corpus, holdout: float) -> None:
+    """Warns of texts of a table that stand there more than once, if a part of it is held out."""
+    if corpus.reading and holdout and (again := repeated(list(_texts(corpus)), "texts")):
+        warnings.warn(
+            f"{again}: those at the end, which are held out, may be in the training data, too",
+            WeftWarning,
+            stacklevel=2,
+        )
+
+
+def _texts(corpus: Corpus) -> Iterator[str]:
+    return ("".join(document.lines()) for document in corpus.documents())
 
 
 def _reading(corpus: Corpus) -> dict[str, Any]:

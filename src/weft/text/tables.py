@@ -43,7 +43,7 @@ class Table(NamedTuple):
 
     @property
     def width(self) -> int:
-        return len(self.names) if self.names else len(self.rows[0][1])
+        return len(self.names or (self.rows[0][1] if self.rows else ()))
 
     @property
     def description(self) -> str:

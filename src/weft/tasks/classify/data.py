@@ -19,7 +19,7 @@ from weft.tasks.classify.readers import ExampleLayout, ExampleSource, read_label
 from weft.tasks.classify.self_training import LABELLED_TIMES, labelled_by_teacher
 from weft.tasks.classify.wide import LabelledTokens, load_wide, store_wide
 from weft.tasks.fine_tuning import warn_new_tokens
-from weft.tasks.plausibility import check_labelled
+from weft.tasks.plausibility import check_labelled, repeated, report_examples, report_single
 from weft.text.arguments import short_repr
 from weft.text.codec import Codec, build_codec
 from weft.text.tokenizers import Normalizer
@@ -78,6 +78,10 @@ def store_examples(
         train, held = rows, given.rows
         check_labels(held, labels)
         description += f"; held out: {given.description}" if given.columns != examples.columns else ""
+    report_single((row.label for row in (*train, *held)), "labels")
+    report_examples(train, held, "texts")
+    if again := repeated([row.text for row in rows], "texts"):
+        description += f"; {again}"
     counts = Counter(row.label for row in train)
     taught = labelled_by_teacher(config.data, layout, [*train, *held])
     if taught:

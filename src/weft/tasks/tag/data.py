@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from weft.data.buckets import hold_out, save_columns
 from weft.errors import WeftError
 from weft.tasks.fine_tuning import warn_new_tokens
-from weft.tasks.plausibility import check_tagged
+from weft.tasks.plausibility import check_tagged, repeated, report_examples, report_single
 from weft.tasks.tag.config import TagConfig, TagDataConfig
 from weft.tasks.tag.lexicon import LEXICONS, Lexicon, WordLexicon
 from weft.tasks.tag.vocabulary import TaggerVocabulary
@@ -257,6 +257,14 @@ def store_tagged(
         extra = {}
         rows, held_rows = hold_out([one.words for one in train], data.holdout, config.train.seed)
         train, held = [read.sentences[row] for row in rows], [read.sentences[row] for row in held_rows]
+    if again := repeated([one.words for one in read.sentences], "sentences"):
+        notes.append(again)
+    if data.task == "tags":
+        spans = read.scheme is not None
+        labels = ([span.label for span in tags_to_spans(one.tags)] if spans else one.tags for one in (*train, *held))
+        report_single((label for row in labels for label in row), "labels of spans" if spans else "tags")
+    known_examples, held_examples = ([(one.words, one.tags, one.where(0)) for one in part] for part in (train, held))
+    report_examples(known_examples, held_examples, "sentences")
     train = cut_long(train, data.max_length, read.scheme, notes)
     lexicon = LEXICONS[data.task].build(train, data) if known is None else known.lexicon
     if words is not None:

@@ -12,7 +12,7 @@ from typing import Any
 from weft.data.buckets import Ragged, hold_out, save_columns
 from weft.errors import WeftError
 from weft.tasks.fine_tuning import warn_new_tokens
-from weft.tasks.plausibility import check_pairs
+from weft.tasks.plausibility import check_pairs, repeated, report_shared
 from weft.tasks.translate.config import TranslateConfig
 from weft.tasks.translate.language_detection import store_profiles
 from weft.text.parallel import PairCodec, Pairs, PairSource, build_pair_codec, open_pairs
@@ -60,6 +60,7 @@ def store_pairs(
     check_pairs(pairs)
     if dev is not None:
         train, held = pairs, read_pairs(dev, config, like=pairs.columns)
+        report_shared(train.sources, held.sources, "sources")
     else:
         read = Normalizer(config.text.normalization, config.text.lower, config.text.letters_only)
         # Sources that differ in spaces only are equal.
@@ -79,10 +80,9 @@ def store_pairs(
     if len(held):  # as text, since that is what translations are compared with
         text = json.dumps({"sources": held.sources, "targets": held.targets}, ensure_ascii=False)
         (folder.parent / DEV_PAIRS).write_text(text, encoding="utf-8")
-    return {
-        **codec.to_json(),
-        **({"columns": pairs.columns, "description": pairs.reading} if pairs.reading else {}),
-    }
+    again = repeated(list(zip(pairs.sources, pairs.targets, strict=True)), "pairs")
+    description = "; ".join(filter(None, (pairs.reading, again)))
+    return {**codec.to_json(), "columns": pairs.columns, "description": description}
 
 
 def _rows(pairs: Pairs, rows: Sequence[int]) -> Pairs:
