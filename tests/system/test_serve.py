@@ -322,14 +322,16 @@ def test_bad_input_is_refused_with_a_clear_message(server, body, message):
 
 
 def test_what_is_not_there_and_not_allowed(server, runs):
-    for path, status in (("/nothing", 404), ("/weft/runs/..%2f..%2fetc/metrics", 404), ("/page/..%2fapp.py", 404),
+    for path, status in (("/page/%00", 404), ("/page/" + "a" * 5000, 404), ("/page/.", 404), ("/page/a%0a", 404),
+                         ("/nothing", 404), ("/weft/runs/..%2f..%2fetc/metrics", 404), ("/page/..%2fapp.py", 404),
                          ("/weft/sessions/none", 404), ("/v1/models/none", 404)):  # fmt: skip
         assert server.ask(path).status == status, path
     wrong = server.ask("/v1/completions", method="GET")
     assert wrong.status == 405
     assert wrong.body["error"]["message"] == "there is no GET /v1/completions; expected POST"
     assert server.ask("/v1/completions", b"{}", headers={"Content-Type": "text/plain"}).status == 415
-    assert server.ask("/v1/models", headers={"Host": "evil.example"}).status == 421
+    for host in ("evil.example", "[::1]evil.example:80", "[", ""):
+        assert server.ask("/v1/models", headers={"Host": host}).status == 421
     assert server.ask("/v1/models", headers={"Origin": "http://evil.example"}).status == 403
     found = server.ask("/health", headers={"Origin": server.address})
     assert found.status == 200
@@ -389,9 +391,13 @@ def test_runs_and_their_metrics(server):
 
 def test_keys_reload_and_an_orderly_end(runs, tmp_path):
     """SIGTERM: what runs is finished, new requests are refused, the exit code is 0."""
-    key = {"Authorization": "Bearer secret"}
-    with served(runs["ngram"], "--api-key", "secret", "--max-queue", "1", "--log-requests") as server:
+    key, file = {"Authorization": "Bearer secret"}, tmp_path / "key"
+    file.write_text("secret\n", encoding="utf-8")
+    with served(runs["ngram"], "--api-key-file", file, "--max-queue", "1", "--log-requests") as server:
         assert server.ask("/v1/models").status == 401
+        for path in ("/openapi.json", "/docs"):
+            assert "ngram" not in json.dumps(server.ask(path).body)
+            assert "ngram" in json.dumps(server.ask(path, headers=key).body)
         assert server.ask("/v1/models", headers={"Authorization": "Bearer wrong"}).status == 401
         assert server.ask("/v1/models", headers=key).status == 200
         assert server.ask("/health").status == 200
@@ -433,7 +439,7 @@ def test_addresses_that_cannot_be_listened_on_are_refused_before_a_model_is_load
         (["--port", port], f"cannot listen on 127.0.0.1:{port}: Address already in use; expected a free port"),
         (["--host", "nowhere.invalid", "--insecure"], "expected an address of this machine. Try: --host 127.0.0.1"),
         (["--host", "192.0.2.1", "--insecure"], "expected an address of this machine. Try: --host 127.0.0.1"),
-        (["--host", "0.0.0.0"], "expected --api-key KEY, or --insecure"),
+        (["--host", "0.0.0.0"], "expected --api-key-file FILE, or --insecure"),
         (["--port", "0"], "is not a run directory"),
     ):
         command = [sys.executable, "-m", "weft", "serve", str(run), *options]
@@ -470,6 +476,22 @@ def test_the_examples_of_the_page_run(server):
         done = run_page(server, "javascript", ["node", "--input-type=module", "-e"])
         assert done.returncode == 0, done.stderr
         assert len(done.stdout.strip()) > 10
+
+
+def test_a_key_is_read_from_a_file(runs, tmp_path):
+    (tmp_path / "empty").write_text(" \n", encoding="utf-8")
+    (tmp_path / "two").write_text("one\ntwo\n", encoding="utf-8")
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe")
+    for options, message in (
+        (["--api-key-file", "none"], "the key cannot be read from none: No such file or directory; expected a file"),
+        (["--api-key-file", tmp_path], "Is a directory"),
+        (["--api-key-file", tmp_path / "empty"], "empty is no file with a key; expected one line"),
+        (["--api-key-file", tmp_path / "two"], "two is no file with a key; expected one line"),
+        (["--api-key-file", tmp_path / "bytes"], "bytes: it is no text; expected a file with one line"),
+        (["--api-key-file", "none", "--api-key", "a"], "there are both --api-key and --api-key-file"),
+    ):
+        done = CliRunner().invoke(app, ["serve", str(runs["lm"]), *map(str, options)])
+        assert message in str(done.exception)
 
 
 def test_another_host_needs_a_key(runs):

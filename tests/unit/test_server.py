@@ -552,9 +552,34 @@ def test_what_is_no_json_is_refused(body):
 
 def test_only_our_own_page_and_keys_are_let_in():
     config = ServerConfig(api_key="secret", allowed_hosts=("Models.example",))
-    for host in ("localhost:8000", "127.0.0.1", "[::1]:80", "192.168.1.2:8000", "models.example:443"):
+    for host in (
+        "localhost:8000",
+        "127.0.0.1",
+        "[::1]:80",
+        "192.168.1.2:8000",
+        "models.example:443",
+        "LOCALHOST:",
+        "[fe80::1%eth0]:8000",
+        "[::ffff:127.0.0.1]",
+    ):
         check_host({"host": host}, config)
-    for host in ("evil.example", "", "localhost.evil.example", "127.0.0.1.evil.example:8000"):
+    for host in (
+        "evil.example",
+        "",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example:8000",
+        "[::1]evil.example:80",
+        "[::1",
+        "::1",
+        "[localhost]",
+        "localhost:80:80",
+        "localhost:evil",
+        "localhost@evil.example",
+        "[::1]:x",
+        "localhost\n",
+        "localhost,evil.example",
+        "127.0.0.1:123456",
+    ):
         with pytest.raises(RequestError) as error:
             check_host({"host": host}, config)
         assert error.value.status == 421
@@ -566,6 +591,9 @@ def test_only_our_own_page_and_keys_are_let_in():
         assert error.value.status == 403
     check_key({"authorization": "Bearer secret"}, config)
     check_key({}, config, "secret")
+    config = ServerConfig(api_key="sécret")
+    check_key({"authorization": "Bearer sécret".encode().decode("latin-1")}, config)  # as the server reads headers
+    check_key({}, config, "sécret")
     for headers in ({}, {"authorization": "Bearer secre"}, {"authorization": "Basic secret"}):
         with pytest.raises(RequestError) as error:
             check_key(headers, config)
@@ -647,4 +675,32 @@ def test_a_server_answers_so_many_requests_at_the_same_time(folder):
 
     server = Server({"ngram": folder / "ngram"}, ServerConfig(max_requests=3))
     asyncio.run(ask_all(server))
+    server.stop()
+
+
+def test_a_request_that_is_cut_off_at_the_end_is_told_when_to_come_again(folder):
+    async def ask(server, *, stopping):
+        messages = []
+
+        async def receive():
+            await asyncio.sleep(60)
+
+        async def send(message):
+            messages.append(message)
+
+        headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+        scope = {"type": "http", "method": "POST", "path": "/v1/completions", "headers": headers, "query_string": b""}
+        task = asyncio.ensure_future(server.app(scope, receive, send))
+        await asyncio.sleep(0.05)
+        server.stopping = stopping
+        task.cancel()
+        await asyncio.wait({task})
+        return messages, task.cancelled()
+
+    server = Server({"ngram": folder / "ngram"}, ServerConfig())
+    assert asyncio.run(ask(server, stopping=False)) == ([], True)
+    messages, cancelled = asyncio.run(ask(server, stopping=True))
+    assert (messages[0]["status"], cancelled) == (503, False)
+    assert (b"retry-after", b"5") in messages[0]["headers"]
+    assert b"overloaded" in messages[1]["body"]
     server.stop()

@@ -10,6 +10,25 @@ import typer
 
 from weft.errors import WeftError
 
+LARGEST_KEY = 4096  # bytes
+
+
+def _read_key(key: str | None, file: Path | None) -> str | None:
+    """The API key: of the command line, of a file, or of the environment."""
+    if file is None:
+        return key or os.environ.get("WEFT_API_KEY") or None
+    if key is not None:
+        raise WeftError("there are both --api-key and --api-key-file", expected="one of them")
+    try:
+        with file.open("rb") as opened:
+            found = opened.read(LARGEST_KEY).decode("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise WeftError(f"the key cannot be read from {file}: {reason}", expected="a file with one line") from error
+    if not found or len(found.splitlines()) != 1:
+        raise WeftError(f"{file} is no file with a key", expected="one line that is not empty")
+    return found
+
 
 def serve(
     runs: Annotated[
@@ -22,8 +41,15 @@ def serve(
         Path | None, typer.Option("--runs", help="A folder of runs whose training curves the page shows.")
     ] = None,
     sessions: Annotated[Path | None, typer.Option(help="A folder to save sessions in.")] = None,
+    api_key_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file with the key that clients have to send; or the variable WEFT_API_KEY.", show_default=False
+        ),
+    ] = None,
     api_key: Annotated[
-        str | None, typer.Option(help="The key that clients have to send; or in the variable WEFT_API_KEY.")
+        str | None,
+        typer.Option(help="The key itself; programs like ps show it to other users.", show_default=False),
     ] = None,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Let other machines use the models without a key.")
@@ -68,7 +94,7 @@ def serve(
     config = ServerConfig(
         host=host,
         port=port,
-        api_key=api_key or os.environ.get("WEFT_API_KEY") or None,
+        api_key=_read_key(api_key, api_key_file),
         allowed_hosts=tuple(allow_host or ()),
         runs=runs_folder,
         sessions=sessions,

@@ -9,6 +9,7 @@ import mimetypes
 import re
 import time
 from collections.abc import AsyncIterator, Mapping
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -58,29 +59,39 @@ async def metrics(context: Context, request: Request, body: None) -> Response:
 
 
 async def description(context: Context, request: Request, body: None) -> Response:
-    return JsonResponse(_description(context))
+    return JsonResponse(_description(context, request))
 
 
-def _description(context: Context) -> dict[str, Any]:
-    names = [model.name for model in context.models]
+def _description(context: Context, request: Request) -> dict[str, Any]:
+    """With the names of the models only for those who may use them."""
+    try:
+        check_key(request.headers, context.config)
+        names = [model.name for model in context.models]
+    except RequestError:
+        names = []
     return openapi(ENDPOINTS, names, key=context.config.api_key is not None)
 
 
 async def description_page(context: Context, request: Request, body: None) -> Response:
     """`/docs`: the same for people."""
-    return Response(openapi_page(_description(context)), media_type="text/html", headers=PAGE_HEADERS)
+    return Response(openapi_page(_description(context, request)), media_type="text/html", headers=PAGE_HEADERS)
 
 
 async def page(context: Context, request: Request, body: None) -> Response:
     """`/` and `/page/...`: the files of the package's folder `page`."""
-    name = request.path_params.get("file", "index.html")
-    root = Path(str(files("weft.server"))) / "page"
-    path = (root / name).resolve()
-    if not path.is_relative_to(root.resolve()) or not path.is_file():
+    path = _page_files().get(request.path_params.get("file", "index.html"))
+    if path is None:
         raise RequestError(404, "there is no such file")
     kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     kind = "text/javascript" if path.suffix in (".js", ".mjs") else kind
     return Response(await asyncio.to_thread(path.read_bytes), media_type=kind, headers=PAGE_HEADERS)
+
+
+@cache
+def _page_files() -> dict[str, Path]:
+    """The files of the page by their names: no name of a request becomes a path."""
+    root = Path(str(files("weft.server"))) / "page"
+    return {path.relative_to(root).as_posix(): path for path in root.rglob("*") if path.is_file()}
 
 
 _PAGE = {200: Result("The file.", media="text/html")}
@@ -155,13 +166,13 @@ class Server:
 
     async def _not_routed(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        message = f"there is no {request.method} {request.url.path[:200]}"
+        message = f"there is no {request.method} {request.scope['path'][:200]}"
         if error.headers and "Allow" in error.headers:
             message += f"; expected {error.headers['Allow']}"
-        return self.refuse(request.url.path, RequestError(error.status_code, message, headers=error.headers))
+        return self.refuse(request.scope["path"], RequestError(error.status_code, message, headers=error.headers))
 
     async def _failed(self, request: Request, error: Exception) -> Response:
-        return self.refuse(request.url.path, RequestError(500, "internal error"))
+        return self.refuse(request.scope["path"], RequestError(500, "internal error"))
 
     def refuse(self, path: str, error: RequestError) -> Response:
         """The response to an error, without paths of this machine."""
@@ -205,7 +216,7 @@ class _Handler:
                 )
 
     async def _respond(self, request: Request) -> Response:
-        server, config, path = self.server, self.server.config, request.url.path
+        server, config, path = self.server, self.server.config, request.scope["path"]
         try:
             check_host(request.headers, config)
             check_origin(request.headers)
@@ -228,7 +239,11 @@ class _Handler:
             return server.refuse(path, error)
         except WeftError as error:
             return server.refuse(path, RequestError(400, str(error)))
-        except (ClientGoneError, ClientDisconnect, asyncio.CancelledError):
+        except asyncio.CancelledError:
+            if not server.stopping:
+                raise
+            return server.refuse(path, overloaded("the server has stopped before the request was answered", 5))
+        except (ClientGoneError, ClientDisconnect):
             raise
         except Exception as error:
             frames = logging.Formatter().formatException((type(error), type(error)(), error.__traceback__))

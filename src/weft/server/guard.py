@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import re
 from collections.abc import Mapping
 
 from weft.server.config import ServerConfig
@@ -20,10 +21,11 @@ def check_host(headers: Mapping[str, str], config: ServerConfig) -> None:
     Raises:
         RequestError: 421.
     """
-    host = _name(headers.get("host", ""))
+    given = headers.get("host", "")
+    host = _name(given)
     if host in ("localhost", config.host.lower(), *(one.lower() for one in config.allowed_hosts)) or _is_address(host):
         return
-    raise RequestError(421, f"the Host header is {host[:100]!r}; expected localhost, an address, or an --allow-host")
+    raise RequestError(421, f"the Host header is {given[:100]!r}; expected localhost, an address, or an --allow-host")
 
 
 def check_origin(headers: Mapping[str, str]) -> None:
@@ -51,19 +53,27 @@ def check_key(headers: Mapping[str, str], config: ServerConfig, given: str | Non
         return
     if given is None:
         kind, _, value = headers.get("authorization", "").partition(" ")
-        given = value.strip() if kind.lower() == "bearer" else ""
-    if not hmac.compare_digest(given.encode("utf-8", "surrogatepass"), config.api_key.encode("utf-8")):
+        sent = value.strip().encode("latin-1") if kind.lower() == "bearer" else b""  # as Starlette decodes headers
+    else:
+        sent = given.encode("utf-8", "surrogatepass")
+    if not hmac.compare_digest(sent, config.api_key.encode("utf-8")):
         raise RequestError(
             401, "the API key is missing or wrong; expected `Authorization: Bearer KEY`",
             headers={"WWW-Authenticate": "Bearer"},
         )  # fmt: skip
 
 
+_HOST = re.compile(r"(?:\[([0-9a-f:.]+(?:%[\w.-]+)?)\]|([\w.-]+))(?::\d{0,5})?", re.IGNORECASE | re.ASCII)
+
+
 def _name(host: str) -> str:
-    """The host without its port."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
-    return host.partition(":")[0].lower() if host.count(":") <= 1 else host.lower()
+    """The host of a Host header without its port; an address of IPv6 without its brackets; "" of what is no host.
+
+    >>> _name("[::1]:8000"), _name("Localhost"), _name("[::1]evil.example:80")
+    ('::1', 'localhost', '')
+    """
+    found = _HOST.fullmatch(host)
+    return (found[1] or found[2]).lower() if found else ""
 
 
 def _is_address(host: str) -> bool:

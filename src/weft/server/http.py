@@ -191,7 +191,7 @@ def _fields(pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
         if name in found:
             found[name] = [*(found[name] if isinstance(found[name], list) else [found[name]]), value]
         else:
-            found[name] = int(value) if name == "alternatives" and value.isascii() and value.isdigit() else value
+            found[name] = int(value) if name == "alternatives" and re.fullmatch("[0-9]{1,9}", value) else value
     return found
 
 

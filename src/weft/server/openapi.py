@@ -36,7 +36,7 @@ _WORDS = {
 
 
 def openapi(endpoints: Sequence[Endpoint], models: Sequence[str], *, key: bool) -> dict[str, Any]:
-    """The description of all routes."""
+    """The description of all routes; with the names of models, where these are given."""
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in endpoints:
         path = _PARAMETER.sub(r"{\1}", endpoint.path)
@@ -98,7 +98,7 @@ def _operation(endpoint: Endpoint, models: Sequence[str], *, key: bool) -> dict[
         found["parameters"] = parameters
     if endpoint.body is not None:
         schema = endpoint.body
-        if "model" in schema["properties"]:
+        if models and "model" in schema["properties"]:
             schema = {
                 **schema,
                 "properties": {**schema["properties"], "model": {"type": "string", "enum": list(models)}},
@@ -125,7 +125,7 @@ def _parameters(endpoint: Endpoint, models: Sequence[str]) -> list[dict[str, Any
         schema: Schema = {"type": "string"}
         if name in endpoint.choices:
             schema["enum"] = list(endpoint.choices[name])
-        elif name == "model" or (name == "name" and "runs" not in endpoint.path):
+        elif models and (name == "model" or (name == "name" and "runs" not in endpoint.path)):
             schema["enum"] = list(models)
         found.append({"name": name, "in": "path", "required": True, "schema": schema})
     for name, schema in endpoint.query.items():

@@ -88,7 +88,7 @@ def run_server(
     if not is_loopback(config.host) and config.api_key is None and not insecure:
         raise WeftError(
             f"the host {config.host} can be reached from other machines",
-            expected="--api-key KEY, or --insecure if everyone there may use the models",
+            expected="--api-key-file FILE, or --insecure if everyone there may use the models",
         )
     with _bound(config) as sockets:  # before the models are loaded, which takes seconds
         _run(runs, config, sockets, open_page=open_page)
