@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import errno
 import gzip
 import logging
 import os
+import random
+import threading
 import zipfile
 
 import pytest
@@ -20,6 +23,7 @@ from weft.tasks.tag.config import TagDataConfig
 from weft.tasks.tag.lexicon import WordLexicon
 from weft.tasks.tag.word_split import make_split
 from weft.text import corpus as corpora
+from weft.text import tables
 from weft.text.conll import TaggedSentence
 
 TEXT = "It was the best of times, it was the worst of times.\n" * 40
@@ -85,8 +89,52 @@ def test_a_file_that_expands_like_no_text_is_refused(tmp_path):
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("bomb.txt", bomb)
     for name in ("bomb.txt.gz", "bomb.zip", "bomb.zip:bomb.txt"):
-        with pytest.raises(weft.WeftError, match=r"expands to .* expected text, which expands less than"):
+        with pytest.raises(weft.WeftError, match=r"expand to .* expected text, which expands less than"):
             read_lines(str(tmp_path / name))
+
+
+def test_expansion_is_checked_while_reading(tmp_path):
+    """And not by the size of the whole file, of which the rest may be anything."""
+    with gzip.open(tmp_path / "bomb.txt.gz", "wb", compresslevel=1) as file:
+        file.write(b"a" * (20 << 20))
+        file.write(random.Random(0).randbytes(1 << 20).hex().encode())
+    assert (tmp_path / "bomb.txt.gz").stat().st_size > 1 << 20
+    with pytest.raises(weft.WeftError, match="bytes expand to 16,"):
+        weft.Corpus.open(tmp_path / "bomb.txt.gz")
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/urandom", "/dev/null"])
+def test_devices_are_refused(device):
+    with pytest.raises(weft.WeftError, match="is a device; expected a file, a folder, or a pipe"):
+        weft.Corpus.open(device)
+
+
+def test_a_pipe_is_read_twice(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    threading.Thread(target=(tmp_path / "pipe").write_text, args=("one line\nanother\n",), daemon=True).start()
+    corpus = weft.Corpus.open(tmp_path / "pipe")
+    for _ in range(2):
+        assert [list(document.lines()) for document in corpus.documents()] == [["one line\n", "another\n"]]
+
+
+def test_lines_and_cells_have_limits(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "LONGEST_FIELD", 100)
+    limit = csv.field_size_limit(100)
+    path = tmp_path / "long.csv"
+    try:
+        path.write_text("text,label\n" + "a good film,pos\n" * 20 + "a" * 101 + ",neg\n")
+        with pytest.raises(weft.WeftError, match=r"long\.csv:22 has more than 100 characters; expected shorter lines"):
+            weft.start_classify(path, tmp_path / "run")
+        path.write_text("text,label\n" + "a good film,pos\n" * 20 + '"' + "a\n" * 51 + '",neg\n')
+        with pytest.raises(weft.WeftError, match="field larger than field limit"):
+            weft.start_classify(path, tmp_path / "run")
+    finally:
+        csv.field_size_limit(limit)
+    monkeypatch.setattr(corpora, "_LONGEST_LINE", 10)
+    monkeypatch.setattr(corpora, "_LONGEST_PIECE", 30)
+    path.write_text("one word and " * 10 + "a" * 20 + "\n" + "a" * 50)
+    with pytest.raises(weft.WeftError, match="more than 30 characters without a space or a line end"):
+        list(next(weft.Corpus.open(path).documents()).lines())
 
 
 def test_a_long_reading_is_reported(tmp_path, monkeypatch, caplog):

@@ -23,7 +23,8 @@ from weft.text.arguments import check_texts
 from weft.text.tokenizers import Normalizer, Tokenizer
 from weft.text.vocabulary import EOS, Vocabulary
 
-_LONGEST_LINE = 1 << 20
+_LONGEST_LINE = 1 << 20  # that is not split
+_LONGEST_PIECE = 1 << 26  # that cannot be split
 _BLOCK = 1 << 16
 _QUIET_SECONDS, _PAUSE_SECONDS = 2.0, 5.0  # before the first report of progress, and between two
 _LINES = 256  # lines between two looks at the clock
@@ -59,7 +60,7 @@ class Document:
                 sources.reading(self.location, self.open_bytes) as stream,
                 sources.decoded(stream, self.location, self.encoding, newline) as text,
             ):
-                for line in _pieces(text):
+                for line in _pieces(text, self.location):
                     if "\0" in line:
                         raise sources.binary_error(self.location, number)
                     yield line
@@ -87,7 +88,7 @@ class _Pace:
             self.due = now + _PAUSE_SECONDS
 
 
-def _pieces(text: io.TextIOWrapper) -> Iterator[str]:
+def _pieces(text: io.TextIOWrapper, location: str) -> Iterator[str]:
     held = ""
     while piece := text.readline(_LONGEST_LINE):
         held += piece
@@ -97,6 +98,12 @@ def _pieces(text: io.TextIOWrapper) -> Iterator[str]:
             if cut:
                 yield held[:cut]
             held = held[cut:]
+            if len(held) > _LONGEST_PIECE:
+                raise WeftError(
+                    f"{location} has more than {_LONGEST_PIECE:,} characters without a space or a line end",
+                    expected="plain text",
+                    hint="line ends between its sentences, if it is text",
+                )
         else:
             yield held
             held = ""

@@ -9,6 +9,7 @@ import io
 import os
 import re
 import shutil
+import stat
 import sys
 import tempfile
 import weakref
@@ -54,6 +55,12 @@ def _named(source: str) -> list[TextSource]:
     if path.is_dir():
         return _folder(path)
     if path.exists():
+        mode = path.stat().st_mode
+        if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+            raise _device(source)
+        if stat.S_ISFIFO(mode):
+            with path.open("rb") as pipe:
+                return [_spooled(path.name, pipe)]
         return _file(path)
     archive = re.match(r"(.*?\.zip):(.+)", source, re.IGNORECASE | re.DOTALL)
     if archive and Path(archive[1]).is_file():
@@ -135,13 +142,24 @@ def _missing(path: Path) -> WeftError:
     return WeftError(f"{path} does not exist", hint=", ".join(str(folder / name) for name in near))
 
 
+def _device(source: str) -> WeftError:
+    return WeftError(f"{source} is a device", expected="a file, a folder, or a pipe", hint="-, for standard input")
+
+
 def _standard_input() -> TextSource:
-    """Copy standard input, which can be read only once, to a file that is deleted with its last reader."""
+    status = os.fstat(0)
+    if stat.S_ISCHR(status.st_mode) and not (os.isatty(0) or os.path.samestat(status, Path(os.devnull).stat())):
+        raise _device(STANDARD_INPUT)
+    return _spooled(STANDARD_INPUT, sys.stdin.buffer)
+
+
+def _spooled(location: str, stream: BinaryIO) -> TextSource:
+    """Copy a stream that can be read only once to a file that is deleted with its last reader."""
     descriptor, name = tempfile.mkstemp(prefix="weft-")
     spool = _Spool(Path(name))
     with os.fdopen(descriptor, "wb") as copy:
-        shutil.copyfileobj(sys.stdin.buffer, copy)
-    return TextSource(STANDARD_INPUT, STANDARD_INPUT, spool.open)
+        shutil.copyfileobj(stream, copy)
+    return TextSource(location, location, spool.open)
 
 
 class _Spool:
@@ -163,8 +181,12 @@ class _LimitedGzip(gzip.GzipFile):
     """A gzip stream that refuses to expand far beyond what text does."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, "rb")
-        self._location, self._packed, self._count = str(path), path.stat().st_size, 0
+        self._location, self._file, self._count = str(path), path.open("rb"), 0
+        super().__init__(fileobj=self._file, mode="rb")
+
+    def close(self) -> None:
+        super().close()
+        self._file.close()
 
     def read1(self, size: int = -1) -> bytes:
         return self._counted(super().read1(size))
@@ -174,7 +196,7 @@ class _LimitedGzip(gzip.GzipFile):
 
     def _counted(self, block: bytes) -> bytes:
         self._count += len(block)
-        check_expansion(self._location, self._packed, self._count)
+        check_expansion(self._location, self._file.tell(), self._count)
         return block
 
 
@@ -182,7 +204,7 @@ def check_expansion(location: str, packed: int, unpacked: int) -> None:
     """Refuse a file that expands far more than text does, before it fills the memory or the disk."""
     if unpacked > EXPANSION_FREE and unpacked > EXPANSION * packed:
         raise WeftError(
-            f"{location} has {packed:,} bytes and expands to {unpacked:,} or more",
+            f"{location}: {packed:,} bytes expand to {unpacked:,} or more",
             expected=f"text, which expands less than {EXPANSION} times",
             hint="unpack it yourself, if it is what you want to read",
         )

@@ -28,7 +28,8 @@ DELIMITERS = "\t;,"  # of CSV, in order of preference: texts contain commas more
 PEEK = 50  # lines from which the format is detected
 FASTTEXT = "__label__"
 
-csv.field_size_limit(1 << 30)  # texts may exceed the default limit
+LONGEST_FIELD = 1 << 24  # characters of a line or a cell; longer ones are no text, and would fill the memory
+csv.field_size_limit(LONGEST_FIELD)
 
 Row = tuple[Any, list[str | None]]  # line number or what the row is called, and cells; None: it lacks this cell
 
@@ -73,6 +74,10 @@ def numbered_lines(document: Document) -> Iterator[tuple[int, str]]:
     number, held = 1, ""
     for piece in document.lines():
         held += piece
+        if len(held) > LONGEST_FIELD:
+            raise WeftError(
+                f"{document.location}:{number} has more than {LONGEST_FIELD:,} characters", expected="shorter lines"
+            )
         if piece.endswith("\n"):
             yield number, held[:-1]
             number, held = number + 1, ""
