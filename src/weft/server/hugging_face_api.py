@@ -27,7 +27,7 @@ from weft.server.errors import RequestError
 from weft.server.generation import Piece, TokenInfo
 from weft.server.http import Context, Endpoint, JsonResponse, Result
 from weft.server.models import LoadedModel, text_service
-from weft.server.native_api import ANY, check_texts
+from weft.server.native_api import ANY, check_request_texts
 from weft.server.openai_api import merged, stream_response
 from weft.server.schema import (
     Schema,
@@ -90,7 +90,7 @@ async def infer(context: Context, request: Request, body: Mapping[str, Any]) -> 
     options = service.read_parameters(parameters)
     single = isinstance(body["inputs"], str)
     texts = [body["inputs"]] if single else body["inputs"]
-    check_texts(context, service, texts, options)
+    check_request_texts(context, service, texts, options)
     found = await model.worker.compute(
         lambda given: service.predict(given, options), texts, (service.capability, options)
     )

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from weft.server.errors import RequestError
 from weft.server.http import Context, Endpoint, JsonResponse, Result
 from weft.server.models import LoadedModel, text_service
-from weft.server.native_api import check_texts
+from weft.server.native_api import check_request_texts
 from weft.server.schema import Schema, array, either, integer, object_of, optional, string
 from weft.tasks.service import UNKNOWN_LANGUAGES, Languages, Profile
 from weft.text.arguments import short_repr
@@ -74,7 +74,7 @@ async def _translations(context: Context, model: LoadedModel, texts: Sequence[st
     service = text_service(model, "translate")
     options = service.read_options({"n_best": 1 + count})
     lines = [line for text in texts for line in text.split("\n")]
-    check_texts(context, service, lines, options)
+    check_request_texts(context, service, lines, options)
     found = iter(
         await model.worker.compute(lambda given: service.predict(given, options), lines, ("translate", options))
     )

@@ -65,14 +65,14 @@ async def predict(context: Context, request: Request, body: Mapping[str, Any]) -
     model = context.models.get(request.path_params["model"])
     service = text_service(model, body.get("capability"))
     options = service.read_options(body.get("options") or {})
-    check_texts(context, service, body["texts"], options)
+    check_request_texts(context, service, body["texts"], options)
     found = await model.worker.compute(
         lambda texts: service.predict(texts, options), body["texts"], (service.capability, options)
     )
     return await large_json(lambda: {"results": found})
 
 
-def check_texts(context: Context, service: TextService, texts: Sequence[str], options: Any) -> None:
+def check_request_texts(context: Context, service: TextService, texts: Sequence[str], options: Any) -> None:
     """Refuses more, or longer, texts than a request may have."""
     config = context.config
     if len(texts) > config.max_texts:

@@ -29,7 +29,7 @@ from weft.server.errors import RequestError, error_body
 from weft.server.generation import Piece, TokenInfo
 from weft.server.http import Context, Endpoint, EventResponse, JsonResponse, Result, large_json
 from weft.server.models import LoadedModel, generator, text_service
-from weft.server.native_api import check_texts
+from weft.server.native_api import check_request_texts
 from weft.server.schema import NULL, Schema, array, either, flag, ignored, integer, object_of, optional, real, string
 from weft.server.sessions import SESSION_ID
 from weft.server.state_vectors import state_vectors
@@ -322,7 +322,7 @@ async def _fill(context: Context, model: LoadedModel, given: Mapping[str, Any], 
     tokens = max(1, min(FILL_TOKENS, given.get("max_tokens", 1)))
     options = service.read_options({"n_best": count, "tokens": tokens})
     text = f"{prompt}___{given['suffix']}"
-    check_texts(context, service, [text], options)
+    check_request_texts(context, service, [text], options)
     (found,) = await model.worker.compute(lambda texts: service.predict(texts, options), [text], ("fill", options))
     choices = []
     for place, answer in enumerate(found["answers"]):
