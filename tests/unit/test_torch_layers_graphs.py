@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
+from torch.fx import symbolic_trace
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.utils import parametrizations
 from torch.nn.utils.rnn import pack_padded_sequence
+from torch.utils.flop_counter import FlopCounterMode
 
 import weft
 from weft import engine
@@ -114,3 +117,56 @@ def test_gradients_of_gradients(layer):
         assert (ours is None) == (other is None)
         if ours is not None:
             assert ((ours - other).abs().max() / other.abs().max().clamp_min(1e-12)).item() < 1e-12
+
+
+class Model(nn.Module):
+    """A model with each kind of layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.first, self.second = nn.Embedding(9, 4), weft.nn.LSTM(4, 6), nn.GRU(6, 6)
+        self.third, self.cell = weft.Recurrent(weft.CELLS["lstm"](6, 5)), weft.CELLS["lstm"](5, 3)
+        self.fourth = weft.nn.make_stack("gru", 5, 5, layers=2, bidirectional=True)
+        weft.accelerate(self)
+
+    def forward(self, ids):
+        x, _ = self.first(self.embedding(ids))
+        x, h = self.second(x)
+        x, state = self.third(x=x, state=None)
+        h, c = self.cell(x[0], (x[0, :, :3], state.c[:, :3]))
+        return self.fourth(x)[0].sum() + (h + c).sum()
+
+
+def test_layers_and_cells_are_leaves_of_symbolic_trace():
+    model, ids = Model(), torch.randint(9, (5, 5))
+    traced = symbolic_trace(model)
+    called = [node.target for node in traced.graph.nodes if node.op == "call_module"]
+    assert called == ["embedding", "first", "second", "third", "cell", "fourth"]
+    assert torch.equal(traced(ids), model(ids))
+
+
+def operations(model, x):
+    with FlopCounterMode(display=False) as counter:
+        model(x)[0].sum().backward()
+    return counter.get_total_flops()
+
+
+def test_floating_point_operations_are_counted():
+    """As of torch's GRU, whose LSTM shows the counter none."""
+    theirs, x = nn.GRU(4, 6, 2, bidirectional=True, batch_first=True), torch.randn(3, 5, 4)
+    expected = operations(theirs, x)
+    assert operations(weft.from_torch(theirs), x) == expected
+    weft.accelerate(theirs)
+    assert operations(theirs, x) == expected
+    for layer in (weft.nn.LSTM(4, 6, batch_first=True), weft.Recurrent(weft.CELLS["lstm"](4, 6))):
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
+            layer(x)
+        assert counter.get_total_flops() == 2 * 3 * 5 * 4 * 6 * (4 + 6)
+
+
+def test_operations_are_torch_s_where_a_mode_sees_them(layer):
+    x = torch.randn(5, 3, 4)
+    traced = make_fx(layer)(x)
+    assert not any("weft" in str(node.target) for node in traced.graph.nodes)
+    other = torch.randn(5, 3, 4)
+    torch.testing.assert_close(traced(other)[0], layer(other)[0])

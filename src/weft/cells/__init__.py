@@ -64,6 +64,7 @@ from weft.cells.base import (
     check_instance,
     check_state,
     from_iterable,
+    traced_as_one_call,
 )
 from weft.cells.custom import custom_cells, is_custom, using_cells
 from weft.cells.gru import GRUCell, GRUGates, GRUResetBeforeCell
@@ -147,5 +148,6 @@ __all__ = [
     "find_cell",
     "from_iterable",
     "is_custom",
+    "traced_as_one_call",
     "using_cells",
 ]

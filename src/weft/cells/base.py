@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from functools import wraps
+from typing import Any, ClassVar, NamedTuple, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.fx import Proxy
 from torch.nn import functional as F
 
 from weft.errors import TensorError, WeftError
@@ -65,6 +67,24 @@ class Candidate(NamedTuple):
     """The gates of a cell that has none: its candidate value alone."""
 
     u: Tensor  # (B, H)
+
+
+_Given = ParamSpec("_Given")
+_Result = TypeVar("_Result")
+
+
+def traced_as_one_call(forward: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
+    """Makes a module a leaf of torch.fx.symbolic_trace, as torch.nn's modules are: its `forward` is not traced."""
+
+    @wraps(forward)
+    def leaf(*given: _Given.args, **named: _Given.kwargs) -> _Result:
+        for value in (*given, *named.values()):
+            if isinstance(value, Proxy):
+                target = value.tracer.path_of_module(given[0])  # type: ignore[attr-defined]
+                return value.tracer.create_proxy("call_module", target, given[1:], named)  # type: ignore[return-value]
+        return forward(*given, **named)
+
+    return leaf
 
 
 # NamedTuples of (B, H) tensors. Their types may have `labels`, such as {"f": "forget gate"}, for pictures and pages.
@@ -165,6 +185,7 @@ class Cell(nn.Module, ABC):
             The state after the step and the gates, two NamedTuples of (B, H) tensors.
         """
 
+    @traced_as_one_call
     def forward(self, input: Tensor, hx: State | Tensor | None = None) -> Tensor | State:
         """Takes one step, as torch.nn's cells do.
 
@@ -251,7 +272,7 @@ def check_cell(owner: str, cell: Any) -> None:
     if kind in _checked:
         return
     check_instance(owner, cell)
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():  # a mode would see this step, too
         return
     devices = [cell.weight_ih.device] if cell.weight_ih.is_cuda else []
     with torch.no_grad(), torch.random.fork_rng(devices):  # a step may draw random numbers

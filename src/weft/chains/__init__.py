@@ -26,6 +26,7 @@ from torch import Tensor
 from weft.chains import kernel, reference
 from weft.chains.problem import NO_STATE, Best, Chains, Expected, Partition, Segment
 from weft.chains.reference import n_best, segment_log_probs
+from weft.engine.autograd import one_at_a_time
 
 __all__ = [
     "NO_STATE",
@@ -83,6 +84,7 @@ class _LogPartition(torch.autograd.Function):
         return partition(ctx.chains).log_z.to(scores)
 
     @staticmethod
+    @one_at_a_time
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, None]:
         found = expect(ctx.chains, gradient.detach().cpu())
         scores = found.table.view(ctx.like.shape).to(ctx.like)

@@ -13,7 +13,7 @@ from weft.engine.dropout import NO_DROPOUT, Dropout, dropout, variational_dropou
 from weft.engine.embedding import Embedded, Part, drop_ids, embed
 from weft.engine.heads import Pass
 from weft.engine.int8 import float_copy, is_quantized, quantize_cell
-from weft.engine.library import EngineWarning, description, library, peak_flops, transformed
+from weft.engine.library import EngineWarning, description, library, outside_of_transforms, peak_flops, transformed
 from weft.engine.linear import linear
 from weft.engine.optimizer import Hyperparameters, OptimizerStep, ParameterTensors
 from weft.engine.precision import PRECISIONS, precision, rounds_to_bfloat16, set_default_precision
@@ -46,6 +46,7 @@ __all__ = [
     "linear",
     "linear_cross_entropy",
     "materialize",
+    "outside_of_transforms",
     "peak_flops",
     "precision",
     "quantize_cell",

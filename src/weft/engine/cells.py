@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 import weakref
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor
+from torch._C._functorch import TransformType, is_functorch_wrapped_tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from weft.cells import Cell, State
 from weft.compiler import StepMasks, Untraceable, program_of
 from weft.engine.abi import Precision
 from weft.engine.embedding import Embedded
+from weft.engine.functions import run
 from weft.engine.heads import Pass, heads_of, join
 from weft.engine.int8 import float_copy, is_quantized
-from weft.engine.layers import Direction, Layers, run
-from weft.engine.library import EngineWarning, known_type, usable, warn_if_missing
+from weft.engine.layers import Direction, Layers
+from weft.engine.library import (
+    EngineWarning,
+    known_type,
+    mapped,
+    outside_of_transforms,
+    transformed,
+    usable,
+    warn_if_missing,
+)
 from weft.engine.plan import Plan
 from weft.engine.precision import precision_for
 from weft.engine.tensors import as_int64, checked
@@ -44,14 +56,25 @@ def plan_of(cell: Cell, noise: StepMasks = _PLAIN) -> Plan | None:
         try:
             # Inside inference_mode, operations do not reach the trace one by one. Hooks of the caller, such as
             # torch.utils.checkpoint's, must not see what the trace saves.
-            with torch.inference_mode(False), saved_tensors_hooks(_unchanged, _unchanged):
-                plans[key] = Plan(program_of(float_copy(cell) if is_quantized(cell) else cell, noise), cell)
+            hooks = (
+                nullcontext() if transformed() else saved_tensors_hooks(_unchanged, _unchanged)
+            )  # torch.func has none
+            with torch.inference_mode(False), hooks, outside_of_transforms():
+                plans[key] = Plan(program_of(_in_plain_memory(cell), noise), cell)
         except Untraceable as why:
             plans[key] = None
             if str(why) not in _refused:
                 _refused.add(str(why))
                 warnings.warn(f"{why}. It runs as plain torch.", EngineWarning, stacklevel=3)
     return plans[key]
+
+
+def _in_plain_memory(cell: Cell) -> Cell:
+    """The cell, or a copy of float weights, for the trace, which reads addresses and no values."""
+    tensors = [*cell.parameters(), *cell.buffers()]
+    if any(map(is_functorch_wrapped_tensor, tensors)):
+        return copy.deepcopy(cell, {id(each): torch.empty(each.shape, dtype=each.dtype) for each in tensors})
+    return float_copy(cell) if is_quantized(cell) else cell
 
 
 def _unchanged(tensor: Tensor) -> Tensor:
@@ -85,9 +108,13 @@ def run_layers(
         (passes,), (given,) = layers, states
         return compiled.run_layer(passes, materialize(x), given, lengths, precision)
     table = x if isinstance(x, Tensor) else x.parts[0].table  # represents all tables
-    if not usable() or not table.is_cpu:
+    if not (usable() or mapped(TransformType.Vmap, TransformType.Grad)) or not table.is_cpu:
         warn_if_missing()
         return None
+    if transformed():
+        if dropout or precision is Precision.int8 or any(_has_masks(run) for layer in layers for run in layer):
+            return None
+        x = materialize(x)
     directions: list[list[Direction]] = []
     kinds: list[list[tuple[type[State], int, int]]] = []  # the type of each state, its number of parts, heads
     flat: list[Tensor | None] = []
@@ -140,6 +167,10 @@ def run_layers(
     return outputs, [[join(kind, states, count, rest) for kind, states, count in layer] for layer in kinds]
 
 
+def _has_masks(run: Pass) -> bool:
+    return run.row_mask is not None or run.step_mask is not None
+
+
 def materialize(x: Tensor | Embedded) -> Tensor:
     """A layer's input as a tensor."""
     return x if isinstance(x, Tensor) else x.tensor()
@@ -171,6 +202,8 @@ def another_kind(owner: str, name: str, tensor: Tensor, wanted: Tensor) -> Tenso
 
 
 def check_lengths(name: str, lengths: Tensor, steps: int) -> None:
+    if is_functorch_wrapped_tensor(lengths):
+        return  # it has no values to look at; the core checks them
     every = lengths.tolist()
     if every and not (min(every) >= 0 and max(every) <= steps):
         raise TensorError(

@@ -11,18 +11,23 @@ This is a module of its own because defining operators loads torch's compiler, w
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import and_, not_
 from typing import Any, Optional
 
 import torch
 from torch import Tensor
+from torch._C._functorch import TransformType
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from weft.cells import Cell, State
 from weft.compiler import StepMasks
 from weft.engine.abi import Precision
+from weft.engine.autograd import one_at_a_time
 from weft.engine.cells import another_kind, check_lengths, first_of_another_kind, plan_of, readable
+from weft.engine.functions import Samples, divided_memory
 from weft.engine.heads import Pass
 from weft.engine.layers import Direction, Layers, backward, forward
-from weft.engine.library import usable, warn_if_missing
+from weft.engine.library import mapped, usable, warn_if_missing
 from weft.engine.plan import Plan, reach
 from weft.engine.tensors import as_int64, checked
 from weft.errors import TensorError, WeftError
@@ -36,7 +41,8 @@ def _described(cell: Cell, training: bool, recurrent_dropout: bool, zoneout: boo
 
     torch takes the result as a constant. It calls again for another cell, or when `training` changes.
     """
-    if not usable() or not readable(cell):
+    # torch's custom operators have no rule for torch.func.grad.
+    if not (usable() or mapped(TransformType.Vmap)) or not readable(cell):
         warn_if_missing()
         return ""
     plan = plan_of(cell, StepMasks(recurrent_dropout, zoneout, float.fromhex(expected_zoneout)))
@@ -170,7 +176,7 @@ def _run_operator(
 
 def _kept_size(hashes: Sequence[int]) -> int:
     """Elements that the directions of a layer keep for each token."""
-    return sum(_plans[plan_hash].kept_size for plan_hash in hashes)
+    return sum(sum(_plans[plan_hash].kept_sizes) for plan_hash in hashes)
 
 
 @_run_operator.register_fake
@@ -261,3 +267,50 @@ def _differentiate(ctx: Any, gradients: Sequence[Tensor | None]) -> Any:
 
 
 _run_operator.register_autograd(_differentiate, setup_context=_remember)
+
+
+def _one_by_one(
+    operator: Any, info: Any, in_dims: Sequence[Any], args: Sequence[Any]
+) -> tuple[list[Tensor], list[int]]:
+    """An operator under vmap, for one sample after the other."""
+    (flat, spec), (dims, _) = tree_flatten(args), tree_flatten(in_dims)
+    samples = Samples(info.batch_size, flat, dims)
+    found = [operator(*tree_unflatten(samples.one(n), spec)) for n in range(samples.size)]
+    return [torch.stack(parts) for parts in zip(*found, strict=True)], [0] * len(found[0])
+
+
+@_run_operator.register_vmap
+def _(info: Any, in_dims: Sequence[Any], *args: Any) -> tuple[list[Tensor], list[int]]:
+    """Folds the mapped dimension into the rows, unless samples have lengths or parameters of their own."""
+    x, lengths, tensors, noise, there, noisy, hashes, *rest, train = args
+    of_x, _, of_tensors, of_noise, *_ = in_dims
+    plans = [_plans[plan_hash] for plan_hash in hashes]
+    places = [own for plan in plans for own in [True] * len(plan.names) + [False] * plan.states]
+    are_parameters = [own for own, is_there in zip(places, there, strict=True) if is_there]
+    samples = Samples(info.batch_size, [x, *tensors, *noise], [of_x, *of_tensors, *of_noise])
+    if lengths is not None or any(map(and_, are_parameters, samples.are_mapped[1:])):
+        return _one_by_one(_run_operator, info, in_dims, args)
+    x, *flat = samples.folded([True, *map(not_, are_parameters), *(True for _ in noise)])
+    tensors, noise = flat[: len(tensors)], flat[len(tensors) :]
+    found = _run_operator(x, None, tensors, noise, there, noisy, hashes, *rest, train)
+    memory = [found.pop()] if train else []
+    results = [each.unflatten(0, (samples.size, -1)) for each in found]
+    tokens = results[0].shape[1] * results[0].shape[2]
+    sizes = [tokens * size for plan in plans for size in plan.kept_sizes]
+    results += [divided_memory(each, samples.size, sizes) for each in memory]
+    return results, [0] * len(results)
+
+
+@_backward_operator.register_vmap
+def _(info: Any, in_dims: Sequence[Any], *args: Any) -> tuple[list[Tensor], list[int]]:
+    return _one_by_one(_backward_operator, info, in_dims, args)
+
+
+def _backward_of_each(*args: Any) -> list[Tensor]:
+    """For several gradients at once, as `is_grads_batched=True` gives them."""
+    flat, spec = tree_flatten(args)
+    return list(one_at_a_time(lambda _, *one: tuple(_backward_operator(*tree_unflatten(one, spec))))(None, *flat))
+
+
+_LIBRARY: Any = torch.library.Library("weft", "FRAGMENT")  # type: ignore[no-untyped-call]
+_LIBRARY.impl("run_layer_backward", _backward_of_each, "Batched")

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from weft.engine import abi
 from weft.engine.abi import Precision
-from weft.engine.autograd import apply_of, differentiable_gradients
+from weft.engine.autograd import apply_of, differentiable_gradients, one_at_a_time
 from weft.engine.cells import check_lengths
 from weft.engine.dropout import NO_DROPOUT, Dropout, drop_with_seed
 from weft.engine.library import check, loaded_library, reads
@@ -136,6 +136,7 @@ class _CrossEntropy(torch.autograd.Function):
         return losses
 
     @staticmethod
+    @one_at_a_time
     def backward(ctx: Any, gradient: Tensor) -> Any:
         x, weight, bias, targets, lengths, d_logits = ctx.saved_tensors
         if torch.is_grad_enabled():  # a graph of the gradients is wanted
@@ -146,7 +147,8 @@ class _CrossEntropy(torch.autograd.Function):
                 losses = _plain(x, weight, bias, targets, lengths, ctx.label_smoothing, NO_DROPOUT, ignore_index)
                 return [losses.sum() if total else losses]
 
-            return *differentiable_gradients(again, (x, weight, bias), (gradient,)), None, None, None, None
+            found = differentiable_gradients(again, (x, weight, bias), (gradient,), ctx.needs_input_grad[:3])
+            return *found, None, None, None, None
         found = [
             empty(tuple(tensor.shape), x.dtype) if wants else None
             for tensor, wants in zip((x, weight, bias), ctx.needs_input_grad, strict=False)

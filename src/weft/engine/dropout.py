@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from weft.engine import abi
-from weft.engine.autograd import apply_of
+from weft.engine.autograd import apply_of, one_at_a_time
 from weft.engine.library import check, loaded_library, reads
 from weft.engine.memory import empty
 from weft.errors import TensorError, WeftError
@@ -110,6 +110,7 @@ class _Dropout(torch.autograd.Function):
         return dropped
 
     @staticmethod
+    @one_at_a_time
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
         return _apply(gradient, *ctx.drawn), None, None, None
 

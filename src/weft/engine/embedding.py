@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from weft.engine import abi
-from weft.engine.autograd import apply_of
+from weft.engine.autograd import apply_of, one_at_a_time
 from weft.engine.dropout import NO_DROPOUT, Dropout, draw_seed
 from weft.engine.library import check, loaded_library, reads
 from weft.engine.memory import empty
@@ -176,6 +176,7 @@ class _Embed(torch.autograd.Function):
         return rows
 
     @staticmethod
+    @one_at_a_time
     def backward(ctx: Any, gradient: Tensor) -> Any:
         ctx.saved_tensors  # noqa: B018  # torch checks that the ids have not changed
         wanted = ctx.needs_input_grad[1:]
@@ -192,6 +193,7 @@ class _EmbedBackward(torch.autograd.Function):
         return tuple(_gradients(drawn, wanted, gradient))
 
     @staticmethod
+    @one_at_a_time
     def backward(ctx: Any, *d_gradients: Tensor | None) -> Any:
         drawn = ctx.drawn
         tables = [torch.zeros_like(t) if d is None else d for t, d in zip(drawn.tables, d_gradients, strict=True)]

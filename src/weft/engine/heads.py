@@ -16,6 +16,7 @@ from torch import Tensor
 from weft.cells import Cell, LSTMCell, MultiHeadLSTMCell, State
 from weft.compiler import StepMasks
 from weft.engine.int8 import is_quantized
+from weft.engine.library import outside_of_transforms
 from weft.engine.plan import Plan
 
 
@@ -75,5 +76,5 @@ def join(kind: type[State], states: int, heads: int, last: Iterator[Tensor]) -> 
 @cache
 def _head(size: int) -> LSTMCell:
     """A cell whose program is that of a head; its weights are not used."""
-    with torch.inference_mode(False), torch.random.fork_rng(devices=[]):
+    with torch.inference_mode(False), torch.random.fork_rng(devices=[]), outside_of_transforms():
         return LSTMCell(1, size, device="cpu", dtype=torch.float32)

@@ -1,4 +1,4 @@
-"""Layers of cells over time: the calls of the core's forward and backward pass, and their autograd function.
+"""Layers of cells over time: the calls of the core's forward and backward pass.
 
 The core projects the input of all steps, runs the time loop and computes the gradients of all parameters. This module
 allocates its memory. Training keeps the values that the program's derivative needs, partly in the memory of the
@@ -16,14 +16,12 @@ from torch import Tensor
 
 from weft.engine import abi
 from weft.engine.abi import Precision
-from weft.engine.autograd import apply_of, differentiable_gradients
 from weft.engine.dropout import draw_seed, keep_threshold
-from weft.engine.embedding import Drawn, lookup
+from weft.engine.embedding import Drawn
 from weft.engine.library import check, loaded_library
 from weft.engine.memory import empty, empty_like
 from weft.engine.plan import Plan
-from weft.engine.recompute import recompute
-from weft.engine.tensors import address, as_int64, check_tensor, checked
+from weft.engine.tensors import address, check_tensor, checked
 
 _run_call, _layer, _direction = abi.values_of(abi.RunCall), abi.values_of(abi.Layer), abi.values_of(abi.Direction)
 
@@ -62,6 +60,8 @@ class Layers:
         self.kept = 0  # elements that a token keeps for the backward pass
         self.between = 0  # features of all outputs but those of the last layer
         self.width = 0  # of the outputs
+        self.are_parameters: list[bool] = []  # or initial states, in the order of `run`
+        self.in_transform = False  # of torch.func
         keep = keep_threshold(dropout) if dropout else 0
         for layer in layers:
             self.between += self.width
@@ -72,8 +72,21 @@ class Layers:
             for plan, inputs, reverse, row_mask, step_mask in layer:
                 self.records += _direction(plan.address, inputs, reverse, address(row_mask), address(step_mask))
                 self.states += plan.state_widths
-                self.kept += plan.kept_size
+                self.kept += sum(plan.kept_sizes)
                 self.width += plan.hidden_size
+                self.are_parameters += [True] * len(plan.names) + [False] * plan.states
+
+    def has_parameters(self, marked: Sequence[bool]) -> bool:
+        """Whether a parameter, not a state, is marked among them."""
+        return any(mark and own for mark, own in zip(marked, self.are_parameters, strict=True))
+
+    def memory_sizes(self, positions: int, tokens: int) -> list[int]:
+        """The sizes of the parts of the memory, without embedded rows. Each part has its values row after row."""
+        found: list[int] = []
+        for layer in self.directions:
+            found += [tokens * size for direction in layer for size in direction.plan.kept_sizes]
+            found.append(positions * sum(direction.plan.hidden_size for direction in layer))
+        return found[:-1]  # the outputs of the last layer are not among them
 
     def shape(self, x: Tensor | None) -> tuple[int, int]:
         """Rows and steps."""
@@ -86,54 +99,6 @@ class Layers:
         if self.embedded is not None:
             size += -(-positions * self.embedded.shape[-1] // 16) * 16  # what follows begins on a cache line
         return size
-
-
-def run(
-    layers: Layers, x: Tensor | None, lengths: Tensor | None, flat: Sequence[Tensor | None]
-) -> tuple[Tensor, list[Tensor]]:
-    """Outputs (B, T, sum of H) of the last layer and the final states of all directions, with gradients.
-
-    `flat` has for each direction its parameters and its initial states, None for zeros; all are contiguous.
-    """
-    if x is not None:
-        x = x.contiguous() if x.is_floating_point() else as_int64(x)
-    tables = layers.embedded.tables if layers.embedded is not None else ()
-    if torch.is_grad_enabled() and any(t.requires_grad for t in (x, *flat, *tables) if t is not None):
-        if layers.precision is Precision.int8:
-            layers.precision = Precision.exact  # it has no backward pass
-        outputs, *last = _apply(layers, len(flat), lengths, x, *flat, *tables)
-    else:
-        outputs, last, _ = forward(layers, x, lengths, flat, False)
-    return outputs, last
-
-
-class _Run(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, layers: Layers, count: int, lengths: Tensor | None, x: Tensor | None, *given: Any) -> Any:
-        outputs, last, memory = forward(layers, x, lengths, given[:count], True)
-        ctx.layers, ctx.count = layers, count
-        ctx.set_materialize_grads(False)
-        ids = layers.embedded.ids if layers.embedded is not None else ()
-        ctx.save_for_backward(lengths, x, memory, *given[:count], *ids)
-        return outputs, *last
-
-    @staticmethod
-    def backward(ctx: Any, d_outputs: Tensor | None, *d_last: Tensor | None) -> Any:
-        lengths, x, memory, *flat = ctx.saved_tensors
-        if torch.is_grad_enabled():  # a graph of the gradients is wanted
-            layers, tables = ctx.layers, () if ctx.layers.embedded is None else ctx.layers.embedded.tables
-
-            def again(x: Tensor | None, *given: Tensor | None) -> list[Tensor]:
-                return recompute(layers, lambda *some: lookup(layers.embedded, *some), lengths, x, given)
-
-            found = differentiable_gradients(again, (x, *flat[: ctx.count], *tables), (d_outputs, *d_last))
-            return None, None, None, *found
-        _, _, _, wants_x, *wanted = ctx.needs_input_grad
-        found = backward(ctx.layers, x, lengths, flat[: ctx.count], memory, d_outputs, d_last, wants_x, wanted)
-        return None, None, None, *found
-
-
-_apply = apply_of(_Run)
 
 
 def forward(

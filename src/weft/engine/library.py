@@ -8,13 +8,18 @@ from __future__ import annotations
 import ctypes
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._functorch import TransformType
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.autograd import forward_ad
+from torch.utils._python_dispatch import _disable_current_modes
 
 from weft.engine import abi
 from weft.engine import encode as _encode  # noqa: F401  # its records are part of the layout
@@ -111,13 +116,32 @@ def usable() -> bool:
 def transformed() -> bool:
     """Whether torch follows each of its operations and would miss ours.
 
-    Inside torch.func's transforms tensors have no memory; forward-mode AD and torch.jit.trace record operations.
+    Inside torch.func's transforms tensors have no memory; forward-mode AD and torch.jit.trace record operations; a
+    TorchDispatchMode, such as that which counts operations, sees each.
     """
     return (
         torch._C._functorch.peek_interpreter_stack() is not None
         or forward_ad._current_level >= 0
         or torch._C._get_tracing_state() is not None
+        or torch._C._len_torch_dispatch_stack() > 0
     )
+
+
+@contextmanager
+def outside_of_transforms() -> Iterator[None]:
+    """Operations in here are seen by no transform of torch.func and by no TorchDispatchMode."""
+    modes = _disable_current_modes() if torch._C._len_torch_dispatch_stack() else nullcontext()  # the first is slow
+    with temporarily_clear_interpreter_stack(), modes:
+        yield
+
+
+def mapped(*rules: TransformType) -> bool:
+    """Whether these transforms of torch.func are all that follows operations."""
+    interpreters = torch._C._functorch.get_interpreter_stack()
+    if not interpreters or any(one.key() not in rules for one in interpreters):
+        return False
+    recorded = torch._C._get_tracing_state() is not None or torch._C._len_torch_dispatch_stack() > 0
+    return forward_ad._current_level < 0 and not recorded and library() is not None
 
 
 def known_type(tensor: Tensor) -> bool:

@@ -43,7 +43,10 @@ class Plan:
         self.shapes = [reach(cell, path).shape for path in self._paths]
         self.states, self.hidden_size = program.states, program.hidden_size
         self.state_widths = [self.hidden_size] * self.states
-        self.kept_size = (program.blocks + program.extra) * program.hidden_size  # elements a token
+        self.kept_sizes = [
+            program.blocks * program.hidden_size,
+            program.extra * program.hidden_size,
+        ]  # elements a token
         # A hash of its content below 2^63: the same in every process. The operators and the layout are part of it,
         # since torch finds compiled graphs on disk by it, and those of another version call other operators.
         code = array("q", encode(program, self.names, self.shapes, handle=0))

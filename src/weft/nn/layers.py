@@ -14,7 +14,17 @@ import torch
 from torch import Tensor, nn
 
 from weft import engine
-from weft.cells import Cell, Gates, State, check_cell, check_instance, check_state, find_cell, from_iterable
+from weft.cells import (
+    Cell,
+    Gates,
+    State,
+    check_cell,
+    check_instance,
+    check_state,
+    find_cell,
+    from_iterable,
+    traced_as_one_call,
+)
 from weft.compiler import StepMasks
 from weft.engine import Embedded, Pass, materialize
 from weft.errors import TensorError, WeftError
@@ -71,6 +81,7 @@ class Recurrent(nn.Module):
         """Returns the zero state for a batch of `rows`."""
         return self.cell.initial_state(rows)
 
+    @traced_as_one_call
     def forward(
         self, x: Tensor | Embedded, state: State = None, *, lengths: Tensor | None = None
     ) -> tuple[Tensor, State]:
@@ -176,6 +187,7 @@ class Bidirectional(nn.Module):
         """Returns the zero states for a batch of `rows`."""
         return BothDirections(self.forward_layer.initial_state(rows), self.backward_layer.initial_state(rows))
 
+    @traced_as_one_call
     def forward(
         self, x: Tensor | Embedded, state: BothDirections | None = None, *, lengths: Tensor | None = None
     ) -> tuple[Tensor, BothDirections]:
@@ -245,6 +257,7 @@ class Stack(nn.Module):
         """Returns the zero states for a batch of `rows`."""
         return tuple(layer.initial_state(rows) for layer in self.layers)  # type: ignore[operator]
 
+    @traced_as_one_call
     def forward(
         self, x: Tensor | Embedded, state: tuple[State, ...] | None = None, *, lengths: Tensor | None = None
     ) -> tuple[Tensor, tuple[State, ...]]:

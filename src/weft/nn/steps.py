@@ -65,6 +65,19 @@ def run_steps(run: Pass, x: Tensor, state: State, lengths: Tensor | None) -> tup
     return _stack([new for new, _ in kept]), _stack([gates for _, gates in kept]), state
 
 
+def run_passes(
+    passes: Sequence[Pass], x: Tensor, states: Sequence[State], lengths: Tensor | None
+) -> tuple[Tensor, list[list[State]]]:
+    """Runs the passes of one layer step by step; arguments and results are those of engine.run_layers."""
+    outputs, last = [], []
+    for run, given in zip(passes, states, strict=True):
+        state = run.cell.initial_state(x.shape[0]) if given is None else given
+        found, _, after = run_steps(run, x, state, lengths)
+        outputs.append(found.h)
+        last.append(after)
+    return torch.cat(outputs, -1), [last]
+
+
 def _with_dropout(run: Pass) -> Callable[[Tensor, State], tuple[State, Gates]]:
     """Returns the cell's step with a dropout mask on h where it enters a product.
 

@@ -2,8 +2,8 @@
 
 Constructor, parameters, initialisation, `state_dict`, error messages and results are torch's; only the loop over time
 is ours. Under `torch.autocast("cpu", torch.bfloat16)` its products are in bfloat16. Where the engine cannot run
-(another device or dtype, `proj_size`, torch.func transforms, and graphs that leave this process: torch.export,
-torch.jit), torch's own layer does. torch.compile puts the engine's operator into its graph.
+(another device or dtype, `proj_size`, and graphs that leave this process: torch.export, torch.jit), torch's own layer
+does. torch.compile puts the engine's operator into its graph.
 
 For these classes torch's conventions win over weft's: time-first by default, PackedSequence in and out. They derive
 from torch.nn.RNNBase and not from torch.nn.LSTM, GRU or RNN, which torch.compile refuses to put into a graph.
@@ -20,7 +20,8 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 from weft import engine
-from weft.cells import CELLS, Cell
+from weft.cells import CELLS, Cell, traced_as_one_call
+from weft.nn.steps import run_passes
 
 _CELLS: dict[str, type[Cell]] = {
     "RNN_TANH": CELLS["rnn"],
@@ -70,6 +71,7 @@ class EngineForward(nn.RNNBase):
 
     torch_layer: ClassVar[type[nn.RNNBase]]
 
+    @traced_as_one_call
     def forward(self, input: Any, hx: Any = None) -> Any:
         if torch.compiler.is_compiling():
             return self._run_compiled(input, hx)
@@ -117,7 +119,9 @@ class EngineForward(nn.RNNBase):
             return False
         if torch.compiler.is_compiling():  # x has no type and no memory yet
             return True
-        return type(x) in (Tensor, nn.Parameter) and engine.library() is not None and not engine.transformed()
+        # torch.jit.trace makes a program that runs without weft.
+        known = type(x) in (Tensor, nn.Parameter) and torch._C._get_tracing_state() is None
+        return known and engine.library() is not None
 
     def _run_compiled(self, input: Any, hx: Any) -> Any:
         """In the graph of torch.compile: the engine's operator. An exported graph must run without weft."""
@@ -165,18 +169,21 @@ class EngineForward(nn.RNNBase):
         """x (B, T, I) to outputs (B, T, D*H) and the parts of the last state, (L*D, B, H) each."""
         cells, states = self._bound_cells(), self._states(hx)
         lengths = None if packing is None else packing.lengths
-        if not (self.dropout and self.training) and not torch.compiler.is_compiling():
-            done = engine.run_layers(cells, x, states, lengths)
-            assert done is not None, "the engine refused a cell of torch's"
-            outputs, last = done
-        else:
+        together = not (self.dropout and self.training) and not torch.compiler.is_compiling()
+        done = engine.run_layers(cells, x, states, lengths) if together else None
+        if done is None:
             outputs, last = x, []
             for number, (layer, given) in enumerate(zip(cells, states, strict=True)):
                 inputs = self._drop(outputs, packing) if number and self.dropout and self.training else outputs
                 done = engine.run_layers([layer], inputs, [given], lengths)
-                assert done is not None, "the engine refused a cell of torch's"
-                outputs, (after,) = done
+                outputs, (after,) = done or run_passes(layer, inputs, given, lengths)
                 last.append(after)
+        else:
+            outputs, last = done
+        if torch.compiler.is_compiling():  # otherwise the graph gives out weights that only a transform inside it knows
+            bound = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")[: 4 if self.bias else 2]
+            for run in (run for layer in cells for run in layer):
+                run.cell._parameters.update(dict.fromkeys(bound))
         flat = [state for layer in last for state in layer]
         return outputs, [torch.stack(parts) for parts in zip(*flat, strict=True)]
 
@@ -216,7 +223,8 @@ class EngineForward(nn.RNNBase):
                 if self.bias:
                     bound["bias_ih"], bound["bias_hh"] = next(weights), next(weights)
                 elif bound["bias_ih"].is_meta or bound["bias_ih"].dtype is not bound["weight_ih"].dtype:
-                    zeros = bound["weight_ih"].new_zeros(bound["weight_ih"].shape[0])
+                    with engine.outside_of_transforms():  # they outlive this call
+                        zeros = torch.zeros(bound["weight_ih"].shape[0], dtype=bound["weight_ih"].dtype)
                     bound["bias_ih"] = bound["bias_hh"] = zeros
         return kept.layers
 
@@ -226,7 +234,10 @@ class EngineForward(nn.RNNBase):
         for _ in range(self.num_layers):
             layer = []
             for reverse in directions:
-                with torch.device("meta"):  # no memory and no random numbers: the weights are this module's
+                with (
+                    engine.outside_of_transforms(),
+                    torch.device("meta"),
+                ):  # no memory and no random numbers: the weights are this module's
                     cell = _CELLS[self.mode](size, self.hidden_size)
                 layer.append(engine.Pass(cell, reverse))
             passes.append(layer)
