@@ -40,7 +40,7 @@ LAGS = 80
 RUNS: dict[str, tuple[str, str, list[str]]] = {
     "translate": ("translate", "grammar-fr", ["model.hidden_size=64", "train.minutes=1.2"]),
     "hmm": ("hmm", "grammar", ["model.num_states=6", "text.tokenizer=word", "text.limit=20000", "train.iterations=40"]),
-    "classify": ("classify", "grammar", ["model.hidden_size=16", "model.pooling=attention", "train.minutes=0.1"]),
+    "classify": ("classify", "grammar", ["model.hidden_size=16", "model.pooling=attention", "train.epochs=2"]),
     "tag": ("tag", "grammar", ["model.hidden_size=16", "train.minutes=0.1"]),
 }
 CHARACTERS = ["model.hidden_size=64", "model.num_layers=1", "model.embedding_dim=32", "model.dropout=0.0"]

@@ -100,7 +100,7 @@ function Gates({ model, text }) {
         tools=${units.length > FIRST ? html`<${Choice} quiet label=${t('units')} value=${all} onChange=${setAll} options=${[[false, t('varyMost', { n: FIRST })], [true, t('allUnits', { n: units.length })]]} />` : null}>
         <${HeatMap} values=${order.map((one) => units[one])} rows=${few ? order.map(String) : []} columns=${layer.tokens} low=${low} high=${high} scale=${scale}
           picked=${row < 0 ? null : row} onPick=${(one) => setUnit(order[one])} title=${title}
-          describe=${(one, at, value) => cellText([`${t('unit')} ${order[one]}`, visible(layer.tokens[at]), chosen], value)} /><//>
+          describe=${(one, at, value) => cellText([`${t('unit')} ${order[one]}`, visible(layer.tokens[at]), called], value)} /><//>
       <section class="stack">
         <div class="pair"><${NumberBox} label=${t('unit')} value=${picked ?? ''} min=${0} max=${values[0].length - 1} onChange=${setUnit} />
           ${model.probes.includes('units') ? html`<${TextBox} label=${t('corpus')} value=${corpus} onChange=${setCorpus} rows=${1} placeholder=${t('heldOut')} />` : null}</div>
