@@ -38,6 +38,7 @@ from weft.tasks.fill.service import FillOptions, check_search
 from weft.tasks.lm.stopping import StopText
 from weft.text.codec import Codec, StreamingDecoder
 from weft.text.tokenizers import TOKENIZERS
+from weft.training.run import WEIGHTS, load_tensors, save_tensors
 
 QUICK = {name: one.changed({"train.epochs": 1}) for name, one in RECIPES.items() if name in ("lm", "sentiment", "ner")}
 QUICK |= {
@@ -492,6 +493,28 @@ def test_a_changed_run_is_loaded_between_requests(folder, tmp_path):
     after = models.get("lm")
     assert after is not before
     assert after.hash != before.hash
+    models.stop()
+
+
+def test_a_run_that_is_trained_again_with_the_same_result_keeps_its_sessions(tmp_path):
+    first, second = (train_runs(tmp_path / name, {"lm": QUICK["lm"]})["lm"] for name in ("one", "two"))
+    config = ServerConfig(reload=True)
+    models = Models({"lm": first}, config, Metrics())
+    sessions, before = SessionStore(config, models), models.get("lm")
+    sessions.new("mine", before)
+    time.sleep(0.01)
+    shutil.copytree(second, first, dirs_exist_ok=True, copy_function=shutil.copyfile)
+    models._checked = -math.inf
+    models.refresh()
+    assert models.get("lm").changed > before.changed
+    assert sessions.get("mine").model is before
+    assert asyncio.run(models.get("lm").worker.call(lambda: "alive")) == "alive"
+    tensors, metadata = load_tensors(first / WEIGHTS)
+    save_tensors(first / WEIGHTS, {**tensors, "bias": tensors["bias"] + 1}, metadata)
+    models._checked = -math.inf
+    models.refresh()
+    with pytest.raises(RequestError, match="has changed since the session"):
+        sessions.get("mine")
     models.stop()
 
 

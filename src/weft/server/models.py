@@ -30,7 +30,7 @@ from weft.server.worker import Worker
 from weft.tasks import get_task, task_of
 from weft.tasks.service import UNKNOWN_LANGUAGES, Service, TextService, languages_in
 from weft.tasks.text_task import TextTask
-from weft.training.run import CHECKPOINT, WEIGHTS, Run, file_hash, open_run, reading_run
+from weft.training.run import Run, open_run, reading_run
 
 NAME = re.compile(r"[\w.-]{1,100}")
 PAGE_VIEWS = {"generate": "write", "segment": "tag"}  # the page's view of a capability, where it has another name
@@ -46,7 +46,7 @@ class LoadedModel:
     name: str
     predictor: Any
     service: Service
-    hash: str  # of the weights
+    hash: str  # of the vocabulary and the weights
     changed: float  # when the weights were written, as the file system has it
     worker: Worker
     engine: TokenEngine | None
@@ -103,7 +103,7 @@ class Models:
     def _load(self, name: str, path: Path) -> LoadedModel:
         run = open_run(path)
         task = task_of(run)
-        changed = _weights_file(run).stat().st_mtime
+        changed, digest = _changed(run), run.weights_hash()
         with reading_run(run):
             predictor = task.load_run(run)
         service = task.serve(predictor)
@@ -114,7 +114,7 @@ class Models:
             engine = token_engine(service.generator.model)
             generation = Generation(name, engine, self.metrics)
         worker = Worker(name, generation, self.metrics, self.config.batch_size, self.config.max_queue)
-        return LoadedModel(name, predictor, service, file_hash(_weights_file(run)), changed, worker, engine, generation)
+        return LoadedModel(name, predictor, service, digest, changed, worker, engine, generation)
 
     def due(self) -> bool:
         """Whether it is time to look at the files of the runs again."""
@@ -128,7 +128,11 @@ class Models:
             self._checked = time.monotonic()
             for name, old in list(self._loaded.items()):
                 try:
-                    if _weights_file(old.run).stat().st_mtime == old.changed:
+                    changed = _changed(old.run)
+                    if changed == old.changed:
+                        continue
+                    if open_run(self.paths[name]).weights_hash() == old.hash:  # trained again, with the same result
+                        self._loaded[name] = replace(old, changed=changed)
                         continue
                     self._loaded[name] = self._load(name, self.paths[name])
                 except (OSError, WeftError):
@@ -136,8 +140,9 @@ class Models:
                 threading.Thread(target=old.worker.stop, daemon=True).start()
 
 
-def _weights_file(run: Run) -> Path:
-    return run.path / (WEIGHTS if run.has(WEIGHTS) else CHECKPOINT)
+def _changed(run: Run) -> float:
+    """When the weights of a run were written."""
+    return max((path.stat().st_mtime for path in run.weight_files()), default=0.0)
 
 
 def text_service(model: LoadedModel, capability: str | None = None) -> TextService:

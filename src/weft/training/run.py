@@ -100,6 +100,19 @@ class Run:
         found = tensor_shapes(self.path / CHECKPOINT)
         return with_prefix(found, "model.") | with_prefix(found, "ema.")
 
+    def weight_files(self) -> list[Path]:
+        """Returns the files of weights: those of members, of n-grams and of a mixture's parts too."""
+        found = [*self.path.glob("*.safetensors"), *self.path.glob("parts/*/*.safetensors")]
+        return sorted(path for path in found if path.name != CHECKPOINT or not (path.parent / WEIGHTS).exists())
+
+    def weights_hash(self) -> str:
+        """Returns a hash of the vocabulary and of all weights, which equal trainings have too."""
+        digest = hashlib.sha256(_json_hash(self.vocabulary).encode())
+        for path in self.weight_files():
+            with _opened(path) as file:
+                digest.update(f"{path.relative_to(self.path)} {file.metadata()['sha256']}".encode())
+        return digest.hexdigest()
+
     def data_file(self, name: str) -> Path:
         """Returns the path of a data file of the run after comparing its content with the recorded hash.
 
