@@ -15,6 +15,10 @@ from latex2mathml.converter import convert
 EQUATION = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', flags=re.S)
 LINK = re.compile(r"\[([^\]]*)\]\((\.\./[^)#\s]+)(?:#[^)]*)?\)")
 
+SECTION = re.compile(
+    r'(<nav class="md-nav" data-md-level="\d+") aria-labelledby="\w+"'
+    r"( [^>]*>\s*<label [^>]*>\s*<span [^>]*></span>\s*)([^<]*\S)"
+)
 HOW_TO = ("Start", "For torch users", "Tasks")  # sections of the navigation
 
 
@@ -40,5 +44,8 @@ def on_page_content(html_text: str, **_: Any) -> str:
 
 
 def on_post_page(output: str, *, page: Any, **_: Any) -> str:
-    """Chinese pages say that they are: browsers choose fonts and hyphenation by it."""
-    return output.replace('<html lang="en"', '<html lang="zh-Hans"', 1) if ".zh." in page.file.src_uri else output
+    """What the theme leaves out for screen readers: the language of a page, names of its parts."""
+    language = "zh-Hans" if ".zh." in page.file.src_uri else "en"
+    output = output.replace('<html lang="en"', f'<html lang="{language}"', 1)  # also for fonts and hyphenation
+    output = output.replace(' role="dialog">', ' role="dialog" aria-label="Search">', 1)
+    return SECTION.sub(r'\1 aria-label="Section: \3"\2\3', output)

@@ -4,6 +4,7 @@
 
 - Every link leads to a page and an anchor that exist, and nothing is loaded from another host.
 - Opened from a folder in chromium, without a network, the search finds typical queries (needs chromium and playwright).
+- On ten pages, small and dark, large and light, axe-core finds nothing.
 - The pages of docs/lab/ stand neither in the navigation nor in the search.
 """
 
@@ -18,6 +19,7 @@ from functools import cache
 from html.parser import HTMLParser
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 QUERIES = {  # what readers type -> a page that has to be among the first results
@@ -50,6 +52,9 @@ QUERIES = {  # what readers type -> a page that has to be among the first result
     "困惑度": "from-the-notes.zh.html",
     "术语": "glossary.html",
 }
+LOOKED_AT = ("index", "index.zh", "install", "troubleshooting", "accelerate", "classify", "gradients", "results", "cli")
+LOOKED_AT += ("glossary", "api/layers")
+AXE = Path(__file__).parent / "vendor" / "axe.min.js"
 FIRST = 5  # so many results count as found
 
 
@@ -104,33 +109,49 @@ def check_lab(site: Path) -> Iterator[str]:
     yield from (f"search has {entry['location']}" for entry in index["docs"] if entry["location"].startswith("lab/"))
 
 
-def check_search(site: Path, chromium: str) -> Iterator[str]:
+def check_search(page: Any, site: Path) -> Iterator[str]:
     """A line for each query whose page is not among the first results, for each error and each request to a host."""
-    from playwright.sync_api import expect, sync_playwright
+    from playwright.sync_api import expect
+
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(f"error in a page: {error}"))
+    page.on("request", lambda request: request.url.startswith("file:") or problems.append(f"asks for {request.url}"))
+    page.goto((site / "index.html").as_uri())
+    field, results = page.locator("input[name=query]"), page.locator(".md-search-result__meta")
+    for query, expected in QUERIES.items():
+        for text, shown in (("", "Type to start searching"), (query, "matching document")):
+            field.fill(text)
+            field.dispatch_event("keyup")
+            expect(results).to_contain_text(shown, timeout=30_000)
+        links = page.locator(".md-search-result__item > a").evaluate_all("links => links.map(link => link.pathname)")
+        pages = list(dict.fromkeys(link.rpartition("/")[2] for link in links))
+        if expected not in pages[:FIRST]:
+            problems.append(f"search for {query!r} does not find {expected}, but {', '.join(pages[:FIRST])}")
+    yield from problems
+
+
+def check_access(page: Any, site: Path) -> Iterator[str]:
+    """A line for each rule of axe-core that a page breaks."""
+    for width, scheme in ((400, "dark"), (1200, "light")):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(color_scheme=scheme)
+        for name in LOOKED_AT:
+            page.goto((site / f"{name}.html").as_uri())
+            page.wait_for_function("!document.querySelector('pre > code') || document.querySelector('.md-code__nav')")
+            page.evaluate(AXE.read_text(encoding="utf-8"))
+            for broken in page.evaluate("axe.run()")["violations"]:
+                nodes = ", ".join(str(node["target"]) for node in broken["nodes"][:3])
+                yield f"{name}, {width} pixels, {scheme}: {broken['id']}: {nodes}"
+
+
+def check_in_browser(site: Path, chromium: str) -> Iterator[str]:
+    from playwright.sync_api import sync_playwright
 
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        page = browser.new_context(offline=True).new_page()
-        problems: list[str] = []
-        page.on("pageerror", lambda error: problems.append(f"error in a page: {error}"))
-        page.on(
-            "request", lambda request: request.url.startswith("file:") or problems.append(f"asks for {request.url}")
-        )
-        page.goto((site / "index.html").as_uri())
-        field, results = page.locator("input[name=query]"), page.locator(".md-search-result__meta")
-        for query, expected in QUERIES.items():
-            for text, shown in (("", "Type to start searching"), (query, "matching document")):
-                field.fill(text)
-                field.dispatch_event("keyup")
-                expect(results).to_contain_text(shown, timeout=30_000)
-            links = page.locator(".md-search-result__item > a").evaluate_all(
-                "links => links.map(link => link.pathname)"
-            )
-            pages = list(dict.fromkeys(link.rpartition("/")[2] for link in links))
-            if expected not in pages[:FIRST]:
-                problems.append(f"search for {query!r} does not find {expected}, but {', '.join(pages[:FIRST])}")
+        for check in (check_search, check_access):
+            yield from check(browser.new_context(offline=True).new_page(), site)
         browser.close()
-    yield from problems
 
 
 def main() -> None:
@@ -140,9 +161,11 @@ def main() -> None:
     problems = [*check_links(site), *check_lab(site)]
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium and find_spec("playwright"):
-        problems += check_search(site, chromium)
+        problems += check_in_browser(site, chromium)
     else:
-        print("tests.site_checks: the search was not tried, which takes chromium and playwright", file=sys.stderr)
+        print(
+            "tests.site_checks: search and access were not tried, which takes chromium and playwright", file=sys.stderr
+        )
     if problems:
         sys.exit("\n".join(problems))
 
