@@ -112,6 +112,9 @@ def openai_completions(world):
     assert "".join(one.choices[0].text for one in pieces) == expected
     filled = world.openai.completions.create(model="fill", prompt="the ", suffix=" sat").choices[0].text
     assert filled == weft.load(world.runs["fill"]).fill("the ___ sat")[0].fills[0]
+    blank = {"model": "fill", "prompt": "the ", "suffix": " sat", "temperature": 0, "user": "me"}
+    found = world.openai.completions.with_raw_response.create(**blank)
+    assert found.headers["weft-ignored"] == "temperature, user"
     texts = {
         world.openai.completions.create(**{**given, "seed": seed}).choices[0].text for seed in (-1, None, -1, None)
     }

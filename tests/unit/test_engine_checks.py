@@ -16,6 +16,7 @@ from weft import engine
 from weft.cells import GRUCell, LSTMCell
 from weft.chains import Chains, kernel
 from weft.compiler import StepMasks
+from weft.decoding import Sample
 from weft.engine import OptimizerStep, Pass, Stream, abi
 from weft.engine.abi import Status
 from weft.engine.encode import ProgramHeader
@@ -91,7 +92,7 @@ def test_tensors_of_a_stream(wrong):
         Stream(cells, weight, WRONG[wrong](bias))
     stream, uniforms = Stream(cells, weight, bias, rows=2), torch.rand(2, 3)
     with pytest.raises(WeftError, match="uniforms"):
-        stream.sample(torch.tensor([1, 2]), stream.start(), WRONG[wrong](uniforms))
+        stream.sample(torch.tensor([1, 2]), stream.start(), WRONG[wrong](uniforms), Sample())
 
 
 @pytest.fixture

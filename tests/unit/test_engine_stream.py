@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -11,7 +12,7 @@ from torch import nn
 import weft
 from weft import engine
 from weft.cells import CELLS, LSTMCell
-from weft.decoding import Sample
+from weft.decoding import Sample, count_token
 from weft.engine import Stream
 from weft.errors import WeftError
 from weft.nn import make_stack
@@ -53,26 +54,61 @@ def test_numbers_in_and_no_output_layer(name):
         torch.testing.assert_close(ours, theirs)
 
 
-@pytest.mark.parametrize("how", [{}, {"top_k": 4}, {"top_p": 0.6}, {"temperature": 0.5, "top_k": 6, "top_p": 0.8}])
+PENALTIES = {"repetition_penalty": 1.6, "presence_penalty": 0.4, "frequency_penalty": 0.2}
+WAYS = [
+    {},
+    {"top_k": 4},
+    {"top_p": 0.6},
+    {"temperature": 0.5, "top_k": 6, "top_p": 0.8},
+    {"min_p": 0.3},
+    {"typical_p": 0.5},
+    {"repetition_penalty": 1.6},
+    {"repetition_penalty": 0.7},
+    {"presence_penalty": 1.5},
+    {"frequency_penalty": -0.5},
+    {"top_k": 9, "top_p": 0.95, "min_p": 0.02, "typical_p": 0.8, "temperature": 1.5, **PENALTIES},
+    {"top_k": 1, **PENALTIES},
+]
+
+
+@pytest.mark.parametrize("how", WAYS, ids=str)
 def test_sampling_is_that_of_decode(model, how):
     stack, output = model
     stream = Stream([layer.cell for layer in stack.layers], output.weight, output.bias, rows=3)
-    first, uniforms, banned = torch.tensor([1, 5, 2]), torch.rand(3, 40, dtype=torch.float64), [3, 7]
-    chosen, state = stream.sample(first, stream.start(), uniforms, banned=banned, **how)
+    first, uniforms, sample = torch.tensor([1, 5, 2]), torch.rand(3, 40, dtype=torch.float64), Sample(**how)
+    bias = {3: -math.inf, 7: -math.inf, 4: 1.5, 9: -2.0}
+    seen = [{1: 0}, {5: 0, 2: 3}, {2: 0, 4: 1, 6: 0}]
+    given = seen if sample.penalizes else []
+    chosen, state = stream.sample(first, stream.start(), uniforms, sample, bias=bias, seen=given)
+    assert seen[0] == {1: 0}, "what was given is not changed"
     ids, before, expected = first, None, []
     with torch.no_grad():
         for n in range(40):
             outputs, before = stack(ids[:, None], before)
             log_probs = torch.log_softmax(output(outputs[:, 0]), -1)
-            log_probs[:, banned] = -torch.inf
-            ids = Sample(**how)(log_probs, uniforms[:, n])
+            log_probs[:, list(bias)] += torch.tensor(list(bias.values()))
+            ids = sample(log_probs, uniforms[:, n], seen)
+            for counts, token in zip(seen, ids.tolist(), strict=True):
+                count_token(counts, token)
             expected.append(ids)
     assert torch.equal(chosen, torch.stack(expected, 1))
     for ours, theirs in zip((p for s in state for p in s), (p for s in before for p in s), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("how", [{}, {"top_k": 1}, {"top_k": 700}, {"top_p": 0.9}, {"top_k": 900, "top_p": 0.5}])
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"top_k": 1},
+        {"top_k": 700},
+        {"top_p": 0.9},
+        {"top_k": 900, "top_p": 0.5},
+        {"min_p": 0.2},
+        {"typical_p": 0.6},
+        {"top_k": 900, "typical_p": 0.9, "min_p": 0.001},
+    ],
+)
 def test_a_large_vocabulary(how):
     torch.manual_seed(0)
     cell, output = LSTMCell(2000, 8), nn.Linear(8, 2000)
@@ -80,7 +116,7 @@ def test_a_large_vocabulary(how):
     output.weight.data[5] = output.weight.data[900]  # of equals the first comes first
     output.bias.data[[5, 900]] = 4.0
     stream, uniforms = Stream([cell], output.weight, output.bias), torch.rand(1, 30, dtype=torch.float64)
-    chosen, _ = stream.sample(torch.tensor([1]), stream.start(), uniforms, **how)
+    chosen, _ = stream.sample(torch.tensor([1]), stream.start(), uniforms, Sample(**how))
     ids, state = torch.tensor([1]), cell.initial_state(1)
     for n in range(30):
         state, _ = cell.step(cell.project(ids), state)
@@ -90,8 +126,8 @@ def test_a_large_vocabulary(how):
 
 def test_what_is_no_number_has_no_chance():
     stream = Stream([LSTMCell(70, 8)], torch.full((70, 8), torch.nan))
-    for how in ({}, {"top_k": 3}, {"top_p": 0.5}):
-        assert (stream.sample(torch.tensor([1]), stream.start(), torch.rand(1, 9), **how)[0] == 0).all()
+    for how in ({}, {"top_k": 3}, {"top_p": 0.5}, {"min_p": 0.5}, {"typical_p": 0.5}):
+        assert (stream.sample(torch.tensor([1]), stream.start(), torch.rand(1, 9), Sample(**how))[0] == 0).all()
 
 
 @pytest.fixture
@@ -110,7 +146,7 @@ def test_threads_change_nothing(name, rows, threads):
     for count in (1, 2, 3):
         threads(count)
         stream = Stream([layer.cell for layer in stack.layers], output.weight, output.bias, rows=rows)
-        chosen, state = stream.sample(first, stream.start(), uniforms)
+        chosen, state = stream.sample(first, stream.start(), uniforms, Sample())
         logits = []
         for n in range(80):  # long enough that both ways of taking a step are tried
             result, state = stream.step(chosen[:, n % 40], state)
@@ -135,13 +171,13 @@ def test_many_rows_are_rows_alone(precision, count, threads):
     state = many.start()
     for _ in range(20):  # long enough that both ways of taking a step are tried
         logits, after = many.step(ids, state)
-        chosen, last = many.sample(ids, state, uniforms)
+        chosen, last = many.sample(ids, state, uniforms, Sample())
         state = after
     for row in (0, 7, 72, 79, 80, 149):
         mine, first = slice(row, row + 1), one.start()
         for _ in range(20):
             expected, after = one.step(ids[mine], first)
-            tokens, end = one.sample(ids[mine], first, uniforms[mine])
+            tokens, end = one.sample(ids[mine], first, uniforms[mine], Sample())
             first = after
         assert torch.equal(logits[mine], expected)
         assert torch.equal(chosen[mine], tokens)
@@ -187,8 +223,8 @@ def test_results_of_earlier_steps_stay():
 def test_a_row_ends_where_it_ends(model):
     stack, output = model
     stream = Stream([layer.cell for layer in stack.layers], output.weight, output.bias, rows=4)
-    chosen, _ = stream.sample(torch.zeros(4, dtype=torch.long), stream.start(), torch.rand(4, 50), end=4)
-    free, _ = stream.sample(torch.zeros(4, dtype=torch.long), stream.start(), torch.zeros(4, 1))
+    chosen, _ = stream.sample(torch.zeros(4, dtype=torch.long), stream.start(), torch.rand(4, 50), Sample(), end=4)
+    free, _ = stream.sample(torch.zeros(4, dtype=torch.long), stream.start(), torch.zeros(4, 1), Sample())
     assert free.shape == (4, 1)
     for row in chosen.tolist():
         assert 4 not in row
@@ -211,8 +247,13 @@ def test_mistakes_are_named():
         stream.step(torch.tensor([1]), ())
     with pytest.raises(WeftError, match="float64"):
         Stream([LSTMCell(5, 6)], ids=False).step(torch.zeros(1, 5, dtype=torch.float64), stream.start())
+    state, uniforms = stream.start(), torch.rand(1, 3)
+    with pytest.raises(WeftError, match=r"bias of \[5\]; expected ids from 0 to 4"):
+        stream.sample(torch.tensor([1]), state, uniforms, Sample(), bias={5: 1.0})
+    with pytest.raises(WeftError, match=r"tokens of 2 rows; expected .* tokens of 1 rows or none"):
+        stream.sample(torch.tensor([1]), state, uniforms, Sample(), seen=[{}, {}])
     with pytest.raises(WeftError, match="needs token ids and an output layer"):
-        Stream([LSTMCell(5, 6)]).sample(torch.tensor([1]), stream.start(), torch.rand(1, 3))
+        Stream([LSTMCell(5, 6)]).sample(torch.tensor([1]), stream.start(), torch.rand(1, 3), Sample())
 
 
 @pytest.mark.parametrize(

@@ -191,7 +191,16 @@ def test_unknown_cell():
 
 
 @pytest.mark.parametrize("shape", ["one-hot", "embedding", "projected"])
-@pytest.mark.parametrize("choice", [greedy, Sample(), Sample(0.7, top_k=4, top_p=0.8)])
+@pytest.mark.parametrize(
+    "choice",
+    [
+        greedy,
+        Sample(),
+        Sample(0.7, top_k=4, top_p=0.8),
+        Sample(min_p=0.1, typical_p=0.8),
+        Sample(repetition_penalty=1.5, presence_penalty=0.2, frequency_penalty=0.1),
+    ],
+)
 @pytest.mark.parametrize("end", [None, 10])
 def test_the_samplers_own_loop_writes_what_single_steps_write(shape, choice, end):
     torch.manual_seed(3)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -103,11 +104,6 @@ class Sample(Settings):
         """Whether the choice depends on the tokens before."""
         return bool(self.repetition_penalty != 1 or self.presence_penalty or self.frequency_penalty)
 
-    @property
-    def in_engine(self) -> bool:
-        """Whether the engine's sampler knows all of these options."""
-        return not (self.penalizes or self.min_p or self.typical_p < 1)
-
     def __call__(self, log_probs: Tensor, uniforms: Tensor, seen: Sequence[TokenCounts] = ()) -> Tensor:
         """Maps log-probabilities (R, V) and uniforms (R,) to ids (R,); `seen` are the tokens of each row so far."""
         log_probs = log_probs.double()
@@ -165,14 +161,15 @@ class SequenceSampler(Protocol):
         ids: Tensor,
         state: Any,
         uniforms: Tensor,
+        options: Sample,
         *,
-        temperature: float,
-        top_k: int,
-        top_p: float,
-        banned: Sequence[int],
+        bias: Mapping[int, float] | None,
+        seen: Sequence[TokenCounts],
         end: int | None,
     ) -> tuple[Tensor, Any]:
-        """Reads ids (R,), then samples as `Sample` does, and reads, one token for each column of uniforms (R, N).
+        """Reads ids (R,), then samples as `options` do, and reads, one token for each column of uniforms (R, N).
+
+        `bias` is added to the log-probabilities of ids; `seen` are the tokens of each row so far, for penalties.
 
         Returns:
             The tokens (R, N), NO_TOKEN from a row's end on, and the state. The last token has not been read yet.
@@ -234,8 +231,8 @@ def generate(
     sample = Sample(top_k=1) if sampler is greedy else sampler
     penalized = sample if isinstance(sample, Sample) and sample.penalizes else None
     seen = [dict.fromkeys(prompt, 0) for prompt in prompts] if penalized else []
-    in_engine = isinstance(sample, Sample) and sample.in_engine
-    fast = stepper.sampler(rows) if isinstance(stepper, SequenceStepper) and in_engine else None
+    fast = stepper.sampler(rows) if isinstance(stepper, SequenceStepper) and isinstance(sample, Sample) else None
+    bias = dict.fromkeys(banned, -math.inf)
 
     def accept(chosen: np.ndarray[Any, np.dtype[Any]]) -> list[int]:
         """Records the tokens chosen for the rows that are writing, and returns them."""
@@ -261,10 +258,9 @@ def generate(
                 ids,
                 state,
                 uniforms.gather(1, positions),
-                temperature=sample.temperature,
-                top_k=sample.top_k,
-                top_p=sample.top_p,
-                banned=banned,
+                sample,
+                bias=bias,
+                seen=seen,
                 end=end,
             )
             time += len(columns)

@@ -333,8 +333,17 @@ class SampleCall(NamedTuple):
     temperature: Float
     top_k: Int
     top_p: Float
-    banned_count: Int
-    banned: InputInts
+    min_p: Float
+    typical_p: Float
+    repetition_penalty: Float
+    presence_penalty: Float
+    frequency_penalty: Float
+    bias_count: Int
+    bias_ids: InputInts
+    bias: InputDoubles
+    seen_begins: InputInts
+    seen_ids: InputInts
+    seen_counts: InputInts
     end: Int
     tokens: OutputInts
 

@@ -10,9 +10,9 @@ import ctypes
 import struct
 import weakref
 from array import array
-from collections.abc import Sequence
-from itertools import pairwise
-from typing import Any
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, chain, pairwise
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, empty, empty_like, get_num_threads
@@ -27,6 +27,27 @@ from weft.errors import TensorError, WeftError
 
 _step_call, _sample_call = abi.values_of(abi.StreamStepCall), abi.packer(abi.SampleCall)
 _new: Any = tuple.__new__  # makes a NamedTuple faster than its constructor
+
+
+class SamplingOptions(Protocol):
+    """How tokens are chosen: what a `weft.Sample` has, which explains and checks it."""
+
+    @property
+    def temperature(self) -> float: ...
+    @property
+    def top_k(self) -> int: ...
+    @property
+    def top_p(self) -> float: ...
+    @property
+    def min_p(self) -> float: ...
+    @property
+    def typical_p(self) -> float: ...
+    @property
+    def repetition_penalty(self) -> float: ...
+    @property
+    def presence_penalty(self) -> float: ...
+    @property
+    def frequency_penalty(self) -> float: ...
 
 
 class Stream:
@@ -123,30 +144,41 @@ class Stream:
         ids: Tensor,
         state: tuple[State, ...],
         uniforms: Tensor,
+        options: SamplingOptions,
         *,
-        temperature: float = 1.0,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        banned: Sequence[int] = (),
+        bias: Mapping[int, float] | None = None,
+        seen: Sequence[Mapping[int, int]] = (),
         end: int | None = None,
     ) -> tuple[Tensor, tuple[State, ...]]:
         """Reads `ids` (rows,), then samples and reads a token for each column of `uniforms` (rows, N), in [0, 1).
 
-        Returns the tokens (rows, N), -1 from a row's `end` on, and the state, which has not read the last token. The
-        choice is weft.decoding's: temperature, then the top_k most probable tokens, then the fewest that reach top_p,
-        then the inverse of the cumulative distribution in the vocabulary's order.
+        Args:
+            ids: the token to read first in each row.
+            state: the state before it.
+            uniforms: one random number for each choice.
+            options: a `weft.Sample`, which makes the same choices.
+            bias: what is added to the log-probabilities of ids; minus infinity: they are never chosen.
+            seen: of each row the tokens of its text so far, with how often each was generated, for penalties; empty:
+                there are none.
+            end: the id that ends a row.
+
+        Returns:
+            The tokens (rows, N), -1 from a row's end on, and the state, which has not read the last token.
         """
-        ids, count = self._as_input(ids).clone(), uniforms.shape[1]
-        if uniforms.shape[0] != self.rows or not temperature > 0 or not 0 < top_p <= 1 or top_k < 0:
+        ids, count, bias = self._as_input(ids).clone(), uniforms.shape[1], bias or {}
+        if uniforms.shape[0] != self.rows or len(seen) not in (0, self.rows):
             raise WeftError(
-                f"Stream: uniforms {tuple(uniforms.shape)}, temperature {temperature}, top_k {top_k}, top_p {top_p}",
-                expected=f"uniforms ({self.rows}, N), temperature > 0, top_k >= 0, 0 < top_p <= 1",
+                f"Stream: uniforms {tuple(uniforms.shape)}, tokens of {len(seen)} rows",
+                expected=f"uniforms ({self.rows}, N), tokens of {self.rows} rows or none",
             )
-        if any(not 0 <= i < self.output_size for i in banned):
-            raise WeftError(f"Stream: banned ids {list(banned)}", expected=f"ids from 0 to {self.output_size - 1}")
+        if any(not 0 <= i < self.output_size for i in bias):
+            raise WeftError(f"Stream: bias of {list(bias)}", expected=f"ids from 0 to {self.output_size - 1}")
         drawn = checked("Stream: uniforms", uniforms.to(torch.float64), torch.float64, (self.rows, count))
         chosen = torch.empty(self.rows, count, dtype=torch.int64)
-        banned_ids = array("q", banned)
+        bias_ids, biases = array("q", bias), array("d", bias.values())
+        begins = array("q", accumulate(map(len, seen), initial=0))
+        seen_ids = array("q", chain.from_iterable(seen))
+        seen_counts = array("q", chain.from_iterable(one.values() for one in seen))
         after = [part.detach().clone() for part in self._flat(state)]  # changed in place
         call = _sample_call(
             stream=self._address,
@@ -154,11 +186,20 @@ class Stream:
             ids=ids.data_ptr(),
             steps=count,
             uniforms=drawn.data_ptr(),
-            temperature=temperature,
-            top_k=top_k,
-            top_p=top_p,
-            banned_count=len(banned_ids),
-            banned=banned_ids.buffer_info()[0],
+            temperature=options.temperature,
+            top_k=options.top_k,
+            top_p=options.top_p,
+            min_p=options.min_p,
+            typical_p=options.typical_p,
+            repetition_penalty=options.repetition_penalty,
+            presence_penalty=options.presence_penalty,
+            frequency_penalty=options.frequency_penalty,
+            bias_count=len(bias_ids),
+            bias_ids=bias_ids.buffer_info()[0],
+            bias=biases.buffer_info()[0],
+            seen_begins=begins.buffer_info()[0] if seen else 0,
+            seen_ids=seen_ids.buffer_info()[0],
+            seen_counts=seen_counts.buffer_info()[0],
             end=-1 if end is None else end,
             tokens=chosen.data_ptr(),
         )

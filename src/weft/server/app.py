@@ -232,8 +232,10 @@ class _Handler:
             if self.endpoint.form:  # LibreTranslate's clients send the key in the body
                 check_key(request.headers, config, body.get("api_key"))
             response = await while_connected(request, self.endpoint.handler(server.context, request, body), config)
-            if self.endpoint.body is not None and (names := ignored_fields(self.endpoint.body, body)):
-                response.headers["Weft-Ignored"] = ", ".join(names)
+            names = ignored_fields(self.endpoint.body, body) if self.endpoint.body is not None else []
+            if names:
+                others = response.headers.get("Weft-Ignored")  # those of the handler
+                response.headers["Weft-Ignored"] = ", ".join([*([others] if others else []), *names])
             return response
         except RequestError as error:
             return server.refuse(path, error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -123,7 +124,8 @@ class Completion:
         self._check_size(ids)
         histories = self._histories(ids)
         self.seed = secrets.randbits(31) if request.seed in (None, -1) else request.seed
-        choice = TokenChoice(request.sample, tuple(self.predictor.banned_ids), self.predictor.end_id, request.bias)
+        banned = dict.fromkeys(self.predictor.banned_ids, -math.inf)
+        choice = TokenChoice(request.sample, tuple({**dict(request.bias), **banned}.items()), self.predictor.end_id)
         self.prompt_tokens = sum(len(history.ids) for history in histories)
         try:
             self.rows = [

@@ -96,7 +96,7 @@ class SequenceRow:
     @property
     def tokens_only(self) -> bool:
         """Whether nothing but its tokens is asked for, so that an engine may sample many of them in one call."""
-        return self.log_probs is None and not self.history.keep and self.drawn.in_engine
+        return self.log_probs is None and not self.history.keep
 
     @property
     def mean_log_prob(self) -> float:
@@ -244,7 +244,11 @@ class Generation:
         uniforms = torch.from_numpy(np.stack([row.uniforms[row.count : row.count + columns] for row in rows]))
         histories = [row.history for row in rows]
         tokens, states = sampler.sample(
-            [one.ids[-1] for one in histories], [one.state for one in histories], uniforms, rows[0].drawn
+            [one.ids[-1] for one in histories],
+            [one.state for one in histories],
+            uniforms,
+            rows[0].drawn,
+            [row.seen for row in rows],
         )
         self.metrics.batches.add(len(rows), model=self.name)
         for row, chosen, state in zip(rows, tokens, states, strict=True):
@@ -268,7 +272,6 @@ class Generation:
                 if row.abandoned:
                     continue
                 allowed = values.clone()
-                allowed[list(row.drawn.banned)] = -torch.inf
                 for token, bias in row.drawn.bias:
                     allowed[token] += bias
                 now = torch.tensor([row.uniforms[row.count]])

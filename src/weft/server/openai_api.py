@@ -338,7 +338,10 @@ async def _fill(context: Context, model: LoadedModel, given: Mapping[str, Any], 
             }
         )
     usage = {"prompt_tokens": 0, "completion_tokens": tokens * len(choices), "total_tokens": tokens * len(choices)}
-    return JsonResponse({**head, "choices": choices, "usage": usage})
+    response = JsonResponse({**head, "choices": choices, "usage": usage})
+    if sampling := [name for name in given if name in SAMPLING or name in ("best_of", "logit_bias", "seed", "stop")]:
+        response.headers["Weft-Ignored"] = ", ".join(sampling)  # nothing is sampled: these are the most probable fills
+    return response
 
 
 EMBEDDING: Schema = object_of(

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from weft.decoding import Sample, Stepper
+from weft.decoding import Sample, Stepper, TokenCounts
 from weft.engine import Stream
 
 STREAM_ROWS = (16, 4, 1)  # rows of the streams; more rows are run in parts of these sizes
@@ -22,14 +22,8 @@ class TokenChoice(NamedTuple):
     """How the tokens of a row are chosen."""
 
     sample: Sample
-    banned: tuple[int, ...]
+    bias: tuple[tuple[int, float], ...]  # ids, and what is added to their log-probabilities; -inf: never chosen
     end: int | None
-    bias: tuple[tuple[int, float], ...] = ()  # ids, and what is added to their log-probabilities
-
-    @property
-    def in_engine(self) -> bool:
-        """Whether the engine's sampler can choose in this way."""
-        return self.sample.in_engine and not self.bias
 
 
 @runtime_checkable
@@ -62,7 +56,12 @@ class SamplingEngine(TokenEngine, Protocol):
     """An engine that also chooses tokens by itself, many in one call."""
 
     def sample(
-        self, ids: Sequence[int], states: Sequence[Any], uniforms: Tensor, drawn: TokenChoice
+        self,
+        ids: Sequence[int],
+        states: Sequence[Any],
+        uniforms: Tensor,
+        drawn: TokenChoice,
+        seen: Sequence[TokenCounts],
     ) -> tuple[list[list[int]], list[Any]]:
         """Reads a token in each row, then samples and reads N tokens, for `uniforms` (R, N); the last is not read."""
         ...
@@ -99,7 +98,12 @@ class StreamEngine:
         return torch.cat(found), after
 
     def sample(
-        self, ids: Sequence[int], states: Sequence[Any], uniforms: Tensor, drawn: TokenChoice
+        self,
+        ids: Sequence[int],
+        states: Sequence[Any],
+        uniforms: Tensor,
+        drawn: TokenChoice,
+        seen: Sequence[TokenCounts],
     ) -> tuple[list[list[int]], list[Any]]:
         tokens, after = [], []
         for part in parts(len(ids)):
@@ -107,10 +111,9 @@ class StreamEngine:
                 torch.tensor(ids[part]),
                 _joined(states[part]),
                 uniforms[part],
-                temperature=drawn.sample.temperature,
-                top_k=drawn.sample.top_k,
-                top_p=drawn.sample.top_p,
-                banned=drawn.banned,
+                drawn.sample,
+                bias=dict(drawn.bias),
+                seen=seen[part] if drawn.sample.penalizes else (),
                 end=drawn.end,
             )
             tokens += chosen.tolist()

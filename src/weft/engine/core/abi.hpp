@@ -366,10 +366,19 @@ WEFT_RECORD(SampleCall, {
     double temperature;
     int64_t top_k;  // 0: all
     double top_p;
-    int64_t banned_count;
-    const int64_t* banned;  // ids that are never chosen
-    int64_t end;            // the token that ends a row, or -1
-    int64_t* tokens;        // (B, N), -1 from a row's end on
+    double min_p;      // 0: all
+    double typical_p;  // 1: all
+    double repetition_penalty;
+    double presence_penalty;
+    double frequency_penalty;
+    int64_t bias_count;
+    const int64_t* bias_ids;
+    const double* bias;          // what is added to the log-probabilities of these ids; -infinity: never chosen
+    const int64_t* seen_begins;  // (B + 1): where the tokens of each row's text so far begin; nullptr: no penalties
+    const int64_t* seen_ids;
+    const int64_t* seen_counts;  // how often each was generated; 0: only the prompt has it
+    int64_t end;                 // the token that ends a row, or -1
+    int64_t* tokens;             // (B, N), -1 from a row's end on
 });
 
 // ---- weft_peak

@@ -147,6 +147,15 @@ class Stream : public AnyStream {
                                  });
     }
 
+    static void count_token(std::vector<SeenToken>& seen, int64_t id) {
+        const auto same = [id](const SeenToken& token) { return token.id == id; };
+        const auto found = std::find_if(seen.begin(), seen.end(), same);
+        if (found == seen.end())
+            seen.push_back({id, 1});
+        else
+            ++found->generated;
+    }
+
     Status write(const abi::SampleCall<void>& call, T* const* states) {
         const int64_t count = call.steps;
         int64_t* ids = call.ids;
@@ -162,17 +171,23 @@ class Stream : public AnyStream {
             next += size;
         }
         std::vector<bool> ended(static_cast<size_t>(rows_), false);
+        std::vector<std::vector<SeenToken>> seen(static_cast<size_t>(rows_));
+        for (int64_t r = 0; call.seen_begins && r < rows_; ++r)
+            for (int64_t i = call.seen_begins[r]; i < call.seen_begins[r + 1]; ++i)
+                seen[static_cast<size_t>(r)].push_back({call.seen_ids[i], call.seen_counts[i]});
         for (int64_t n = 0; n < count; ++n) {
             advance(ids, nullptr, here.data(), there.data(), nullptr);
             std::swap(here, there);
             bool all_ended = true;
             for (int64_t r = 0; r < rows_; ++r) {
                 if (ended[static_cast<size_t>(r)]) continue;
-                const int64_t token = sampler_.choose(logits(r), vocabulary_, call.uniforms[r * count + n], call);
+                auto& text = seen[static_cast<size_t>(r)];
+                const int64_t token = sampler_.choose(logits(r), vocabulary_, call.uniforms[r * count + n], call, text);
                 ended[static_cast<size_t>(r)] = token == call.end;
                 if (token == call.end) continue;
                 if (token >= layers_[0]->inputs) return Status::id_out_of_range;
                 call.tokens[r * count + n] = ids[r] = token;
+                if (call.seen_begins) count_token(text, token);
                 all_ended = false;
             }
             if (all_ended) break;
