@@ -287,6 +287,7 @@ def test_a_request_that_takes_too_long_is_ended_and_a_changed_run_is_reloaded(ru
         late = server.ask("/v1/completions", {**LONG, "max_tokens": 1_000_000})
         assert (late.status, late.body["error"]["code"]) == (504, "timeout")
         wait_for(lambda: server.metric("weft_sequences") == 0, 20, "it stops")
+        time.sleep(0.3)  # until the connections of the requests above are closed
         files = server.files()
         with socket.socket() as unread:
             unread.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
