@@ -12,7 +12,7 @@ import math
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -111,6 +111,7 @@ def tune(
     optuna = import_optuna()
     out = check_path(out, "`out`")
     _check_arguments(task, minutes, trials)
+    source, dev = (list(data) if isinstance(data, Iterator) else data for data in (source, dev))  # every trial reads it
     fixed = dict(settings or {})
     space = {key: way for key, way in search_space(task).items() if not any(name in fixed for name in names_of(key))}
     deadline = time.monotonic() + 60 * minutes if minutes else math.inf

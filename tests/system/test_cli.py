@@ -106,10 +106,11 @@ assert "".join(piece for (piece,) in model.stream(["It was"], tokens=20, sampler
 many = model.generate_many(["It was", "the"], tokens=20, sampler=weft.Sample(0.5, top_k=3), seed=2)
 again = model.generate_many((one for one in ["It was", "the"]), tokens=20, sampler=weft.Sample(0.5, top_k=3), seed=2)
 assert again == many
-refused(model.generate_many, "the", 5, None, ["the", None])
+refused(model.generate_many, "the", 5, None, ["the", 5])
 refused(lambda given: list(model.stream(given)), "the", 5, None, ["the", None])
 refused(model.generate, 5, None, ["the"])
-refused(model.evaluate, 5, None, ["the"])
+refused(model.evaluate, 5, None)
+assert model.evaluate(["the"]).count == 2
 assert many[0] == model.generate("It was", tokens=20, sampler=weft.Sample(0.5, top_k=3), seed=2)
 assert model.evaluate(weft.Corpus.from_texts("mine", ["It was the best of times."])).count == 24
 assert len(model.generate(tokens=5)) == 5

@@ -365,3 +365,48 @@ def test_scikit_learn_with_holes(models):
         )
     assert model.classes_.tolist() == ["a", "b"]
     assert model.predict_proba(table["review"]).sum(1) == pytest.approx(np.ones(12))
+
+
+def test_the_columns_and_why_are_said_before_training(tmp_path, capsys):
+    small = {**TINY, "model.wide": False}
+    weft.train_classify(frame().dropna(), tmp_path / "a", small)
+    first, *_, last = capsys.readouterr().err.splitlines()
+    read = "read as a table (DataFrame): text from column 'review' (a usual name), label from column 'mood'"
+    assert f"({read} (2 distinct values)), 3" in first
+    assert first.endswith(" weights")
+    assert last.startswith("epoch 1")
+    weft.train_classify(frame().dropna(), tmp_path / "b", small, progress=False)
+    assert capsys.readouterr().err == ""
+    pairs = pandas.DataFrame(PAIRS).dropna()
+    weft.train_translate(pairs, tmp_path / "c", {**TINY, "text.tokenizer": "char"})
+    said = capsys.readouterr().err
+    assert "source from column 'english' (the longest texts), target from column 'french' (the longest texts)" in said
+    weft.train_tag(pandas.concat([pandas.DataFrame(WORDS)] * 2), tmp_path / "d", {**TINY, "data.holdout": 0})
+    assert "note: DataFrame: words from column 'word' (a usual name), tags from column 'tag'" in capsys.readouterr().err
+    weft.train_ngram(frame()["review"].dropna(), tmp_path / "e")
+    assert "(11 texts)" in capsys.readouterr().err.splitlines()[0]
+
+
+def test_strict_from_python(tmp_path):
+    for call in (
+        lambda: weft.train_classify(frame(), tmp_path / "a", strict=True),
+        lambda: weft.train("classify", frame(), tmp_path / "a", {"data.strict": True}),
+        lambda: weft.train("classify", frame(), tmp_path / "a", strict=True),
+        lambda: weft.start_classify(frame(), tmp_path / "a", weft.ClassifyConfig(), strict=True),
+        lambda: weft.train_lm(frame(), tmp_path / "a", {"text.strict": True}),
+        lambda: weft.train_lm(frame(), tmp_path / "a", strict=True),
+    ):
+        with pytest.raises(WeftError, match="DataFrame:row 30: the text is empty"):
+            call()
+    assert not (tmp_path / "a").exists()
+
+
+def test_strict_evaluations_from_python(models):
+    with pytest.raises(WeftError, match="DataFrame:row 30: the text is empty"):
+        models["classify"].evaluate(frame(), strict=True)
+    with pytest.raises(WeftError, match="Series:row 30 is empty"):
+        models["lm"].evaluate(frame()["review"], strict=True)
+    with pytest.raises(WeftError, match="DataFrame:1: the target side of"):
+        models["translate"].evaluate(pandas.DataFrame(PAIRS), strict=True)
+    with pytest.raises(WeftError, match="sentence 1: the tag is empty"):
+        models["tag"].evaluate([(["the"], [None])], strict=True)

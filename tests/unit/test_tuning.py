@@ -56,6 +56,12 @@ def test_a_study_keeps_its_trials_continues_and_links_the_best(tmp_path):
     assert len(seen) == 4
 
 
+def test_texts_of_a_generator_are_there_for_every_trial(tmp_path):
+    texts = (f"the cat sat on mat number {number}. " * 9 for number in range(20))
+    found = tuning.tune("ngram", texts, tmp_path / "tuned", trials=2)
+    assert [trial.state for trial in found.trials] == ["complete", "complete"]
+
+
 def test_the_trials_of_all_calls_get_the_same_time(tmp_path):
     assert tuning._trial_seconds(open_study(optuna, "lm", tmp_path, ""), 5.0) == 5.0
     assert tuning._trial_seconds(open_study(optuna, "lm", tmp_path, ""), 60.0) == 5.0

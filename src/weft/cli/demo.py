@@ -104,11 +104,11 @@ def _config(epochs: int) -> LmConfig:
 
 
 def _train(name: str, out: Path, config: LmConfig) -> LmPredictor:
-    from weft.cli.train import describe, train_with_progress
+    from weft.cli.train import train_with_progress
     from weft.tasks.lm.task import TASK
 
     training = TASK.start(name, out, config)
-    typer.echo(f"   {describe(training)}", err=True)
+    typer.echo(f"   {training.summary}", err=True)
     train_with_progress(training)
     return TASK.load(training.run)
 

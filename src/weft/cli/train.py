@@ -203,9 +203,7 @@ def run_training(
         if training.trainer.progress.all_steps:  # workers that were restarted
             _say(f"resuming {out} after step {training.trainer.progress.all_steps}")
         training.trainer.progress.seconds += loading
-    _say(describe(training))
-    if training.choice:
-        _say(for_command_line(training.choice))
+    _say(for_command_line(training.summary))
     last = train_with_progress(training)
     if last is None and training.trainer.progress.all_steps:
         reason = training.trainer.end_reason()
@@ -227,7 +225,7 @@ def _pretrain(task: Task[Any, Any, Any], raw: str, data: str, out: Path, setting
 
     check_new(out)
     training = start_pretraining(task, raw, data, out, settings, resume=resume)
-    _say(f"{training.run.path}: {describe(training)}")
+    _say(f"{training.run.path}: {for_command_line(training.summary)}")
     last = train_with_progress(training)
     if last is not None and last.end == "interrupted":
         typer.echo("To resume: the same command with --resume", err=True)
@@ -265,16 +263,6 @@ def _custom_cell(sets: list[str]) -> list[str]:
     if len(names) > 1:
         raise WeftError(f"--cell names {len(names)} cells", expected="one, or `model.cell=CLASS` beside them")
     return [f"model.cell={names[0]}"]
-
-
-def describe(training: Training) -> str:
-    """What is trained on what, in one line."""
-    from torch import nn
-
-    model = training.model
-    if not isinstance(model, nn.Module):
-        return training.description
-    return f"{training.description}, {sum(parameter.numel() for parameter in model.parameters()):,} weights"
 
 
 def train_with_progress(training: Training) -> Step | None:

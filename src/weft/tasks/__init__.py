@@ -70,30 +70,37 @@ def train(
     dev: Any = None,
     encoder: Run | str | Path | None = None,
     pretrain: Any = None,
+    strict: bool = False,
     progress: bool = True,
 ) -> Predictor:
     """Trains a model to the end and loads it.
 
     Args:
         task: The name of a task: "lm", "fill", "ngram", "hmm", "classify", "tag" or "translate".
-        source: What to train on: a path, the name of a data set, or the examples themselves.
+        source: What to train on: a path, the name of a data set, or the examples themselves: a list, a generator, or a
+            table such as a DataFrame.
         out: The run directory to create.
         settings: The task's settings, a dict of those that change, such as `{"train.epochs": 3}`, or a TOML file.
         dev: Held-out data; without it a part of the source is held out.
         encoder: A language model, a run of the task "lm", whose vocabulary, embedding and recurrent layers a
             classifier, tagger or filler starts from.
         pretrain: Raw text: a language model of it is trained first, in the directory `OUT.lm`, and is the encoder.
-        progress: Whether to show progress, in a terminal, a notebook, or as lines on standard error.
+        strict: Refuse rows that lack something, such as a label, which are left out and reported otherwise.
+        progress: Whether to show progress, in a terminal, a notebook, or as lines on standard error: first how the data
+            was read, and what was chosen for it.
 
     Raises:
         WeftError: If the task is unknown, `out` exists, or the data or a setting is not usable.
     """
     from weft.config import load_config
+    from weft.tasks.config import with_strict
     from weft.training.run import check_new
 
     found = get_task(task)
     if isinstance(settings, str | Path):
         settings = load_config(found.config_class, settings)
+    if strict:
+        settings = with_strict(found.config_class, settings)
     if pretrain is not None:
         from weft.tasks.pretraining import start_pretraining
 

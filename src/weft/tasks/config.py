@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
-from weft.config import Settings, setting
+from weft.config import Settings, as_config, setting
 from weft.training.config import TrainConfig
 
 
@@ -70,3 +72,16 @@ class LengthBatchConfig(Settings):
 
     max_tokens: int = setting(16384, "maximum number of tokens per batch, padding included", low=1)
     size: int = setting(64, "maximum number of examples per batch", low=1)
+
+
+def with_strict(kind: type[Any], config: Any) -> Any:
+    """The settings of a task with `data.strict`, or `text.strict`: rows that lack something are refused.
+
+    Args:
+        kind: the settings of the task.
+        config: settings as they are; a dict of those that change; None: the defaults.
+    """
+    section = "data" if hasattr(as_config(kind, None), "data") else "text"
+    if config is None or isinstance(config, Mapping):
+        return {**(config or {}), f"{section}.strict": True}
+    return replace(config, **{section: replace(getattr(config, section), strict=True)})

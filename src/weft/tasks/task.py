@@ -9,11 +9,13 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from torch import nn
 
 from weft.cells import using_cells
 from weft.config import as_config, from_dict, to_dict
@@ -21,6 +23,7 @@ from weft.errors import WeftError, check_path
 from weft.metrics import Confusion, ExampleStatistics
 from weft.tasks.cell_settings import record_cells, take_cells
 from weft.tasks.command import Commands
+from weft.tasks.config import with_strict
 from weft.tasks.inspection import Inspection
 from weft.tasks.members import INITIAL, choose_for_members, member_phase, members_of, trained_members
 from weft.tasks.origin import describe_origin, initialize, open_origin, settings_from
@@ -80,6 +83,14 @@ class Training:
     def description(self) -> str:
         """The data, in one line."""
         return self.trainer.phase.description
+
+    @property
+    def summary(self) -> str:
+        """The data, how it was read and the size of the model, and what was chosen for them, in a line each."""
+        model, size = self.model, ""
+        if isinstance(model, nn.Module):
+            size = f", {sum(parameter.numel() for parameter in model.parameters()):,} weights"
+        return "\n".join(filter(None, (f"{self.description}{size}", self.choice)))
 
     @property
     def unit(self) -> str:
@@ -188,6 +199,7 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
         dev: DataSource | None = None,
         source_run: Run | str | Path | None = None,
         encoder: Run | str | Path | None = None,
+        strict: bool = False,
     ) -> Training:
         """Stores the data in a new run directory and builds the trainer.
 
@@ -200,6 +212,8 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
             source_run: A run of the same task to fine-tune: its settings, vocabulary and weights are the start. Its
                 learning rate is multiplied by `fine_tuning.FINE_TUNING_FACTOR` unless `config` sets one.
             encoder: A language model whose vocabulary, embedding and recurrent layers are the start.
+            strict: Refuse rows that lack something, such as a label, which are left out and reported otherwise; the
+                same as the setting `data.strict`, or `text.strict`.
 
         Returns:
             A Training before its first step. Nothing is trained until `steps()` is iterated over.
@@ -209,7 +223,7 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
         """
         began = time.perf_counter()  # the time limit covers reading and encoding the data
         origin = open_origin(self, source_run, encoder)
-        config, classes = take_cells(config)
+        config, classes = take_cells(with_strict(self.config_class, config) if strict else config)
         with using_cells(classes), nullcontext() if origin is None else cells_of(origin):
             return self._start(source, out, config, dev, origin, began)
 
@@ -327,6 +341,7 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
         dev: DataSource | None = None,
         source_run: Run | str | Path | None = None,
         encoder: Run | str | Path | None = None,
+        strict: bool = False,
         progress: bool = True,
     ) -> Predictor:
         """Trains a model to the end and loads it.
@@ -338,11 +353,13 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
             dev: Held-out data.
             source_run: A run to start from.
             encoder: A language model to start from.
-            progress: Whether to show progress, in a terminal, a notebook, or as lines on standard error.
+            strict: Refuse rows that lack something.
+            progress: Whether to show progress, in a terminal, a notebook, or as lines on standard error: first how the
+                data was read, and what was chosen for it.
         """
         config, classes = take_cells(config)
         with using_cells(classes):
-            training = self.start(source, out, config, dev=dev, source_run=source_run, encoder=encoder)
+            training = self.start(source, out, config, dev=dev, source_run=source_run, encoder=encoder, strict=strict)
             return self.complete(training, progress=progress)
 
     def complete(self, training: Training, *, progress: bool = True) -> Predictor:
@@ -352,12 +369,13 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
             training: What `start` or `resume` returned.
             progress: Whether to show progress.
         """
-        with ExitStack() as stack:
-            shown = progress and training.lock is not None
-            show = stack.enter_context(self.progress_of(training)).step if shown else None
+        shown = self.progress_of(training) if progress and training.lock is not None else None
+        if shown is not None:
+            shown.say(training.summary)
+        with nullcontext() if shown is None else shown:
             for step in training.steps():
-                if show is not None:
-                    show(step)
+                if shown is not None:
+                    shown.step(step)
         current_workers().meet()  # rank 0 has written the last weights
         return self.load_run(training.run)
 

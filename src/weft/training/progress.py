@@ -90,6 +90,10 @@ class TrainingProgress:
         if self.live:
             self.live.stop()
 
+    def say(self, text: str) -> None:
+        """Prints lines above the progress."""
+        print(text, file=sys.stderr, flush=True)
+
     def step(self, step: Step) -> None:
         now = time.perf_counter()
         # The mean of the first steps, then a moving average: it does not start from the loss of the first step alone.

@@ -82,7 +82,9 @@ class LmPredictor(TaskPredictor):
         Returns:
             The prompt and its continuation.
         """
-        return self.generate_many([prompt], tokens=tokens, sampler=sampler, seed=seed, stop=stop)[0]
+        return self.generate_many(
+            [check_text(prompt, "the prompt")], tokens=tokens, sampler=sampler, seed=seed, stop=stop
+        )[0]
 
     def generate_many(
         self,
