@@ -56,9 +56,9 @@ sanitize-threads:
 fuzz: $(VENV)/ready-dev
 	$(BIN)/python -m tests.fuzz_runs 300
 
-# Fifty kills of training at random moments; resumed, every task ends in the same weights.
+# A hundred kills of training at random moments; resumed, every task ends in the same weights.
 kills: $(VENV)/ready-dev
-	$(BIN)/python -m tests.kill_runs 50
+	$(BIN)/python -m tests.kill_runs 100
 
 # The server for longer: schemathesis, 10,000 requests, clients that go away or send a byte a second, 10 minutes at 80% load.
 serve-checks: $(VENV)/ready-dev
