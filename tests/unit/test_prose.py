@@ -15,7 +15,6 @@ LONG = {  # still to be rewritten
         "architecture",
         "engine",
         "look",
-        "serve",
         "from-the-notes",
         "from-the-notes.zh",
         "api/index",
