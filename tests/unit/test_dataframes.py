@@ -58,6 +58,9 @@ class DataSet:
         self.columns_by_name, self.features = columns, {**dict.fromkeys(columns), **dict(features)}
         self.column_names = list(columns)
 
+    def __len__(self):
+        return len(next(iter(self.columns_by_name.values())))
+
     def __getitem__(self, key):
         return dict(self.columns_by_name) if key == slice(None) else self.columns_by_name[key]
 
@@ -74,6 +77,13 @@ class Stream:
 
     def __iter__(self):
         return iter(self.data)
+
+    def to_list(self):
+        return list(self)
+
+    def __getitem__(self, name):
+        """A column of a stream, which is no list."""
+        return (row[name] for row in self)
 
 
 def labelled_sources():

@@ -105,7 +105,9 @@ def to_dataframe(records: Iterable[Mapping[str, Any]], index: Any = None) -> Any
 
 
 def plain_value(value: Any) -> Any:
-    """A value of a column as text, None if it is missing, or as a list."""
+    """A value of a column as text, None if it is missing, or as a list; a row of a streamed data set as it is."""
+    if isinstance(value, Mapping):
+        return value
     return cell_text(value) if isinstance(value, str) or not isinstance(value, Iterable) else to_list(value)
 
 
@@ -160,7 +162,8 @@ def _column_names(source: Any) -> list[Any] | None:
         raise WeftError(f"the {type(source).__name__} is not read yet", expected="a DataFrame", hint=".collect()")
     names = getattr(source, "column_names", None)  # of a data set
     names = getattr(source, "columns", None) if names is None else names
-    return None if names is None or not hasattr(source, "__getitem__") else list(names)
+    by_name = hasattr(source, "__getitem__") and hasattr(source, "__len__")  # streamed data sets are read by row
+    return list(names) if names is not None and by_name else None
 
 
 def _class_names(values: list[Any], feature: Any) -> list[Any]:
