@@ -98,6 +98,7 @@ def setting(
     low: float | None = None,
     high: float | None = None,
     auto: bool = False,
+    fixed: bool = False,
 ) -> Value:
     """A dataclass field for one setting.
 
@@ -108,8 +109,9 @@ def setting(
         low: the smallest allowed value.
         high: the largest allowed value.
         auto: whether the setting may be "auto" (`AUTO`): the task then chooses its value.
+        fixed: whether a resume cannot change it, though it stands under `train.`
     """
-    metadata = {"help": help, "choices": tuple(choices), "low": low, "high": high, "auto": auto}
+    metadata = {"help": help, "choices": tuple(choices), "low": low, "high": high, "auto": auto, "fixed": fixed}
     return field(default=default, metadata=metadata)
 
 

@@ -90,7 +90,7 @@ def test_members_have_different_weights_and_the_run_averages_them(folder, task):
     assert [record["step"] for record in records] == sorted(record["step"] for record in records)
     last = records[-1]
     assert last["members"] == 2
-    assert last["evaluation"] == pytest.approx(get_task(task).held_out_metrics(model))
+    assert last["evaluation"] == pytest.approx(model.held_out_metrics())
     assert type(model.evaluate_held_out())
 
 

@@ -206,7 +206,7 @@ LINES = "the best\nwas it\n"
 def test_held_out_texts_are_as_they_were_given(task, train, dev, expected, tmp_path):
     own = get_task(task)
     own.start(train, tmp_path / "run", load_config(own.config_class, None, ["model.hidden_size=4"]), dev=dev)
-    assert list(own.held_out_texts(weft.load(tmp_path / "run"))) == expected
+    assert list(weft.load(tmp_path / "run").held_out_texts()) == expected
 
 
 def test_held_out_texts_of_a_segmenter(tmp_path):
@@ -215,4 +215,4 @@ def test_held_out_texts_of_a_segmenter(tmp_path):
     own = get_task("tag")
     config = load_config(own.config_class, None, ["data.task=segments", "model.hidden_size=4"])
     own.start(str(tmp_path / "train.txt"), tmp_path / "run", config, dev=str(tmp_path / "dev.txt"))
-    assert list(own.held_out_texts(weft.load(tmp_path / "run"))) == ["我们是人"]
+    assert list(weft.load(tmp_path / "run").held_out_texts()) == ["我们是人"]

@@ -88,7 +88,7 @@ def test_what_is_printed_during_training_is_escaped(monkeypatch):
     monkeypatch.setattr(raw, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stderr", TerminalStream(raw))
     monkeypatch.setenv("TERM", "xterm")
-    with TrainingProgress("perplexity", "tokens", 0.9):
+    with TrainingProgress("perplexity", "tokens"):
         print(f"weft: left out: {HOSTILE[:-1]}", file=sys.stderr)
     assert "left out" in raw.getvalue()
     assert not any(one in raw.getvalue() for one in COMMANDS)

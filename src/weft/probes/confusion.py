@@ -11,7 +11,6 @@ import numpy as np
 from weft.errors import WeftError
 from weft.probes.parts import get_run
 from weft.probes.result import Array, ProbeResult
-from weft.tasks import get_task
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,10 +46,10 @@ def confusion(model: Any, source: Any = None) -> ConfusionMatrix:
         WeftError: The model predicts no labels, or there is no data.
     """
     run = get_run(model)
-    found = get_task(run.task).confusion(model, source)
-    if found is None:
+    if not hasattr(model, "confusion"):
         raise WeftError(
             f"{run.path} is a run of the task {run.task!r}: it has no labels to confuse",
             expected="a run of the classify or the tag task",
         )
+    found = model.confusion(source)
     return ConfusionMatrix(found.labels, np.array(found.counts, dtype=np.float64), found.accuracy)

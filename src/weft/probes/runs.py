@@ -329,4 +329,4 @@ def paired_tests(first: Run, second: Run) -> tuple[PairedTest, ...]:
 
 def held_out_statistics(run: Run) -> tuple[ExampleStatistics, ...]:
     """The metrics of a run on its own held-out examples, one by one."""
-    return get_task(run.task).held_out_statistics(load(run.path))
+    return load(run.path).held_out_statistics()

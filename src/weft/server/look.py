@@ -11,7 +11,6 @@ from weft.errors import WeftError
 from weft.probes.labels import LABELS
 from weft.probes.parts import inspect
 from weft.server.schema import Schema, array, fields, integer, object_of, string
-from weft.tasks import get_task
 from weft.tasks.inspection import Inspection
 
 LONGEST_SCORED, LONGEST_LOOK = 20_000, 2_000  # characters; most probes have values for every unit, or pair of tokens
@@ -78,7 +77,7 @@ def _corpus(model: Any, text: str, texts: list[str] | None, data: str | None) ->
             raise WeftError(f"the texts have {size:,} characters", expected=f"at most {SEARCHED_CHARACTERS:,}")
         return given
     found, size = [], 0
-    for one in get_task(model.run.task).held_out_texts(model):
+    for one in model.held_out_texts():
         found.append(one)
         size += len(one)
         if size >= SEARCHED_CHARACTERS:

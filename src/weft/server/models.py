@@ -203,7 +203,7 @@ def held_out_example(model: LoadedModel) -> str:
     task = get_task(model.run.task)
     codec = getattr(model.predictor, "codec", None)
     codec = getattr(codec, "source", codec)
-    texts = islice(task.held_out_texts(model.predictor), EXAMPLE_TEXTS)
+    texts = islice(model.predictor.held_out_texts(), EXAMPLE_TEXTS)
     inner = slice(1, -1) if isinstance(task, TextTask) else slice(None)  # pieces of a text begin and end anywhere
     for line in (line.strip() for text in texts for line in SENTENCE_END.split(text)[inner]):
         if SHORTEST_EXAMPLE <= len(line) <= LONGEST_EXAMPLE and not (codec and codec.unknown(line)):

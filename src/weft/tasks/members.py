@@ -87,7 +87,7 @@ def member_phase(task: Task[Any, Any, Any], run: Run, config: Any, member: int) 
         member: the number of the member, from 1.
     """
     config, count = settings_of_member(config, member), members_of(config)
-    torch.manual_seed(task.seed(config))
+    torch.manual_seed(getattr(getattr(config, "train", None), "seed", 0))  # n-grams have none
     phase: Phase = task.prepare(run, config)
     if count > 1:
         phase.member, phase.weights_file = member, weights_of_member(member)

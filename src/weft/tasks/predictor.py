@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from weft import html
 from weft.errors import WeftError
+from weft.metrics import ExampleStatistics
 from weft.text.dataframes import to_dataframe
 from weft.training.run import Run
 
@@ -28,6 +29,18 @@ class TaskPredictor:
         if isinstance(self.model, nn.Module):
             weights = f", {sum(parameter.numel() for parameter in self.model.parameters()):,} weights"
         return f"{type(self).__name__}({str(self.run.path)!r}{weights})"
+
+    def held_out_metrics(self) -> dict[str, float]:
+        """The metrics on the run's own held-out data, as evaluations in training have them; none without such data."""
+        return {}
+
+    def held_out_texts(self) -> Iterator[str]:
+        """The run's own held-out texts as the model reads them, to look at."""
+        return iter(())
+
+    def held_out_statistics(self) -> tuple[ExampleStatistics, ...]:
+        """Metrics of the run's own held-out examples one by one, for paired tests."""
+        return ()
 
     def check_finite(self, values: Tensor) -> Tensor:
         """Returns what the model computed; refuses NaN and infinity, which large weights give in an unbounded cell."""

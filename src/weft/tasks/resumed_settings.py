@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any, TypeVar
 
 from weft.config import as_config, changed, dotted, resolve_auto, to_dict
@@ -22,14 +23,15 @@ def merge_settings(
     return resolve_auto(as_config(kind, config), dotted(run.config))
 
 
-def change_settings(run: Run, config: Any, fixed_settings: Sequence[str]) -> Run:
+def change_settings(run: Run, config: Any) -> Run:
     """Writes new settings into a run and returns it with them.
 
     Raises:
         WeftError: A setting differs that cannot change: one outside `train.`, a fixed one, or any of an ensemble.
     """
     differences, ensemble = changed(run.config, to_dict(config)), members_of(config) > 1
-    names = (*fixed_settings, "train.members")
+    train = getattr(config, "train", None)
+    names = [f"train.{one.name}" for one in (fields(train) if train else ()) if one.metadata["fixed"]]
     # Some members may have ended with the settings that they were started with.
     fixed = [key for key in differences if ensemble or not key.startswith("train.") or key in names]
     if fixed:

@@ -20,13 +20,13 @@ from torch import nn
 from weft.cells import using_cells
 from weft.config import as_config, from_dict, to_dict
 from weft.errors import WeftError, check_path
-from weft.metrics import Confusion, ExampleStatistics
 from weft.tasks.cell_settings import record_cells, take_cells
 from weft.tasks.command import Commands
 from weft.tasks.config import with_strict
 from weft.tasks.inspection import Inspection
 from weft.tasks.members import INITIAL, choose_for_members, member_phase, members_of, trained_members
 from weft.tasks.origin import describe_origin, initialize, open_origin, settings_from
+from weft.tasks.predictor import TaskPredictor
 from weft.tasks.resumed_settings import change_settings, merge_settings
 from weft.tasks.service import Service
 from weft.tasks.stored_data import data_folder, write_data_record
@@ -50,7 +50,7 @@ from weft.training.step import Step
 from weft.training.trainer import Phase, Trainer
 
 TaskConfig = TypeVar("TaskConfig")
-Predictor = TypeVar("Predictor")
+Predictor = TypeVar("Predictor", bound=TaskPredictor)
 if TYPE_CHECKING:
     from weft.training.progress import TrainingProgress
 
@@ -109,8 +109,6 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
     metric: ClassVar[str]  # the held-out metric that progress lines and results show
     unit: ClassVar[str] = "tokens"  # what losses are counted in
     sample: ClassVar[str] = "grammar"  # data for a first try
-    loss_smoothing: ClassVar[float] = 0.98  # of the loss in progress lines; 0 where each step reads all data
-    fixed_settings: ClassVar[tuple[str, ...]] = ("train.optimizer",)  # under train., but not changed by a resume
 
     config_class: type[TaskConfig]
 
@@ -157,17 +155,9 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
         """Loads what serves one of the task's capabilities; the predictor itself unless a task says otherwise."""
         return self.load_run(run)
 
-    def held_out_metrics(self, predictor: Predictor) -> dict[str, float]:
-        """The metrics of a loaded model on the run's held-out data, as evaluations in training have them; or none."""
-        return {}
-
     def inspect(self, predictor: Predictor, text: str) -> Inspection:
         """The parts of a loaded model on a text that `weft.probes` look at; none unless a task gives them."""
         return Inspection()
-
-    def confusion(self, predictor: Predictor, source: DataSource | None) -> Confusion | None:
-        """The confusion matrix on labelled data, or on the run's held-out data; None unless a task has labels."""
-        return None
 
     def baselines(self, run: Run) -> dict[str, float]:
         """The held-out `metric` of simple baselines on the run's data, by name; none unless a task has them."""
@@ -176,19 +166,6 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
     def serve(self, predictor: Predictor) -> Service:
         """What a loaded model offers to `weft serve`; nothing unless a task says otherwise."""
         return Service()
-
-    def held_out_texts(self, predictor: Predictor) -> Iterator[str]:
-        """The run's own held-out texts as the model reads them, to look at; none unless a task gives them."""
-        return iter(())
-
-    def held_out_statistics(self, predictor: Predictor) -> tuple[ExampleStatistics, ...]:
-        """Metrics of the run's own held-out examples one by one, for paired tests; none unless a task gives them."""
-        return ()
-
-    def seed(self, config: TaskConfig) -> int:
-        """The seed set before the trainer is built."""
-        seed: int = config.train.seed  # type: ignore[attr-defined]
-        return seed
 
     def start(
         self,
@@ -308,7 +285,7 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
         with writing_run(run.path):
             lock = lock_run(run.path)
         if config is not None:
-            run = change_settings(run, merge_settings(self.config_class, run, config), self.fixed_settings)
+            run = change_settings(run, merge_settings(self.config_class, run, config))
         record = read_json(run.path / DATA_RECORD)
         if source is not None and source != record["source"]:
             raise WeftError(
@@ -383,7 +360,7 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
         """The display of a training's progress: a context whose `step` is called with each step."""
         from weft.training.progress import TrainingProgress
 
-        return TrainingProgress(self.metric, training.unit, self.loss_smoothing)
+        return TrainingProgress(self.metric, training.unit)
 
     def _trainer(self, run: Run, config: TaskConfig) -> Trainer:
         """The trainer of a run: a phase for each member."""
@@ -392,5 +369,5 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
             [partial(member_phase, self, run, config, number) for number in range(1, members + 1)], run=run
         )
         if members > 1:
-            trainer.evaluate_all = lambda: self.held_out_metrics(self.load_run(run))
+            trainer.evaluate_all = lambda: self.load_run(run).held_out_metrics()
         return trainer

@@ -19,6 +19,7 @@ from weft.metrics import Likelihood
 from weft.metrics.paired import ExampleStatistics, ratio
 from weft.tasks.fine_tuning import warn_new_tokens
 from weft.tasks.plausibility import check_plain_text, check_tokenization, repeated, report_shared
+from weft.tasks.predictor import TaskPredictor
 from weft.tasks.task import Task
 from weft.text.codec import Codec, prepare_corpus, prepare_corpus_like
 from weft.text.columns import column_texts, longest_column, read_column, read_rows, text_columns
@@ -51,7 +52,6 @@ class HasText(Protocol):
 
 
 TextTaskConfig = TypeVar("TextTaskConfig", bound=HasText)
-TextPredictor = TypeVar("TextPredictor")
 
 
 class TextData(NamedTuple):
@@ -72,7 +72,42 @@ class TextData(NamedTuple):
         )
 
 
-class TextTask(Task[CorpusSource, TextTaskConfig, TextPredictor]):
+class TextPredictor(TaskPredictor):
+    """A loaded model of the tokens of a text."""
+
+    codec: Codec
+
+    @property
+    def read_context(self) -> str:
+        """What `evaluate_tokens` predicts a token from: "left" or "both"."""
+        return "left"
+
+    @abstractmethod
+    def evaluate_tokens(self, tokens: Tokens) -> Likelihood:
+        """The likelihood of token ids (N,), each but the first given its context."""
+
+    def held_out_texts(self) -> Iterator[str]:
+        """The held-out text in pieces of some hundred tokens."""
+        if self.run.has(DEV_TOKENS):
+            tokens = held_out_tokens(self.run, self.codec)
+            for begin in range(0, len(tokens), PIECE_TOKENS):
+                yield self.codec.decode(tokens[begin : begin + PIECE_TOKENS].tolist())
+
+    def held_out_statistics(self) -> tuple[ExampleStatistics, ...]:
+        """The cross-entropy of each block of the held-out text, every block read by itself."""
+        tokens = held_out_tokens(self.run, self.codec)
+        begins = range(0, min(len(tokens), BLOCK * MOST_BLOCKS) - BLOCK + 1, BLOCK)
+        found = [self.evaluate_tokens(tokens[begin : begin + BLOCK]) for begin in begins]
+        sums = np.array([[one.nats, one.count] for one in found], dtype=np.float64).reshape(len(found), 2)
+        signature = f"cross_entropy|per:{self.codec.tokenizer.name}|context:{self.read_context}"
+        unit = f"block of {BLOCK} tokens"
+        return (ExampleStatistics("cross_entropy", unit, signature, sums, ratio, higher_is_better=False),)
+
+
+LoadedText = TypeVar("LoadedText", bound=TextPredictor)
+
+
+class TextTask(Task[CorpusSource, TextTaskConfig, LoadedText]):
     """A task on one long text. A subclass gives `make_phase` and `load`."""
 
     metric = "perplexity"
@@ -107,31 +142,6 @@ class TextTask(Task[CorpusSource, TextTaskConfig, TextPredictor]):
         dev = open_tokens(run.data_file(DEV_TOKENS), len(codec.vocabulary)) if run.has(DEV_TOKENS) else None
         reading = run.vocabulary.get("description", "")
         return self.make_phase(run, config, TextData(codec, train, dev, reading))
-
-    def held_out_texts(self, predictor: Any) -> Iterator[str]:
-        """The held-out text in pieces of some hundred tokens."""
-        if predictor.run.has(DEV_TOKENS):
-            tokens = held_out_tokens(predictor.run, predictor.codec)
-            for begin in range(0, len(tokens), PIECE_TOKENS):
-                yield predictor.codec.decode(tokens[begin : begin + PIECE_TOKENS].tolist())
-
-    def held_out_statistics(self, predictor: Any) -> tuple[ExampleStatistics, ...]:
-        """The cross-entropy of each block of the held-out text, every block read by itself."""
-        tokens = held_out_tokens(predictor.run, predictor.codec)
-        begins = range(0, min(len(tokens), BLOCK * MOST_BLOCKS) - BLOCK + 1, BLOCK)
-        found = [self.block_likelihood(predictor, tokens[begin : begin + BLOCK]) for begin in begins]
-        sums = np.array([[one.nats, one.count] for one in found], dtype=np.float64).reshape(len(found), 2)
-        signature = f"cross_entropy|per:{predictor.codec.tokenizer.name}|context:{self.paired_context(predictor)}"
-        unit = f"block of {BLOCK} tokens"
-        return (ExampleStatistics("cross_entropy", unit, signature, sums, ratio, higher_is_better=False),)
-
-    def block_likelihood(self, predictor: Any, tokens: Tokens) -> Likelihood:
-        """The likelihood of the tokens of a block, as evaluations have it."""
-        return predictor.evaluate_tokens(tokens)  # type: ignore[no-any-return]
-
-    def paired_context(self, predictor: Any) -> str:
-        """What `block_likelihood` predicts a token from: "left" or "both"."""
-        return "left"
 
     def train_token_count(self, run: Run) -> int:
         """The number of tokens that a run trains on."""

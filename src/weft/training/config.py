@@ -15,7 +15,7 @@ class TrainConfig(Settings):
     minutes: float = setting(0.0, "maximum time in minutes, reading the data included; 0: no limit", low=0)
     optimizer: str = setting(
         "adamw", "optimizer; muon: for matrices of hidden layers, adamw for the rest",
-        choices=("sgd", "adam", "adamw", "muon"),
+        choices=("sgd", "adam", "adamw", "muon"), fixed=True,
     )  # fmt: skip
     learning_rate: float = setting(0.004, "peak learning rate", low=0)
     momentum: float = setting(0.0, "sgd: momentum", low=0, high=0.999)
@@ -36,8 +36,9 @@ class TrainConfig(Settings):
     save_seconds: float = setting(20.0, "seconds between checkpoints for resuming", low=0)
     seed: int = setting(1, "random seed", low=0)
     members: int = setting(
-        1, "models with different seeds, trained one after the other, whose predictions are averaged", low=1, high=100
-    )
+        1, "models with different seeds, trained one after the other, whose predictions are averaged", low=1, high=100,
+        fixed=True,
+    )  # fmt: skip
     slices: int = setting(
         1, "parts of a batch, computed one by one or by several workers: the weights depend on it, not on the workers",
         low=1, high=4096,

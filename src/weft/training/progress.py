@@ -20,6 +20,7 @@ from weft.terminal import TerminalConsole
 from weft.training.step import Step
 
 PLAIN_SECONDS = 10.0  # between plain lines without an evaluation
+SHARE = 0.02  # of a batch's loss in the loss of progress lines, a moving average
 
 
 class Speed:
@@ -60,8 +61,8 @@ class NotebookLine:
 class TrainingProgress:
     """`with TrainingProgress(metric, unit) as progress: for step in trainer.run(): progress.step(step)`."""
 
-    def __init__(self, metric: str, unit: str, smoothing: float) -> None:
-        self.metric, self.unit, self.smoothing = metric, unit, smoothing
+    def __init__(self, metric: str, unit: str) -> None:
+        self.metric, self.unit = metric, unit
         self.console = TerminalConsole(stderr=True, highlight=False)
         self.live = (
             Progress(
@@ -97,7 +98,7 @@ class TrainingProgress:
     def step(self, step: Step) -> None:
         now = time.perf_counter()
         # The mean of the first steps, then a moving average: it does not start from the loss of the first step alone.
-        share = max(1 - self.smoothing, 1 / (self.speed.steps + 1))
+        share = max(SHARE, 1 / (self.speed.steps + 1)) if step.of_batch else 1.0
         self.running += share * (step.loss.value - self.running)
         speed, left = self.speed.add(step), int(step.remaining)
         if step.evaluation:

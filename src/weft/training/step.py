@@ -35,6 +35,7 @@ class Step(NamedTuple):
     step_seconds: float = 0.0  # of this step alone, without an evaluation
     remaining: float = 0.0  # estimated seconds to the end, with the evaluations and checkpoints
     loss_name: str = "cross_entropy"
+    of_batch: bool = True  # whether the loss is that of a batch, not of all data
 
 
 @dataclass

@@ -56,7 +56,7 @@ class Phase(ABC):
         evaluate_every: The steps between evaluations; 0: they are irregular, or there are none.
         patience: It ends after this many evaluations without a better one; 0: it does not.
         save_seconds: The seconds between checkpoints.
-        report_every: The steps between lines of metrics.jsonl.
+        report_every: The steps between lines of metrics.jsonl; 1 where each step reads all data.
         weights_file: The file of the run that has its best weights.
         member: Its number among the members of an ensemble; 0: there are none.
     """
@@ -238,6 +238,7 @@ class Trainer:
             step_seconds=taken,
             remaining=remaining + after * (progress.seconds + remaining),
             loss_name=self.phase.loss_name,
+            of_batch=self.phase.report_every > 1,
         )
 
     def _plan_is_due(self) -> bool:

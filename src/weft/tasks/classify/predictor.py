@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -17,6 +17,7 @@ from weft.config import from_dict
 from weft.data.buckets import IntArray, Ragged, in_batches, load_columns, pad
 from weft.errors import WeftError
 from weft.metrics import Confusion
+from weft.metrics.paired import ExampleStatistics, ratio
 from weft.tasks.classify.config import ClassifyConfig
 from weft.tasks.classify.data import DEV_EXAMPLES, check_labels, cut_middle, split_text
 from weft.tasks.classify.ensemble import ClassifierEnsemble
@@ -189,10 +190,47 @@ class ClassifyPredictor(TaskPredictor):
         wide = held_out_scores(self.run, len(columns["text"]))
         return network if wide is None else self.mixture.log_probs(join_scores(network, wide.scores))
 
+    def held_out_metrics(self) -> dict[str, float]:
+        return label_metrics(self.evaluate_held_out()) if self.run.has(DEV_EXAMPLES) else {}
+
+    def held_out_texts(self) -> Iterator[str]:
+        if self.run.has(DEV_EXAMPLES):
+            texts = load_columns(self.run.data_file(DEV_EXAMPLES))["text"]
+            for row in range(len(texts)):
+                yield self.codec.decode(texts[row].tolist())
+
+    def confusion(self, source: ExampleSource | None = None) -> Confusion:
+        """How often each label was predicted for each true label, on examples or on the run's own held-out ones."""
+        return self.evaluate_held_out() if source is None else self.evaluate(source)
+
+    def held_out_statistics(self) -> tuple[ExampleStatistics, ...]:
+        columns = load_columns(self.run.data_file(DEV_EXAMPLES))
+        log_probs, truth = self.held_out_log_probs(columns).numpy(), columns["label"].values
+        losses = -log_probs[np.arange(len(truth)), truth]
+        hits = (log_probs.argmax(1) == truth).astype(np.float64)
+        labels = f"labels:{','.join(self.labels)}"
+        one = np.ones(len(losses))
+        return (
+            ExampleStatistics("accuracy", "text", f"accuracy|{labels}", np.stack([hits, one], 1), ratio),
+            ExampleStatistics(
+                "cross_entropy",
+                "text",
+                f"cross_entropy|{labels}",
+                np.stack([losses, one], 1),
+                ratio,
+                higher_is_better=False,
+            ),
+        )
+
 
 def _listed(numbers: list[int]) -> str:
     shown = ", ".join(map(str, numbers[:5]))
     return f"text {shown}" if len(numbers) == 1 else f"texts {shown}{', ...' if len(numbers) > 5 else ''}"
+
+
+def label_metrics(found: Confusion) -> dict[str, float]:
+    """The metrics of predicted labels."""
+    return {"cross_entropy": found.cross_entropy, "accuracy": found.accuracy, "macro_f1": found.macro_f1}
 
 
 def make_classifier(run: Run, config: ClassifyConfig) -> Classifier:

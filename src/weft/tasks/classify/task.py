@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,8 +13,6 @@ import torch
 
 from weft.config import auto_settings, from_dict, resolve_auto
 from weft.data.buckets import Buckets, IntArray, load_columns, take
-from weft.metrics import Confusion
-from weft.metrics.paired import ExampleStatistics, ratio
 from weft.tasks.classify.class_weights import class_weights
 from weft.tasks.classify.command import COMMANDS
 from weft.tasks.classify.config import ClassifyConfig
@@ -27,6 +25,7 @@ from weft.tasks.classify.predictor import (
     ClassifyPredictor,
     confusion_of,
     join_scores,
+    label_metrics,
     make_classifier,
     network_log_probs,
 )
@@ -168,37 +167,6 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
         weights = np.mean([member.mixture for member in members], 0).tolist()
         return replace(members[0], model=ClassifierEnsemble(models), mixture=Mixture(*weights))
 
-    def held_out_metrics(self, predictor: ClassifyPredictor) -> dict[str, float]:
-        return label_metrics(predictor.evaluate_held_out()) if predictor.run.has(DEV_EXAMPLES) else {}
-
-    def held_out_texts(self, predictor: ClassifyPredictor) -> Iterator[str]:
-        if predictor.run.has(DEV_EXAMPLES):
-            texts = load_columns(predictor.run.data_file(DEV_EXAMPLES))["text"]
-            for row in range(len(texts)):
-                yield predictor.codec.decode(texts[row].tolist())
-
-    def confusion(self, predictor: ClassifyPredictor, source: ExampleSource | None) -> Confusion | None:
-        return predictor.evaluate_held_out() if source is None else predictor.evaluate(source)
-
-    def held_out_statistics(self, predictor: ClassifyPredictor) -> tuple[ExampleStatistics, ...]:
-        columns = load_columns(predictor.run.data_file(DEV_EXAMPLES))
-        log_probs, truth = predictor.held_out_log_probs(columns).numpy(), columns["label"].values
-        losses = -log_probs[np.arange(len(truth)), truth]
-        hits = (log_probs.argmax(1) == truth).astype(np.float64)
-        labels = f"labels:{','.join(predictor.labels)}"
-        one = np.ones(len(losses))
-        return (
-            ExampleStatistics("accuracy", "text", f"accuracy|{labels}", np.stack([hits, one], 1), ratio),
-            ExampleStatistics(
-                "cross_entropy",
-                "text",
-                f"cross_entropy|{labels}",
-                np.stack([losses, one], 1),
-                ratio,
-                higher_is_better=False,
-            ),
-        )
-
     def baselines(self, run: Run) -> dict[str, float]:
         if not run.vocabulary.get("wide") or not run.has(DEV_EXAMPLES):
             return {}
@@ -222,11 +190,6 @@ def epochs_for_texts(texts: int, batch_size: int) -> int:
     """
     wanted = math.ceil(LEAST_STEPS / math.ceil(texts / batch_size))
     return min(max(wanted, LEAST_EPOCHS), EPOCH_LIMIT)
-
-
-def label_metrics(found: Confusion) -> dict[str, float]:
-    """The metrics of predicted labels."""
-    return {"cross_entropy": found.cross_entropy, "accuracy": found.accuracy, "macro_f1": found.macro_f1}
 
 
 def load_word_vectors(model: Classifier, run: Run) -> int:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Protocol
 from weft.data.windows import Tokens
 from weft.decoding.blanks import FilledBlanks
 from weft.errors import WeftError
-from weft.metrics import TokenPredictions
+from weft.metrics import Likelihood, TokenPredictions
 from weft.tasks.fill.blanks import Blanked
 from weft.tasks.lm.predictor import unknown_note
-from weft.tasks.predictor import ResultList, TaskPredictor
-from weft.tasks.text_task import CorpusSource, corpus_for, encoded, held_out_tokens
+from weft.tasks.predictor import ResultList
+from weft.tasks.text_task import DEV_TOKENS, CorpusSource, TextPredictor, corpus_for, encoded, held_out_tokens
 from weft.text.arguments import check_text
 from weft.text.codec import Codec
 from weft.text.vocabulary import RESERVED
@@ -56,7 +56,7 @@ class BlankModel(Protocol):
 
 
 @dataclass(frozen=True, repr=False)
-class FillPredictor(TaskPredictor):
+class FillPredictor(TextPredictor):
     """A trained fill-in-the-blank model, ready for use."""
 
     run: Run
@@ -133,6 +133,16 @@ class FillPredictor(TaskPredictor):
         """Predicts each token of the run's own held-out text from all others."""
         return self.predict_tokens(held_out_tokens(self.run, self.codec))
 
+    def held_out_metrics(self) -> dict[str, float]:
+        return token_metrics(self.evaluate_held_out()) if self.run.has(DEV_TOKENS) else {}
+
+    def evaluate_tokens(self, tokens: Tokens) -> Likelihood:
+        return self.predict_tokens(tokens).likelihood
+
+    @property
+    def read_context(self) -> str:
+        return self.context
+
     @property
     def context(self) -> str:
         """What a token is predicted from: "left" or "both"."""
@@ -141,3 +151,10 @@ class FillPredictor(TaskPredictor):
     def predict_tokens(self, tokens: Tokens) -> TokenPredictions:
         """Predicts each token but the first of token ids (N,) from its context."""
         return self.model.predict_tokens(tokens)
+
+
+def token_metrics(found: TokenPredictions) -> dict[str, float]:
+    """The metrics of predicted tokens."""
+    likelihood = found.likelihood
+    metrics = {"cross_entropy": likelihood.cross_entropy, "perplexity": likelihood.perplexity}
+    return {**metrics, "accuracy": found.accuracy}

@@ -8,14 +8,13 @@ from typing import Any, ClassVar
 
 from weft.cells import State
 from weft.config import from_dict
-from weft.data.windows import Passage, RandomWindows, Tokens, Window
-from weft.metrics import Likelihood, TokenPredictions
+from weft.data.windows import Passage, RandomWindows, Window
 from weft.tasks.fill.command import COMMANDS
 from weft.tasks.fill.config import FillConfig
 from weft.tasks.fill.ensemble import FillerEnsemble
 from weft.tasks.fill.inspection import inspect_fill
 from weft.tasks.fill.model import Filler
-from weft.tasks.fill.predictor import FillPredictor
+from weft.tasks.fill.predictor import FillPredictor, token_metrics
 from weft.tasks.fill.service import serve_filler
 from weft.tasks.inspection import Inspection
 from weft.tasks.lm.model import is_adaptive
@@ -28,7 +27,7 @@ from weft.tasks.pretraining import (
     take_over_stack,
 )
 from weft.tasks.service import Service
-from weft.tasks.text_task import DEV_TOKENS, CorpusSource, TextData, TextTask
+from weft.tasks.text_task import CorpusSource, TextData, TextTask
 from weft.text.codec import Codec
 from weft.training.build import build_model, load_model
 from weft.training.devices import find_device
@@ -105,27 +104,11 @@ class FillTask(TextTask[FillConfig, FillPredictor]):
         models = [member.model for member in members if isinstance(member.model, Filler)]
         return replace(members[0], model=FillerEnsemble(models))
 
-    def held_out_metrics(self, predictor: FillPredictor) -> dict[str, float]:
-        return token_metrics(predictor.evaluate_held_out()) if predictor.run.has(DEV_TOKENS) else {}
-
-    def block_likelihood(self, predictor: FillPredictor, tokens: Tokens) -> Likelihood:
-        return predictor.predict_tokens(tokens).likelihood
-
-    def paired_context(self, predictor: FillPredictor) -> str:
-        return predictor.context
-
     def inspect(self, predictor: FillPredictor, text: str) -> Inspection:
         return inspect_fill(predictor, text)
 
     def serve(self, predictor: FillPredictor) -> Service:
         return serve_filler(predictor)
-
-
-def token_metrics(found: TokenPredictions) -> dict[str, float]:
-    """The metrics of predicted tokens."""
-    likelihood = found.likelihood
-    metrics = {"cross_entropy": likelihood.cross_entropy, "perplexity": likelihood.perplexity}
-    return {**metrics, "accuracy": found.accuracy}
 
 
 TASK = FillTask()

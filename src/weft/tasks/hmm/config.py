@@ -21,11 +21,11 @@ class HmmTrainConfig(Settings):
 
     iterations: int = setting(50, "maximum number of Baum-Welch iterations", low=0)
     tolerance: float = setting(1e-4, "stop when an iteration gains less than this, in nats per token", low=0)
-    smoothing: float = setting(0.01, "additive smoothing: pseudocount added to every expected count", low=0)
+    smoothing: float = setting(0.01, "additive smoothing: pseudocount added to every expected count", low=0, fixed=True)
     restarts: int = setting(1, "random initializations, of which the best result is kept", low=1)
-    seq_length: int = setting(500, "length in tokens of the sequences that the text is split into", low=2)
+    seq_length: int = setting(500, "length in tokens of the sequences that the text is split into", low=2, fixed=True)
     minutes: float = setting(0.0, "maximum time in minutes, reading the data included; 0: no limit", low=0)
-    seed: int = setting(1, "random seed", low=0)
+    seed: int = setting(1, "random seed", low=0, fixed=True)
     slices: int = setting(1, "parts of the text, computed one by one or by several workers", low=1, high=4096)
 
 

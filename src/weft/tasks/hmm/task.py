@@ -154,8 +154,6 @@ class HmmTask(TextTask[HmmConfig, LmPredictor]):
     name = "hmm"
     commands = COMMANDS
     config_class = HmmConfig
-    loss_smoothing = 0.0
-    fixed_settings = ("train.seq_length", "train.seed", "train.smoothing")
 
     def make_phase(self, run: Run, config: HmmConfig, data: TextData) -> BaumWelch:
         return BaumWelch(config, data)

@@ -13,8 +13,8 @@ from weft.decoding import NO_TOKEN, Sample, Sampler, Stepper, generate
 from weft.errors import WeftError
 from weft.metrics import Likelihood, TokenPredictions
 from weft.tasks.lm.stopping import StopText, check_stops
-from weft.tasks.predictor import ResultList, TaskPredictor
-from weft.tasks.text_task import CorpusSource, corpus_for, encoded, held_out_tokens
+from weft.tasks.predictor import ResultList
+from weft.tasks.text_task import DEV_TOKENS, CorpusSource, TextPredictor, corpus_for, encoded, held_out_tokens
 from weft.text.arguments import check_text, check_texts
 from weft.text.codec import Codec, StreamingDecoder
 from weft.text.columns import read_rows
@@ -53,7 +53,7 @@ class TokenModel(Stepper, Protocol):
 
 
 @dataclass(frozen=True, repr=False)
-class LmPredictor(TaskPredictor):
+class LmPredictor(TextPredictor):
     """A trained language model, ready for use."""
 
     run: Run
@@ -240,6 +240,12 @@ class LmPredictor(TaskPredictor):
     def evaluate_held_out(self) -> Likelihood:
         """The likelihood of the run's own held-out text."""
         return self.evaluate_tokens(held_out_tokens(self.run, self.codec))
+
+    def held_out_metrics(self) -> dict[str, float]:
+        if not self.run.has(DEV_TOKENS):
+            return {}
+        found = self.evaluate_held_out()
+        return {"cross_entropy": found.cross_entropy, "perplexity": found.perplexity}
 
     def evaluate_tokens(self, tokens: Tokens) -> Likelihood:
         """The likelihood of token ids (N,), each but the first given those before it."""

@@ -21,7 +21,7 @@ from weft.tasks.lm.predictor import LmPredictor
 from weft.tasks.lm.recipe import SETTINGS
 from weft.tasks.lm.service import serve_lm
 from weft.tasks.service import Service
-from weft.tasks.text_task import DEV_TOKENS, TextData, TextTask
+from weft.tasks.text_task import TextData, TextTask
 from weft.text.codec import Codec
 from weft.training.build import build_model, load_model
 from weft.training.devices import find_device
@@ -99,12 +99,6 @@ class LmTask(TextTask[LmConfig, LmPredictor]):
 
     def join(self, members: Sequence[LmPredictor]) -> LmPredictor:
         return replace(members[0], model=LmEnsemble([member.model for member in members]))
-
-    def held_out_metrics(self, predictor: LmPredictor) -> dict[str, float]:
-        if not predictor.run.has(DEV_TOKENS):
-            return {}
-        found = predictor.evaluate_held_out()
-        return {"cross_entropy": found.cross_entropy, "perplexity": found.perplexity}
 
     def inspect(self, predictor: LmPredictor, text: str) -> Inspection:
         return inspect_lm(predictor, text)

@@ -77,10 +77,6 @@ class NgramTask(TextTask[NgramConfig, LmPredictor]):
     name = "ngram"
     commands = COMMANDS
     config_class = NgramConfig
-    loss_smoothing = 0.0
-
-    def seed(self, config: NgramConfig) -> int:
-        return 0  # nothing is random
 
     def read(self, source: Any, dev: Any, config: NgramConfig, folder: Path, origin: Run | None = None) -> Any:
         if origin is not None:

@@ -171,6 +171,11 @@ def _sentence_scores(
     return [TagScores(TokenScores.of(*one), own) for one, own in zip(compared, spans, strict=True)]
 
 
+def tag_metrics(scores: TagScores | WordScores) -> dict[str, float]:
+    """The metrics of predicted tags."""
+    return {"score": scores.score(), **scores.metrics()}
+
+
 def tag_confusion(
     model: Tagger | TaggerEnsemble, vocabulary: TaggerVocabulary, columns: Mapping[str, Ragged]
 ) -> Confusion:

@@ -18,6 +18,7 @@ from weft.config import from_dict
 from weft.data.buckets import IntArray, Ragged, in_batches, load_columns, take
 from weft.errors import WeftError
 from weft.metrics import Confusion
+from weft.metrics.paired import ExampleStatistics
 from weft.metrics.tagging import WordScores
 from weft.nn.crf import TagPath
 from weft.tasks.predictor import ResultList, TaskPredictor
@@ -25,7 +26,7 @@ from weft.tasks.tag.config import TagConfig
 from weft.tasks.tag.data import DEV_SENTENCES, SHOWN, Reading, extra_tag_notes, read_like, unknown_tags
 from weft.tasks.tag.encoder import collate
 from weft.tasks.tag.ensemble import TaggerEnsemble
-from weft.tasks.tag.evaluation import TagScores, evaluate_tagger, tag_confusion
+from weft.tasks.tag.evaluation import TagScores, evaluate_tagger, tag_confusion, tag_metrics, tag_statistics
 from weft.tasks.tag.lexicon import WordLexicon
 from weft.tasks.tag.model import Tagger, forbid_continuation
 from weft.tasks.tag.table import read_tables, tag_table
@@ -322,6 +323,19 @@ class TagPredictor(TaskPredictor):
     def evaluate_held_out(self) -> TagScores | WordScores:
         """Evaluates on the run's own held-out sentences."""
         return evaluate_tagger(self.model, self.vocabulary, self._held_out())
+
+    def held_out_metrics(self) -> dict[str, float]:
+        return tag_metrics(self.evaluate_held_out()) if self.run.has(DEV_SENTENCES) else {}
+
+    def held_out_texts(self) -> Iterator[str]:
+        if self.run.has(DEV_SENTENCES):
+            columns = load_columns(self.run.data_file(DEV_SENTENCES))
+            for row in range(len(columns["words"])):
+                yield self.vocabulary.lexicon.spell(columns, row)
+
+    def held_out_statistics(self) -> tuple[ExampleStatistics, ...]:
+        columns = load_columns(self.run.data_file(DEV_SENTENCES))
+        return tag_statistics(self.model, self.vocabulary, columns)
 
     def _held_out(self) -> dict[str, Ragged]:
         if not self.run.has(DEV_SENTENCES):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,8 +12,6 @@ import numpy as np
 from weft.cells import State
 from weft.config import from_dict
 from weft.data.buckets import Buckets, IntArray, load_columns, take
-from weft.metrics import Confusion, ExampleStatistics
-from weft.metrics.tagging import WordScores
 from weft.tasks.inspection import Inspection
 from weft.tasks.pretraining import SHARED_LAYERS, PretrainedLayers, layer_groups, shared_settings, take_over_stack
 from weft.tasks.service import Service
@@ -23,7 +21,7 @@ from weft.tasks.tag.config import TagConfig
 from weft.tasks.tag.data import DEV_SENTENCES, TRAIN_SENTENCES, store_tagged, tagger_corpus
 from weft.tasks.tag.encoder import collate
 from weft.tasks.tag.ensemble import TaggerEnsemble
-from weft.tasks.tag.evaluation import TagScores, calibrate, evaluate_with_loss, tag_statistics
+from weft.tasks.tag.evaluation import calibrate, evaluate_with_loss, tag_metrics
 from weft.tasks.tag.inspection import inspect_tag
 from weft.tasks.tag.model import TaggedBatch, Tagger
 from weft.tasks.tag.predictor import TagPredictor
@@ -146,32 +144,11 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
         models = [member.model for member in members if isinstance(member.model, Tagger)]
         return replace(members[0], model=TaggerEnsemble(models))
 
-    def held_out_metrics(self, predictor: TagPredictor) -> dict[str, float]:
-        return tag_metrics(predictor.evaluate_held_out()) if predictor.run.has(DEV_SENTENCES) else {}
-
-    def confusion(self, predictor: TagPredictor, source: SentenceSource | None) -> Confusion | None:
-        return predictor.confusion(source)
-
     def serve(self, predictor: TagPredictor) -> Service:
         return serve_tagger(predictor)
 
-    def held_out_texts(self, predictor: TagPredictor) -> Iterator[str]:
-        if predictor.run.has(DEV_SENTENCES):
-            columns = load_columns(predictor.run.data_file(DEV_SENTENCES))
-            for row in range(len(columns["words"])):
-                yield predictor.vocabulary.lexicon.spell(columns, row)
-
-    def held_out_statistics(self, predictor: TagPredictor) -> tuple[ExampleStatistics, ...]:
-        columns = load_columns(predictor.run.data_file(DEV_SENTENCES))
-        return tag_statistics(predictor.model, predictor.vocabulary, columns)
-
     def inspect(self, predictor: TagPredictor, text: str) -> Inspection:
         return inspect_tag(predictor, text)
-
-
-def tag_metrics(scores: TagScores | WordScores) -> dict[str, float]:
-    """The metrics of predicted tags."""
-    return {"score": scores.score(), **scores.metrics()}
 
 
 def make_tagger(vocabulary: TaggerVocabulary, config: TagConfig) -> Tagger:

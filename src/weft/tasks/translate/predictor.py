@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,11 +18,13 @@ from weft.data.buckets import IntArray, in_batches, pad
 from weft.decoding import Hypothesis, beam_search
 from weft.errors import WeftError, WeftWarning
 from weft.metrics import Likelihood, Translations
+from weft.metrics.bleu import bleu_of_sums
+from weft.metrics.paired import ExampleStatistics, ratio
 from weft.tasks.lm.predictor import unknown_note
 from weft.tasks.predictor import ResultList, TaskPredictor
 from weft.tasks.translate.attention_stepper import AttentionStepper, last_weights
 from weft.tasks.translate.config import TranslateConfig
-from weft.tasks.translate.data import held_out_pairs, read_pairs
+from weft.tasks.translate.data import DEV_PAIRS, held_out_pairs, read_pairs
 from weft.tasks.translate.ensemble import EnsembleStepper, TranslatorEnsemble
 from weft.tasks.translate.model import BOS_ID, TranslationBatch, TranslationStepper, Translator
 from weft.text.codec import Codec
@@ -308,10 +312,42 @@ class TranslatePredictor(TaskPredictor):
         """Evaluates on the run's own held-out pairs."""
         return self.evaluate(held_out_pairs(self.run), beam=beam, length_penalty=length_penalty)
 
+    def held_out_metrics(self) -> dict[str, float]:
+        return pair_metrics(self, held_out_pairs(self.run)) if self.run.has(DEV_PAIRS) else {}
+
+    def held_out_texts(self) -> Iterator[str]:
+        return iter(held_out_pairs(self.run).sources if self.run.has(DEV_PAIRS) else ())
+
+    def held_out_statistics(self) -> tuple[ExampleStatistics, ...]:
+        """BLEU of greedy translations, as evaluations during training have it, and the cross-entropy of references."""
+        pairs = held_out_pairs(self.run)
+        found, nats = self.evaluate(pairs, beam=1), self.sentence_likelihoods(pairs)
+        references = _digest(found.references)
+        target = _digest(self.codec.target.to_json())
+        sums = np.array([[one.nats, one.count] for one in nats], dtype=np.float64).reshape(len(nats), 2)
+        entropy = f"cross_entropy|target vocabulary:{target}"
+        return (
+            ExampleStatistics(
+                "bleu", "sentence", f"BLEU|references:{references}", found.bleu_statistics(), bleu_of_sums
+            ),
+            ExampleStatistics("cross_entropy", "sentence", entropy, sums, ratio, higher_is_better=False),
+        )
+
 
 def with_attention(stepper: TranslationStepper | EnsembleStepper) -> Any:
     """The stepper whose state has the attention weights of the last step."""
     return stepper.with_attention() if isinstance(stepper, EnsembleStepper) else AttentionStepper(stepper)
+
+
+def pair_metrics(predictor: TranslatePredictor, pairs: Pairs) -> dict[str, float]:
+    """The metrics of greedy translations, and the likelihood of the references."""
+    likelihood, found = predictor.likelihood(pairs), predictor.evaluate(pairs, beam=1)
+    metrics = {"bleu": found.bleu, "exact": found.exact, "perplexity": likelihood.perplexity}
+    return {"cross_entropy": likelihood.cross_entropy, **metrics}
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, ensure_ascii=False, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def most_tokens(source: int) -> int:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +13,6 @@ from weft.cells import State
 from weft.config import from_dict
 from weft.data.buckets import Buckets, IntArray, load_columns, take
 from weft.errors import WeftError
-from weft.metrics.bleu import bleu_of_sums
-from weft.metrics.paired import ExampleStatistics, ratio
 from weft.tasks.inspection import Inspection
 from weft.tasks.service import Service
 from weft.tasks.task import Task
@@ -26,10 +22,10 @@ from weft.tasks.translate.data import DEV_PAIRS, TRAIN_PAIRS, held_out_pairs, st
 from weft.tasks.translate.ensemble import TranslatorEnsemble
 from weft.tasks.translate.inspection import inspect_translate
 from weft.tasks.translate.model import TranslationBatch, Translator
-from weft.tasks.translate.predictor import END, TranslatePredictor, make_translator
+from weft.tasks.translate.predictor import END, TranslatePredictor, make_translator, pair_metrics
 from weft.tasks.translate.recipe import PairWorkload, choose_for_pairs
 from weft.tasks.translate.service import serve_translator
-from weft.text.parallel import PairCodec, Pairs, PairSource
+from weft.text.parallel import PairCodec, PairSource
 from weft.training.build import build_model, load_model
 from weft.training.devices import find_device
 from weft.training.gradient_descent import GradientDescent
@@ -128,43 +124,11 @@ class TranslateTask(Task[PairSource, TranslateConfig, TranslatePredictor]):
         models = [member.model for member in members if isinstance(member.model, Translator)]
         return replace(members[0], model=TranslatorEnsemble(models))
 
-    def held_out_metrics(self, predictor: TranslatePredictor) -> dict[str, float]:
-        return pair_metrics(predictor, held_out_pairs(predictor.run)) if predictor.run.has(DEV_PAIRS) else {}
-
-    def held_out_texts(self, predictor: TranslatePredictor) -> Iterator[str]:
-        return iter(held_out_pairs(predictor.run).sources if predictor.run.has(DEV_PAIRS) else ())
-
-    def held_out_statistics(self, predictor: TranslatePredictor) -> tuple[ExampleStatistics, ...]:
-        """BLEU of greedy translations, as evaluations during training have it, and the cross-entropy of references."""
-        pairs = held_out_pairs(predictor.run)
-        found, nats = predictor.evaluate(pairs, beam=1), predictor.sentence_likelihoods(pairs)
-        references = _digest(found.references)
-        target = _digest(predictor.codec.target.to_json())
-        sums = np.array([[one.nats, one.count] for one in nats], dtype=np.float64).reshape(len(nats), 2)
-        entropy = f"cross_entropy|target vocabulary:{target}"
-        return (
-            ExampleStatistics(
-                "bleu", "sentence", f"BLEU|references:{references}", found.bleu_statistics(), bleu_of_sums
-            ),
-            ExampleStatistics("cross_entropy", "sentence", entropy, sums, ratio, higher_is_better=False),
-        )
-
     def inspect(self, predictor: TranslatePredictor, text: str) -> Inspection:
         return inspect_translate(predictor, text)
 
     def serve(self, predictor: TranslatePredictor) -> Service:
         return serve_translator(predictor)
-
-
-def pair_metrics(predictor: TranslatePredictor, pairs: Pairs) -> dict[str, float]:
-    """The metrics of greedy translations, and the likelihood of the references."""
-    likelihood, found = predictor.likelihood(pairs), predictor.evaluate(pairs, beam=1)
-    metrics = {"bleu": found.bleu, "exact": found.exact, "perplexity": likelihood.perplexity}
-    return {"cross_entropy": likelihood.cross_entropy, **metrics}
-
-
-def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, ensure_ascii=False, sort_keys=True).encode()).hexdigest()[:12]
 
 
 TASK = TranslateTask()
