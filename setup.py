@@ -7,6 +7,7 @@ be compiled, weft runs the same equations as plain torch, and warns when they fi
 import os
 import platform
 import shutil
+import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -23,6 +24,7 @@ if platform.machine().lower() in ("x86_64", "amd64"):
 FLAGS = ["-O3", "-std=c++17", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"]
 FLAGS += ["-g0"]  # Python's own flags ask for debug information, ten times the size of the code
 FLAGS += ["-Wall", "-Wextra", "-Wno-psabi", "-pthread"]
+STRIP = "-Wl,-x" if sys.platform == "darwin" else "-Wl,-s"  # no symbols but those that Python asks for
 HEADERS = [str(path) for path in sorted(Path("src/weft").glob("*/core/*.hpp"))]
 
 
@@ -72,7 +74,7 @@ setup(
             depends=HEADERS,
             language="c++",
             extra_compile_args=FLAGS + flags,
-            extra_link_args=["-pthread"],
+            extra_link_args=["-pthread", STRIP],
             optional=True,
         )
         for name, flags in VARIANTS.items()

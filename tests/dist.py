@@ -20,11 +20,13 @@ import tarfile
 import tempfile
 import time
 import venv
+import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 MADE = ("PKG-INFO", "setup.cfg", "src/weft.egg-info/")  # what setuptools adds
 PIP_INSTALL = ("python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+LARGEST_LIBRARY = 2 << 20  # bytes; without debug information and symbols one has 1.2 million
 COMPILERS = re.compile(r"(^|-)(cc|c\+\+|c89|c99|gcc|g\+\+|cpp|clang|clang\+\+)(-[\d.]+)?$")
 
 ENGINE = """
@@ -101,6 +103,9 @@ def try_out(folder: Path, environment: dict[str, str], *, engine: bool = True) -
 
 
 def check_wheel(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        libraries = {file.filename: file.file_size for file in archive.infolist() if file.filename.endswith(".so")}
+    assert all(size < LARGEST_LIBRARY for size in libraries.values()), f"not stripped: {libraries}"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         venv.create(folder / "env", with_pip=True)
