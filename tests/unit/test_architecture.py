@@ -19,6 +19,7 @@ ORDER = [
     "errors",
     "config",
     "files",
+    "machine",
     "html",
     "terminal",
     "cells",
@@ -121,6 +122,22 @@ def test_the_command_line_starts_without_heavy_imports():
     script = "import sys, weft.cli; print(*{'torch', 'numpy', 'tokenizers'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == ""
+
+
+def modules_of(*arguments: str) -> set[str]:
+    """What the program has imported when it ends, of a run that succeeds."""
+    script = (
+        "import atexit, sys\n"
+        "atexit.register(lambda: print(*sys.modules, file=sys.stderr))\n"
+        f"sys.argv = ['weft', *{arguments!r}]\n"
+        "import weft.cli; weft.cli.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    return set(done.stderr.split())
+
+
+def test_the_version_needs_no_torch():
+    assert {"torch", "numpy"}.isdisjoint(modules_of("--version"))
 
 
 @pytest.mark.parametrize(

@@ -243,7 +243,7 @@ def test_a_model_that_does_not_fit_is_refused_with_its_size(tmp_path, monkeypatc
         weft.train_lm("grammar", out, load_config(LmConfig, sets=[*SMALL, "model.hidden_size=1000000000"]))
     with pytest.raises(WeftError, match=r"needs about [\d,]+\.\d GiB of memory"):
         weft.train_lm("grammar", out, load_config(LmConfig, sets=[*SMALL, "model.hidden_size=1000000"]))
-    monkeypatch.setattr(build, "machine_memory", lambda: 10_000)
+    monkeypatch.setattr(build, "memory", lambda: 10_000)
     with pytest.raises(WeftError, match="GiB of memory"):
         weft.train_lm("grammar", out, load_config(LmConfig, sets=SMALL))
     assert not out.exists()

@@ -59,9 +59,9 @@ def _version(wanted: bool) -> None:
         from importlib.metadata import version
 
         import weft
-        from weft.engine import description
+        from weft.machine import engine_description
 
-        typer.echo(f"weft {weft.__version__} (torch {version('torch')}; {description()})")
+        typer.echo(f"weft {weft.__version__} (torch {version('torch')}; {engine_description()})")
         raise typer.Exit
 
 

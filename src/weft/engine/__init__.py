@@ -13,12 +13,13 @@ from weft.engine.dropout import NO_DROPOUT, Dropout, dropout, variational_dropou
 from weft.engine.embedding import Embedded, Part, drop_ids, embed
 from weft.engine.heads import Pass
 from weft.engine.int8 import float_copy, is_quantized, quantize_cell
-from weft.engine.library import EngineWarning, description, library, outside_of_transforms, peak_flops, transformed
+from weft.engine.library import EngineWarning, library, outside_of_transforms, peak_flops, transformed
 from weft.engine.linear import linear
 from weft.engine.optimizer import Hyperparameters, OptimizerStep, ParameterTensors
 from weft.engine.precision import PRECISIONS, precision, rounds_to_bfloat16, set_default_precision
 from weft.engine.stream import Stream, can_stream
 from weft.engine.top_k import TopK
+from weft.machine import engine_description as description
 
 __all__ = [
     "NO_DROPOUT",

@@ -25,6 +25,7 @@ from weft.engine import abi
 from weft.engine import encode as _encode  # noqa: F401  # its records are part of the layout
 from weft.engine.abi import Status
 from weft.errors import TensorError, WeftError
+from weft.machine import engine_build
 
 FUNCTIONS = (  # each takes the address of its records and returns a Status
     "weft_new_program",
@@ -54,32 +55,19 @@ class EngineWarning(UserWarning):
 
 
 _KNOWN = (torch.float32, torch.float64)  # types of values
-_BY_CAPABILITY = {"AVX512": ["avx512", "avx2", "baseline"], "AVX2": ["avx2", "baseline"]}
-_LOW_PRECISION = ("avx512_bf16", "avx512_vnni")  # what the variant avx512_bf16 needs beside AVX-512
-
-
 _peak_call = abi.packer(abi.PeakCall)
 
 
 @cache
 def library() -> ctypes.CDLL | None:
     """The best variant that was built and that this CPU runs, or None."""
-    wanted = Path(os.environ.get("WEFT_ENGINE", ""))
-    if wanted.suffix in (".so", ".dylib"):  # another build, such as one with sanitizers
-        return _load(wanted, wanted.stem)
-    folder = Path(__file__).parent
-    for name in variants():
-        for file in sorted(folder.glob(f"_{name}.*")):
-            if file.suffix in (".so", ".dylib"):
-                return _load(file, name)
-    return None
-
-
-def _load(file: Path, name: str) -> ctypes.CDLL:
-    loaded = ctypes.CDLL(str(file))
-    _check_layout(loaded, file)
+    build = engine_build()
+    if build is None:
+        return None
+    loaded = ctypes.CDLL(str(build.file))
+    _check_layout(loaded, build.file)
     _declare(loaded)
-    loaded.variant = name  # type: ignore[attr-defined]
+    loaded.variant = build.variant  # type: ignore[attr-defined]
     return loaded
 
 
@@ -89,23 +77,6 @@ def loaded_library() -> ctypes.CDLL:
     loaded = library()
     assert loaded is not None
     return loaded
-
-
-def variants() -> list[str]:
-    """Names of the variants this CPU can run, best first; WEFT_ENGINE picks one of them or says "off"."""
-    able = _BY_CAPABILITY.get(torch.backends.cpu.get_cpu_capability(), ["baseline"])
-    if "avx512" in able and all(map(torch.cpu.get_capabilities().get, _LOW_PRECISION)):
-        able = ["avx512_bf16", *able]
-    wanted = os.environ.get("WEFT_ENGINE", "")
-    if wanted in ("", "on"):
-        return able
-    if wanted == "off":
-        return []
-    if wanted in able:
-        return [wanted]
-    raise WeftError(
-        f"WEFT_ENGINE is {wanted!r}", expected=f"one of: on, off, {', '.join(able)}, or the path of a build"
-    )
 
 
 def usable() -> bool:
@@ -155,14 +126,6 @@ def reads(*tensors: Tensor) -> bool:
     if dtype not in _KNOWN or torch.compiler.is_compiling() or not usable():
         return False
     return all(tensor.dtype is dtype and tensor.is_cpu for tensor in tensors)
-
-
-def description() -> str:
-    """One line for `weft --version`."""
-    if os.environ.get("WEFT_ENGINE") == "off":
-        return "engine: switched off, plain torch"
-    loaded = library()
-    return f"engine: {loaded.variant}" if loaded else "engine: not built, plain torch"
 
 
 @cache

@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 
 from weft.cells import CELLS, custom_cells, using_cells
 from weft.errors import WeftError
-from weft.training.devices import machine_memory
+from weft.machine import memory
 from weft.training.run import Run
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -31,7 +31,7 @@ def check_memory(what: str, needed: int | None) -> None:
     Raises:
         WeftError: with the memory that is needed and the memory there is.
     """
-    total = machine_memory()
+    total = memory()
     if needed is None or needed > total:
         size = "more than 8 EiB" if needed is None else f"about {needed / 2**30:,.1f} GiB"
         raise WeftError(

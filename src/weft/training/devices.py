@@ -1,11 +1,10 @@
-"""Where a model is computed, the CPU or a GPU, in which precision, and how much memory there is."""
+"""Where a model is computed, the CPU or a GPU, and in which precision."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from pathlib import Path
 from typing import TypeVar
 
 import torch
@@ -17,17 +16,6 @@ from weft.training.environment import in_group
 
 AnyConfig = TypeVar("AnyConfig")
 PRECISION = "train.precision"
-_LIMIT = Path("/sys/fs/cgroup/memory.max")
-
-
-def machine_memory() -> int:
-    """The memory of this machine, or of the container that the process runs in, in bytes."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 1 << 62
-    try:
-        limit = _LIMIT.read_text().strip()
-    except OSError:
-        limit = "max"
-    return min(total, int(limit)) if limit.isdigit() else total
 
 
 def find_device(name: str, setting: str = "train.device") -> torch.device:

@@ -13,7 +13,8 @@
     data/                   the encoded training data, for resuming; may be deleted after training
 
 Nothing is ever unpickled. Files are written atomically: beside their place, then renamed, so a kill at any moment
-leaves either the old file or the new one. Every file carries a hash of its content, so damage is detected.
+leaves either the old file or the new one. Every file carries a hash of its content, so damage is detected. Only what
+reads or writes tensors imports torch.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save as to_bytes
-from torch import Tensor
 
 import weft
 from weft.errors import WeftError, check_path
 from weft.files import write_atomically
-from weft.training.devices import machine_memory
+from weft.machine import memory
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _Value = TypeVar("_Value")
 
@@ -342,6 +343,8 @@ def _regular_size(path: Path) -> int:
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
+    from safetensors.torch import save as to_bytes
+
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(metadata)
     write_atomically(
@@ -350,7 +353,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
 
 
 def load_tensors(path: Path) -> Saved:
-    with _opened(path) as file:
+    with _opened(path, "pt") as file:
         header = file.metadata() or {}
         _check_format(path, int(header["format"]))
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (it is not a dict)
@@ -363,13 +366,13 @@ def load_tensors(path: Path) -> Saved:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def _opened(path: Path, framework: str = "numpy") -> Iterator[Any]:
     """A safetensors file; what goes wrong while it is read is reported as one error."""
-    size, memory = _regular_size(path), machine_memory()
-    if size > memory:
-        raise _damaged(path, f"it has {size:,} bytes, and this machine {memory:,} of memory")
+    size, most = _regular_size(path), memory()
+    if size > most:
+        raise _damaged(path, f"it has {size:,} bytes, and this machine {most:,} of memory")
     try:
-        with safe_open(path, framework="pt") as file:
+        with safe_open(path, framework) as file:
             yield file
     except (SafetensorError, KeyError, TypeError, ValueError, RecursionError, MemoryError, OSError) as error:
         raise _damaged(path, "it is cut short or not a safetensors file of a run") from error
@@ -429,6 +432,8 @@ def _json_hash(body: Mapping[str, Any]) -> str:
 
 
 def _tensor_hash(tensors: Mapping[str, Tensor], content: str) -> str:
+    import torch
+
     digest = hashlib.sha256(content.encode())
     for name in sorted(tensors):
         tensor = tensors[name]
