@@ -23,8 +23,8 @@ from weft.config import auto_settings, load_config, to_dict
 from weft.errors import WeftError, check_path
 from weft.pictures import to_svg
 from weft.pictures.figures import Curve, Curves
-from weft.probes.runs import PairedTest, paired_tests
 from weft.tasks import TASKS, get_task
+from weft.tasks.runs import PairedTest, paired_tests
 from weft.training.environment import in_group
 from weft.training.run import open_run
 from weft.training.search_space import Range, SearchSpace, names_of, nearest

@@ -28,6 +28,7 @@ ORDER = [
     "chains",
     "nn",
     "text",
+    "results",
     "data",
     "metrics",
     "training",

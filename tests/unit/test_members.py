@@ -13,10 +13,10 @@ import weft
 from weft.config import load_config
 from weft.data.buckets import pad
 from weft.errors import WeftError
-from weft.probes.runs import summarize_run
 from weft.tasks import get_task
 from weft.tasks.ensemble import first_member, mean_log_probs
 from weft.tasks.members import trained_members
+from weft.tasks.runs import summarize_run
 from weft.tasks.translate import recipe
 from weft.training.run import WEIGHTS, load_tensors, open_run
 

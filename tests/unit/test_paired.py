@@ -11,8 +11,8 @@ from weft.config import load_config
 from weft.metrics import ExampleStatistics, Translations, paired_bootstrap
 from weft.metrics.bleu import bleu_of_sums
 from weft.metrics.paired import f1_score, ratio
-from weft.probes.runs import held_out_statistics
 from weft.tasks import get_task
+from weft.tasks.runs import held_out_statistics
 
 PREDICTED = ["le roi voit un chien", "la reine", "un deux trois quatre cinq six", "rien de bon", ""]
 TRUE = ["le roi voit le chien", "la reine dort bien ici", "un deux trois quatre cinq", "tout autre chose", "vide"]

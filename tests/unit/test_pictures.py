@@ -38,8 +38,8 @@ from weft.pictures.palette import colours, level, luminance
 from weft.pictures.save import check_suffix, content
 from weft.pictures.svg import number, shorten, text_width
 from weft.pictures.training import curve_figures, smoothed
-from weft.probes.runs import MetricCurve
 from weft.tasks.inspection import Network, StackUse
+from weft.tasks.runs import MetricCurve
 
 TOKENS = ("国王", "sees", "<unk>", 'a "dog" & cat', "\n", " ")
 FIGURES = [

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from weft.pictures.figures import Array, Curve, Curves
-from weft.probes.runs import MetricCurve
+from weft.tasks.runs import MetricCurve
 
 TRAIN = "train_"  # how the name of a training loss begins; the held-out one has the rest of the name
 UNITS = {"cross_entropy": "nats per token"}

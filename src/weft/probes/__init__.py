@@ -39,7 +39,6 @@ from weft.probes.jacobian import GradientTerms, StepJacobians, gradient_terms, s
 from weft.probes.laid_over import SurprisalComparison, compare_surprisal
 from weft.probes.posterior import Posterior, posterior
 from weft.probes.result import ProbeResult
-from weft.probes.runs import RunComparison, RunSummary, compare_run_results, find_runs, metric_curves, summarize_run
 from weft.probes.surprisal import Surprisal, surprisal
 from weft.probes.units import (
     TopPassages,
@@ -49,6 +48,7 @@ from weft.probes.units import (
     select_units,
     top_passages,
 )
+from weft.tasks.runs import RunComparison, RunSummary, compare_run_results, find_runs, metric_curves, summarize_run
 
 __all__ = [
     "Activations",

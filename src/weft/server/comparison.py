@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from weft.probes.runs import HeldOutComparison, compare_held_out
 from weft.server.metrics import Metrics
 from weft.server.models import LoadedModel
 from weft.server.worker import Worker
+from weft.tasks.runs import HeldOutComparison, compare_held_out
 
 KEPT_COMPARISONS = 64
 QUEUED_COMPARISONS = 8

@@ -17,7 +17,6 @@ from torch import nn
 from weft.errors import WeftError
 from weft.probes.layers import split_stack
 from weft.probes.parts import inspect
-from weft.probes.runs import best_evaluation
 from weft.server.config import ServerConfig
 from weft.server.errors import RequestError
 from weft.server.generation import Generation
@@ -28,6 +27,7 @@ from weft.server.schema import options_schema
 from weft.server.token_engine import TokenEngine, token_engine
 from weft.server.worker import Worker
 from weft.tasks import get_task, task_of
+from weft.tasks.runs import best_evaluation
 from weft.tasks.service import UNKNOWN_LANGUAGES, Service, TextService, languages_in
 from weft.tasks.text_task import TextTask
 from weft.training.run import Run, open_run, reading_run

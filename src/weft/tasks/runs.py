@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.errors import WeftError
 from weft.metrics.paired import ExampleStatistics, paired_bootstrap
-from weft.probes.result import Array, ProbeResult
+from weft.results import Array, PlainResult
 from weft.tasks import COMBINED, TASKS, get_task, load
 from weft.training.lock import is_locked
 from weft.training.run import (
@@ -30,7 +30,7 @@ from weft.training.run import (
 
 
 @dataclass(frozen=True, eq=False)
-class RunSummary(ProbeResult):
+class RunSummary(PlainResult):
     """One run in a list of runs.
 
     Attributes:
@@ -136,7 +136,7 @@ def _data_name(run: Run) -> str | None:
 
 
 @dataclass(frozen=True, eq=False)
-class MetricCurve(ProbeResult):
+class MetricCurve(PlainResult):
     """A metric of a run over its steps.
 
     Attributes:
@@ -181,7 +181,7 @@ def metric_curves(path: str | Path) -> dict[str, MetricCurve]:
 
 
 @dataclass(frozen=True, eq=False)
-class PairedTest(ProbeResult):
+class PairedTest(PlainResult):
     """A paired bootstrap test of two runs on the same held-out examples.
 
     Attributes:
@@ -215,7 +215,7 @@ class PairedTest(ProbeResult):
 
 
 @dataclass(frozen=True, eq=False)
-class RunComparison(ProbeResult):
+class RunComparison(PlainResult):
     """Runs side by side.
 
     Attributes:
