@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -17,19 +16,21 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
 @dataclass(frozen=True, eq=False)
-class PlainResult(ABC):
+class PlainResult:
     """Base class of results. Fields are names (strings), numbers, numpy arrays, and tuples and dicts of these."""
 
     probe: ClassVar[str]  # what it is, the first entry of its JSON
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as dicts, lists, strings and numbers, ready for JSON. A value that is not finite is None."""
-        fields = {field.name: to_plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
-        return {"probe": self.probe, **fields}
+        return {"probe": self.probe, **self._fields()}
 
-    @abstractmethod
     def records(self) -> Iterator[dict[str, Any]]:
         """One row for each value, with the names of what it is a value of, such as its token, layer and unit."""
+        yield self._fields()  # a result that is a single row
+
+    def _fields(self) -> dict[str, Any]:
+        return {field.name: to_plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
 
     def to_dataframe(self) -> Any:
         """The records as a pandas DataFrame.

@@ -137,8 +137,10 @@ def modules_of(*arguments: str) -> set[str]:
     return set(done.stderr.split())
 
 
-def test_the_version_needs_no_torch():
+def test_the_version_and_the_list_of_runs_need_no_torch(tmp_path):
+    weft.train("ngram", weft.Corpus.from_texts("text", ["ab" * 500]), tmp_path / "run", progress=False)
     assert {"torch", "numpy"}.isdisjoint(modules_of("--version"))
+    assert "torch" not in modules_of("runs", str(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def plot(
 
 def _read(runs: list[Path], wanted: list[str] | None, smooth: float) -> tuple[list[Curves], list[dict[str, object]]]:
     from weft.pictures.training import curve_figures
-    from weft.probes import metric_curves
+    from weft.tasks.runs import metric_curves
 
     curves = [metric_curves(run) for run in runs]
     names = list(dict.fromkeys(name for one in curves for name in one))

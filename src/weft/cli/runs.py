@@ -14,7 +14,7 @@ import typer
 from weft.errors import WeftError, WeftWarning, unknown_name
 
 if TYPE_CHECKING:
-    from weft.probes import RunSummary
+    from weft.tasks.runs import RunSummary
 
 SORTS = ("path", "task", "date", "best", "weights", "state")
 
@@ -26,7 +26,7 @@ def runs(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON line for each run.")] = False,
 ) -> None:
     """List the runs in a folder: task, data, size, date, best held-out score, state."""
-    from weft.probes import find_runs, summarize_run
+    from weft.tasks.runs import find_runs, summarize_run
 
     if sort not in SORTS:
         raise unknown_name("--sort", sort, SORTS)
@@ -72,7 +72,7 @@ def compare_command(
     significantly.
     """
     from weft.metrics.paired import RESAMPLES
-    from weft.probes import compare_run_results
+    from weft.tasks.runs import compare_run_results
 
     found = compare_run_results(runs)
     if json:

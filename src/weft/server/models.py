@@ -215,7 +215,6 @@ def _describe(model: LoadedModel, example: str) -> dict[str, Any]:
     service, run, predictor = model.service, model.run, model.predictor
     codec = getattr(predictor, "codec", None)
     source = getattr(codec, "source", codec)
-    task = get_task(run.task)
     best = best_evaluation(run.metrics()) or {}
     probes = supported(predictor, service.example)
     views = [PAGE_VIEWS.get(one, one) for one in service.capabilities] + (["look"] if probes else [])
@@ -234,8 +233,8 @@ def _describe(model: LoadedModel, example: str) -> dict[str, Any]:
         "labels": list(service.labels) if service.labels is not None else None,
         "layers": _layers(predictor, service.example),
         "languages": service.languages._asdict() if service.languages is not None else None,
-        "metric": task.metric,
-        "best": best.get(task.metric),
+        "metric": run.metric,
+        "best": best.get(run.metric),
         "settings": {name: _public(part) for name, part in run.config.items() if isinstance(part, dict)},
     }
 

@@ -14,7 +14,6 @@ from starlette.responses import Response
 
 import weft
 from weft.errors import WeftError
-from weft.probes import find_runs, metric_curves, summarize_run
 from weft.server.errors import RequestError
 from weft.server.guard import is_loopback
 from weft.server.http import Context, Endpoint, JsonResponse, Result, large_json
@@ -22,6 +21,7 @@ from weft.server.look import HELD_OUT_TEXT, LOOKS, look_schema, run_look
 from weft.server.models import generator, text_service
 from weft.server.schema import Schema, array, check_value, either, fields, flag, integer, object_of, optional, string
 from weft.server.sessions import SESSION_ID, Session, check_id
+from weft.tasks.runs import find_runs, metric_curves, summarize_run
 from weft.tasks.service import TextService
 from weft.training.run import open_run
 

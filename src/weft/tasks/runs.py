@@ -1,4 +1,8 @@
-"""Runs side by side: a summary of each, training curves, settings that differ, and a paired test of their scores."""
+"""Runs side by side: a summary of each, training curves, settings that differ, and a paired test of their scores.
+
+`weft runs`, `weft compare`, `weft plot`, the server and the search for settings all read runs by this module. It
+imports no torch until a test loads two models.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ import numpy as np
 from weft.errors import WeftError
 from weft.metrics.paired import ExampleStatistics, paired_bootstrap
 from weft.results import Array, PlainResult
-from weft.tasks import COMBINED, TASKS, get_task, load
+from weft.tasks import load
 from weft.training.lock import is_locked
 from weft.training.run import (
     CHECKPOINT,
@@ -57,9 +61,6 @@ class RunSummary(PlainResult):
     best: float | None
     state: str
 
-    def records(self) -> Iterator[dict[str, Any]]:
-        yield {name: value for name, value in self.to_dict().items() if name != "probe"}
-
 
 def find_runs(folder: str | Path) -> list[Path]:
     """The run directories in a folder and below it, in order of their names.
@@ -83,7 +84,6 @@ def summarize_run(path: str | Path) -> RunSummary:
 
 def _summarize(run: Run, path: str) -> RunSummary:
     records = run.metrics()
-    metric = get_task(run.task).metric if run.task in (*TASKS, *COMBINED) else ""
     best = best_evaluation(records)
     shapes = run.shapes() if run.has(WEIGHTS) or run.has(CHECKPOINT) else {}
     newest = max((run.path / name).stat().st_mtime for name in (CONFIG, METRICS, WEIGHTS, CHECKPOINT) if run.has(name))
@@ -94,8 +94,8 @@ def _summarize(run: Run, path: str) -> RunSummary:
         sum(math.prod(shape) for shape in shapes.values()) if shapes else None,
         newest,
         records[-1]["step"] if records else 0,
-        metric,
-        best.get(metric) if best else None,
+        run.metric,
+        best.get(run.metric) if best else None,
         _state(run),
     )
 
@@ -209,9 +209,6 @@ class PairedTest(PlainResult):
     unit: str
     metric: str
     better: str
-
-    def records(self) -> Iterator[dict[str, Any]]:
-        yield {name: value for name, value in self.to_dict().items() if name != "probe"}
 
 
 @dataclass(frozen=True, eq=False)

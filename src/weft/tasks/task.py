@@ -227,7 +227,10 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
                 vocabulary = self.read(source, dev, settings, data_folder(folder), origin)
             write_data_record(folder, source, dev)
             recorded = None if origin is None else describe_origin(self, origin)
-            run = write_run(folder, self.name, to_dict(settings), vocabulary, source_run=recorded, custom_cells=cells)
+            written = to_dict(settings)
+            run = write_run(
+                folder, self.name, written, vocabulary, source_run=recorded, custom_cells=cells, metric=self.metric
+            )
             settings, choice = choose_for_members(self, run, settings)
             trainer = self._trainer(run.change_config(to_dict(settings)), settings)
             if origin is not None:

@@ -69,6 +69,7 @@ class Run:
     vocabulary: dict[str, Any] = field(repr=False)
     source_run: dict[str, Any] | None = field(default=None, repr=False)  # what a fine-tuned run started from
     custom_cells: dict[str, str] = field(default_factory=dict, repr=False)  # names in the settings -> class names
+    metric: str = field(default="", repr=False)  # the held-out metric of its task, by which runs are listed
 
     def file(self, name: str) -> Path:
         """The path of a file of the run."""
@@ -160,8 +161,7 @@ class Run:
     def change_config(self, config: Mapping[str, Any]) -> Run:
         """Writes other settings and returns the run with them."""
         with writing_run(self.path):
-            write_json(self.path / CONFIG, _config_content(self.task, config, self.source_run, self.custom_cells))
-        return replace(self, config=dict(config))
+            return _write_config(replace(self, config=dict(config)))
 
 
 @contextmanager
@@ -202,6 +202,7 @@ def write_run(
     *,
     source_run: dict[str, Any] | None = None,
     custom_cells: Mapping[str, str] | None = None,
+    metric: str = "",
 ) -> Run:
     """Writes what every run directory has.
 
@@ -212,18 +213,19 @@ def write_run(
         vocabulary: the content of vocabulary.json.
         source_run: what config.json records of the run that this one starts from.
         custom_cells: names of custom cells in the settings, with the names of their classes.
+        metric: the name of the task's held-out metric.
     """
-    cells = dict(custom_cells or {})
-    write_json(folder / CONFIG, _config_content(task, config, source_run, cells))
     write_json(folder / VOCABULARY, vocabulary)
-    return Run(folder, task, dict(config), dict(vocabulary), source_run, cells)
+    return _write_config(
+        Run(folder, task, dict(config), dict(vocabulary), source_run, dict(custom_cells or {}), metric)
+    )
 
 
-def _config_content(
-    task: str, config: Mapping[str, Any], source_run: dict[str, Any] | None, custom_cells: Mapping[str, str]
-) -> dict[str, Any]:
-    optional = {"source_run": source_run, "custom_cells": dict(custom_cells)}
-    return {"task": task, "config": config, **{name: value for name, value in optional.items() if value}}
+def _write_config(run: Run) -> Run:
+    optional = {"metric": run.metric, "source_run": run.source_run, "custom_cells": run.custom_cells}
+    content = {"task": run.task, "config": run.config, **{name: value for name, value in optional.items() if value}}
+    write_json(run.path / CONFIG, content)
+    return run
 
 
 def check_new(path: Path) -> None:
@@ -253,7 +255,10 @@ def open_run(path: str | Path) -> Run:
     cells = content.get("custom_cells", {})
     if not isinstance(cells, dict) or not all(isinstance(name, str) for name in cells.values()):
         raise _damaged(path / CONFIG, "its custom cells are not names")
-    return Run(path, task, config, read_json(path / VOCABULARY), content.get("source_run"), cells)
+    metric = content.get("metric", "")
+    if not isinstance(metric, str):
+        raise _damaged(path / CONFIG, "its metric is not a name")
+    return Run(path, task, config, read_json(path / VOCABULARY), content.get("source_run"), cells, metric)
 
 
 @contextmanager

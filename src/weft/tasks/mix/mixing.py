@@ -137,7 +137,7 @@ def _mix(parts: list[LmPredictor], out: Path, settings: MixConfig, tokens: Token
         (data_folder(folder) / Path(DEV_TOKENS).name).write_bytes(np.asarray(tokens).tobytes())
         write_data_record(folder, origin, None)
         cells = {name: kind for part in parts for name, kind in part.run.custom_cells.items()}
-        write_run(folder, TASK.name, to_dict(settings), vocabulary, custom_cells=cells)
+        write_run(folder, TASK.name, to_dict(settings), vocabulary, custom_cells=cells, metric=TASK.metric)
     run = open_run(out)
     run.report({"step": 1, "epoch": 1, "evaluation": metrics, "best": True})
     return MixResult(TASK.load(run), made, found)
