@@ -25,8 +25,8 @@ from weft.engine.cross_entropy import IGNORE_INDEX
 from weft.metrics import Likelihood
 from weft.tasks.lm.config import LmConfig
 from weft.tasks.lm.task import start_lm
+from weft.tasks.text_task import part_tokens
 from weft.text.codec import Codec
-from weft.text.corpus import open_tokens
 
 
 class PlainLSTM(nn.Module):
@@ -95,7 +95,7 @@ def main() -> None:
             found = Likelihood(training.trainer.progress.best, 1).perplexity
             print(f"weft, defaults, seed {seed}: {found:.3f} after {seconds:.0f} s, {epochs} epochs", flush=True)
             size = len(Codec.from_json(training.run.vocabulary).vocabulary)
-            train, dev = (open_tokens(training.run.path / "data" / f"{name}.bin", size) for name in ("train", "dev"))
+            train, dev = (part_tokens(training.run, part, size) for part in ("train", "dev"))
             for rate in options.rates:
                 found, epochs = plain(train, dev, size, seconds, rate, seed)
                 print(

@@ -30,9 +30,9 @@ from weft.metrics import Likelihood
 from weft.tasks.config import ModelConfig
 from weft.tasks.lm.config import BpttConfig, LmBatchConfig, LmConfig
 from weft.tasks.lm.task import start_lm
+from weft.tasks.text_task import part_tokens
 from weft.text.codec import Codec
 from weft.text.config import TextConfig
-from weft.text.corpus import open_tokens
 from weft.training.config import TrainConfig
 
 TARGET = 1.1
@@ -116,7 +116,7 @@ def main() -> None:
         if not options.skip_notes:
             training = start_lm("timemachine", folder / "tokens", OURS)
             size = len(Codec.from_json(training.run.vocabulary).vocabulary)
-            tokens = open_tokens(training.run.path / "data" / "train.bin", size)
+            tokens = part_tokens(training.run, "train", size)
             seconds, epochs = notes_recipe(tokens, size, seed=1)
             print(f"the notes:     {seconds:6.2f} s, {epochs} epochs")
             print(f"ratio:         {seconds / median:6.1f}")

@@ -24,10 +24,11 @@ from torch.nn import functional as F
 
 from benchmarks.rows import data
 from weft.config import load_config
-from weft.data.buckets import Padded, load_columns
+from weft.data.buckets import Padded
 from weft.tasks import load_for
+from weft.tasks.stored_data import TRAIN_PART, stored
 from weft.tasks.translate.config import TranslateConfig
-from weft.tasks.translate.data import TRAIN_PAIRS, read_pairs
+from weft.tasks.translate.data import read_pairs
 from weft.tasks.translate.model import BOS_ID
 from weft.tasks.translate.predictor import END, TranslatePredictor
 from weft.tasks.translate.task import start_translate
@@ -129,7 +130,7 @@ def training_speed(rounds: int, epochs: int) -> tuple[list[float], list[float]]:
     with tempfile.TemporaryDirectory() as folder:
         config = load_config(TranslateConfig, None, NOTES)
         training = start_translate(notes_pairs(data("mt", "fra-eng", "fra-eng.zip")), Path(folder) / "run", config)
-        columns = load_columns(training.run.path / TRAIN_PAIRS)
+        columns = stored(training.run, TRAIN_PART)
         model = training.model
         sizes = (len(model.encoder.embedding.weight), len(model.embedding.weight))
         loop = NotesLoop(padded(columns["source"]), padded(columns["target"]), sizes)

@@ -23,7 +23,7 @@ from torch.nn import functional as F
 
 from weft.data.windows import RandomWindows
 from weft.nn import make_stack
-from weft.text.codec import Codec, prepare_corpus
+from weft.text.codec import Codec, store_corpus
 from weft.text.config import TextConfig
 from weft.text.corpus import open_tokens
 from weft.text.datasets import open_data
@@ -166,10 +166,10 @@ def main() -> None:
     data, hidden, steps = ("python-docs", 48, 120) if options.quick else (options.data, 128, 400)
     text = TextConfig(tokenizer="char", lower=True, letters_only=True, limit=100_000)
     with tempfile.TemporaryDirectory() as folder:
-        codec = prepare_corpus(text, open_data(data), None, Path(folder))
+        codec, _ = store_corpus(text, open_data(data), None, Path(folder))
         size = len(codec.vocabulary)
         train_tokens, dev_tokens = (
-            np.array(open_tokens(Path(folder) / f"{name}.bin", size)) for name in ("train", "dev")
+            np.array(open_tokens(Path(folder) / f"{name}.tokens.npy", size)) for name in ("train", "dev")
         )
     models = {}
     for name, bidirectional in (("forward", False), ("bidirectional", True)):

@@ -10,11 +10,13 @@ import socket
 import subprocess
 import sys
 import time
+from itertools import repeat
 from pathlib import Path
 
 import numpy as np
 
 from tests.worker_processes import LIMIT, count_lines, free_port, wait_for_lines, weft
+from weft.data.column import write_values
 from weft.tasks.lm.config import LmConfig
 from weft.text.corpus import Corpus
 from weft.text.shards import open_shards, write_shards
@@ -46,13 +48,11 @@ def large_shards(folder: Path, size: int) -> None:
     write_shards(text, config, folder)
     index = json.loads((folder / "index.json").read_text())
     generator = np.random.default_rng(0)
-    ids = generator.integers(4, len(open_shards(folder).codec.vocabulary), 1 << 24).astype(np.uint16).tobytes()
+    ids = generator.integers(4, len(open_shards(folder).codec.vocabulary), 1 << 24).astype(np.uint16)
     index["shards"] = []
     for number in range(-(-size // (2 * count))):
-        name = f"shard-{number:05d}.bin"
-        with (folder / name).open("wb") as file:
-            for _ in range(count // (1 << 24)):
-                file.write(ids)
+        name = f"shard-{number:05d}.npy"
+        write_values(folder / name, repeat(ids, count // len(ids)), ids.dtype)
         index["shards"].append({"file": name, "tokens": count, "sha256": str(number)})
     (folder / "index.json").write_text(json.dumps(index))
 
@@ -68,7 +68,7 @@ def check_memory(folder: Path) -> None:
         return
     try:
         large_shards(folder / "shards", 20 * MEMORY_LIMIT)
-        size = sum(file.stat().st_size for file in (folder / "shards").glob("*.bin"))
+        size = sum(file.stat().st_size for file in (folder / "shards").glob("*.npy"))
         print(f"memory: {size / 2**30:.1f} GiB of shards, limit {MEMORY_LIMIT / 2**20:.0f} MiB", flush=True)
         for task in ("lm", "fill"):  # windows in order, windows in random order
             train_within(group, task, folder)

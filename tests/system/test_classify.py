@@ -21,9 +21,9 @@ from tests import forked
 from tests.program import succeeds
 from weft.cli import main
 from weft.config import load_config
-from weft.data.buckets import load_columns
 from weft.tasks.classify.config import ClassifyConfig
 from weft.tasks.classify.model import Classifier, LabelledBatch
+from weft.tasks.stored_data import stored
 from weft.training.run import open_run
 
 SETTINGS = [
@@ -267,7 +267,7 @@ def test_equal_texts_stay_on_one_side_and_no_label_is_only_held_out(tmp_path):
         counts = run.vocabulary["labels"]
         assert counts["rare"] == 1
         assert 0.3 < sum(counts.values()) / len(pairs) < 0.7
-        train, dev = (load_columns(run.path / "data" / name)["text"] for name in ("train.npz", "dev.npz"))
+        train, dev = (stored(run, part)["text"] for part in ("train", "dev"))
         assert len(train) + len(dev) == len(pairs)
         assert not {tuple(ids) for ids in train} & {tuple(ids) for ids in dev}
 
@@ -353,7 +353,7 @@ ROWS = "".join(f"{label}\t{text}\n" for text, label in PAIRS[:20])
         ("pos\tgood\npos\tfine\n", [], ["all 2 examples have the label 'pos'", "two labels"]),
         (ROWS, ["--set", "data.text_column=remark"], ["column 'remark' is not known"]),
         (ROWS, ["--set", "data.text_column=7"], ["data.text_column is 7", "2 columns"]),
-        (ROWS, ["--dev", "DEV"], ["dev.tsv:2 has the label 'meh'", "'neg', 'pos'"]),
+        (ROWS, ["--dev", "DEV_PART"], ["dev.tsv:2 has the label 'meh'", "'neg', 'pos'"]),
         (ROWS, ["--set", "train.class_weights=balancd"], ["class_weights is 'balancd'", "none, balanced, or numbers"]),
         (ROWS, ["--set", "train.class_weights=pso=2"], ["label 'pso' is not known", "neg, pos", "Try: pos"]),
         (ROWS, ["--set", "train.class_weights=pos=two"], ["'pos' has the weight 'two'", "above 0"]),
@@ -368,7 +368,7 @@ def test_mistakes_in_training(content, options, words, command, tmp_path, monkey
     (tmp_path / "train.tsv").write_text(content, encoding="utf-8")
     (tmp_path / "dev.tsv").write_text("pos\tgood as ever\nmeh\tso so as ever\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    given = [tmp_path / "dev.tsv" if one == "DEV" else one for one in options]
+    given = [tmp_path / "dev.tsv" if one == "DEV_PART" else one for one in options]
     code, out, err = command(
         "train", "classify", "--data", tmp_path / "train.tsv", "--out", tmp_path / "run", *SMALL, *given
     )

@@ -13,10 +13,10 @@ import weft
 from tests.checks import check_stepper
 from weft.cli import app
 from weft.errors import WeftError
+from weft.files import file_hash
 from weft.tasks.lm.adapt import Adaptation, AdaptedModel, read_static
 from weft.tasks.lm.dynamic import DynamicConfig, DynamicModel
 from weft.tasks.text_task import held_out_tokens
-from weft.training.run import file_hash
 
 SMALL = {"model.hidden_size": 12, "model.embedding_dim": 8, "batch.size": 4, "batch.seq_length": 10, "train.epochs": 2}
 TEXT = weft.Corpus.from_texts("text", ["the cat sat on the mat and the dog sat on the cat. " * 40])

@@ -6,7 +6,7 @@ import pytest
 
 from weft.errors import WeftError
 from weft.tasks.fill.blanks import Blanked
-from weft.text.codec import Codec, prepare_corpus
+from weft.text.codec import Codec, store_corpus
 from weft.text.config import TextConfig
 from weft.text.corpus import Corpus
 
@@ -15,7 +15,7 @@ CHINESE = "我很饿。我能吃半头猪。\n" * 20
 
 
 def codec(tmp_path, text=ENGLISH, **settings) -> Codec:
-    return prepare_corpus(TextConfig(**settings), Corpus.from_texts("t", [text]), None, tmp_path)
+    return store_corpus(TextConfig(**settings), Corpus.from_texts("t", [text]), None, tmp_path)[0]
 
 
 def read(codec, text, tokens=1):

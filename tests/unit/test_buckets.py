@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.data.buckets import Buckets, Ragged, hold_out, in_batches, load_columns, pad, save_columns, take
+from weft.data.buckets import Buckets, hold_out, in_batches, pad, take
+from weft.data.column import Column
 from weft.errors import WeftError
 
 sizes = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 40)), min_size=1, max_size=60)
@@ -74,39 +74,22 @@ def test_no_examples_give_no_results() -> None:
     assert in_batches(np.zeros(0, dtype=int), lambda chosen: 1 / 0) == []  # type: ignore[arg-type, return-value]
 
 
-@given(st.lists(st.lists(st.integers(0, 9), max_size=6), max_size=9))
-def test_saved_columns_are_loaded_unchanged(tmp_path_factory: pytest.TempPathFactory, rows: list[list[int]]) -> None:
-    file = tmp_path_factory.mktemp("columns") / "train.npz"
-    save_columns(file, {"ids": Ragged.from_rows(rows), "label.x": Ragged.from_rows([[7]])})
-    back = load_columns(file)
-    assert [row.tolist() for row in map(back["ids"].__getitem__, range(len(back["ids"])))] == rows
-    assert back["ids"].lengths.tolist() == [len(row) for row in rows]
-    assert back["label.x"][0].tolist() == [7]
-
-
 def test_take_appends_an_end_to_every_row() -> None:
-    rows = Ragged.from_rows([[3, 1], [], [4]])
+    rows = Column.from_rows([[3, 1], [], [4]])
     found = take(rows, np.array([2, 1, 0]), end=9)
     assert found.ids.tolist() == [[4, 9, 0], [9, 0, 0], [3, 1, 9]]
     assert found.lengths.tolist() == [2, 1, 3]
 
 
-def test_loaded_columns_are_memory_mapped(tmp_path: Path) -> None:
-    columns = {"text": Ragged.from_rows([[3, 1], [], [4]]), "empty": Ragged.from_rows([[], []])}
-    save_columns(tmp_path / "columns.npz", columns)
-    found = load_columns(tmp_path / "columns.npz")
-    assert found.keys() == columns.keys()
-    for name, column in columns.items():
-        assert found[name].values.tolist() == column.values.tolist()
-        assert found[name].ends.tolist() == column.ends.tolist()
-    assert isinstance(found["text"].values, np.memmap)
-
-
-def test_a_damaged_file_is_named(tmp_path: Path) -> None:
-    file = tmp_path / "train.npz"
-    file.write_bytes(b"PK nothing")
-    with pytest.raises(WeftError, match=r"train\.npz"):
-        load_columns(file)
+def test_take_keeps_the_type_of_values() -> None:
+    """Feature vectors and masks are padded as ids are, in the same order."""
+    features = Column.from_rows([np.full((length, 2), length + 0.5) for length in (2, 0, 3)], np.float32)
+    found = take(features, np.array([2, 1, 0]))
+    assert found.ids.dtype == torch.float32
+    assert found.ids[..., 1].tolist() == [[3.5, 3.5, 3.5], [0, 0, 0], [2.5, 2.5, 0]]
+    assert found.lengths.tolist() == [3, 0, 2]
+    mask = take(Column.from_rows([[True], [True, False]], bool), np.array([0, 1]))
+    assert mask.ids.tolist() == [[True, False], [True, False]]
 
 
 def test_padding() -> None:

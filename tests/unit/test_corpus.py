@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from weft.data.column import write_values
 from weft.errors import WeftError
 from weft.text import corpus as corpus_module
 from weft.text.corpus import Corpus, count_tokens, encode_corpus, open_tokens
@@ -235,7 +236,7 @@ class TestStreams:
         counts = count_tokens(corpus, normalizer, tokenizer)
         assert counts["<eos>"] == 2
         vocabulary = Vocabulary.build(counts)
-        path = tmp_path / "tokens.bin"
+        path = tmp_path / "tokens.npy"
         count = encode_corpus(corpus, normalizer, tokenizer, vocabulary, path)
         ids = open_tokens(path, len(vocabulary))
         assert ids.dtype == np.uint16
@@ -246,7 +247,7 @@ class TestStreams:
         assert tokenizer.join(tokens[: cuts[0]]) == "the cat\n猫。\n"
         assert tokenizer.join(tokens[cuts[0] + 1 : cuts[1]]) == "cat"
         assert tokens[-1] != "<eos>"
-        assert [entry.name for entry in tmp_path.iterdir()] == ["tokens.bin"]
+        assert [entry.name for entry in tmp_path.iterdir()] == ["tokens.npy"]
         with pytest.raises(ValueError, match="read-only"):
             ids[0] = 1
 
@@ -278,8 +279,16 @@ class TestStreams:
         with pytest.raises(WeftError, match="is empty after"):
             encode_corpus(corpus, letters, CharTokenizer(), Vocabulary.build({}), path)
         assert list(tmp_path.iterdir()) == []
-        with pytest.raises(WeftError, match="no token file"):
-            open_tokens(path, 10)
-        path.write_bytes(b"abc")
-        with pytest.raises(WeftError, match="has 3 bytes; expected ids of 2 bytes"):
-            open_tokens(path, 10)
+        for content in (None, b"", b"abc", b"PK\x03\x04"):
+            if content is not None:
+                path.write_bytes(content)
+            with pytest.raises(WeftError, match="ids cannot be read"):
+                open_tokens(path, 10)
+        for values in (np.zeros(3), np.zeros((2, 2), int), np.zeros(0, int)):
+            write_values(path, [values], values.dtype)
+            with pytest.raises(WeftError, match="expected token ids, at least one"):
+                open_tokens(path, 10)
+        for id in (-1, 10):
+            write_values(path, [np.array([3, id])], int)
+            with pytest.raises(WeftError, match=f"token id {id}; expected ids below 10"):
+                open_tokens(path, 10)

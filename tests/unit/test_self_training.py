@@ -9,10 +9,9 @@ import pytest
 
 import weft
 from tests.program import fails, succeeds
-from weft.data.buckets import load_columns
-from weft.tasks.classify.data import DEV_EXAMPLES, TRAIN_EXAMPLES
 from weft.tasks.classify.self_training import LABELLED_TIMES
 from weft.tasks.classify.wide import held_out_scores
+from weft.tasks.stored_data import DEV_PART, TRAIN_PART, stored
 
 GOOD, BAD = ["fine fun", "a fine film", "great fun", "so great"], ["dull", "a dull film", "so bad", "bad and long"]
 LABELLED = [(text, "good") for text in GOOD] + [(text, "bad") for text in BAD]
@@ -36,7 +35,7 @@ def taught(teacher, folder, texts=UNLABELLED, **settings):
 
 def test_texts_are_trained_on_with_the_labels_of_the_teacher(teacher, tmp_path):
     run = taught(teacher, tmp_path)
-    model, columns = weft.load(run.path), load_columns(run.data_file(TRAIN_EXAMPLES))
+    model, columns = weft.load(run.path), stored(run, TRAIN_PART)
     labels = [tuple(run.vocabulary["labels"])[place] for place in columns["label"].values]
     read = [model.codec.decode(columns["text"][row].tolist()) for row in range(len(labels))]
     expected = weft.load(teacher).classify(["a great day", "what a bad day", "great and fine", "long dull long"])
@@ -44,7 +43,7 @@ def test_texts_are_trained_on_with_the_labels_of_the_teacher(teacher, tmp_path):
     assert Counter(read) == Counter([text for text, _ in LABELLED] * LABELLED_TIMES + read[-4:])
     assert run.vocabulary["labels"] == {"bad": 4, "good": 4}  # of the labelled texts alone
     assert f"4 texts have the labels that {teacher} predicts" in run.vocabulary["description"]
-    held = load_columns(run.data_file(DEV_EXAMPLES))["text"]
+    held = stored(run, DEV_PART)["text"]
     assert [model.codec.decode(held[row].tolist()) for row in range(len(held))] == [text for text, _ in HELD_OUT]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 import weft
@@ -10,19 +9,10 @@ from tests.program import succeeds
 from weft.text import shards as shards_module
 from weft.text.config import CorpusConfig
 from weft.text.corpus import Corpus
-from weft.text.shards import ShardedTokens, open_shards, write_shards
+from weft.text.shards import open_shards, write_shards
 
 LINES = [f"line {number} of a text, the end of it\n" for number in range(4000)]
 TEXT = Corpus.from_texts("text", ["".join(LINES[:1500]), "".join(LINES[1500:])])
-
-
-def test_sharded_tokens_are_one_array():
-    whole = np.arange(100)
-    tokens = ShardedTokens(np.split(whole, [7, 7, 40, 99])).part(3, 98)
-    part = whole[3:98]
-    assert len(tokens) == len(part)
-    for begin, end in np.random.default_rng(0).integers(0, 110, (200, 2)).tolist():
-        assert tokens[begin:end].tolist() == part[begin:end].tolist()
 
 
 def test_an_interrupted_encoding_continues_to_the_same_shards(tmp_path, monkeypatch):
@@ -41,7 +31,7 @@ def test_an_interrupted_encoding_continues_to_the_same_shards(tmp_path, monkeypa
         write_shards(TEXT, CorpusConfig(), tmp_path / "again", shard_tokens=9000)
     with pytest.raises(weft.WeftError, match="not encoded completely"):
         open_shards(tmp_path / "again")
-    written = sorted((tmp_path / "again").glob("shard-*.bin"))
+    written = sorted((tmp_path / "again").glob("shard-*.npy"))
     times = [file.stat().st_mtime_ns for file in written]
     monkeypatch.setattr(shards_module, "_add_shard", add)
     again = write_shards(TEXT, CorpusConfig(), tmp_path / "again", shard_tokens=9000)
@@ -61,14 +51,14 @@ def test_training_on_shards_is_training_on_the_text(tmp_path):
         weft.train("lm", source, out, settings, progress=False)
         for source, out in zip((TEXT, str(tmp_path / "shards")), runs, strict=True)
     ]
-    assert not (runs[1] / "data" / "train.bin").exists()
+    assert not (runs[1] / "data" / "train.tokens.npy").exists()
     one, other = (predictor.model.state_dict() for predictor in predictors)
     vocabularies = [predictor.codec.vocabulary for predictor in predictors]
     assert list(vocabularies[0]) == list(vocabularies[1])
     assert all(one[name].equal(other[name]) for name in one)
     with pytest.raises(weft.WeftError, match=r"encoded with 'char', False, 1.*`text\.lower=false` `text\.min_count=1`"):
         weft.train("fill", str(tmp_path / "shards"), tmp_path / "fill")
-    (tmp_path / "shards" / "shard-00001.bin").write_bytes(b"")
+    (tmp_path / "shards" / "shard-00001.npy").write_bytes(b"")
     with pytest.raises(weft.WeftError, match="missing or cut short"):
         weft.resume_lm(runs[1])
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 
+import numpy as np
 import pytest
 import torch
 
@@ -171,7 +172,7 @@ def test_weights_that_are_too_large_for_a_cell_without_bounds(others, tmp_path):
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "remove"])
 def test_damaged_data_is_noticed_by_an_evaluation(run, damage):
-    file = run / "data" / "dev.bin"
+    file = run / "data" / "dev.tokens.npy"
     content = bytearray(file.read_bytes())
     if damage == "flip":
         content[len(content) // 2] ^= 1
@@ -180,16 +181,18 @@ def test_damaged_data_is_noticed_by_an_evaluation(run, damage):
         file.write_bytes(content[: len(content) // 2])
     else:
         file.unlink()
-    with pytest.raises(WeftError, match=r"dev\.bin is damaged|no held-out text"):
+    with pytest.raises(WeftError, match=r"dev\.tokens\.npy is damaged|no held-out data"):
         weft.load(run).evaluate_held_out()
 
 
 def test_data_with_ids_of_no_token(run):
-    file = run / "data" / "dev.bin"
-    file.write_bytes(b"\xff\xff" * 50)
-    from weft.training.run import file_hash
+    file = run / "data" / "dev.tokens.npy"
+    from weft.data.column import write_values
+    from weft.files import file_hash
 
-    rewrite(run / DATA_RECORD, lambda content: content["files"].update({"dev.bin": file_hash(file)}))
+    write_values(file, [np.full(50, 65535)], np.uint16)
+
+    rewrite(run / DATA_RECORD, lambda content: content["files"].update({"dev.tokens.npy": file_hash(file)}))
     with pytest.raises(WeftError, match="token id 65535"):
         weft.load(run).evaluate_held_out()
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import weft
 from tests.checks import check_model
-from weft.data.buckets import Ragged, pad, take
+from weft.data.buckets import pad, take
+from weft.data.column import Column
 from weft.errors import WeftError
 from weft.tasks.tag.augmentation import MentionReplacement
 from weft.tasks.tag.config import TagDataConfig, TagModelConfig
@@ -46,8 +47,8 @@ def made(task="tags", tags=TAGS, scheme=SCHEMES["bio"], **settings):
         for parameter in model.parameters():
             if parameter.requires_grad:
                 parameter.normal_(std=0.5)
-    columns = {name: Ragged.from_rows(rows) for name, rows in lexicon.encode(sentences).items()}
-    columns["tags"] = Ragged.from_rows(
+    columns = {name: Column.from_rows(rows) for name, rows in lexicon.encode(sentences).items()}
+    columns["tags"] = Column.from_rows(
         [number % 3 if number % 3 < 2 else 2 for number in range(len(w))] for w in sentences
     )
     return model, columns
@@ -91,7 +92,7 @@ def test_words_are_told_apart_by_their_spelling():
     """Two words that were never seen have one number, but not one spelling."""
     model, _ = made()
     lexicon = LEXICONS["tags"].build([TaggedSentence(tuple(w), (), "", ()) for w in WORDS], TagDataConfig())
-    columns = {name: Ragged.from_rows(rows) for name, rows in lexicon.encode([["tac", "slab"]]).items()}
+    columns = {name: Column.from_rows(rows) for name, rows in lexicon.encode([["tac", "slab"]]).items()}
     inputs = collate(columns, np.array([0]))
     assert inputs.ids.tolist() == [[0, 0]]
     one, other = model.eval().encoder(inputs).tensor()[0]
@@ -107,10 +108,10 @@ def test_runs_without_matches_are_read():
     saved = LEXICONS["segments"].build(sentences, TagDataConfig()).to_json()
     del saved["match_length"]
     old = LEXICONS["segments"].from_json(saved)
-    columns = {name: Ragged.from_rows(rows) for name, rows in old.encode(WORDS).items()}
+    columns = {name: Column.from_rows(rows) for name, rows in old.encode(WORDS).items()}
     assert "matches" not in columns
     model = Tagger(old, TAGS, SCHEMES["bio"], TagModelConfig(**SMALL))
-    columns["tags"] = Ragged.from_rows(SPANS)
+    columns["tags"] = Column.from_rows(SPANS)
     assert model(collate(columns, np.arange(4))).shape == (4, 6, 3)
 
 
@@ -238,7 +239,7 @@ def test_readers_say_how_wide_they_are():
 
 @given(st.lists(st.lists(st.integers(1, 9), max_size=5), min_size=1, max_size=6), st.data())
 def test_taking_rows_is_padding_them(rows, data):
-    column = Ragged.from_rows(rows)
+    column = Column.from_rows(rows)
     chosen = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=6))
     found, expected = take(column, np.array(chosen)), pad([rows[row] for row in chosen])
     assert found.ids.equal(expected.ids)
@@ -248,7 +249,7 @@ def test_taking_rows_is_padding_them(rows, data):
 def balanced(output="crf", strange=()):
     """A model that sees O nearly everywhere, and what `balance` makes of it on sentences that are full of spans."""
     model, columns = made(output=output, tags=KINDS)
-    columns["tags"] = Ragged.from_rows(SPANS)
+    columns["tags"] = Column.from_rows(SPANS)
     knowledge = TaggerVocabulary(LEXICONS["tags"].build([], TagDataConfig()), KINDS, SCHEMES["bio"], tuple(strange))
     model.scores.bias.data[0] += 2.0
     model.span_start_bias.fill_(9.0)  # of an earlier evaluation
@@ -289,20 +290,20 @@ def test_a_lean_is_not_fitted_to_tags_that_training_lacks():
 @torch.no_grad()
 def test_the_held_out_loss_is_that_of_the_sentences_with_known_tags(output):
     model, columns = made(tags=KINDS, output=output, neighbour_loss_weight=0.0)
-    columns["known"] = Ragged.from_rows([1] * len(words) for words in WORDS)
-    columns["tags"] = Ragged.from_rows(SPANS)
+    columns["known"] = Column.from_rows([1] * len(words) for words in WORDS)
+    columns["tags"] = Column.from_rows(SPANS)
     vocabulary = TaggerVocabulary(LEXICONS["tags"].build([], TagDataConfig()), KINDS, SCHEMES["bio"], ("B-Z",))
     model.eval()
     scores, cross_entropy = evaluate_with_loss(model, vocabulary, columns)
     assert scores == evaluate_tagger(model, vocabulary, columns)
     every = model.loss(batch(columns, range(4)))
     assert cross_entropy == pytest.approx(float(every.total) / every.count, rel=1e-5)
-    columns["tags"] = Ragged.from_rows([*SPANS[:3], [5, 0]])  # the last sentence begins with B-Z
+    columns["tags"] = Column.from_rows([*SPANS[:3], [5, 0]])  # the last sentence begins with B-Z
     known = model.loss(batch(columns, range(3)))
     assert evaluate_with_loss(model, vocabulary, columns)[1] == pytest.approx(
         float(known.total) / known.count, rel=1e-5
     )
-    columns["tags"] = Ragged.from_rows([5] * len(words) for words in WORDS)
+    columns["tags"] = Column.from_rows([5] * len(words) for words in WORDS)
     assert math.isnan(evaluate_with_loss(model, vocabulary, columns)[1])
 
 
@@ -389,7 +390,7 @@ def test_words_beside_are_told_only_where_tags_are_spans():
 def test_spans_are_swapped_for_others_of_their_kind():
     """What is between spans stays; what stands for a span is one of its kind, whole, and each of them in its turn."""
     _, columns = made(tags=KINDS)
-    columns["tags"] = Ragged.from_rows(SPANS)
+    columns["tags"] = Column.from_rows(SPANS)
     swaps = MentionReplacement(columns, KINDS, 1.0)
     names = {"X": {("The", "cat"), ("a",), ("cat",), ("big",)}, "Y": {("a",), ("big", "cat")}}
     text = [word for words in WORDS for word in words]
@@ -414,7 +415,7 @@ def test_spans_are_swapped_for_others_of_their_kind():
 
 def test_spans_stay_unless_they_are_swapped():
     _, columns = made(tags=KINDS)
-    columns["tags"] = Ragged.from_rows(SPANS)
+    columns["tags"] = Column.from_rows(SPANS)
     rows = np.array([3, 1, 2])
     drawn = MentionReplacement(columns, KINDS, 0.0).sample(rows)
     for name in ("words", "shapes", "forms", "tags"):

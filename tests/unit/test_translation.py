@@ -6,12 +6,16 @@ import inspect
 import math
 import random
 
+import numpy as np
 import pytest
 import torch
 
 from weft import decoding as decode
 from weft.config import load_config
+from weft.data.column import Column
 from weft.errors import WeftError, WeftWarning
+from weft.files import file_hash
+from weft.tasks.stored_data import DEV_PART, store
 from weft.tasks.translate.config import TranslateConfig
 from weft.tasks.translate.data import held_out_pairs
 from weft.tasks.translate.model import Translator
@@ -26,7 +30,7 @@ from weft.tasks.translate.predictor import (
 from weft.tasks.translate.task import start_translate, train_translate
 from weft.text.parallel import Pairs, build_pair_codec
 from weft.text.vocabulary import UNK
-from weft.training.run import Run
+from weft.training.run import DATA_RECORD, Run, read_json, write_json
 
 PAIRS = Pairs(
     "few",
@@ -233,10 +237,21 @@ def test_held_out_pairs_that_are_damaged(tmp_path):
     sets = ["text.tokenizer=word", "text.holdout=0.3"]
     sets += ["model.hidden_size=4", "model.embedding_dim=4"]
     run = start_translate(PAIRS, tmp_path / "run", load_config(TranslateConfig, None, sets)).run
-    for damage in ("{", "[]", '{"sources": ["a"]}'):
-        (run.path / "data" / "dev.json").write_text(damage)
-        with pytest.raises(WeftError, match=r"dev.json is damaged"):
+    data, record = run.path / "data", read_json(run.path / DATA_RECORD)
+    columns = [
+        ({"source": Column(np.zeros(3))}, "held-out pairs of .* are damaged"),
+        ({"source": Column(np.full(3, 0xFF, np.uint8))}, "held-out pairs of .* are damaged"),
+        ({"source": Column.from_texts(["a"] * 99)}, "one target for each source"),
+    ]
+    for damage, message in columns:
+        store(data, DEV_PART, damage)
+        files = {name: file_hash(data / name) for name in record["files"] if (data / name).exists()}
+        write_json(run.path / DATA_RECORD, {**record, "files": files})
+        with pytest.raises(WeftError, match=message):
             held_out_pairs(run)
+    (data / "dev.target.npy").write_bytes(b"")
+    with pytest.raises(WeftError, match=r"dev\.target\.npy is damaged"):
+        held_out_pairs(run)
 
 
 def test_pairs_of_which_nothing_is_left_are_left_out(tmp_path):

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.data import windows as windows_module
+from weft.data.column import open_column, write_values
 from weft.data.windows import RandomWindows, SequentialWindows, evaluation_passages, evaluation_windows
 from weft.engine.cross_entropy import IGNORE_INDEX
 from weft.errors import WeftError
@@ -122,12 +123,26 @@ def test_evaluation_counts_every_target_once(count, steps, row_tokens):
 
 
 def test_a_memory_mapped_file_is_read_only_where_windows_are(tmp_path):
-    file = tmp_path / "tokens.bin"
-    np.arange(5000, dtype=np.uint16).tofile(file)
-    mapped = np.memmap(file, dtype=np.uint16, mode="r")
+    file = tmp_path / "tokens.npy"
+    write_values(file, [np.arange(5000)], np.uint16)
+    mapped = open_column(file).values
     window = next(iter(SequentialWindows(mapped, 2, 8, seed=0).epoch(0)))
     assert window.inputs.dtype == torch.int64
     assert torch.equal(window.targets, window.inputs + 1)
+
+
+@pytest.mark.parametrize("kind", [SequentialWindows, RandomWindows])
+def test_windows_of_vectors_are_those_of_ids(kind):
+    """A stream of vectors is cut where one of ids is; past its end a target is not a number."""
+    ids, vectors = np.arange(500), np.stack([np.arange(500), -np.arange(500)], 1).astype(np.float32)
+    windows = [list(kind(values, 3, 7, seed=1).epoch(2)) for values in (ids, vectors)]
+    for of_ids, of_vectors in zip(*windows, strict=True):
+        assert of_vectors.inputs.dtype == torch.float32
+        assert torch.equal(of_vectors.inputs[..., 0].long(), of_ids.inputs)
+        assert torch.equal(-of_vectors.targets[..., 1].long(), of_ids.targets)
+    evaluated = [list(evaluation_windows(values, seq_length=64, row_tokens=100)) for values in (ids, vectors)]
+    for of_ids, of_vectors in zip(*evaluated, strict=True):
+        assert torch.equal(of_vectors.targets[..., 0].isnan(), of_ids.targets == IGNORE_INDEX)
 
 
 def test_the_error_for_a_short_text_states_the_required_length():

@@ -1,4 +1,4 @@
-"""Batches for training and evaluation: windows of one long token stream, and buckets of examples by length.
+"""Stored columns, and batches of them: windows of one long stream, and buckets of examples by length.
 
 Shapes: B rows (batch size), T steps (sequence length).
 """

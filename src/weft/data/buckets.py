@@ -1,131 +1,35 @@
-"""Examples of different lengths: stored as ragged columns, and batched with examples of similar length.
+"""Batches of examples of similar length.
 
-An example is a row in one or more columns of integers (the ids of a text and its label; the ids of a sentence and of
-its translation). As with `weft.data.windows`, an epoch is a pure function of (seed, epoch).
+An example is a row in one or more columns (the ids of a text and its label; the features of a recording and the ids of
+what is said). As with `weft.data.windows`, an epoch is a pure function of (seed, epoch).
 """
 
 from __future__ import annotations
 
-import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from weft.data.column import Array, Column, IntArray
 from weft.data.sharing import shared_map
 from weft.errors import WeftError
 
-IntArray = np.ndarray[Any, np.dtype[Any]]
 Batch = TypeVar("Batch")
-
-
-@dataclass(frozen=True)
-class Ragged:
-    """Rows of integers, each of its own length, stored in one array.
-
-    >>> rows = Ragged.from_rows([[3, 1], [], [4]])
-    >>> len(rows), rows[0].tolist(), rows.lengths.tolist()
-    (3, [3, 1], [2, 0, 1])
-    """
-
-    values: IntArray  # (total length,)
-    ends: IntArray  # (N,) where each row ends; it starts where the row before it ends
-
-    @classmethod
-    def from_rows(cls, rows: Iterable[Sequence[int]]) -> Ragged:
-        listed = list(rows)
-        ends = np.cumsum([len(row) for row in listed], dtype=np.int64)
-        values = np.fromiter((value for row in listed for value in row), dtype=np.int32)
-        return cls(values, ends)
-
-    def __len__(self) -> int:
-        return len(self.ends)
-
-    def __getitem__(self, row: int) -> IntArray:
-        return self.values[self.starts[row] : self.ends[row]]
-
-    @cached_property
-    def starts(self) -> IntArray:
-        """(N,) where each row starts."""
-        return np.concatenate([[0], self.ends])[:-1]
-
-    @cached_property
-    def lengths(self) -> IntArray:
-        """(N,) the length of each row."""
-        return self.ends - self.starts
-
-
-def save_columns(path: Path, columns: Mapping[str, Ragged]) -> None:
-    """Write columns to a NumPy .npz file."""
-    arrays = {
-        f"{name}.{part}": getattr(column, part) for name, column in columns.items() for part in ("values", "ends")
-    }
-    with path.open("wb") as file:
-        np.savez(file, **arrays)
-
-
-def load_columns(path: Path) -> dict[str, Ragged]:
-    """Open the columns that `save_columns` wrote. They are memory-mapped: rows are read when they are used.
-
-    Raises:
-        WeftError: The file is no such file, or its columns are inconsistent.
-    """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            # What is stored as it is cannot be larger than the file.
-            if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
-                raise ValueError("it has compressed members")
-            members = {member.filename.removesuffix(".npy"): member.header_offset for member in archive.infolist()}
-        names = dict.fromkeys(name.rpartition(".")[0] for name in members)
-        columns = {
-            name: Ragged(*(_map_array(path, members[f"{name}.{part}"]) for part in ("values", "ends")))
-            for name in names
-        }
-        for name, column in columns.items():
-            values, ends = column.values, column.ends
-            integers = values.ndim == ends.ndim == 1 and values.dtype.kind in "iu" and ends.dtype.kind in "iu"
-            last = int(ends[-1]) if integers and len(ends) else 0
-            if not integers or last != len(values) or (np.diff(ends, prepend=0) < 0).any():
-                raise ValueError(f"the column {name!r} is inconsistent")
-    except (OSError, ValueError, KeyError, NotImplementedError, zipfile.BadZipFile) as error:
-        raise WeftError(f"{path} cannot be read: {error}", expected="the encoded examples of a run") from error
-    return columns
-
-
-def _map_array(path: Path, offset: int) -> IntArray:
-    """Maps an array of an .npz file, whose member begins at `offset`, into memory.
-
-    Raises:
-        ValueError: it is not an array of one dimension that lies in the file.
-    """
-    with path.open("rb") as file:
-        file.seek(offset + 26)  # the lengths of the member's name and of its extra field, in the local header
-        skipped = sum(int.from_bytes(file.read(2), "little") for _ in range(2))
-        file.seek(offset + 30 + skipped)
-        version = np.lib.format.read_magic(file)
-        if version != (1, 0):
-            raise ValueError(f"an array has version {version}")
-        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-        if len(shape) != 1 or dtype.hasobject:
-            raise ValueError("an array is not a column of integers")
-        if not shape[0]:
-            return np.empty(0, dtype)
-        return np.memmap(path, dtype, "r", file.tell(), shape)
 
 
 class Padded(NamedTuple):
     """A batch of rows padded with 0 to the longest. The padding is never read."""
 
-    ids: Tensor  # (B, T)
+    ids: Tensor  # (B, T, ...) ids, or other values
     lengths: Tensor  # (B,)
 
 
-def pad(rows: Sequence[Sequence[int] | IntArray]) -> Padded:
+def pad(rows: Sequence[Sequence[int] | Array]) -> Padded:
     """Pad rows of ids to the longest. T is at least 1, even if all rows are empty."""
     lengths = [len(row) for row in rows]
     ids = np.zeros((len(rows), max([1, *lengths])), dtype=np.int64)
@@ -134,7 +38,7 @@ def pad(rows: Sequence[Sequence[int] | IntArray]) -> Padded:
     return Padded(torch.from_numpy(ids), torch.tensor(lengths))
 
 
-def take(column: Ragged, rows: IntArray, *, end: int | None = None) -> Padded:
+def take(column: Column, rows: IntArray, *, end: int | None = None) -> Padded:
     """Select rows of a column and pad them to the longest: `pad` without a Python loop.
 
     Args:
@@ -142,18 +46,23 @@ def take(column: Ragged, rows: IntArray, *, end: int | None = None) -> Padded:
         rows: (B,) indices of the rows.
         end: a value to append to each row, such as the id of "<eos>"; None: nothing.
 
-    >>> take(Ragged.from_rows([[3, 1], [4]]), np.array([1, 0]), end=9).ids.tolist()
+    >>> take(Column.from_rows([[3, 1], [4]]), np.array([1, 0]), end=9).ids.tolist()
     [[4, 9, 0], [3, 1, 9]]
     """
     lengths = column.lengths[rows]
     steps = np.arange(max(1, int(lengths.max(initial=0)) + (end is not None)))
     inside = steps < lengths[:, None]
-    ids = np.zeros(inside.shape, dtype=np.int64)
-    ids[inside] = column.values[(column.starts[rows][:, None] + steps)[inside]]
+    values = np.zeros((*inside.shape, *column.values.shape[1:]), batch_type(column.values.dtype))
+    values[inside] = column.values[(column.starts[rows][:, None] + steps)[inside]]
     if end is not None:
-        ids[np.arange(len(rows)), lengths] = end
+        values[np.arange(len(rows)), lengths] = end
         lengths = lengths + 1
-    return Padded(torch.from_numpy(ids), torch.from_numpy(lengths))
+    return Padded(torch.from_numpy(values), torch.from_numpy(lengths))
+
+
+def batch_type(stored: np.dtype[Any]) -> np.dtype[Any]:
+    """The type of values in a batch: torch takes ids as int64; other values keep their type."""
+    return np.dtype(np.int64) if stored.kind in "iu" else stored
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
-"""Windows of one long token stream: batches for language models, and passages for fill-in-the-blank models.
+"""Windows of one long stream: batches for language models, and passages for fill-in-the-blank models.
 
-The tokens are a one-dimensional array, usually memory-mapped, so that the corpus need not fit into memory. An epoch is
-a pure function of (seed, epoch), so that a resumed run continues with exactly the batch that comes next.
+The stream is the values of a column, token ids or vectors of numbers, usually memory-mapped, so that it need not fit
+into memory. An epoch is a pure function of (seed, epoch), so that a resumed run continues with exactly the batch that
+comes next.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from weft.data.buckets import batch_type
+from weft.data.column import Array
 from weft.engine.cross_entropy import IGNORE_INDEX
 from weft.errors import WeftError
 
-Tokens = np.ndarray[Any, np.dtype[Any]]
+Tokens = Array  # (N, ...) the values of a stream, or JoinedValues of several files
 Starts = np.ndarray[Any, np.dtype[np.int64]]  # (B,) where each row of a batch starts
 
 ROW_TOKENS = 16384  # in evaluation: a longer text is read as several rows of about this length
@@ -28,10 +31,10 @@ MIX = np.uint64(0x9E3779B97F4A7C15)  # odd, its bits are those of the golden rat
 
 
 class Window(NamedTuple):
-    """A batch for a language model."""
+    """A batch for a model that predicts the next value of a stream."""
 
-    inputs: Tensor  # (B, T) token ids
-    targets: Tensor  # (B, T) the ids one step later, or IGNORE_INDEX
+    inputs: Tensor  # (B, T, ...) token ids, or other values
+    targets: Tensor  # (B, T, ...) the values one step later; past the end of the stream IGNORE_INDEX, of floats NaN
     reset_state: bool  # whether the recurrent state starts from its initial value
 
 
@@ -211,15 +214,17 @@ def _slicer(
 
 
 def _window(tokens: Tokens, starts: Starts, seq_length: int, *, reset_state: bool) -> Window:
-    """One row of `seq_length` inputs and targets per start; targets past the end of the text are IGNORE_INDEX."""
-    ids = np.zeros((len(starts), seq_length + 1), dtype=np.int64)
+    """One row of `seq_length` inputs and targets per start; targets past the end of the stream are IGNORE_INDEX."""
+    kind = batch_type(tokens.dtype)
+    values = np.zeros((len(starts), seq_length + 1, *tokens.shape[1:]), kind)
     ends = np.minimum(starts + seq_length + 1, len(tokens))
     for row, (start, end) in enumerate(zip(starts, ends, strict=True)):
-        ids[row, : max(0, end - start)] = tokens[start:end]
-    targets = ids[:, 1:].copy()
+        values[row, : max(0, end - start)] = tokens[start:end]
+    targets = values[:, 1:].copy()
     if ends[-1] - starts[-1] <= seq_length:
-        targets[starts[:, None] + np.arange(1, seq_length + 1) >= len(tokens)] = IGNORE_INDEX
-    return Window(torch.from_numpy(np.ascontiguousarray(ids[:, :-1])), torch.from_numpy(targets), reset_state)
+        beyond = IGNORE_INDEX if kind.kind == "i" else np.nan
+        targets[starts[:, None] + np.arange(1, seq_length + 1) >= len(tokens)] = beyond
+    return Window(torch.from_numpy(np.ascontiguousarray(values[:, :-1])), torch.from_numpy(targets), reset_state)
 
 
 def _check_size(tokens: Tokens, batch_size: int, seq_length: int) -> None:

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 from weft.config import as_config, changed, dotted, resolve_auto, to_dict
 from weft.errors import WeftError, WeftWarning
-from weft.training.run import CHECKPOINT, WEIGHTS, Run, file_hash
+from weft.files import file_hash
+from weft.training.run import CHECKPOINT, WEIGHTS, Run
 
 FINE_TUNING_FACTOR = 0.3
 SHOWN_TOKENS = 8  # of many new tokens, in a message

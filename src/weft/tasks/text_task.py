@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
 
+from weft.data.column import Column
 from weft.data.windows import Tokens
 from weft.errors import WeftError, WeftWarning
 from weft.metrics import Likelihood
@@ -20,11 +21,12 @@ from weft.metrics.paired import ExampleStatistics, ratio
 from weft.tasks.fine_tuning import warn_new_tokens
 from weft.tasks.plausibility import check_plain_text, check_tokenization, repeated, report_shared
 from weft.tasks.predictor import TaskPredictor
+from weft.tasks.stored_data import DEV_PART, TRAIN_PART, is_stored, store, stored
 from weft.tasks.task import Task
-from weft.text.codec import Codec, prepare_corpus, prepare_corpus_like
+from weft.text.codec import Codec, store_corpus
 from weft.text.columns import column_texts, longest_column, read_column, read_rows, text_columns
 from weft.text.config import CorpusConfig
-from weft.text.corpus import Corpus, encode_corpus, open_tokens
+from weft.text.corpus import Corpus, check_token_ids, encode_corpus, open_tokens
 from weft.text.dataframes import from_python, index_of
 from weft.text.datasets import open_data
 from weft.text.left_out import LeftOut
@@ -33,8 +35,7 @@ from weft.text.tables import format_with_column
 from weft.training.run import DATA_FOLDER, Run, read_json, write_json
 from weft.training.trainer import Phase
 
-TRAIN_TOKENS, DEV_TOKENS = f"{DATA_FOLDER}/train.bin", f"{DATA_FOLDER}/dev.bin"
-SHARDS = f"{DATA_FOLDER}/shards.json"  # instead of TRAIN_TOKENS: where the shards are that the run trains on
+SHARDS = f"{DATA_FOLDER}/shards.json"  # instead of train.tokens: where the shards are that the run trains on
 MOST_HELD_OUT = 1_000_000  # tokens of shards that are held out at most
 
 PIECE_TOKENS = 500  # of a piece of held-out text
@@ -88,7 +89,7 @@ class TextPredictor(TaskPredictor):
 
     def held_out_texts(self) -> Iterator[str]:
         """The held-out text in pieces of some hundred tokens."""
-        if self.run.has(DEV_TOKENS):
+        if is_stored(self.run, DEV_PART):
             tokens = held_out_tokens(self.run, self.codec)
             for begin in range(0, len(tokens), PIECE_TOKENS):
                 yield self.codec.decode(tokens[begin : begin + PIECE_TOKENS].tolist())
@@ -124,7 +125,7 @@ class TextTask(Task[CorpusSource, TextTaskConfig, LoadedText]):
         if origin is not None:
             corpus, held_out = _open_both(source, dev, config.text)
             codec = Codec.from_json(origin.vocabulary)
-            warn_new_tokens(prepare_corpus_like(codec, config.text, corpus, held_out, folder))
+            warn_new_tokens(store_corpus(config.text, corpus, held_out, folder, codec)[1])
             return {**codec.to_json(), **_reading(corpus)}
         if is_shards(source):
             shards = open_shards(str(source))
@@ -134,12 +135,12 @@ class TextTask(Task[CorpusSource, TextTaskConfig, LoadedText]):
         if not corpus.reading:
             check_plain_text(corpus)
             check_tokenization(corpus, config.text.tokenizer)
-        return {**prepare_corpus(config.text, corpus, held_out, folder).to_json(), **_reading(corpus)}
+        return {**store_corpus(config.text, corpus, held_out, folder)[0].to_json(), **_reading(corpus)}
 
     def prepare(self, run: Run, config: TextTaskConfig) -> Phase:
         codec = Codec.from_json(run.vocabulary)
         train = self._train_tokens(run, codec)
-        dev = open_tokens(run.data_file(DEV_TOKENS), len(codec.vocabulary)) if run.has(DEV_TOKENS) else None
+        dev = held_out_tokens(run, codec) if is_stored(run, DEV_PART) else None
         reading = run.vocabulary.get("description", "")
         return self.make_phase(run, config, TextData(codec, train, dev, reading))
 
@@ -147,11 +148,11 @@ class TextTask(Task[CorpusSource, TextTaskConfig, LoadedText]):
         """The number of tokens that a run trains on."""
         if run.has(SHARDS):
             return int(read_json(run.path / SHARDS)["train_tokens"])
-        return len(open_tokens(run.path / TRAIN_TOKENS, len(Codec.from_json(run.vocabulary).vocabulary)))
+        return len(stored(run, TRAIN_PART)["tokens"])
 
     def _train_tokens(self, run: Run, codec: Codec) -> Tokens:
         if not run.has(SHARDS):
-            return open_tokens(run.data_file(TRAIN_TOKENS), len(codec.vocabulary))
+            return part_tokens(run, TRAIN_PART, len(codec.vocabulary))
         record = read_json(run.data_file(SHARDS))
         shards = open_shards(record["folder"])
         if shards.digest != record["digest"]:
@@ -170,10 +171,10 @@ def store_shards(shards: Shards, config: CorpusConfig, dev: CorpusSource | None,
     count = min(len(tokens), config.limit or len(tokens))
     held_out = min(int(count * config.holdout), MOST_HELD_OUT) if dev is None else 0
     if held_out:
-        (data / "dev.bin").write_bytes(tokens[count - held_out : count].tobytes())
+        store(data, DEV_PART, {"tokens": Column(tokens[count - held_out : count])})
     if dev is not None:
         corpus = open_corpus(dev, config.column, strict=config.strict)
-        encode_corpus(corpus, codec.normalizer, codec.tokenizer, codec.vocabulary, data / "dev.bin")
+        encode_corpus(corpus, codec.normalizer, codec.tokenizer, codec.vocabulary, data / "dev.tokens.npy")
     record = {"folder": str(shards.folder.absolute()), "digest": shards.digest, "train_tokens": count - held_out}
     write_json(data.parent / SHARDS, record)
     return codec
@@ -181,9 +182,7 @@ def store_shards(shards: Shards, config: CorpusConfig, dev: CorpusSource | None,
 
 def held_out_tokens(run: Run, codec: Codec) -> Tokens:
     """The part of a run's own text that its model was not trained on."""
-    if not run.has(DEV_TOKENS):
-        raise WeftError(f"{run.path} has no held-out text", expected="text to evaluate on", hint="`source=PATH`")
-    return open_tokens(run.data_file(DEV_TOKENS), len(codec.vocabulary))
+    return part_tokens(run, DEV_PART, len(codec.vocabulary))
 
 
 def stored_tokens(run: Run, vocabulary_size: int) -> Tokens:
@@ -192,10 +191,17 @@ def stored_tokens(run: Run, vocabulary_size: int) -> Tokens:
     Raises:
         WeftError: there is neither.
     """
-    name = next((name for name in (TRAIN_TOKENS, DEV_TOKENS) if run.has(name)), None)
-    if name is None:
+    part = next((part for part in (TRAIN_PART, DEV_PART) if is_stored(run, part)), None)
+    if part is None:
         raise WeftError(f"{run.path} has no stored text: its data folder was deleted", expected="a run with its data")
-    return open_tokens(run.data_file(name), vocabulary_size)
+    return part_tokens(run, part, vocabulary_size)
+
+
+def part_tokens(run: Run, part: str, vocabulary_size: int) -> Tokens:
+    """The tokens of a part of a run's text."""
+    tokens = stored(run, part)["tokens"].values
+    check_token_ids(tokens, vocabulary_size, f"{run.path}: {part}.tokens")
+    return tokens
 
 
 def _open_both(source: CorpusSource, dev: CorpusSource | None, config: CorpusConfig) -> tuple[Corpus, Corpus | None]:
@@ -283,6 +289,6 @@ def corpus_for(run: Run, source: CorpusSource, *, strict: bool = False) -> Corpu
 def encoded(corpus: Corpus, codec: Codec) -> Iterator[Tokens]:
     """The token ids of a text, in a temporary file for the time of a `with`."""
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "tokens.bin"
+        file = Path(folder) / "tokens.npy"
         encode_corpus(corpus, codec.normalizer, codec.tokenizer, codec.vocabulary, file)
         yield open_tokens(file, len(codec.vocabulary))

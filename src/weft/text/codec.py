@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.data.column import write_values
 from weft.errors import WeftError
 from weft.text.arguments import check_text
 from weft.text.config import TextConfig
@@ -106,39 +107,47 @@ class StreamingDecoder:
         return piece
 
 
-def prepare_corpus(config: TextConfig, train: Corpus, dev: Corpus | None, folder: Path) -> Codec:
-    """Encode a corpus into folder/train.bin and its held-out part into folder/dev.bin.
+def store_corpus(
+    config: TextConfig, train: Corpus, dev: Corpus | None, folder: Path, known: Codec | None = None
+) -> tuple[Codec, dict[str, int]]:
+    """Encodes a corpus into the columns train.tokens and, of its held-out part, dev.tokens.
 
     Args:
         config: normalization, tokenizer, vocabulary and fraction to hold out.
         train: the training corpus.
         dev: the held-out corpus; None: the end of the training corpus is held out.
-        folder: where the two files are written.
+        folder: where the columns are written.
+        known: a codec to keep; None: it is built, its vocabulary from the training part only.
 
     Returns:
-        The codec. Its vocabulary is built from the training part only.
+        The codec, and the counts of the tokens of the training corpus that a known one lacks.
     """
-    normalizer = Normalizer(config.normalization, config.lower, config.letters_only)
-    tokenizer = _tokenizer(config, normalizer, (line for one in train.documents() for line in one.lines()))
+    if known is None:
+        normalizer = Normalizer(config.normalization, config.lower, config.letters_only)
+        tokenizer = _tokenizer(config, normalizer, (line for one in train.documents() for line in one.lines()))
+    else:
+        normalizer, tokenizer = known.normalizer, known.tokenizer
     counts = count_tokens(train, normalizer, tokenizer)
-    full = Vocabulary.build(counts)
-    if isinstance(tokenizer, WhitespaceTokenizer):
+    full = Vocabulary.build(counts) if known is None else known.vocabulary
+    if known is None and isinstance(tokenizer, WhitespaceTokenizer):
         _report_reserved(counts)
-    whole = folder / "whole.bin"
+    whole = folder / "whole.npy"
     encode_corpus(train, normalizer, tokenizer, full, whole)
     tokens = open_tokens(whole, len(full))[: config.limit or None]
     held_out = int(len(tokens) * config.holdout) if dev is None else 0
     training, rest = tokens[: len(tokens) - held_out], tokens[len(tokens) - held_out :]
-    vocabulary = _vocabulary(config, tokenizer, _counts(training, full))
-    id_map = np.array(vocabulary.encode(full), dtype=id_type(len(vocabulary)))
-    _write(folder / "train.bin", training, id_map)
-    if held_out:
-        _write(folder / "dev.bin", rest, id_map)
+    vocabulary = _vocabulary(config, tokenizer, _counts(training, full)) if known is None else full
+    width = id_type(len(vocabulary))
+    id_map = np.array(vocabulary.encode(full), dtype=width)
+    for part, ids in (("train", training), ("dev", rest)):
+        if len(ids) or part == "train":
+            write_values(folder / f"{part}.tokens.npy", (id_map[chunk] for chunk in _chunks(ids)), width)
     if dev is not None:
-        encode_corpus(dev, normalizer, tokenizer, vocabulary, folder / "dev.bin")
+        encode_corpus(dev, normalizer, tokenizer, vocabulary, folder / "dev.tokens.npy")
     del tokens, training, rest  # Windows cannot delete a file that is still mapped
     whole.unlink()
-    return Codec(normalizer, tokenizer, vocabulary)
+    missing = {token: count for token, count in counts.items() if token not in vocabulary or token == UNK}
+    return known or Codec(normalizer, tokenizer, vocabulary), missing
 
 
 def _report_reserved(counts: Mapping[str, int]) -> None:
@@ -146,31 +155,6 @@ def _report_reserved(counts: Mapping[str, int]) -> None:
     found = [f"{token} ({counts[token]:,})" for token in RESERVED if token != EOS and counts.get(token)]
     if found:
         _LOG.info("reserved tokens in the text: %s; they are those of the vocabulary", ", ".join(found))
-
-
-def prepare_corpus_like(
-    codec: Codec, config: TextConfig, train: Corpus, dev: Corpus | None, folder: Path
-) -> dict[str, int]:
-    """Encodes a corpus as `prepare_corpus` does, with a given codec.
-
-    Returns:
-        The counts of the tokens of the training corpus that the vocabulary lacks.
-    """
-    normalizer, tokenizer, vocabulary = codec.normalizer, codec.tokenizer, codec.vocabulary
-    counts = count_tokens(train, normalizer, tokenizer)
-    whole = folder / "whole.bin"
-    encode_corpus(train, normalizer, tokenizer, vocabulary, whole)
-    tokens = open_tokens(whole, len(vocabulary))[: config.limit or None]
-    held_out = int(len(tokens) * config.holdout) if dev is None else 0
-    same = np.arange(len(vocabulary), dtype=id_type(len(vocabulary)))
-    _write(folder / "train.bin", tokens[: len(tokens) - held_out], same)
-    if held_out:
-        _write(folder / "dev.bin", tokens[len(tokens) - held_out :], same)
-    if dev is not None:
-        encode_corpus(dev, normalizer, tokenizer, vocabulary, folder / "dev.bin")
-    del tokens
-    whole.unlink()
-    return {token: count for token, count in counts.items() if token not in vocabulary or token == UNK}
 
 
 def build_codec(config: TextConfig, texts: Sequence[str]) -> Codec:
@@ -214,12 +198,6 @@ def _counts(tokens: Sequence[Any] | np.ndarray[Any, Any], vocabulary: Vocabulary
     for chunk in _chunks(tokens):
         totals += np.bincount(chunk, minlength=len(vocabulary))
     return {token: int(count) for token, count in zip(vocabulary, totals, strict=True) if count}
-
-
-def _write(path: Path, tokens: Any, id_map: np.ndarray[Any, Any]) -> None:
-    with path.open("wb") as file:
-        for chunk in _chunks(tokens):
-            file.write(id_map[chunk].tobytes())
 
 
 def _chunks(tokens: Any) -> Iterator[np.ndarray[Any, Any]]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import logging
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -17,6 +16,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from weft.data.column import Array, open_values, write_values
 from weft.errors import WeftError
 from weft.text import sources
 from weft.text.arguments import check_texts
@@ -252,39 +252,28 @@ def id_type(vocabulary_size: int) -> type[np.uint16] | type[np.uint32]:
 def encode_corpus(
     corpus: Corpus, normalizer: Normalizer, tokenizer: Tokenizer, vocabulary: Vocabulary, path: Path
 ) -> int:
-    """Write the ids of all tokens, with "<eos>" between documents, to a binary file.
+    """Writes the ids of all tokens, with "<eos>" between documents, as a column; returns the number of tokens.
 
-    The file appears under its name only when it is complete. Ids have 16 bits if the vocabulary fits, else 32.
-
-    Returns:
-        The number of tokens.
+    Ids have 16 bits if the vocabulary fits, else 32.
     """
     width = id_type(len(vocabulary))
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
-    count = 0
-    try:
-        with unfinished.open("wb") as file:
-            for tokens in token_blocks(corpus, normalizer, tokenizer):
-                file.write(np.array(vocabulary.encode(tokens), dtype=width).tobytes())
-                count += len(tokens)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
-    return count
+    blocks = token_blocks(corpus, normalizer, tokenizer)
+    return write_values(path, (np.array(vocabulary.encode(tokens), width) for tokens in blocks), width)
 
 
-def open_tokens(path: Path, vocabulary_size: int) -> np.ndarray[tuple[int], np.dtype[np.unsignedinteger]]:
-    """Memory-map the ids (N,) that `encode_corpus` wrote."""
-    kind = id_type(vocabulary_size)
-    if not path.is_file():
-        raise WeftError(f"there is no token file {path}")
-    width = np.dtype(kind).itemsize
-    size = path.stat().st_size
-    if size == 0 or size % width:
-        raise WeftError(f"{path} has {size} bytes", expected=f"ids of {width} bytes each, at least one")
-    tokens = np.memmap(path, dtype=kind, mode="r")
-    for begin in range(0, len(tokens), _TOKENS_CHECKED):  # ids of no token would be read as other memory
-        largest = int(tokens[begin : begin + _TOKENS_CHECKED].max())
-        if largest >= vocabulary_size:
-            raise WeftError(f"{path} has the token id {largest}", expected=f"ids below {vocabulary_size}")
+def open_tokens(path: Path, vocabulary_size: int) -> Array:
+    """Memory-maps the ids (N,) that `encode_corpus` wrote."""
+    tokens = open_values(path)
+    check_token_ids(tokens, vocabulary_size, str(path))
     return tokens
+
+
+def check_token_ids(tokens: Array, vocabulary_size: int, place: str) -> None:
+    """Refuses values that are no ids of tokens: they would be read as other memory."""
+    if tokens.ndim != 1 or tokens.dtype.kind not in "iu" or not len(tokens):
+        raise WeftError(f"{place} has {len(tokens)} values of type {tokens.dtype}", expected="token ids, at least one")
+    for begin in range(0, len(tokens), _TOKENS_CHECKED):
+        block = tokens[begin : begin + _TOKENS_CHECKED]
+        for id in (int(block.min()), int(block.max())):
+            if not 0 <= id < vocabulary_size:
+                raise WeftError(f"{place} has the token id {id}", expected=f"ids below {vocabulary_size}")

@@ -1,7 +1,7 @@
 """Encoded text in shards: files of token ids with an index, read through memory maps, for text larger than memory.
 
     index.json         the codec, the shards with their sizes and hashes, and how far the source has been encoded
-    shard-00000.bin    token ids, 16 or 32 bits each
+    shard-00000.npy    a column of token ids, 16 or 32 bits each
 
 Encoding streams. A shard is added to the index when it is complete, so encoding that was interrupted continues after
 the last complete shard. The vocabulary, and the pieces of the subword tokenizer, come from a sample: the first
@@ -13,23 +13,24 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from weft.data.column import Array, JoinedValues, open_values, write_values
 from weft.errors import WeftError
-from weft.files import write_atomically
+from weft.files import file_hash, write_atomically
 from weft.text.codec import Codec, build_codec
 from weft.text.config import TextConfig
 from weft.text.corpus import Corpus, id_type, open_tokens, token_blocks
 
 INDEX = "index.json"
-SHARDS_FORMAT = 1
+SHARDS_FORMAT = 2
 SHARD_TOKENS = 1 << 26
 SAMPLE_CHARACTERS = 20_000_000
 _REPORT_SECONDS = 5.0
@@ -68,54 +69,15 @@ class Shards:
         """A hash of the content of all shards."""
         return hashlib.sha256("".join(one["sha256"] for one in self.index["shards"]).encode()).hexdigest()
 
-    def tokens(self) -> ShardedTokens:
+    def tokens(self) -> JoinedValues:
         """The token ids, checked to be of the vocabulary."""
         size = len(self.codec.vocabulary)
-        return ShardedTokens([open_tokens(self.folder / one["file"], size) for one in self.index["shards"]])
+        return JoinedValues([open_tokens(self.folder / one["file"], size) for one in self.index["shards"]])
 
 
 def _written(value: object) -> str:
     """A setting's value as `section.key=value` takes it."""
     return value if isinstance(value, str) else json.dumps(value)
-
-
-class ShardedTokens:
-    """The tokens of several arrays as one: supports len() and slices, which are copied into memory.
-
-    >>> tokens = ShardedTokens([np.array([1, 2]), np.array([3, 4, 5])])
-    >>> len(tokens), tokens[1:4].tolist(), len(tokens.part(2, 5))
-    (5, [2, 3, 4], 3)
-    """
-
-    def __init__(self, arrays: Sequence[np.ndarray[Any, Any]], begin: int = 0, end: int | None = None) -> None:
-        self._arrays, self._begin = arrays, begin
-        self._end = sum(map(len, arrays)) if end is None else end
-
-    @cached_property
-    def _ends(self) -> np.ndarray[Any, Any]:
-        return np.cumsum([len(array) for array in self._arrays])
-
-    def __len__(self) -> int:
-        return self._end - self._begin
-
-    def part(self, begin: int, end: int) -> ShardedTokens:
-        """The tokens from `begin` to `end`, not copied."""
-        return ShardedTokens(self._arrays, self._begin + begin, self._begin + end)
-
-    def __getitem__(self, where: slice) -> np.ndarray[Any, Any]:
-        begin, end, step = where.indices(len(self))
-        assert step == 1, "only contiguous slices"
-        begin, end = begin + self._begin, max(begin, end) + self._begin
-        pieces = []
-        number = int(np.searchsorted(self._ends, begin, side="right"))
-        while begin < end:
-            start = int(self._ends[number - 1]) if number else 0
-            piece = self._arrays[number][begin - start : end - start]
-            pieces.append(piece)
-            begin, number = begin + len(piece), number + 1
-        if len(pieces) == 1:
-            return np.array(pieces[0])
-        return np.concatenate(pieces) if pieces else np.array(self._arrays[0][:0])
 
 
 def is_shards(source: object) -> bool:
@@ -138,10 +100,13 @@ def open_shards(folder: str | Path) -> Shards:
             hint="the same command again",
         )
     shards = Shards(folder, index)
-    width = np.dtype(id_type(len(shards.codec.vocabulary))).itemsize
     for one in index["shards"]:
         file = folder / one["file"]
-        if not file.is_file() or file.stat().st_size != width * one["tokens"]:
+        try:
+            complete = len(open_values(file)) == one["tokens"]
+        except WeftError:
+            complete = False
+        if not complete:
             raise WeftError(
                 f"{file} is missing or cut short", expected=f"{one['tokens']:,} tokens", hint="encode again"
             )
@@ -188,7 +153,7 @@ def _encode(corpus: Corpus, codec: Codec, folder: Path, index: dict[str, Any], s
         return
     width, done = id_type(len(codec.vocabulary)), sum(one["tokens"] for one in index["shards"])
     skipped, due = 0, time.monotonic() + _REPORT_SECONDS
-    held: list[np.ndarray[Any, Any]] = []
+    held: list[Array] = []
     size = 0
     for block in token_blocks(corpus, codec.normalizer, codec.tokenizer):
         if skipped + len(block) <= done:  # in a complete shard
@@ -213,11 +178,12 @@ def _encode(corpus: Corpus, codec: Codec, folder: Path, index: dict[str, Any], s
     _write_index(folder, index)
 
 
-def _add_shard(folder: Path, index: dict[str, Any], held: list[np.ndarray[Any, Any]]) -> None:
-    ids = np.concatenate(held)
-    file, content = f"shard-{len(index['shards']):05d}.bin", ids.tobytes()
-    write_atomically(folder / file, content)
-    index["shards"].append({"file": file, "tokens": len(ids), "sha256": hashlib.sha256(content).hexdigest()})
+def _add_shard(folder: Path, index: dict[str, Any], held: list[Array]) -> None:
+    file = folder / f"shard-{len(index['shards']):05d}.npy"
+    count = write_values(file, held, held[0].dtype)
+    with file.open("rb+") as written:
+        os.fsync(written.fileno())  # before the index says that it is complete
+    index["shards"].append({"file": file.name, "tokens": count, "sha256": file_hash(file)})
     _write_index(folder, index)
 
 

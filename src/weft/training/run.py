@@ -10,7 +10,7 @@
     languages.json          of a translator: character n-grams of both languages, to detect a text's language
     metrics.jsonl           a line for every report and evaluation
     lock                    held by the process that trains the run (weft.training.lock)
-    data/                   the encoded training data, for resuming; may be deleted after training
+    data/                   the columns of the data, such as train.text.npy, for resuming; may be deleted after training
 
 Nothing is ever unpickled. Files are written atomically: beside their place, then renamed, so a kill at any moment
 leaves either the old file or the new one. Every file carries a hash of its content, so damage is detected. Only what
@@ -33,7 +33,7 @@ from safetensors import SafetensorError, safe_open
 
 import weft
 from weft.errors import WeftError, check_path
-from weft.files import write_atomically
+from weft.files import file_hash, write_atomically
 from weft.machine import memory
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Run:
         """Returns the path of a data file of the run after comparing its content with the recorded hash.
 
         Args:
-            name: the file's name below the run directory, such as "data/dev.bin".
+            name: the file's name below the run directory, such as "data/dev.tokens.npy".
 
         Raises:
             WeftError: the file is missing or its content has changed.
@@ -406,14 +406,6 @@ def read_metadata(path: Path) -> dict[str, Any]:
     """Reads the metadata of a safetensors file of a run, and not the tensors; their hash is not checked."""
     with _opened(path) as file:
         return dict(json.loads((file.metadata() or {})["content"]))
-
-
-def file_hash(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 _hashes: dict[tuple[int, int, int, int], str] = {}  # of data files, by file, size and time of change

@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-
-from weft.data.buckets import Ragged, hold_out, save_columns
+from weft.data.buckets import hold_out
+from weft.data.column import Column
 from weft.errors import WeftError
 from weft.tasks.classify.class_weights import class_weights
 from weft.tasks.classify.config import ClassifyConfig
@@ -20,14 +19,14 @@ from weft.tasks.classify.self_training import LABELLED_TIMES, labelled_by_teache
 from weft.tasks.classify.wide import LabelledTokens, load_wide, store_wide
 from weft.tasks.fine_tuning import warn_new_tokens
 from weft.tasks.plausibility import check_labelled, repeated, report_examples, report_single
+from weft.tasks.stored_data import DEV_PART, TRAIN_PART, store
 from weft.text.arguments import short_repr
 from weft.text.codec import Codec, build_codec
 from weft.text.tokenizers import Normalizer
 from weft.text.word_vectors import WordVectors, read_word_vectors
-from weft.training.run import DATA_FOLDER, Run
+from weft.training.run import Run
 
-TRAIN_EXAMPLES, DEV_EXAMPLES = f"{DATA_FOLDER}/train.npz", f"{DATA_FOLDER}/dev.npz"
-WORD_VECTORS = f"{DATA_FOLDER}/vectors.npz"
+WORD_VECTORS = "vectors"  # the columns of pretrained word vectors
 
 _Tokens = TypeVar("_Tokens", list[int], list[str])
 
@@ -87,7 +86,7 @@ def store_examples(
     if taught:
         description += f"; {len(taught):,} texts have the labels that {config.data.teacher} predicts"
         train = train * LABELLED_TIMES + taught
-    parts = {TRAIN_EXAMPLES: train, DEV_EXAMPLES: held}
+    parts = {TRAIN_PART: train, DEV_PART: held}
     texts = [row.text for row in train]
     is_new = codec is None
     codec = build_codec(config.text, texts) if codec is None else codec
@@ -102,12 +101,9 @@ def store_examples(
     for name, part in columns.items():
         if part["text"]:
             cut = [cut_middle(ids, config.data.max_tokens) for ids in part["text"]]
-            save_columns(
-                folder.parent / name, {"text": Ragged.from_rows(cut), "label": Ragged.from_rows(part["label"])}
-            )
+            store(folder, name, {"text": cut, "label": part["label"]})
     if vectors is not None:
-        with (folder.parent / WORD_VECTORS).open("wb") as file:
-            np.savez(file, **vectors._asdict())
+        store(folder, WORD_VECTORS, {"ids": Column(vectors.ids), "values": Column(vectors.values)})
     if config.model.wide:
         weights = class_weights(config.train.class_weights, {label: counts[label] for label in labels})
         labelled = [

@@ -14,12 +14,12 @@ from torch import Tensor
 
 from weft import html
 from weft.config import from_dict
-from weft.data.buckets import IntArray, Ragged, in_batches, load_columns, pad
-from weft.errors import WeftError
+from weft.data.buckets import in_batches, pad
+from weft.data.column import Column, IntArray
 from weft.metrics import Confusion
 from weft.metrics.paired import ExampleStatistics, ratio
 from weft.tasks.classify.config import ClassifyConfig
-from weft.tasks.classify.data import DEV_EXAMPLES, check_labels, cut_middle, split_text
+from weft.tasks.classify.data import check_labels, cut_middle, split_text
 from weft.tasks.classify.ensemble import ClassifierEnsemble
 from weft.tasks.classify.example import Example
 from weft.tasks.classify.mixing import DEFAULT_MIXTURE, Mixture
@@ -27,6 +27,7 @@ from weft.tasks.classify.model import Classifier, ClassifierOutput
 from weft.tasks.classify.readers import ExampleLayout, Examples, ExampleSource, Texts, read_labelled, read_texts
 from weft.tasks.classify.wide import WideModels, held_out_scores
 from weft.tasks.predictor import ResultList, TaskPredictor
+from weft.tasks.stored_data import DEV_PART, is_stored, stored
 from weft.text.codec import Codec
 from weft.text.columns import read_rows
 from weft.training.run import Run
@@ -106,7 +107,7 @@ class ClassifyPredictor(TaskPredictor):
         given = rows.texts()
         tokens = [split_text(text, self.codec) for text in given]
         read = [cut_middle(row, limit) for row in tokens]
-        found = _predict(self.model, Ragged.from_rows([self.codec.vocabulary.encode(row) for row in read]))
+        found = _predict(self.model, Column.from_rows([self.codec.vocabulary.encode(row) for row in read]))
         log_probs = _stacked(found, len(self.labels))
         if self.wide is not None and tokens:
             log_probs = self.mixture.log_probs(join_scores(log_probs, self.wide.scores(tokens)))
@@ -177,25 +178,21 @@ class ClassifyPredictor(TaskPredictor):
 
     def evaluate_held_out(self) -> Confusion:
         """Evaluates on the run's own held-out examples."""
-        if not self.run.has(DEV_EXAMPLES):
-            raise WeftError(
-                f"{self.run.path} has no held-out texts", expected="text to evaluate on", hint="`source=PATH`"
-            )
-        columns = load_columns(self.run.data_file(DEV_EXAMPLES))
+        columns = stored(self.run, DEV_PART)
         return confusion_of(self.labels, self.held_out_log_probs(columns), columns["label"].values)
 
-    def held_out_log_probs(self, columns: Mapping[str, Ragged]) -> Tensor:
+    def held_out_log_probs(self, columns: Mapping[str, Column]) -> Tensor:
         """The log-probabilities of the labels of the run's own held-out examples, (N, labels)."""
         network = network_log_probs(self.model, columns["text"], len(self.labels))
         wide = held_out_scores(self.run, len(columns["text"]))
         return network if wide is None else self.mixture.log_probs(join_scores(network, wide.scores))
 
     def held_out_metrics(self) -> dict[str, float]:
-        return label_metrics(self.evaluate_held_out()) if self.run.has(DEV_EXAMPLES) else {}
+        return label_metrics(self.evaluate_held_out()) if is_stored(self.run, DEV_PART) else {}
 
     def held_out_texts(self) -> Iterator[str]:
-        if self.run.has(DEV_EXAMPLES):
-            texts = load_columns(self.run.data_file(DEV_EXAMPLES))["text"]
+        if is_stored(self.run, DEV_PART):
+            texts = stored(self.run, DEV_PART)["text"]
             for row in range(len(texts)):
                 yield self.codec.decode(texts[row].tolist())
 
@@ -204,7 +201,7 @@ class ClassifyPredictor(TaskPredictor):
         return self.evaluate_held_out() if source is None else self.evaluate(source)
 
     def held_out_statistics(self) -> tuple[ExampleStatistics, ...]:
-        columns = load_columns(self.run.data_file(DEV_EXAMPLES))
+        columns = stored(self.run, DEV_PART)
         log_probs, truth = self.held_out_log_probs(columns).numpy(), columns["label"].values
         losses = -log_probs[np.arange(len(truth)), truth]
         hits = (log_probs.argmax(1) == truth).astype(np.float64)
@@ -246,7 +243,7 @@ def confusion_of(labels: tuple[str, ...], log_probs: Tensor, truth: IntArray) ->
     return Confusion.of(labels, pairs, -float(log_probs[torch.arange(len(truth)), torch.tensor(truth)].sum()))
 
 
-def network_log_probs(model: Classifier | ClassifierEnsemble, texts: Ragged, labels: int) -> Tensor:
+def network_log_probs(model: Classifier | ClassifierEnsemble, texts: Column, labels: int) -> Tensor:
     """The network's log-probabilities of the labels of encoded texts, (N, labels)."""
     return _stacked(_predict(model, texts), labels)
 
@@ -260,7 +257,7 @@ def _stacked(found: Sequence[tuple[list[float], list[float]]], labels: int) -> T
     return torch.tensor([log_probs for log_probs, _ in found], dtype=torch.float64).reshape(-1, labels)
 
 
-def _predict(model: Classifier | ClassifierEnsemble, texts: Ragged) -> list[tuple[list[float], list[float]]]:
+def _predict(model: Classifier | ClassifierEnsemble, texts: Column) -> list[tuple[list[float], list[float]]]:
     """The log-probabilities of the labels and the weights of the tokens of each text, in batches of similar length."""
 
     @torch.no_grad()

@@ -12,11 +12,12 @@ import numpy as np
 import torch
 
 from weft.config import auto_settings, from_dict, resolve_auto
-from weft.data.buckets import Buckets, IntArray, load_columns, take
+from weft.data.buckets import Buckets, take
+from weft.data.column import IntArray
 from weft.tasks.classify.class_weights import class_weights
 from weft.tasks.classify.command import COMMANDS
 from weft.tasks.classify.config import ClassifyConfig
-from weft.tasks.classify.data import DEV_EXAMPLES, TRAIN_EXAMPLES, WORD_VECTORS, store_examples
+from weft.tasks.classify.data import WORD_VECTORS, store_examples
 from weft.tasks.classify.ensemble import ClassifierEnsemble
 from weft.tasks.classify.inspection import inspect_classify
 from weft.tasks.classify.mixing import Mixture, fit_mixture
@@ -42,6 +43,7 @@ from weft.tasks.pretraining import (
     take_over_stack,
 )
 from weft.tasks.service import Service
+from weft.tasks.stored_data import DEV_PART, TRAIN_PART, is_stored, stored
 from weft.tasks.task import Task
 from weft.tasks.text_task import CorpusSource, open_corpus
 from weft.text.codec import Codec
@@ -102,7 +104,7 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
         take_over_stack(model.stack, encoder)
 
     def choose_settings(self, run: Run, config: ClassifyConfig) -> tuple[ClassifyConfig, str]:
-        config, texts = choose_precision(config), len(load_columns(run.data_file(TRAIN_EXAMPLES))["text"])
+        config, texts = choose_precision(config), len(stored(run, TRAIN_PART)["text"])
         if EPOCHS_SETTING not in auto_settings(config):
             return config, ""
         epochs = epochs_for_texts(texts, config.batch.size)
@@ -111,14 +113,14 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
     def prepare(self, run: Run, config: ClassifyConfig) -> GradientDescent:
         codec, counts = Codec.from_json(run.vocabulary), run.vocabulary["labels"]
         labels = tuple(counts)
-        train = load_columns(run.data_file(TRAIN_EXAMPLES))
-        dev = load_columns(run.data_file(DEV_EXAMPLES)) if run.has(DEV_EXAMPLES) else None
+        train = stored(run, TRAIN_PART)
+        dev = stored(run, DEV_PART) if is_stored(run, DEV_PART) else None
         model = build_model(lambda: make_classifier(run, config))
         held_out = len(dev["text"]) if dev else 0
         few = " (few: their score is rough)" if 0 < held_out < FEW else ""
         description = f"{len(train['text']):,} texts to train on, {held_out:,} held out{few}, {len(labels)} labels"
         description += f", vocabulary of {len(codec.vocabulary):,} ({run.vocabulary['description']})"
-        if run.has(WORD_VECTORS):
+        if is_stored(run, WORD_VECTORS):
             found = load_word_vectors(model, run)
             description += (
                 f", vectors for {found:,} of {len(codec.vocabulary) - len(RESERVED):,} tokens, the others at random"
@@ -168,9 +170,9 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
         return replace(members[0], model=ClassifierEnsemble(models), mixture=Mixture(*weights))
 
     def baselines(self, run: Run) -> dict[str, float]:
-        if not run.vocabulary.get("wide") or not run.has(DEV_EXAMPLES):
+        if not run.vocabulary.get("wide") or not is_stored(run, DEV_PART):
             return {}
-        truth = torch.tensor(load_columns(run.data_file(DEV_EXAMPLES))["label"].values)
+        truth = torch.tensor(stored(run, DEV_PART)["label"].values)
         wide = held_out_scores(run, len(truth))
         assert wide is not None
         return {"NB-SVM": float((wide.scores[..., 1].argmax(1) == truth).double().mean())}
@@ -195,10 +197,11 @@ def epochs_for_texts(texts: int, batch_size: int) -> int:
 def load_word_vectors(model: Classifier, run: Run) -> int:
     """Initialises the embedding with word vectors, other tokens at random with the same standard deviation."""
     assert model.embedding is not None
-    with np.load(run.data_file(WORD_VECTORS), allow_pickle=False) as arrays, torch.no_grad():
-        values = torch.from_numpy(arrays["values"])
+    columns = stored(run, WORD_VECTORS)
+    values, ids = (torch.tensor(columns[name].values) for name in ("values", "ids"))
+    with torch.no_grad():
         model.embedding.weight.normal_(std=float(values.std()))
-        model.embedding.weight[torch.from_numpy(arrays["ids"])] = values
+        model.embedding.weight[ids] = values
     return len(values)
 
 

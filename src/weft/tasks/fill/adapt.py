@@ -22,7 +22,8 @@ from weft.metrics import Likelihood, TokenPredictions
 from weft.tasks.fill.model import Filler
 from weft.tasks.fill.predictor import FillPredictor
 from weft.tasks.lm.dynamic import RATE_TOKENS, DynamicConfig, DynamicModel, best_rate, gradient_rms
-from weft.tasks.text_task import DEV_TOKENS, held_out_tokens, stored_tokens
+from weft.tasks.stored_data import DEV_PART, is_stored
+from weft.tasks.text_task import held_out_tokens, stored_tokens
 
 DEFAULT = DynamicConfig(segment=64)  # each update reads the row anew, so segments are longer than a language model's
 SAMPLED_SEGMENTS = 128  # of the training text, for the statistics of the gradient
@@ -118,7 +119,7 @@ def adapt_filler(
                 yield mean_loss(model, Passage(ids, ids))
 
         rms = gradient_rms(filler, losses)
-    if dynamic is None and run.has(DEV_TOKENS):
+    if dynamic is None and is_stored(run, DEV_PART):
         dev = held_out_tokens(run, predictor.codec)[: RATE_TOKENS + 1]
 
         def nats(one: DynamicConfig) -> float:

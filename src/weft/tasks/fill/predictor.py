@@ -14,7 +14,8 @@ from weft.metrics import Likelihood, TokenPredictions
 from weft.tasks.fill.blanks import Blanked
 from weft.tasks.lm.predictor import unknown_note
 from weft.tasks.predictor import ResultList
-from weft.tasks.text_task import DEV_TOKENS, CorpusSource, TextPredictor, corpus_for, encoded, held_out_tokens
+from weft.tasks.stored_data import DEV_PART, is_stored
+from weft.tasks.text_task import CorpusSource, TextPredictor, corpus_for, encoded, held_out_tokens
 from weft.text.arguments import check_text
 from weft.text.codec import Codec
 from weft.text.vocabulary import RESERVED
@@ -134,7 +135,7 @@ class FillPredictor(TextPredictor):
         return self.predict_tokens(held_out_tokens(self.run, self.codec))
 
     def held_out_metrics(self) -> dict[str, float]:
-        return token_metrics(self.evaluate_held_out()) if self.run.has(DEV_TOKENS) else {}
+        return token_metrics(self.evaluate_held_out()) if is_stored(self.run, DEV_PART) else {}
 
     def evaluate_tokens(self, tokens: Tokens) -> Likelihood:
         return self.predict_tokens(tokens).likelihood

@@ -27,7 +27,8 @@ from weft.tasks.lm.interpolation import Array, Interpolation, LmEnsemble, interp
 from weft.tasks.lm.model import LanguageModel
 from weft.tasks.lm.ngram_mixture import NgramMixture
 from weft.tasks.lm.predictor import LmPredictor, TokenModel
-from weft.tasks.text_task import DEV_TOKENS, held_out_tokens, stored_tokens
+from weft.tasks.stored_data import DEV_PART, is_stored
+from weft.tasks.text_task import held_out_tokens, stored_tokens
 from weft.training.run import Run
 
 ADAPTATIONS = ("dynamic", "cache", "both")
@@ -241,7 +242,7 @@ def adapt(
     )
     run = predictor.run
     statistics = [gradient_statistics(network, run, wanted.dynamic) for network in networks]
-    if run.has(DEV_TOKENS):
+    if is_stored(run, DEV_PART):
         dev = held_out_tokens(run, predictor.codec)
         if dynamic is None and wanted.dynamic is not None:
             wanted = replace(

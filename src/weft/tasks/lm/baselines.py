@@ -9,8 +9,8 @@ from weft.data.windows import Tokens
 from weft.metrics import Likelihood
 from weft.tasks.lm.predictor import LmPredictor
 from weft.tasks.ngram.model import modified_kneser_ney
-from weft.tasks.text_task import TRAIN_TOKENS
-from weft.text.corpus import open_tokens
+from weft.tasks.stored_data import TRAIN_PART, is_stored
+from weft.tasks.text_task import part_tokens
 from weft.text.grammars.english import ENGLISH
 from weft.training.run import DATA_RECORD, read_json
 
@@ -40,9 +40,9 @@ def _uniform(model: LmPredictor, tokens: Tokens) -> Baseline:
 def _ngram(model: LmPredictor, tokens: Tokens) -> Baseline | None:
     """An n-gram model of the run's own training text, unless that was deleted or the run is an n-gram model itself."""
     run, size = model.run, len(model.codec.vocabulary)
-    if run.task == "ngram" or not run.has(TRAIN_TOKENS):
+    if run.task == "ngram" or not is_stored(run, TRAIN_PART):
         return None
-    train = open_tokens(run.data_file(TRAIN_TOKENS), size)
+    train = part_tokens(run, TRAIN_PART, size)
     part = f" of its first {BASELINE_TOKENS:,} tokens" if len(train) > BASELINE_TOKENS else " of the same text"
     ngram = modified_kneser_ney(train[:BASELINE_TOKENS], size, ORDER)
     return Baseline(f"{ORDER}-gram{part}", ngram.evaluate(tokens))

@@ -14,7 +14,8 @@ from weft.errors import WeftError
 from weft.metrics import Likelihood, TokenPredictions
 from weft.tasks.lm.stopping import StopText, check_stops
 from weft.tasks.predictor import ResultList
-from weft.tasks.text_task import DEV_TOKENS, CorpusSource, TextPredictor, corpus_for, encoded, held_out_tokens
+from weft.tasks.stored_data import DEV_PART, is_stored
+from weft.tasks.text_task import CorpusSource, TextPredictor, corpus_for, encoded, held_out_tokens
 from weft.text.arguments import check_text, check_texts
 from weft.text.codec import Codec, StreamingDecoder
 from weft.text.columns import read_rows
@@ -242,7 +243,7 @@ class LmPredictor(TextPredictor):
         return self.evaluate_tokens(held_out_tokens(self.run, self.codec))
 
     def held_out_metrics(self) -> dict[str, float]:
-        if not self.run.has(DEV_TOKENS):
+        if not is_stored(self.run, DEV_PART):
             return {}
         found = self.evaluate_held_out()
         return {"cross_entropy": found.cross_entropy, "perplexity": found.perplexity}

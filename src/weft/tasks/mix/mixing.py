@@ -14,8 +14,10 @@ import numpy as np
 import torch
 
 from weft.config import to_dict
+from weft.data.column import Column
 from weft.data.windows import Tokens
 from weft.errors import WeftError, WeftWarning, check_path
+from weft.files import file_hash
 from weft.metrics import Likelihood
 from weft.tasks import load
 from weft.tasks.compare import check_same_tokens
@@ -27,8 +29,8 @@ from weft.tasks.lm.predictor import LmPredictor, TokenModel
 from weft.tasks.members import trained_members
 from weft.tasks.mix.config import MixConfig, MixModelConfig
 from weft.tasks.mix.task import PART_TASKS, PARTS_FOLDER, TASK, first_network
-from weft.tasks.stored_data import data_folder, write_data_record
-from weft.tasks.text_task import DEV_TOKENS, CorpusSource, corpus_for, encoded, held_out_tokens
+from weft.tasks.stored_data import DEV_PART, data_folder, is_stored, store, write_data_record
+from weft.tasks.text_task import CorpusSource, corpus_for, encoded, held_out_tokens
 from weft.training.run import (
     CHECKPOINT,
     CONFIG,
@@ -37,7 +39,6 @@ from weft.training.run import (
     WEIGHTS,
     Run,
     check_new,
-    file_hash,
     open_run,
     read_json,
     save_tensors,
@@ -134,7 +135,7 @@ def _mix(parts: list[LmPredictor], out: Path, settings: MixConfig, tokens: Token
             copy_part(part.run, folder / PARTS_FOLDER / str(number))
         save_tensors(folder / WEIGHTS, {"weights": torch.tensor(weights, dtype=torch.float64)}, metadata)
         vocabulary = dict(parts[0].run.vocabulary)
-        (data_folder(folder) / Path(DEV_TOKENS).name).write_bytes(np.asarray(tokens).tobytes())
+        store(data_folder(folder), DEV_PART, {"tokens": Column(np.asarray(tokens))})
         write_data_record(folder, origin, None)
         cells = {name: kind for part in parts for name, kind in part.run.custom_cells.items()}
         write_run(folder, TASK.name, to_dict(settings), vocabulary, custom_cells=cells, metric=TASK.metric)
@@ -177,14 +178,14 @@ def _held_out(parts: Sequence[LmPredictor], source: CorpusSource | None, stack: 
         return stack.enter_context(encoded(corpus, first.codec)), str(source) if isinstance(
             source, str
         ) else corpus.name
-    owner = next((part for part in parts if part.run.has(DEV_TOKENS)), None)
+    owner = next((part for part in parts if is_stored(part.run, DEV_PART)), None)
     if owner is None:
         raise WeftError(
             f"none of {', '.join(str(part.run.path) for part in parts)} has held-out text",
             expected="text to fit the weights to, which no part was trained on",
             hint="`source=PATH`",
         )
-    hashes = {_dev_hash(part.run) for part in parts if part.run.has(DEV_TOKENS)}
+    hashes = {_dev_hash(part.run) for part in parts if is_stored(part.run, DEV_PART)}
     if len(hashes) > 1:
         warnings.warn(
             f"the parts have held out different texts: the weights are fitted to that of {owner.run.path}, which the "
@@ -196,7 +197,7 @@ def _held_out(parts: Sequence[LmPredictor], source: CorpusSource | None, stack: 
 
 
 def _dev_hash(run: Run) -> str:
-    return str(read_json(run.path / DATA_RECORD)["files"][Path(DEV_TOKENS).name])
+    return str(read_json(run.path / DATA_RECORD)["files"]["dev.tokens.npy"])
 
 
 def text_settings(run: Run) -> Any:

@@ -4,7 +4,7 @@ The run directory of a mixture has its parts as run directories of their own, so
 
     weights.safetensors     the weights of the parts; in its metadata, the parts and the parameters of the cache
     parts/1/, parts/2/ ...  the parts without their data and checkpoints
-    data/dev.bin            the text that the weights were fitted to
+    data/dev.tokens.npy     the text that the weights were fitted to
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
-from weft.data.buckets import IntArray, Ragged
+from weft.data.column import Column, IntArray
 from weft.text.spans import Span, tags_to_spans
 
 TOKEN_COLUMNS = ("words", "shapes", "forms", "tags")  # the columns with a value for each token
@@ -27,7 +27,7 @@ class MentionReplacement:
             each occurrence with equal probability.
     """
 
-    def __init__(self, columns: Mapping[str, Ragged], tags: Sequence[str], probability: float) -> None:
+    def __init__(self, columns: Mapping[str, Column], tags: Sequence[str], probability: float) -> None:
         self.columns, self.probability = columns, probability
         self.begins = columns["tags"].ends - columns["tags"].lengths
         self.spans: list[list[Span]] = []  # of each sentence, as positions in the whole data
@@ -38,7 +38,7 @@ class MentionReplacement:
             for span in self.spans[row]:
                 self.by_label.setdefault(span.label, []).append(span)
 
-    def sample(self, rows: IntArray) -> dict[str, Ragged]:
+    def sample(self, rows: IntArray) -> dict[str, Column]:
         """Returns the columns of the given sentences, with spans replaced at random."""
         pieces: list[IntArray] = []
         lengths = []
@@ -55,5 +55,5 @@ class MentionReplacement:
             pieces.append(np.arange(position, end))
             lengths.append(length + end - position)
         index, ends = np.concatenate(pieces), np.cumsum(lengths, dtype=np.int64)
-        sampled = {name: Ragged(self.columns[name].values[index], ends) for name in TOKEN_COLUMNS}
+        sampled = {name: Column(self.columns[name].values[index], ends) for name in TOKEN_COLUMNS}
         return {**sampled, "spelling": self.columns["spelling"]}

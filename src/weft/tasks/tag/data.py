@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from weft.data.buckets import hold_out, save_columns
+from weft.data.buckets import hold_out
 from weft.errors import WeftError
 from weft.tasks.fine_tuning import warn_new_tokens
 from weft.tasks.plausibility import check_tagged, repeated, report_examples, report_single
+from weft.tasks.stored_data import DEV_PART, TRAIN_PART, store
 from weft.tasks.tag.config import TagConfig, TagDataConfig
 from weft.tasks.tag.lexicon import LEXICONS, Lexicon, WordLexicon
 from weft.tasks.tag.vocabulary import TaggerVocabulary
@@ -33,9 +34,7 @@ from weft.text.spans import (
     words_to_tags,
 )
 from weft.text.vocabulary import RESERVED, Vocabulary
-from weft.training.run import DATA_FOLDER
 
-TRAIN_SENTENCES, DEV_SENTENCES = f"{DATA_FOLDER}/train.npz", f"{DATA_FOLDER}/dev.npz"
 SHOWN = 10  # of many tags, in a message
 
 
@@ -272,9 +271,9 @@ def store_tagged(
     if known is not None or words is not None:
         _warn_new_words(lexicon, train)
     vocabulary = TaggerVocabulary(lexicon, tags, read.scheme, tuple(extra), tuple(notes))
-    save_columns(folder.parent / TRAIN_SENTENCES, vocabulary.encode_training(train))
+    store(folder, TRAIN_PART, vocabulary.encode_training(train))
     if held:
-        save_columns(folder.parent / DEV_SENTENCES, vocabulary.encode_tagged(held))
+        store(folder, DEV_PART, vocabulary.encode_tagged(held))
     return vocabulary.to_json()
 
 

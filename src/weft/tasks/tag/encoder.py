@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from weft.data.buckets import IntArray, Padded, Ragged, take
+from weft.data.buckets import Padded, take
+from weft.data.column import Column, IntArray
 from weft.engine import NO_DROPOUT, Dropout, Embedded, Part, drop_ids
 from weft.errors import WeftError
 from weft.nn import make_stack
@@ -44,7 +45,7 @@ class CharacterInputs(NamedTuple):
 Inputs = WordInputs | CharacterInputs
 
 
-def collate(columns: Mapping[str, Ragged], rows: IntArray) -> Inputs:
+def collate(columns: Mapping[str, Column], rows: IntArray) -> Inputs:
     """Builds a batch from the given rows of the columns that a lexicon encodes."""
     ids, lengths = take(columns["words"], rows)
     if "pairs" in columns:

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from weft import html
-from weft.data.buckets import Buckets, IntArray, Ragged, in_batches, take
+from weft.data.buckets import Buckets, in_batches, take
+from weft.data.column import Column, IntArray
 from weft.metrics import Confusion, Likelihood
 from weft.metrics.paired import ExampleStatistics, f1_score, ratio
 from weft.metrics.tagging import SpanScores, TokenScores, WordScores
@@ -48,7 +49,7 @@ class TagScores(NamedTuple):
 
 
 @torch.no_grad()
-def decode(model: Tagger | TaggerEnsemble, columns: Mapping[str, Ragged]) -> list[TagPath]:
+def decode(model: Tagger | TaggerEnsemble, columns: Mapping[str, Column]) -> list[TagPath]:
     """Predicts the tags of every sentence."""
     model.eval()
 
@@ -67,7 +68,7 @@ class ScoredPath(NamedTuple):
 
 
 @torch.no_grad()
-def decode_and_score(model: Tagger | TaggerEnsemble, columns: Mapping[str, Ragged]) -> list[ScoredPath]:
+def decode_and_score(model: Tagger | TaggerEnsemble, columns: Mapping[str, Column]) -> list[ScoredPath]:
     """Predicts the tags of every sentence and scores its true ones, which have to be valid."""
     model.eval()
 
@@ -83,7 +84,7 @@ def decode_and_score(model: Tagger | TaggerEnsemble, columns: Mapping[str, Ragge
     return in_batches(columns["words"].lengths, run)
 
 
-def calibrate(model: Tagger, vocabulary: TaggerVocabulary, columns: Mapping[str, Ragged]) -> None:
+def calibrate(model: Tagger, vocabulary: TaggerVocabulary, columns: Mapping[str, Column]) -> None:
     """Fits the span-start bias of each label to sentences of known tags, in place.
 
     Frequencies of labels differ between texts, and labels that are hard to predict are predicted too seldom. The bias
@@ -131,14 +132,14 @@ def beginnings(tags: Sequence[str]) -> Tensor:
 
 
 def evaluate_tagger(
-    model: Tagger | TaggerEnsemble, vocabulary: TaggerVocabulary, columns: Mapping[str, Ragged]
+    model: Tagger | TaggerEnsemble, vocabulary: TaggerVocabulary, columns: Mapping[str, Column]
 ) -> TagScores | WordScores:
     """Compares the model's tags with those of the columns."""
     return _total(_sentence_scores(decode(model, columns), vocabulary, columns))
 
 
 def evaluate_with_loss(
-    model: Tagger | TaggerEnsemble, vocabulary: TaggerVocabulary, columns: Mapping[str, Ragged]
+    model: Tagger | TaggerEnsemble, vocabulary: TaggerVocabulary, columns: Mapping[str, Column]
 ) -> tuple[TagScores | WordScores, float]:
     """The scores, and the cross-entropy per token of the sentences whose tags the model knows."""
     decoded = decode_and_score(model, columns)
@@ -156,7 +157,7 @@ def _total(found: list[TagScores] | list[WordScores]) -> TagScores | WordScores:
 
 
 def _sentence_scores(
-    paths: Sequence[TagPath], vocabulary: TaggerVocabulary, columns: Mapping[str, Ragged]
+    paths: Sequence[TagPath], vocabulary: TaggerVocabulary, columns: Mapping[str, Column]
 ) -> list[TagScores] | list[WordScores]:
     """The scores of each sentence; those of an empty sentence where there is none."""
     names = (*vocabulary.tags, *vocabulary.extra_tags)
@@ -177,7 +178,7 @@ def tag_metrics(scores: TagScores | WordScores) -> dict[str, float]:
 
 
 def tag_confusion(
-    model: Tagger | TaggerEnsemble, vocabulary: TaggerVocabulary, columns: Mapping[str, Ragged]
+    model: Tagger | TaggerEnsemble, vocabulary: TaggerVocabulary, columns: Mapping[str, Column]
 ) -> Confusion:
     """How often each tag was predicted for each true tag."""
     names = (*vocabulary.tags, *vocabulary.extra_tags)
@@ -190,7 +191,7 @@ def tag_confusion(
 
 
 def tag_statistics(
-    model: Tagger | TaggerEnsemble, vocabulary: TaggerVocabulary, columns: Mapping[str, Ragged]
+    model: Tagger | TaggerEnsemble, vocabulary: TaggerVocabulary, columns: Mapping[str, Column]
 ) -> tuple[ExampleStatistics, ...]:
     """Accuracy, and F1 where tags are spans or words, of each sentence."""
     accuracies, matches = [], []

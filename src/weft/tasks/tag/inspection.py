@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from weft.chains import Chains
-from weft.data.buckets import Ragged, take
+from weft.data.buckets import take
+from weft.data.column import Column
 from weft.errors import WeftError
 from weft.tasks.inspection import ChainView, Inspection, Network, StackUse
 from weft.tasks.tag.encoder import collate
@@ -28,7 +29,7 @@ def inspect_tag(predictor: TagPredictor, text: str) -> Inspection:
     else:
         pieces = text.split()
         words = tuple("".join(pieces))
-        starts = Ragged.from_rows([[int(not at) for piece in pieces for at in range(len(piece))]])
+        starts = Column.from_rows([[int(not at) for piece in pieces for at in range(len(piece))]])
     if not words:
         raise WeftError(f"the text {text[:40]!r} has no words", expected="at least one")
     first = np.arange(1)

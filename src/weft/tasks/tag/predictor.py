@@ -15,15 +15,17 @@ from torch import Tensor
 from weft import html
 from weft.chains import Segment
 from weft.config import from_dict
-from weft.data.buckets import IntArray, Ragged, in_batches, load_columns, take
+from weft.data.buckets import in_batches, take
+from weft.data.column import Column, IntArray
 from weft.errors import WeftError
 from weft.metrics import Confusion
 from weft.metrics.paired import ExampleStatistics
 from weft.metrics.tagging import WordScores
 from weft.nn.crf import TagPath
 from weft.tasks.predictor import ResultList, TaskPredictor
+from weft.tasks.stored_data import DEV_PART, is_stored, stored
 from weft.tasks.tag.config import TagConfig
-from weft.tasks.tag.data import DEV_SENTENCES, SHOWN, Reading, extra_tag_notes, read_like, unknown_tags
+from weft.tasks.tag.data import SHOWN, Reading, extra_tag_notes, read_like, unknown_tags
 from weft.tasks.tag.encoder import collate
 from weft.tasks.tag.ensemble import TaggerEnsemble
 from weft.tasks.tag.evaluation import TagScores, evaluate_tagger, tag_confusion, tag_metrics, tag_statistics
@@ -207,7 +209,7 @@ class TagPredictor(TaskPredictor):
         pieces = [text.split() for text in given]
         characters = ["".join(row) for row in pieces]
         full = [row for row in pieces if row]
-        starts = Ragged.from_rows([int(not at) for piece in row for at in range(len(piece))] for row in full)
+        starts = Column.from_rows([int(not at) for piece in row for at in range(len(piece))] for row in full)
         found = iter(self._decode([text for text in characters if text], decode, starts))
         return [(text, next(found) if text else None) for text in characters], index
 
@@ -216,7 +218,7 @@ class TagPredictor(TaskPredictor):
         self,
         words: Sequence[Sequence[str]],
         decode: Callable[[Tensor, Tensor], list[_Decoded]],
-        starts: Ragged | None = None,
+        starts: Column | None = None,
     ) -> list[_Decoded]:
         """Scores each text, in batches, and decode the scores; a span begins at each of the `starts`."""
         columns = self.vocabulary.encode(words)
@@ -311,7 +313,7 @@ class TagPredictor(TaskPredictor):
     def confusion(self, source: SentenceSource | None = None) -> Confusion:
         """How often each tag was predicted for each true tag, on other sentences or on the held-out ones."""
         if source is None:
-            return tag_confusion(self.model, self.vocabulary, self._held_out())
+            return tag_confusion(self.model, self.vocabulary, stored(self.run, DEV_PART))
         sentences = self.read(source).sentences
         vocabulary = self.vocabulary._replace(extra_tags=tuple(unknown_tags(sentences, self.tags)))
         return tag_confusion(self.model, vocabulary, vocabulary.encode_tagged(sentences))
@@ -322,27 +324,20 @@ class TagPredictor(TaskPredictor):
 
     def evaluate_held_out(self) -> TagScores | WordScores:
         """Evaluates on the run's own held-out sentences."""
-        return evaluate_tagger(self.model, self.vocabulary, self._held_out())
+        return evaluate_tagger(self.model, self.vocabulary, stored(self.run, DEV_PART))
 
     def held_out_metrics(self) -> dict[str, float]:
-        return tag_metrics(self.evaluate_held_out()) if self.run.has(DEV_SENTENCES) else {}
+        return tag_metrics(self.evaluate_held_out()) if is_stored(self.run, DEV_PART) else {}
 
     def held_out_texts(self) -> Iterator[str]:
-        if self.run.has(DEV_SENTENCES):
-            columns = load_columns(self.run.data_file(DEV_SENTENCES))
+        if is_stored(self.run, DEV_PART):
+            columns = stored(self.run, DEV_PART)
             for row in range(len(columns["words"])):
                 yield self.vocabulary.lexicon.spell(columns, row)
 
     def held_out_statistics(self) -> tuple[ExampleStatistics, ...]:
-        columns = load_columns(self.run.data_file(DEV_SENTENCES))
+        columns = stored(self.run, DEV_PART)
         return tag_statistics(self.model, self.vocabulary, columns)
-
-    def _held_out(self) -> dict[str, Ragged]:
-        if not self.run.has(DEV_SENTENCES):
-            raise WeftError(
-                f"{self.run.path} has no held-out sentences", expected="data to evaluate on", hint="`source=PATH`"
-            )
-        return load_columns(self.run.data_file(DEV_SENTENCES))
 
 
 def _check_count(n: int) -> None:

@@ -11,14 +11,16 @@ import numpy as np
 
 from weft.cells import State
 from weft.config import from_dict
-from weft.data.buckets import Buckets, IntArray, load_columns, take
+from weft.data.buckets import Buckets, take
+from weft.data.column import IntArray
 from weft.tasks.inspection import Inspection
 from weft.tasks.pretraining import SHARED_LAYERS, PretrainedLayers, layer_groups, shared_settings, take_over_stack
 from weft.tasks.service import Service
+from weft.tasks.stored_data import DEV_PART, TRAIN_PART, is_stored, stored
 from weft.tasks.tag.augmentation import MentionReplacement
 from weft.tasks.tag.command import COMMANDS
 from weft.tasks.tag.config import TagConfig
-from weft.tasks.tag.data import DEV_SENTENCES, TRAIN_SENTENCES, store_tagged, tagger_corpus
+from weft.tasks.tag.data import store_tagged, tagger_corpus
 from weft.tasks.tag.encoder import collate
 from weft.tasks.tag.ensemble import TaggerEnsemble
 from weft.tasks.tag.evaluation import calibrate, evaluate_with_loss, tag_metrics
@@ -87,8 +89,8 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
 
     def prepare(self, run: Run, config: TagConfig) -> GradientDescent:
         vocabulary = TaggerVocabulary.from_json(run.vocabulary)
-        columns = load_columns(run.data_file(TRAIN_SENTENCES))
-        dev = load_columns(run.data_file(DEV_SENTENCES)) if run.has(DEV_SENTENCES) else None
+        columns = stored(run, TRAIN_PART)
+        dev = stored(run, DEV_PART) if is_stored(run, DEV_PART) else None
         model = build_model(lambda: make_tagger(vocabulary, config)).to(find_device(config.train.device))
         spans_of_words = vocabulary.scheme is not None and vocabulary.lexicon.task == "tags"
         replacement = (

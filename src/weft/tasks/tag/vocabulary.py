@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from weft.data.buckets import Ragged
+from weft.data.column import Column
 from weft.tasks.tag.lexicon import LEXICONS, Lexicon, Rows
 from weft.text.conll import TaggedSentence
 from weft.text.spans import SCHEMES, Scheme
@@ -40,23 +40,23 @@ class TaggerVocabulary(NamedTuple):
             tuple(data["notes"]),
         )
 
-    def encode(self, words: Sequence[Sequence[str]]) -> dict[str, Ragged]:
+    def encode(self, words: Sequence[Sequence[str]]) -> dict[str, Column]:
         return as_columns(self.lexicon.encode(words))
 
-    def encode_tagged(self, sentences: Sequence[TaggedSentence]) -> dict[str, Ragged]:
+    def encode_tagged(self, sentences: Sequence[TaggedSentence]) -> dict[str, Column]:
         """The same with tags and with whether each word is known (in segmentation: each word that the tags mark)."""
         return self._with_tags(self.encode([sentence.words for sentence in sentences]), sentences)
 
-    def encode_training(self, sentences: Sequence[TaggedSentence]) -> dict[str, Ragged]:
+    def encode_training(self, sentences: Sequence[TaggedSentence]) -> dict[str, Column]:
         """The same for the sentences that the lexicon was built from."""
         return self._with_tags(as_columns(self.lexicon.encode_training(sentences)), sentences)
 
-    def _with_tags(self, columns: dict[str, Ragged], sentences: Sequence[TaggedSentence]) -> dict[str, Ragged]:
+    def _with_tags(self, columns: dict[str, Column], sentences: Sequence[TaggedSentence]) -> dict[str, Column]:
         numbers = {tag: number for number, tag in enumerate((*self.tags, *self.extra_tags))}
-        columns["tags"] = Ragged.from_rows([numbers[tag] for tag in sentence.tags] for sentence in sentences)
-        columns["known"] = Ragged.from_rows(self.lexicon.known(sentence) for sentence in sentences)
+        columns["tags"] = Column.from_rows([numbers[tag] for tag in sentence.tags] for sentence in sentences)
+        columns["known"] = Column.from_rows(self.lexicon.known(sentence) for sentence in sentences)
         return columns
 
 
-def as_columns(rows: Rows) -> dict[str, Ragged]:
-    return {name: Ragged.from_rows(one) for name, one in rows.items()}
+def as_columns(rows: Rows) -> dict[str, Column]:
+    return {name: Column.from_rows(one) for name, one in rows.items()}

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from weft.data.buckets import Ragged, hold_out, save_columns
+from weft.data.buckets import hold_out
+from weft.data.column import Column
 from weft.errors import WeftError
 from weft.tasks.fine_tuning import warn_new_tokens
 from weft.tasks.plausibility import check_pairs, repeated, report_shared
+from weft.tasks.stored_data import DEV_PART, TRAIN_PART, store, stored
 from weft.tasks.translate.config import TranslateConfig
 from weft.tasks.translate.language_detection import store_profiles
 from weft.text.parallel import PairCodec, Pairs, PairSource, build_pair_codec, open_pairs
 from weft.text.tokenizers import Normalizer
-from weft.training.run import DATA_FOLDER, Run
-
-TRAIN_PAIRS, DEV_PAIRS = f"{DATA_FOLDER}/train.npz", f"{DATA_FOLDER}/dev.json"
+from weft.training.run import Run
 
 
 def read_pairs(source: PairSource, config: TranslateConfig, *, like: Sequence[str] = (), strict: bool = False) -> Pairs:
@@ -72,14 +71,14 @@ def store_pairs(
         sides = ((codec.source, train.sources), (codec.target, train.targets))
         warn_new_tokens(Counter(token for side, texts in sides for text in texts for token in side.unknown(text)))
     columns = {
-        "source": Ragged.from_rows(map(codec.source.encode, train.sources)),
-        "target": Ragged.from_rows(map(codec.target.encode, train.targets)),
+        "source": map(codec.source.encode, train.sources),
+        "target": map(codec.target.encode, train.targets),
     }
-    save_columns(folder.parent / TRAIN_PAIRS, columns)
+    store(folder, TRAIN_PART, columns)
     store_profiles(folder.parent, train)
     if len(held):  # as text, since that is what translations are compared with
-        text = json.dumps({"sources": held.sources, "targets": held.targets}, ensure_ascii=False)
-        (folder.parent / DEV_PAIRS).write_text(text, encoding="utf-8")
+        held_texts = {"source": held.sources, "target": held.targets}
+        store(folder, DEV_PART, {name: Column.from_texts(texts) for name, texts in held_texts.items()})
     again = repeated(list(zip(pairs.sources, pairs.targets, strict=True)), "pairs")
     description = "; ".join(filter(None, (pairs.reading, again)))
     return {**codec.to_json(), "columns": pairs.columns, "description": description}
@@ -91,14 +90,10 @@ def _rows(pairs: Pairs, rows: Sequence[int]) -> Pairs:
 
 def held_out_pairs(run: Run) -> Pairs:
     """The held-out pairs of a run."""
-    if not run.has(DEV_PAIRS):
-        raise WeftError(f"{run.path} has no held-out pairs", expected="pairs to evaluate on", hint="`source=PATH`")
+    columns = stored(run, DEV_PART)
     try:
-        text = json.loads(run.data_file(DEV_PAIRS).read_text(encoding="utf-8"))
-        return Pairs(f"held out of {run.path}", text["sources"], text["targets"])
-    except (ValueError, KeyError, TypeError) as error:
+        return Pairs(f"held out of {run.path}", columns["source"].texts(), columns["target"].texts())
+    except (ValueError, KeyError) as error:
         raise WeftError(
-            f"{run.path / DEV_PAIRS} is damaged: {error}",
-            expected="the held-out pairs of the run",
-            hint="`source=PATH`",
+            f"the held-out pairs of {run.path} are damaged: {error}", expected="texts", hint="`source=PATH`"
         ) from error

@@ -14,7 +14,8 @@ import numpy as np
 import torch
 
 from weft import html
-from weft.data.buckets import IntArray, in_batches, pad
+from weft.data.buckets import in_batches, pad
+from weft.data.column import IntArray
 from weft.decoding import Hypothesis, beam_search
 from weft.errors import WeftError, WeftWarning
 from weft.metrics import Likelihood, Translations
@@ -22,9 +23,10 @@ from weft.metrics.bleu import bleu_of_sums
 from weft.metrics.paired import ExampleStatistics, ratio
 from weft.tasks.lm.predictor import unknown_note
 from weft.tasks.predictor import ResultList, TaskPredictor
+from weft.tasks.stored_data import DEV_PART, is_stored
 from weft.tasks.translate.attention_stepper import AttentionStepper, last_weights
 from weft.tasks.translate.config import TranslateConfig
-from weft.tasks.translate.data import DEV_PAIRS, held_out_pairs, read_pairs
+from weft.tasks.translate.data import held_out_pairs, read_pairs
 from weft.tasks.translate.ensemble import EnsembleStepper, TranslatorEnsemble
 from weft.tasks.translate.model import BOS_ID, TranslationBatch, TranslationStepper, Translator
 from weft.text.codec import Codec
@@ -313,10 +315,10 @@ class TranslatePredictor(TaskPredictor):
         return self.evaluate(held_out_pairs(self.run), beam=beam, length_penalty=length_penalty)
 
     def held_out_metrics(self) -> dict[str, float]:
-        return pair_metrics(self, held_out_pairs(self.run)) if self.run.has(DEV_PAIRS) else {}
+        return pair_metrics(self, held_out_pairs(self.run)) if is_stored(self.run, DEV_PART) else {}
 
     def held_out_texts(self) -> Iterator[str]:
-        return iter(held_out_pairs(self.run).sources if self.run.has(DEV_PAIRS) else ())
+        return iter(held_out_pairs(self.run).sources if is_stored(self.run, DEV_PART) else ())
 
     def held_out_statistics(self) -> tuple[ExampleStatistics, ...]:
         """BLEU of greedy translations, as evaluations during training have it, and the cross-entropy of references."""

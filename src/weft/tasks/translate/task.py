@@ -11,14 +11,16 @@ import numpy as np
 
 from weft.cells import State
 from weft.config import from_dict
-from weft.data.buckets import Buckets, IntArray, load_columns, take
+from weft.data.buckets import Buckets, take
+from weft.data.column import IntArray
 from weft.errors import WeftError
 from weft.tasks.inspection import Inspection
 from weft.tasks.service import Service
+from weft.tasks.stored_data import DEV_PART, TRAIN_PART, is_stored, stored
 from weft.tasks.task import Task
 from weft.tasks.translate.command import COMMANDS
 from weft.tasks.translate.config import TranslateConfig
-from weft.tasks.translate.data import DEV_PAIRS, TRAIN_PAIRS, held_out_pairs, store_pairs
+from weft.tasks.translate.data import held_out_pairs, store_pairs
 from weft.tasks.translate.ensemble import TranslatorEnsemble
 from weft.tasks.translate.inspection import inspect_translate
 from weft.tasks.translate.model import TranslationBatch, Translator
@@ -55,13 +57,13 @@ class TranslateTask(Task[PairSource, TranslateConfig, TranslatePredictor]):
         return store_pairs(source, dev, config, folder, known)
 
     def choose_settings(self, run: Run, config: TranslateConfig) -> tuple[TranslateConfig, str]:
-        targets, codec = load_columns(run.data_file(TRAIN_PAIRS))["target"], PairCodec.from_json(run.vocabulary)
+        targets, codec = stored(run, TRAIN_PART)["target"], PairCodec.from_json(run.vocabulary)
         work = PairWorkload(len(targets), len(targets.values) + len(targets), len(codec.target.vocabulary))
         return choose_for_pairs(config, work)
 
     def prepare(self, run: Run, config: TranslateConfig) -> GradientDescent:
         codec = PairCodec.from_json(run.vocabulary)
-        columns = load_columns(run.data_file(TRAIN_PAIRS))
+        columns = stored(run, TRAIN_PART)
         lengths = np.stack([columns[name].lengths for name in ("source", "target")], 1)
         full = lengths.min(1) > 0  # else of one side nothing is left as the model reads text
         if not full.any():
@@ -84,7 +86,7 @@ class TranslateTask(Task[PairSource, TranslateConfig, TranslatePredictor]):
 
         buckets = Buckets(lengths[short] + 1, config.batch.max_tokens, config.batch.size, config.train.seed, collate)
         model = build_model(lambda: make_translator(codec, config)).to(find_device(config.train.device))
-        dev = held_out_pairs(run) if run.has(DEV_PAIRS) else None
+        dev = held_out_pairs(run) if is_stored(run, DEV_PART) else None
         predictor = TranslatePredictor(run, model, codec, config)
 
         def objective(batch: TranslationBatch, carried: State) -> Loss:
