@@ -398,6 +398,20 @@ def engine_layers() -> list[str]:
     return rows(["work", "peer", "weft, ms", "peer, ms", "peer / weft", "bound", "share"], body)
 
 
+EAGER = "the same equations, eager torch"
+
+
+def engine_ratios(eager: bool) -> list[str]:
+    """The layers that torch has, or the cells that it lacks; the bounds stand in the laboratory."""
+    body = []
+    for one in read("engine")["layers"]:
+        if (one["peer"] == EAGER) == eager:
+            work = [one["work"].partition(" H256")[0]] if eager else [one["work"], one["peer"]]
+            times = (f"{one[who]:#.3g}".rstrip(".") for who in ("weft", "theirs"))
+            body.append([*work, *times, f"**{one['ratio']:.1f}**"])
+    return rows([*(["cell"] if eager else ["work", "peer"]), "weft, ms", "peer, ms", "peer / weft"], body)
+
+
 def engine_runtimes() -> list[str]:
     names = ("weft", "torch", "onnxruntime", "openvino", "jax")
     body = [
@@ -413,18 +427,20 @@ def engine_runtimes() -> list[str]:
 
 def chains() -> list[str]:
     found = read("chains")
-    body = [
-        [one["work"], name, f"{value:.2f}", f"{one['ratios'][name]:.1f}"]
-        for one in found["operations"]
-        for name, value in one["milliseconds"].items()
-    ]
+    body = []
+    for one in found["operations"]:
+        times = dict(one["milliseconds"])
+        ours = times.pop("weft")
+        others = [f"{name} {value:.2f}" for name, value in times.items()]
+        ratio = " to ".join(f"{value:.1f}" for value in sorted({round(one["ratios"][name], 1) for name in times}))
+        body.append([one["work"], f"{ours:.2f}", "; ".join(others), f"**{ratio}**"])
     ngrams = found["ngrams"]
     when = f"Measured {measured([found])}, by `{found['command']}`: {found['machine']}; {found['versions']}."
     counted = (
         f"n-grams: 2,000,000 tokens, vocabulary 20,000, order 5, modified Kneser-Ney: {ngrams['seconds']:.1f} s, "
         f"{ngrams['count']:,} n-grams, {ngrams['gigabytes']:.2f} GB peak memory of the process."
     )
-    table = rows(["operation", "library", "milliseconds", "library / weft"], body)
+    table = rows(["operation", "weft, ms", "others, ms", "other / weft"], body)
     return [*table, "", *prose(counted), "", *prose(f"{when} Median of {found['rounds']} rounds.")]
 
 
@@ -490,6 +506,17 @@ def precision() -> list[str]:
     return [*table, "", f"Measured {measured([found])}, by `{found['command']}`: {found['machine']}."]
 
 
+def precision_means() -> list[str]:
+    """The means over the seeds."""
+    found = read("precision")
+    body = [
+        [one["work"], *(f"{mean(one[kind]):.2f}" for kind in ("float32", "bf16", "int8")), f"{one['spread']:.2f}"]
+        for one in found["rows"]
+    ]
+    table = rows(["task", "float32", "bf16", "int8", "spread of float32 over seeds"], body)
+    return [*table, "", f"Measured {measured([found])}, by `{found['command']}`: {found['machine']}."]
+
+
 def runtime(name: str) -> str:
     """A runtime and its precision, as the pages write it."""
     first, _, rest = name.partition(" ")
@@ -545,6 +572,45 @@ def inference_avx2() -> list[str]:
     ]
     when = f"Measured {measured([found])}, by `{found['command']}`: {found['machine']}; {found['versions']}."
     return [*rows(["work, ms", *(runtime(name) for name in names), "best other / weft"], body), "", *prose(when)]
+
+
+def peer_cell(value: float, metric: str, seconds: float, outdated: bool) -> str:
+    """A score and its CPU seconds."""
+    time = f"{seconds:.1f}" if seconds >= 0.05 else "< 0.1"
+    return f"{shown(value, metric)} ({time} s){' **outdated**' if outdated else ''}"
+
+
+def peers_classification() -> list[str]:
+    """Other classifiers, a column each."""
+    names = ("NB-SVM", "linear SVC", "logistic regression", "fastText")
+    body = []
+    for line in CLASSIFICATION:
+        records, found = of_row(line.row), {one["model"].partition(" (")[0]: one for one in peers()[line.row]}
+        seconds, outdated = cpu_minutes(records) * 60, any(changed(one) for one in records)
+        alone = mean(one["metrics"]["network alone"] for one in records)
+        cells = [line.data, peer_cell(mean(exact(one) for one in records), "accuracy", seconds, outdated)]
+        cells.append(shown(alone, "accuracy"))
+        others = [found[name] for name in names]
+        body.append(
+            [*cells, *(peer_cell(one["score"], "accuracy", one["seconds"], bool(changed(one))) for one in others)]
+        )
+    return rows(["data", "weft", "its network alone", *names], body)
+
+
+def peers_others() -> list[str]:
+    """The other tools of the other tasks."""
+    body = []
+    for line in (*LANGUAGE_MODELS, *TAGGING, *TRANSLATION):
+        records, found = of_row(line.row), peers().get(line.row, [])
+        if not found:
+            continue
+        metric = records[0]["metric"]
+        outdated = any(changed(one) for one in records)
+        ours = peer_cell(mean(exact(one) for one in records), metric, cpu_minutes(records) * 60, outdated)
+        theirs = [f"{one['model']}: {peer_cell(one['score'], metric, one['seconds'], changed(one))}" for one in found]
+        data = f"English to French, {line.data}" if line in TRANSLATION else line.data
+        body.append([data, metric.removeprefix("test "), ours, "; ".join(theirs)])
+    return rows(["data", "metric", "weft", "others"], body)
 
 
 def peers_table() -> list[str]:
@@ -633,6 +699,8 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "models of others, packages": packages_of_others,
     "engine, machine": engine_machine,
     "engine, layers": engine_layers,
+    "engine, torch's layers": lambda: engine_ratios(eager=False),
+    "engine, other cells": lambda: engine_ratios(eager=True),
     "engine, runtimes": engine_runtimes,
     "chains": chains,
     **{f"growth, {axis}": (lambda axis=axis: growth(axis)) for axis in AXES},
@@ -640,6 +708,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "checkpointing": checkpointing,
     "rates": rates,
     "precision": precision,
+    "precision, means": precision_means,
     "inference, float32": lambda: inference_layers("float32"),
     "inference, bf16": lambda: inference_layers("bf16"),
     "inference, training": inference_train,
@@ -648,6 +717,8 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "inference, measured": inference_measured,
     "inference, AVX2": inference_avx2,
     "peers": peers_table,
+    "peers, classification": peers_classification,
+    "peers, others": peers_others,
     "seeds": seeds,
     "decoders": decoders,
 }
