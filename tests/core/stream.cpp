@@ -29,8 +29,8 @@ std::vector<float> run(weft::AnyStream& stream, int64_t token, int64_t threads, 
     void* addresses[] = {states[0].data(), states[1].data()};
     const int64_t begins[] = {0, 1}, seen[] = {token, 0};
     const double bias[] = {-1.0};
-    stream.sample({&stream, threads, &id, kSampled, uniforms, 1.0, 5, 0.9, 0.01, 0.95, 1.1, 0.1, 0.2, 1, seen, bias,
-                   begins, seen, seen + 1, -1, tokens},
+    stream.sample({&stream, threads, &id, kSampled, uniforms, 1.0,    5,    0.9,      0.01, 0.95,  1.1,
+                   0.1,     0.2,     1,   seen,     bias,     begins, seen, seen + 1, -1,   tokens},
                   addresses);
     for (int64_t chosen : tokens) logits.push_back(static_cast<float>(chosen));
     return logits;

@@ -11,7 +11,7 @@
 
 namespace weft {
 
-struct SeenToken {  // of the text of a row so far
+struct SeenToken {          // of the text of a row so far
     int64_t id, generated;  // generated: how often; 0: only the prompt has it
 };
 
