@@ -7,7 +7,6 @@ recorded in a study: a journal in the output folder, or a database that several 
 
 from __future__ import annotations
 
-import importlib
 import math
 import shutil
 import tempfile
@@ -23,7 +22,7 @@ from weft.config import auto_settings, load_config, to_dict
 from weft.errors import WeftError, check_path
 from weft.pictures import to_svg
 from weft.pictures.figures import Curve, Curves
-from weft.tasks import TASKS, get_task
+from weft.tasks import get_task
 from weft.tasks.runs import PairedTest, paired_tests
 from weft.training.environment import in_group
 from weft.training.run import open_run
@@ -141,8 +140,9 @@ def tune(
 
 def search_space(task: str) -> SearchSpace:
     """The settings of a task that are searched, and their ranges."""
-    get_task(task)
-    space: SearchSpace = importlib.import_module(f"{TASKS[task]}.search").SPACE
+    space: SearchSpace | None = getattr(get_task(task).config_class, "search_space", None)
+    if space is None:
+        raise WeftError(f"the settings of {task!r} have no search space", expected="a task that can be tuned")
     return space
 
 

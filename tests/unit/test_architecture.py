@@ -164,7 +164,6 @@ def test_the_command_line_lets_idle_threads_sleep(given, expected):
 # Names that are defined in more than one module, and why.
 REPEATED = {
     "COMMANDS": "every task's command.py has one",
-    "SPACE": "every task's search.py has one",
     "TASK": "every task's task.py has one",
     "evaluate": "every task's command.py has one; and the compiler's, of a graph",
     "open_run": "the public one, whose run can resume; and the training package's, which knows no tasks",

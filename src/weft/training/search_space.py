@@ -1,4 +1,4 @@
-"""The space of settings that a hyper-parameter search looks in: a table in each task's `search.py`."""
+"""The space of settings that a hyper-parameter search looks in: `search_space` of a task's settings."""
 
 from __future__ import annotations
 

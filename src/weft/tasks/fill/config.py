@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from weft.config import Settings, setting
 from weft.tasks.config import LayerRates, ModelConfig
 from weft.text.config import CorpusConfig
+from weft.training.search_space import Choice, Range, SearchSpace
 
 
 @dataclass(frozen=True)
@@ -45,3 +47,14 @@ class FillConfig:
     model: FillModelConfig = field(default_factory=FillModelConfig)
     batch: FillBatchConfig = field(default_factory=FillBatchConfig)
     train: LayerRates = field(default_factory=LayerRates)
+
+    search_space: ClassVar[SearchSpace] = {
+        "train.learning_rate": Range(5e-4, 2e-2, log=True),
+        "train.weight_decay": Range(1e-3, 0.3, log=True),
+        "model.cell": Choice(("lstm", "gru")),
+        "model.hidden_size = model.embedding_dim": Choice((64, 128, 192, 256)),
+        "model.dropout": Range(0.0, 0.6),
+        "batch.size": Choice((8, 16, 32)),
+        "batch.seq_length": Choice((32, 64)),
+        "batch.mask_rate": Range(0.05, 0.4),
+    }

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from weft.config import Settings, setting
 from weft.text.config import CorpusConfig
+from weft.training.search_space import Choice, Range, SearchSpace
 
 
 @dataclass(frozen=True)
@@ -36,3 +38,9 @@ class HmmConfig:
     text: CorpusConfig = field(default_factory=CorpusConfig)
     model: HmmModelConfig = field(default_factory=HmmModelConfig)
     train: HmmTrainConfig = field(default_factory=HmmTrainConfig)
+
+    search_space: ClassVar[SearchSpace] = {
+        "model.num_states": Choice((16, 32, 64, 96)),
+        "train.smoothing": Range(1e-3, 1.0, log=True),
+        "train.restarts": Range(1, 3),
+    }

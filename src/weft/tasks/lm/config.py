@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from weft.config import AUTO, Settings, setting
 from weft.tasks.config import ModelConfig, TaskTrainConfig
 from weft.text.config import CorpusConfig
+from weft.training.search_space import Choice, Range, SearchSpace
 
 
 @dataclass(frozen=True)
@@ -90,3 +92,16 @@ class LmConfig:
     batch: LmBatchConfig = field(default_factory=LmBatchConfig)
     bptt: BpttConfig = field(default_factory=BpttConfig)
     train: LmTrainConfig = field(default_factory=LmTrainConfig)
+
+    search_space: ClassVar[SearchSpace] = {
+        "train.learning_rate": Range(5e-4, 2e-2, log=True),
+        "train.weight_decay": Range(1e-3, 0.3, log=True),
+        "model.cell": Choice(("lstm", "gru")),
+        "model.hidden_size": Choice((64, 128, 192, 256, 384, 512, 768)),
+        "model.embedding_dim": Choice((64, 128, 256)),
+        "model.num_layers": Choice((1, 2)),
+        "model.dropout": Range(0.0, 0.6),
+        "model.recurrent_dropout": Range(0.0, 0.5),
+        "batch.size": Choice((16, 32, 64)),
+        "batch.seq_length": Choice((35, 70, 140)),
+    }

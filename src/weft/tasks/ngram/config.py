@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from weft.config import Settings, setting
 from weft.text.config import CorpusConfig
+from weft.training.search_space import Choice, SearchSpace
 
 
 @dataclass(frozen=True)
@@ -21,3 +23,7 @@ class NgramConfig:
 
     text: CorpusConfig = field(default_factory=CorpusConfig)
     model: NgramModelConfig = field(default_factory=NgramModelConfig)
+
+    search_space: ClassVar[SearchSpace] = {
+        "model.order": Choice((2, 3, 4, 5, 6, 7, 8)),
+    }

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from weft.config import AUTO, setting
 from weft.tasks.config import LengthBatchConfig, ModelConfig, TaskTrainConfig
 from weft.text.config import PairTextConfig
+from weft.training.search_space import Choice, Range, SearchSpace
 
 
 @dataclass(frozen=True)
@@ -77,3 +79,15 @@ class TranslateConfig:
     model: TranslateModelConfig = field(default_factory=TranslateModelConfig)
     batch: TranslateBatchConfig = field(default_factory=TranslateBatchConfig)
     train: TranslateTrainConfig = field(default_factory=TranslateTrainConfig)
+
+    search_space: ClassVar[SearchSpace] = {
+        "train.learning_rate": Range(8e-4, 8e-3, log=True),
+        "train.weight_decay": Range(1e-3, 0.3, log=True),
+        "train.label_smoothing": Range(0.0, 0.2),
+        "model.hidden_size": Choice((256, 384, 512)),
+        "model.embedding_dim": Choice((128, 256, 384)),
+        "model.num_layers": Choice((1, 2)),
+        "model.dropout": Range(0.0, 0.4),
+        "model.attention": Choice(("dot", "scaled_dot", "additive")),
+        "batch.max_tokens": Choice((400, 800, 1600)),
+    }
