@@ -14,9 +14,9 @@ from weft.training.run import (
     FORMAT,
     VOCABULARY,
     check_file,
+    decoding,
     file_hash,
     open_run,
-    reading_run,
     staged,
     write_run,
 )
@@ -142,11 +142,13 @@ def test_data_files_are_checked(tmp_path):
         check_file(file, digest)
 
 
-def test_the_messages_of_weft_pass_and_others_name_the_run(run):
-    with pytest.raises(TensorError, match=r"^x is wrong$"), reading_run(run):
+def test_the_messages_of_weft_pass_and_others_name_the_file(run):
+    with pytest.raises(TensorError, match=r"^x is wrong$"), decoding(run.path / "config.json"):
         raise TensorError("x is wrong")
     with (
-        pytest.raises(WeftError, match=r"cannot be read as a run of the task 'lm' \(ValueError: x\)"),
-        reading_run(run),
+        pytest.raises(WeftError, match=r"config\.json is damaged: .* \(ValueError: x\)"),
+        decoding(run.path / "config.json"),
     ):
         raise ValueError("x")
+    with pytest.raises(WeftError, match=r"vocabulary\.json is damaged: .* \(KeyError: 'labels'\)"):
+        run.decode(lambda content: content["labels"])

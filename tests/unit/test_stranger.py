@@ -11,9 +11,11 @@ import pytest
 import torch
 
 import weft
+from weft import cli
 from weft.cli.runs import runs as list_runs
 from weft.config import load_config
 from weft.errors import WeftError, WeftWarning
+from weft.tasks.lm import task
 from weft.tasks.lm.config import LmConfig
 from weft.training import build
 from weft.training.run import (
@@ -79,6 +81,37 @@ def test_vocabularies_that_are_none(run, part, value):
     except WeftError:
         return
     assert part in ("tokens", "counts", "normalizer")  # where a value may be ignored
+
+
+@pytest.mark.parametrize("error", [AttributeError, TypeError, KeyError, RuntimeError])
+def test_a_defect_of_ours_is_not_reported_as_damage(run, monkeypatch, capsys, error):
+    def fail(*arguments):
+        raise error("ours")
+
+    monkeypatch.setattr(task, "make_language_model", fail)
+    with pytest.raises(error, match="ours"):
+        weft.load(run)
+    with pytest.raises(error, match="ours"):
+        task.TASK.resume(run)
+    monkeypatch.setattr("sys.argv", ["weft", "eval", str(run)])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert end.value.code == 1
+    printed = capsys.readouterr().err
+    assert "Traceback" in printed
+    assert "this is a defect of weft" in printed
+    assert "damaged" not in printed
+
+
+@pytest.mark.parametrize(
+    "change", [{"step": "3"}, {"step": -1}, {"phase": 7}, {"best": None}, {"more": 1}, {"epoch": True}]
+)
+def test_a_state_of_training_that_is_none(run, change):
+    tensors, metadata = load_tensors(run / CHECKPOINT)
+    metadata["progress"].update(change)
+    save_tensors(run / CHECKPOINT, tensors, metadata)
+    with pytest.raises(WeftError, match=r"checkpoint\.safetensors is damaged"):
+        task.TASK.resume(run)
 
 
 def test_nested_json(run):
@@ -236,7 +269,7 @@ def test_metrics_without_an_end(run):
 
 def test_a_list_of_runs_leaves_out_what_cannot_be_read(run):
     rewrite(run / CONFIG, lambda content: content["config"].update(train=3))
-    with pytest.warns(WeftWarning, match="left out: .* cannot be read as a run"):
+    with pytest.warns(WeftWarning, match="left out: .* does not hold what weft writes there"):
         list_runs(run.parent)
 
 

@@ -7,10 +7,11 @@ import logging
 import os
 import signal
 import sys
+import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -34,7 +35,10 @@ from weft.training.environment import LOST_CODE, LostWorkerError, in_group, is_f
 
 # Errors of writing to an open stream: a full disk or quota, too large a file, a broken disk, a stream not for writing.
 _REFUSED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
-
+DEFECT = (
+    "this is a defect of weft, and not of what it was given; please report it as an issue of weft's repository, with "
+    "the lines above and the command"
+)
 
 # Commands that load no model with cells. All others have the option --cell.
 WITHOUT_CELLS = ("demo", "plot", "runs", "list", "fetch", "encode", "ngram", "hmm")
@@ -154,10 +158,19 @@ def main() -> None:
         sys.exit(128 + signal.SIGINT)
     except OSError as error:
         if error.filename is not None or error.errno not in _REFUSED:
-            raise
+            _report_defect()
         _discard_output()
         print(f"weft: the output cannot be written: {error.strerror}", file=sys.stderr)
         sys.exit(2)
+    except Exception:
+        _report_defect()
+
+
+def _report_defect() -> NoReturn:
+    """Ends the program after an exception that is no user's mistake."""
+    traceback.print_exc()
+    print(f"weft: {DEFECT}", file=sys.stderr)
+    sys.exit(1)
 
 
 def _end_now(code: int) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -163,7 +164,7 @@ def open_values(path: Path) -> Array:
         values = np.lib.format.open_memmap(path, mode="r")  # as np.load maps arrays; it reads nothing else
         if values.dtype.kind not in "iufb" or not values.ndim:
             raise ValueError("it is not an array of numbers")
-    except (OSError, ValueError, EOFError, SyntaxError, MemoryError, OverflowError) as error:
+    except (OSError, ValueError, EOFError, SyntaxError, TokenError, MemoryError, OverflowError) as error:
         raise WeftError(f"{path} cannot be read: {error}", expected="a column of stored data") from error
     return values
 

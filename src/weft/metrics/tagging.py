@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from weft import html
+from weft.errors import WeftError
 from weft.text.spans import tags_to_spans
 
 
@@ -156,6 +157,8 @@ class WordScores:
     def of(cls, true: Sequence[str], predicted: Sequence[str], known: Sequence[int]) -> WordScores:
         """Compare the BMES tags of one sentence; `known` is 1 for each true word seen in training, else 0."""
         true_spans, predicted_spans = tags_to_spans(true), set(tags_to_spans(predicted))
+        if len(known) != len(true_spans):
+            raise WeftError(f"{len(true_spans)} words and {len(known)} marks of known ones", expected="a mark for each")
         correct = [span in predicted_spans for span in true_spans]
         unknown_counts, known_counts = (
             AccuracyCounts(

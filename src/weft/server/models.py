@@ -30,7 +30,7 @@ from weft.tasks import get_task, task_of
 from weft.tasks.runs import best_evaluation
 from weft.tasks.service import UNKNOWN_LANGUAGES, Service, TextService, languages_in
 from weft.tasks.text_task import TextTask
-from weft.training.run import Run, open_run, reading_run
+from weft.training.run import Run, open_run
 
 NAME = re.compile(r"[\w.-]{1,100}")
 PAGE_VIEWS = {"generate": "write", "segment": "tag"}  # the page's view of a capability, where it has another name
@@ -104,8 +104,7 @@ class Models:
         run = open_run(path)
         task = task_of(run)
         changed, digest = _changed(run), run.weights_hash()
-        with reading_run(run):
-            predictor = task.load_run(run)
+        predictor = task.load_run(run)
         service = task.serve(predictor)
         if service.languages is not None and languages_in(name) != UNKNOWN_LANGUAGES:
             service = replace(service, languages=languages_in(name))  # a name that was given says more than the folder

@@ -140,11 +140,11 @@ def load(
         WeftError: If there is no run at the path, it is damaged, of another format, or of another kind.
     """
     from weft.cells import using_cells
-    from weft.training.run import open_run, reading_run
+    from weft.training.run import open_run
 
     run = open_run(path)
     task = task_of(run)
-    with using_cells(cells), reading_run(run):
+    with using_cells(cells):
         found = task.load_run(run)
     move_model(found, device)
     return check_predictor(found, run, kind)
@@ -168,15 +168,14 @@ def load_for(path: str | Path, capability: str, *, device: str = "cpu") -> Any:
     Raises:
         WeftError: If the run is not of a task that serves the command.
     """
-    from weft.training.run import open_run, reading_run
+    from weft.training.run import open_run
 
     run = open_run(path)
     task = task_of(run)
     if capability not in task.commands.capabilities:
         able = [f"`weft train {name}`" for name in TASKS if capability in get_commands(name).capabilities]
         raise WeftError(f"{path} is a run of the task {run.task!r}", expected=f"a run of {' or '.join(able)}")
-    with reading_run(run):
-        found = task.load_for(capability, run)
+    found = task.load_for(capability, run)
     move_model(found, device)
     return found
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weft.errors import WeftError
 from weft.tasks.fine_tuning import describe_source, fine_tuning_config, fine_tuning_settings
 from weft.tasks.pretraining import encoder_config, encoder_settings, load_encoder, open_encoder
-from weft.training.run import Run, open_run, reading_run
+from weft.training.run import Run, decoding, open_run
 
 if TYPE_CHECKING:
     from weft.tasks.task import Task
@@ -59,9 +59,10 @@ def describe_origin(task: Task[Any, Any, Any], origin: Run) -> dict[str, str]:
 
 def initialize(task: Task[Any, Any, Any], phase: Phase, origin: Run) -> None:
     """Gives a new model the weights of its origin, or the layers."""
-    with reading_run(origin):
-        if origin.task == task.name:
-            phase.load_weights(origin.weights())
-        else:
-            task.take_over(phase.model, load_encoder(origin))  # type: ignore[attr-defined]
-            phase.load_weights(phase.model.state_dict())
+    if origin.task == task.name:
+        weights = origin.weights()
+        with decoding(origin.path):
+            phase.load_weights(weights)
+    else:
+        task.take_over(phase.model, load_encoder(origin))  # type: ignore[attr-defined]
+        phase.load_weights(phase.model.state_dict())

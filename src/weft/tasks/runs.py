@@ -26,10 +26,10 @@ from weft.training.run import (
     METRICS,
     WEIGHTS,
     Run,
+    decoding,
     open_run,
     read_json,
     read_metadata,
-    reading_run,
 )
 
 
@@ -78,7 +78,7 @@ def find_runs(folder: str | Path) -> list[Path]:
 def summarize_run(path: str | Path) -> RunSummary:
     """The summary of a run, from its small files and the header of its weights."""
     run = open_run(path)
-    with reading_run(run):
+    with decoding(run.path):
         return _summarize(run, str(path))
 
 

@@ -15,7 +15,7 @@ from weft.errors import WeftError
 from weft.files import file_hash
 from weft.text.corpus import Corpus
 from weft.text.parallel import Pairs
-from weft.training.run import DATA_FOLDER, DATA_RECORD, Run, read_json, write_json
+from weft.training.run import DATA_FOLDER, DATA_RECORD, Run, decoding, read_json, write_json
 
 TRAIN_PART, DEV_PART = "train", "dev"  # the examples to train on, and the held-out ones
 
@@ -38,8 +38,13 @@ def is_stored(run: Run, part: str) -> bool:
     return any((run.path / DATA_FOLDER).glob(f"{part}.*"))
 
 
-def stored(run: Run, part: str) -> dict[str, Column]:
+def stored(run: Run, part: str, ids: Mapping[str, int] | None = None) -> dict[str, Column]:
     """The columns of a part of a run's data by name, each compared with its recorded hash.
+
+    Args:
+        run: the run.
+        part: the part.
+        ids: columns that the part must have, of integers from 0 to below a number.
 
     Raises:
         WeftError: the run has no such part, or a file is missing or damaged.
@@ -50,7 +55,13 @@ def stored(run: Run, part: str) -> dict[str, Column]:
     names = [name for name in files if name.startswith(f"{part}.")] if isinstance(files, dict) else []
     paths = [run.data_file(f"{DATA_FOLDER}/{Path(name).name}") for name in names]
     columns = {path.name[len(part) + 1 : -len(".npy")]: path for path in paths if path.suffix == ".npy"}
-    return {name: open_column(path) for name, path in columns.items() if not name.endswith(".ends")}
+    opened = {name: open_column(path) for name, path in columns.items() if not name.endswith(".ends")}
+    with decoding(run.path / DATA_FOLDER):
+        for name, below in (ids or {}).items():
+            values = opened[name].values
+            if values.ndim != 1 or values.dtype.kind not in "iu" or not ((values >= 0) & (values < below)).all():
+                raise ValueError(f"{part}.{name} are no integers below {below}")
+    return opened
 
 
 def write_data_record(folder: Path, source: Any, dev: Any) -> None:

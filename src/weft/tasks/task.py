@@ -41,7 +41,6 @@ from weft.training.run import (
     Run,
     open_run,
     read_json,
-    reading_run,
     staged,
     write_run,
     writing_run,
@@ -223,8 +222,7 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
         cells, settings = record_cells(settings), slices_for(workers, settings)
         with staged(out) as folder:
             lock = lock_run(folder)  # it stays with the folder
-            with nullcontext() if origin is None else reading_run(origin):
-                vocabulary = self.read(source, dev, settings, data_folder(folder), origin)
+            vocabulary = self.read(source, dev, settings, data_folder(folder), origin)
             write_data_record(folder, source, dev)
             recorded = None if origin is None else describe_origin(self, origin)
             written = to_dict(settings)
@@ -306,10 +304,8 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
 
     def _restored(self, run: Run) -> Trainer:
         """The trainer of a run, at its last checkpoint."""
-        with reading_run(run):
-            saved = run.load(CHECKPOINT)
-            trainer = self._trainer(run, from_dict(self.config_class, run.config))
-            trainer.restore(saved.tensors, saved.metadata)
+        trainer = self._trainer(run, from_dict(self.config_class, run.config))
+        trainer.restore(*run.load(CHECKPOINT))
         return trainer
 
     def train(

@@ -124,7 +124,7 @@ class TextTask(Task[CorpusSource, TextTaskConfig, LoadedText]):
     ) -> Mapping[str, Any]:
         if origin is not None:
             corpus, held_out = _open_both(source, dev, config.text)
-            codec = Codec.from_json(origin.vocabulary)
+            codec = origin.decode(Codec.from_json)
             warn_new_tokens(store_corpus(config.text, corpus, held_out, folder, codec)[1])
             return {**codec.to_json(), **_reading(corpus)}
         if is_shards(source):
@@ -138,7 +138,7 @@ class TextTask(Task[CorpusSource, TextTaskConfig, LoadedText]):
         return {**store_corpus(config.text, corpus, held_out, folder)[0].to_json(), **_reading(corpus)}
 
     def prepare(self, run: Run, config: TextTaskConfig) -> Phase:
-        codec = Codec.from_json(run.vocabulary)
+        codec = run.decode(Codec.from_json)
         train = self._train_tokens(run, codec)
         dev = held_out_tokens(run, codec) if is_stored(run, DEV_PART) else None
         reading = run.vocabulary.get("description", "")
@@ -281,7 +281,7 @@ def _of_texts(name: str, texts: list[str], left_out: LeftOut, reading: str) -> C
 def corpus_for(run: Run, source: CorpusSource, *, strict: bool = False) -> Corpus:
     """The corpus of a source that is read as the training text of a run was."""
     text = run.config.get("text", {})
-    like = run.vocabulary.get("columns", {}).get("text", "")
+    like = run.decode(lambda content: content.get("columns", {}).get("text", ""))
     return open_corpus(source, str(text.get("column", "")), like=like, strict=strict or bool(text.get("strict")))
 
 

@@ -23,7 +23,7 @@ import hashlib
 import json
 import shutil
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -94,6 +94,11 @@ class Run:
             return finite_weights(self.file(WEIGHTS), self.load(WEIGHTS).tensors)
         saved = self.load(CHECKPOINT).tensors
         return finite_weights(self.path / CHECKPOINT, with_prefix(saved, "model.") | with_prefix(saved, "ema."))
+
+    def decode(self, make: Callable[[dict[str, Any]], _Value]) -> _Value:
+        """Returns what `make` makes of vocabulary.json."""
+        with decoding(self.path / VOCABULARY):
+            return make(self.vocabulary)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Returns the shapes of what `weights` returns, from the file's header alone."""
@@ -275,22 +280,20 @@ def writing_run(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def reading_run(run: Run) -> Iterator[None]:
-    """Reports what goes wrong with a run's content as one error: a run may come from a stranger, or be damaged.
+def decoding(path: Path) -> Iterator[None]:
+    """Turns the content of a file into objects: what goes wrong is damage, since a run may come from a stranger.
+
+    The block does nothing else, so that no defect of ours is taken for damage.
 
     Raises:
-        WeftError: the content is valid JSON and tensors but not of a run of its task.
+        WeftError: the content is valid JSON or tensors, but not what this file of a run has.
     """
     try:
         yield
     except WeftError:  # some are a ValueError, too
         raise
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, RuntimeError, TypeError, ValueError) as error:
-        raise WeftError(
-            f"{run.path} cannot be read as a run of the task {run.task!r} ({type(error).__name__}: {error})",
-            expected="a run directory as weft writes it",
-            hint="copy the run anew, or train again",
-        ) from error
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError, OverflowError) as error:
+        raise _damaged(path, f"it does not hold what weft writes there ({type(error).__name__}: {error})") from error
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

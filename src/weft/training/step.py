@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from weft.training.loss import MeanLoss
 
@@ -62,6 +63,23 @@ class Progress:
     loss_total: float = 0.0  # summed loss since the last report
     loss_count: int = 0  # predictions since the last report
     evaluated_together: bool = False  # whether all phases have been evaluated together, after the last one
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Progress:
+        """The inverse of `vars`.
+
+        Raises:
+            TypeError: a value is of another type than a new one.
+            ValueError: a number is negative.
+        """
+        found = cls(**values)
+        for name, default in vars(cls()).items():
+            value = getattr(found, name)
+            if type(value) not in ((int, float) if type(default) is float else (type(default),)):
+                raise TypeError(f"{name} is {value!r}")
+            if type(value) is int and value < 0:
+                raise ValueError(f"{name} is {value}")
+        return found
 
     @property
     def all_steps(self) -> int:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -21,7 +22,7 @@ from torch import Tensor
 from weft.errors import WeftError, WeftWarning
 from weft.training.distributed import current_workers
 from weft.training.loss import MeanLoss
-from weft.training.run import CHECKPOINT, WEIGHTS, Run
+from weft.training.run import CHECKPOINT, WEIGHTS, Run, decoding
 from weft.training.schedule import HEADROOM, PLANNED, RESUMED, Pace
 from weft.training.step import INTERRUPTED, TIME_IS_UP, Evaluation, Progress, Step
 
@@ -400,9 +401,17 @@ class Trainer:
         return tensors, {**metadata, "progress": vars(self.progress).copy()}
 
     def restore(self, tensors: dict[str, Tensor], metadata: dict[str, Any]) -> None:
-        """Restores a state that `state` returned."""
-        progress = Progress(**metadata["progress"])
+        """Restores a state that `state` returned.
+
+        Raises:
+            WeftError: It is not a state of this training.
+        """
+        file = Path(CHECKPOINT) if self.run_directory is None else self.run_directory.file(CHECKPOINT)
+        with decoding(file):
+            progress = Progress.from_json(metadata["progress"])
+            make_phase = self.phases[progress.phase]
         if progress.phase != self.progress.phase:
-            self.phase = self.phases[progress.phase]()
+            self.phase = make_phase()
         self.progress = progress
-        self.phase.restore(tensors, metadata)
+        with decoding(file):
+            self.phase.restore(tensors, metadata)

@@ -12,12 +12,12 @@ from torch import Tensor
 from weft.errors import WeftError
 from weft.metrics.paired import ExampleStatistics, paired_bootstrap, ratio
 from weft.tasks import load
-from weft.tasks.classify.data import split_text
+from weft.tasks.classify.data import load_examples, split_text
 from weft.tasks.classify.example import Example
 from weft.tasks.classify.predictor import ClassifyPredictor
 from weft.tasks.classify.wide import held_out_scores
 from weft.tasks.command import EvaluationReport
-from weft.tasks.stored_data import DEV_PART, stored
+from weft.tasks.stored_data import DEV_PART
 
 NBSVM_NAME = "nbsvm"
 
@@ -59,7 +59,7 @@ def _correct(model: ClassifyPredictor, rows: Sequence[Example] | None) -> list[b
     if rows is not None:
         found = model.classify([row.text for row in rows])
         return [one.label == row.label for one, row in zip(found, rows, strict=True)]
-    columns = stored(model.run, DEV_PART)
+    columns = load_examples(model.run, DEV_PART)
     return _equal(model.held_out_log_probs(columns), columns["label"].values.tolist())
 
 
@@ -84,7 +84,7 @@ def _nbsvm(model: ClassifyPredictor, rows: Sequence[Example] | None) -> list[boo
     if rows is not None:
         tokens = [split_text(row.text, model.codec) for row in rows]
         return _equal(model.wide.nbsvm.logits(tokens), [model.labels.index(row.label) for row in rows])
-    truth = stored(model.run, DEV_PART)["label"].values.tolist()
+    truth = load_examples(model.run, DEV_PART)["label"].values.tolist()
     wide = held_out_scores(model.run, len(truth))
     assert wide is not None
     return _equal(wide.scores[..., 1], truth)

@@ -13,18 +13,18 @@ from weft.data.column import Column
 from weft.errors import WeftError
 from weft.tasks.classify.class_weights import class_weights
 from weft.tasks.classify.config import ClassifyConfig
-from weft.tasks.classify.example import Example, ordered_labels
+from weft.tasks.classify.example import Example, label_counts, ordered_labels
 from weft.tasks.classify.readers import ExampleLayout, ExampleSource, read_labelled
 from weft.tasks.classify.self_training import LABELLED_TIMES, labelled_by_teacher
 from weft.tasks.classify.wide import LabelledTokens, load_wide, store_wide
 from weft.tasks.fine_tuning import warn_new_tokens
 from weft.tasks.plausibility import check_labelled, repeated, report_examples, report_single
-from weft.tasks.stored_data import DEV_PART, TRAIN_PART, store
+from weft.tasks.stored_data import DEV_PART, TRAIN_PART, store, stored
 from weft.text.arguments import short_repr
 from weft.text.codec import Codec, build_codec
 from weft.text.tokenizers import Normalizer
 from weft.text.word_vectors import WordVectors, read_word_vectors
-from weft.training.run import Run
+from weft.training.run import DATA_FOLDER, Run, decoding
 
 WORD_VECTORS = "vectors"  # the columns of pretrained word vectors
 
@@ -120,6 +120,16 @@ def store_examples(
         "description": description,
         "wide": config.model.wide,
     }
+
+
+def load_examples(run: Run, name: str) -> dict[str, Column]:
+    """The encoded examples of a part of a run's data."""
+    tokens = len(run.decode(Codec.from_json).vocabulary)
+    columns = stored(run, name, {"text": tokens, "label": len(run.decode(label_counts))})
+    with decoding(run.path / DATA_FOLDER):
+        if len(columns["label"].values) != len(columns["text"]):
+            raise ValueError("texts and labels of different numbers")
+    return columns
 
 
 def _split(rows: list[Example], config: ClassifyConfig) -> tuple[list[Example], list[Example]]:

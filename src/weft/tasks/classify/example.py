@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from weft.text.grammars.english import ENGLISH, Node
 
@@ -26,6 +26,14 @@ def ordered_labels(labels: Iterable[str]) -> tuple[str, ...]:
     if all(re.fullmatch(r"-?\d+", label) for label in different):
         return tuple(sorted(different, key=lambda label: (int(label), label)))
     return tuple(sorted(different))
+
+
+def label_counts(content: Mapping[str, Any]) -> dict[str, int]:
+    """The labels in vocabulary.json, and how often each occurs in the training data."""
+    counts: dict[str, int] = content["labels"]
+    if not all(type(count) is int and count >= 0 for count in counts.values()) or not sum(counts.values()):
+        raise ValueError("labels without numbers")
+    return counts
 
 
 def grammar_examples(sentences: int, seed: int) -> list[Example]:

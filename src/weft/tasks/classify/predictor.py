@@ -19,15 +19,15 @@ from weft.data.column import Column, IntArray
 from weft.metrics import Confusion
 from weft.metrics.paired import ExampleStatistics, ratio
 from weft.tasks.classify.config import ClassifyConfig
-from weft.tasks.classify.data import check_labels, cut_middle, split_text
+from weft.tasks.classify.data import check_labels, cut_middle, load_examples, split_text
 from weft.tasks.classify.ensemble import ClassifierEnsemble
-from weft.tasks.classify.example import Example
+from weft.tasks.classify.example import Example, label_counts
 from weft.tasks.classify.mixing import DEFAULT_MIXTURE, Mixture
 from weft.tasks.classify.model import Classifier, ClassifierOutput
 from weft.tasks.classify.readers import ExampleLayout, Examples, ExampleSource, Texts, read_labelled, read_texts
 from weft.tasks.classify.wide import WideModels, held_out_scores
 from weft.tasks.predictor import ResultList, TaskPredictor
-from weft.tasks.stored_data import DEV_PART, is_stored, stored
+from weft.tasks.stored_data import DEV_PART, is_stored
 from weft.text.codec import Codec
 from weft.text.columns import read_rows
 from weft.training.run import Run
@@ -83,14 +83,14 @@ class ClassifyPredictor(TaskPredictor):
     @cached_property
     def prior(self) -> dict[str, float]:
         """The relative frequency of each label in the training data: the prediction for a text without tokens."""
-        counts = self.run.vocabulary["labels"]
+        counts = self.run.decode(label_counts)
         return {label: counts[label] / sum(counts.values()) for label in self.labels}
 
     @property
     def layout(self) -> ExampleLayout:
         """The columns of the training data, and its labels."""
-        columns = self.run.vocabulary["columns"]
-        return ExampleLayout(columns["text"], columns["label"], self.labels)
+        text, label = self.run.decode(lambda content: (content["columns"]["text"], content["columns"]["label"]))
+        return ExampleLayout(text, label, self.labels)
 
     def classify(self, texts: Iterable[Any]) -> ResultList[ClassifiedText]:
         """Predicts the label of every text, in the order of the texts.
@@ -178,7 +178,7 @@ class ClassifyPredictor(TaskPredictor):
 
     def evaluate_held_out(self) -> Confusion:
         """Evaluates on the run's own held-out examples."""
-        columns = stored(self.run, DEV_PART)
+        columns = load_examples(self.run, DEV_PART)
         return confusion_of(self.labels, self.held_out_log_probs(columns), columns["label"].values)
 
     def held_out_log_probs(self, columns: Mapping[str, Column]) -> Tensor:
@@ -192,7 +192,7 @@ class ClassifyPredictor(TaskPredictor):
 
     def held_out_texts(self) -> Iterator[str]:
         if is_stored(self.run, DEV_PART):
-            texts = stored(self.run, DEV_PART)["text"]
+            texts = load_examples(self.run, DEV_PART)["text"]
             for row in range(len(texts)):
                 yield self.codec.decode(texts[row].tolist())
 
@@ -201,7 +201,7 @@ class ClassifyPredictor(TaskPredictor):
         return self.evaluate_held_out() if source is None else self.evaluate(source)
 
     def held_out_statistics(self) -> tuple[ExampleStatistics, ...]:
-        columns = stored(self.run, DEV_PART)
+        columns = load_examples(self.run, DEV_PART)
         log_probs, truth = self.held_out_log_probs(columns).numpy(), columns["label"].values
         losses = -log_probs[np.arange(len(truth)), truth]
         hits = (log_probs.argmax(1) == truth).astype(np.float64)
@@ -232,8 +232,8 @@ def label_metrics(found: Confusion) -> dict[str, float]:
 
 def make_classifier(run: Run, config: ClassifyConfig) -> Classifier:
     """The untrained model of a run."""
-    vocabulary = Codec.from_json(run.vocabulary).vocabulary
-    return Classifier(len(vocabulary), len(run.vocabulary["labels"]), config.model, unknown=vocabulary.unk_id)
+    vocabulary = run.decode(Codec.from_json).vocabulary
+    return Classifier(len(vocabulary), len(run.decode(label_counts)), config.model, unknown=vocabulary.unk_id)
 
 
 def confusion_of(labels: tuple[str, ...], log_probs: Tensor, truth: IntArray) -> Confusion:

@@ -17,8 +17,9 @@ from weft.data.column import IntArray
 from weft.tasks.classify.class_weights import class_weights
 from weft.tasks.classify.command import COMMANDS
 from weft.tasks.classify.config import ClassifyConfig
-from weft.tasks.classify.data import WORD_VECTORS, store_examples
+from weft.tasks.classify.data import WORD_VECTORS, load_examples, store_examples
 from weft.tasks.classify.ensemble import ClassifierEnsemble
+from weft.tasks.classify.example import label_counts
 from weft.tasks.classify.inspection import inspect_classify
 from weft.tasks.classify.mixing import Mixture, fit_mixture
 from weft.tasks.classify.model import Classifier, LabelledBatch
@@ -86,7 +87,7 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
     ) -> Mapping[str, Any]:
         if origin is None or origin.task == self.name:
             return store_examples(source, dev, config, folder, origin)
-        return store_examples(source, dev, config, folder, codec=Codec.from_json(origin.vocabulary))
+        return store_examples(source, dev, config, folder, codec=origin.decode(Codec.from_json))
 
     def encoder_settings(self, encoder: Run) -> dict[str, Any]:
         return shared_settings(encoder, {"text": SHARED_TEXT, "model": SHARED_LAYERS})
@@ -104,22 +105,22 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
         take_over_stack(model.stack, encoder)
 
     def choose_settings(self, run: Run, config: ClassifyConfig) -> tuple[ClassifyConfig, str]:
-        config, texts = choose_precision(config), len(stored(run, TRAIN_PART)["text"])
+        config, texts = choose_precision(config), len(load_examples(run, TRAIN_PART)["text"])
         if EPOCHS_SETTING not in auto_settings(config):
             return config, ""
         epochs = epochs_for_texts(texts, config.batch.size)
         return resolve_auto(config, {EPOCHS_SETTING: epochs}), f"{epochs} epochs: chosen for {texts:,} texts"
 
     def prepare(self, run: Run, config: ClassifyConfig) -> GradientDescent:
-        codec, counts = Codec.from_json(run.vocabulary), run.vocabulary["labels"]
+        codec, counts = run.decode(Codec.from_json), run.decode(label_counts)
         labels = tuple(counts)
-        train = stored(run, TRAIN_PART)
-        dev = stored(run, DEV_PART) if is_stored(run, DEV_PART) else None
+        train = load_examples(run, TRAIN_PART)
+        dev = load_examples(run, DEV_PART) if is_stored(run, DEV_PART) else None
         model = build_model(lambda: make_classifier(run, config))
         held_out = len(dev["text"]) if dev else 0
         few = " (few: their score is rough)" if 0 < held_out < FEW else ""
         description = f"{len(train['text']):,} texts to train on, {held_out:,} held out{few}, {len(labels)} labels"
-        description += f", vocabulary of {len(codec.vocabulary):,} ({run.vocabulary['description']})"
+        description += f", vocabulary of {len(codec.vocabulary):,} ({run.vocabulary.get('description', '')})"
         if is_stored(run, WORD_VECTORS):
             found = load_word_vectors(model, run)
             description += (
@@ -160,7 +161,7 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
     def load(self, run: Run) -> ClassifyPredictor:
         config = from_dict(ClassifyConfig, run.config)
         model = load_model(lambda: make_classifier(run, config), run)
-        codec, labels = Codec.from_json(run.vocabulary), tuple(run.vocabulary["labels"])
+        codec, labels = run.decode(Codec.from_json), tuple(run.decode(label_counts))
         mixture = Mixture.from_metrics(read_metadata(run.file(WEIGHTS))) if run.has(WEIGHTS) else Mixture()
         return ClassifyPredictor(run, model, codec, labels, load_wide(run), mixture)
 
@@ -172,7 +173,7 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
     def baselines(self, run: Run) -> dict[str, float]:
         if not run.vocabulary.get("wide") or not is_stored(run, DEV_PART):
             return {}
-        truth = torch.tensor(stored(run, DEV_PART)["label"].values)
+        truth = torch.tensor(load_examples(run, DEV_PART)["label"].values)
         wide = held_out_scores(run, len(truth))
         assert wide is not None
         return {"NB-SVM": float((wide.scores[..., 1].argmax(1) == truth).double().mean())}
@@ -197,7 +198,7 @@ def epochs_for_texts(texts: int, batch_size: int) -> int:
 def load_word_vectors(model: Classifier, run: Run) -> int:
     """Initialises the embedding with word vectors, other tokens at random with the same standard deviation."""
     assert model.embedding is not None
-    columns = stored(run, WORD_VECTORS)
+    columns = stored(run, WORD_VECTORS, {"ids": len(model.embedding.weight)})
     values, ids = (torch.tensor(columns[name].values) for name in ("values", "ids"))
     with torch.no_grad():
         model.embedding.weight.normal_(std=float(values.std()))

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from weft.errors import WeftError
 from weft.tasks.classify.cross_fitting import cross_scores, is_worthwhile
+from weft.tasks.classify.example import label_counts
 from weft.tasks.classify.linear import (
     MOST_OCCURRENCES,
     LinearModel,
@@ -174,7 +175,7 @@ def load_wide(run: Run) -> WideModels | None:
     """
     if not run.vocabulary.get("wide"):
         return None
-    labels = len(run.vocabulary["labels"])
+    labels = len(run.decode(label_counts))
     return WideModels(*(LinearModel.load(run.path / name, labels) for name in (LOGISTIC_FILE, NBSVM_FILE)))
 
 
@@ -190,7 +191,7 @@ def held_out_scores(run: Run, texts: int) -> HeldOutScores | None:
     if not run.vocabulary.get("wide"):
         return None
     stored = load_tensors(run.data_file(HELD_OUT_SCORES)).tensors
-    wanted = (texts, len(run.vocabulary["labels"]), 2)
+    wanted = (texts, len(run.decode(label_counts)), 2)
     scores, prior = (
         stored.get("scores"),
         stored.get("prior", torch.tensor([*DEFAULT_PRIOR.centre, DEFAULT_PRIOR.texts])),

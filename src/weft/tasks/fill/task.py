@@ -72,7 +72,7 @@ class FillTask(TextTask[FillConfig, FillPredictor]):
         layers = encoder.config["model"]
         # The tables of an adaptive softmax are tied; with a full one the embedding is only as small as an output layer
         # needs it if it is tied.
-        size = len(Codec.from_json(encoder.vocabulary).vocabulary)
+        size = len(encoder.decode(Codec.from_json).vocabulary)
         tied = layers["tied"] or is_adaptive(size, layers["softmax"])
         shared = shared_settings(encoder, {"text": SHARED_TEXT, "model": SHARED_LAYERS})
         return {**shared, "model.tied": tied and layers["embedding_dim"] == layers["hidden_size"]}
@@ -95,7 +95,7 @@ class FillTask(TextTask[FillConfig, FillPredictor]):
                 take_over_stack(stack, encoder)
 
     def load(self, run: Run) -> FillPredictor:
-        codec = Codec.from_json(run.vocabulary)
+        codec = run.decode(Codec.from_json)
         config = from_dict(FillConfig, run.config).model
         model = load_model(lambda: Filler(len(codec.vocabulary), config), run)
         return FillPredictor(run, model, codec)

@@ -25,7 +25,7 @@ from weft.text.codec import Codec
 from weft.training.build import check_memory
 from weft.training.distributed import current_workers, split_evenly
 from weft.training.loss import MeanLoss
-from weft.training.run import Run, with_prefix
+from weft.training.run import Run, decoding, with_prefix
 from weft.training.slices import sum_slices
 from weft.training.step import Evaluation, Progress
 from weft.training.trainer import Phase, Update
@@ -148,6 +148,12 @@ class BaumWelch(Phase):
             self.best = Scored(HMM.from_tensors(with_prefix(tensors, "best.")), *metadata["best"])
 
 
+def _load_hmm(run: Run) -> HMM:
+    weights = run.weights()
+    with decoding(run.path):
+        return HMM.from_tensors(weights)
+
+
 class HmmTask(TextTask[HmmConfig, LmPredictor]):
     """Trains a hidden Markov model of a text by Baum-Welch."""
 
@@ -159,11 +165,11 @@ class HmmTask(TextTask[HmmConfig, LmPredictor]):
         return BaumWelch(config, data)
 
     def load(self, run: Run) -> LmPredictor:
-        return LmPredictor(run, HMM.from_tensors(run.weights()), Codec.from_json(run.vocabulary))
+        return LmPredictor(run, _load_hmm(run), run.decode(Codec.from_json))
 
     def load_for(self, capability: str, run: Run) -> LmPredictor | FillPredictor:
         if capability == "fill":
-            return FillPredictor(run, HMM.from_tensors(run.weights()), Codec.from_json(run.vocabulary))
+            return FillPredictor(run, _load_hmm(run), run.decode(Codec.from_json))
         return self.load(run)
 
     def inspect(self, predictor: LmPredictor, text: str) -> Inspection:

@@ -21,7 +21,7 @@ from weft.tasks.lm.interpolation import Array, Interpolation, fit_weights, inter
 from weft.tasks.lm.model import LanguageModel
 from weft.tasks.lm.predictor import TokenModel
 from weft.tasks.ngram.model import NGram, modified_kneser_ney
-from weft.training.run import WEIGHTS, Run, read_metadata
+from weft.training.run import WEIGHTS, Run, decoding, read_metadata
 from weft.training.step import Evaluation
 
 NGRAM = "ngram.safetensors"
@@ -102,11 +102,13 @@ def count_ngrams(run: Run, order: int, tokens: Tokens, size: int) -> NGram:
 
 def load_ngrams(run: Run) -> NGram:
     """Loads the n-gram model of a run."""
-    tensors, metadata = run.load(NGRAM)
-    return NGram.from_tensors(tensors, metadata["size"], [tuple(row) for row in metadata["discounts"]])
+    saved = run.load(NGRAM)
+    with decoding(run.file(NGRAM)):
+        return NGram.from_tensors(*saved)
 
 
 def fitted_weight(run: Run) -> float:
     """The weight of the n-gram model that belongs to the best weights of a run."""
     metadata = read_metadata(run.file(WEIGHTS)) if run.has(WEIGHTS) else {}
-    return float(metadata.get(NGRAM_WEIGHT, WEIGHT_WITHOUT_DEV))
+    with decoding(run.file(WEIGHTS)):
+        return float(metadata.get(NGRAM_WEIGHT, WEIGHT_WITHOUT_DEV))

@@ -39,7 +39,7 @@ class LmTask(TextTask[LmConfig, LmPredictor]):
     config_class = LmConfig
 
     def choose_settings(self, run: Run, config: LmConfig) -> tuple[LmConfig, str]:
-        return choose_settings(config, self.train_token_count(run), len(Codec.from_json(run.vocabulary).vocabulary))
+        return choose_settings(config, self.train_token_count(run), len(run.decode(Codec.from_json).vocabulary))
 
     def make_phase(self, run: Run, config: LmConfig, data: TextData) -> GradientDescent:
         windows = WINDOWS[config.batch.sampling](
@@ -79,7 +79,7 @@ class LmTask(TextTask[LmConfig, LmPredictor]):
         return evaluate
 
     def load(self, run: Run) -> LmPredictor:
-        codec = Codec.from_json(run.vocabulary)
+        codec = run.decode(Codec.from_json)
         settings = from_dict(LmConfig, run.config)
         # A run of before n-gram models has no value for their order, and none of them.
         if unknown := [name for name in auto_settings(settings) if name != SETTINGS["ngram_order"]]:

@@ -27,7 +27,7 @@ from weft.tasks.mix.config import MixConfig
 from weft.tasks.service import Service
 from weft.tasks.text_task import TextData, TextTask
 from weft.text.codec import Codec
-from weft.training.run import WEIGHTS, Run, open_run
+from weft.training.run import WEIGHTS, Run, decoding, open_run
 from weft.training.trainer import Phase
 
 PARTS_FOLDER = "parts"  # the folder of the parts
@@ -50,15 +50,16 @@ class MixTask(TextTask[MixConfig, LmPredictor]):
 
     def load(self, run: Run) -> LmPredictor:
         tensors, metadata = run.load(WEIGHTS)
-        weights = tensors["weights"].double().tolist()
-        cache = metadata["cache"]
-        count = len(weights) - bool(cache)
+        with decoding(run.file(WEIGHTS)):
+            weights, cache = tensors["weights"].double().tolist(), metadata["cache"]
+            config = CacheConfig(int(cache["size"]), float(cache["theta"])) if cache else None
+            count = len(weights) - bool(cache)
         if not 1 <= count <= MOST_PARTS:
             raise WeftError(f"{run.path} has {count} parts", expected=f"1 to {MOST_PARTS}")
-        codec = Codec.from_json(run.vocabulary)
+        codec = run.decode(Codec.from_json)
         models = [self._load_part(run, number, codec) for number in range(1, count + 1)]
-        if cache:
-            models.append(make_cache(models, CacheConfig(int(cache["size"]), float(cache["theta"]))))
+        if config is not None:
+            models.append(make_cache(models, config))
         return LmPredictor(run, Interpolation(models, weights), codec)
 
     def _load_part(self, run: Run, number: int, codec: Codec) -> TokenModel:

@@ -19,7 +19,7 @@ prefix (the n-gram without its last token) times V plus the last token, so exten
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -182,10 +182,9 @@ class NGram:
         }
 
     @classmethod
-    def from_tensors(
-        cls, tensors: Mapping[str, Tensor], size: int, discounts: Sequence[tuple[float, float, float]]
-    ) -> NGram:
-        """Builds the model from what `tensors` returned, the size and the discounts."""
+    def from_tensors(cls, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> NGram:
+        """Builds the model from what `tensors` returned, and metadata that have the size and the discounts."""
+        size, discounts = metadata["size"], [tuple(row) for row in metadata["discounts"]]
         levels = tuple(
             Level(*(tensors[f"{name}.{length}"].numpy() for name in Level._fields))
             for length in range(1, len(discounts) + 1)

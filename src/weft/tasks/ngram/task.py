@@ -19,7 +19,7 @@ from weft.tasks.service import Service
 from weft.tasks.text_task import TextData, TextTask
 from weft.text.codec import Codec
 from weft.training.loss import MeanLoss
-from weft.training.run import WEIGHTS, Run
+from weft.training.run import WEIGHTS, Run, decoding
 from weft.training.step import Evaluation, Progress
 from weft.training.trainer import Phase, Update
 
@@ -87,9 +87,10 @@ class NgramTask(TextTask[NgramConfig, LmPredictor]):
         return Counting(config, data)
 
     def load(self, run: Run) -> LmPredictor:
-        tensors, metadata = run.load(WEIGHTS)
-        model = NGram.from_tensors(tensors, metadata["size"], [tuple(row) for row in metadata["discounts"]])
-        return LmPredictor(run, model, Codec.from_json(run.vocabulary))
+        saved = run.load(WEIGHTS)
+        with decoding(run.file(WEIGHTS)):
+            model = NGram.from_tensors(*saved)
+        return LmPredictor(run, model, run.decode(Codec.from_json))
 
     def inspect(self, predictor: LmPredictor, text: str) -> Inspection:
         return inspect_steps(predictor, text)

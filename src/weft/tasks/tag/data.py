@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from weft.data.buckets import hold_out
+from weft.data.column import Column
 from weft.errors import WeftError
 from weft.tasks.fine_tuning import warn_new_tokens
 from weft.tasks.plausibility import check_tagged, repeated, report_examples, report_single
-from weft.tasks.stored_data import DEV_PART, TRAIN_PART, store
+from weft.tasks.stored_data import DEV_PART, TRAIN_PART, store, stored
 from weft.tasks.tag.config import TagConfig, TagDataConfig
 from weft.tasks.tag.lexicon import LEXICONS, Lexicon, WordLexicon
 from weft.tasks.tag.vocabulary import TaggerVocabulary
@@ -34,6 +35,7 @@ from weft.text.spans import (
     words_to_tags,
 )
 from weft.text.vocabulary import RESERVED, Vocabulary
+from weft.training.run import DATA_FOLDER, Run, decoding
 
 SHOWN = 10  # of many tags, in a message
 
@@ -275,6 +277,25 @@ def store_tagged(
     if held:
         store(folder, DEV_PART, vocabulary.encode_tagged(held))
     return vocabulary.to_json()
+
+
+def load_sentences(run: Run, name: str, vocabulary: TaggerVocabulary) -> dict[str, Column]:
+    """The encoded sentences of a part of a run's data."""
+    ids = {
+        "tags": len(vocabulary.tags) + len(vocabulary.extra_tags),
+        "known": 2,
+        "words": len(vocabulary.lexicon.words),
+    }
+    columns = stored(run, name, ids)
+    with decoding(run.path / DATA_FOLDER):
+        rows = {len(column) for name, column in columns.items() if name != "spelling"}
+        same = ["words", "tags"]  # for each word
+        if "spelling" in columns:
+            stored(run, name, {"forms": len(columns["spelling"])})
+            same += ["known", "shapes", "forms"]
+        if len(rows) > 1 or any((columns[name].lengths != columns["words"].lengths).any() for name in same):
+            raise ValueError("columns of different lengths")
+    return columns
 
 
 def tagger_corpus(raw: Corpus, source: SentenceSource, config: TagDataConfig) -> Corpus:

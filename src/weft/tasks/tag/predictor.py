@@ -23,9 +23,9 @@ from weft.metrics.paired import ExampleStatistics
 from weft.metrics.tagging import WordScores
 from weft.nn.crf import TagPath
 from weft.tasks.predictor import ResultList, TaskPredictor
-from weft.tasks.stored_data import DEV_PART, is_stored, stored
+from weft.tasks.stored_data import DEV_PART, is_stored
 from weft.tasks.tag.config import TagConfig
-from weft.tasks.tag.data import SHOWN, Reading, extra_tag_notes, read_like, unknown_tags
+from weft.tasks.tag.data import SHOWN, Reading, extra_tag_notes, load_sentences, read_like, unknown_tags
 from weft.tasks.tag.encoder import collate
 from weft.tasks.tag.ensemble import TaggerEnsemble
 from weft.tasks.tag.evaluation import TagScores, evaluate_tagger, tag_confusion, tag_metrics, tag_statistics
@@ -313,7 +313,7 @@ class TagPredictor(TaskPredictor):
     def confusion(self, source: SentenceSource | None = None) -> Confusion:
         """How often each tag was predicted for each true tag, on other sentences or on the held-out ones."""
         if source is None:
-            return tag_confusion(self.model, self.vocabulary, stored(self.run, DEV_PART))
+            return tag_confusion(self.model, self.vocabulary, load_sentences(self.run, DEV_PART, self.vocabulary))
         sentences = self.read(source).sentences
         vocabulary = self.vocabulary._replace(extra_tags=tuple(unknown_tags(sentences, self.tags)))
         return tag_confusion(self.model, vocabulary, vocabulary.encode_tagged(sentences))
@@ -324,19 +324,19 @@ class TagPredictor(TaskPredictor):
 
     def evaluate_held_out(self) -> TagScores | WordScores:
         """Evaluates on the run's own held-out sentences."""
-        return evaluate_tagger(self.model, self.vocabulary, stored(self.run, DEV_PART))
+        return evaluate_tagger(self.model, self.vocabulary, load_sentences(self.run, DEV_PART, self.vocabulary))
 
     def held_out_metrics(self) -> dict[str, float]:
         return tag_metrics(self.evaluate_held_out()) if is_stored(self.run, DEV_PART) else {}
 
     def held_out_texts(self) -> Iterator[str]:
         if is_stored(self.run, DEV_PART):
-            columns = stored(self.run, DEV_PART)
+            columns = load_sentences(self.run, DEV_PART, self.vocabulary)
             for row in range(len(columns["words"])):
                 yield self.vocabulary.lexicon.spell(columns, row)
 
     def held_out_statistics(self) -> tuple[ExampleStatistics, ...]:
-        columns = stored(self.run, DEV_PART)
+        columns = load_sentences(self.run, DEV_PART, self.vocabulary)
         return tag_statistics(self.model, self.vocabulary, columns)
 
 

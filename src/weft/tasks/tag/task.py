@@ -16,11 +16,11 @@ from weft.data.column import IntArray
 from weft.tasks.inspection import Inspection
 from weft.tasks.pretraining import SHARED_LAYERS, PretrainedLayers, layer_groups, shared_settings, take_over_stack
 from weft.tasks.service import Service
-from weft.tasks.stored_data import DEV_PART, TRAIN_PART, is_stored, stored
+from weft.tasks.stored_data import DEV_PART, TRAIN_PART, is_stored
 from weft.tasks.tag.augmentation import MentionReplacement
 from weft.tasks.tag.command import COMMANDS
 from weft.tasks.tag.config import TagConfig
-from weft.tasks.tag.data import store_tagged, tagger_corpus
+from weft.tasks.tag.data import load_sentences, store_tagged, tagger_corpus
 from weft.tasks.tag.encoder import collate
 from weft.tasks.tag.ensemble import TaggerEnsemble
 from weft.tasks.tag.evaluation import calibrate, evaluate_with_loss, tag_metrics
@@ -63,9 +63,9 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
     ) -> Mapping[str, Any]:
         known = words = None
         if origin is not None and origin.task == self.name:
-            known = TaggerVocabulary.from_json(origin.vocabulary)
+            known = origin.decode(TaggerVocabulary.from_json)
         elif origin is not None:
-            words = Codec.from_json(origin.vocabulary).vocabulary
+            words = origin.decode(Codec.from_json).vocabulary
         return store_tagged(source, dev, config, folder, known, words)
 
     def encoder_settings(self, encoder: Run) -> dict[str, Any]:
@@ -88,9 +88,9 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
         take_over_stack(model.stack, encoder)
 
     def prepare(self, run: Run, config: TagConfig) -> GradientDescent:
-        vocabulary = TaggerVocabulary.from_json(run.vocabulary)
-        columns = stored(run, TRAIN_PART)
-        dev = stored(run, DEV_PART) if is_stored(run, DEV_PART) else None
+        vocabulary = run.decode(TaggerVocabulary.from_json)
+        columns = load_sentences(run, TRAIN_PART, vocabulary)
+        dev = load_sentences(run, DEV_PART, vocabulary) if is_stored(run, DEV_PART) else None
         model = build_model(lambda: make_tagger(vocabulary, config)).to(find_device(config.train.device))
         spans_of_words = vocabulary.scheme is not None and vocabulary.lexicon.task == "tags"
         replacement = (
@@ -138,7 +138,7 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
         )
 
     def load(self, run: Run) -> TagPredictor:
-        vocabulary = TaggerVocabulary.from_json(run.vocabulary)
+        vocabulary = run.decode(TaggerVocabulary.from_json)
         config = from_dict(TagConfig, run.config)
         return TagPredictor(run, load_model(lambda: make_tagger(vocabulary, config), run), vocabulary)
 

@@ -32,6 +32,8 @@ class TaggerVocabulary(NamedTuple):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TaggerVocabulary:
+        if not all(isinstance(tag, str) for tag in (*data["tags"], *data["extra_tags"])):
+            raise ValueError("a tag is no text")
         return cls(
             LEXICONS[data["task"]].from_json(data["lexicon"]),
             tuple(data["tags"]),

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -40,6 +40,11 @@ from weft.training.run import Run
 END = RESERVED.index(EOS)
 LENGTH_PENALTY = 1.0
 TOKENS, ROWS = 1 << 16, 2560  # source tokens and hypotheses in a batch
+
+
+def stored_columns(content: Mapping[str, Any]) -> tuple[str, ...]:
+    """The columns of sources and targets in vocabulary.json; none of plain files."""
+    return tuple(map(str, content.get("columns", ())))
 
 
 def make_translator(codec: PairCodec, config: TranslateConfig) -> Translator:
@@ -157,7 +162,7 @@ class TranslatePredictor(TaskPredictor):
                 raise WeftError(f"translate: {name} is {number!r}", expected="a whole number, 1 or more")
         if not (math.isfinite(length_penalty) and length_penalty >= 0):
             raise WeftError(f"translate: length_penalty is {length_penalty}", expected="a number, 0 or more")
-        like = (*self.run.vocabulary.get("columns", ()), "")[0]
+        like = (*self.run.decode(stored_columns), "")[0]
         rows_given = read_rows(texts, like, (*SOURCE_NAMES, *TEXT_NAMES))
         texts = rows_given.texts()
         sources = [self._read(text) for text in texts if text.strip()]
@@ -283,7 +288,7 @@ class TranslatePredictor(TaskPredictor):
 
     def read(self, source: PairSource, *, strict: bool = False) -> Pairs:
         """Pairs to evaluate on, read in the same way as the training data; see `evaluate`."""
-        return read_pairs(source, self.config, like=self.run.vocabulary.get("columns", ()), strict=strict)
+        return read_pairs(source, self.config, like=self.run.decode(stored_columns), strict=strict)
 
     def evaluate(
         self, source: PairSource, *, beam: int = 5, length_penalty: float = LENGTH_PENALTY, strict: bool = False

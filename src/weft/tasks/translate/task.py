@@ -53,17 +53,18 @@ class TranslateTask(Task[PairSource, TranslateConfig, TranslatePredictor]):
         folder: Path,
         origin: Run | None = None,
     ) -> Mapping[str, Any]:
-        known = None if origin is None else PairCodec.from_json(origin.vocabulary)
+        known = None if origin is None else origin.decode(PairCodec.from_json)
         return store_pairs(source, dev, config, folder, known)
 
     def choose_settings(self, run: Run, config: TranslateConfig) -> tuple[TranslateConfig, str]:
-        targets, codec = stored(run, TRAIN_PART)["target"], PairCodec.from_json(run.vocabulary)
+        targets, codec = stored(run, TRAIN_PART)["target"], run.decode(PairCodec.from_json)
         work = PairWorkload(len(targets), len(targets.values) + len(targets), len(codec.target.vocabulary))
         return choose_for_pairs(config, work)
 
     def prepare(self, run: Run, config: TranslateConfig) -> GradientDescent:
-        codec = PairCodec.from_json(run.vocabulary)
-        columns = stored(run, TRAIN_PART)
+        codec = run.decode(PairCodec.from_json)
+        below = {side: len(getattr(codec, side).vocabulary) for side in ("source", "target")}
+        columns = stored(run, TRAIN_PART, below)
         lengths = np.stack([columns[name].lengths for name in ("source", "target")], 1)
         full = lengths.min(1) > 0  # else of one side nothing is left as the model reads text
         if not full.any():
@@ -118,7 +119,7 @@ class TranslateTask(Task[PairSource, TranslateConfig, TranslatePredictor]):
         return phase
 
     def load(self, run: Run) -> TranslatePredictor:
-        codec, config = PairCodec.from_json(run.vocabulary), from_dict(TranslateConfig, run.config)
+        codec, config = run.decode(PairCodec.from_json), from_dict(TranslateConfig, run.config)
         model = load_model(lambda: make_translator(codec, config), run)
         return TranslatePredictor(run, model, codec, config)
 
