@@ -1,4 +1,4 @@
-"""The tasks: one folder each, and one line in this table.
+"""The tasks: one folder each, and one line in this table; those of other packages are found by `elsewhere.py`.
 
 To add a task, add a folder with a `task.py` that has a Task object named TASK and a `command.py` that has a Commands
 object named COMMANDS, and a line here. Nothing else needs to change for `weft train`, `weft eval` and `weft.load`.
@@ -44,9 +44,13 @@ COMBINED: dict[str, str] = {"mix": "weft.tasks.mix"}
 
 
 def get_task(name: str) -> Task[Any, Any, Any]:
-    """The task of that name."""
+    """The task of that name. Reports once which tasks of other packages are left out."""
+    from weft.tasks.elsewhere import installed_tasks, load_task
+
+    if name in installed_tasks():
+        return load_task(name)
     if name not in TASKS and name not in COMBINED:
-        raise unknown_name("task", name, TASKS)
+        raise unknown_name("task", name, (*TASKS, *installed_tasks()))
     task: Task[Any, Any, Any] = importlib.import_module(f"{_package(name)}.task").TASK
     return task
 
@@ -198,7 +202,12 @@ def move_model(predictor: Any, device: str) -> None:
 
 def task_of(run: Run) -> Task[Any, Any, Any]:
     """The task of a run directory."""
-    if run.task not in TASKS and run.task not in COMBINED:
-        known = ", ".join((*TASKS, *COMBINED))
-        raise WeftError(f"{run.path} is a run of the task {run.task!r}", expected=f"one of: {known}")
+    from weft.tasks.elsewhere import installed_tasks
+
+    known = (*TASKS, *COMBINED, *installed_tasks())
+    if run.task not in known:
+        package = f", which the package {run.package!r} has, as the run says" if run.package else ""
+        raise WeftError(
+            f"{run.path} is a run of the task {run.task!r}{package}", expected=f"one of: {', '.join(known)}"
+        )
     return get_task(run.task)

@@ -23,6 +23,7 @@ from weft.errors import WeftError, check_path
 from weft.tasks.cell_settings import record_cells, take_cells
 from weft.tasks.command import Commands
 from weft.tasks.config import with_strict
+from weft.tasks.elsewhere import package_of
 from weft.tasks.inspection import Inspection
 from weft.tasks.members import INITIAL, choose_for_members, member_phase, members_of, trained_members
 from weft.tasks.origin import describe_origin, initialize, open_origin, settings_from
@@ -227,7 +228,14 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
             recorded = None if origin is None else describe_origin(self, origin)
             written = to_dict(settings)
             run = write_run(
-                folder, self.name, written, vocabulary, source_run=recorded, custom_cells=cells, metric=self.metric
+                folder,
+                self.name,
+                written,
+                vocabulary,
+                source_run=recorded,
+                custom_cells=cells,
+                metric=self.metric,
+                package=package_of(self.name),
             )
             settings, choice = choose_for_members(self, run, settings)
             trainer = self._trainer(run.change_config(to_dict(settings)), settings)

@@ -50,6 +50,7 @@ DATA_FOLDER, DATA_RECORD = "data", "data/record.json"
 LARGEST_WEIGHT = 1e15
 LARGEST_JSON = 1 << 28  # bytes; a larger file is not one of ours, and is not read
 LARGEST_NUMBER = 1 << 53  # of the metrics
+LONGEST_NAME = 200  # of a task, its metric, or its package
 
 
 class Saved(NamedTuple):
@@ -70,6 +71,7 @@ class Run:
     source_run: dict[str, Any] | None = field(default=None, repr=False)  # what a fine-tuned run started from
     custom_cells: dict[str, str] = field(default_factory=dict, repr=False)  # names in the settings -> class names
     metric: str = field(default="", repr=False)  # the held-out metric of its task, by which runs are listed
+    package: str = field(default="", repr=False)  # that its task comes from, if not weft's own; only ever shown
 
     def file(self, name: str) -> Path:
         """The path of a file of the run."""
@@ -208,6 +210,7 @@ def write_run(
     source_run: dict[str, Any] | None = None,
     custom_cells: Mapping[str, str] | None = None,
     metric: str = "",
+    package: str = "",
 ) -> Run:
     """Writes what every run directory has.
 
@@ -219,15 +222,15 @@ def write_run(
         source_run: what config.json records of the run that this one starts from.
         custom_cells: names of custom cells in the settings, with the names of their classes.
         metric: the name of the task's held-out metric.
+        package: the package that the task comes from, if it is not one of weft's own.
     """
     write_json(folder / VOCABULARY, vocabulary)
-    return _write_config(
-        Run(folder, task, dict(config), dict(vocabulary), source_run, dict(custom_cells or {}), metric)
-    )
+    cells = dict(custom_cells or {})
+    return _write_config(Run(folder, task, dict(config), dict(vocabulary), source_run, cells, metric, package))
 
 
 def _write_config(run: Run) -> Run:
-    optional = {"metric": run.metric, "source_run": run.source_run, "custom_cells": run.custom_cells}
+    optional = {name: getattr(run, name) for name in ("metric", "package", "source_run", "custom_cells")}
     content = {"task": run.task, "config": run.config, **{name: value for name, value in optional.items() if value}}
     write_json(run.path / CONFIG, content)
     return run
@@ -260,10 +263,11 @@ def open_run(path: str | Path) -> Run:
     cells = content.get("custom_cells", {})
     if not isinstance(cells, dict) or not all(isinstance(name, str) for name in cells.values()):
         raise _damaged(path / CONFIG, "its custom cells are not names")
-    metric = content.get("metric", "")
-    if not isinstance(metric, str):
-        raise _damaged(path / CONFIG, "its metric is not a name")
-    return Run(path, task, config, read_json(path / VOCABULARY), content.get("source_run"), cells, metric)
+    metric, package = (content.get(name, "") for name in ("metric", "package"))
+    if not all(isinstance(name, str) and len(name) <= LONGEST_NAME for name in (task, metric, package)):
+        raise _damaged(path / CONFIG, "its task, metric or package is not a name")
+    source_run, vocabulary = content.get("source_run"), read_json(path / VOCABULARY)
+    return Run(path, task, config, vocabulary, source_run, cells, metric, package)
 
 
 @contextmanager

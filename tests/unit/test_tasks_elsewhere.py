@@ -1,0 +1,109 @@
+"""Tasks of other packages: found by their entry points, imported when used, and never in the way of weft's own."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import warnings
+
+import pytest
+
+import weft
+from weft.errors import WeftError, WeftWarning
+from weft.tasks import elsewhere, get_task
+from weft.training.run import CONFIG, open_run, write_json
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    """Installs a package of one module: a function of its name, its entry points, and its code."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def install(package, points, code=""):
+        about = tmp_path / f"{package}-1.0.dist-info"
+        about.mkdir()
+        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+        lines = "\n".join(f"{name} = {value}" for name, value in points.items())
+        (about / "entry_points.txt").write_text(f"[weft.tasks]\n{lines}\n")
+        (tmp_path / f"{package}.py").write_text(code)
+        elsewhere.installed_tasks.cache_clear()
+
+    yield install
+    elsewhere.installed_tasks.cache_clear()
+    for name in ("first", "second", "other", "evil"):
+        sys.modules.pop(name, None)
+
+
+def test_a_name_that_is_taken_is_reported_once_and_stops_nothing(install):
+    install("first", {"lm": "first:TASK", "mix": "first:TASK", "own": "first:TASK"}, "raise SystemExit(3)")
+    install("second", {"own": "second:TASK"})
+    with pytest.warns(WeftWarning) as reported:
+        assert type(get_task("lm")).__module__ == "weft.tasks.lm.task"
+    messages = sorted(str(one.message) for one in reported)
+    assert messages[0] == "the task 'lm' of the package 'first' is left out: weft has one of that name"
+    assert messages[1] == "the task 'mix' of the package 'first' is left out: weft has one of that name"
+    assert re.fullmatch(r"the task 'own' of the package '\w+' is left out: \w+ has one of that name", messages[2])
+    assert len(messages) == 3
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert get_task("classify").name == "classify"
+    assert "first" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("import nothing_like_this", "cannot be imported (ModuleNotFoundError: No module named 'nothing_like_this')"),
+        ("raise ValueError('one\\ntwo')", "cannot be imported (ValueError: one two)"),
+        ("raise SystemExit(3)", "cannot be imported (SystemExit: 3)"),
+        ("", "cannot be imported (AttributeError"),
+        ("TASK = 3", "(other:TASK) is a int; expected an object of a subclass of Task, named 'own'"),
+        ("from weft.tasks.lm.task import TASK", "(other:TASK) is a task named 'lm'; expected"),
+    ],
+)
+def test_a_package_that_cannot_be_used_is_one_line(install, code, message):
+    install("other", {"own": "other:TASK"}, code)
+    assert get_task("lm").name == "lm"
+    with pytest.raises(WeftError) as raised:
+        get_task("own")
+    assert str(raised.value).startswith("the task 'own' of the package 'other' ")
+    assert message in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_run_names_the_package_of_its_task(install, tmp_path):
+    install("other", {"own": "other:TASK"}, OWN)
+    text = weft.Corpus.from_texts("text", ["ab" * 300])
+    weft.train("own", text, tmp_path / "run", progress=False)
+    assert (open_run(tmp_path / "run").package, weft.load(tmp_path / "run").run.task) == ("other", "own")
+    (tmp_path / "other-1.0.dist-info" / "entry_points.txt").unlink()
+    elsewhere.installed_tasks.cache_clear()
+    with pytest.raises(WeftError, match=r"of the task 'own', which the package 'other' has, as the run says; expected"):
+        weft.load(tmp_path / "run")
+
+
+def test_what_a_run_says_is_shown_and_nothing_else(install, tmp_path):
+    """A stranger may have written it."""
+    weft.train("ngram", weft.Corpus.from_texts("text", ["ab" * 300]), tmp_path / "run", progress=False)
+    content = json.loads((tmp_path / "run" / CONFIG).read_text())
+    for name in ("sha256", "format", "weft"):
+        del content[name]
+    (tmp_path / "evil.py").write_text("raise SystemExit('imported')")
+    for package in ("evil", "\x1b[31mevil\n$ pip install evil", "x" * 300, 3):
+        write_json(tmp_path / "run" / CONFIG, {**content, "task": "evil", "package": package})
+        with pytest.raises(WeftError) as raised:
+            weft.load(tmp_path / "run")
+        assert len(str(raised.value)) < 500
+        assert str(raised.value).isprintable()
+    assert "evil" not in sys.modules
+
+
+OWN = """
+from weft.tasks.ngram.task import NgramTask
+
+class OwnTask(NgramTask):
+    name = "own"
+
+TASK = OwnTask()
+"""
