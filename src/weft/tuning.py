@@ -20,6 +20,7 @@ import numpy as np
 
 from weft.config import auto_settings, load_config, to_dict
 from weft.errors import WeftError, check_path
+from weft.metrics import Metric
 from weft.pictures import to_svg
 from weft.pictures.figures import Curve, Curves
 from weft.tasks import get_task
@@ -294,7 +295,7 @@ def _results(study: Study, out: Path) -> list[TrialResult]:
     return found
 
 
-def _result(study: Study, out: Path, metric: str) -> TuningResult:
+def _result(study: Study, out: Path, metric: Metric) -> TuningResult:
     found = _results(study, out)
     complete = [trial for trial in found if trial.state == "complete"]
     if not complete:
@@ -309,14 +310,14 @@ def _result(study: Study, out: Path, metric: str) -> TuningResult:
     return TuningResult(tuple(found), best, tests, draw_study(study, out / PICTURE, metric))
 
 
-def draw_study(study: Study, path: Path, metric: str) -> Path:
+def draw_study(study: Study, path: Path, metric: Metric) -> Path:
     """Draws the score of every complete trial and the best so far; those that were stopped early say less."""
     trials = _results(study, path.parent)
-    found = [trial for trial in trials if trial.state == "complete" and metric in trial.metrics]
+    found = [trial for trial in trials if trial.state == "complete" and metric.name in trial.metrics]
     if not found:
         return path
     numbers = np.array([float(trial.number) for trial in found])
-    values = np.array([trial.metrics[metric] for trial in found])
+    values = np.array([trial.metrics[metric.name] for trial in found])
     scores = [trial.score for trial in found]
     leaders = [int(np.argmin(scores[: place + 1])) for place in range(len(found))]
     curves = (
@@ -324,5 +325,6 @@ def draw_study(study: Study, path: Path, metric: str) -> Path:
         Curve("best so far", numbers, values[leaders]),
     )
     title = f"{len(found)} of {len(trials)} trials, those not stopped early; trial 0 has the default settings"
-    path.write_text(to_svg(Curves(title, curves, "trial", f"held-out {metric}")), encoding="utf-8")
+    axis = f"held-out {metric.name}{', ' * bool(metric.unit)}{metric.unit}"
+    path.write_text(to_svg(Curves(title, curves, "trial", axis)), encoding="utf-8")
     return path

@@ -11,6 +11,7 @@ import sys
 import numpy as np
 import pytest
 
+from weft.metrics import CROSS_ENTROPY, PERPLEXITY
 from weft.pictures import print_figure
 from weft.pictures.figures import ColouredText, Curve, Curves
 from weft.terminal import TerminalConsole, TerminalStream, escape_controls
@@ -88,7 +89,7 @@ def test_what_is_printed_during_training_is_escaped(monkeypatch):
     monkeypatch.setattr(raw, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stderr", TerminalStream(raw))
     monkeypatch.setenv("TERM", "xterm")
-    with TrainingProgress("perplexity", "tokens"):
+    with TrainingProgress(PERPLEXITY, CROSS_ENTROPY):
         print(f"weft: left out: {HOSTILE[:-1]}", file=sys.stderr)
     assert "left out" in raw.getvalue()
     assert not any(one in raw.getvalue() for one in COMMANDS)

@@ -25,6 +25,7 @@ from weft.tasks.command import PLAIN_OPTIONS, name_option, path_option
 from weft.training.environment import LostWorkerError, in_group, is_first, local_size, threads_of_worker
 
 if TYPE_CHECKING:
+    from weft.metrics import Metric
     from weft.tasks.task import Task, Training
     from weft.training.step import Step
 
@@ -211,7 +212,7 @@ def run_training(
     result = summary(training, last)
     typer.echo(json.dumps(result) if json_output else _in_words(result, task.metric))
     for name, score in result.get("baselines", {}).items():
-        _say(f"{name} on the same data: held-out {task.metric} {score:.3f}")
+        _say(f"{name} on the same data: held-out {task.metric.show(score)}")
     _leave_workers()
     if last is not None and last.end == "interrupted":
         typer.echo(f"To resume: weft train {task.name} --out {out} --resume", err=True)
@@ -296,16 +297,16 @@ def summary(training: Training, last: Step | None) -> dict[str, Any]:
         "steps": progress.all_steps,
         "seconds": round(progress.all_seconds, 2),
         "best_step": progress.best_step if progress.best_metrics else None,
-        f"held_out_{training.task.metric}": None,  # unless there is one:
+        f"held_out_{training.task.metric.name}": None,  # unless there is one:
         **{f"held_out_{name}": value for name, value in progress.best_metrics.items()},
         **({"baselines": baselines} if (baselines := training.task.baselines(training.run)) else {}),
     }
 
 
-def _in_words(result: dict[str, Any], metric: str) -> str:
+def _in_words(result: dict[str, Any], metric: Metric) -> str:
     words = [f"{result['run']}: {result['end']} after {result['steps']} steps, {result['seconds']:.0f} s"]
     if result["best_step"] is not None:
-        words.append(f"held-out {metric} {result[f'held_out_{metric}']:.3f} at step {result['best_step']}")
+        words.append(f"held-out {metric.show(result[f'held_out_{metric.name}'])} at step {result['best_step']}")
     return "; ".join(words)
 
 

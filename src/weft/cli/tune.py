@@ -18,6 +18,7 @@ from weft.tasks import TASKS, get_commands, get_task
 from weft.tasks.command import name_option, path_option
 
 if TYPE_CHECKING:
+    from weft.metrics import Metric
     from weft.tuning import TrialResult, TuningResult
 
 TUNE_HELP = """Search for good settings of a {task} model.
@@ -91,12 +92,12 @@ def _make_command(name: str) -> Callable[..., None]:
     return as_command(command, name, TUNE_HELP.format(task=name), parameters)
 
 
-def _shower(metric: str) -> Callable[[TrialResult], None]:
+def _shower(metric: Metric) -> Callable[[TrialResult], None]:
     """Prints each trial as a line on standard error."""
 
     def show(trial: TrialResult) -> None:
-        known = metric in trial.metrics
-        score = f"{metric} {trial.metrics[metric]:.4g}, score {trial.score:.4g}" if known else "no score"
+        known = metric.name in trial.metrics
+        score = f"{metric.show(trial.metrics[metric.name], '.4g')}, score {trial.score:.4g}" if known else "no score"
         print(f"trial {trial.number}: {trial.state}, {score}", file=sys.stderr, flush=True)
 
     return show
@@ -121,13 +122,13 @@ def _record(found: TuningResult) -> dict[str, Any]:
     }
 
 
-def _in_words(found: TuningResult, metric: str) -> list[str]:
+def _in_words(found: TuningResult, metric: Metric) -> list[str]:
     best, states = found.best, [trial.state for trial in found.trials]
     lines = [
         f"{len(states)} trials: {states.count('complete')} complete, {states.count('pruned')} stopped early, "
         f"{states.count('failed')} failed; picture: {found.picture}",
-        f"best: trial {best.number}, held-out {metric} {best.metrics[metric]:.4g}, lowest score {best.score:.4g}"
-        + (f", {best.path}" if best.path else ", a run on another machine"),
+        f"best: trial {best.number}, held-out {metric.show(best.metrics[metric.name], '.4g')}, "
+        f"lowest score {best.score:.4g}" + (f", {best.path}" if best.path else ", a run on another machine"),
     ]
     lines += [
         f"  {name} = {value:.4g}" if isinstance(value, float) else f"  {name} = {value}"
@@ -136,8 +137,8 @@ def _in_words(found: TuningResult, metric: str) -> list[str]:
     first = found.trials[0]
     if best.number == 0:
         return [*lines, "no trial is better than the default settings"]
-    if first.number == 0 and metric in first.metrics:
-        lines.append(f"defaults: held-out {metric} {first.metrics[metric]:.4g}, score {first.score:.4g}")
+    if first.number == 0 and metric.name in first.metrics:
+        lines.append(f"defaults: held-out {metric.show(first.metrics[metric.name], '.4g')}, score {first.score:.4g}")
     for test in found.tests:
         lines.append(
             f"gain over the defaults: {test.metric} {test.difference:+.4f} "

@@ -1,15 +1,25 @@
 """Metrics as sufficient statistics that add up over batches, and a score computed from their sum.
 
-Each metric has `+`, `score()` and `signature()`; the signature states exactly what was measured.
+Each has `+`, `score()` and `signature()`; the signature states exactly what was measured. A `Metric` describes a score:
+its name, unit and direction.
 """
 
-from weft.metrics.bleu import Translations, count_matches, precisions, sentence_bleu
-from weft.metrics.classification import Confusion, LabelScore
-from weft.metrics.likelihood import Likelihood, TokenPredictions
+from weft.metrics.absolute_error import MEAN_ABSOLUTE_ERROR, AbsoluteError
+from weft.metrics.bleu import BLEU_SCORE, Translations, count_matches, precisions, sentence_bleu
+from weft.metrics.classification import ACCURACY, Confusion, LabelScore
+from weft.metrics.likelihood import CROSS_ENTROPY, PERPLEXITY, Likelihood, TokenPredictions
+from weft.metrics.metric import Metric
 from weft.metrics.paired import BootstrapDifference, ExampleStatistics, paired_bootstrap
-from weft.metrics.tagging import AccuracyCounts, MatchCounts, SpanScores, TokenScores, WordScores
+from weft.metrics.tagging import TAGGING_SCORE, AccuracyCounts, MatchCounts, SpanScores, TokenScores, WordScores
 
 __all__ = [
+    "ACCURACY",
+    "BLEU_SCORE",
+    "CROSS_ENTROPY",
+    "MEAN_ABSOLUTE_ERROR",
+    "PERPLEXITY",
+    "TAGGING_SCORE",
+    "AbsoluteError",
     "AccuracyCounts",
     "BootstrapDifference",
     "Confusion",
@@ -17,6 +27,7 @@ __all__ = [
     "LabelScore",
     "Likelihood",
     "MatchCounts",
+    "Metric",
     "SpanScores",
     "TokenPredictions",
     "TokenScores",

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import numpy as np
 
 from weft.errors import WeftError
+from weft.metrics.metric import Metric
 from weft.metrics.paired import Array
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 _HAN = re.compile(r"[\u3400-\u9fff]")
 _OTHER_LETTER = re.compile(r"[^\W\d_\u3400-\u9fff]")
+
+BLEU_SCORE = Metric("bleu", higher_is_better=True)
 
 
 class Matches(NamedTuple):

@@ -13,6 +13,9 @@ from typing import NamedTuple
 
 from weft import html
 from weft.errors import WeftError
+from weft.metrics.metric import Metric
+
+ACCURACY = Metric("accuracy", higher_is_better=True)
 
 
 class LabelScore(NamedTuple):

@@ -5,6 +5,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from weft.metrics.metric import Metric
+
+
+def _perplexity(cross_entropy: float) -> float:
+    try:
+        return math.exp(cross_entropy)
+    except OverflowError:
+        return math.inf
+
+
+CROSS_ENTROPY = Metric("cross_entropy", "nats", "token")
+PERPLEXITY = Metric("perplexity", per="token", of_loss=_perplexity)
+
 
 @dataclass(frozen=True)
 class Likelihood:
@@ -35,10 +48,11 @@ class Likelihood:
 
     @property
     def perplexity(self) -> float:
-        try:
-            return math.exp(self.cross_entropy)
-        except OverflowError:
-            return math.inf
+        return _perplexity(self.cross_entropy)
+
+    def metrics(self) -> dict[str, float]:
+        """What an evaluation reports."""
+        return {CROSS_ENTROPY.name: self.cross_entropy, PERPLEXITY.name: self.perplexity}
 
     def score(self) -> float:
         return self.perplexity

@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 
 from weft import html
 from weft.errors import WeftError
+from weft.metrics.metric import Metric
 from weft.text.spans import tags_to_spans
+
+TAGGING_SCORE = Metric("score", higher_is_better=True)  # F1 of spans or words, else the accuracy of tags
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from weft.pictures.figures import Array, Curve, Curves
-from weft.tasks.runs import MetricCurve
+from weft.tasks.runs import TRAINING, MetricCurve
 
-TRAIN = "train_"  # how the name of a training loss begins; the held-out one has the rest of the name
-UNITS = {"cross_entropy": "nats per token"}
 LOG = ("learning_rate", "grad_norm")
 TITLES = {
     "cross_entropy": "Cross-entropy",
@@ -35,8 +33,8 @@ def curve_figures(
     """
     names = list(wanted or dict.fromkeys(name for one in runs for name in one))
     figures = []
-    for loss in [name.removeprefix(TRAIN) for name in names if name.startswith(TRAIN)] if wanted is None else []:
-        pair = (TRAIN + loss, loss)
+    for loss in [name.removeprefix(TRAINING) for name in names if name.startswith(TRAINING)] if wanted is None else []:
+        pair = (TRAINING + loss, loss)
         if not set(pair) <= set(names):
             continue
         both = [
@@ -45,7 +43,7 @@ def curve_figures(
             for name, part in zip(pair, ("training", "held-out"), strict=True)
             if name in one
         ]
-        figures.append(Curves(_title(loss), tuple(both), "step", UNITS.get(loss, loss)))
+        figures.append(Curves(_title(loss), tuple(both), "step", _label(runs, loss)))
         names = [name for name in names if name not in pair]
     for name in names:
         curves = tuple(
@@ -53,8 +51,14 @@ def curve_figures(
             for hue, one in enumerate(runs)
             if name in one
         )
-        figures.append(Curves(_title(name), curves, "step", name, log=name in LOG))
+        figures.append(Curves(_title(name), curves, "step", _label(runs, name), log=name in LOG))
     return figures
+
+
+def _label(runs: Sequence[Mapping[str, MetricCurve]], name: str) -> str:
+    """What an axis says, if the runs agree."""
+    labels = {one[name].label for one in runs if name in one}
+    return labels.pop() if len(labels) == 1 else name
 
 
 def _title(name: str) -> str:
@@ -63,7 +67,7 @@ def _title(name: str) -> str:
 
 def _curve(one: MetricCurve, runs: int, smooth: float, part: str) -> Curve:
     name = f"{Path(one.path).name} {part}".strip() if runs > 1 or not part else part
-    train = (one.name.startswith(TRAIN) or one.name == "grad_norm") and smooth > 0 and len(one.values) > 2
+    train = (one.name.startswith(TRAINING) or one.name == "grad_norm") and smooth > 0 and len(one.values) > 2
     if not train:
         return Curve(name, one.steps, one.values, one.best)
     return Curve(name, one.steps, smoothed(one.values, smooth), None, one.values)

@@ -214,7 +214,7 @@ def _describe(model: LoadedModel, example: str) -> dict[str, Any]:
     service, run, predictor = model.service, model.run, model.predictor
     codec = getattr(predictor, "codec", None)
     source = getattr(codec, "source", codec)
-    best = best_evaluation(run.metrics()) or {}
+    best, metric = best_evaluation(run.metrics()) or {}, run.metric.name if run.metric else ""
     probes = supported(predictor, service.example)
     views = [PAGE_VIEWS.get(one, one) for one in service.capabilities] + (["look"] if probes else [])
     return {
@@ -232,8 +232,8 @@ def _describe(model: LoadedModel, example: str) -> dict[str, Any]:
         "labels": list(service.labels) if service.labels is not None else None,
         "layers": _layers(predictor, service.example),
         "languages": service.languages._asdict() if service.languages is not None else None,
-        "metric": run.metric,
-        "best": best.get(run.metric),
+        "metric": metric,
+        "best": best.get(metric),
         "settings": {name: _public(part) for name, part in run.config.items() if isinstance(part, dict)},
     }
 

@@ -32,6 +32,8 @@ from weft.training.run import (
     read_metadata,
 )
 
+TRAINING = "train_"  # how the name of a training loss begins; the held-out one has the rest of the name
+
 
 @dataclass(frozen=True, eq=False)
 class RunSummary(PlainResult):
@@ -94,8 +96,8 @@ def _summarize(run: Run, path: str) -> RunSummary:
         sum(math.prod(shape) for shape in shapes.values()) if shapes else None,
         newest,
         records[-1]["step"] if records else 0,
-        run.metric,
-        best.get(run.metric) if best else None,
+        run.metric.name if run.metric else "",
+        best.get(run.metric.name) if best and run.metric else None,
         _state(run),
     )
 
@@ -145,6 +147,7 @@ class MetricCurve(PlainResult):
         steps: (N,).
         values: (N,).
         best: The number of the best point, where the evaluations mark one.
+        label: What its values are, for an axis: "nats per token".
     """
 
     probe = "curve"
@@ -154,6 +157,10 @@ class MetricCurve(PlainResult):
     steps: Array
     values: Array
     best: int | None
+    label: str = ""
+
+    def _fields(self) -> dict[str, Any]:
+        return {name: value for name, value in super()._fields().items() if name != "label"}
 
     def records(self) -> Iterator[dict[str, Any]]:
         for place, (step, value) in enumerate(zip(self.steps.tolist(), self.values.tolist(), strict=True)):
@@ -162,8 +169,9 @@ class MetricCurve(PlainResult):
 
 def metric_curves(path: str | Path) -> dict[str, MetricCurve]:
     """All curves of a run by their names, from metrics.jsonl."""
-    found: dict[str, list[tuple[float, float, bool]]] = {}
-    for record in open_run(path).metrics():
+    run, found = open_run(path), dict[str, list[tuple[float, float, bool]]]()
+    described = {metric.name: metric for metric in (run.metric, run.loss) if metric is not None}
+    for record in run.metrics():
         step = float(record["step"])
         for name, value in record.items():
             if name in ("step", "epoch", "seconds", "best") or isinstance(value, bool):
@@ -176,7 +184,9 @@ def metric_curves(path: str | Path) -> dict[str, MetricCurve]:
     for name, points in found.items():
         marked = [place for place, point in enumerate(points) if point[2]]
         steps, values = (np.array([point[at] for point in points]) for at in (0, 1))
-        curves[name] = MetricCurve(str(path), name, steps, values, marked[-1] if marked else None)
+        metric = described.get(name.removeprefix(TRAINING))
+        label = name if metric is None else metric.label
+        curves[name] = MetricCurve(str(path), name, steps, values, marked[-1] if marked else None, label)
     return curves
 
 
@@ -305,7 +315,7 @@ def _dev_digest(run: Run) -> str | None:
         return None
     files = read_json(run.path / DATA_RECORD).get("files", {})
     found = [digest for name, digest in files.items() if name.startswith("dev.")]
-    return found[0] if found else None
+    return " ".join(found) or None
 
 
 def paired_tests(first: Run, second: Run) -> tuple[PairedTest, ...]:

@@ -20,6 +20,7 @@ from torch import nn
 from weft.cells import using_cells
 from weft.config import as_config, from_dict, to_dict
 from weft.errors import WeftError, check_path
+from weft.metrics import Metric
 from weft.tasks.cell_settings import record_cells, take_cells
 from weft.tasks.command import Commands
 from weft.tasks.config import with_strict
@@ -92,11 +93,6 @@ class Training:
             size = f", {sum(parameter.numel() for parameter in model.parameters()):,} weights"
         return "\n".join(filter(None, (f"{self.description}{size}", self.choice)))
 
-    @property
-    def unit(self) -> str:
-        """What losses are counted in."""
-        return self.trainer.phase.unit or self.task.unit
-
 
 class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
     """Everything the rest of weft asks of a task.
@@ -106,8 +102,7 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
 
     name: ClassVar[str]  # in config.json, on the command line, in the table of tasks
     commands: ClassVar[Commands]  # summary, help, options, evaluation, what its predictor can do
-    metric: ClassVar[str]  # the held-out metric that progress lines and results show
-    unit: ClassVar[str] = "tokens"  # what losses are counted in
+    metric: ClassVar[Metric]  # the held-out metric that progress lines and results show
     sample: ClassVar[str] = "grammar"  # data for a first try
 
     config_class: type[TaskConfig]
@@ -243,6 +238,7 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
                 initialize(self, trainer.phase, origin)
                 if len(trainer.phases) > 1:
                     run.save(INITIAL, *trainer.phase.weights())
+            run.change_config(to_dict(settings)).record_loss(trainer.phase.loss)
             trainer.progress.seconds = time.perf_counter() - began
             trainer.save()
         del trainer  # the resume builds its own
@@ -367,7 +363,7 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
         """The display of a training's progress: a context whose `step` is called with each step."""
         from weft.training.progress import TrainingProgress
 
-        return TrainingProgress(self.metric, training.unit)
+        return TrainingProgress(self.metric, training.trainer.phase.loss)
 
     def _trainer(self, run: Run, config: TaskConfig) -> Trainer:
         """The trainer of a run: a phase for each member."""

@@ -16,7 +16,7 @@ import numpy as np
 from weft.data.column import Column
 from weft.data.windows import Tokens
 from weft.errors import WeftError, WeftWarning
-from weft.metrics import Likelihood
+from weft.metrics import PERPLEXITY, Likelihood
 from weft.metrics.paired import ExampleStatistics, ratio
 from weft.tasks.fine_tuning import warn_new_tokens
 from weft.tasks.plausibility import check_plain_text, check_tokenization, repeated, report_shared
@@ -111,7 +111,7 @@ LoadedText = TypeVar("LoadedText", bound=TextPredictor)
 class TextTask(Task[CorpusSource, TextTaskConfig, LoadedText]):
     """A task on one long text. A subclass gives `make_phase` and `load`."""
 
-    metric = "perplexity"
+    metric = PERPLEXITY
     reads_windows: ClassVar[bool] = False  # whether training reads short parts of the text, which need not be in memory
 
     def read(

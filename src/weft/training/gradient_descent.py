@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from weft.cells import State
 from weft.data.sharing import sharing
+from weft.metrics import CROSS_ENTROPY, Metric
 from weft.nn import map_state
 from weft.training.config import TrainConfig
 from weft.training.devices import mixed_precision
@@ -55,8 +56,7 @@ class GradientDescent(Phase):
         groups: learning rates of their own for groups of parameters, and when they are unfrozen; None: all alike.
         carried: a state of the structure that the loss carries between batches, if it carries any.
         description: the data, in one line.
-        unit: what losses are counted in, if it is not the task's unit.
-        loss_name: what the loss is, as the metrics of evaluations name it.
+        loss: what the loss is, and what it is counted in.
 
     Attributes:
         done: the part of the training that is done, from 0 to 1, for objectives that change.
@@ -73,12 +73,11 @@ class GradientDescent(Phase):
         groups: LayerGroups | None = None,
         carried: State = None,
         description: str = "",
-        unit: str = "",
-        loss_name: str = "cross_entropy",
+        loss: Metric = CROSS_ENTROPY,
     ) -> None:
         self.model, self.data, self.objective, self.config, self.groups = model, data, objective, config, groups
-        self.description, self.unit, self.epochs, self.minutes = description, unit, config.epochs, config.minutes
-        self.loss_name, self.done = loss_name, 0.0
+        self.description, self.epochs, self.minutes = description, config.epochs, config.minutes
+        self.loss, self.done = loss, 0.0
         self.patience, self.save_seconds = config.patience, config.save_seconds
         self.evaluate_every = 0 if evaluate is None else config.evaluate_every or data.batches
         self.trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}

@@ -1,7 +1,7 @@
 """The progress of a training run: one live line on a terminal or in a notebook, plain lines elsewhere.
 
 The line has the smoothed loss, the last held-out metric (* the best model so far), the speed and the remaining time;
-where the metric is perplexity, that of the loss too.
+where the metric is a function of the loss, its value for that too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Column
 
 from weft.html import progress_bar
-from weft.metrics import Likelihood
+from weft.metrics import Metric
 from weft.terminal import TerminalConsole
 from weft.training.step import Step
 
@@ -59,10 +59,10 @@ class NotebookLine:
 
 
 class TrainingProgress:
-    """`with TrainingProgress(metric, unit) as progress: for step in trainer.run(): progress.step(step)`."""
+    """`with TrainingProgress(metric, loss) as progress: for step in trainer.run(): progress.step(step)`."""
 
-    def __init__(self, metric: str, unit: str) -> None:
-        self.metric, self.unit = metric, unit
+    def __init__(self, metric: Metric, loss: Metric) -> None:
+        self.metric, self.loss = metric, loss
         self.console = TerminalConsole(stderr=True, highlight=False)
         self.live = (
             Progress(
@@ -102,12 +102,12 @@ class TrainingProgress:
         self.running += share * (step.loss.value - self.running)
         speed, left = self.speed.add(step), int(step.remaining)
         if step.evaluation:
-            score = step.evaluation.metrics[self.metric]
-            self.held_out = f", held-out {self.metric} {score:.3f}{'*' if step.best else ''}"
-        shows_perplexity = step.loss_name == "cross_entropy" and self.metric == "perplexity"
-        perplexity = f"  perplexity {Likelihood(self.running, 1).perplexity:.2f}" if shows_perplexity else ""
+            score = self.metric.show(step.evaluation.metrics[self.metric.name])
+            self.held_out = f", held-out {score}{'*' if step.best else ''}"
+        of_loss = self.metric.of_loss
+        same = "" if of_loss is None else f"  {self.metric.name} {of_loss(self.running):.2f}"
         shown = f"{speed / 1000:.0f}k" if speed >= 10_000 else f"{speed:.0f}"
-        text = f"loss {self.running:.3f}{perplexity}{self.held_out}  {shown} {self.unit}/s  {_duration(left)} left"
+        text = f"loss {self.running:.3f}{same}{self.held_out}  {shown} {self.loss.per}s/s  {_duration(left)} left"
         if self.live and self.task is not None:
             done = step.seconds / max(1e-9, step.seconds + step.remaining)  # of the time
             self.live.update(self.task, completed=done, total=1, epoch=step.epoch, facts=text)

@@ -35,6 +35,7 @@ import weft
 from weft.errors import WeftError, check_path
 from weft.files import file_hash, write_atomically
 from weft.machine import memory
+from weft.metrics.metric import LONGEST_NAME, Metric
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -50,7 +51,6 @@ DATA_FOLDER, DATA_RECORD = "data", "data/record.json"
 LARGEST_WEIGHT = 1e15
 LARGEST_JSON = 1 << 28  # bytes; a larger file is not one of ours, and is not read
 LARGEST_NUMBER = 1 << 53  # of the metrics
-LONGEST_NAME = 200  # of a task, its metric, or its package
 
 
 class Saved(NamedTuple):
@@ -70,8 +70,9 @@ class Run:
     vocabulary: dict[str, Any] = field(repr=False)
     source_run: dict[str, Any] | None = field(default=None, repr=False)  # what a fine-tuned run started from
     custom_cells: dict[str, str] = field(default_factory=dict, repr=False)  # names in the settings -> class names
-    metric: str = field(default="", repr=False)  # the held-out metric of its task, by which runs are listed
+    metric: Metric | None = field(default=None, repr=False)  # the held-out metric of its task, by which runs are listed
     package: str = field(default="", repr=False)  # that its task comes from, if not weft's own; only ever shown
+    loss: Metric | None = field(default=None, repr=False)  # what it is trained by
 
     def file(self, name: str) -> Path:
         """The path of a file of the run."""
@@ -165,6 +166,10 @@ class Run:
         with writing_run(self.path):
             write_atomically(self.path / METRICS, "".join(json.dumps(record) + "\n" for record in kept).encode())
 
+    def record_loss(self, loss: Metric) -> Run:
+        """Writes what the run is trained by and returns the run with it."""
+        return _write_config(replace(self, loss=loss))
+
     def change_config(self, config: Mapping[str, Any]) -> Run:
         """Writes other settings and returns the run with them."""
         with writing_run(self.path):
@@ -209,7 +214,7 @@ def write_run(
     *,
     source_run: dict[str, Any] | None = None,
     custom_cells: Mapping[str, str] | None = None,
-    metric: str = "",
+    metric: Metric | None = None,
     package: str = "",
 ) -> Run:
     """Writes what every run directory has.
@@ -221,7 +226,7 @@ def write_run(
         vocabulary: the content of vocabulary.json.
         source_run: what config.json records of the run that this one starts from.
         custom_cells: names of custom cells in the settings, with the names of their classes.
-        metric: the name of the task's held-out metric.
+        metric: the task's held-out metric.
         package: the package that the task comes from, if it is not one of weft's own.
     """
     write_json(folder / VOCABULARY, vocabulary)
@@ -230,7 +235,8 @@ def write_run(
 
 
 def _write_config(run: Run) -> Run:
-    optional = {name: getattr(run, name) for name in ("metric", "package", "source_run", "custom_cells")}
+    optional: dict[str, Any] = {name: getattr(run, name) for name in ("package", "source_run", "custom_cells")}
+    optional |= {name: metric.to_json() for name, metric in (("metric", run.metric), ("loss", run.loss)) if metric}
     content = {"task": run.task, "config": run.config, **{name: value for name, value in optional.items() if value}}
     write_json(run.path / CONFIG, content)
     return run
@@ -263,11 +269,15 @@ def open_run(path: str | Path) -> Run:
     cells = content.get("custom_cells", {})
     if not isinstance(cells, dict) or not all(isinstance(name, str) for name in cells.values()):
         raise _damaged(path / CONFIG, "its custom cells are not names")
-    metric, package = (content.get(name, "") for name in ("metric", "package"))
-    if not all(isinstance(name, str) and len(name) <= LONGEST_NAME for name in (task, metric, package)):
-        raise _damaged(path / CONFIG, "its task, metric or package is not a name")
+    package = content.get("package", "")
+    if not all(isinstance(name, str) and len(name) <= LONGEST_NAME for name in (task, package)):
+        raise _damaged(path / CONFIG, "its task or package is not a name")
+    try:
+        metric, loss = (Metric.from_json(content[name]) if name in content else None for name in ("metric", "loss"))
+    except ValueError as error:
+        raise _damaged(path / CONFIG, f"its metric is none: {error}") from error
     source_run, vocabulary = content.get("source_run"), read_json(path / VOCABULARY)
-    return Run(path, task, config, vocabulary, source_run, cells, metric, package)
+    return Run(path, task, config, vocabulary, source_run, cells, metric, package, loss)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from weft.metrics import Metric
 from weft.training.loss import MeanLoss
 
 TIME_IS_UP, INTERRUPTED = "time is up", "interrupted"  # why training ended, in Step.end
@@ -18,6 +19,12 @@ class Evaluation(NamedTuple):
     score: float  # selects the best weights; lower is better
     metrics: dict[str, float]  # to report
     tie_break: float = 0.0  # decides between equal scores; lower is better. The held-out loss where scores are counts
+
+    @classmethod
+    def by(cls, metric: Metric, metrics: dict[str, float], tie_break: float = 0.0) -> Evaluation:
+        """An evaluation whose score is one of its metrics, in that metric's direction."""
+        value = metrics[metric.name]
+        return cls(-value if metric.higher_is_better else value, metrics, tie_break)
 
 
 class Step(NamedTuple):
@@ -35,7 +42,6 @@ class Step(NamedTuple):
     end: str = ""  # why training ends after this step, or ""
     step_seconds: float = 0.0  # of this step alone, without an evaluation
     remaining: float = 0.0  # estimated seconds to the end, with the evaluations and checkpoints
-    loss_name: str = "cross_entropy"
     of_batch: bool = True  # whether the loss is that of a batch, not of all data
 
 

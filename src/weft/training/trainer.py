@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from weft.errors import WeftError, WeftWarning
+from weft.metrics import CROSS_ENTROPY, Metric
 from weft.training.distributed import current_workers
 from weft.training.loss import MeanLoss
 from weft.training.run import CHECKPOINT, WEIGHTS, Run, decoding
@@ -49,8 +50,7 @@ class Phase(ABC):
 
     Attributes:
         description: The data, in one line.
-        unit: What losses are counted in; empty: the task's unit.
-        loss_name: What the loss is, as the metrics of evaluations name it.
+        loss: What the loss is, and what it is counted in.
         model: What is trained.
         epochs: How many epochs it takes; `Progress.epoch` counts them.
         minutes: Its time limit; 0: none.
@@ -63,8 +63,7 @@ class Phase(ABC):
     """
 
     description: str = ""
-    unit: str = ""
-    loss_name: str = "cross_entropy"
+    loss: Metric = CROSS_ENTROPY
     model: Any
     epochs: int
     minutes: float = 0.0
@@ -238,7 +237,6 @@ class Trainer:
             end="" if after and end != INTERRUPTED else end,
             step_seconds=taken,
             remaining=remaining + after * (progress.seconds + remaining),
-            loss_name=self.phase.loss_name,
             of_batch=self.phase.report_every > 1,
         )
 
@@ -340,7 +338,7 @@ class Trainer:
         loss = MeanLoss(progress.loss_total, progress.loss_count)
         progress.loss_total, progress.loss_count = 0.0, 0
         record: dict[str, Any] = {"step": progress.all_steps, "epoch": update.epoch}
-        record[f"train_{self.phase.loss_name}"] = loss.value
+        record[f"train_{self.phase.loss.name}"] = loss.value
         if update.grad_norm is not None:
             record |= {"grad_norm": update.grad_norm, "learning_rate": update.learning_rate}
         record["seconds"] = round(progress.seconds, 3)

@@ -14,6 +14,7 @@ import torch
 from weft.config import auto_settings, from_dict, resolve_auto
 from weft.data.buckets import Buckets, take
 from weft.data.column import IntArray
+from weft.metrics import ACCURACY, CROSS_ENTROPY
 from weft.tasks.classify.class_weights import class_weights
 from weft.tasks.classify.command import COMMANDS
 from weft.tasks.classify.config import ClassifyConfig
@@ -68,8 +69,7 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
     name = "classify"
     commands = COMMANDS
     config_class = ClassifyConfig
-    metric = "accuracy"
-    unit = "texts"
+    metric = ACCURACY
     # Chosen on the development set of imdb, with 500 labels and with all of them.
     encoder_defaults: ClassVar[Mapping[str, Any]] = {
         "model.pooling": "mean",
@@ -141,12 +141,12 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
             if wide is None:
                 # The best network is that of the highest accuracy, because cross-entropy rises while accuracy still
                 # improves. A fitted mixture is calibrated.
-                return Evaluation(1 - network.accuracy, label_metrics(network), network.cross_entropy)
+                return Evaluation.by(ACCURACY, label_metrics(network), network.cross_entropy)
             parts = join_scores(log_probs, wide.scores)
             mixture = fit_mixture(parts, torch.tensor(truth).long(), weights, wide.prior)
             found = confusion_of(labels, mixture.log_probs(parts), truth)
             more = {"network_accuracy": network.accuracy, **mixture.to_metrics()}
-            return Evaluation(found.cross_entropy, {**label_metrics(found), **more}, network.cross_entropy)
+            return Evaluation.by(CROSS_ENTROPY, {**label_metrics(found), **more}, network.cross_entropy)
 
         return GradientDescent(
             model,
@@ -156,6 +156,7 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
             evaluate=None if dev is None else evaluate,
             groups=layer_groups(model, [model.stack], model.embedding, config.train),
             description=description,
+            loss=CROSS_ENTROPY.of("text"),
         )
 
     def load(self, run: Run) -> ClassifyPredictor:

@@ -156,6 +156,4 @@ class FillPredictor(TextPredictor):
 
 def token_metrics(found: TokenPredictions) -> dict[str, float]:
     """The metrics of predicted tokens."""
-    likelihood = found.likelihood
-    metrics = {"cross_entropy": likelihood.cross_entropy, "perplexity": likelihood.perplexity}
-    return {**metrics, "accuracy": found.accuracy}
+    return {**found.likelihood.metrics(), "accuracy": found.accuracy}

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from weft.cells import State
 from weft.config import from_dict
 from weft.data.windows import Passage, RandomWindows, Window
+from weft.metrics import CROSS_ENTROPY
 from weft.tasks.fill.command import COMMANDS
 from weft.tasks.fill.config import FillConfig
 from weft.tasks.fill.ensemble import FillerEnsemble
@@ -59,7 +60,7 @@ class FillTask(TextTask[FillConfig, FillPredictor]):
         def evaluate() -> Evaluation:
             assert dev is not None
             found = model.eval().predict_tokens(dev)
-            return Evaluation(found.likelihood.cross_entropy, token_metrics(found))
+            return Evaluation.by(CROSS_ENTROPY, token_metrics(found))
 
         held_out = None if dev is None else evaluate
         stacks = [stack for stack in (model.forward_stack, model.backward_stack) if stack is not None]

@@ -119,9 +119,7 @@ class BaumWelch(Phase):
         assert self.best is not None
         if self.data.dev is None:
             return Evaluation(-self.best.objective, {})
-        found = self.best.model.evaluate(self.data.dev)
-        metrics = {"cross_entropy": found.cross_entropy, "perplexity": found.perplexity}
-        return Evaluation(-self.best.objective, metrics)
+        return Evaluation(-self.best.objective, self.best.model.evaluate(self.data.dev).metrics())
 
     def load_weights(self, weights: dict[str, Tensor]) -> None:
         self.model = HMM.from_tensors(weights)

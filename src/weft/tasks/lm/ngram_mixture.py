@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from weft.data.windows import ROW_TOKENS, Tokens
-from weft.metrics import Likelihood, TokenPredictions
+from weft.metrics import CROSS_ENTROPY, Likelihood, TokenPredictions
 from weft.tasks.lm.cache import read_outputs
 from weft.tasks.lm.interpolation import Array, Interpolation, fit_weights, interpolate, likelihood
 from weft.tasks.lm.model import LanguageModel
@@ -83,8 +83,7 @@ class NgramEvaluation:
         log_probs = np.stack([_log_probs_in_rows(self.network, self.dev), self.log_probs], 1)
         weights = fit_weights(log_probs)
         found = likelihood(interpolate(log_probs, weights))
-        metrics = {"cross_entropy": found.cross_entropy, "perplexity": found.perplexity}
-        return Evaluation(found.cross_entropy, {**metrics, NGRAM_WEIGHT: float(weights[1])})
+        return Evaluation.by(CROSS_ENTROPY, {**found.metrics(), NGRAM_WEIGHT: float(weights[1])})
 
 
 def _log_probs_in_rows(network: LanguageModel, tokens: Tokens) -> Array:

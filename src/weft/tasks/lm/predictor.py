@@ -245,8 +245,7 @@ class LmPredictor(TextPredictor):
     def held_out_metrics(self) -> dict[str, float]:
         if not is_stored(self.run, DEV_PART):
             return {}
-        found = self.evaluate_held_out()
-        return {"cross_entropy": found.cross_entropy, "perplexity": found.perplexity}
+        return self.evaluate_held_out().metrics()
 
     def evaluate_tokens(self, tokens: Tokens) -> Likelihood:
         """The likelihood of token ids (N,), each but the first given those before it."""

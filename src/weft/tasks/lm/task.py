@@ -8,6 +8,7 @@ from dataclasses import replace
 from weft.config import auto_settings, from_dict
 from weft.data.windows import WINDOWS
 from weft.errors import WeftError
+from weft.metrics import CROSS_ENTROPY
 from weft.nn.bptt import unroll
 from weft.tasks.inspection import Inspection
 from weft.tasks.lm.chosen_settings import choose_settings
@@ -72,9 +73,7 @@ class LmTask(TextTask[LmConfig, LmPredictor]):
             return NgramEvaluation(model, ngram, dev)
 
         def evaluate() -> Evaluation:
-            found = model.evaluate(dev)
-            metrics = {"cross_entropy": found.cross_entropy, "perplexity": found.perplexity}
-            return Evaluation(found.cross_entropy, metrics)
+            return Evaluation.by(CROSS_ENTROPY, model.evaluate(dev).metrics())
 
         return evaluate
 

@@ -123,7 +123,7 @@ def _mix(parts: list[LmPredictor], out: Path, settings: MixConfig, tokens: Token
     found = likelihood(interpolate(log_probs, weights))
     own = [likelihood(log_probs[:, number]) for number in range(len(names))]
     made = tuple(MixedPart(*one) for one in zip(names, weights.tolist(), own, strict=True))
-    metrics = {"cross_entropy": found.cross_entropy, "perplexity": found.perplexity}
+    metrics = found.metrics()
     metadata = {
         "parts": [{"path": str(part.run.path), "sha256": file_hash(weights_file(part.run))} for part in parts],
         "cache": None if config is None else {"size": config.size, "theta": config.theta},

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from weft.errors import WeftError
+from weft.metrics import CROSS_ENTROPY
 from weft.tasks.inspection import Inspection
 from weft.tasks.lm.inspection import inspect_steps
 from weft.tasks.lm.predictor import LmPredictor
@@ -49,9 +50,7 @@ class Counting(Phase):
     def evaluate(self) -> Evaluation:
         assert self.model is not None
         assert self.data.dev is not None
-        found = self.model.evaluate(self.data.dev)
-        metrics = {"cross_entropy": found.cross_entropy, "perplexity": found.perplexity}
-        return Evaluation(found.cross_entropy, metrics)
+        return Evaluation.by(CROSS_ENTROPY, self.model.evaluate(self.data.dev).metrics())
 
     def load_weights(self, weights: dict[str, Tensor]) -> None:
         raise AssertionError("n-grams are counted, not fine-tuned")

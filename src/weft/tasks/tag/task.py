@@ -13,6 +13,7 @@ from weft.cells import State
 from weft.config import from_dict
 from weft.data.buckets import Buckets, take
 from weft.data.column import IntArray
+from weft.metrics import CROSS_ENTROPY, TAGGING_SCORE
 from weft.tasks.inspection import Inspection
 from weft.tasks.pretraining import SHARED_LAYERS, PretrainedLayers, layer_groups, shared_settings, take_over_stack
 from weft.tasks.service import Service
@@ -50,8 +51,7 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
     commands = COMMANDS
     config_class = TagConfig
     encoder_defaults: ClassVar[Mapping[str, Any]] = {}
-    metric = "score"
-    unit = "words"
+    metric = TAGGING_SCORE
 
     def read(
         self,
@@ -111,7 +111,7 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
             if config.model.span_calibration and vocabulary.scheme and OUTSIDE in vocabulary.tags:
                 calibrate(model, vocabulary, dev)
             scores, cross_entropy = evaluate_with_loss(model, vocabulary, dev)
-            return Evaluation(-scores.score(), tag_metrics(scores), cross_entropy)
+            return Evaluation.by(TAGGING_SCORE, tag_metrics(scores), cross_entropy)
 
         lengths = columns["words"].lengths
         data = Buckets(lengths, config.batch.max_tokens, config.batch.size, config.train.seed, batch)
@@ -134,7 +134,7 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
             evaluate=held_out,
             groups=groups,
             description="\n".join([*notes, description]),
-            unit=f"{unit}s",
+            loss=CROSS_ENTROPY.of(unit),
         )
 
     def load(self, run: Run) -> TagPredictor:

@@ -14,6 +14,7 @@ from weft.config import from_dict
 from weft.data.buckets import Buckets, take
 from weft.data.column import IntArray
 from weft.errors import WeftError
+from weft.metrics import BLEU_SCORE, CROSS_ENTROPY
 from weft.tasks.inspection import Inspection
 from weft.tasks.service import Service
 from weft.tasks.stored_data import DEV_PART, TRAIN_PART, is_stored, stored
@@ -42,7 +43,7 @@ class TranslateTask(Task[PairSource, TranslateConfig, TranslatePredictor]):
     name = "translate"
     commands = COMMANDS
     config_class = TranslateConfig
-    metric = "bleu"
+    metric = BLEU_SCORE
     sample = "grammar-fr"
 
     def read(
@@ -100,7 +101,7 @@ class TranslateTask(Task[PairSource, TranslateConfig, TranslatePredictor]):
         def evaluate() -> Evaluation:
             assert dev is not None
             metrics = pair_metrics(predictor, dev)
-            return Evaluation(metrics["cross_entropy"], metrics)
+            return Evaluation.by(CROSS_ENTROPY, metrics)
 
         sizes = [len(codec.source.vocabulary), *([] if codec.joint else [len(codec.target.vocabulary)])]
         description = (
