@@ -1,10 +1,14 @@
 """A small grammar of English with known entropy.
 
 A model trained on its text can be compared with the optimum. Subject and verb agree in number over any distance,
-relative clauses nest, and the part of speech of a few words (that, light, watch, dance) depends on their context.
+relative clauses nest, and the part of speech of a few words (that, light, watch, dance) depends on their context. Its
+words are in `english.json`.
 """
 
 from __future__ import annotations
+
+import json
+from pathlib import Path
 
 from weft.text.grammars.pcfg import Grammar, GrammarLikelihood, Leaf, Node, Sentence
 
@@ -36,30 +40,8 @@ PHRASES: dict[str, list[tuple[float, str]]] = {
 
 # The tag of each word class, and its words. The n-th word has weight 1/n (Zipf's law).
 WORDS: dict[str, tuple[str, str]] = {
-    "determiner.sg": ("DET", "the a this every that"),
-    "determiner.pl": ("DET", "the some these those"),
-    "noun.sg": ("NOUN", "cat dog child bird teacher farmer sailor king"),
-    "noun.pl": ("NOUN", "cats dogs children birds teachers farmers sailors kings"),
-    "item.sg": ("NOUN", "book light letter song watch dance"),
-    "item.pl": ("NOUN", "books lights letters songs watches dances"),
-    "site.sg": ("NOUN", "house river garden tree bridge market"),
-    "site.pl": ("NOUN", "houses rivers gardens trees bridges markets"),
-    "adjective": ("ADJ", "small big young red quiet brave light strange"),
-    "name": ("PROPN", "mia tom lena max"),
-    "pronoun.sg": ("PRON", "she he"),
-    "pronoun.pl": ("PRON", "they"),
-    "relativizer": ("PRON", "that"),
-    "intransitive.sg": ("VERB", "sleeps laughs waits dances sings"),
-    "intransitive.pl": ("VERB", "sleep laugh wait dance sing"),
-    "transitive.sg": ("VERB", "sees likes finds follows watches remembers"),
-    "transitive.pl": ("VERB", "see like find follow watch remember"),
-    "posture.sg": ("VERB", "sits lives stands plays"),
-    "posture.pl": ("VERB", "sit live stand play"),
-    "adverb": ("ADV", "often never always quietly"),
-    "preposition": ("ADP", "in near behind under by"),
-    "conjunction": ("CCONJ", "and but"),
-    "comma": ("PUNCT", ","),
-    "stop": ("PUNCT", "."),
+    name: (tag, words)
+    for name, (tag, words) in json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8")).items()
 }
 
 

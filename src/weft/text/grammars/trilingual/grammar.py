@@ -7,10 +7,9 @@ from functools import cache
 from weft.text.grammars.pcfg import Grammar, Node
 from weft.text.grammars.trilingual.lexicon import (
     ADJECTIVE_CLASSES,
-    ADVERBS,
     NOUN_CLASSES,
     NOUNS,
-    NUMBERS,
+    OTHER_WORDS,
     VERB_CLASSES,
     VERBS,
 )
@@ -102,48 +101,6 @@ _PHRASES: Rules = {
     "owner": [(50, "possessive"), (32, "the possessor"), (18, "named")],
 }  # fmt: skip
 
-_WORDS = {
-    "stop": ".",
-    "comma": ",",
-    "conjunction": "and but",
-    "because": "because",
-    "that": "that",
-    "there": "there",
-    "not": "not",
-    "never": "never",
-    "often": " ".join(ADVERBS),
-    "do.sg": "does",
-    "do.base": "do",
-    "be.sg": "is",
-    "be.pl": "are",
-    "be.i": "am",
-    "be.we": "are",
-    "self.i": "I",
-    "self.we": "we",
-    "pronoun": "he she",
-    "him.3": "me him her us them",
-    "him.1": "him her them",
-    "name": "Anna Paul Oscar",
-    "named": "Anna's Paul's Oscar's",
-    "the": "the",
-    "possessive": "my our",
-    "possessor": "king's queen's actress's engineer's",
-    "determiner.sg": "the a this",
-    "determiner.pl": f"the some these {' '.join(NUMBERS)}",
-    "definite.sg": "the this",
-    "definite.pl": "the these",
-    "article.sg": "a",
-    "amount.pl": f"some {' '.join(NUMBERS)}",
-    "any.pl": "any",
-    "no.pl": "no",
-    "in": "in",
-    "on": "on",
-    "under": "under",
-}
-# Multi-word expressions that are sampled as one word.
-_BESIDE = ("near", "behind", "in front of", "next to")
-_MOTION = {"sg": ("goes to", "comes from"), "base": ("go to", "come from")}
-
 
 def _expanded() -> Rules:
     """The rules with placeholders replaced, and the rules of noun phrases, which share one pattern."""
@@ -175,24 +132,23 @@ def _adjective_class(kind: str) -> str:
 
 
 def _word_classes() -> dict[str, list[str]]:
-    classes = {name: words.split() for name, words in _WORDS.items()}
-    classes["beside"] = list(_BESIDE)
-    for kind, listed in NOUN_CLASSES.items():
-        classes[f"noun.{kind}.sg"] = listed.split()
-        classes[f"noun.{kind}.pl"] = [NOUNS[noun].plural for noun in listed.split()]
+    classes = dict(OTHER_WORDS)
+    for kind, nouns in NOUN_CLASSES.items():
+        classes[f"noun.{kind}.sg"] = nouns
+        classes[f"noun.{kind}.pl"] = [NOUNS[noun].plural for noun in nouns]
     for kind, (size, trait) in ADJECTIVE_CLASSES.items():
-        classes[f"size.{kind}"], classes[f"trait.{kind}"] = size.split(), trait.split()
+        classes[f"size.{kind}"], classes[f"trait.{kind}"] = size, trait
     for kind in ("person", "animal", "thing", "near"):
-        said = " ".join(ADJECTIVE_CLASSES[_adjective_class(kind)]).split()
-        classes[f"quality.{kind}"] = [word for word in said if word != "new"]  # predicative: neuf in French
-    for kind, listed in VERB_CLASSES.items():
-        classes[f"{kind}.base"] = listed.split()
-        classes[f"{kind}.sg"] = [VERBS[verb].singular for verb in listed.split()]
+        size, trait = ADJECTIVE_CLASSES[_adjective_class(kind)]
+        classes[f"quality.{kind}"] = [word for word in size + trait if word != "new"]  # predicative: neuf in French
+    for kind, verbs in VERB_CLASSES.items():
+        classes[f"{kind}.base"] = verbs
+        classes[f"{kind}.sg"] = [VERBS[verb].singular for verb in verbs]
     for kind in ("being", "thing"):
         for form in ("sg", "base"):
             classes[f"act.{kind}.{form}"] = classes[f"habit.{kind}.{form}"] + classes[f"state.{kind}.{form}"]
-    classes["gerund"] = [VERBS[verb].gerund for verb in VERB_CLASSES["idle"].split()]
-    return classes | {f"motion.{form}": list(words) for form, words in _MOTION.items()}
+    classes["gerund"] = [VERBS[verb].gerund for verb in VERB_CLASSES["idle"]]
+    return classes
 
 
 @cache
