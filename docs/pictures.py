@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from weft.tasks.curves import curve_figures
 
 import weft
 from weft import probes
 from weft.config import load_config
-from weft.pictures import Curve, Curves, Figure, to_svg, views
-from weft.pictures.training import curve_figures
+from weft.pictures import Curve, Curves, Figure, to_svg
 from weft.tasks import get_task
 
 OUT = Path(__file__).parent / "pictures"
@@ -91,18 +91,18 @@ def main(folder: Path) -> None:
     save("gradients-start", gradient_by_distance(start, "Gradients through time, random weights"))
     save("gradients-trained", gradient_by_distance(trained, "Gradients through time, after training"))
     lstm, rnn, gru = trained["LSTM"], trained["RNN"], trained["GRU"]
-    save("surprisal", views.surprisal_figures(probes.surprisal(lstm, SENTENCE))[0])
-    save("connectivity", views.connectivity_figures(probes.connectivity(lstm, SENTENCE))[0])
+    save("surprisal", probes.surprisal(lstm, SENTENCE).figures()[0])
+    save("connectivity", probes.connectivity(lstm, SENTENCE).figures()[0])
     laid = dataclasses.replace(probes.compare_surprisal(rnn, lstm, SENTENCE), first="the RNN", second="the LSTM")
-    save("surprisal-two", views.surprisal_comparison_figures(laid)[0])
+    save("surprisal-two", laid.figures()[0])
     for gate in "ifo":
         found = probes.activations(lstm, LESSON)
-        save(f"lesson-lstm-{gate}", views.activation_figures(found, gates=True, gate=gate)[0])
-    save("lesson-lstm-c", views.activation_figures(probes.activations(lstm, LESSON), gates=False, gate="c")[0])
-    save("lesson-gru-z", views.activation_figures(probes.activations(gru, LESSON), gates=True, gate="z")[0])
+        save(f"lesson-lstm-{gate}", found.gate_figures(gate=gate)[0])
+    save("lesson-lstm-c", probes.activations(lstm, LESSON).state_figures(gate="c")[0])
+    save("lesson-gru-z", probes.activations(gru, LESSON).gate_figures(gate="z")[0])
     coupled = probes.activations(trained["coupled gate"], LESSON)
-    save("lesson-coupled-f", views.activation_figures(coupled, gates=True, gate="f")[0])
-    save("lesson-rnn-h", views.activation_figures(probes.activations(rnn, LESSON), gates=False)[0])
+    save("lesson-coupled-f", coupled.gate_figures(gate="f")[0])
+    save("lesson-rnn-h", probes.activations(rnn, LESSON).state_figures()[0])
     jacobians = [probes.step_jacobians(model, LESSON)[0] for model in (rnn, trained["coupled gate"])]
     named = [
         Curve(name, np.array(one.positions, dtype=np.float64), one.norm)
@@ -111,19 +111,19 @@ def main(folder: Path) -> None:
     title = "Largest singular value of dh_t/dh_(t-1)"
     save("jacobian", Curves(title, tuple(named), "step t", "norm", ticks=tuple(LESSON)))
     flow = probes.gradient_flow(lstm, LESSON)
-    save("gradient-map", views.gradient_figures(flow)[1])
+    save("gradient-map", flow.figures()[1])
     curves = [probes.metric_curves(folder / cell) for cell in ("rnn", "gru", "lstm")]
     save("training", curve_figures(curves, ["cross_entropy"])[0])
     others = {name: make_run(task, source, folder / name, own) for name, (task, source, own) in RUNS.items()}
     text = "the king sees a dog."
-    save("attention", views.attention_figures(probes.attention(others["translate"], text))[0])
-    save("beam", views.beam_figures(probes.beam(others["translate"], text, width=3))[0])
-    posterior = views.posterior_figures(probes.posterior(others["hmm"], "the old king sees a dog"))
+    save("attention", probes.attention(others["translate"], text).figures()[0])
+    save("beam", probes.beam(others["translate"], text, width=3).figures()[0])
+    posterior = probes.posterior(others["hmm"], "the old king sees a dog").figures()
     save("hmm-marginals", posterior[0])
     save("hmm-states", posterior[2])
-    save("evidence", views.evidence_figures(probes.evidence(others["classify"], "the old king sees a dog ."))[1])
-    save("confusion", views.confusion_figures(probes.confusion(others["tag"]))[0])
-    save("tags", views.posterior_figures(probes.posterior(others["tag"], "the old king sees a dog ."))[0])
+    save("evidence", probes.evidence(others["classify"], "the old king sees a dog .").figures()[1])
+    save("confusion", probes.confusion(others["tag"]).figures()[0])
+    save("tags", probes.posterior(others["tag"], "the old king sees a dog .").figures()[0])
 
 
 if __name__ == "__main__":

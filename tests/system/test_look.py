@@ -96,7 +96,7 @@ def test_units_of_a_corpus(folder, tmp_path):
         (["look", "a", TEXT, "--out", "x.gif"], "expected a name that ends with"),
         (["look", "a", ""], "has 0 tokens as the model reads it"),
         (["look", "a"], "there is no text to look at"),
-        (["look", "a", "--show", "units"], "--show units needs a unit, a label or a phrase"),
+        (["look", "a", "--show", "units"], "the probe units needs a unit, a label or a phrase"),
         (["look", "a", TEXT, "--show", "confusion"], "it has no labels to confuse"),
         (["look", "a", TEXT, "--show", "gates", "--against", "a"], "--against with --show gates"),
         (["look", "a", " ", "--lines"], "there is no line with text"),

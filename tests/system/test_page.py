@@ -24,7 +24,7 @@ from tests.serving import CORPUS, LABELLED, SPANS, Recipe, served, train_runs
 from weft import probes
 from weft.cells import CELLS
 from weft.config import load_config
-from weft.pictures import palette, to_html, views
+from weft.pictures import palette, to_html
 from weft.probes.layers import part_labels
 from weft.tasks import TASKS, get_task
 
@@ -317,7 +317,7 @@ def test_tag(reader, runs):
     expect(rows).to_have_count(len(expected.spans))
     words.nth(4).click()
     expect(reader.figure("Evidence for Paris")).to_be_visible()
-    evidence = probes.evidence(weft.load(runs["ner"]), text, prediction=4)
+    evidence = probes.evidence(weft.load(runs["ner"]), text, position=4)
     assert reader.data("Evidence for Paris")["occlusion"] == pytest.approx(evidence.occlusion.tolist(), abs=1e-4)
     assert reader.figure("Tags of “Paris”").locator("g").count() > 1
     reader.check_access()
@@ -594,8 +594,8 @@ def test_saved_files_open_without_a_server(reader, browser, runs, tmp_path):
             json.loads(other.page.locator("#data").text_content())
             other.check_access()
     # What `weft look --out look.html` writes, on a screen that is narrower than its figures.
-    found = views.activation_figures(probes.activations(weft.load(runs["lm"]), SENTENCE), gates=True)
-    found += views.evidence_figures(probes.evidence(weft.load(runs["sentiment"]), "a very good film"))
+    found = probes.activations(weft.load(runs["lm"]), SENTENCE).gate_figures()
+    found += probes.evidence(weft.load(runs["sentiment"]), "a very good film").figures()
     (tmp_path / "look.html").write_text(to_html("Gates", found), encoding="utf-8")
     other.page.set_viewport_size({"width": 400, "height": 800})
     other.page.goto((tmp_path / "look.html").as_uri())

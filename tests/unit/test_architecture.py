@@ -20,6 +20,7 @@ ORDER = [
     "config",
     "files",
     "machine",
+    "pictures",
     "html",
     "terminal",
     "cells",
@@ -36,7 +37,6 @@ ORDER = [
     "tasks",
     "sklearn",
     "probes",
-    "pictures",
     "tuning",
     "server",
     "cli",
@@ -165,6 +165,7 @@ def test_the_command_line_lets_idle_threads_sleep(given, expected):
 REPEATED = {
     "COMMANDS": "every task's command.py has one",
     "TASK": "every task's task.py has one",
+    "PROBE": "every probe's file has one",
     "evaluate": "every task's command.py has one; and the compiler's, of a graph",
     "open_run": "the public one, whose run can resume; and the training package's, which knows no tasks",
     "generate": "the function, and the command of that name",

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from rich.console import Console
+from weft.tasks.curves import curve_figures, smoothed
 
 from weft import probes
 from weft.cells import Cell, HiddenState
@@ -30,14 +31,12 @@ from weft.pictures import (
     print_figure,
     to_html,
     to_svg,
-    views,
 )
 from weft.pictures.draw_curves import BOTTOM, PLOT_HEIGHT, TOP
 from weft.pictures.figures import value_range, visible
 from weft.pictures.palette import colours, level, luminance
 from weft.pictures.save import check_suffix, content
 from weft.pictures.svg import number, shorten, text_width
-from weft.pictures.training import curve_figures, smoothed
 from weft.tasks.inspection import Network, StackUse
 from weft.tasks.runs import MetricCurve
 
@@ -194,15 +193,15 @@ def test_gates_are_named_by_their_labels():
     assert list(layer["gates"]) == ["f", "u"]
     assert layer["labels"] == labels
     where = "s layer 0 forward (MinimalGatedUnit)"
-    titles = [figure.title for figure in views.activation_figures(found, gates=True)]
+    titles = [figure.title for figure in found.gate_figures()]
     assert titles == [f"Forget gate f of {where}", f"u of {where}"]
-    (text,) = views.activation_figures(found, gates=True, gate="f", unit=2)
+    (text,) = found.gate_figures(gate="f", unit=2)
     assert text.title == f"Forget gate f of unit 2, {where}"
     with pytest.raises(WeftError, match="there is no gate 'x'; expected one of: f, u"):
-        views.activation_figures(found, gates=True, gate="x")
+        found.gate_figures(gate="x")
     flow = probes.flow(network)
     assert flow.layers[0].labels == labels
-    curves, heat_map = views.gradient_figures(flow)
+    curves, heat_map = flow.figures()
     assert [curve.name for curve in curves.curves] == ["hidden state h"]
     assert heat_map.title == "Gradient norms of hidden state h, s layer 0 forward"
 

@@ -342,7 +342,9 @@ def test_evidence_does_not_saturate(models):
 
 def test_evidence_where_no_other_class_is_possible(monkeypatch):
     network = Network(("a", "b"), torch.ones(1, 2, 3), lambda x: x.sum((1, 2))[:, None, None], ("x",), (0,), ("x",), {})
-    monkeypatch.setattr(sys.modules["weft.probes.evidence"], "inspect", lambda model, text: Inspection(network=network))
+    monkeypatch.setattr(
+        sys.modules["weft.probes.evidence"], "inspect", lambda model, text: Inspection(network=lambda: network)
+    )
     found = probes.evidence(None, "a b")
     assert (found.prediction, found.against, found.probability) == ("x", "", 1)
     assert not found.occlusion.any()

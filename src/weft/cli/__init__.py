@@ -21,7 +21,7 @@ from weft.cli.commands import make_command
 from weft.cli.data import data
 from weft.cli.demo import demo
 from weft.cli.evaluate import make_evaluate
-from weft.cli.look import look
+from weft.cli.look import make_look
 from weft.cli.messages import for_command_line
 from weft.cli.mix import mix_command
 from weft.cli.plot import plot
@@ -115,7 +115,7 @@ def make_app() -> typer.Typer:
     for task in TASKS:
         for function in get_commands(task).functions:
             app.command(function.__name__)(make_command(function))
-    for command in (look, plot, runs, serve):
+    for command in (make_look(), plot, runs, serve):
         app.command()(command)
     app.command("compare")(compare_command)
     app.command("mix")(mix_command)

@@ -64,17 +64,17 @@ def _grammar(out: Path) -> None:
 def _pictures(run: Path) -> None:
     """A page with what the first model did while it trained and what it does on a sentence."""
     from weft import probes
-    from weft.pictures import to_html, views
-    from weft.pictures.training import curve_figures
+    from weft.pictures import to_html
     from weft.tasks import load
+    from weft.tasks.curves import curve_figures
 
     model, text = load(run), f"{PROMPT} the expression is the object that the name refers to."
     figures = [
         *curve_figures([probes.metric_curves(run)])[:1],
-        *views.surprisal_figures(probes.surprisal(model, text)),
-        *views.activation_figures(probes.activations(model, text), gates=True, gate="z"),
-        *views.gradient_figures(probes.gradient_flow(model, text))[:1],
-        *views.connectivity_figures(probes.connectivity(model, text))[:1],
+        *probes.surprisal(model, text).figures(),
+        *probes.activations(model, text).gate_figures(gate="z"),
+        *probes.gradient_flow(model, text).figures()[:1],
+        *probes.connectivity(model, text).figures()[:1],
     ]
     page = run / "look.html"
     page.write_text(to_html("Inside the model of Python's prose", figures), encoding="utf-8")

@@ -43,7 +43,7 @@ def plot(
 
 
 def _read(runs: list[Path], wanted: list[str] | None, smooth: float) -> tuple[list[Curves], list[dict[str, object]]]:
-    from weft.pictures.training import curve_figures
+    from weft.tasks.curves import curve_figures
     from weft.tasks.runs import metric_curves
 
     curves = [metric_curves(run) for run in runs]

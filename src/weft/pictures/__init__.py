@@ -6,7 +6,6 @@ svg.py         a small SVG layer
 draw_*.py      figures as SVG
 page.py        to_svg, and to_html: one file without network access
 terminal.py    print_figure: colours in a terminal, tab-separated values elsewhere
-views.py       from the results of `weft.probes` to figures
 save.py        .html, .svg, .png, .json by the name of a file
 """
 

@@ -62,6 +62,11 @@ def to_html(title: str, figures: Sequence[Figure]) -> str:
     )
 
 
+def to_fragment(figure: Figure) -> str:
+    """The figure as an element of a page that need not have its style sheet, such as a notebook."""
+    return f'<div style="overflow-x:auto">{draw(figure).render()}</div>'
+
+
 def _scroll(canvas: Canvas) -> str:
     """The figure in a box that scrolls, by the arrow keys too, where the page is narrower."""
     svg = canvas.render(standalone=False)

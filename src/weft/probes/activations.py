@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from weft.probes.layers import LayerName, find_layers, part_labels, record_layers, split_stack
+from weft.errors import WeftError
+from weft.pictures.figures import DIVERGING, SEQUENTIAL, Array, ColouredText, Figure, HeatMap
+from weft.probes.layers import (
+    LayerName,
+    OnlyDirection,
+    OnlyLayer,
+    OnlyPart,
+    OnlyStack,
+    find_layers,
+    part_labels,
+    part_title,
+    record_layers,
+    split_stack,
+)
 from weft.probes.parts import get_network
-from weft.probes.result import Array, ProbeResult, to_array
+from weft.probes.registry import Option, Probe
+from weft.probes.result import ProbeResult, to_array
 from weft.tasks.inspection import Network
+
+OnlyUnit = Annotated[int | None, Option("Only this unit, from 0.", 0)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +53,28 @@ class LayerActivations:
         """H"""
         return int(next(iter(self.states.values())).shape[1])
 
+    def figure(self, name: str, values: Array, unit: int | None) -> Figure:
+        """All units of a gate or a part of the state over time; or the text, coloured by one of them."""
+        if unit is not None and not 0 <= unit < self.units:
+            raise WeftError(f"{self.name} has no unit {unit}", expected=f"0 to {self.units - 1}")
+        shown = values if unit is None else values[:, unit]
+        signed = bool((shown < 0).any())
+        scale = DIVERGING if signed else SEQUENTIAL
+        called = part_title(self.labels, name)
+        title = f"{called[:1].upper() + called[1:] if len(called) > 1 else called} of"  # single letters are names
+        if unit is not None:
+            return ColouredText(f"{title} unit {unit}, {self.name} ({self.cell})", self.tokens, shown, name, scale)
+        limits = None if signed or values.max() > 1 else (0.0, 1.0)
+        return HeatMap(
+            f"{title} {self.name} ({self.cell})",
+            values.T,
+            columns=self.tokens,
+            label=name,
+            row_title="units",
+            scale=scale,
+            limits=limits,
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Activations(ProbeResult):
@@ -55,9 +93,33 @@ class Activations(ProbeResult):
                         for unit, value in enumerate(values[position].tolist()):
                             yield {**where, "unit": unit, "value": value}
 
+    def figures(self) -> list[Figure]:
+        return [*self.gate_figures(), *self.state_figures()]
+
+    def gate_figures(self, *, gate: OnlyPart = None, unit: OnlyUnit = None) -> list[Figure]:
+        """Gates of every layer as units over time; with `unit`, the text coloured by that unit."""
+        return self._figures("gate", [one.gates for one in self.layers], gate, unit)
+
+    def state_figures(self, *, gate: OnlyPart = None, unit: OnlyUnit = None) -> list[Figure]:
+        """Parts of the state of every layer in the same way."""
+        return self._figures("part of the state", [one.states for one in self.layers], gate, unit)
+
+    def _figures(
+        self, kind: str, parts: Sequence[Mapping[str, Array]], wanted: str | None, unit: int | None
+    ) -> list[Figure]:
+        known = dict.fromkeys(name for one in parts for name in one)
+        if wanted is not None and wanted not in known:
+            raise WeftError(f"there is no {kind} {wanted!r}", expected=f"one of: {', '.join(known)}")
+        return [
+            layer.figure(name, values, unit)
+            for layer, part in zip(self.layers, parts, strict=True)
+            for name, values in part.items()
+            if wanted in (None, name)
+        ]
+
 
 def activations(
-    model: Any, text: str, *, stack: str | None = None, layer: int | None = None, direction: str | None = None
+    model: Any, text: str, *, stack: OnlyStack = None, layer: OnlyLayer = None, direction: OnlyDirection = None
 ) -> Activations:
     """The gates and states of every layer and direction, of our own cells and of custom ones.
 
@@ -95,3 +157,9 @@ def read_activations(
         labels = part_labels(recording.states, recording.gates)
         found.append(LayerActivations(name, cells[name], network.stacks[name.stack].tokens, gates, states, labels))
     return Activations(tuple(found))
+
+
+GATES_PROBE = Probe("gates", "every gate of each unit at each step", "network", activations, Activations.gate_figures)
+STATES_PROBE = Probe(
+    "states", "every part of the state of each unit at each step", "network", activations, Activations.state_figures
+)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from weft.errors import WeftError
+from weft.pictures.figures import Array, ColouredText, Figure, HeatMap, Tree, TreeNode
+from weft.pictures.svg import number
 from weft.probes.parts import get_part
-from weft.probes.result import Array, ProbeResult, to_array
+from weft.probes.registry import Option, Probe
+from weft.probes.result import ProbeResult, to_array
 from weft.tasks.inspection import AttentionWeights, NamedBeamTree
 
 
@@ -29,9 +32,25 @@ class Attention(ProbeResult):
     weights: Array
 
     def records(self) -> Iterator[dict[str, Any]]:
-        for number, (query, row) in enumerate(zip(self.queries, self.weights.tolist(), strict=True)):
+        for step, (query, row) in enumerate(zip(self.queries, self.weights.tolist(), strict=True)):
             for position, (token, weight) in enumerate(zip(self.tokens, row, strict=True)):
-                yield {"step": number, "query": query, "position": position, "token": token, "weight": weight}
+                yield {"step": step, "query": query, "position": position, "token": token, "weight": weight}
+
+    def figures(self) -> list[Figure]:
+        if len(self.queries) == 1:
+            return [ColouredText(f"Attention of {self.queries[0]}", self.tokens, self.weights[0], "weight")]
+        return [
+            HeatMap(
+                "Attention",
+                self.weights,
+                self.queries,
+                self.tokens,
+                "weight",
+                "translation",
+                "source",
+                limits=(0.0, 1.0),
+            )
+        ]
 
 
 def attention(model: Any, text: str) -> Attention:
@@ -78,12 +97,25 @@ class BeamSearch(ProbeResult):
     score: float
 
     def records(self) -> Iterator[dict[str, Any]]:
-        for number, one in enumerate(self.hypotheses):
-            yield {"hypothesis": number, **one._asdict()}
+        for place, one in enumerate(self.hypotheses):
+            yield {"hypothesis": place, **one._asdict()}
+
+    def figures(self) -> list[Figure]:
+        nodes = tuple(
+            TreeNode(one.parent, one.step, one.token, one.log_prob, one.status, one.reason, one.best)
+            for one in self.hypotheses
+        )
+        penalty = number(self.length_penalty)
+        return [Tree(f"Beam search, width {self.width}, length penalty {penalty}, score {self.score:.3f}", nodes)]
 
 
 def beam(
-    model: Any, text: str, *, width: int = 5, length_penalty: float | None = None, prefix: Sequence[str] = ()
+    model: Any,
+    text: str,
+    *,
+    width: Annotated[int, Option("The beam width.", 1, 32, flag="--beam")] = 5,
+    length_penalty: float | None = None,
+    prefix: Annotated[Sequence[str], Option("Tokens that every hypothesis begins with.")] = (),
 ) -> BeamSearch:
     """The whole tree of a beam search: for the translation of a text, or for its continuation.
 
@@ -115,3 +147,7 @@ def beam(
         for n, one in enumerate(tree.nodes)
     )
     return BeamSearch(hypotheses, tree.width, tree.alpha, tuple(names[one] for one in best.ids), best.score)
+
+
+ATTENTION = Probe("attention", "attention weights", "attention", attention)
+BEAM = Probe("beam", "every hypothesis of a beam search, and why it was kept or dropped", "search", beam)

@@ -12,16 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from weft.errors import WeftError
+from weft.pictures.figures import DIVERGING, SEQUENTIAL, Array, ColouredText, Figure, HeatMap, visible
+from weft.pictures.svg import number
 from weft.probes.gradient_flow import choose_predictions, losses_of, sweep
 from weft.probes.parts import get_network
-from weft.probes.result import Array, ProbeResult, to_array
+from weft.probes.registry import Option, Probe
+from weft.probes.result import ProbeResult, to_array
 from weft.tasks.inspection import Network
 
 GRADIENT, INTEGRATED = "gradient", "integrated"
@@ -60,12 +63,46 @@ class Connectivity(ProbeResult):
                 where = {"prediction": prediction, "predicted": name, "position": position, "token": token}
                 yield {**where, "influence": value, "method": self.method}
 
+    def figures(self) -> list[Figure]:
+        """The influence on the last prediction as coloured text (on hover: on the others), and the whole matrix."""
+        T = len(self.tokens)
+        influence = np.full((T, T), np.nan)
+        if self.predictions[-1] < T:
+            for row, prediction in enumerate(self.predictions):
+                influence[prediction] = self.influence[row]
+        scale = DIVERGING if self.method == "integrated" else SEQUENTIAL
+        label = "integrated gradients" if self.method == "integrated" else "gradient norm"
+        title = f"Influence on the prediction of {visible(self.names[-1])!r}"
+        notes = tuple(
+            f"{visible(token)}: {number(float(v))}" for token, v in zip(self.tokens, self.influence[-1], strict=True)
+        )
+        figures: list[Figure] = [
+            ColouredText(
+                title, self.tokens, self.influence[-1], label, scale, notes, influence if T <= 400 else np.zeros((0, 0))
+            )
+        ]
+        if len(self.predictions) > 1:
+            shown = self.influence.copy()
+            figures.append(
+                HeatMap(
+                    "Influence of each token on each prediction",
+                    shown,
+                    self.names,
+                    self.tokens,
+                    label,
+                    "predicted",
+                    "read",
+                    scale,
+                )
+            )
+        return figures
+
 
 def connectivity(
     model: Any,
     text: str,
     *,
-    method: str = GRADIENT,
+    method: Annotated[Literal["gradient", "integrated"], Option("gradient or integrated.")] = "gradient",
     predictions: Sequence[int] | None = None,
     points: int | None = None,
 ) -> Connectivity:
@@ -150,3 +187,6 @@ def _gradients(network: Network, asked: Sequence[tuple[int, float]], against: in
                 total = total - logits.log_softmax(-1)[rows, numbers, against].sum()
         (gradient,) = torch.autograd.grad(total, x)
         yield gradient
+
+
+PROBE = Probe("connectivity", "the influence of each token on each prediction", "network", connectivity)

@@ -9,16 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from weft.pictures.figures import DIVERGING, Array, ColouredText, Figure, visible
 from weft.probes.connectivity import BATCH_TOKENS, integrated_gradients
 from weft.probes.gradient_flow import choose_predictions, losses_of
 from weft.probes.parts import find_part, inspect
-from weft.probes.result import Array, ProbeResult, to_array
+from weft.probes.registry import Option, Probe
+from weft.probes.result import ProbeResult, to_array
 from weft.tasks.inspection import Network
 
 MOST_OCCLUDED = 40_000  # windows x tokens of an occlusion; a long text is occluded several tokens at a time
@@ -65,18 +67,50 @@ class Evidence(ProbeResult):
                 record["ngrams"] = float(self.ngrams[position])
             yield record
 
+    def figures(self) -> list[Figure]:
+        against = f" against {visible(self.against)}" if self.against else ""
+        title = f"{visible(self.prediction)} ({self.probability:.1%}){against}"
+        window = f", {self.window} tokens at a time" if self.window > 1 else ""
+        figures: list[Figure] = [
+            ColouredText(
+                f"Occlusion{window}: evidence for {title}",
+                self.tokens,
+                self.occlusion,
+                "fall of the log-odds",
+                DIVERGING,
+            ),
+            ColouredText(
+                f"Integrated gradients: evidence for {title}",
+                self.tokens,
+                self.integrated,
+                "share of the log-odds",
+                DIVERGING,
+            ),
+        ]
+        if self.pooling is not None:
+            figures.append(ColouredText("Pooling weights", self.tokens, self.pooling, "weight"))
+        if self.ngrams is not None:
+            figures.append(
+                ColouredText(
+                    f"N-grams: evidence for {title}", self.tokens, self.ngrams, "share of the log-odds", DIVERGING
+                )
+            )
+        return figures
 
-def evidence(model: Any, text: str, *, prediction: int = -1) -> Evidence:
+
+def evidence(
+    model: Any, text: str, *, position: Annotated[int, Option("The number of the prediction; -1 is the last.")] = -1
+) -> Evidence:
     """Which tokens speak for a prediction: by occlusion, integrated gradients, n-grams and pooling weights.
 
     Args:
         model: A loaded run with recurrent layers; a classifier predicts one label for the text.
         text: The text that the model reads.
-        prediction: The number of the prediction, negative ones counted from the end.
+        position: The number of the prediction, negative ones counted from the end.
     """
     inspection = inspect(model, text)
-    network: Network = find_part(model, inspection, "network")
-    (number,) = choose_predictions(network, [prediction])
+    network: Network = find_part(model, inspection, "network")()
+    (number,) = choose_predictions(network, [position])
     target = network.targets[number]
     with torch.no_grad():
         logits = network.logits(network.embeddings)
@@ -86,7 +120,7 @@ def evidence(model: Any, text: str, *, prediction: int = -1) -> Evidence:
     if len(network.predictions) == 1 and inspection.attention is not None:
         pooling = to_array(inspection.attention().weights[0])
     occluded, window = occlude(network, number, other)
-    scores = inspection.ngrams
+    scores = None if inspection.ngrams is None else inspection.ngrams()
     return Evidence(
         tokens=network.tokens,
         prediction=network.predictions[number],
@@ -120,3 +154,11 @@ def occlude(network: Network, prediction: int, against: int) -> tuple[Array, int
             x[row, begin : begin + window] = 0
         found.append(log_odds(network, network.logits(x), prediction, against))
     return np.repeat(to_array(torch.cat(found)), window)[:T], window
+
+
+PROBE = Probe(
+    "evidence",
+    "which tokens speak for a prediction: occlusion, integrated gradients, pooling weights, n-grams",
+    "network",
+    evidence,
+)

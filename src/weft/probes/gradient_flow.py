@@ -18,9 +18,21 @@ from torch.nn import functional as F
 from weft.cells import State
 from weft.errors import WeftError
 from weft.nn import Recurrent
-from weft.probes.layers import LayerName, flatten, part_labels, split_stack
+from weft.pictures.figures import Array, Curve, Curves, Figure, HeatMap, visible
+from weft.probes.layers import (
+    LayerName,
+    OnlyDirection,
+    OnlyLayer,
+    OnlyPart,
+    OnlyStack,
+    flatten,
+    part_labels,
+    part_title,
+    split_stack,
+)
 from weft.probes.parts import get_network
-from weft.probes.result import Array, ProbeResult
+from weft.probes.registry import Probe
+from weft.probes.result import ProbeResult
 from weft.probes.unrolled import take_step, unrolled
 from weft.tasks.inspection import Network
 
@@ -70,6 +82,69 @@ class GradientFlow(ProbeResult):
                         where = {**one.name._asdict(), kind: part, "prediction": prediction, "predicted": name}
                         for position, (token, norm) in enumerate(zip(one.tokens, row, strict=True)):
                             yield {**where, "position": position, "token": token, "norm": norm}
+
+    def figures(
+        self,
+        *,
+        stack: OnlyStack = None,
+        layer: OnlyLayer = None,
+        direction: OnlyDirection = None,
+        gate: OnlyPart = None,
+    ) -> list[Figure]:
+        """For each layer the norms of all pairs as a map, and those of the last prediction as a curve."""
+        top = max(one.name.layer for one in self.layers) + 1
+        wanted = layer + top if layer is not None and layer < 0 else layer
+        layers = [
+            one
+            for one in self.layers
+            if stack in (None, one.name.stack)
+            and wanted in (None, one.name.layer)
+            and direction in (None, one.name.direction)
+        ]
+        if not layers:
+            known = ", ".join(str(one.name) for one in self.layers)
+            raise WeftError(f"there is no layer {layer} in {stack or 'any stack'}", expected=f"one of: {known}")
+        figures: list[Figure] = []
+        last = self.names[-1]
+        curves = []
+        for one in layers:
+            parts = one.states if gate is None else one.gates
+            if gate is not None and gate not in parts:
+                raise WeftError(f"there is no gate {gate!r}", expected=f"one of: {', '.join(parts)}")
+            for name, norms in parts.items():
+                if gate in (None, name):
+                    where = f"{one.name}, {name}" if len(layers) > 1 else part_title(one.labels, name)
+                    curves.append(Curve(where, np.arange(norms.shape[1], dtype=np.float64), norms[-1]))
+        tokens = layers[0].tokens
+        figures.append(
+            Curves(
+                f"Gradient of the loss of {visible(last)!r} at each earlier step",
+                tuple(curves),
+                x_label="step s",
+                y_label="norm of dL/dh_s" if gate is None else f"norm of dL/d{gate}_s",
+                log=True,
+                ticks=tokens if len({one.tokens for one in layers}) == 1 else (),
+            )
+        )
+        if len(self.predictions) > 1:
+            for one in layers:
+                for name, norms in (one.states if gate is None else one.gates).items():
+                    if gate in (None, name):
+                        with np.errstate(divide="ignore"):
+                            logs = np.where(norms > 0, np.log10(norms), np.nan)
+                        logs = np.maximum(logs, np.nanmax(logs) - 8) if np.isfinite(logs).any() else logs
+                        figures.append(
+                            HeatMap(
+                                f"Gradient norms of {part_title(one.labels, name)}, {one.name}",
+                                logs,
+                                self.names,
+                                one.tokens,
+                                f"log10 of the norm of dL/d{name}",
+                                "loss of",
+                                "step",
+                            )
+                        )
+        return figures
 
 
 def gradient_flow(model: Any, text: str, *, predictions: Sequence[int] | None = None) -> GradientFlow:
@@ -245,3 +320,6 @@ def _part_types(layer: Recurrent) -> tuple[Any, Any]:
     with torch.no_grad():
         _, gates = cell.step(cell.weight_ih.new_zeros(1, cell.blocks * cell.hidden_size), cell.initial_state(1))
     return cell.state_type, type(gates)
+
+
+PROBE = Probe("gradient", "the norm of dL_t/dh_s for all s ≤ t", "network", gradient_flow, GradientFlow.figures)

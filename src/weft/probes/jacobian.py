@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -22,9 +22,21 @@ from torch.func import functional_call
 from weft.cells import Cell, State
 from weft.errors import WeftError
 from weft.nn import Recurrent
-from weft.probes.layers import LayerName, capture_calls, find_layers, flatten, split_stack
+from weft.pictures.figures import Array, Curve, Curves, Figure
+from weft.pictures.svg import number
+from weft.probes.layers import (
+    LayerName,
+    OnlyDirection,
+    OnlyLayer,
+    OnlyStack,
+    capture_calls,
+    find_layers,
+    flatten,
+    split_stack,
+)
 from weft.probes.parts import get_network
-from weft.probes.result import Array, ProbeResult
+from weft.probes.registry import Option, Probe
+from weft.probes.result import ProbeResult
 from weft.probes.unrolled import take_step
 from weft.tasks.inspection import Network
 
@@ -57,6 +69,15 @@ class StepJacobians(ProbeResult):
             where = {**self.name._asdict(), "position": position, "token": self.tokens[position]}
             yield {**where, "norm": norm, "radius": radius}
 
+    def figures(self, *others: StepJacobians) -> list[Figure]:
+        """The curves of this layer and of others."""
+        curves = []
+        for one in (self, *others):
+            x = np.array(one.positions, dtype=np.float64)
+            curves += [Curve(f"norm, {one.name}", x, one.norm), Curve(f"spectral radius, {one.name}", x, one.radius)]
+        title = "Jacobian of a step: dh_t/dh_(t-1)"
+        return [Curves(title, tuple(curves), "step t", "value", log=True, ticks=self.tokens)]
+
 
 @dataclass(frozen=True, eq=False)
 class GradientTerms(ProbeResult):
@@ -87,9 +108,18 @@ class GradientTerms(ProbeResult):
             where = {**self.name._asdict(), "position": self.position, "source": position}
             yield {**where, "token": self.tokens[position], "norm": norm}
 
+    def figures(self, *others: GradientTerms) -> list[Figure]:
+        """The curves of this layer and of others."""
+        curves = [
+            Curve(f"{one.name} (sum: {number(one.total)})", np.array(one.positions, dtype=np.float64), one.norms)
+            for one in (self, *others)
+        ]
+        title = f"Contribution of each step to dh_t/dw, t = {self.position}"
+        return [Curves(title, tuple(curves), "step s", "norm of the term", log=True, ticks=self.tokens)]
+
 
 def step_jacobians(
-    model: Any, text: str, *, stack: str | None = None, layer: int | None = None, direction: str | None = None
+    model: Any, text: str, *, stack: OnlyStack = None, layer: OnlyLayer = None, direction: OnlyDirection = None
 ) -> tuple[StepJacobians, ...]:
     """Norm and spectral radius of the step Jacobian of each layer, along a text.
 
@@ -116,10 +146,10 @@ def gradient_terms(
     model: Any,
     text: str,
     *,
-    position: int = -1,
-    stack: str | None = None,
-    layer: int | None = None,
-    direction: str | None = None,
+    position: Annotated[int, Option("The position t; -1 is the last.")] = -1,
+    stack: OnlyStack = None,
+    layer: OnlyLayer = None,
+    direction: OnlyDirection = None,
 ) -> tuple[GradientTerms, ...]:
     """How much each step contributes to dh_t/dw, exactly, for each layer by itself.
 
@@ -234,8 +264,8 @@ def layer_run(network: Network, name: LayerName) -> tuple[Recurrent, Tensor, lis
     for call in capture_calls(network, [name.stack])[name.stack]:
         recordings = dict(zip([one for one, _ in names], flatten(stack.record(call.x, call.state)), strict=True))
         x = call.x
-        for number in range(name.layer):
-            outputs = torch.cat([part.states.h for one, part in recordings.items() if one.layer == number], -1)
+        for below in range(name.layer):
+            outputs = torch.cat([part.states.h for one, part in recordings.items() if one.layer == below], -1)
             x = outputs + x if stack.residual and x.is_floating_point() and x.shape == outputs.shape else outputs
         states = recordings[name].states
         initial = _initial(call.state, layer, name)
@@ -251,3 +281,12 @@ def _initial(state: Any, layer: Recurrent, name: LayerName) -> State:
         return layer.initial_state(1)
     own = state[name.layer]
     return (own.backward if layer.reverse else own.forward) if hasattr(own, "backward") else own
+
+
+JACOBIAN = Probe("jacobian", "norm and spectral radius of dh_t/dh_(t-1)", "network", step_jacobians)
+TERMS = Probe(
+    "terms",
+    "the contribution of each step to dh_t/dw, exactly, for layers of up to 20,000 weights",
+    "network",
+    gradient_terms,
+)

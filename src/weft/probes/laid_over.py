@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from weft.errors import WeftError
-from weft.probes.result import Array, ProbeResult
+from weft.pictures.figures import DIVERGING, Array, ColouredText, Figure, visible
+from weft.pictures.svg import number
+from weft.probes.result import ProbeResult
 from weft.probes.surprisal import Surprisal, surprisal
 
 
@@ -44,6 +47,27 @@ class SurprisalComparison(ProbeResult):
         rows = zip(self.tokens, self.first_nats.tolist(), self.second_nats.tolist(), strict=True)
         for position, (token, one, other) in enumerate(rows):
             yield {"position": position, "token": token, "first": one, "second": other, "difference": other - one}
+
+    def figures(self) -> list[Figure]:
+        """The difference of two models as coloured text, and the surprisal of each."""
+        notes = tuple(
+            f"{visible(token)}: {number(one)} and {number(other)} nats"
+            for token, one, other in zip(self.tokens, self.first_nats.tolist(), self.second_nats.tolist(), strict=True)
+        )
+        both = np.isfinite(self.difference)
+        mean = float(self.difference[both].mean()) if both.any() else math.nan
+        what = "nats, second - first"
+        title = f"Surprisal of {self.second} minus that of {self.first} (mean {mean:+.2f} nats)"
+        figures: list[Figure] = [ColouredText(title, self.tokens, self.difference, what, DIVERGING, notes)]
+        for path, nats, context in zip(
+            (self.first, self.second), (self.first_nats, self.second_nats), self.contexts, strict=True
+        ):
+            own = float(nats[both].mean()) if both.any() else math.nan
+            sides = "the tokens before" if context == "left" else "all other tokens"
+            figures.append(
+                ColouredText(f"{path}: given {sides} (mean {own:.2f} nats)", self.tokens, nats, "nats", notes=notes)
+            )
+        return figures
 
 
 def compare_surprisal(first: Any, second: Any, text: str) -> SurprisalComparison:
@@ -107,9 +131,9 @@ def align_tokens(one: Sequence[str], other: Sequence[str]) -> tuple[tuple[str, .
 def _starts(tokens: Sequence[str]) -> dict[int, int]:
     """The number of each token that has a letter, by how many characters stand before it; the first one is at 0."""
     found, at = {0: 0}, 0
-    for number, token in enumerate(tokens):
+    for place, token in enumerate(tokens):
         size = len("".join(token.split()))
         if size:
-            found.setdefault(at, number)
+            found.setdefault(at, place)
             at += size
     return found

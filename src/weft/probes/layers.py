@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,9 +12,16 @@ from weft.cells import Gates, State
 from weft.engine import Embedded
 from weft.errors import WeftError
 from weft.nn import Bidirectional, Recording, Recurrent, Stack
+from weft.probes.registry import Option
 from weft.tasks.inspection import Network
 
 FORWARD, BACKWARD = "forward", "backward"
+
+# Options of probes that look at single layers.
+OnlyStack = Annotated[str | None, Option("Only this stack, such as encoder or decoder.")]
+OnlyLayer = Annotated[int | None, Option("Only this layer, from 0 (the lowest); -1 is the top.", -1000, 1000)]
+OnlyDirection = Annotated[Literal["forward", "backward"] | None, Option("Only this direction.")]
+OnlyPart = Annotated[str | None, Option("Only this gate or part of the state.")]
 
 
 class LayerName(NamedTuple):
@@ -120,3 +127,8 @@ def flatten(recordings: Iterable[Any]) -> list[Recording]:
 
 def _join(parts: list[State]) -> State:
     return type(parts[0])(*(torch.cat(values, 1) for values in zip(*parts, strict=True)))
+
+
+def part_title(labels: Mapping[str, str], name: str) -> str:
+    """A gate or a part of the state as pictures name it: "input gate i", or "i" where its type has no label."""
+    return f"{labels[name]} {name}" if name in labels else name

@@ -10,13 +10,14 @@ from weft.tasks.ensemble import first_member
 from weft.tasks.inspection import Inspection, Network
 from weft.training.run import Run
 
-# What each part is called in messages, and the runs that have it.
+# What a run without a part is said to have or do, and the tasks whose runs have it.
 PARTS = {
-    "scores": ("predicts no tokens", "a run that predicts tokens: lm, ngram, hmm or fill"),
-    "network": ("has no recurrent layers", "a run with recurrent layers: lm, fill, classify, tag or translate"),
-    "attention": ("has no attention", "a translator with an attention decoder, or a classifier"),
-    "search": ("has no beam search", "a run that generates: lm, ngram, hmm or translate"),
-    "chain": ("has no chain of hidden states", "a run of the hmm or the tag task"),
+    "scores": ("predicts no tokens", "lm, ngram, hmm, fill"),
+    "network": ("has no recurrent layers", "lm, fill, classify, tag, translate"),
+    "attention": ("has no attention", "translate with attention, classify"),
+    "search": ("has no beam search", "lm, ngram, hmm, translate"),
+    "chain": ("has no chain of hidden states", "hmm, tag"),
+    "labels": ("has no labels to confuse", "classify, tag"),
 }
 
 
@@ -44,15 +45,19 @@ def inspect(model: Any, text: str) -> Inspection:
     return get_task(run.task).inspect(first_member(model), text)
 
 
+def has_part(model: Any, inspection: Inspection, name: str) -> bool:
+    """Whether a model has a part; nothing is built."""
+    return (getattr(model, "confusion", None) if name == "labels" else getattr(inspection, name)) is not None
+
+
 def find_part(model: Any, inspection: Inspection, name: str) -> Any:
-    """A part of an inspection; refused with the reason if the model does not have it."""
-    found = getattr(inspection, name)
-    if found is None:
-        lacks, able = PARTS[name]
+    """The function that builds a part of a model; refused with the reason if the model does not have it."""
+    if not has_part(model, inspection, name):
+        lacks, tasks = PARTS[name]
         run = getattr(model, "run", None)
         where = f"{run.path} is a run of the task {run.task!r}: it" if run is not None else "the model"
-        raise WeftError(f"{where} {inspection.missing.get(name, lacks)}", expected=able)
-    return found
+        raise WeftError(f"{where} {inspection.missing.get(name, lacks)}", expected=f"a run of one of: {tasks}")
+    return model.confusion if name == "labels" else getattr(inspection, name)
 
 
 def get_part(model: Any, text: str, name: str) -> Any:
@@ -60,7 +65,7 @@ def get_part(model: Any, text: str, name: str) -> Any:
 
 
 def get_network(model: Any, text: str) -> Network:
-    network: Network = get_part(model, text, "network")
+    network: Network = get_part(model, text, "network")()
     return network
 
 

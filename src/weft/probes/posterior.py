@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from weft import chains
 from weft.chains.reference import Recursions
+from weft.pictures.figures import DIVERGING, SEQUENTIAL, Array, ColouredText, Figure, HeatMap, StateDiagram, visible
 from weft.probes.parts import get_part
-from weft.probes.result import Array, ProbeResult, to_array
+from weft.probes.registry import Probe
+from weft.probes.result import ProbeResult, to_array
 from weft.tasks.inspection import ChainView
+
+MOST_DIAGRAM_STATES = 16  # of a state diagram that can still be read
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +66,41 @@ class Posterior(ProbeResult):
                     "viterbi": self.viterbi[position] == number,
                 }
 
+    def figures(self) -> list[Figure]:
+        names = tuple(f"state {name}" if self.kind == "hmm" else name for name in self.states)
+        what = "states" if self.kind == "hmm" else "tags"
+        path = [names[state] for state in self.viterbi]
+        probability = math.exp(self.viterbi_log_prob)
+        figures: list[Figure] = [
+            HeatMap(
+                f"Probability of the {what} given the whole text",
+                self.marginals.T,
+                names,
+                self.tokens,
+                "probability",
+                limits=(0.0, 1.0),
+            ),
+            ColouredText(
+                f"Viterbi path: the most probable {what} together (probability {probability:.3f})",
+                tuple(f"{token}/{name.removeprefix('state ')}" for token, name in zip(self.tokens, path, strict=True)),
+                self.marginals[np.arange(len(path)), list(self.viterbi)],
+                "probability",
+            ),
+        ]
+        if self.kind == "hmm" and len(self.states) <= MOST_DIAGRAM_STATES:
+            notes = tuple(
+                tuple(f"{visible(token)} {p:.2f}" for token, p in row[:4] if p >= 0.01) for row in self.emissions
+            )
+            figures.append(
+                StateDiagram("States, transitions and most probable tokens", self.states, notes, self.transition)
+            )
+        finite = np.where(np.isfinite(self.transition), self.transition, np.nan)
+        scale = SEQUENTIAL if self.kind == "hmm" else DIVERGING
+        label = "probability" if self.kind == "hmm" else "score"
+        annotate = len(self.states) <= 12
+        figures.append(HeatMap("Transitions", finite, names, self.states, label, "from", "to", scale, annotate))
+        return figures
+
 
 def posterior(model: Any, text: str) -> Posterior:
     """Forward and backward recursions, marginals, the Viterbi path and the transitions of an HMM or a CRF.
@@ -86,3 +127,6 @@ def posterior(model: Any, text: str) -> Posterior:
         to_array(view.transition.to(torch.float64)),
         view.emissions,
     )
+
+
+PROBE = Probe("posterior", "forward, backward, marginals, Viterbi path, transitions", "chain", posterior)

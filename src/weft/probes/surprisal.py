@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+import numpy as np
 import torch
 
 from weft.errors import WeftError
+from weft.pictures.figures import Array, ColouredText, Figure, visible
 from weft.probes.parts import get_part
-from weft.probes.result import Array, ProbeResult, to_array
+from weft.probes.registry import Option, Probe
+from weft.probes.result import ProbeResult, to_array
 from weft.tasks.inspection import TokenScores
 
 
@@ -47,8 +51,25 @@ class Surprisal(ProbeResult):
             record = {"position": position, "token": token, "nats": nats, "entropy": entropy}
             yield record | {"best": best[0].token if best else None, "context": self.context}
 
+    def figures(self) -> list[Figure]:
+        notes = []
+        for token, nats, entropy, best in zip(
+            self.tokens, self.nats.tolist(), self.entropy.tolist(), self.alternatives, strict=True
+        ):
+            if math.isnan(nats):
+                notes.append(f"{visible(token)}: not predicted")
+                continue
+            others = ", ".join(f"{visible(one.token)} {one.probability:.2f}" for one in best)
+            notes.append(f"{visible(token)}: {nats:.2f} nats, entropy {entropy:.2f}; expected {others}")
+        mean = float(np.nanmean(self.nats)) if np.isfinite(self.nats).any() else math.nan
+        sides = "the tokens before it" if self.context == "left" else "all other tokens"
+        title = f"Surprisal of each token given {sides} (mean {mean:.2f} nats)"
+        return [ColouredText(title, self.tokens, self.nats, "nats", notes=tuple(notes))]
 
-def surprisal(model: Any, text: str, *, top: int = 5) -> Surprisal:
+
+def surprisal(
+    model: Any, text: str, *, top: Annotated[int, Option("How many alternatives of each token.", 0, 50)] = 5
+) -> Surprisal:
     """The surprisal of each token of a text, for every model that predicts tokens.
 
     Args:
@@ -75,3 +96,6 @@ def surprisal(model: Any, text: str, *, top: int = 5) -> Surprisal:
             Alternative(scores.names[id], value) for id, value in zip(row, values, strict=True)
         )
     return Surprisal(scores.tokens, to_array(nats), to_array(entropy), tuple(alternatives), scores.context)
+
+
+PROBE = Probe("surprisal", "-log P of each token in nats, entropy, best alternatives", "scores", surprisal)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,13 +20,32 @@ from torch import Tensor
 
 from weft.errors import WeftError
 from weft.nn import Bidirectional
-from weft.probes.labels import LABELS, Label
-from weft.probes.layers import BACKWARD, FORWARD, LayerName, capture_calls, find_layers
+from weft.pictures.figures import DIVERGING, SEQUENTIAL, Array, ColouredText, Figure, HeatMap, visible
+from weft.pictures.svg import number
+from weft.probes.labels import LABELS, Label, read_label
+from weft.probes.layers import (
+    BACKWARD,
+    FORWARD,
+    LayerName,
+    OnlyDirection,
+    OnlyLayer,
+    OnlyStack,
+    capture_calls,
+    find_layers,
+)
 from weft.probes.parts import get_network
-from weft.probes.result import Array, ProbeResult, to_array
+from weft.probes.registry import Option, Probe
+from weft.probes.result import ProbeResult, to_array
+from weft.tasks import get_task
 from weft.tasks.inspection import Network
+from weft.tasks.text_task import TextTask
+from weft.text.datasets import open_data
 
 CONTEXT = 20  # tokens shown on each side
+PIECE = 2000  # characters of a corpus that are read at a time
+HELD_OUT_TEXT = "held-out"  # the own held-out text of a run as a corpus
+MOST_HELD_OUT_CHARACTERS = 60_000
+SHOWN_UNITS = 20  # units in a figure
 
 
 class UnitName(NamedTuple):
@@ -66,6 +85,18 @@ class TopPassages(ProbeResult):
             for token, value in zip(one.tokens, one.values, strict=True):
                 yield {**self.unit._asdict(), "rank": rank, "text": one.text, "token": token, "value": value}
 
+    def figures(self) -> list[Figure]:
+        return [
+            ColouredText(
+                f"{rank}. {self.unit}: {number(one.values[one.peak])} at {visible(one.tokens[one.peak])!r}",
+                one.tokens,
+                np.array(one.values),
+                "h",
+                DIVERGING if min(one.values) < 0 else SEQUENTIAL,
+            )
+            for rank, one in enumerate(self.passages, start=1)
+        ]
+
 
 class SelectedUnit(NamedTuple):
     """A unit that is on throughout a phrase.
@@ -99,6 +130,17 @@ class UnitSelection(ProbeResult):
         for one in self.units:
             yield {**one.unit._asdict(), "sign": one.sign, "inside": one.inside, "outside": one.outside}
 
+    def figures(self) -> list[Figure]:
+        inside = np.zeros(len(self.tokens))
+        inside[self.begin : self.end] = 1
+        figures: list[Figure] = [ColouredText("The phrase", self.tokens, inside, "inside")]
+        if self.units:
+            title = "Units that are on in the phrase and off around it"
+            table = np.array([[one.inside, one.outside] for one in self.units[:SHOWN_UNITS]])
+            names = tuple(str(one.unit) for one in self.units[:SHOWN_UNITS])
+            figures.append(HeatMap(title, table, names, ("inside", "around"), "h", annotate=True, scale=DIVERGING))
+        return figures
+
 
 @dataclass(frozen=True, eq=False)
 class UnitCorrelations(ProbeResult):
@@ -121,6 +163,72 @@ class UnitCorrelations(ProbeResult):
     def records(self) -> Iterator[dict[str, Any]]:
         for unit, value in zip(self.units, self.correlations.tolist(), strict=True):
             yield {**unit._asdict(), "label": self.label, "correlation": value}
+
+    def figures(self) -> list[Figure]:
+        table, names = self.correlations[:SHOWN_UNITS, None], tuple(str(one) for one in self.units[:SHOWN_UNITS])
+        title = f"Units that follow {self.label} most ({self.count:,} tokens)"
+        return [HeatMap(title, table, names, ("correlation",), "r", scale=DIVERGING, annotate=True, limits=(-1.0, 1.0))]
+
+
+def units(
+    model: Any,
+    text: str | None = None,
+    *,
+    unit: Annotated[int | None, Option("The passages that activate this unit most.", 0)] = None,
+    count: Annotated[int, Option("How many passages.", 1, 50)] = 10,
+    label: Annotated[
+        str | None,
+        Option(
+            "quotes, line-position, or a file with one value per token: units that follow it.", requests=tuple(LABELS)
+        ),
+    ] = None,
+    phrase: Annotated[str | None, Option("A part of TEXT: units that are on only there.")] = None,
+    data: Annotated[
+        str | None,
+        Option("A corpus to search: a path, the name of a data set, or held-out.", requests=(HELD_OUT_TEXT,)),
+    ] = None,
+    texts: Annotated[Sequence[str] | None, Option("The corpus to search, in place of the text.", flag="")] = None,
+    stack: OnlyStack = None,
+    layer: OnlyLayer = None,
+    direction: OnlyDirection = None,
+) -> TopPassages | UnitSelection | UnitCorrelations:
+    """What single units respond to: units of a phrase, units that follow a label, or the passages of one unit."""
+    if phrase is not None:
+        return select_units(model, text or "", phrase)
+    corpus = read_corpus(model, data) if data is not None else texts if texts is not None else [text] if text else []
+    if label is not None:
+        return correlate_units(model, corpus, label if label in LABELS else read_label(label), name=label)
+    if unit is None:
+        raise WeftError("the probe units needs a unit, a label or a phrase", expected="one of them")
+    top = -1 if layer is None else layer
+    return top_passages(model, corpus, unit=unit, layer=top, direction=direction, stack=stack, count=count)
+
+
+def read_corpus(model: Any, data: str) -> Iterator[str]:
+    """A corpus in pieces: whole lines up to PIECE characters for a model of running text, otherwise single lines."""
+    if data == HELD_OUT_TEXT:
+        size = 0
+        for text in model.held_out_texts():
+            yield text
+            size += len(text)
+            if size >= MOST_HELD_OUT_CHARACTERS:
+                return
+        if not size:
+            raise WeftError("the run has no held-out text", expected="`texts` to search")
+        return
+    running, piece = isinstance(get_task(model.run.task), TextTask), ""
+    for document in open_data(data).documents():
+        for line in document.lines():
+            if not running:
+                if line.strip():
+                    yield line.strip()
+                continue
+            if piece and len(piece) + len(line) > PIECE:
+                yield piece
+                piece = ""
+            piece += line
+    if piece.strip():
+        yield piece
 
 
 def top_passages(
@@ -265,7 +373,7 @@ def hidden_states(network: Network) -> dict[LayerName, Array]:
         stack = network.stacks[key].stack
         for call in calls:
             x, states = call.x, call.state or [None] * len(stack.layers)
-            for number, (layer, state) in enumerate(zip(stack.layers, states, strict=True)):
+            for place, (layer, state) in enumerate(zip(stack.layers, states, strict=True)):
                 outputs, _ = layer(x, state)
                 if isinstance(layer, Bidirectional):
                     size = layer.forward_layer.output_size
@@ -273,7 +381,7 @@ def hidden_states(network: Network) -> dict[LayerName, Array]:
                 else:
                     parts = {BACKWARD if layer.reverse else FORWARD: outputs[0]}
                 for direction, part in parts.items():
-                    found.setdefault(LayerName(key, number, direction), []).append(part)
+                    found.setdefault(LayerName(key, place, direction), []).append(part)
                 x = outputs + x if stack.residual and x.shape == outputs.shape else outputs
     return {name: to_array(torch.cat(parts)) for name, parts in found.items()}
 
@@ -293,3 +401,6 @@ def _peaks(values: Array, count: int) -> list[int]:
             if len(chosen) == count:
                 break
     return chosen
+
+
+PROBE = Probe("units", "passages that activate a unit, units that follow a label or a phrase", "network", units)

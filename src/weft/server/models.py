@@ -256,9 +256,10 @@ def _public(settings: dict[str, Any]) -> dict[str, Any]:
 def _layers(predictor: Any, example: str) -> list[dict[str, Any]]:
     for text in (example, f"{example} {example}"):
         with contextlib.suppress(WeftError):
-            network = inspect(predictor, text).network
-            if network is None:
+            build = inspect(predictor, text).network
+            if build is None:
                 return []
+            network = build()
             return [
                 {**name._asdict(), "units": part.cell.hidden_size, "cell": type(part.cell).__name__}
                 for key, use in network.stacks.items()

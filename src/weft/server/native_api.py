@@ -14,10 +14,11 @@ from starlette.responses import Response
 
 import weft
 from weft.errors import WeftError
+from weft.probes.registry import all_probes
 from weft.server.errors import RequestError
 from weft.server.guard import is_loopback
 from weft.server.http import Context, Endpoint, JsonResponse, Result, large_json
-from weft.server.look import HELD_OUT_TEXT, LOOKS, look_schema, run_look
+from weft.server.look import look_schema, run_look, shows_held_out
 from weft.server.models import generator, text_service
 from weft.server.schema import Schema, array, check_value, either, fields, flag, integer, object_of, optional, string
 from weft.server.sessions import SESSION_ID, Session, check_id
@@ -91,14 +92,14 @@ def check_request_texts(context: Context, service: TextService, texts: Sequence[
 async def look(context: Context, request: Request, body: Mapping[str, Any]) -> Response:
     """`/weft/look/{model}/{probe}`."""
     model, name = context.models.get(request.path_params["model"]), request.path_params["probe"]
-    if name not in LOOKS:
-        raise RequestError(404, f"there is no probe {name[:50]!r}; expected one of: {', '.join(LOOKS)}")
+    if name not in all_probes():
+        raise RequestError(404, f"there is no probe {name[:50]!r}; expected one of: {', '.join(all_probes())}")
     check_value(look_schema(name), body)
     options = body.get("options") or {}
-    if options.get("data") == HELD_OUT_TEXT and not is_loopback(context.config.host):
+    if shows_held_out(name, options) and not is_loopback(context.config.host):
         raise RequestError(403, "held-out text is shown on loopback only; expected `texts`")
-    results = await model.worker.call(lambda: run_look(model.predictor, name, body["text"], options))
-    return await large_json(lambda: results)
+    found = await model.worker.call(lambda: run_look(model.predictor, name, body.get("text", ""), options))
+    return await large_json(lambda: [one.to_dict() for one in found])
 
 
 async def compare(context: Context, request: Request, body: Mapping[str, Any]) -> Response:
@@ -300,9 +301,9 @@ NATIVE_ENDPOINTS = [
              results={200: Result("A record for each text.", object_of(("results",), results=array(ANY)))},
              errors=(404,)),
     Endpoint("POST", "/weft/look/{model}/{probe}", look, "Look inside a model: a probe's results.",
-             body=object_of(("text",), text=string(maxLength=20_000), options=optional(ANY)),
+             body=object_of(text=string(maxLength=20_000), options=optional(ANY)),
              results={200: Result("The results of the probe.", array(ANY))}, errors=(403, 404),
-             choices={"probe": list(LOOKS)}),
+             choices={"probe": list(all_probes())}),
     Endpoint("POST", "/weft/compare", compare, "Compare two models on their held-out data: paired bootstrap tests.",
              body=object_of(("first", "second"), first=string("the name of a model"), second=string("of another")),
              results={200: Result("A test for each metric; without any, the reason.", object_of(

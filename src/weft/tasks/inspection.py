@@ -1,8 +1,8 @@
 """What a loaded model shows of itself on one text: the hook between the tasks and `weft.probes`.
 
-`Task.inspect(predictor, text)` returns an `Inspection`. Its parts are views of the model that all tasks share; a part
-that a model does not have is None. The probes are written once over these parts, so a new task is open to every probe
-whose part it gives.
+`Task.inspect(predictor, text)` returns an `Inspection`: functions that build views of the model which all tasks share.
+A part that a model does not have is None; one that fails, fails for the probes that ask for it. The probes are written
+once over these parts, so a new task is open to every probe whose part it gives.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class ChainView(NamedTuple):
 
 @dataclass(frozen=True)
 class Inspection:
-    """The parts of a model on one text; None where a model does not have one.
+    """What builds the parts of a model on one text; None where a model does not have one.
 
     Attributes:
         scores: Predicted distributions of the tokens.
@@ -122,9 +122,9 @@ class Inspection:
     """
 
     scores: Callable[[], TokenScores] | None = None
-    network: Network | None = None
+    network: Callable[[], Network] | None = None
     attention: Callable[[], AttentionWeights] | None = None
     search: Callable[[int, float | None, Sequence[str]], NamedBeamTree] | None = None
     chain: Callable[[], ChainView] | None = None
-    ngrams: Tensor | None = None
+    ngrams: Callable[[], Tensor] | None = None
     missing: Mapping[str, str] = field(default_factory=dict)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache, partial
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -23,36 +25,44 @@ def inspect_classify(predictor: ClassifyPredictor, text: str) -> Inspection:
     if not tokens:
         raise WeftError(f"the text {text[:40]!r} has no tokens as the model reads it", expected="at least one")
     row = torch.tensor([codec.vocabulary.encode(tokens)], device=model.output.bias.device)
-    if model.embedding is None:
-        embeddings = F.one_hot(row, len(codec.vocabulary)).to(model.output.bias.dtype)
-    else:
-        embeddings = model.embedding(row).detach()
+
+    @cache
+    def embeddings() -> Tensor:
+        if model.embedding is None:
+            return F.one_hot(row, len(codec.vocabulary)).to(model.output.bias.dtype)
+        return model.embedding(row).detach()  # type: ignore[no-any-return]
 
     def pool(x: Tensor) -> Pooled:
         inside = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
         pooled: Pooled = model.pooling(model.stack(x)[0], inside)
         return pooled
 
-    wide = None if predictor.wide is None else predictor.wide.scores([whole])[0]  # (labels, 2)
+    @cache
+    def wide() -> Tensor | None:
+        return None if predictor.wide is None else predictor.wide.scores([whole])[0]  # (labels, 2)
 
     def logits(x: Tensor) -> Tensor:
         found: Tensor = model.output(pool(x).vector)  # (B, labels)
-        if wide is not None:  # the n-gram models do not depend on the embeddings
+        scores = wide()
+        if scores is not None:  # the n-gram models do not depend on the embeddings
             network, *others = predictor.mixture
-            found = network * found + (wide @ torch.tensor(others, dtype=wide.dtype)).to(found)
+            found = network * found + (scores @ torch.tensor(others, dtype=scores.dtype)).to(found)
         return found[:, None]  # (B, 1, labels)
 
-    with torch.no_grad():
-        target = int(logits(embeddings)[0, 0].argmax())
-    label = predictor.labels[target]
+    @cache
+    @torch.no_grad()
+    def target() -> int:
+        return int(logits(embeddings())[0, 0].argmax())
 
     @torch.no_grad()
     def attention() -> AttentionWeights:
-        return AttentionWeights((label,), tokens, pool(embeddings).weights)
+        return AttentionWeights((predictor.labels[target()],), tokens, pool(embeddings()).weights)
 
-    stacks = {"stack": StackUse(model.stack, tokens)}
-    network = Network(tokens, embeddings, logits, (label,), (target,), predictor.labels, stacks)
-    ngrams = None if predictor.wide is None else _ngrams(predictor, tokens)
+    def network() -> Network:
+        stacks, label = {"stack": StackUse(model.stack, tokens)}, predictor.labels[target()]
+        return Network(tokens, embeddings(), logits, (label,), (target(),), predictor.labels, stacks)
+
+    ngrams = None if predictor.wide is None else partial(_ngrams, predictor, tokens)
     return Inspection(network=network, attention=attention, ngrams=ngrams)
 
 

@@ -20,10 +20,11 @@ def inspect_fill(predictor: FillPredictor, text: str) -> Inspection:
     tokens, ids = read_tokens(predictor.codec, text, least=2)
     names = predictor.codec.vocabulary.tokens
     row = torch.tensor([ids], device=model.bias.device)
-    if model.embedding is None:
-        embeddings = F.one_hot(row, model.vocabulary_size + 1).to(model.bias.dtype)
-    else:
-        embeddings = model.embedding(row).detach()
+
+    def embeddings() -> Tensor:
+        if model.embedding is None:
+            return F.one_hot(row, model.vocabulary_size + 1).to(model.bias.dtype)
+        return model.embedding(row).detach()  # type: ignore[no-any-return]
 
     def logits(x: Tensor) -> Tensor:
         ahead, _ = model.forward_stack(x)
@@ -35,11 +36,14 @@ def inspect_fill(predictor: FillPredictor, text: str) -> Inspection:
 
     @torch.no_grad()
     def scores() -> TokenScores:
-        log_probs = logits(embeddings)[0].log_softmax(-1)
+        log_probs = logits(embeddings())[0].log_softmax(-1)
         context = "left" if model.backward_stack is None else "both"
         return TokenScores(tokens, tuple(range(len(ids))), log_probs, row[0].cpu(), names, context)
 
-    stacks = {"left": StackUse(model.forward_stack, tokens)}
-    if model.backward_stack is not None:
-        stacks["right"] = StackUse(model.backward_stack, tokens)
-    return Inspection(scores=scores, network=Network(tokens, embeddings, logits, tokens, tuple(ids), names, stacks))
+    def network() -> Network:
+        stacks = {"left": StackUse(model.forward_stack, tokens)}
+        if model.backward_stack is not None:
+            stacks["right"] = StackUse(model.backward_stack, tokens)
+        return Network(tokens, embeddings(), logits, tokens, tuple(ids), names, stacks)
+
+    return Inspection(scores=scores, network=network)

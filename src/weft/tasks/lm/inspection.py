@@ -43,18 +43,20 @@ def inspect_lm(predictor: LmPredictor, text: str) -> Inspection:
     tokens, ids = read_tokens(predictor.codec, text, least=2)
     names = predictor.codec.vocabulary.tokens
     row = torch.tensor([ids], device=model.device)
-    embeddings = model.embed(row).detach()
 
     def logits(x: Tensor) -> Tensor:
         return model.logits(model.stack(x)[0][:, :-1])
 
     @torch.no_grad()
     def scores() -> TokenScores:
-        log_probs = logits(embeddings)[0].log_softmax(-1)
+        log_probs = logits(model.embed(row))[0].log_softmax(-1)
         return TokenScores(tokens, tuple(range(1, len(ids))), log_probs, row[0, 1:].cpu(), names, "left")
 
-    stacks = {"stack": StackUse(model.stack, tokens)}
-    network = Network(tokens, embeddings, logits, tokens[1:], tuple(ids[1:]), names, stacks, model.logits)
+    def network() -> Network:
+        stacks = {"stack": StackUse(model.stack, tokens)}
+        x = model.embed(row).detach()
+        return Network(tokens, x, logits, tokens[1:], tuple(ids[1:]), names, stacks, model.logits)
+
     return Inspection(scores=scores, network=network, search=search_continuations(predictor, ids))
 
 

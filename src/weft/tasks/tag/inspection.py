@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -34,8 +36,11 @@ def inspect_tag(predictor: TagPredictor, text: str) -> Inspection:
         raise WeftError(f"the text {text[:40]!r} has no words", expected="at least one")
     first = np.arange(1)
     inputs = collate(predictor.vocabulary.encode([words]), first)
-    with torch.no_grad():
-        embeddings = model._encode(inputs).tensor()
+
+    @cache
+    @torch.no_grad()
+    def embeddings() -> Tensor:
+        return model._encode(inputs).tensor()
 
     def logits(x: Tensor) -> Tensor:
         scores: Tensor = model.scores(model.stack(x)[0]) + model.span_start_bias
@@ -45,16 +50,17 @@ def inspect_tag(predictor: TagPredictor, text: str) -> Inspection:
             else forbid_continuation(scores, take(starts, first).ids.expand(len(x), -1), predictor.tags)
         )
 
-    with torch.no_grad():
-        scores = logits(embeddings)
-        (path,) = model.output.decode(scores, inputs.lengths)
-
+    @torch.no_grad()
     def chain() -> ChainView:
         start, transition, end = (part.detach() for part in model.output.masked())
-        chains = Chains.padded(start, transition, end, scores, inputs.lengths)
+        chains = Chains.padded(start, transition, end, logits(embeddings()), inputs.lengths)
         return ChainView(words, predictor.tags, chains, transition, (), "crf")
 
-    names = tuple(f"{predictor.tags[tag]} of {word}" for tag, word in zip(path.tags, words, strict=True))
-    stacks = {"stack": StackUse(model.stack, words)}
-    network = Network(words, embeddings, logits, names, tuple(path.tags), predictor.tags, stacks)
+    def network() -> Network:
+        with torch.no_grad():
+            (path,) = model.output.decode(logits(embeddings()), inputs.lengths)
+        names = tuple(f"{predictor.tags[tag]} of {word}" for tag, word in zip(path.tags, words, strict=True))
+        stacks = {"stack": StackUse(model.stack, words)}
+        return Network(words, embeddings(), logits, names, tuple(path.tags), predictor.tags, stacks)
+
     return Inspection(network=network, chain=chain)

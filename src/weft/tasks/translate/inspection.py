@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -43,27 +44,31 @@ def inspect_translate(predictor: TranslatePredictor, text: str) -> Inspection:
         )
         return NamedBeamTree(tree, names)
 
-    best = search(SHOWN_BEAM, None, ()).tree.results[0]
-    ids = [*best.ids, END] if best.ended else list(best.ids)
-    tokens = tuple(names[one] for one in ids)
-    with torch.no_grad():
-        embeddings = model.encoder.embedding(torch.tensor([source.ids], device=model.bias.device))
+    @cache
+    def best() -> tuple[int, ...]:
+        found = search(SHOWN_BEAM, None, ()).tree.results[0]
+        return (*found.ids, END) if found.ended else tuple(found.ids)
 
     def logits(x: Tensor) -> Tensor:
         lengths = torch.full((len(x),), x.shape[1])
         outputs, state = model.encoder.stack(x, lengths=lengths)
         encoded = Encoded(outputs, state, lengths.to(outputs.device))
-        return model.readout(model.decode(encoded, _repeat(pad([ids]), len(x))).outputs)
+        return model.readout(model.decode(encoded, _repeat(pad([best()]), len(x))).outputs)
 
     def attention() -> AttentionWeights:
-        weights = model.attention_weights(TranslationBatch(pad([source.ids]), pad([ids])))
-        return AttentionWeights(tokens, source.tokens, weights[0])
+        weights = model.attention_weights(TranslationBatch(pad([source.ids]), pad([best()])))
+        return AttentionWeights(tuple(names[one] for one in best()), source.tokens, weights[0])
 
-    stacks = {
-        "encoder": StackUse(model.encoder.stack, source.tokens),
-        "decoder": StackUse(model.decoder.stack, (BOS, *tokens[:-1])),
-    }
-    network = Network(source.tokens, embeddings, logits, tokens, tuple(ids), names, stacks)
+    def network() -> Network:
+        tokens = tuple(names[one] for one in best())
+        with torch.no_grad():
+            embeddings = model.encoder.embedding(torch.tensor([source.ids], device=model.bias.device))
+        stacks = {
+            "encoder": StackUse(model.encoder.stack, source.tokens),
+            "decoder": StackUse(model.decoder.stack, (BOS, *tokens[:-1])),
+        }
+        return Network(source.tokens, embeddings, logits, tokens, best(), names, stacks)
+
     missing = {"attention": f"has no attention: it was trained with model.decoder={predictor.config.model.decoder}"}
     return Inspection(
         network=network, search=search, attention=attention if model.has_attention else None, missing=missing

@@ -1,0 +1,157 @@
+"""The registry of probes: every `Probe` that a file of this package defines.
+
+A probe is one file: its name, the part of a model that it needs, typed options with their help, the function that
+computes it, and the figures of its result. `weft look`, the schemas of the server, its page and the table in
+docs/look.md are made of this registry. `python tools/probe_manifest.py` writes what is kept of it in files.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+import weft.probes
+from weft.pictures.figures import Figure
+from weft.probes.result import ProbeResult
+
+LONGEST, MOST_ITEMS, LARGEST = 1000, 1000, 1 << 20  # of an option without limits of its own
+
+# What a user looks for first stands first; other files follow by their names.
+FIRST = (
+    "surprisal",
+    "activations",
+    "gradient_flow",
+    "jacobian",
+    "connectivity",
+    "attention",
+    "posterior",
+    "units",
+    "evidence",
+    "confusion",
+)
+
+
+@dataclass(frozen=True)
+class Option:
+    """What an annotation says of an option: `layer: Annotated[int | None, Option("Only this layer.")]`.
+
+    Attributes:
+        help: What it is, as a sentence.
+        min: The least value.
+        max: The largest.
+        requests: The values that a request to a server may give; None: any, (): none, it is for the command line alone.
+        flag: Its name on the command line where it is not `--name`; "": it has none there.
+    """
+
+    help: str
+    min: int | None = None
+    max: int | None = None
+    requests: tuple[str, ...] | None = None
+    flag: str | None = None
+
+
+def own_figures(first: Any, *others: Any) -> list[Figure]:
+    """Those that a result has without options; of several layers, those of the first with the others in it."""
+    figures: list[Figure] = first.figures(*others)
+    return figures
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A probe.
+
+    Attributes:
+        name: What `--show` and the server call it.
+        about: What it shows, in a line.
+        part: The part of a model that it needs, by its name in `weft.probes.parts`.
+        run: From a loaded model, a text if it takes one, and options to a result, or one for each layer.
+        figures: From these results and options to figures, where the results' own have options.
+    """
+
+    name: str
+    about: str
+    part: str
+    run: Callable[..., Any]
+    figures: Callable[..., list[Figure]] = own_figures
+
+    def look(self, model: Any, text: str | None, options: Mapping[str, Any]) -> tuple[ProbeResult, ...]:
+        """The results of the probe on a loaded model."""
+        texts = [text] if "text" in inspect.signature(self.run).parameters else []
+        found = self.run(model, *texts, **_given(self.run, options))
+        return found if isinstance(found, tuple) else (found,)
+
+    def draw(self, results: tuple[ProbeResult, ...], options: Mapping[str, Any]) -> list[Figure]:
+        """The figures of its results."""
+        return self.figures(*results, **_given(self.figures, options))
+
+    def describe(self) -> dict[str, Any]:
+        """The probe as plain data; the options of its function and of its figures as JSON schemas."""
+        text = inspect.signature(self.run).parameters.get("text")
+        return {
+            "about": self.about,
+            "part": self.part,
+            "text": "none" if text is None else "required" if text.default is text.empty else "optional",
+            "options": _schemas(self.run),
+            "drawing": {name: one for name, one in _schemas(self.figures).items() if name not in _schemas(self.run)},
+        }
+
+
+def _given(function: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: options[name] for name in _schemas(function) if name in options}
+
+
+@cache
+def _schemas(function: Callable[..., Any]) -> dict[str, dict[str, Any]]:
+    """The schema of each parameter that is annotated with an `Option`."""
+    found = {}
+    for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
+        hint = parameter.annotation
+        option = next((one for one in getattr(hint, "__metadata__", ()) if isinstance(one, Option)), None)
+        if option is None:
+            continue
+        schema = {**_schema(get_args(hint)[0], option), "description": option.help}
+        if parameter.default is not None:
+            schema["default"] = list(parameter.default) if isinstance(parameter.default, tuple) else parameter.default
+        if option.requests is not None:
+            schema["x-requests"] = list(option.requests)
+        found[name] = {**schema, "x-flag": f"--{name}" if option.flag is None else option.flag}
+    return found
+
+
+def _schema(kind: Any, option: Option) -> dict[str, Any]:
+    if get_origin(kind) in (UnionType, Union):
+        (kind,) = (one for one in get_args(kind) if one is not type(None))
+    if kind is int:
+        least = -LARGEST if option.min is None else option.min
+        return {"type": "integer", "minimum": least, "maximum": LARGEST if option.max is None else option.max}
+    if get_origin(kind) is Literal:
+        return {"type": "string", "enum": list(get_args(kind))}
+    if kind in (str, Any):
+        return {"type": "string", "maxLength": LONGEST}
+    assert get_args(kind) == (str,), f"{kind} is no type of an option"
+    return {"type": "array", "items": {"type": "string"}, "maxItems": MOST_ITEMS}
+
+
+def files() -> list[str]:
+    """The names of this package's modules."""
+    names = sorted(module.name for module in pkgutil.iter_modules(weft.probes.__path__))
+    return sorted(names, key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
+
+
+@cache
+def all_probes() -> dict[str, Probe]:
+    """All probes by their names."""
+    modules = [importlib.import_module(f"weft.probes.{name}") for name in files()]
+    found = [one for module in modules for one in vars(module).values() if isinstance(one, Probe)]
+    return {one.name: one for one in found}
+
+
+def describe_probes() -> dict[str, Any]:
+    """All probes as plain data: the content of manifest.json, from which `weft look --help` is made without torch."""
+    return {"files": sorted(files()), "probes": {name: one.describe() for name, one in all_probes().items()}}
