@@ -28,7 +28,7 @@ from tools.records import machine, stamp, write
 from weft.nn.crf import CRF
 from weft.tasks.hmm.baum_welch import improve, random_hmm
 from weft.tasks.hmm.model import HMM
-from weft.tasks.ngram.model import modified_kneser_ney
+from weft.tasks.kneser_ney import modified_kneser_ney
 
 SEQUENCES, LENGTH = 1000, 100
 

@@ -46,6 +46,8 @@ from weft.tasks.hmm.model import MISSING as MISSING
 from weft.tasks.hmm.task import resume_hmm as resume_hmm
 from weft.tasks.hmm.task import start_hmm as start_hmm
 from weft.tasks.hmm.task import train_hmm as train_hmm
+from weft.tasks.kneser_ney import kneser_ney as kneser_ney
+from weft.tasks.kneser_ney import modified_kneser_ney as modified_kneser_ney
 from weft.tasks.lm.cache import CacheConfig as CacheConfig
 from weft.tasks.lm.config import LmConfig as LmConfig
 from weft.tasks.lm.dynamic import DynamicConfig as DynamicConfig
@@ -56,8 +58,6 @@ from weft.tasks.lm.task import train_lm as train_lm
 from weft.tasks.mix.mixing import MixResult as MixResult
 from weft.tasks.mix.mixing import mix as mix
 from weft.tasks.ngram.config import NgramConfig as NgramConfig
-from weft.tasks.ngram.model import kneser_ney as kneser_ney
-from weft.tasks.ngram.model import modified_kneser_ney as modified_kneser_ney
 from weft.tasks.ngram.task import resume_ngram as resume_ngram
 from weft.tasks.ngram.task import start_ngram as start_ngram
 from weft.tasks.ngram.task import train_ngram as train_ngram

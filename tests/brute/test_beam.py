@@ -10,9 +10,9 @@ from tests.checks import check_beam
 from weft.decoding import beam_search, generate, greedy
 from weft.errors import WeftError
 from weft.tasks.hmm.model import HMM
+from weft.tasks.kneser_ney import modified_kneser_ney
 from weft.tasks.lm.config import LmModelConfig
 from weft.tasks.lm.model import LanguageModel
-from weft.tasks.ngram.model import modified_kneser_ney
 
 V = 5
 

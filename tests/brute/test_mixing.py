@@ -12,10 +12,10 @@ import torch
 from tests.checks import check_stepper
 from weft.errors import WeftError
 from weft.tasks.config import ModelConfig
+from weft.tasks.kneser_ney import modified_kneser_ney
 from weft.tasks.lm.cache import CacheConfig, CacheModel, CacheReader, read_outputs
 from weft.tasks.lm.interpolation import Interpolation, fit_weights, interpolate
 from weft.tasks.lm.model import LanguageModel
-from weft.tasks.ngram.model import modified_kneser_ney
 
 V = 5
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from weft.tasks.ngram.model import kneser_ney
+from weft.tasks.kneser_ney import kneser_ney
 
 lm = pytest.importorskip("nltk.lm", reason="nltk is not installed")
 

@@ -50,22 +50,24 @@ def module_name(path: Path) -> tuple[str, ...]:
     return parts[:-1] if parts[-1] == "__init__" else parts
 
 
-def imported_parts(path: Path) -> set[str]:
-    """The parts of weft that a file imports anywhere in it, inside functions too."""
-    found = set()
+def imported_names(path: Path) -> set[tuple[str, ...]]:
+    """What a file of weft imports from weft anywhere in it: inside functions and for type checkers alone, too."""
+    names: set[tuple[str, ...]] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        names: list[tuple[str, ...]] = []
         if isinstance(node, ast.Import):
-            names = [tuple(alias.name.split(".")) for alias in node.names]
+            names |= {tuple(alias.name.split(".")) for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             base = tuple(node.module.split(".")) if node.module else ()
             if node.level:
                 package = module_name(path) if path.name == "__init__.py" else module_name(path)[:-1]
                 base = package[: len(package) - node.level + 1] + base
-            names = [(*base, alias.name) for alias in node.names]
-        # `from weft import load` names no part, `from weft import cells` does
-        found |= {name[1] for name in names if name[0] == "weft" and len(name) > 1 and is_part(name[1])}
-    return found
+            names |= {(*base, alias.name) for alias in node.names}
+    return {name for name in names if name[0] == "weft"}
+
+
+def imported_parts(path: Path) -> set[str]:
+    """The parts of weft that a file imports: `from weft import load` names no part, `from weft import cells` does."""
+    return {name[1] for name in imported_names(path) if len(name) > 1 and is_part(name[1])}
 
 
 def is_part(name: str) -> bool:
@@ -97,6 +99,26 @@ def test_the_check_sees_all_kinds_of_imports(tmp_path, monkeypatch):
     path.write_text(source, encoding="utf-8")
     monkeypatch.setitem(globals(), "PACKAGE", tmp_path)
     assert imported_parts(path) == {"training", "cells", "tasks", "text"}
+
+
+def test_folders_of_tasks_import_each_other_one_way():
+    """A task may be made from another, as n-gram models are from language models, but no two from each other."""
+    folders = [path.parent.name for path in sorted(PACKAGE.glob("tasks/*/__init__.py"))]
+    uses = {
+        folder: {
+            name[2]
+            for path in (PACKAGE / "tasks" / folder).rglob("*.py")
+            for name in imported_names(path)
+            if name[1] == "tasks" and name[2] in folders and name[2] != folder
+        }
+        for folder in folders
+    }
+    assert set(uses) >= {"lm", "ngram"}
+    assert "lm" in uses["ngram"], "the test sees no imports"
+    while independent := [folder for folder, others in uses.items() if not others & uses.keys()]:
+        for folder in independent:
+            del uses[folder]
+    assert not uses, "these folders import each other in a cycle"
 
 
 def test_the_server_has_code_of_no_task_but_lm():

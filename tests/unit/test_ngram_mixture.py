@@ -9,12 +9,12 @@ import pytest
 import torch
 
 import weft
+from weft.tasks.kneser_ney import modified_kneser_ney
 from weft.tasks.lm.config import LmModelConfig
 from weft.tasks.lm.interpolation import predict_stepwise
 from weft.tasks.lm.model import LanguageModel, make_language_model
 from weft.tasks.lm.ngram_mixture import NGRAM, NGRAM_WEIGHT, WEIGHT_WITHOUT_DEV, NgramMixture
 from weft.tasks.lm.task import TASK
-from weft.tasks.ngram.model import modified_kneser_ney
 from weft.tasks.text_task import held_out_tokens, stored_tokens
 
 TEXT = weft.Corpus.from_texts("tale", ["It was the best of times, it was the worst of times.\n" * 20 + "Wisdom!\n" * 9])

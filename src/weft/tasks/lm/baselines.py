@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from weft.data.windows import Tokens
 from weft.metrics import Likelihood
+from weft.tasks.kneser_ney import modified_kneser_ney
 from weft.tasks.lm.predictor import LmPredictor
-from weft.tasks.ngram.model import modified_kneser_ney
 from weft.tasks.stored_data import TRAIN_PART, is_stored
 from weft.tasks.text_task import part_tokens
 from weft.text.grammars.english import ENGLISH

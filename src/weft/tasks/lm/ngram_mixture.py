@@ -16,11 +16,11 @@ import torch
 
 from weft.data.windows import ROW_TOKENS, Tokens
 from weft.metrics import CROSS_ENTROPY, Likelihood, TokenPredictions
+from weft.tasks.kneser_ney import NGram, modified_kneser_ney
 from weft.tasks.lm.cache import read_outputs
 from weft.tasks.lm.interpolation import Array, Interpolation, fit_weights, interpolate, likelihood
 from weft.tasks.lm.model import LanguageModel
 from weft.tasks.lm.predictor import TokenModel
-from weft.tasks.ngram.model import NGram, modified_kneser_ney
 from weft.training.run import WEIGHTS, Run, decoding, read_metadata
 from weft.training.step import Evaluation
 

@@ -10,12 +10,12 @@ from torch import Tensor
 from weft.errors import WeftError
 from weft.metrics import CROSS_ENTROPY
 from weft.tasks.inspection import Inspection
+from weft.tasks.kneser_ney import NGram, modified_kneser_ney
 from weft.tasks.lm.inspection import inspect_steps
 from weft.tasks.lm.predictor import LmPredictor
 from weft.tasks.lm.service import serve_lm
 from weft.tasks.ngram.command import COMMANDS
 from weft.tasks.ngram.config import NgramConfig
-from weft.tasks.ngram.model import NGram, modified_kneser_ney
 from weft.tasks.service import Service
 from weft.tasks.text_task import TextData, TextTask
 from weft.text.codec import Codec
