@@ -10,13 +10,13 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from weft.tasks.curves import curve_figures
 
 import weft
 from weft import probes
 from weft.config import load_config
 from weft.pictures import Curve, Curves, Figure, to_svg
 from weft.tasks import get_task
+from weft.tasks.curves import curve_figures
 
 OUT = Path(__file__).parent / "pictures"
 LARGEST = 150_000  # bytes of a picture

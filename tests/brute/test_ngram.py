@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from tests.checks import check_stepper
 from weft.errors import WeftError
-from weft.tasks.kneser_ney import NGram, kneser_ney, modified_discounts, modified_kneser_ney
 from weft.tasks import kneser_ney as ngram
+from weft.tasks.kneser_ney import NGram, kneser_ney, modified_discounts, modified_kneser_ney
 
 START = "start"
 

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import torch
 from rich.console import Console
-from weft.tasks.curves import curve_figures, smoothed
 
 from weft import probes
 from weft.cells import Cell, HiddenState
@@ -37,6 +36,7 @@ from weft.pictures.figures import value_range, visible
 from weft.pictures.palette import colours, level, luminance
 from weft.pictures.save import check_suffix, content
 from weft.pictures.svg import number, shorten, text_width
+from weft.tasks.curves import curve_figures, smoothed
 from weft.tasks.inspection import Network, StackUse
 from weft.tasks.runs import MetricCurve
 

@@ -27,10 +27,16 @@ def teacher(tmp_path_factory):
     return folder / "teacher"
 
 
+def fitted(training):
+    """The run with its linear models; its network is not trained."""
+    any(not step.note for step in training.steps())
+    return training.run
+
+
 def taught(teacher, folder, texts=UNLABELLED, **settings):
     (folder / "texts.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
     given = {**SMALL, "data.unlabelled": str(folder / "texts.txt"), "data.teacher": str(teacher), **settings}
-    return weft.start_classify(LABELLED, folder / "run", given, dev=HELD_OUT).run
+    return fitted(weft.start_classify(LABELLED, folder / "run", given, dev=HELD_OUT))
 
 
 def test_texts_are_trained_on_with_the_labels_of_the_teacher(teacher, tmp_path):
@@ -51,7 +57,7 @@ def test_the_ngram_models_learn_what_only_unlabelled_texts_have(teacher, tmp_pat
     texts = ["great marvel", "fine marvel", "marvel and fun", "dull boredom", "bad boredom", "so bad boredom"] * 4
     with_them = weft.load(taught(teacher, tmp_path, texts).path).wide.nbsvm
     (alone := tmp_path / "alone").mkdir()
-    without = weft.load(weft.start_classify(LABELLED, alone / "run", SMALL, dev=HELD_OUT).run.path).wide.nbsvm
+    without = weft.load(fitted(weft.start_classify(LABELLED, alone / "run", SMALL, dev=HELD_OUT)).path).wide.nbsvm
     for word, label in (("marvel", "good"), ("boredom", "bad")):
         place = ["bad", "good"].index(label)
         logits = with_them.logits([[word]])[0] - with_them.bias

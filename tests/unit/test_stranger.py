@@ -185,7 +185,7 @@ def others(tmp_path_factory):
 
 
 @pytest.mark.parametrize("value", NOT_FINITE)
-@pytest.mark.parametrize("name", ["ngram/" + WEIGHTS, "hmm/" + WEIGHTS, "classify/logistic.safetensors"])
+@pytest.mark.parametrize("name", ["ngram/" + WEIGHTS, "hmm/" + WEIGHTS, "classify/linear.safetensors"])
 def test_weights_of_other_tasks_that_are_not_finite(others, tmp_path, name, value):
     run = shutil.copytree(others, tmp_path / "runs") / name
     fill_weights(run, value)

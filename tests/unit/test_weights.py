@@ -85,7 +85,7 @@ def trained_hash(name: str, folder: Path) -> str:
     task = get_task({"lm gru": "lm", "segment": "tag", "translate muon": "translate"}.get(name, name))
     config = load_config(kind, sets=[*sets, "train.epochs=60", "train.precision=float32"])
     training = task.start(source, folder / "run", config)
-    steps = sum(1 for _ in itertools.islice(training.trainer.run(), STEPS))
+    steps = sum(1 for _ in itertools.islice((step for step in training.trainer.run() if not step.note), STEPS))
     assert steps == STEPS
     return _hash(training.model.state_dict())
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import random
+import shutil
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,13 +14,16 @@ import torch
 from torch.nn import functional as F
 
 import weft
-from weft.errors import WeftError
+from weft.errors import WeftError, WeftWarning
 from weft.tasks.classify.compare import compare_classifiers
-from weft.tasks.classify.cross_fitting import cross_scores, is_worthwhile
+from weft.tasks.classify.cross_fitting import folds, is_worthwhile
 from weft.tasks.classify.data import split_text
 from weft.tasks.classify.linear import (
+    FITS,
+    IDF,
     IDF_C,
-    LinearModel,
+    LOGISTIC,
+    NBSVM,
     _cross_entropy,
     _Problem,
     _squared_hinge,
@@ -45,8 +51,8 @@ from weft.tasks.classify.ngram_features import (
     scaled_features,
 )
 from weft.tasks.classify.task import TASK, epochs_for_texts
-from weft.tasks.classify.wide import LOGISTIC_FILE, NBSVM_FILE, _Fitted, blended, held_out_scores
-from weft.training.run import load_tensors, save_tensors
+from weft.tasks.classify.wide import LINEAR_FILE, blended, fitted_scores, held_out_scores, join_fitted
+from weft.training.run import WEIGHTS, load_tensors, save_tensors
 
 CLASS_WEIGHTS = torch.tensor([0.5, 2.0, 1.25])
 WORDS = ["good", "bad", "film", "book", "a", "the", "not", "very", "!", "好", "书", "很"]
@@ -218,18 +224,14 @@ def test_cross_fitted_prior():
 
 
 def test_cross_fitting_scores_each_text_by_models_of_others():
-    texts, labels = texts_and_labels(60)
+    texts, _ = texts_and_labels(60)
     reader = NgramKeys(characters=True)
     keys = [reader.of(text) for text in [*texts, *texts]]  # every text twice
-    marks = {one.tokens.tobytes(): number for number, one in enumerate(keys)}
-
-    def score(train, truth, others):
-        assert len(train) == len(truth)
-        assert not {one.tokens.tobytes() for one in train} & {one.tokens.tobytes() for one in others}
-        return torch.tensor([[[float(marks[one.tokens.tobytes()])]] for one in others])
-
-    found = cross_scores(keys, [*labels.tolist(), *labels.tolist()], score)
-    assert found.flatten().tolist() == [float(marks[one.tokens.tobytes()]) for one in keys]
+    found = folds(keys)
+    assert sorted(row for _, inside in found for row in inside) == list(range(len(keys)))
+    for others, inside in found:
+        assert sorted([*others, *inside]) == list(range(len(keys)))
+        assert not {keys[row].tokens.tobytes() for row in others} & {keys[row].tokens.tobytes() for row in inside}
     assert is_worthwhile(keys, 3, held_out=10)
     assert not is_worthwhile(keys, 3, held_out=1000)
     assert not is_worthwhile(keys[:10], 3, held_out=10)
@@ -270,36 +272,56 @@ def test_nbsvm_is_compared(trained):
 def test_no_wide_path(tmp_path):
     model = weft.train_classify(PAIRS, tmp_path / "run", {**SMALL, "model.wide": False}, progress=False)
     assert model.wide is None
-    assert not (tmp_path / "run" / LOGISTIC_FILE).exists()
+    assert not (tmp_path / "run" / LINEAR_FILE).exists()
     with pytest.raises(WeftError, match="without n-gram models"):
         compare_classifiers(model, ["nbsvm"], None)
 
 
-@pytest.mark.parametrize("name", [LOGISTIC_FILE, NBSVM_FILE])
-def test_files_of_a_stranger(trained, name, tmp_path):
-    path = trained.run.path / name
-    tensors, metadata = load_tensors(path)
+@pytest.mark.parametrize("kind", [LOGISTIC, NBSVM])
+def test_a_file_of_a_stranger(trained, kind, tmp_path):
+    run = Path(shutil.copytree(trained.run.path, tmp_path / "run"))
+    tensors, metadata = load_tensors(run / LINEAR_FILE)
+    keys, weights, bias = (tensors[f"{kind}.{name}"] for name in ("keys", "weights", "bias"))
     wrong = [
-        {**tensors, "weights": tensors["weights"][:, :1]},
-        {**tensors, "keys": tensors["keys"].flip(0)},
-        {**tensors, "bias": tensors["bias"] * float("nan")},
-        {**tensors, "keys": tensors["keys"].float()},
-        {"keys": tensors["keys"]},
+        {"weights": weights[:, :1]},
+        {"keys": keys.flip(0)},
+        {"bias": bias * float("nan")},
+        {"keys": keys.float()},
+        {"weights": None},
     ]
-    for one in wrong:
-        save_tensors(tmp_path / name, one, metadata)
+    for change in wrong:
+        changed = {**tensors, **{f"{kind}.{name}": value for name, value in change.items()}}
+        save_tensors(run / LINEAR_FILE, {name: value for name, value in changed.items() if value is not None}, metadata)
         with pytest.raises(WeftError):
-            LinearModel.load(tmp_path / name, 2)
-    save_tensors(tmp_path / name, tensors, {"kind": "other"})
-    with pytest.raises(WeftError):
-        LinearModel.load(tmp_path / name, 2)
-    content = path.read_bytes()
-    try:
-        path.unlink()
-        with pytest.raises(WeftError, match="missing"):
-            weft.load(trained.run.path)
-    finally:
-        path.write_bytes(content)
+            weft.load(run)
+    (run / LINEAR_FILE).unlink()
+    with pytest.raises(WeftError, match="missing"):
+        weft.load(run)
+
+
+def test_a_resume_repeats_no_model_that_is_fitted(trained, tmp_path):
+    assert max(step.number for step in weft.start_classify(PAIRS, tmp_path / "whole", SMALL).steps() if step.note) == 14
+    training = weft.start_classify(PAIRS, tmp_path / "run", SMALL)
+    for number in range(1, 15):
+        steps = training.steps()
+        step = next(steps)
+        assert (step.note, step.number, step.total) == ("linear models of n-grams", number, 14)
+        assert weft.load(tmp_path / "run").classify(["good"])[0].label  # the network as it was made
+        steps.close()
+        training = weft.resume_classify(tmp_path / "run")
+    assert not [step for step in training.steps() if step.note]
+    for name in (LINEAR_FILE, WEIGHTS):
+        ours, others = (load_tensors(path / name).tensors for path in (tmp_path / "run", trained.run.path))
+        assert all(torch.equal(ours[key], others[key]) for key in others)
+
+
+def test_the_linear_models_are_counted_by_the_time_limit(tmp_path, monkeypatch):
+    monkeypatch.setitem(FITS, LOGISTIC, lambda *args, **options: time.sleep(0.2) or fit_logistic(*args, **options))
+    training = weft.start_classify(PAIRS, tmp_path / "run", {**SMALL, "train.minutes": 0.01})
+    with pytest.warns(WeftWarning, match="preparing the data took"):
+        steps = list(training.steps())
+    assert all(step.note for step in steps)
+    assert steps[-1].seconds > 1
 
 
 def test_final_models_are_fitted_to_the_drawn_texts_too(tmp_path):
@@ -376,11 +398,11 @@ def test_blend_of_two_logistic_regressions():
     texts, labels = texts_and_labels(200, 2)
     keys = [NgramKeys(characters=True).of(text) for text in texts]
     parts = [fit(keys[:100], labels[:100], 2) for fit in (fit_logistic, fit_idf_logistic, fit_nbsvm)]
-    fitted = _Fitted(*parts)
-    scores = fitted.scores(keys[100:])
+    fitted = dict(zip((LOGISTIC, IDF, NBSVM), parts, strict=True))
+    scores = fitted_scores(fitted, keys[100:])
     for share in (0.0, 0.3, 1.0):
         torch.testing.assert_close(
-            fitted.models(share).scores(texts[100:]), blended(scores, share), rtol=1e-4, atol=1e-5
+            join_fitted(fitted, share).scores(texts[100:]), blended(scores, share), rtol=1e-4, atol=1e-5
         )
     truth = F.one_hot(labels[100:], 2).double().add(0.01).log()
     noise = scores[torch.randperm(100, generator=torch.Generator().manual_seed(1))]

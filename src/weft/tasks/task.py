@@ -246,7 +246,7 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
         return replace(self.resume(out), lock=lock, choice=choice)
 
     def follow(self, out: str | Path) -> Training:
-        """Joins the training of a run that rank 0 has started or resumed. Writes nothing.
+        """Joins the training of a run that rank 0 has started or resumed. Writes only what a copy of it lacks.
 
         Args:
             out: The run directory, on a file system that all workers see, or a copy of it.

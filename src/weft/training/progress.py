@@ -97,6 +97,14 @@ class TrainingProgress:
 
     def step(self, step: Step) -> None:
         now = time.perf_counter()
+        if step.note:
+            text = f"{step.note}  {step.number}/{step.total}  {_duration(int(step.remaining))} left"
+            if self.live and self.task is not None:
+                self.live.update(self.task, completed=step.number, total=step.total, epoch=step.epoch, facts=text)
+            elif now - self.printed >= PLAIN_SECONDS:
+                self.printed = now
+                print(text, file=sys.stderr, flush=True)
+            return
         # The mean of the first steps, then a moving average: it does not start from the loss of the first step alone.
         share = max(SHARE, 1 / (self.speed.steps + 1)) if step.of_batch else 1.0
         self.running += share * (step.loss.value - self.running)

@@ -6,7 +6,7 @@
     weights-2.safetensors   of an ensemble: its second member, and so on; a mixture has its members in parts/
     ngram.safetensors       of a language model with `model.ngram_order`: the n-gram model of its training text
     checkpoint.safetensors  the latest weights and everything else that resuming needs
-    logistic.safetensors    of a classifier: its linear n-gram models, and nbsvm.safetensors
+    linear.safetensors      of a classifier: its linear n-gram models
     languages.json          of a translator: character n-grams of both languages, to detect a text's language
     metrics.jsonl           a line for every report and evaluation
     lock                    held by the process that trains the run (weft.training.lock)

@@ -43,6 +43,7 @@ class Step(NamedTuple):
     step_seconds: float = 0.0  # of this step alone, without an evaluation
     remaining: float = 0.0  # estimated seconds to the end, with the evaluations and checkpoints
     of_batch: bool = True  # whether the loss is that of a batch, not of all data
+    note: str = ""  # what a preparation did, which has no loss; its steps are counted by themselves
 
 
 @dataclass
@@ -52,6 +53,7 @@ class Progress:
     phase: int = 0  # the number of the present phase
     steps_before: int = 0  # of the phases before it
     seconds_before: float = 0.0
+    prepared: int = 0  # the preparations that are done
     step: int = 0
     epoch: int = 0
     batch: int = 0

@@ -14,6 +14,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +24,7 @@ from weft.errors import WeftError, WeftWarning
 from weft.metrics import CROSS_ENTROPY, Metric
 from weft.training.distributed import current_workers
 from weft.training.loss import MeanLoss
-from weft.training.run import CHECKPOINT, WEIGHTS, Run, decoding
+from weft.training.run import CHECKPOINT, WEIGHTS, Run, decoding, with_prefix
 from weft.training.schedule import HEADROOM, PLANNED, RESUMED, Pace
 from weft.training.step import INTERRUPTED, TIME_IS_UP, Evaluation, Progress, Step
 
@@ -37,6 +38,7 @@ class Update(NamedTuple):
     learning_rate: float | None = None
     evaluation_due: bool = False
     stop: bool = False  # some worker was asked to stop
+    note: str = ""  # what was done, where a step has no loss
 
 
 class NotFiniteError(WeftError):
@@ -60,6 +62,8 @@ class Phase(ABC):
         report_every: The steps between lines of metrics.jsonl; 1 where each step reads all data.
         weights_file: The file of the run that has its best weights.
         member: Its number among the members of an ensemble; 0: there are none.
+        preparations: The phases whose results it needs, such as linear models that are mixed with it. Their time is
+            its own; their steps are not counted. The run has their results, so only the first member has to wait.
     """
 
     description: str = ""
@@ -73,6 +77,7 @@ class Phase(ABC):
     report_every: int = 20
     weights_file: str = WEIGHTS
     member: int = 0
+    preparations: Sequence[Callable[[], Phase]] = ()
 
     @abstractmethod
     def steps(self, progress: Progress) -> int:
@@ -124,10 +129,12 @@ class Trainer:
         run: Run | None = None,
         evaluate_all: Callable[[], dict[str, float]] | None = None,
     ) -> None:
-        self.phases, self.run_directory, self.evaluate_all = phases, run, evaluate_all
+        self.phases, self.run_directory, self.evaluate_all, self.run_read = phases, run, evaluate_all, run
         self.phase, self.progress = phases[0](), Progress()
         self.workers = current_workers()
         self.stop_requested = False
+        self.preparation: Phase | None = None  # the one under way, and its steps
+        self.preparation_steps = Progress()
         self.pace = self._new_pace()
         self._budget = 0.0  # seconds to the time limit when `run` began
 
@@ -162,7 +169,7 @@ class Trainer:
     def run(self) -> Iterator[Step]:
         """Trains from the current state. Yields every step after it is done (and saved, if it is saved)."""
         while True:
-            for step in self._run_phase():
+            for step in chain(self._prepare(), self._run_phase()):
                 yield step
                 if step.end == INTERRUPTED:
                     return
@@ -172,6 +179,41 @@ class Trainer:
             self._next_phase()
             if self.stop_requested:
                 return
+
+    def _prepare(self) -> Iterator[Step]:
+        """Runs the preparations of the present phase that have not been run. Saves after each step."""
+        progress, pending = self.progress, self.phase.preparations
+        began = self.workers.now() - progress.seconds
+        while progress.prepared < len(pending) and not progress.phase:
+            if self.preparation is None:
+                self.preparation = pending[progress.prepared]()
+            phase, own, before = self.preparation, self.preparation_steps, self.workers.now()
+            total = phase.steps(own)
+            update = phase.step(own, total, stop=False)
+            stopped = self.workers.first(self.stop_requested)
+            progress.seconds = self.workers.now() - began
+            if own.step >= total:
+                if self.run_directory:
+                    self.run_directory.save(phase.weights_file, *phase.weights())
+                self.workers.synchronize()
+                if self.run_read and not self.run_read.has(phase.weights_file):  # a copy on another machine
+                    self.run_read.save(phase.weights_file, *phase.weights())
+                progress.prepared, self.preparation, self.preparation_steps = progress.prepared + 1, None, Progress()
+            self.save()
+            seconds = self.workers.now() - before
+            yield Step(
+                number=own.step,
+                total=total,
+                epoch=0,
+                loss=update.loss,
+                grad_norm=0.0,
+                learning_rate=0.0,
+                seconds=progress.all_seconds,
+                end=INTERRUPTED if stopped else "",
+                step_seconds=seconds,
+                remaining=(total - own.step) * seconds,
+                note=update.note,
+            )
 
     def _run_phase(self) -> Iterator[Step]:
         """Trains the present phase to its end."""
@@ -299,8 +341,9 @@ class Trainer:
         end = self._phase_end()
         if end == TIME_IS_UP and not self.progress.step:
             warnings.warn(
-                f"the time limit of {self.phase.minutes:g} minutes was over before the first step: reading and "
-                f"encoding the data took {self.progress.seconds:.0f} s; the model is not trained",
+                f"the time limit of {self.phase.minutes:g} minutes was over before the first step: "
+                f"{'preparing' if self.phase.preparations else 'reading and encoding'} the data took "
+                f"{self.progress.seconds:.0f} s; the model is not trained",
                 WeftWarning,
                 stacklevel=4,
             )
@@ -396,6 +439,10 @@ class Trainer:
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Returns the complete training state: tensors by name, and metadata."""
         tensors, metadata = self.phase.state()
+        if self.preparation is not None:
+            own, content = self.preparation.state()
+            tensors = {**tensors, **{f"preparation.{name}": tensor for name, tensor in own.items()}}
+            metadata = {**metadata, "preparation": [content, vars(self.preparation_steps).copy()]}
         return tensors, {**metadata, "progress": vars(self.progress).copy()}
 
     def restore(self, tensors: dict[str, Tensor], metadata: dict[str, Any]) -> None:
@@ -413,3 +460,10 @@ class Trainer:
         self.progress = progress
         with decoding(file):
             self.phase.restore(tensors, metadata)
+            content, steps = metadata.get("preparation", (None, None))
+            make_preparation = None if steps is None else self.phase.preparations[progress.prepared]
+        if make_preparation is not None:
+            self.preparation = make_preparation()
+            with decoding(file):
+                self.preparation_steps = Progress.from_json(steps)
+                self.preparation.restore(with_prefix(tensors, "preparation."), content)

@@ -5,10 +5,7 @@ So the weights of the n-gram models are fitted to all training texts, where the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
-import torch
-from torch import Tensor
+from collections.abc import Sequence
 
 from weft.tasks.classify.ngram_features import TextKeys
 
@@ -17,9 +14,6 @@ FEW_HELD_OUT = 500  # held-out texts from which on they suffice
 LEAST_TEXTS = 50
 MOST_WORK = 1 << 23  # features of all texts, times labels: keeps cross-fitting within about half a minute
 
-# (texts and labels to fit to, texts to score) -> their scores, (N, labels, 2)
-FitAndScore = Callable[[Sequence[TextKeys], Sequence[int], Sequence[TextKeys]], Tensor]
-
 
 def is_worthwhile(texts: Sequence[TextKeys], labels: int, held_out: int) -> bool:
     """Whether to cross-fit: the held-out texts are few, and the training texts neither few nor many."""
@@ -27,20 +21,16 @@ def is_worthwhile(texts: Sequence[TextKeys], labels: int, held_out: int) -> bool
     return held_out < FEW_HELD_OUT and len(texts) >= LEAST_TEXTS and work <= MOST_WORK
 
 
-def cross_scores(texts: Sequence[TextKeys], labels: Sequence[int], score: FitAndScore) -> Tensor:
-    """The scores of all texts by models that were not fitted to them, (N, labels, 2)."""
-    folds = _folds(texts)
-    rows: list[int] = []
-    found: list[Tensor] = []
+def folds(texts: Sequence[TextKeys]) -> list[tuple[list[int], list[int]]]:
+    """For each fold the texts outside of it, which models are fitted to, and those inside, which they score."""
+    fold_of = _folds(texts)
+    found = []
     for fold in range(FOLDS):
-        inside = [row for row, own in enumerate(folds) if own == fold]
-        others = [row for row, own in enumerate(folds) if own != fold]
+        inside = [row for row, own in enumerate(fold_of) if own == fold]
+        others = [row for row, own in enumerate(fold_of) if own != fold]
         if inside and others:
-            rows += inside
-            parts = [texts[row] for row in others], [labels[row] for row in others], [texts[row] for row in inside]
-            found.append(score(*parts))
-    joined = torch.cat(found)
-    return joined[torch.argsort(torch.tensor(rows))]
+            found.append((others, inside))
+    return found
 
 
 def _folds(texts: Sequence[TextKeys]) -> list[int]:

@@ -11,12 +11,11 @@ from typing import Any, TypeVar
 from weft.data.buckets import hold_out
 from weft.data.column import Column
 from weft.errors import WeftError
-from weft.tasks.classify.class_weights import class_weights
 from weft.tasks.classify.config import ClassifyConfig
 from weft.tasks.classify.example import Example, label_counts, ordered_labels
 from weft.tasks.classify.readers import ExampleLayout, ExampleSource, read_labelled
 from weft.tasks.classify.self_training import LABELLED_TIMES, labelled_by_teacher
-from weft.tasks.classify.wide import LabelledTokens, load_wide, store_wide
+from weft.tasks.classify.wide import LabelledTokens, store_ngrams
 from weft.tasks.fine_tuning import warn_new_tokens
 from weft.tasks.plausibility import check_labelled, repeated, report_examples, report_single
 from weft.tasks.stored_data import DEV_PART, TRAIN_PART, store, stored
@@ -92,7 +91,6 @@ def store_examples(
     codec = build_codec(config.text, texts) if codec is None else codec
     if not is_new:
         warn_new_tokens(Counter(token for text in texts for token in codec.unknown(text)))
-    start = None if origin is None else load_wide(origin)
     tokens = {name: [split_text(row.text, codec) for row in part] for name, part in parts.items()}
     columns = {name: _encode(part, tokens[name], codec, labels) for name, part in parts.items()}
     long = sum(len(ids) > config.data.max_tokens for part in columns.values() for ids in part["text"])
@@ -105,20 +103,18 @@ def store_examples(
     if vectors is not None:
         store(folder, WORD_VECTORS, {"ids": Column(vectors.ids), "values": Column(vectors.values)})
     if config.model.wide:
-        weights = class_weights(config.train.class_weights, {label: counts[label] for label in labels})
         labelled = [
             LabelledTokens(tokens[name], [place for (place,) in part["label"]]) for name, part in columns.items()
         ]
-        store_wide(
-            folder.parent, *labelled, count=len(labels), seed=config.train.seed, drawn=dev is None,
-            class_weights=weights, start=start, cross_fit=not taught,
+        store_ngrams(
+            folder, *labelled, count=len(labels), seed=config.train.seed, drawn=dev is None, cross_fit=not taught,
+            origin=origin,
         )  # fmt: skip
     return {
         **codec.to_json(),
         "labels": {label: counts[label] for label in labels},
         "columns": {"text": layout.text, "label": layout.label},
         "description": description,
-        "wide": config.model.wide,
     }
 
 

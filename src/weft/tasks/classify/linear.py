@@ -11,16 +11,14 @@ Paper: Wang and Manning 2012, "Baselines and bigrams: simple, good sentiment and
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from weft.errors import WeftError
 from weft.tasks.classify.ngram_features import (
     Keys,
     NgramKeys,
@@ -30,7 +28,6 @@ from weft.tasks.classify.ngram_features import (
     most_frequent,
     scaled_features,
 )
-from weft.training.run import finite_weights, load_tensors, save_tensors
 
 MOST_FEATURES, MOST_PARAMETERS = 1 << 20, 1 << 23
 MOST_OCCURRENCES = 1 << 25  # of features in the texts that a model is fitted to: about 1 GB of memory
@@ -92,38 +89,30 @@ class LinearModel:
             shares[one.begin : one.end] += part * self.weights[places[one.key]]
         return shares
 
-    def save(self, path: Path) -> None:
+    def tensors(self, prefix: str) -> dict[str, Tensor]:
         keys = torch.from_numpy(self.keys.view(np.int64))
-        save_tensors(path, {"keys": keys, "weights": self.weights, "bias": self.bias}, {"kind": self.kind})
+        return {f"{prefix}keys": keys, f"{prefix}weights": self.weights, f"{prefix}bias": self.bias}
 
     @classmethod
-    def load(cls, path: Path, labels: int) -> LinearModel:
-        """Loads a model of that many labels.
+    def from_tensors(cls, tensors: Mapping[str, Tensor], labels: int, kind: str) -> LinearModel:
+        """The model of that many labels from what `tensors` returned, without the prefix.
 
         Raises:
-            WeftError: the file is damaged, or not of such a model.
+            LookupError, ValueError: they are not of such a model.
         """
-        tensors, metadata = load_tensors(path)
-        finite_weights(path, tensors)
-        keys, weights, bias = (tensors.get(name) for name in ("keys", "weights", "bias"))
-        kind = metadata.get("kind")
+        keys, weights, bias = (tensors[name] for name in ("keys", "weights", "bias"))
         if (
-            keys is None or weights is None or bias is None or kind not in FEATURES or keys.dtype != torch.int64
-            or weights.dtype != torch.float32 or bias.dtype != torch.float32 or keys.dim() != 1 or not len(keys)
-            or weights.shape != (len(keys), labels) or bias.shape != (labels,)
+            keys.dtype != torch.int64 or weights.dtype != torch.float32 or bias.dtype != torch.float32
+            or keys.dim() != 1 or not len(keys) or weights.shape != (len(keys), labels) or bias.shape != (labels,)
         ):  # fmt: skip
-            raise WeftError(
-                f"{path} is no linear model of {labels} labels",
-                expected="the file as it was written",
-                hint="copy the run anew, or train again",
-            )
+            raise ValueError(f"no linear model of {labels} labels")
         sorted_keys = keys.numpy().view(np.uint64)
         if (sorted_keys[1:] <= sorted_keys[:-1]).any():
-            raise WeftError(f"{path} is damaged: its features are not in order", expected="the file as it was written")
+            raise ValueError("features that are not in order")
         return cls(sorted_keys, weights, bias, kind)
 
 
-LOGISTIC, NBSVM = "logistic", "nbsvm"
+LOGISTIC, IDF, NBSVM = "logistic", "idf", "nbsvm"
 FEATURES: dict[str, Callable[[Sequence[TextKeys], Keys], SparseFeatures]] = {
     LOGISTIC: scaled_features,
     NBSVM: binary_features,
@@ -210,6 +199,9 @@ def fit_nbsvm(
     mean = weights.abs().mean(0)
     weights = (1 - NBSVM_INTERPOLATION) * mean + NBSVM_INTERPOLATION * weights
     return LinearModel(keys, weights * ratios, NBSVM_INTERPOLATION * bias, NBSVM)
+
+
+FITS: dict[str, Callable[..., LinearModel]] = {LOGISTIC: fit_logistic, IDF: fit_idf_logistic, NBSVM: fit_nbsvm}
 
 
 def log_count_ratios(features: SparseFeatures, labels: Tensor, count: int, size: int) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -34,7 +35,7 @@ from weft.tasks.classify.predictor import (
 )
 from weft.tasks.classify.readers import ExampleSource, read_labelled
 from weft.tasks.classify.service import serve_classifier
-from weft.tasks.classify.wide import held_out_scores, load_wide
+from weft.tasks.classify.wide import LinearFitting, has_wide, held_out_scores, load_wide
 from weft.tasks.inspection import Inspection
 from weft.tasks.pretraining import (
     SHARED_LAYERS,
@@ -132,12 +133,13 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
         def batch(rows: IntArray) -> LabelledBatch:
             return LabelledBatch(*take(train["text"], rows), torch.tensor(train["label"].values[rows]).long())
 
-        wide = None if dev is None else held_out_scores(run, held_out)
+        scores = cache(lambda: held_out_scores(run, held_out))  # once the linear models are fitted
 
         def evaluate() -> Evaluation:
             assert dev is not None
             log_probs, truth = network_log_probs(model, dev["text"], len(labels)), dev["label"].values
             network = confusion_of(labels, log_probs, truth)
+            wide = scores()
             if wide is None:
                 # The best network is that of the highest accuracy, because cross-entropy rises while accuracy still
                 # improves. A fitted mixture is calibrated.
@@ -148,7 +150,7 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
             more = {"network_accuracy": network.accuracy, **mixture.to_metrics()}
             return Evaluation.by(CROSS_ENTROPY, {**label_metrics(found), **more}, network.cross_entropy)
 
-        return GradientDescent(
+        phase = GradientDescent(
             model,
             Buckets(train["text"].lengths, config.batch.max_tokens, config.batch.size, config.train.seed, batch),
             lambda labelled, carried: model.loss(labelled, weights),
@@ -158,6 +160,9 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
             description=description,
             loss=CROSS_ENTROPY.of("text"),
         )
+        if config.model.wide:
+            phase.preparations = [lambda: LinearFitting(run, len(labels), weights)]
+        return phase
 
     def load(self, run: Run) -> ClassifyPredictor:
         config = from_dict(ClassifyConfig, run.config)
@@ -172,7 +177,7 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
         return replace(members[0], model=ClassifierEnsemble(models), mixture=Mixture(*weights))
 
     def baselines(self, run: Run) -> dict[str, float]:
-        if not run.vocabulary.get("wide") or not is_stored(run, DEV_PART):
+        if not has_wide(run) or not is_stored(run, DEV_PART):
             return {}
         truth = torch.tensor(load_examples(run, DEV_PART)["label"].values)
         wide = held_out_scores(run, len(truth))

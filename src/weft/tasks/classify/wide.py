@@ -1,40 +1,56 @@
 """The wide path of a classifier: two linear n-gram models beside the network, stored with the run.
 
-They are fitted when a run is created, before the network is trained, and stored in logistic.safetensors and
-nbsvm.safetensors. The logistic regression of long texts is the weighted sum of two, which differ in how they weight
-their features; their shares are fitted to held-out texts, too. data/ngrams.safetensors has the scores of the held-out
-texts by models of the other texts: the weights of the mixture are fitted to these. Where the held-out texts were drawn
-from the training texts, the models that are stored are then fitted again, to all of them.
+They are fitted before the network is trained, one in each step. The logistic regression of long texts is the weighted
+sum of two, which differ in how they weight their features; their shares are fitted to held-out texts, too. The file
+has the scores of the held-out texts by models of the other texts: the weights of the mixture are fitted to these. Where
+the held-out texts were drawn from the training texts, the models that are stored are then fitted again, to all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from weft.errors import WeftError
-from weft.tasks.classify.cross_fitting import cross_scores, is_worthwhile
+from weft.data.column import Column
+from weft.tasks.classify.cross_fitting import folds, is_worthwhile
 from weft.tasks.classify.example import label_counts
 from weft.tasks.classify.linear import (
+    FITS,
+    IDF,
+    LOGISTIC,
     MOST_OCCURRENCES,
+    NBSVM,
     LinearModel,
-    fit_idf_logistic,
-    fit_logistic,
-    fit_nbsvm,
     weighted_sum,
 )
 from weft.tasks.classify.mixing import DEFAULT_PRIOR, Mixture, MixturePrior, fit_blend, fit_prior
 from weft.tasks.classify.ngram_features import NgramKeys, TextKeys, mostly_long
-from weft.training.run import DATA_FOLDER, Run, load_tensors, save_tensors
+from weft.tasks.stored_data import DEV_PART, TRAIN_PART, is_stored, store, stored
+from weft.training.loss import MeanLoss
+from weft.training.run import (
+    DATA_FOLDER,
+    WEIGHTS,
+    Run,
+    decoding,
+    finite_weights,
+    load_tensors,
+    read_json,
+    with_prefix,
+    write_json,
+)
+from weft.training.step import Evaluation, Progress
+from weft.training.trainer import Phase, Update
 
-LOGISTIC_FILE, NBSVM_FILE = "logistic.safetensors", "nbsvm.safetensors"
-HELD_OUT_SCORES = f"{DATA_FOLDER}/ngrams.safetensors"
+LINEAR_FILE = "linear.safetensors"
+SOURCE_FILE, PLAN_FILE = f"{DATA_FOLDER}/source.safetensors", f"{DATA_FOLDER}/linear.json"
+NGRAMS = "ngrams"  # ends the names of the parts of the data that have the n-gram keys of texts
 MARGIN_SCALE = 5.0  # makes margins of the SVM about as large as log-probabilities
 
 TokenTexts = Sequence[Sequence[str]]
@@ -63,32 +79,33 @@ class WideModels:
         margins = MARGIN_SCALE * self.nbsvm.logits_of(texts)
         return torch.stack([self.logistic.logits_of(texts).log_softmax(-1), margins], -1).double()
 
+    def tensors(self) -> dict[str, Tensor]:
+        """What `load_wide_file` reads."""
+        return {**self.logistic.tensors(f"{LOGISTIC}."), **self.nbsvm.tensors(f"{NBSVM}.")}
+
     def contributions(self, tokens: Sequence[str]) -> Tensor:
         """What each token adds to the scores of both models, (T, labels, 2)."""
         margins = MARGIN_SCALE * self.nbsvm.contributions(tokens)
         return torch.stack([self.logistic.contributions(tokens), margins], -1).double()
 
 
-class _Fitted(NamedTuple):
-    """What is fitted to texts: two logistic regressions, which become one, and the SVM."""
+def fitted_scores(models: Mapping[str, LinearModel], texts: Sequence[TextKeys]) -> Tensor:
+    """The scores of the models by kind for texts, (N, labels, 3), in double precision."""
+    log_probs = [
+        models[kind].logits_of(texts).log_softmax(-1)
+        if kind in models
+        else torch.zeros(len(texts), len(models[NBSVM].bias))
+        for kind in (LOGISTIC, IDF)
+    ]
+    return torch.stack([*log_probs, MARGIN_SCALE * models[NBSVM].logits_of(texts)], -1).double()
 
-    logistic: LinearModel
-    idf_logistic: LinearModel | None  # of long texts, unless a run is fine-tuned: the first starts from its source
-    nbsvm: LinearModel
 
-    def scores(self, texts: Sequence[TextKeys]) -> Tensor:
-        """The scores of all three for texts, (N, labels, 3), in double precision."""
-        log_probs = [
-            torch.zeros(len(texts), len(self.nbsvm.bias)) if model is None else model.logits_of(texts).log_softmax(-1)
-            for model in (self.logistic, self.idf_logistic)
-        ]
-        return torch.stack([*log_probs, MARGIN_SCALE * self.nbsvm.logits_of(texts)], -1).double()
-
-    def models(self, share: float) -> WideModels:
-        """The two models of a run; `share` is that of the second logistic regression."""
-        if self.idf_logistic is None:
-            return WideModels(self.logistic, self.nbsvm)
-        return WideModels(weighted_sum((self.logistic, 1 - share), (self.idf_logistic, share)), self.nbsvm)
+def join_fitted(models: Mapping[str, LinearModel], share: float) -> WideModels:
+    """The two models of a run from those that were fitted; `share` is that of the second logistic regression."""
+    logistic = models[LOGISTIC]
+    if IDF in models:
+        logistic = weighted_sum((logistic, 1 - share), (models[IDF], share))
+    return WideModels(logistic, models[NBSVM])
 
 
 def blended(scores: Tensor, share: float) -> Tensor:
@@ -97,62 +114,169 @@ def blended(scores: Tensor, share: float) -> Tensor:
     return torch.stack([logistic.log_softmax(-1), scores[..., 2]], -1)
 
 
-def store_wide(
-    folder: Path,
+def store_ngrams(
+    data: Path,
     train: LabelledTokens,
     held_out: LabelledTokens,
     *,
     count: int,
     seed: int,
     drawn: bool,
-    class_weights: Tensor | None = None,
-    start: WideModels | None = None,
-    cross_fit: bool = True,
+    cross_fit: bool,
+    origin: Run | None,
 ) -> None:
-    """Fits both models and stores them in a new run, with the scores of the held-out texts.
+    """Stores what the linear models of a new run are fitted to: the n-gram keys of texts, and how to use them.
 
     Args:
-        folder: the run directory.
+        data: the folder data/ of the run.
         train: the training texts.
         held_out: the held-out texts.
         count: the number of labels.
         seed: selects the texts where there are too many.
         drawn: whether the held-out texts were drawn from those given to train on; the final models are of all of them.
-        class_weights: (labels,) weights of the labels; None means 1.
-        start: the models of the run that is fine-tuned.
         cross_fit: whether the labels of the training texts tell what the models are worth; not those of a teacher.
+        origin: the run that is fine-tuned.
     """
     reader = NgramKeys(characters=True)
-
-    def fit(keys: Sequence[TextKeys], labels: Sequence[int]) -> _Fitted:
-        truth, idf = torch.tensor(labels), None
-        if blends:
-            idf = fit_idf_logistic(keys, truth, count, class_weights=class_weights)
-        before = None if start is None else start.logistic
-        logistic = fit_logistic(keys, truth, count, class_weights=class_weights, start=before)
-        return _Fitted(logistic, idf, fit_nbsvm(keys, truth, count, class_weights=class_weights))
-
     keys, labels = _read_some(reader, train, seed)
-    blends = start is None and mostly_long(keys)
-    fitted, share = fit(keys, labels), 0.0
+    _store_keys(data, TRAIN_PART, keys, labels)
     if held_out.texts:
-        held_out_keys = [reader.of(tokens) for tokens in held_out.texts]
-        own, prior, truth = fitted.scores(held_out_keys), DEFAULT_PRIOR, torch.tensor(held_out.labels)
-        cross = own[:0]
-        if cross_fit and is_worthwhile(keys, count, len(held_out_keys)):
-            cross = cross_scores(keys, labels, lambda texts, truth, others: fit(texts, truth).scores(others))
-        if blends:
-            all_labels = torch.cat([torch.tensor(labels[: len(cross)], dtype=truth.dtype), truth])
-            share = fit_blend(torch.cat([cross, own]), all_labels, class_weights)
+        _store_keys(data, DEV_PART, [reader.of(tokens) for tokens in held_out.texts], held_out.labels)
+    starts = origin is not None and has_wide(origin)
+    if origin is not None and starts:
+        shutil.copyfile(origin.path / LINEAR_FILE, data.parent / SOURCE_FILE)
+    plan = {
+        "cross_fit": cross_fit and bool(held_out.texts) and is_worthwhile(keys, count, len(held_out.texts)),
+        "blend": not starts and mostly_long(keys),
+        "all": drawn and bool(held_out.texts) and len(keys) == len(train.texts),
+    }
+    write_json(data.parent / PLAN_FILE, plan)
+
+
+def _store_keys(data: Path, part: str, keys: Sequence[TextKeys], labels: Sequence[int]) -> None:
+    columns = {
+        name: Column.from_rows([text[group] for text in keys], np.uint64) for group, name in enumerate(TextKeys._fields)
+    }
+    store(data, f"{part}-{NGRAMS}", {**columns, "label": Column(np.array(labels))})
+
+
+def _stored_keys(run: Run, part: str, count: int) -> tuple[list[TextKeys], list[int]]:
+    """The keys and labels that `store_ngrams` stored."""
+    columns = stored(run, f"{part}-{NGRAMS}", {"label": count})
+    with decoding(run.path / DATA_FOLDER):
+        groups = [Column(np.asarray(columns[name].values), columns[name].ends) for name in TextKeys._fields]
+        if any(group.values.dtype != np.uint64 or len(group) != len(columns["label"]) for group in groups):
+            raise ValueError("keys that do not fit")
+    rows = range(len(columns["label"]))
+    return [TextKeys(*(group[row] for group in groups)) for row in rows], columns["label"].values.tolist()
+
+
+class _Fit(NamedTuple):
+    """One model that is fitted."""
+
+    stage: str  # "train", "all", or the number of a fold
+    kind: str
+    rows: Sequence[int]  # of the texts that it is fitted to
+
+
+class LinearFitting(Phase):
+    """Fits the linear models of a classifier, one in each step."""
+
+    epochs, report_every, save_seconds = 1, 1, 0.0
+    weights_file = LINEAR_FILE
+
+    def __init__(self, run: Run, count: int, weights: Tensor | None) -> None:
+        """
+        Args:
+            run: the run, with what `store_ngrams` stored.
+            count: the number of labels.
+            weights: (labels,) weights of the labels; None means 1.
+        """
+        self.count, self.class_weights = count, weights
+        keys, labels = _stored_keys(run, TRAIN_PART, count)
+        self.train, self.held_out = range(len(keys)), range(0)
+        if is_stored(run, f"{DEV_PART}-{NGRAMS}"):
+            held_out_keys, held_out_labels = _stored_keys(run, DEV_PART, count)
+            keys, labels = [*keys, *held_out_keys], [*labels, *held_out_labels]
+            self.held_out = range(len(self.train), len(keys))
+        self.keys, self.labels = keys, labels
+        path = run.path / SOURCE_FILE
+        self.start = load_wide_file(run.data_file(SOURCE_FILE), count).logistic if path.exists() else None
+        plan = read_json(run.data_file(PLAN_FILE))
+        with decoding(run.path / PLAN_FILE):
+            blends, cross_fits, fits_all = (bool(plan[name]) for name in ("blend", "cross_fit", "all"))
+        kinds = (*((IDF,) if blends else ()), LOGISTIC, NBSVM)
+        # Of each stage the texts that models are fitted to, and those that they score.
+        stages: dict[str, tuple[Sequence[int], Sequence[int]]] = {"train": (self.train, self.held_out)}
+        if cross_fits:
+            stages |= {str(number): fold for number, fold in enumerate(folds([keys[row] for row in self.train]))}
+        if fits_all:
+            stages["all"] = (range(len(keys)), range(0))
+        self.stages, self.last = stages, "all" if fits_all else "train"
+        self.plan = [_Fit(stage, kind, rows) for stage, (rows, _) in stages.items() for kind in kinds]
+        self.fitted: dict[str, LinearModel] = {}  # of the stage under way
+        self.final: dict[str, LinearModel] = {}  # of the stage whose models are stored
+        self.scores: dict[str, Tensor] = {}  # of each stage: of the texts that its models were not fitted to
+
+    def steps(self, progress: Progress) -> int:
+        return len(self.plan)
+
+    def step(self, progress: Progress, total: int, *, stop: bool) -> Update:
+        stage, kind, rows = self.plan[progress.step]
+        keys, labels = [self.keys[row] for row in rows], torch.tensor([self.labels[row] for row in rows])
+        options = {"start": self.start} if kind == LOGISTIC else {}
+        self.fitted[kind] = FITS[kind](keys, labels, self.count, class_weights=self.class_weights, **options)
+        progress.step += 1
+        if progress.step == total or self.plan[progress.step].stage != stage:
+            scored = self.stages[stage][1]
+            self.scores[stage] = fitted_scores(self.fitted, [self.keys[row] for row in scored])
+            if stage == self.last:
+                self.final = self.fitted
+            self.fitted = {}
+        return Update(MeanLoss(0.0, 0), 1, note="linear models of n-grams")
+
+    def evaluate(self) -> Evaluation:
+        raise AssertionError("the linear models are evaluated with the network")
+
+    def load_weights(self, weights: dict[str, Tensor]) -> None:
+        raise AssertionError("the linear models start from those of `store_ngrams`")
+
+    def weights(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Both models, and the scores and the prior that the weights of the mixture are fitted with."""
+        own, prior, share = self.scores["train"], DEFAULT_PRIOR, 0.0
+        truth = torch.tensor([self.labels[row] for row in self.held_out], dtype=torch.long)
+        names = [stage for stage in self.stages if stage.isdigit()]
+        scored = [row for name in names for row in self.stages[name][1]]
+        cross = (
+            torch.cat([self.scores[name] for name in names])[torch.argsort(torch.tensor(scored))] if names else own[:0]
+        )
+        train = torch.tensor([self.labels[row] for row in self.train])
+        if IDF in self.final and len(own):
+            labels = torch.cat([train[: len(cross)], truth])
+            share = fit_blend(torch.cat([cross, own]), labels, self.class_weights)
         if len(cross):
-            prior = fit_prior(blended(cross, share), torch.tensor(labels), class_weights)
-        stored = torch.tensor([*prior.centre, prior.texts], dtype=torch.float64)
-        save_tensors(folder / HELD_OUT_SCORES, {"scores": blended(own, share), "prior": stored}, {})
-        if drawn and len(keys) == len(train.texts):
-            fitted = fit(keys + held_out_keys, [*labels, *held_out.labels])
-    models = fitted.models(share)
-    models.logistic.save(folder / LOGISTIC_FILE)
-    models.nbsvm.save(folder / NBSVM_FILE)
+            prior = fit_prior(blended(cross, share), train, self.class_weights)
+        tensors = join_fitted(self.final, share).tensors()
+        stored_prior = torch.tensor([*prior.centre, prior.texts], dtype=torch.float64)
+        return {**tensors, "scores": blended(own, share), "prior": stored_prior}, {}
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        tensors = {f"scores.{stage}": scores for stage, scores in self.scores.items()}
+        for name, models in (("fitted", self.fitted), ("final", self.final)):
+            for kind, model in models.items():
+                tensors |= model.tensors(f"{name}.{kind}.")
+        return tensors, {}
+
+    def restore(self, tensors: dict[str, Tensor], metadata: dict[str, Any]) -> None:
+        self.scores = with_prefix(tensors, "scores.")
+        for name, models in (("fitted", self.fitted), ("final", self.final)):
+            kinds = dict.fromkeys(key.split(".")[0] for key in with_prefix(tensors, f"{name}."))
+            models |= {
+                kind: LinearModel.from_tensors(
+                    with_prefix(tensors, f"{name}.{kind}."), self.count, NBSVM if kind == NBSVM else LOGISTIC
+                )
+                for kind in kinds
+            }
 
 
 def _read_some(reader: NgramKeys, train: LabelledTokens, seed: int) -> tuple[list[TextKeys], list[int]]:
@@ -167,16 +291,29 @@ def _read_some(reader: NgramKeys, train: LabelledTokens, seed: int) -> tuple[lis
     return keys, [train.labels[place] for place in order[: len(keys)]]
 
 
+def has_wide(run: Run) -> bool:
+    """Whether a run has linear models. They are fitted before the network has weights of its own."""
+    return bool(run.config["model"]["wide"]) and (run.has(LINEAR_FILE) or run.has(WEIGHTS))
+
+
 def load_wide(run: Run) -> WideModels | None:
-    """The linear models of a run; None if it was trained without them.
+    """The linear models of a run; None if it has none, or none yet.
 
     Raises:
-        WeftError: a file is missing or damaged.
+        WeftError: the file is damaged.
     """
-    if not run.vocabulary.get("wide"):
+    if not has_wide(run):
         return None
-    labels = len(run.decode(label_counts))
-    return WideModels(*(LinearModel.load(run.path / name, labels) for name in (LOGISTIC_FILE, NBSVM_FILE)))
+    return load_wide_file(run.path / LINEAR_FILE, len(run.decode(label_counts)))
+
+
+def load_wide_file(path: Path, labels: int) -> WideModels:
+    """The linear models in a file."""
+    tensors = finite_weights(path, load_tensors(path).tensors)
+    with decoding(path):
+        return WideModels(
+            *(LinearModel.from_tensors(with_prefix(tensors, f"{kind}."), labels, kind) for kind in (LOGISTIC, NBSVM))
+        )
 
 
 class HeldOutScores(NamedTuple):
@@ -188,17 +325,15 @@ class HeldOutScores(NamedTuple):
 
 def held_out_scores(run: Run, texts: int) -> HeldOutScores | None:
     """The scores of the linear models for a run's held-out texts; None if there are no such models."""
-    if not run.vocabulary.get("wide"):
+    if not has_wide(run):
         return None
-    stored = load_tensors(run.data_file(HELD_OUT_SCORES)).tensors
-    wanted = (texts, len(run.decode(label_counts)), 2)
-    scores, prior = (
-        stored.get("scores"),
-        stored.get("prior", torch.tensor([*DEFAULT_PRIOR.centre, DEFAULT_PRIOR.texts])),
-    )
-    if scores is None or scores.shape != wanted or scores.dtype != torch.float64 or not scores.isfinite().all():
-        raise WeftError(f"{run.path / HELD_OUT_SCORES} does not fit the held-out texts", expected=f"scores {wanted}")
-    if prior.shape != (4,) or not prior.isfinite().all() or not prior[3] > 0:
-        raise WeftError(f"{run.path / HELD_OUT_SCORES} is damaged", expected="a prior of the weights: 4 finite numbers")
-    *centre, strength = prior.tolist()
+    path, wanted = run.path / LINEAR_FILE, (texts, len(run.decode(label_counts)), 2)
+    tensors = load_tensors(path).tensors
+    with decoding(path):
+        scores, prior = tensors["scores"], tensors["prior"]
+        if scores.shape != wanted or scores.dtype != torch.float64 or not scores.isfinite().all():
+            raise ValueError(f"no scores {wanted}")
+        if prior.shape != (4,) or not prior.isfinite().all() or not prior[3] > 0:
+            raise ValueError("no prior of 4 finite numbers")
+        *centre, strength = prior.tolist()
     return HeldOutScores(scores, MixturePrior(Mixture(*centre), strength))
