@@ -513,7 +513,7 @@ def precision_means() -> list[str]:
         [one["work"], *(f"{mean(one[kind]):.2f}" for kind in ("float32", "bf16", "int8")), f"{one['spread']:.2f}"]
         for one in found["rows"]
     ]
-    table = rows(["task", "float32", "bf16", "int8", "spread of float32 over seeds"], body)
+    table = rows(["task", "float32", "bf16", "int8", "seeds differ by"], body)
     return [*table, "", f"Measured {measured([found])}, by `{found['command']}`: {found['machine']}."]
 
 

@@ -1,4 +1,4 @@
-"""Every row of the table of calls in docs/serve.md, driven by the real client, or by HTTP where it lacks the call."""
+"""Every row of the tables of calls in docs/serve.md, driven by the real client, or by HTTP where it lacks the call."""
 
 from __future__ import annotations
 
@@ -63,10 +63,12 @@ def world(runs):
 
 
 def table() -> list[tuple[str, str]]:
-    """The clients and calls of the table."""
+    """The clients and calls of the tables, one below the name of each client."""
     page = (Path(__file__).parents[2] / "docs" / "serve.md").read_text(encoding="utf-8")
     part = page.partition("## Calls of clients")[2].partition("\n## ")[0]
-    return re.findall(r"^\| `(\w+)` \| (.+?) \|", part, flags=re.M)
+    _, *sections = re.split(r"^### (\w+)$", part, flags=re.M)
+    rows = [re.findall(r"^\| (`.+?) \|", section, flags=re.M) for section in sections[1::2]]
+    return [(client, call) for client, calls in zip(sections[::2], rows, strict=True) for call in calls]
 
 
 ROWS: dict[tuple[str, str], Callable[[World], None]] = {}
