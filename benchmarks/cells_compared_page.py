@@ -61,15 +61,14 @@ def table(
     """One kind of text: a row for each cell, best first by its nats at equal time."""
     speeds, start = records[f"{kind}/speed"], f"{kind}/{seconds:g} s"
     lines = {}
-    for cell, (units, parameters) in sizes.items():
+    for cell, (units, _) in sizes.items():
         if not (tried := tried_rates(records, start, cell, rates)):  # not measured yet
             continue
         rate = min(tried, key=lambda one: tried[one])
         runs = _runs(records, f"{start}/rate/{cell}/{rate}") + _runs(records, f"{start}/time/{cell}/")
         lines[cell] = (
             statistics.mean(runs) if runs else math.inf,
-            f"| {_name(cell)} | {units} | {parameters:,} | {speeds[cell]:,} | {speeds[cell] / speeds['lstm']:.2f} | "
-            f"{rate} | {_mean(runs)} |",
+            f"| {_name(cell)} | {units} | {speeds[cell]:,} | {_mean(runs)} |",
         )
     body = [line for _, line in sorted(lines.values())]
     counts = {1 + len(_runs(records, f"{start}/time/{cell}/")) for cell in lines} or {0}
@@ -81,8 +80,8 @@ def table(
             "",
             f"{seconds:g} CPU seconds of training; nats per token on the test text, {shown}.",
             "",
-            "| cell | units | parameters of the stack | tokens/s | times lstm | learning rate | nats |",
-            "| --- | --- | --- | --- | --- | --- | --- |",
+            "| cell | units | tokens/s | nats |",
+            "| --- | --- | --- | --- |",
             *body,
         ]
     )
