@@ -26,48 +26,6 @@ LARGEST_INTEGER = 2**31 - 1  # of settings without a limit of their own
 AUTO = -1  # "auto" as a number: the task chooses the setting when it knows its data
 Value = TypeVar("Value", bool, int, float, str, tuple[str, ...])
 
-# Settings by their names of earlier versions. Used only to suggest the new name.
-RENAMED_SETTINGS = {
-    "batch.blanks": "batch.mask_rate",
-    "batch.rows": "batch.size",
-    "batch.steps": "batch.seq_length",
-    "batch.swap": "batch.mention_replacement",
-    "batch.tokens": "batch.max_tokens",
-    "bptt.keep": "bptt.keep_probability",
-    "data.broken": "data.invalid_spans",
-    "data.column": "data.tag_column",
-    "data.label": "data.label_column",
-    "data.longest": "data.max_length",
-    "data.normal_form": "data.normalization",
-    "data.pair_count": "data.min_bigram_count",
-    "data.text": "data.text_column",
-    "data.words": "data.word_column",
-    "model.balance": "model.span_calibration",
-    "model.character_hidden": "model.char_hidden_size",
-    "model.characters": "model.char_dim",
-    "model.embedding": "model.embedding_dim",
-    "model.encoder_hidden": "model.encoder_hidden_size",
-    "model.encoder_layers": "model.encoder_num_layers",
-    "model.forget": "model.word_dropout_alpha",
-    "model.hidden": "model.hidden_size",
-    "model.layers": "model.num_layers",
-    "model.neighbours": "model.neighbour_loss_weight",
-    "model.pairs": "model.bigram_dim",
-    "model.shapes": "model.shape_dim",
-    "model.states": "model.num_states",
-    "model.vectors": "model.word_vectors",
-    "text.level": "text.tokenizer",
-    "text.max_size": "text.max_vocab_size",
-    "text.normal_form": "text.normalization",
-    "train.average": "train.ema_decay",
-    "train.clip": "train.clip_norm",
-    "train.length": "train.seq_length",
-    "train.rate": "train.learning_rate",
-    "train.sampling": "train.scheduled_sampling",
-    "train.smoothing": "train.label_smoothing",
-    "train.warmup": "train.warmup_steps",
-}
-
 
 class Settings:
     """Base of a section of settings. A subclass changes a default by assigning it; help and range are inherited.
@@ -181,7 +139,8 @@ def from_dict(kind: type[Config], values: Mapping[str, Any], prefix: str = "") -
     made: dict[str, Any] = {}
     for name, value in values.items():
         if name not in fields:
-            raise _unknown_setting(prefix + name, [prefix + known for known in fields])
+            known = [prefix + known for known in fields]
+            raise unknown_name("setting", prefix + name, known, "`{}=VALUE`" if prefix else "{}")
         if dataclasses.is_dataclass(types[name]):
             if not isinstance(value, Mapping):
                 raise WeftError(f"{prefix}{name} is {value!r}", expected=f"a section, such as [{prefix}{name}]")
@@ -297,13 +256,6 @@ def _put(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
         if not isinstance(values, dict):
             raise WeftError(f"{'.'.join(path)}: {name!r} is a value, not a section", expected="section.key=value")
     values[path[-1]] = value
-
-
-def _unknown_setting(key: str, known: Sequence[str]) -> WeftError:
-    renamed = RENAMED_SETTINGS.get(key, "")
-    if renamed in known:
-        return WeftError(f"setting {key!r} was renamed", expected=renamed, hint=f"`{renamed}=VALUE`")
-    return unknown_name("setting", key, known, "`{}=VALUE`" if "." in key else "{}")
 
 
 _TYPES: dict[Any, tuple[tuple[type, ...], str]] = {

@@ -162,7 +162,10 @@ def test_version_and_help():
         (["train", "lm", "--data", "nowhere.txt", "--out", "NEW"], ["nowhere.txt"]),
         (["train", "lm", "--data", "BOOK", "--out", "RUN"], ["exists already", "--resume"]),
         (["train", "lm", "--data", "BOOK", "--out", "NEW", "--set", "train.minutse=1"], ["minutse", "train.minutes"]),
-        (["train", "lm", "--data", "BOOK", "--out", "NEW", "--set", "train.rate=1"], ["renamed", "learning_rate"]),
+        (
+            ["train", "lm", "--data", "BOOK", "--out", "NEW", "--set", "train.learn_rate=1"],
+            ["train.learn_rate", "learning_rate"],
+        ),
         (["train", "lm", "--data", "BOOK", "--out", "NEW", "--set", "model.cell=lstn"], ["lstn", "Try: lstm"]),
         (["train", "lm", "--data", "BOOK", "--out", "NEW", "--set", "model.bidirectional=true"], ["fill"]),
         (

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from functools import reduce
 
 import pytest
 
 from weft.config import (
     AUTO,
-    RENAMED_SETTINGS,
     auto_settings,
     changed,
     from_dict,
@@ -46,19 +44,6 @@ def test_every_default_is_valid(kind):
 def test_a_changed_default_keeps_its_range():
     with pytest.raises(WeftError, match=r"train\.ema_decay is 2.0; expected 0 to 0.99999"):
         load_config(TagConfig, sets={"train.ema_decay": 2.0})
-
-
-@pytest.mark.parametrize(("old", "new"), RENAMED_SETTINGS.items())
-def test_an_old_name_is_refused_with_the_new_one(old, new):
-    known = [kind for kind in CONFIGS if has_setting(kind, new) and not has_setting(kind, old)]
-    assert known, new
-    for kind in known:
-        with pytest.raises(WeftError, match=rf"'{old}' was renamed; expected {new}"):
-            load_config(kind, sets=[f"{old}=1"])
-
-
-def has_setting(kind, key):
-    return reduce(lambda part, name: part and part.get(name), key.split("."), to_dict(kind())) is not None
 
 
 def test_sets_as_a_mapping_and_as_sections(tmp_path):

@@ -12,7 +12,7 @@ import weft
 from weft.tasks.kneser_ney import modified_kneser_ney
 from weft.tasks.lm.config import LmModelConfig
 from weft.tasks.lm.interpolation import predict_stepwise
-from weft.tasks.lm.model import LanguageModel, make_language_model
+from weft.tasks.lm.model import make_language_model
 from weft.tasks.lm.ngram_mixture import NGRAM, NGRAM_WEIGHT, WEIGHT_WITHOUT_DEV, NgramMixture
 from weft.tasks.lm.task import TASK
 from weft.tasks.text_task import held_out_tokens, stored_tokens
@@ -94,10 +94,11 @@ def test_it_adapts_and_is_a_part_of_a_mixture(trained, tmp_path):
     assert mixed.likelihood.nats <= trained.evaluate_held_out().nats + 1e-3
 
 
-def test_a_run_of_before_the_setting_loads(trained):
+def test_a_run_whose_settings_are_not_chosen_is_refused(trained):
     model = {name: value for name, value in trained.run.config["model"].items() if name != "ngram_order"}
-    before = replace(trained.run, config={**trained.run.config, "model": model})
-    assert isinstance(TASK.load(before).model, LanguageModel)
+    unchosen = replace(trained.run, config={**trained.run.config, "model": model})
+    with pytest.raises(WeftError, match="ngram_order is auto"):
+        TASK.load(unchosen)
 
 
 def test_rows_have_the_likelihood_of_evaluate():

@@ -139,9 +139,8 @@ async def detect(context: Context, request: Request, body: Mapping[str, Any]) ->
     if not profiles:
         names = ", ".join(model.name for model, _ in able)
         raise RequestError(
-            501, f"{names} cannot detect languages: the run has no languages.json, as runs of earlier versions have "
-            "none; expected a run that is trained again"
-        )  # fmt: skip
+            501, f"{names} cannot detect languages: the run has no languages.json; expected a whole run directory"
+        )
     return JsonResponse([one.to_json() for one in _detect(profiles, body["q"])])
 
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _Value = TypeVar("_Value")
 
-FORMAT = 2  # increased when a run of one format cannot be read as the other
+FORMAT = 3  # increased when a run of one format cannot be read as the other
 
 CONFIG, VOCABULARY, METRICS = "config.json", "vocabulary.json", "metrics.jsonl"
 WEIGHTS, CHECKPOINT = "weights.safetensors", "checkpoint.safetensors"

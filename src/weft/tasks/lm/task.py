@@ -19,7 +19,6 @@ from weft.tasks.lm.interpolation import LmEnsemble
 from weft.tasks.lm.model import LanguageModel, make_language_model
 from weft.tasks.lm.ngram_mixture import NGRAM, NgramEvaluation, NgramMixture, count_ngrams, fitted_weight, load_ngrams
 from weft.tasks.lm.predictor import LmPredictor
-from weft.tasks.lm.recipe import SETTINGS
 from weft.tasks.lm.service import serve_lm
 from weft.tasks.service import Service
 from weft.tasks.text_task import TextData, TextTask
@@ -64,7 +63,7 @@ class LmTask(TextTask[LmConfig, LmPredictor]):
     ) -> Callable[[], Evaluation] | None:
         """What evaluates the model on held-out text in training, if there is any; counts n-grams if they are wanted."""
         ngram = None
-        if config.model.ngram_order > 0:  # a run of before this setting has "auto", and no n-gram model
+        if config.model.ngram_order:
             ngram = count_ngrams(run, config.model.ngram_order, data.train, len(data.codec.vocabulary))
         dev = data.dev
         if dev is None:
@@ -80,8 +79,7 @@ class LmTask(TextTask[LmConfig, LmPredictor]):
     def load(self, run: Run) -> LmPredictor:
         codec = run.decode(Codec.from_json)
         settings = from_dict(LmConfig, run.config)
-        # A run of before n-gram models has no value for their order, and none of them.
-        if unknown := [name for name in auto_settings(settings) if name != SETTINGS["ngram_order"]]:
+        if unknown := auto_settings(settings):
             raise WeftError(
                 f"{run.path}: {unknown[0]} is auto", expected="the value that was chosen", hint="copy the run anew"
             )

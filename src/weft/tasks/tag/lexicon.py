@@ -165,7 +165,7 @@ class WordLexicon:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> WordLexicon:
         words, shapes, characters = (Vocabulary.from_json(data[name]) for name in ("words", "shapes", "characters"))
-        return cls(data["form"], data["lower"], words, shapes, characters, data.get("placeholders", True))
+        return cls(data["form"], data["lower"], words, shapes, characters, data["placeholders"])
 
 
 def _numbered(word: str, lower: bool) -> str:
@@ -270,7 +270,7 @@ class CharacterLexicon:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> CharacterLexicon:
         words, pairs = (Vocabulary.from_json(data[name]) for name in ("words", "pairs"))
-        longest = data.get("match_length", 0)  # runs of earlier versions do not look up words
+        longest = data["match_length"]
         if longest not in range(LONGEST_MATCH + 1):
             raise WeftError(f"match_length is {longest!r}", expected=f"an integer from 0 to {LONGEST_MATCH}")
         return cls(data["form"], data["lower"], words, pairs, tuple(data["seen"]), longest)
