@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import weft
+from weft.errors import WeftError
 from weft.tasks.kneser_ney import modified_kneser_ney
 from weft.tasks.lm.config import LmModelConfig
 from weft.tasks.lm.interpolation import predict_stepwise
