@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.request import Request
 
 import pytest
 
@@ -36,6 +37,7 @@ class Server:
         self.obeys_range = True
         self.cut_after: list[int] = []  # for each coming connection: close it after so many bytes
         self.pause_seconds = 0.0  # before the body
+        self.redirect = ""  # where to look instead
         self.asked: list[str | None] = []  # the Range header of each request
         outer = self
 
@@ -43,6 +45,11 @@ class Server:
             def do_GET(self) -> None:
                 wanted = self.headers.get("Range")
                 outer.asked.append(wanted)
+                if outer.redirect:
+                    self.send_response(302)
+                    self.send_header("Location", outer.redirect)
+                    self.end_headers()
+                    return
                 start = int(wanted.removeprefix("bytes=").removesuffix("-")) if wanted and outer.obeys_range else 0
                 if start >= len(outer.content):
                     self.send_error(416)
@@ -201,6 +208,16 @@ class TestFetching:
         assert kept == CONTENT[: len(kept)]
         assert locate("poem", progress=silent).read_bytes() == CONTENT
         assert server.asked == [None, f"bytes={len(kept)}-"]
+
+    def test_redirects_keep_to_https(self, poem_online: Server) -> None:
+        poem_online.redirect = "ftp://127.0.0.1/poem.txt"
+        with pytest.raises(WeftError, match=r"redirects to ftp://127\.0\.0\.1/poem\.txt, which is not http"):
+            locate("poem", progress=silent)
+        from_https = Request("https://example.org/poem.txt")
+        with pytest.raises(download._ConnectionBrokenError, match="which is not https"):
+            download._Redirects().redirect_request(from_https, None, 302, "", {}, "http://example.org/poem.txt")
+        there = download._Redirects().redirect_request(from_https, None, 302, "", {}, "https://example.com/poem.txt")
+        assert there.full_url == "https://example.com/poem.txt"
 
     def test_concurrent_processes_download_once(self, server: Server, cache: Path) -> None:
         server.pause_seconds = 1.0  # long enough for all of them to have started

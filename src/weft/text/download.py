@@ -10,10 +10,12 @@ import http.client
 import logging
 import sys
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 from weft.errors import WeftError
 
@@ -158,11 +160,23 @@ def _receive(url: str, part: Path, size: int, report: Report) -> None:
         raise _ConnectionBrokenError(f"the connection ended after {done} of {size} bytes")
 
 
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows redirects of https to https only, so that nobody on the way learns, or chooses, what is fetched."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> Any:
+        if urllib.parse.urlsplit(newurl).scheme not in (req.type, "https"):
+            raise _ConnectionBrokenError(f"it redirects to {newurl[:100]}, which is not {req.type}")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
 @contextmanager
 def _connected(url: str, start: int) -> Iterator[http.client.HTTPResponse]:
     headers = {"User-Agent": "weft", **({"Range": f"bytes={start}-"} if start else {})}
     try:
-        response = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=_TIMEOUT_SECONDS)
+        opener = urllib.request.build_opener(_Redirects)
+        response = opener.open(urllib.request.Request(url, headers=headers), timeout=_TIMEOUT_SECONDS)
     except urllib.error.HTTPError as error:
         error.close()
         kind = _RangeError if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE else _ConnectionBrokenError
