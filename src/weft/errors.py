@@ -54,6 +54,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "{}") -
         hint: how the suggestion is written; `{}` stands for the close name.
     """
     names = list(known)
+    name = name if len(name) <= 60 else f"{name[:60]}..."
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return WeftError(
         f"{kind} {name!r} is not known",

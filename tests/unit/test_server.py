@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import json
 import math
+import os
 import random
 import shutil
 import threading
@@ -17,7 +20,7 @@ import weft
 from tests.serving import RECIPES, train_runs
 from weft import probes
 from weft.decoding import Sample
-from weft.server import http, openai_api
+from weft.server import http, native_api, openai_api
 from weft.server.app import ENDPOINTS, Server
 from weft.server.comparison import Comparisons
 from weft.server.completion import Completion, CompletionRequest, check_stop
@@ -33,7 +36,7 @@ from weft.server.schema import array, check_value, either, integer, object_of, o
 from weft.server.sessions import SessionStore
 from weft.server.state_vectors import state_vectors
 from weft.server.token_engine import StepEngine, StreamEngine, parts
-from weft.server.worker import SMALL_BATCH, Worker
+from weft.server.worker import SMALL_BATCH, Interrupted, Worker
 from weft.tasks.fill.service import FillOptions, check_search
 from weft.tasks.lm.stopping import StopText
 from weft.text.codec import Codec, StreamingDecoder
@@ -203,6 +206,36 @@ def test_a_computation_that_nobody_waits_for_is_interrupted():
 
     assert asyncio.run(ask()) == "alive"
     assert counted == ["ended", "waited"]
+    worker.stop()
+
+
+def test_a_worker_that_was_stopped_still_computes_for_the_requests_that_have_it():
+    """As those that began before their model was loaded again."""
+    worker = Worker("test", None, Metrics(), 8, 8)
+    for word in ("before", "after", "once more"):
+        assert asyncio.run(worker.call(lambda word=word: word)) == word
+        worker.stop()
+
+
+def test_a_second_interruption_does_not_end_the_thread(monkeypatch):
+    """One that comes while the first is being handled, as when what it frees takes a while."""
+    worker, step = Worker("test", None, Metrics(), 8, 8), Worker._step
+
+    calls = []
+
+    def twice(self):
+        calls.append(1)
+        if len(calls) == 1:
+            try:
+                raise Interrupted
+            finally:
+                thread = ctypes.c_ulong(threading.get_ident())
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, ctypes.py_object(Interrupted))
+        return step(self)
+
+    monkeypatch.setattr(Worker, "_step", twice)
+    assert asyncio.run(worker.call(lambda: "alive")) == "alive"
+    assert len(calls) > 1
     worker.stop()
 
 
@@ -637,6 +670,33 @@ def test_names_of_models(tmp_path):
         model_names([f"a b={tmp_path / 'fr'}"])
 
 
+def test_pieces_that_are_all_there_do_not_hold_the_event_loop(context):
+    """Between two rows of an answer other requests have their turn."""
+
+    async def ask():
+        model, turns = context.models.get("lm"), []
+        completion = await Completion.prepare(context, model, CompletionRequest(("the",), 3, choices=4, log_probs=0))
+
+        async def others():
+            while True:
+                turns.append(len(completion.rows) and [row.pieces.qsize() for row in completion.rows])
+                await asyncio.sleep(0)
+
+        completion.start()
+        while not all(row.finish for row in completion.rows):
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        completion.start = lambda: None
+        task = asyncio.ensure_future(others())
+        await asyncio.sleep(0)
+        await completion.whole()
+        task.cancel()
+        return turns
+
+    turns = asyncio.run(ask())
+    assert [sum(size > 0 for size in sizes) for sizes in turns[:4]] == [4, 3, 2, 1]
+
+
 def test_a_large_answer_is_encoded_in_parts(monkeypatch):
     """The same bytes, and no call of json for more than one list or object."""
     parts, encode = [], http._ENCODE
@@ -699,6 +759,41 @@ def test_a_server_answers_so_many_requests_at_the_same_time(folder):
     server = Server({"ngram": folder / "ngram"}, ServerConfig(max_requests=3))
     asyncio.run(ask_all(server))
     server.stop()
+
+
+def test_names_that_are_no_text_are_shown(folder, tmp_path):
+    """Of runs in a folder that somebody else has written."""
+    shutil.copytree(folder / "ngram", tmp_path / os.fsdecode(b"run \xff"))
+    context = SimpleNamespace(config=ServerConfig(runs=tmp_path))
+    name = "run \N{REPLACEMENT CHARACTER}"
+    (found,) = json.loads(asyncio.run(native_api.list_runs(context, None, None)).body)["runs"]
+    assert found["name"] == name
+    request = SimpleNamespace(path_params={"name": name}, query_params={})
+    assert json.loads(asyncio.run(native_api.run_metrics(context, request, None)).body)["records"]
+
+
+def test_the_log_of_a_failure_has_no_part_of_the_request(folder, monkeypatch, caplog):
+    async def receive():
+        await asyncio.sleep(0.01)
+        return {"type": "http.request", "body": b'{"texts": ["a"]}', "more_body": False}
+
+    async def send(message):
+        statuses.append(message.get("status"))
+
+    def fail(*_):
+        raise UnicodeDecodeError("utf-8", sent, 0, 1, str(sent))
+
+    server, statuses, sent = Server({"ngram": folder / "ngram"}, ServerConfig()), [], b"a secret"
+    monkeypatch.setattr(native_api, "text_service", fail)
+    headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+    path = "/weft/predict/ngram"
+    scope = {"type": "http", "method": "POST", "path": path, "headers": headers, "query_string": b""}
+    asyncio.run(server.app(scope, receive, send))
+    server.stop()
+    assert statuses[0] == 500
+    assert "UnicodeDecodeError" in caplog.text
+    assert "native_api.py" in caplog.text
+    assert "secret" not in caplog.text
 
 
 def test_a_request_that_is_cut_off_at_the_end_is_told_when_to_come_again(folder):

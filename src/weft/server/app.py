@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import mimetypes
 import re
 import time
+import traceback
 from collections.abc import AsyncIterator, Mapping
 from functools import cache
 from importlib.resources import files
@@ -248,8 +248,8 @@ class _Handler:
         except (ClientGoneError, ClientDisconnect):
             raise
         except Exception as error:
-            frames = logging.Formatter().formatException((type(error), type(error)(), error.__traceback__))
-            LOGGER.error("%s failed: %s", self.route, frames)  # without the message, which may have parts of a request
+            frames = "".join(traceback.format_tb(error.__traceback__))  # no message: it may have parts of a request
+            LOGGER.error("%s failed: %s\n%s", self.route, type(error).__name__, frames)
             return server.refuse(path, RequestError(500, "internal error"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import secrets
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -248,6 +249,7 @@ class Completion:
             for row in self.rows:
                 pieces = [piece async for piece in self.pieces(row)]
                 found.append(joined(pieces))
+                await asyncio.sleep(0)  # the pieces of the next row may all be there: other requests come first
             return found
         finally:
             self.close()

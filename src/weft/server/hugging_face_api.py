@@ -25,7 +25,7 @@ from weft.server.completion import (
 )
 from weft.server.errors import RequestError
 from weft.server.generation import Piece, TokenInfo
-from weft.server.http import Context, Endpoint, JsonResponse, Result
+from weft.server.http import Context, Endpoint, JsonResponse, Result, large_json
 from weft.server.models import LoadedModel, text_service
 from weft.server.native_api import ANY, check_request_texts
 from weft.server.openai_api import merged, stream_response
@@ -94,8 +94,12 @@ async def infer(context: Context, request: Request, body: Mapping[str, Any]) -> 
     found = await model.worker.compute(
         lambda given: service.predict(given, options), texts, (service.capability, options)
     )
-    results = [service.to_pipeline(one, parameters) for one in found]
-    return JsonResponse(results[0] if single and not service.listed else results)
+
+    def answer() -> Any:
+        results = [service.to_pipeline(one, parameters) for one in found]
+        return results[0] if single and not service.listed else results
+
+    return await large_json(answer)
 
 
 async def _extract_features(context: Context, model: LoadedModel, body: Mapping[str, Any]) -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -229,7 +230,8 @@ def _find_runs(context: Context) -> dict[str, Path]:
     folder = context.config.runs
     if folder is None:
         return dict(context.models.paths)
-    return {path.relative_to(folder).as_posix(): path for path in find_runs(folder)}
+    names = {path: os.fsencode(path.relative_to(folder).as_posix()) for path in find_runs(folder)}
+    return {name.decode("utf-8", "replace"): path for path, name in names.items()}  # no name that cannot be sent
 
 
 async def list_runs(context: Context, request: Request, body: None) -> Response:

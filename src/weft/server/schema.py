@@ -166,7 +166,7 @@ def _check_fields(schema: Schema, value: Mapping[str, Any], place: str) -> None:
         if name in known:
             check_value(known[name], part, name if place == "the body" else f"{place}.{name}")
         elif schema.get("additionalProperties") is False:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+            near = difflib.get_close_matches(name[:60], known, n=1, cutoff=0.5)
             hint = f". Try: {near[0]}" if near else ""
             raise RequestError(
                 400, f"{place} has a field {short_repr(name)}; expected only: {', '.join(known) or 'none'}{hint}"

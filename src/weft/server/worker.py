@@ -11,6 +11,7 @@ by an exception in the worker's thread.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import threading
 from collections import deque
@@ -68,8 +69,7 @@ class Worker:
         self._running: list[Item] = []
         self._stopping = False
         self._threads = 0  # that the thread computes with
-        self._thread = threading.Thread(target=self._work, name=f"weft-{name}", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
 
     @property
     def waiting(self) -> int:
@@ -78,7 +78,14 @@ class Worker:
     def wake(self) -> None:
         """Says that there is something to tick."""
         with self._changed:
-            self._changed.notify()
+            self._begin()
+
+    def _begin(self) -> None:
+        """Wakes the thread, or starts one: a request may still compute with a model that has been loaded again."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name=f"weft-{self.name}", daemon=True)
+            self._thread.start()
+        self._changed.notify()
 
     async def compute(
         self, run: Callable[[Sequence[Any]], Sequence[Any]], inputs: Sequence[Any], key: Any = None
@@ -93,7 +100,7 @@ class Worker:
             if len(self._queue) >= self.max_queue:
                 raise overloaded(f"{len(self._queue):,} requests wait for the model {self.name}; expected fewer")
             self._queue.extend(items)
-            self._changed.notify()
+            self._begin()
         try:
             found = [await item.future for item in items]
         finally:
@@ -121,9 +128,10 @@ class Worker:
     def stop(self) -> None:
         """Finishes what waits, then ends the thread."""
         with self._changed:
-            self._stopping = True
+            self._stopping, thread = True, self._thread
             self._changed.notify()
-        self._thread.join(timeout=10)
+        if thread is not None:
+            thread.join(timeout=10)
 
     def _abandon(self, items: Sequence[Item]) -> None:
         with self._changed:
@@ -138,7 +146,7 @@ class Worker:
     def _interrupt(self, running: list[Item]) -> None:
         """Raises Interrupted in the thread; again after a while, since a destructor may have swallowed it."""
         with self._changed:
-            if self._running is not running or self._thread.ident is None:
+            if self._running is not running or self._thread is None or self._thread.ident is None:
                 return
             ctypes.pythonapi.PyThreadState_SetAsyncExc(
                 ctypes.c_ulong(self._thread.ident), ctypes.py_object(Interrupted)
@@ -147,15 +155,17 @@ class Worker:
 
     def _work(self) -> None:
         torch.set_grad_enabled(True)
-        while True:
-            try:
-                if not self._step():
-                    return
-            except Interrupted:
-                self._running = []
-            except BaseException:
-                LOGGER.exception("the worker of the model %s failed", self.name)
-                self._running = []
+        self._threads = 0
+        working = True
+        while working:
+            with contextlib.suppress(Interrupted):  # raised again while it is being handled
+                try:
+                    working = self._step()
+                except Interrupted:
+                    self._running = []
+                except BaseException:
+                    LOGGER.exception("the worker of the model %s failed", self.name)
+                    self._running = []
 
     def _step(self) -> bool:
         """One batch, one tick. Returns whether to go on."""
@@ -163,6 +173,7 @@ class Worker:
         with self._changed:
             while not self._queue and not (ticking and ticking.active()):
                 if self._stopping:
+                    self._thread = None
                     return False
                 self._changed.wait()
             batch = self._take()
