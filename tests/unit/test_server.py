@@ -15,6 +15,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from prometheus_client.parser import text_string_to_metric_families
+from starlette.testclient import TestClient
 
 import weft
 from tests.serving import RECIPES, train_runs
@@ -135,6 +137,25 @@ def test_the_mistake_of_one_request_is_no_failure_of_the_others():
     assert (one, other) == (["A"], ["C"])
     assert isinstance(bad, weft.WeftError)
     worker.stop()
+
+
+def test_a_scrape_has_every_series(folder):
+    server = Server({"lm": folder / "lm", "sentiment": folder / "sentiment"}, ServerConfig())
+    with TestClient(server.app, base_url="http://127.0.0.1") as client:
+        body = {"model": "lm", "prompt": "the", "max_tokens": 3, "seed": 1}
+        assert client.post("/v1/completions", json=body).status_code == client.get("/health").status_code == 200
+        scrape = client.get("/metrics")
+    assert scrape.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    families = {family.name: family for family in text_string_to_metric_families(scrape.text)}
+    assert families.pop("weft_cancelled").samples == []
+    series = {(one.name, *one.labels.items()): one.value for family in families.values() for one in family.samples}
+    assert sorted(families) == ["weft_batch_size", "weft_queue_length", "weft_request_seconds", "weft_requests",
+                                "weft_sequences", "weft_sessions", "weft_tokens"]  # fmt: skip
+    assert series["weft_requests_total", ("method", "POST"), ("route", "/v1/completions"), ("status", "200")] == 1
+    assert series["weft_request_seconds_count", ("method", "GET"), ("route", "/health")] == 1
+    assert series["weft_tokens_total", ("model", "lm")] == 3
+    assert series["weft_sequences", ("model", "lm")] == series["weft_queue_length", ("model", "sentiment")] == 0
+    assert ("weft_sequences", ("model", "sentiment")) not in series
 
 
 def test_long_texts_are_computed_in_several_parts(monkeypatch):

@@ -77,6 +77,7 @@ def serve(
     Listens on this machine only, unless --host says otherwise. SIGTERM and Ctrl-C finish the running requests.
     """
     try:
+        import prometheus_client  # noqa: F401
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError as error:

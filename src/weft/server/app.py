@@ -9,7 +9,7 @@ import re
 import time
 import traceback
 from collections.abc import AsyncIterator, Mapping
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from weft.server.guard import check_host, check_key, check_origin
 from weft.server.http import ClientGoneError, Context, Endpoint, JsonResponse, Result, read_body, while_connected
 from weft.server.hugging_face_api import HUGGING_FACE_ENDPOINTS
 from weft.server.libretranslate_api import LIBRETRANSLATE_ENDPOINTS
-from weft.server.metrics import Gauge, Labels, Metrics
+from weft.server.metrics import Metrics
 from weft.server.models import Models
 from weft.server.native_api import NATIVE_ENDPOINTS
 from weft.server.ollama_api import OLLAMA_ENDPOINTS
@@ -133,11 +133,11 @@ class Server:
         self.metrics = Metrics()
         self.models = Models(dict(runs), config, self.metrics)
         self.context = Context(config, self.models, SessionStore(config, self.models), Comparisons(), self.metrics)
-        self.metrics.gauges += [
-            Gauge("weft_queue_length", "Requests that wait.", self._queues),
-            Gauge("weft_sequences", "Sequences that are being generated.", self._sequences),
-            Gauge("weft_sessions", "Sessions that are kept.", lambda: {(): float(len(self.context.sessions))}),
-        ]
+        self.metrics.sessions.set_function(lambda: len(self.context.sessions))
+        for model in self.models:
+            self.metrics.queue.labels(model.name).set_function(partial(self._waiting, model.name))
+            if model.generation is not None:
+                self.metrics.sequences.labels(model.name).set_function(partial(self._generating, model.name))
         self._private = _private_paths(runs, config)
         routes = [
             Route(endpoint.path, _Handler(self, endpoint), methods=[endpoint.method])
@@ -147,12 +147,11 @@ class Server:
         self.app = Starlette(routes=routes, exception_handlers=handlers, lifespan=self._lifespan)
         self.app.router.redirect_slashes = False
 
-    def _queues(self) -> dict[Labels, float]:
-        return {(("model", one.name),): float(one.worker.waiting) for one in self.models}
+    def _waiting(self, name: str) -> int:
+        return self.models.get(name).worker.waiting
 
-    def _sequences(self) -> dict[Labels, float]:
-        rows = {one.name: one.generation for one in self.models if one.generation is not None}
-        return {(("model", name),): float(len(one)) for name, one in rows.items()}
+    def _generating(self, name: str) -> int:
+        return len(self.models.get(name).generation or ())
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
@@ -204,12 +203,12 @@ class _Handler:
             response = await self._respond(request)
             await response(scope, receive, send_noting)
         except (ClientGoneError, ClientDisconnect):
-            server.metrics.cancelled.add()
+            server.metrics.cancelled.labels("").inc()
         finally:
             server.running -= 1
             route, method = self.route, self.endpoint.method
-            server.metrics.requests.add(route=route, method=method, status=str(status))
-            server.metrics.latency.add(time.perf_counter() - began, route=route, method=method)
+            server.metrics.requests.labels(route, method, str(status)).inc()
+            server.metrics.latency.labels(route, method).observe(time.perf_counter() - began)
             if server.config.log_requests:
                 LOGGER.info(
                     "%s %s %d %.1f ms", scope["method"], self.route, status, 1e3 * (time.perf_counter() - began)

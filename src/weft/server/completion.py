@@ -217,7 +217,7 @@ class Completion:
         assert self.model.generation is not None
         self.model.generation.abandon(self.rows, self._held.close)
         if gone:
-            self.context.metrics.cancelled.add(model=self.model.name)
+            self.context.metrics.cancelled.labels(self.model.name).inc()
 
     async def pieces(self, row: SequenceRow) -> AsyncIterator[Piece]:
         """What a row generates, until its end.

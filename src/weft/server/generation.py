@@ -250,14 +250,14 @@ class Generation:
             rows[0].drawn,
             [row.seen for row in rows],
         )
-        self.metrics.batches.add(len(rows), model=self.name)
+        self.metrics.batches.labels(self.name).observe(len(rows))
         for row, chosen, state in zip(rows, tokens, states, strict=True):
             before = row.count
             for token in chosen:
                 if not row.finish and not row.abandoned:
                     row.accept(token, None, ())
             row.history.advance(len(chosen), state)
-            self.metrics.tokens.add(row.count - before, model=self.name)
+            self.metrics.tokens.labels(self.name).inc(row.count - before)
 
     def _step(self, rows: list[SequenceRow]) -> None:
         """Tokens of rows that need their log-probabilities, or that are kept in a session."""
@@ -267,7 +267,7 @@ class Generation:
                 return
             histories = [row.history for row in rows]
             log_probs, states = self.engine.step([one.ids[-1] for one in histories], [one.state for one in histories])
-            self.metrics.batches.add(len(rows), model=self.name)
+            self.metrics.batches.labels(self.name).observe(len(rows))
             for row, values, state in zip(rows, log_probs, states, strict=True):
                 if row.abandoned:
                     continue
@@ -279,7 +279,7 @@ class Generation:
                 top = tuple(top_tokens(values, row.log_probs)) if row.log_probs else ()
                 if row.accept(token, float(values[token]), top):
                     row.history.advance(1, state)
-            self.metrics.tokens.add(sum(not row.finish or row.finish == "length" for row in rows), model=self.name)
+            self.metrics.tokens.labels(self.name).inc(sum(not row.finish or row.finish == "length" for row in rows))
             for row in rows:
                 if not row.finish:
                     row.flush()

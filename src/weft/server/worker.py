@@ -207,7 +207,7 @@ class Worker:
 
     def _run(self, batch: list[Item]) -> None:
         inputs = [one for item in batch for one in item.inputs]
-        self.metrics.batches.add(len(inputs), model=self.name)
+        self.metrics.batches.labels(self.name).observe(len(inputs))
         self._use_threads(threads_for(inputs))
         try:
             results = list(batch[0].run(inputs))
