@@ -22,6 +22,8 @@ import weft
 from tests.serving import RECIPES, train_runs
 from weft import probes
 from weft.decoding import Sample
+from weft.decoding.engines import StepEngine, StreamEngine, parts
+from weft.decoding.history import History
 from weft.server import http, native_api, openai_api
 from weft.server.app import ENDPOINTS, Server
 from weft.server.comparison import Comparisons
@@ -30,14 +32,12 @@ from weft.server.config import ServerConfig
 from weft.server.errors import RequestError
 from weft.server.generation import Generation
 from weft.server.guard import check_host, check_key, check_origin
-from weft.server.history import History
 from weft.server.http import Context
 from weft.server.metrics import Metrics
 from weft.server.models import Models, model_names, text_service
 from weft.server.schema import array, check_value, either, integer, object_of, optional, parse_json, string
 from weft.server.sessions import SessionStore
 from weft.server.state_vectors import state_vectors
-from weft.server.token_engine import StepEngine, StreamEngine, parts
 from weft.server.worker import SMALL_BATCH, Interrupted, Worker
 from weft.tasks.fill.service import FillOptions, check_search
 from weft.tasks.lm.stopping import StopText

@@ -4,6 +4,8 @@ stepper.py      Stepper: what decoding needs of a model (initial_state, step, se
 sampling.py     generate: one continuation of each prompt, greedy or sampled (temperature, top-k, top-p, penalties, ...)
 beam_search.py  beam_search: the best continuations of each prompt
 beam_tree.py    beam_tree: the same search, with every hypothesis it considered
+engines.py      a model of the next token for rows that come and go
+history.py      the tokens of a row, and states to return to
 blanks.py       fill_blanks: the best ways to fill the blanks of a sequence
 """
 

@@ -4,7 +4,7 @@ program.py       runs uvicorn; signals
 app.py           routes, checks, errors
 http.py          one request: body, time limit, a client that goes away
 worker.py        the thread of a model: requests that wait are answered together
-generation.py    sequences that are being generated, together; token_engine.py and history.py below it
+generation.py    sequences that are being generated, together
 sessions.py      texts that grow over several requests
 comparison.py    paired tests of two models, in a thread of their own
 openai_api.py, ollama_api.py, hugging_face_api.py, libretranslate_api.py, native_api.py    the endpoints

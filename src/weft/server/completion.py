@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weft.decoding import Sample
+from weft.decoding.engines import TokenChoice
+from weft.decoding.history import History
 from weft.errors import WeftError
 from weft.server.errors import RequestError, overloaded
 from weft.server.generation import Piece, SequenceRow, row_size
-from weft.server.history import History
 from weft.server.http import Context
 from weft.server.models import LoadedModel, generator
 from weft.server.schema import Schema, integer, optional, options_schema, real
 from weft.server.sessions import Session
-from weft.server.token_engine import TokenChoice
 from weft.tasks.lm.predictor import LmPredictor
 
 MOST_SEQUENCES = 64  # prompts times choices of a request

@@ -15,11 +15,11 @@ import numpy as np
 import torch
 
 from weft.decoding import NO_TOKEN, TokenCounts, count_token
+from weft.decoding.engines import SamplingEngine, TokenChoice, TokenEngine
+from weft.decoding.history import History, TopToken, top_tokens
 from weft.errors import WeftError
 from weft.server.errors import LOGGER
-from weft.server.history import History, TopToken, top_tokens
 from weft.server.metrics import Metrics
-from weft.server.token_engine import SamplingEngine, TokenChoice, TokenEngine
 from weft.tasks.lm.stopping import StopText
 from weft.text.codec import Codec, StreamingDecoder
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from torch import nn
 
+from weft.decoding.engines import TokenEngine, token_engine
 from weft.errors import WeftError
 from weft.probes.layers import split_stack
 from weft.probes.parts import inspect
@@ -24,7 +25,6 @@ from weft.server.guard import is_loopback
 from weft.server.look import supported
 from weft.server.metrics import Metrics
 from weft.server.schema import options_schema
-from weft.server.token_engine import TokenEngine, token_engine
 from weft.server.worker import Worker
 from weft.tasks import get_task, task_of
 from weft.tasks.runs import best_evaluation

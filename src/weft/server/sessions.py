@@ -18,10 +18,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from weft.decoding.history import History, top_tokens
 from weft.errors import WeftError
 from weft.server.config import ServerConfig
 from weft.server.errors import RequestError
-from weft.server.history import History, top_tokens
 from weft.server.models import LoadedModel, Models, generator
 from weft.training.run import load_tensors, save_tensors
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from weft.server.token_engine import TokenEngine
+from weft.decoding.engines import TokenEngine
 
 EVERY = 32  # tokens between two states that are kept; states in between are computed again, to the same bits
 

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from weft.decoding import Sample, Stepper, TokenCounts
+from weft.decoding.sampling import Sample, TokenCounts
+from weft.decoding.stepper import Stepper
 from weft.engine import Stream
 
 STREAM_ROWS = (16, 4, 1)  # rows of the streams; more rows are run in parts of these sizes
