@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.checks import check_stepper
-from weft.decoding import NO_TOKEN, Sample, generate, greedy
+from weft.decoding import NO_TOKEN, GeneratedRow, History, Sample, TokenChoice, advance, generate, greedy, token_engine
 from weft.errors import WeftError
 
 PROBS = torch.tensor([[0.1, 0.4, 0.2, 0.3]])
@@ -125,6 +125,53 @@ def test_a_row_does_not_depend_on_the_others():
     alone = [row for (row,) in generate(CYCLE, [[0, 1]], Sample(), tokens=30, seed=5)]
     batch = [row for row, _, _ in generate(CYCLE, [[0, 1], [2], [1, 1, 2, 0]], Sample(), tokens=30, seed=5)]
     assert [token for token in alone if token != NO_TOKEN] == [token for token in batch if token != NO_TOKEN]
+
+
+def test_rows_that_begin_together_are_computed_together_until_they_end():
+    """One call of the model for each token, of fewer rows when some have ended."""
+    sizes = []
+
+    class Counting(Chain):
+        def step(self, ids, state):
+            sizes.append(len(ids))
+            assert len(ids) == len(state[1])
+            return super().step(ids, state)
+
+    chain = Counting(CYCLE.table.exp().tolist())
+    rows = list(zip(*generate(chain, [[0], [0, 1, 2], [1]], Sample(), tokens=20, end=3), strict=True))
+    lengths = sorted(sum(token != NO_TOKEN for token in row) for row in rows)
+    assert lengths[0] < lengths[-1]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] == 3
+    assert sum(sizes) <= sum(lengths) + 3 + 2  # each row also reads its end, one row two more tokens of its prompt
+
+
+def test_rows_join_and_leave():
+    """A row that comes later, in another way of choosing, has the tokens that it has alone."""
+    engine = token_engine(CYCLE)
+    choices = [TokenChoice(Sample(), (), None), TokenChoice(greedy, ((3, -math.inf),), None)]
+
+    def new_row(number):
+        history = History(engine)
+        history.append([number % 3])
+        return GeneratedRow(history, choices[number % 2], limit=10 + number, seed=(1, number))
+
+    rows, together = [], []
+    for number in range(6):
+        rows.append(new_row(number))
+        sizes = [len(batch) for batch in advance(engine, rows, 4)]
+        together.append(max(sizes))
+    rows[4].abandoned, before = True, list(rows[4].history.ids)
+    while not all(row.over for row in rows):
+        list(advance(engine, rows, 4))
+    assert rows[4].history.ids == before
+    assert max(together) > 2
+    for number in (0, 1, 2, 3, 5):
+        alone = new_row(number)
+        while not alone.over:
+            list(advance(engine, [alone], 7))
+        assert alone.history.ids == rows[number].history.ids
+        assert (alone.count, alone.finish) == (10 + number, "length")
 
 
 def test_seed_repeats_and_another_differs():

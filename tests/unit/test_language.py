@@ -12,7 +12,8 @@ import torch
 from tests.checks import check_model, check_stepper
 from weft.cells import CELLS
 from weft.data.windows import Window
-from weft.decoding import Sample, generate, greedy
+from weft.decoding import Sample, generate, greedy, token_engine
+from weft.decoding.engines import StepEngine, StreamEngine
 from weft.engine.cross_entropy import IGNORE_INDEX
 from weft.errors import WeftError
 from weft.nn.bptt import unroll
@@ -205,13 +206,13 @@ def test_unknown_cell():
 def test_the_samplers_own_loop_writes_what_single_steps_write(shape, choice, end):
     torch.manual_seed(3)
     model = make(shape).eval().double()
-    if model.sampler(1) is None:
+    if model.stream_layers() is None:
         pytest.skip("the engine is not built here")
     prompts = [[1], [2, 3, 4, 5], [6, 7]]
     settings = {"tokens": 90, "seed": 5, "banned": [0, 1], "end": end}
     fast = list(generate(model, prompts, choice, **settings))
     plain = SimpleNamespace(initial_state=model.initial_state, step=model.step, select=model.select)
-    assert fast == list(generate(plain, prompts, choice, **settings))
+    assert rows_written(fast) == rows_written(generate(plain, prompts, choice, **settings))
     assert all(len(row) == 90 for row in rows_written(fast)) or end
 
 
@@ -219,7 +220,12 @@ def rows_written(steps):
     return [[token for token in row if token >= 0] for row in zip(*steps, strict=True)]
 
 
+def test_an_adaptive_softmax_samples_step_by_step():
+    assert isinstance(token_engine(make("embedding").eval()), StreamEngine)
+    assert isinstance(token_engine(make("adaptive").eval()), StepEngine)
+
+
 def test_a_stack_with_residuals_samples_step_by_step():
     model = LanguageModel(V, SHAPES["tied"]).eval()
-    assert model.sampler(2) is None
+    assert model.stream_layers() is None
     assert len(list(generate(model, [[1]], Sample(), tokens=5))) == 5

@@ -362,6 +362,24 @@ def test_the_tokens_of_a_long_prompt_take_linear_time(context, monkeypatch):
     assert max(lengths) <= StreamingDecoder.CONTEXT + 1
 
 
+@pytest.mark.parametrize("name", ["lm", "ngram"])
+def test_every_token_of_a_long_echoed_prompt_has_its_log_probability(context, name):
+    text = "the cat sat on the mat.\n" * 20
+
+    async def ask():
+        completion = await Completion.prepare(
+            context, context.models.get(name), CompletionRequest((text,), 0, log_probs=0, echo=True)
+        )
+        (piece,) = await completion.whole()
+        return piece, completion.rows[0].history
+
+    piece, history = asyncio.run(ask())
+    assert (piece.text, piece.finish) == ("", "length")
+    assert history.log_probs[0] is None
+    assert None not in history.log_probs[1:]
+    assert len(history.ids) == len(text)
+
+
 def test_a_model_generates_so_many_tokens_at_the_same_time(context):
     async def ask():
         generation = context.models.get("lm").generation

@@ -1,20 +1,21 @@
-"""A language model one token at a time, for rows that come and go.
+"""A model of the next token for rows that come and go: each row has a state of its own.
 
-A row's state is that of one sequence. `StreamEngine` runs several rows together through the engine's packed weights
-(`weft.engine.Stream`); a row has the same bits alone and with others. `StepEngine` is for any `Stepper`, row by row.
+`StreamEngine` runs rows together through the engine's packed weights (`weft.engine.Stream`); a row has the same bits
+alone and with others. `StepEngine` is for any `Stepper`.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from weft.decoding.sampling import Sample, TokenCounts
+from weft.decoding.sampling import Sample, Sampler, TokenCounts
 from weft.decoding.stepper import Stepper
-from weft.engine import Stream
+from weft.engine import Stream, StreamLayers
 
 STREAM_ROWS = (16, 4, 1)  # rows of the streams; more rows are run in parts of these sizes
 
@@ -22,7 +23,7 @@ STREAM_ROWS = (16, 4, 1)  # rows of the streams; more rows are run in parts of t
 class TokenChoice(NamedTuple):
     """How the tokens of a row are chosen."""
 
-    sample: Sample
+    sampler: Sampler
     bias: tuple[tuple[int, float], ...]  # ids, and what is added to their log-probabilities; -inf: never chosen
     end: int | None
 
@@ -31,126 +32,135 @@ class TokenChoice(NamedTuple):
 class StreamModel(Protocol):
     """A language model that the engine's streams may run."""
 
-    def sampler(self, rows: int) -> Stream | None: ...
+    def stream_layers(self) -> StreamLayers | None:
+        """What a stream is made of, with the current weights; None where the engine cannot run the model."""
+        ...
 
-    def reader(self) -> Stream | None: ...
 
-
-class TokenEngine(Protocol):
+class TokenEngine(ABC):
     """Reads tokens of rows and predicts the next ones."""
 
-    def start(self) -> Any:
-        """The state before any token."""
-        ...
+    @abstractmethod
+    def start(self, rows: int) -> list[Any]:
+        """The states of some rows before any token."""
 
-    def read(self, ids: Sequence[int], state: Any) -> Any:
-        """Reads tokens; returns the state after them."""
-        ...
-
+    @abstractmethod
     def step(self, ids: Sequence[int], states: Sequence[Any]) -> tuple[Tensor, list[Any]]:
         """Reads one token in each row; returns log-probabilities (R, V) of the next, and the states."""
-        ...
+
+    def skip(self, ids: Sequence[int], states: Sequence[Any]) -> list[Any]:
+        """The same without the log-probabilities."""
+        return self.step(ids, states)[1]
+
+    def read(self, ids: Sequence[Sequence[int]], states: Sequence[Any]) -> list[Any]:
+        """Reads some tokens in each row; returns the states after them."""
+        after = [*states]
+        for at in range(max(map(len, ids), default=0)):
+            rows = [row for row, tokens in enumerate(ids) if at < len(tokens)]
+            states = self.skip([ids[row][at] for row in rows], [after[row] for row in rows])
+            for row, state in zip(rows, states, strict=True):
+                after[row] = state
+        return after
 
 
-@runtime_checkable
-class SamplingEngine(TokenEngine, Protocol):
-    """An engine that also chooses tokens by itself, many in one call."""
+class StreamEngine(TokenEngine):
+    """Rows through the engine's packed weights. It also chooses tokens by itself, many in one call."""
+
+    def __init__(self, layers: StreamLayers) -> None:
+        self.layers = layers
+        self._streams: dict[tuple[int, bool], Stream] = {}
+
+    def _stream(self, rows: int, predicts: bool = True) -> Stream:
+        if (rows, predicts) not in self._streams:
+            cells, weight, bias = self.layers
+            made = Stream(cells, weight, bias, rows=rows) if predicts else Stream(cells, rows=rows)
+            self._streams[rows, predicts] = made
+        return self._streams[rows, predicts]
+
+    def start(self, rows: int) -> list[Any]:
+        return [tuple(cell.initial_state(1) for cell in self.layers.cells)] * rows
+
+    def step(self, ids: Sequence[int], states: Sequence[Any]) -> tuple[Tensor, list[Any]]:
+        logits, after = self._run(ids, states, predicts=True)
+        return logits.log_softmax(-1), after
+
+    def skip(self, ids: Sequence[int], states: Sequence[Any]) -> list[Any]:
+        return self._run(ids, states, predicts=False)[1]
+
+    def _run(self, ids: Sequence[int], states: Sequence[Any], *, predicts: bool) -> tuple[Tensor, list[Any]]:
+        results, after = [], []
+        for part in parts(len(ids)):
+            stream = self._stream(part.stop - part.start, predicts)
+            result, state = stream.step(torch.tensor(ids[part]), _joined(states[part]))
+            results.append(result)
+            after += _split(state)
+        return torch.cat(results), after
 
     def sample(
         self,
         ids: Sequence[int],
         states: Sequence[Any],
         uniforms: Tensor,
-        drawn: TokenChoice,
+        choice: TokenChoice,
         seen: Sequence[TokenCounts],
     ) -> tuple[list[list[int]], list[Any]]:
         """Reads a token in each row, then samples and reads N tokens, for `uniforms` (R, N); the last is not read."""
-        ...
-
-
-class StreamEngine:
-    """Rows through the engine's packed weights."""
-
-    def __init__(self, model: StreamModel, reader: Stream) -> None:
-        self.model, self._reader = model, reader
-        self._streams: dict[int, Stream] = {}
-
-    def _stream(self, rows: int) -> Stream:
-        if rows not in self._streams:
-            made = self.model.sampler(rows)
-            assert made is not None
-            self._streams[rows] = made
-        return self._streams[rows]
-
-    def start(self) -> Any:
-        return self._reader.start()
-
-    def read(self, ids: Sequence[int], state: Any) -> Any:
-        for token in ids:
-            _, state = self._reader.step(torch.tensor([token]), state)
-        return state
-
-    def step(self, ids: Sequence[int], states: Sequence[Any]) -> tuple[Tensor, list[Any]]:
-        found, after = [], []
-        for part in parts(len(ids)):
-            logits, state = self._stream(part.stop - part.start).step(torch.tensor(ids[part]), _joined(states[part]))
-            found.append(logits.log_softmax(-1))
-            after += _split(state)
-        return torch.cat(found), after
-
-    def sample(
-        self,
-        ids: Sequence[int],
-        states: Sequence[Any],
-        uniforms: Tensor,
-        drawn: TokenChoice,
-        seen: Sequence[TokenCounts],
-    ) -> tuple[list[list[int]], list[Any]]:
+        assert isinstance(choice.sampler, Sample)
         tokens, after = [], []
         for part in parts(len(ids)):
             chosen, state = self._stream(part.stop - part.start).sample(
                 torch.tensor(ids[part]),
                 _joined(states[part]),
                 uniforms[part],
-                drawn.sample,
-                bias=dict(drawn.bias),
-                seen=seen[part] if drawn.sample.penalizes else (),
-                end=drawn.end,
+                choice.sampler,
+                bias=dict(choice.bias),
+                seen=seen[part] if choice.sampler.penalizes else (),
+                end=choice.end,
             )
             tokens += chosen.tolist()
             after += _split(state)
         return tokens, after
 
 
-class StepEngine:
-    """Rows through any stepper, one by one."""
+class BatchRow(NamedTuple):
+    """The state of one of several rows that a stepper runs together."""
+
+    batch: Any
+    row: int
+    rows: int
+
+
+class StepEngine(TokenEngine):
+    """Rows through any stepper: those that have begun together, together as long as they go on; others one by one."""
 
     def __init__(self, model: Stepper) -> None:
         self.model = model
 
-    def start(self) -> Any:
-        return self.model.initial_state(1)
-
-    @torch.no_grad()
-    def read(self, ids: Sequence[int], state: Any) -> Any:
-        for token in ids:
-            _, state = self.model.step(torch.tensor([token]), state)
-        return state
+    def start(self, rows: int) -> list[Any]:
+        return _batch_rows(self.model.initial_state(rows), rows)
 
     @torch.no_grad()
     def step(self, ids: Sequence[int], states: Sequence[Any]) -> tuple[Tensor, list[Any]]:
-        found = [self.model.step(torch.tensor([token]), state) for token, state in zip(ids, states, strict=True)]
-        return torch.cat([log_probs.cpu() for log_probs, _ in found]), [state for _, state in found]
+        together: dict[int, list[int]] = {}
+        for at, state in enumerate(states):
+            together.setdefault(id(state.batch) if isinstance(state, BatchRow) else -1 - at, []).append(at)
+        results: list[Any] = [None] * len(ids)
+        for places in together.values():
+            state = states[places[0]]
+            if isinstance(state, BatchRow):
+                rows = [states[at].row for at in places]
+                everyone = rows == [*range(state.rows)]
+                state = state.batch if everyone else self.model.select(state.batch, torch.tensor(rows))
+            log_probs, state = self.model.step(torch.tensor([ids[at] for at in places]), state)
+            for at, *result in zip(places, log_probs.cpu(), _batch_rows(state, len(places)), strict=True):
+                results[at] = result
+        return torch.stack([log_probs for log_probs, _ in results]), [state for _, state in results]
 
 
-def token_engine(model: Stepper) -> TokenEngine:
-    """The fastest engine that can run a model."""
-    if isinstance(model, torch.nn.Module):
-        model.eval()
-    reader = model.reader() if isinstance(model, StreamModel) else None
-    if reader is not None and isinstance(model, StreamModel):
-        return StreamEngine(model, reader)
-    return StepEngine(model)
+def token_engine(model: Stepper) -> StreamEngine | StepEngine:
+    """The fastest engine that can run a model, with its current weights."""
+    layers = model.stream_layers() if isinstance(model, StreamModel) else None
+    return StepEngine(model) if layers is None else StreamEngine(layers)
 
 
 def parts(rows: int) -> Iterator[slice]:
@@ -164,6 +174,10 @@ def parts(rows: int) -> Iterator[slice]:
         while rows - begin >= size:
             yield slice(begin, begin + size)
             begin += size
+
+
+def _batch_rows(state: Any, rows: int) -> list[Any]:
+    return [state] if rows == 1 else [BatchRow(state, row, rows) for row in range(rows)]
 
 
 def _joined(states: Sequence[Any]) -> Any:

@@ -1,4 +1,4 @@
-"""The tokens of a sequence and the states to return to: what a session keeps."""
+"""The tokens of a sequence and the states to return to."""
 
 from __future__ import annotations
 
@@ -23,15 +23,20 @@ class History:
     """Tokens that were read or generated, their log-probabilities, and states at some of them.
 
     `state` is the state after `ids[:read]`. All tokens but the last have been read whenever a token is generated.
+
+    Args:
+        engine: Reads the tokens.
+        keep: Whether to keep the states to return to.
+        state: The state before any token; None: a new one of the engine.
     """
 
-    def __init__(self, engine: TokenEngine, *, keep: bool) -> None:
+    def __init__(self, engine: TokenEngine, *, keep: bool = False, state: Any = None) -> None:
         self.engine, self.keep = engine, keep
         self.ids: list[int] = []
         self.log_probs: list[float | None] = []
         self.hidden = 0  # tokens at the beginning that a text without a prompt starts from
         self.read = 0
-        self.state: Any = engine.start()
+        self.state: Any = engine.start(1)[0] if state is None else state
         self.states: dict[int, Any] = {0: self.state} if keep else {}
 
     def append(self, ids: Sequence[int], log_prob: float | None = None) -> None:
@@ -44,17 +49,16 @@ class History:
         if self.keep and self.read % EVERY == 0:
             self.states[self.read] = state
 
-    def read_quickly(self, count: int) -> None:
-        """Reads up to `count` tokens, all but the last; their probabilities are not computed."""
-        end = min(self.read + count, len(self.ids) - 1)
-        self.advance(end - self.read, self.engine.read(self.ids[self.read : end], self.state))
+    def advance_scored(self, log_probs: Tensor, state: Any) -> None:
+        """Notes that a token has been read, and the log-probability of the one after it."""
+        self.advance(1, state)
+        self.log_probs[self.read] = float(log_probs[self.ids[self.read]])
 
     def read_scored(self, count: int) -> None:
         """Reads up to `count` tokens, all but the last, and notes the log-probability of each."""
         for _ in range(min(count, len(self.ids) - 1 - self.read)):
             log_probs, (state,) = self.engine.step([self.ids[self.read]], [self.state])
-            self.advance(1, state)
-            self.log_probs[self.read] = float(log_probs[0, self.ids[self.read]])
+            self.advance_scored(log_probs[0], state)
 
     @property
     def unread(self) -> int:
@@ -78,8 +82,8 @@ class History:
         self.states = {at: state for at, state in self.states.items() if at <= target}
         if self.read > target:
             self.read = max(self.states)
-            self.state = self.states[self.read]
-            self.read_quickly(target - self.read)
+            (state,) = self.engine.read([self.ids[self.read : target]], [self.states[self.read]])
+            self.advance(target - self.read, state)
 
     def copy(self, length: int) -> History:
         """A history of its own with the first `length` tokens."""

@@ -1,20 +1,18 @@
-"""Generation: one continuation of each prompt, greedy or sampled."""
+"""How the next token is chosen: greedy or sampled."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from weft.config import Settings, setting
-from weft.decoding.stepper import Stepper
 from weft.errors import WeftError
 
+NO_TOKEN = -1  # of a row that has ended, or has not begun yet
 TokenCounts = dict[int, int]  # of a text so far: id to how often it was generated; 0: only the prompt has it
 
 
@@ -151,134 +149,3 @@ def _first(probs: Tensor, order: Tensor, mass: float, most: int = 0) -> Tensor:
         ordered /= ordered.sum(-1, keepdim=True)
     ordered[ordered.cumsum(-1) - ordered >= mass] = 0
     return torch.zeros_like(probs).scatter(-1, order, ordered)
-
-
-class SequenceSampler(Protocol):
-    """Samples and reads many tokens in one call, without returning to Python for each of them."""
-
-    def sample(
-        self,
-        ids: Tensor,
-        state: Any,
-        uniforms: Tensor,
-        options: Sample,
-        *,
-        bias: Mapping[int, float] | None,
-        seen: Sequence[TokenCounts],
-        end: int | None,
-    ) -> tuple[Tensor, Any]:
-        """Reads ids (R,), then samples as `options` do, and reads, one token for each column of uniforms (R, N).
-
-        `bias` is added to the log-probabilities of ids; `seen` are the tokens of each row so far, for penalties.
-
-        Returns:
-            The tokens (R, N), NO_TOKEN from a row's end on, and the state. The last token has not been read yet.
-        """
-        ...
-
-
-@runtime_checkable
-class SequenceStepper(Protocol):
-    """A `Stepper` that may offer a `SequenceSampler`."""
-
-    def sampler(self, rows: int) -> SequenceSampler | None:
-        """Returns a sampler for that many rows with the current weights, or None if there is none."""
-        ...
-
-
-CHUNK = 32  # tokens that a SequenceSampler samples before they are yielded: few enough to watch them appear
-NO_TOKEN = -1  # in a row of `generate`: it is still reading its prompt, or has ended
-
-
-def generate(
-    stepper: Stepper,
-    prompts: Sequence[Sequence[int]],
-    sampler: Sampler,
-    *,
-    tokens: int,
-    seed: int = 0,
-    banned: Sequence[int] = (),
-    end: int | None = None,
-) -> Iterator[list[int]]:
-    """Continues every prompt by up to `tokens` tokens.
-
-    Each row has its own clock: it starts to write as soon as its own prompt has been read, even while longer prompts
-    are still being read. The random number of row r's n-th token depends on (seed, r, n) alone, not on the other rows.
-
-    Args:
-        stepper: the model.
-        prompts: token ids, at least one in every row.
-        sampler: `greedy`, a `Sample`, or another `Sampler`.
-        tokens: the maximum number of new tokens in each row.
-        seed: the random seed.
-        banned: ids that are never generated.
-        end: the id that ends a row; it is not yielded.
-
-    Yields:
-        The new token of each row, step by step; NO_TOKEN before a row starts to write and after its end.
-
-    Raises:
-        WeftError: a prompt is empty.
-    """
-    if not prompts or not all(prompts):
-        raise WeftError("a prompt has no token", expected="at least one token to start from in every row")
-    rows = len(prompts)
-    uniforms = torch.from_numpy(np.stack([np.random.default_rng((seed, row)).random(tokens) for row in range(rows)]))
-    every = torch.arange(rows)
-    lengths = np.array([len(prompt) for prompt in prompts])
-    written = np.zeros(rows, dtype=int)
-    ended = np.full(rows, tokens == 0)
-    sample = Sample(top_k=1) if sampler is greedy else sampler
-    penalized = sample if isinstance(sample, Sample) and sample.penalizes else None
-    seen = [dict.fromkeys(prompt, 0) for prompt in prompts] if penalized else []
-    fast = stepper.sampler(rows) if isinstance(stepper, SequenceStepper) and isinstance(sample, Sample) else None
-    bias = dict.fromkeys(banned, -math.inf)
-
-    def accept(chosen: np.ndarray[Any, np.dtype[Any]]) -> list[int]:
-        """Records the tokens chosen for the rows that are writing, and returns them."""
-        writing = (time >= lengths) & ~ended
-        np.logical_or(ended, writing & ((chosen == end) | (chosen == NO_TOKEN)), out=ended)
-        new = np.where(writing & ~ended, chosen, NO_TOKEN)
-        np.add(written, writing & ~ended, out=written)
-        np.logical_or(ended, written >= tokens, out=ended)
-        for counts, token in zip(seen, new.tolist(), strict=False):
-            if token != NO_TOKEN:
-                count_token(counts, token)
-        return [int(token) for token in new]
-
-    state = stepper.initial_state(rows)
-    ids = torch.tensor([prompt[0] for prompt in prompts])
-    time = 0
-    while not ended.all():
-        if fast is not None and isinstance(sample, Sample) and time + 1 >= lengths.max():
-            # Every row has read its prompt except for the current token.
-            columns = torch.arange(min(CHUNK, tokens - int(written[~ended].min())))
-            positions = (torch.from_numpy(written)[:, None] + columns).clamp(max=tokens - 1)  # (R, N)
-            many, state = fast.sample(
-                ids,
-                state,
-                uniforms.gather(1, positions),
-                sample,
-                bias=bias,
-                seen=seen,
-                end=end,
-            )
-            time += len(columns)
-            for chosen in many.numpy().T:
-                if not ended.all():
-                    yield accept(chosen)
-            ids = many[:, -1].clamp(min=0)
-            continue
-        log_probs, state = stepper.step(ids, state)
-        time += 1
-        new = [NO_TOKEN] * rows
-        if ((time >= lengths) & ~ended).any():
-            log_probs = log_probs.cpu().clone()
-            log_probs[:, list(banned)] = -torch.inf
-            now = uniforms[every, torch.from_numpy(written).clamp(max=tokens - 1)]
-            chosen = penalized(log_probs, now, seen) if penalized else sampler(log_probs, now)
-            new = accept(chosen.numpy())
-            yield new
-        ids = torch.tensor(
-            [prompt[time] if time < len(prompt) else max(token, 0) for prompt, token in zip(prompts, new, strict=True)]
-        )

@@ -17,7 +17,7 @@ from weft.engine.library import EngineWarning, library, outside_of_transforms, p
 from weft.engine.linear import linear
 from weft.engine.optimizer import Hyperparameters, OptimizerStep, ParameterTensors
 from weft.engine.precision import PRECISIONS, precision, rounds_to_bfloat16, set_default_precision
-from weft.engine.stream import Stream, can_stream
+from weft.engine.stream import Stream, StreamLayers, can_stream
 from weft.engine.top_k import TopK
 from weft.machine import engine_description as description
 
@@ -34,6 +34,7 @@ __all__ = [
     "Pass",
     "StepSize",
     "Stream",
+    "StreamLayers",
     "TopK",
     "can_stream",
     "check_lengths",

@@ -12,7 +12,7 @@ import weakref
 from array import array
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, chain, pairwise
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, empty, empty_like, get_num_threads
@@ -48,6 +48,14 @@ class SamplingOptions(Protocol):
     def presence_penalty(self) -> float: ...
     @property
     def frequency_penalty(self) -> float: ...
+
+
+class StreamLayers(NamedTuple):
+    """What a stream is made of."""
+
+    cells: Sequence[Cell]
+    weight: Tensor
+    bias: Tensor | None
 
 
 class Stream:

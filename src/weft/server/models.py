@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import nn
 
-from weft.decoding.engines import TokenEngine, token_engine
+from weft.decoding import TokenEngine, token_engine
 from weft.errors import WeftError
 from weft.probes.layers import split_stack
 from weft.probes.parts import inspect
@@ -110,6 +110,8 @@ class Models:
             service = replace(service, languages=languages_in(name))  # a name that was given says more than the folder
         engine = generation = None
         if service.generator is not None:
+            if isinstance(service.generator.model, nn.Module):
+                service.generator.model.eval()
             engine = token_engine(service.generator.model)
             generation = Generation(name, engine, self.metrics)
         worker = Worker(name, generation, self.metrics, self.config.batch_size, self.config.max_queue)

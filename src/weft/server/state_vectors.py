@@ -42,7 +42,7 @@ async def state_vectors(
     assert engine is not None
 
     def run(rows: Sequence[Sequence[int]]) -> list[StateVector]:
-        return [_vector(engine.read(row, engine.start())) for row in rows]
+        return [_vector(state) for state in engine.read(rows, [engine.start(1)[0] for _ in rows])]
 
     count = sum(map(len, ids))
     if count > context.config.request_tokens:

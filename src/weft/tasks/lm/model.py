@@ -24,14 +24,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from weft.cells import Cell, State
+from weft.cells import State
 from weft.config import AUTO
 from weft.data.sharing import shared_map, shared_parts
 from weft.data.windows import Tokens, Window, evaluation_streams, evaluation_windows
 from weft.engine import (
     NO_DROPOUT,
     Dropout,
-    Stream,
+    StreamLayers,
     can_stream,
     dropout,
     embed,
@@ -209,23 +209,8 @@ class LanguageModel(nn.Module):
         logits, state = self(ids[:, None].to(self.device), state)
         return F.log_softmax(logits[:, 0], -1), state
 
-    def sampler(self, rows: int) -> Stream | None:
-        """Returns the engine's sampling loop for `rows` sequences, or None if the engine cannot run this model."""
-        cells = self._stream_cells()
-        if cells is None:
-            return None
-        weight = self._output_weight()
-        if self.projection is not None:
-            weight = weight.detach() @ self.projection.weight.detach()
-        return Stream(cells, weight, self.bias, rows=rows)
-
-    def reader(self) -> Stream | None:
-        """Returns the same for one sequence that is only read: steps give the state and no logits."""
-        cells = self._stream_cells()
-        return None if cells is None else Stream(cells)
-
-    def _stream_cells(self) -> list[Cell] | None:
-        """The cells as a stream runs them: the first reads token ids. None where the engine cannot run them."""
+    def stream_layers(self) -> StreamLayers | None:
+        """The model as the engine's streams run it: the first cell reads token ids. None where they cannot."""
         layers = [layer for layer in self.stack.layers if isinstance(layer, Recurrent)]
         cells = [layer.cell for layer in layers]
         if self.stack.residual or not can_stream(cells):
@@ -241,7 +226,10 @@ class LanguageModel(nn.Module):
             if is_quantized(cells[0]):
                 quantize_cell(first)
             cells[0] = first
-        return cells
+        weight = self._output_weight()
+        if self.projection is not None:
+            weight = weight.detach() @ self.projection.weight.detach()
+        return StreamLayers(cells, weight, self.bias)
 
     def embedding_table(self) -> Tensor | None:
         """The embedding (V, E) of every token; None for one-hot vectors."""
@@ -333,7 +321,7 @@ class AdaptiveLanguageModel(LanguageModel):
     def _cross_entropy(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return self.softmax.cross_entropy(dropout(outputs, self.dropout, self.training), targets)
 
-    def sampler(self, rows: int) -> Stream | None:
+    def stream_layers(self) -> StreamLayers | None:
         return None  # the engine samples from one softmax
 
     def embedding_table(self) -> Tensor:
