@@ -14,8 +14,9 @@ from weft.errors import WeftError
 from weft.tasks.config import ModelConfig
 from weft.tasks.kneser_ney import modified_kneser_ney
 from weft.tasks.lm.cache import CacheConfig, CacheModel, CacheReader, read_outputs
-from weft.tasks.lm.interpolation import Interpolation, fit_weights, interpolate
+from weft.tasks.lm.interpolation import Interpolation
 from weft.tasks.lm.model import LanguageModel
+from weft.tasks.mixture import LINEAR
 
 V = 5
 
@@ -34,7 +35,7 @@ def tokens():
 @pytest.mark.parametrize("seed", range(4))
 def test_em_finds_the_weights_of_a_fine_grid(seed):
     log_probs = np.log(np.random.default_rng(seed).dirichlet(np.ones(7), size=(40, 3))[:, :, 0])
-    found = interpolate(log_probs, fit_weights(log_probs)).sum()
+    found = LINEAR.join_targets(log_probs, LINEAR.fit_to(log_probs)).sum()
     steps = np.linspace(0, 1, 101)
     grid = [(a, b, 1 - a - b) for a, b in itertools.product(steps, steps) if a + b <= 1 + 1e-12]
     best = max(np.log(np.exp(log_probs) @ np.maximum(one, 0)).sum() for one in grid)
@@ -46,15 +47,15 @@ def test_em_finds_the_weights_of_a_fine_grid(seed):
 def test_a_mixture_is_never_worse_than_its_best_part_on_the_text_it_is_fitted_to(seed):
     random = np.random.default_rng(seed)
     log_probs = np.log(random.uniform(size=(random.integers(1, 50), 4)) ** random.integers(1, 5))
-    weights = fit_weights(log_probs)
+    weights = LINEAR.fit_to(log_probs)
     assert weights.sum() == pytest.approx(1)
     assert (weights >= 0).all()
-    assert interpolate(log_probs, weights).sum() >= log_probs.sum(0).max() - 1e-9
+    assert LINEAR.join_targets(log_probs, weights).sum() >= log_probs.sum(0).max() - 1e-9
 
 
 def test_a_token_that_is_impossible_in_every_part_is_refused():
     with pytest.raises(WeftError, match="probability 0 in every model"):
-        fit_weights(np.array([[-1.0, -2.0], [-np.inf, -np.inf]]))
+        LINEAR.fit_to(np.array([[-1.0, -2.0], [-np.inf, -np.inf]]))
 
 
 @pytest.mark.parametrize(("size", "theta"), [(1000, 0.7), (7, 0.7), (1, 2.0), (13, 0.0)])

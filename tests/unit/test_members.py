@@ -14,8 +14,8 @@ from weft.config import load_config
 from weft.data.buckets import pad
 from weft.errors import WeftError
 from weft.tasks import get_task
-from weft.tasks.ensemble import first_member, mean_log_probs
 from weft.tasks.members import trained_members
+from weft.tasks.mixture import EQUAL, first_member
 from weft.tasks.runs import summarize_run
 from weft.tasks.translate import recipe
 from weft.training.run import WEIGHTS, load_tensors, open_run
@@ -198,9 +198,9 @@ def test_the_loss_of_padding_is_0(folder):
     assert (losses[0] > 0).all()
 
 
-def test_mean_log_probs():
+def test_members_are_joined_by_the_mean_of_their_probabilities():
     parts = [torch.rand(4, 5).softmax(-1) for _ in range(3)]
-    found = mean_log_probs([one.log() for one in parts])
+    found = EQUAL.join([one.log() for one in parts])
     torch.testing.assert_close(found.exp(), torch.stack(parts).mean(0))
 
 

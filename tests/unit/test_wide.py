@@ -35,8 +35,8 @@ from weft.tasks.classify.linear import (
 from weft.tasks.classify.mixing import (
     CROSS_FITTED_TEXTS,
     DEFAULT_PRIOR,
-    Mixture,
     MixturePrior,
+    MixtureWeights,
     fit_blend,
     fit_mixture,
     fit_prior,
@@ -195,11 +195,11 @@ def test_mixture_is_the_optimum():
     parts = torch.randn(200, 4, 3, generator=generator, dtype=torch.float64)
     labels = (parts @ torch.tensor([1.0, 2.0, 0.3], dtype=torch.float64)).argmax(1)
     weights = torch.tensor(fit_mixture(parts, labels), dtype=torch.float64).requires_grad_()
-    prior = DEFAULT_PRIOR.texts / 2 * (weights - torch.tensor(Mixture(), dtype=torch.float64)).square().sum()
+    prior = DEFAULT_PRIOR.texts / 2 * (weights - torch.tensor(MixtureWeights(), dtype=torch.float64)).square().sum()
     (F.cross_entropy(parts @ weights, labels, reduction="sum") + prior).backward()
     assert weights.grad.abs().max() < 1e-3
     assert weights[1] > weights[0] > weights[2]
-    assert fit_mixture(parts[:0], labels[:0]) == Mixture()
+    assert fit_mixture(parts[:0], labels[:0]) == MixtureWeights()
     wrong = fit_mixture(-parts, labels)
     assert min(wrong) >= 0  # a model that misleads is left out, not inverted
     alone = parts[:20] * torch.tensor([5.0, 0.1, 0.1], dtype=torch.float64)
@@ -255,7 +255,7 @@ def test_prediction_is_the_mixture(trained):
     expected = (parts @ torch.tensor(trained.mixture, dtype=torch.float64)).softmax(-1)
     found = torch.tensor([list(one.probabilities.values()) for one in trained.classify(texts)])
     torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-6)
-    assert trained.mixture != Mixture()  # fitted
+    assert trained.mixture != MixtureWeights()  # fitted
     evidence = weft.probes.evidence(trained, texts[0])
     assert abs(evidence.probability - float(expected[0].max())) < 1e-4
     labels = [trained.labels.index(name) for name in (evidence.prediction, evidence.against)]
@@ -374,7 +374,7 @@ def test_a_cross_fitted_prior_gives_way_later():
         network = (certainty * truth).log_softmax(-1)
         return fit_mixture(torch.stack([network, ngrams, ngrams], -1), labels, None, prior).logistic
 
-    centre = Mixture(0.0, 0.9, 0.1)
+    centre = MixtureWeights(0.0, 0.9, 0.1)
     few, many = MixturePrior(centre, 30.0), MixturePrior(centre, CROSS_FITTED_TEXTS)
     given_up = [
         [weight_of_ngrams(certainty, prior) < 0.5 for certainty in (0.3, 0.6, 0.9, 1.5, 4.0)] for prior in (few, many)

@@ -86,7 +86,7 @@ def _evaluate(
                 f"{path} is a run of the task {run.task!r}, which has no --{name}",
                 expected=f"a run of {' or '.join(able)}",
             )
-    model = task.load_run(run)
+    model = task.load(run)
     move_model(model, device)
     report = task.commands.evaluate(model, data, **{name: given[name][0] for name in own})
     if any(math.isnan(report.record.get(name, 0.0)) for name in LIKELIHOODS):

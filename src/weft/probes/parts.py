@@ -6,8 +6,8 @@ from typing import Any
 
 from weft.errors import WeftError
 from weft.tasks import get_task
-from weft.tasks.ensemble import first_member
 from weft.tasks.inspection import Inspection, Network
+from weft.tasks.mixture import first_member
 from weft.training.run import Run
 
 # What a run without a part is said to have or do, and the tasks whose runs have it.

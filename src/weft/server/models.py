@@ -104,7 +104,7 @@ class Models:
         run = open_run(path)
         task = task_of(run)
         changed, digest = _changed(run), run.weights_hash()
-        predictor = task.load_run(run)
+        predictor = task.load(run)
         service = task.serve(predictor)
         if service.languages is not None and languages_in(name) != UNKNOWN_LANGUAGES:
             service = replace(service, languages=languages_in(name))  # a name that was given says more than the folder

@@ -149,7 +149,7 @@ def load(
     run = open_run(path)
     task = task_of(run)
     with using_cells(cells):
-        found = task.load_run(run)
+        found = task.load(run)
     move_model(found, device)
     return check_predictor(found, run, kind)
 

@@ -13,9 +13,9 @@ for any run, so a run resumes bit for bit whichever member is being trained.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
@@ -24,6 +24,9 @@ from weft.training.trainer import Phase
 
 if TYPE_CHECKING:
     from weft.tasks.task import Task
+
+Single = TypeVar("Single")
+Joined = TypeVar("Joined")
 
 INITIAL = "initial.safetensors"
 
@@ -51,30 +54,22 @@ def choose_for_members(task: Task[Any, Any, Any], run: Run, config: Any) -> tupl
     return replace(chosen, train=replace(chosen.train, minutes=config.train.minutes)), choice
 
 
-@dataclass(frozen=True)
-class MemberRun(Run):
-    """A run as one of its members sees it: with weights of its own."""
-
-    member: int = 1
-
-    def file(self, name: str) -> Path:
-        return self.path / (weights_of_member(self.member) if name == WEIGHTS else name)
-
-
-def weights_of_member(member: int) -> str:
-    """The name of the file that has the best weights of a member."""
-    return WEIGHTS if member == 1 else f"weights-{member}.safetensors"
-
-
 def trained_members(run: Run) -> list[Run]:
     """The members of a run that have weights; the run itself if it has one member, or the first has none yet."""
     train = run.config.get("train")
     count = train.get("members", 1) if isinstance(train, dict) else 1
-    if not isinstance(count, int) or count <= 1:
+    if not isinstance(count, int) or count <= 1 or run.member:
         return [run]
-    known = {one.name: getattr(run, one.name) for one in fields(Run)}
-    members = (MemberRun(**known, member=number) for number in range(1, count + 1))
+    members = (replace(run, member=number) for number in range(1, count + 1))
     return [one for one in members if one.has(WEIGHTS)] or [run]
+
+
+def load_members(
+    run: Run, load: Callable[[Run], Single], join: Callable[[Sequence[Single]], Joined]
+) -> Single | Joined:
+    """The model of a run: that of its only member, or the members that are trained, joined."""
+    models = [load(member) for member in trained_members(run)]
+    return models[0] if len(models) == 1 else join(models)
 
 
 def member_phase(task: Task[Any, Any, Any], run: Run, config: Any, member: int) -> Phase:
@@ -90,7 +85,7 @@ def member_phase(task: Task[Any, Any, Any], run: Run, config: Any, member: int) 
     torch.manual_seed(getattr(getattr(config, "train", None), "seed", 0))  # n-grams have none
     phase: Phase = task.prepare(run, config)
     if count > 1:
-        phase.member, phase.weights_file = member, weights_of_member(member)
+        phase.member, phase.weights_file = member, replace(run, member=member).file(WEIGHTS).name
         phase.description += f", {count} members"
         if run.has(INITIAL):
             phase.load_weights(run.load(INITIAL).tensors)

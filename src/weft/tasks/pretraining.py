@@ -21,6 +21,7 @@ from weft.config import as_config, dotted, to_dict
 from weft.errors import WeftError, check_path
 from weft.nn import Bidirectional, Recurrent, Stack
 from weft.tasks.config import LayerRates
+from weft.tasks.mixture import first_member
 from weft.text.shards import is_shards
 from weft.training.layer_groups import LayerGroups
 from weft.training.run import Run, open_run
@@ -159,7 +160,7 @@ def load_encoder(run: Run) -> PretrainedLayers:
     """The layers of a language model, as they were when its held-out loss was lowest."""
     from weft.tasks import get_task
 
-    model = get_task("lm").load(run).model
+    model = first_member(get_task("lm").load(run)).model
     stacks = (model.stack, model.backward_stack)
     layers = LayerWeights(
         *([] if stack is None else [_parameters(one.cell) for one in stack.layers] for stack in stacks)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,7 +26,7 @@ from weft.tasks.command import Commands
 from weft.tasks.config import with_strict
 from weft.tasks.elsewhere import package_of
 from weft.tasks.inspection import Inspection
-from weft.tasks.members import INITIAL, choose_for_members, member_phase, members_of, trained_members
+from weft.tasks.members import INITIAL, choose_for_members, member_phase, members_of
 from weft.tasks.origin import describe_origin, initialize, open_origin, settings_from
 from weft.tasks.predictor import TaskPredictor
 from weft.tasks.resumed_settings import change_settings, merge_settings
@@ -135,20 +135,11 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
 
     @abstractmethod
     def load(self, run: Run) -> Predictor:
-        """Loads the model of a run: the best weights, or the newest while there are no best ones."""
-
-    def join(self, members: Sequence[Predictor]) -> Predictor:
-        """Joins the loaded members of an ensemble to one predictor that averages their predictions."""
-        raise WeftError(f"a run of the task {self.name!r} has no members", expected="`train.members=1`")
-
-    def load_run(self, run: Run) -> Predictor:
-        """Loads a run: its model, or the ensemble of its members. Members that are not trained yet are left out."""
-        members = [self.load(one) for one in trained_members(run)]
-        return members[0] if len(members) == 1 else replace(self.join(members), run=run)  # type: ignore[type-var]
+        """Loads a run: the best weights of its members, or the newest while there are no best ones."""
 
     def load_for(self, capability: str, run: Run) -> Any:
         """Loads what serves one of the task's capabilities; the predictor itself unless a task says otherwise."""
-        return self.load_run(run)
+        return self.load(run)
 
     def inspect(self, predictor: Predictor, text: str) -> Inspection:
         """The parts of a loaded model on a text that `weft.probes` look at; none unless a task gives them."""
@@ -357,7 +348,7 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
                 if shown is not None:
                     shown.step(step)
         current_workers().meet()  # rank 0 has written the last weights
-        return self.load_run(training.run)
+        return self.load(training.run)
 
     def progress_of(self, training: Training) -> TrainingProgress:
         """The display of a training's progress: a context whose `step` is called with each step."""
@@ -372,5 +363,5 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
             [partial(member_phase, self, run, config, number) for number in range(1, members + 1)], run=run
         )
         if members > 1:
-            trainer.evaluate_all = lambda: self.load_run(run).held_out_metrics()
+            trainer.evaluate_all = lambda: self.load(run).held_out_metrics()
         return trainer

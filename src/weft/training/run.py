@@ -73,10 +73,11 @@ class Run:
     metric: Metric | None = field(default=None, repr=False)  # the held-out metric of its task, by which runs are listed
     package: str = field(default="", repr=False)  # that its task comes from, if not weft's own; only ever shown
     loss: Metric | None = field(default=None, repr=False)  # what it is trained by
+    member: int = 0  # of an ensemble, the only one to load; 0: all
 
     def file(self, name: str) -> Path:
-        """The path of a file of the run."""
-        return self.path / name
+        """The path of a file of the run; the weights are those of the member."""
+        return self.path / (f"weights-{self.member}.safetensors" if name == WEIGHTS and self.member > 1 else name)
 
     def save(self, name: str, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
         """Saves tensors and metadata as the safetensors file `name`."""

@@ -7,16 +7,16 @@ or, for the n-gram models, those that were fitted to all training texts by cross
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from weft.errors import WeftError
+from weft.tasks.mixture import LogLinear
 
 
-class Mixture(NamedTuple):
+class MixtureWeights(NamedTuple):
     """The weights of the three models. The defaults are typical of the development sets."""
 
     network: float = 0.2
@@ -25,14 +25,14 @@ class Mixture(NamedTuple):
 
     def log_probs(self, parts: Tensor) -> Tensor:
         """The log-probabilities of the labels, (N, labels), from the scores of the models, (N, labels, 3)."""
-        return (parts @ torch.tensor(self, dtype=parts.dtype)).log_softmax(-1)
+        return LogLinear().join(parts.unbind(-1), self)
 
     def to_metrics(self) -> dict[str, float]:
         """The weights as metrics of an evaluation, which are stored beside the network's weights."""
         return {f"{name}_weight": value for name, value in self._asdict().items()}
 
     @classmethod
-    def from_metrics(cls, metrics: Mapping[str, Any]) -> Mixture:
+    def from_metrics(cls, metrics: Mapping[str, Any]) -> MixtureWeights:
         """The weights that an evaluation has stored; the defaults if there are none.
 
         Raises:
@@ -47,7 +47,7 @@ class Mixture(NamedTuple):
 class MixturePrior(NamedTuple):
     """What the weights stay near, and how strongly: about as many texts."""
 
-    centre: Mixture
+    centre: MixtureWeights
     texts: float
 
     @property
@@ -56,19 +56,19 @@ class MixturePrior(NamedTuple):
         return self.texts == CROSS_FITTED_TEXTS
 
 
-DEFAULT_MIXTURE = Mixture()
+DEFAULT_MIXTURE = MixtureWeights()
 DEFAULT_PRIOR = MixturePrior(DEFAULT_MIXTURE, 30.0)
 NGRAM_CENTRE = (0.7, 0.15)  # of the n-gram models without a network
 CROSS_FITTED_TEXTS = 100.0
 BLEND_CENTRE = (0.6, 0.1, 0.15)  # of the n-gram models without a network, with the logistic regression in two parts
-NETWORK_ALONE = Mixture(1.0, 0.0, 0.0)
+NETWORK_ALONE = MixtureWeights(1.0, 0.0, 0.0)
 # Nats against the network alone: a handful of texts cannot drop the n-gram models.
 CENTRE_MARGIN, CROSS_FITTED_MARGIN = 3.0, 6.0
 
 
 def fit_mixture(
     parts: Tensor, labels: Tensor, class_weights: Tensor | None = None, prior: MixturePrior = DEFAULT_PRIOR
-) -> Mixture:
+) -> MixtureWeights:
     """Fits the weights to the cross-entropy of held-out texts, with a Gaussian prior.
 
     The prior's centre is replaced by the network alone if the texts clearly prefer that; more clearly if it was
@@ -80,11 +80,13 @@ def fit_mixture(
         class_weights: (labels,) weights of the labels in the cross-entropy; None means 1.
         prior: the weights where there are no texts.
     """
-    weights, objective = _fit_around(prior.centre, prior.texts, parts, labels, class_weights)
-    alone, other = _fit_around(NETWORK_ALONE, prior.texts, parts, labels, class_weights)
+    (weights, objective), (alone, other) = (
+        LogLinear(centre, prior.texts, class_weights).fit_with_value(parts.unbind(-1), labels)
+        for centre in (prior.centre, NETWORK_ALONE)
+    )
     margin = CROSS_FITTED_MARGIN if prior.is_cross_fitted else CENTRE_MARGIN
     chosen = alone if other + margin < objective else weights
-    return Mixture(*chosen.clamp(min=0).tolist())
+    return MixtureWeights(*chosen.clamp(min=0).tolist())
 
 
 def fit_prior(scores: Tensor, labels: Tensor, class_weights: Tensor | None = None) -> MixturePrior:
@@ -97,8 +99,8 @@ def fit_prior(scores: Tensor, labels: Tensor, class_weights: Tensor | None = Non
         labels: (N,) the true labels.
         class_weights: (labels,) weights of the labels; None means 1.
     """
-    weights, _ = _fit_around(NGRAM_CENTRE, DEFAULT_PRIOR.texts, scores, labels, class_weights)
-    return MixturePrior(Mixture(0.0, *weights.clamp(min=0).tolist()), CROSS_FITTED_TEXTS)
+    weights = LogLinear(NGRAM_CENTRE, DEFAULT_PRIOR.texts, class_weights).fit(scores.unbind(-1), labels)
+    return MixturePrior(MixtureWeights(0.0, *weights), CROSS_FITTED_TEXTS)
 
 
 def fit_blend(scores: Tensor, labels: Tensor, class_weights: Tensor | None = None) -> float:
@@ -109,36 +111,5 @@ def fit_blend(scores: Tensor, labels: Tensor, class_weights: Tensor | None = Non
         labels: (N,) the true labels.
         class_weights: (labels,) weights of the labels; None means 1.
     """
-    weights, _ = _fit_around(BLEND_CENTRE, DEFAULT_PRIOR.texts, scores, labels, class_weights)
-    first, second, _ = weights.clamp(min=0).tolist()
+    first, second, _ = LogLinear(BLEND_CENTRE, DEFAULT_PRIOR.texts, class_weights).fit(scores.unbind(-1), labels)
     return second / (first + second) if first + second else 0.0
-
-
-def _fit_around(
-    centre: Sequence[float], prior_texts: float, parts: Tensor, labels: Tensor, class_weights: Tensor | None
-) -> tuple[Tensor, float]:
-    """Newton's method: the weights of the K models, (K,), and the objective there."""
-    texts = torch.ones(len(labels)) if class_weights is None else class_weights[labels]
-    texts, middle = texts.to(parts), torch.tensor(centre, dtype=parts.dtype)
-    chosen = parts[torch.arange(len(labels)), labels]  # (N, K)
-    ridge = prior_texts * torch.eye(len(centre), dtype=parts.dtype)
-
-    def objective(weights: Tensor) -> Tensor:
-        losses = torch.logsumexp(parts @ weights, -1) - chosen @ weights
-        return texts @ losses + prior_texts / 2 * (weights - middle).square().sum()
-
-    weights = middle
-    value = objective(weights)
-    for _ in range(50):
-        probs = (parts @ weights).softmax(-1)  # (N, labels)
-        means = (probs[..., None] * parts).sum(1)  # (N, K)
-        slope = texts @ (means - chosen) + prior_texts * (weights - middle)
-        centred = parts - means[:, None]
-        curvature = torch.einsum("n,nk,nki,nkj->ij", texts, probs, centred, centred) + ridge
-        direction, size = torch.linalg.solve(curvature, slope), 1.0
-        while (lower := objective(weights - size * direction)) > value and size > 1e-4:
-            size /= 2
-        if value - lower < 1e-9:
-            break
-        weights, value = weights - size * direction, lower
-    return weights, float(value)

@@ -17,6 +17,7 @@ from weft.nn import make_stack
 from weft.nn.dropout import word_dropout
 from weft.nn.pooling import POOLINGS
 from weft.tasks.classify.config import ClassifyModelConfig
+from weft.tasks.mixture import EQUAL, MEAN, Mixture
 from weft.training.loss import Loss
 
 
@@ -98,3 +99,13 @@ class Classifier(nn.Module):
         if class_weights is not None:
             losses = losses * class_weights.to(logits.device)[labels]
         return Loss(losses.sum(), len(labels))
+
+
+class ClassifierMixture(Mixture[Classifier]):
+    """Averages the probabilities of the labels, and the pooling weights."""
+
+    def forward(self, ids: Tensor, lengths: Tensor) -> ClassifierOutput:
+        """Classifies padded texts: ids (B, T), lengths (B,). The logits are log-probabilities."""
+        found: list[ClassifierOutput] = [member(ids, lengths) for member in self.models]
+        logits = EQUAL.join([one.logits.log_softmax(-1) for one in found])
+        return ClassifierOutput(logits, MEAN.join([one.weights for one in found]))

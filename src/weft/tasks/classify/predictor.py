@@ -20,10 +20,9 @@ from weft.metrics import Confusion
 from weft.metrics.paired import ExampleStatistics, ratio
 from weft.tasks.classify.config import ClassifyConfig
 from weft.tasks.classify.data import check_labels, cut_middle, load_examples, split_text
-from weft.tasks.classify.ensemble import ClassifierEnsemble
 from weft.tasks.classify.example import Example, label_counts
-from weft.tasks.classify.mixing import DEFAULT_MIXTURE, Mixture
-from weft.tasks.classify.model import Classifier, ClassifierOutput
+from weft.tasks.classify.mixing import DEFAULT_MIXTURE, MixtureWeights
+from weft.tasks.classify.model import Classifier, ClassifierMixture, ClassifierOutput
 from weft.tasks.classify.readers import ExampleLayout, Examples, ExampleSource, Texts, read_labelled, read_texts
 from weft.tasks.classify.wide import WideModels, held_out_scores
 from weft.tasks.predictor import ResultList, TaskPredictor
@@ -70,11 +69,11 @@ class ClassifyPredictor(TaskPredictor):
     """A trained classifier, ready for use."""
 
     run: Run
-    model: Classifier | ClassifierEnsemble
+    model: Classifier | ClassifierMixture
     codec: Codec
     labels: tuple[str, ...]
     wide: WideModels | None = None
-    mixture: Mixture = DEFAULT_MIXTURE
+    mixture: MixtureWeights = DEFAULT_MIXTURE
 
     @cached_property
     def config(self) -> ClassifyConfig:
@@ -243,7 +242,7 @@ def confusion_of(labels: tuple[str, ...], log_probs: Tensor, truth: IntArray) ->
     return Confusion.of(labels, pairs, -float(log_probs[torch.arange(len(truth)), torch.tensor(truth)].sum()))
 
 
-def network_log_probs(model: Classifier | ClassifierEnsemble, texts: Column, labels: int) -> Tensor:
+def network_log_probs(model: Classifier | ClassifierMixture, texts: Column, labels: int) -> Tensor:
     """The network's log-probabilities of the labels of encoded texts, (N, labels)."""
     return _stacked(_predict(model, texts), labels)
 
@@ -257,7 +256,7 @@ def _stacked(found: Sequence[tuple[list[float], list[float]]], labels: int) -> T
     return torch.tensor([log_probs for log_probs, _ in found], dtype=torch.float64).reshape(-1, labels)
 
 
-def _predict(model: Classifier | ClassifierEnsemble, texts: Column) -> list[tuple[list[float], list[float]]]:
+def _predict(model: Classifier | ClassifierMixture, texts: Column) -> list[tuple[list[float], list[float]]]:
     """The log-probabilities of the labels and the weights of the tokens of each text, in batches of similar length."""
 
     @torch.no_grad()

@@ -65,7 +65,7 @@ def _load_teacher(path: str, labels: tuple[str, ...]) -> ClassifyPredictor:
     run = open_run(path)
     if run.task != "classify":
         raise WeftError(f"{path} is a run of the task {run.task!r}", expected="a classifier as the teacher")
-    teacher: ClassifyPredictor = get_task("classify").load_run(run)
+    teacher: ClassifyPredictor = get_task("classify").load(run)
     if set(teacher.labels) != set(labels):
         raise WeftError(
             f"the teacher {path} has the labels {', '.join(teacher.labels)}",

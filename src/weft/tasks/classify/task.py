@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,11 +19,10 @@ from weft.tasks.classify.class_weights import class_weights
 from weft.tasks.classify.command import COMMANDS
 from weft.tasks.classify.config import ClassifyConfig
 from weft.tasks.classify.data import WORD_VECTORS, load_examples, store_examples
-from weft.tasks.classify.ensemble import ClassifierEnsemble
 from weft.tasks.classify.example import label_counts
 from weft.tasks.classify.inspection import inspect_classify
-from weft.tasks.classify.mixing import Mixture, fit_mixture
-from weft.tasks.classify.model import Classifier, LabelledBatch
+from weft.tasks.classify.mixing import MixtureWeights, fit_mixture
+from weft.tasks.classify.model import Classifier, ClassifierMixture, LabelledBatch
 from weft.tasks.classify.predictor import (
     ClassifyPredictor,
     confusion_of,
@@ -37,6 +35,7 @@ from weft.tasks.classify.readers import ExampleSource, read_labelled
 from weft.tasks.classify.service import serve_classifier
 from weft.tasks.classify.wide import LinearFitting, has_wide, held_out_scores, load_wide
 from weft.tasks.inspection import Inspection
+from weft.tasks.members import load_members, trained_members
 from weft.tasks.pretraining import (
     SHARED_LAYERS,
     SHARED_TEXT,
@@ -166,15 +165,13 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
 
     def load(self, run: Run) -> ClassifyPredictor:
         config = from_dict(ClassifyConfig, run.config)
-        model = load_model(lambda: make_classifier(run, config), run)
+        model = load_members(
+            run, lambda member: load_model(lambda: make_classifier(run, config), member), ClassifierMixture
+        )
+        metrics = [read_metadata(one.file(WEIGHTS)) if one.has(WEIGHTS) else {} for one in trained_members(run)]
+        weights = MixtureWeights(*np.mean([MixtureWeights.from_metrics(one) for one in metrics], 0).tolist())
         codec, labels = run.decode(Codec.from_json), tuple(run.decode(label_counts))
-        mixture = Mixture.from_metrics(read_metadata(run.file(WEIGHTS))) if run.has(WEIGHTS) else Mixture()
-        return ClassifyPredictor(run, model, codec, labels, load_wide(run), mixture)
-
-    def join(self, members: Sequence[ClassifyPredictor]) -> ClassifyPredictor:
-        models = [member.model for member in members if isinstance(member.model, Classifier)]
-        weights = np.mean([member.mixture for member in members], 0).tolist()
-        return replace(members[0], model=ClassifierEnsemble(models), mixture=Mixture(*weights))
+        return ClassifyPredictor(run, model, codec, labels, load_wide(run), weights)
 
     def baselines(self, run: Run) -> dict[str, float]:
         if not has_wide(run) or not is_stored(run, DEV_PART):

@@ -30,7 +30,7 @@ from weft.tasks.classify.linear import (
     LinearModel,
     weighted_sum,
 )
-from weft.tasks.classify.mixing import DEFAULT_PRIOR, Mixture, MixturePrior, fit_blend, fit_prior
+from weft.tasks.classify.mixing import DEFAULT_PRIOR, MixturePrior, MixtureWeights, fit_blend, fit_prior
 from weft.tasks.classify.ngram_features import NgramKeys, TextKeys, mostly_long
 from weft.tasks.stored_data import DEV_PART, TRAIN_PART, is_stored, store, stored
 from weft.training.loss import MeanLoss
@@ -336,4 +336,4 @@ def held_out_scores(run: Run, texts: int) -> HeldOutScores | None:
         if prior.shape != (4,) or not prior.isfinite().all() or not prior[3] > 0:
             raise ValueError("no prior of 4 finite numbers")
         *centre, strength = prior.tolist()
-    return HeldOutScores(scores, MixturePrior(Mixture(*centre), strength))
+    return HeldOutScores(scores, MixturePrior(MixtureWeights(*centre), strength))

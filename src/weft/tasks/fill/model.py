@@ -26,6 +26,7 @@ from weft.errors import WeftError
 from weft.metrics import Likelihood, TokenPredictions
 from weft.nn import Stack, make_stack
 from weft.tasks.config import ModelConfig
+from weft.tasks.mixture import EQUAL, Mixture
 from weft.training.loss import Loss, count_predictions
 
 MAX_TOKENS = 1 << 16  # tokens in a batch while blanks are filled
@@ -134,9 +135,14 @@ class Filler(nn.Module):
 
     def predict_passage(self, passage: Passage) -> TokenPredictions:
         """Predicts the targets of a passage, each from all the others."""
-        ids, targets = passage.ids.to(self.bias.device), passage.targets.to(self.bias.device)
-        valid = targets != IGNORE_INDEX
-        return count_predictions(self(ids)[valid], targets[valid])
+        logits = self.logits_at_targets(passage)
+        return count_predictions(logits, passage.targets[passage.targets != IGNORE_INDEX].to(logits.device))
+
+    def logits_at_targets(self, passage: Passage) -> Tensor:
+        """The logits (N, V) of the targets of a passage."""
+        valid = passage.targets != IGNORE_INDEX
+        logits: Tensor = self(passage.ids.to(self.bias.device))[valid.to(self.bias.device)]
+        return logits
 
     @torch.no_grad()
     def fill_blanks(self, ids: Sequence[int], n: int, *, width: int, banned: Sequence[int] = ()) -> list[FilledBlanks]:
@@ -149,3 +155,35 @@ class Filler(nn.Module):
         parts = torch.split(rows.to(self.bias.device), max(1, MAX_TOKENS // rows.shape[1]))
         known = torch.cat([self.contexts(part)[:, position] for part in parts])
         return self.readout(known).double().log_softmax(-1).cpu()
+
+
+class FillerMixture(Mixture[Filler]):
+    """Averages the probabilities of the tokens."""
+
+    @property
+    def context(self) -> str:
+        """What a token is predicted from: "left" or "both"."""
+        return self.models[0].context
+
+    @property
+    def blank(self) -> int:
+        """The id of a missing token."""
+        return self.models[0].blank
+
+    @torch.no_grad()
+    def predict_tokens(self, tokens: Tokens) -> TokenPredictions:
+        """Predicts each token but the first from all the others, and compares with the true tokens."""
+        found = TokenPredictions(Likelihood(0.0, 0), 0)
+        for passage in evaluation_passages(tokens):
+            log_probs = EQUAL.join([member.logits_at_targets(passage).cpu().log_softmax(-1) for member in self.models])
+            found += count_predictions(log_probs, passage.targets[passage.targets != IGNORE_INDEX])
+        return found
+
+    @torch.no_grad()
+    def fill_blanks(self, ids: Sequence[int], n: int, *, width: int, banned: Sequence[int] = ()) -> list[FilledBlanks]:
+        """Finds the `n` most probable ways to fill the blanks of one row; see `weft.decoding.fill_blanks`."""
+
+        def log_probs(rows: Tensor, position: int) -> Tensor:
+            return self.joined(lambda member: member.log_probs_at(rows, position))
+
+        return fill_blanks(ids, self.blank, n, log_probs, width=width, banned=banned)

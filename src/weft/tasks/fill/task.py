@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from weft.cells import State
@@ -12,13 +11,13 @@ from weft.data.windows import Passage, RandomWindows, Window
 from weft.metrics import CROSS_ENTROPY
 from weft.tasks.fill.command import COMMANDS
 from weft.tasks.fill.config import FillConfig
-from weft.tasks.fill.ensemble import FillerEnsemble
 from weft.tasks.fill.inspection import inspect_fill
-from weft.tasks.fill.model import Filler
+from weft.tasks.fill.model import Filler, FillerMixture
 from weft.tasks.fill.predictor import FillPredictor, token_metrics
 from weft.tasks.fill.service import serve_filler
 from weft.tasks.inspection import Inspection
 from weft.tasks.lm.model import is_adaptive
+from weft.tasks.members import load_members
 from weft.tasks.pretraining import (
     SHARED_LAYERS,
     SHARED_TEXT,
@@ -98,12 +97,12 @@ class FillTask(TextTask[FillConfig, FillPredictor]):
     def load(self, run: Run) -> FillPredictor:
         codec = run.decode(Codec.from_json)
         config = from_dict(FillConfig, run.config).model
-        model = load_model(lambda: Filler(len(codec.vocabulary), config), run)
+        model = load_members(
+            run,
+            lambda member: load_model(lambda: Filler(len(codec.vocabulary), config), member),
+            FillerMixture,
+        )
         return FillPredictor(run, model, codec)
-
-    def join(self, members: Sequence[FillPredictor]) -> FillPredictor:
-        models = [member.model for member in members if isinstance(member.model, Filler)]
-        return replace(members[0], model=FillerEnsemble(models))
 
     def inspect(self, predictor: FillPredictor, text: str) -> Inspection:
         return inspect_fill(predictor, text)

@@ -23,10 +23,11 @@ from weft.nn import map_state
 from weft.tasks.lm.cache import SEGMENT, CacheConfig, CacheModel, CacheReader
 from weft.tasks.lm.cache_fitting import fit_cache
 from weft.tasks.lm.dynamic import RATE_TOKENS, DynamicConfig, DynamicModel, best_rate, gradient_rms
-from weft.tasks.lm.interpolation import Array, Interpolation, LmEnsemble, interpolate, likelihood
+from weft.tasks.lm.interpolation import Interpolation, join_networks, likelihood
 from weft.tasks.lm.model import LanguageModel
 from weft.tasks.lm.ngram_mixture import NgramMixture
 from weft.tasks.lm.predictor import LmPredictor, TokenModel
+from weft.tasks.mixture import LINEAR, Array
 from weft.tasks.stored_data import DEV_PART, is_stored
 from weft.tasks.text_task import held_out_tokens, stored_tokens
 from weft.training.run import Run
@@ -139,7 +140,7 @@ class AdaptedModel(nn.Module):
     def _interpolate(self, own: Array, cache: Array) -> Array:
         weight = self.adaptation.cache_weight
         with np.errstate(divide="ignore"):
-            return interpolate(np.stack([own, np.log(cache)], 1), [1 - weight, weight])
+            return LINEAR.join_targets(np.stack([own, np.log(cache)], 1), [1 - weight, weight])
 
     def evaluate(self, tokens: Tokens) -> Likelihood:
         """Computes the likelihood of the tokens (N,), each given all tokens before it."""
@@ -251,7 +252,7 @@ def adapt(
         if cache is None and wanted.cache is not None:
             wanted = fit_adapted_cache(networks[0], wanted, statistics[0], dev[: CACHE_TOKENS + 1])
     models = [AdaptedModel(network, wanted, rms) for network, rms in zip(networks, statistics, strict=True)]
-    model: TokenModel = models[0] if len(models) == 1 else LmEnsemble(models)
+    model: TokenModel = models[0] if len(models) == 1 else join_networks(models)
     if isinstance(predictor.model, NgramMixture):
         model = predictor.model.replace_networks(models)
     return AdaptedLmPredictor(run, model, predictor.codec, wanted)
@@ -260,7 +261,7 @@ def adapt(
 def _networks(predictor: LmPredictor) -> list[LanguageModel]:
     """The networks of a recurrent language model: one, or the members of an ensemble."""
     model = predictor.model
-    found = list(model.members) if isinstance(model, LmEnsemble | NgramMixture) else [model]
+    found = getattr(model, "members", ()) or (model,)
     networks = [one for one in found if isinstance(one, LanguageModel)]
     if len(networks) < len(found):
         raise WeftError(

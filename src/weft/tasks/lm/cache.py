@@ -23,8 +23,9 @@ from weft.data.windows import Tokens
 from weft.errors import WeftError
 from weft.metrics import Likelihood, TokenPredictions
 from weft.nn import map_state
-from weft.tasks.lm.interpolation import Array, likelihood, predict_stepwise
+from weft.tasks.lm.interpolation import likelihood, predict_stepwise
 from weft.tasks.lm.model import LanguageModel
+from weft.tasks.mixture import Array
 
 SEGMENT = 256  # tokens that are read in one call
 

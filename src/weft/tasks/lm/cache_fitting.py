@@ -11,7 +11,7 @@ from torch import Tensor
 
 from weft.errors import WeftError
 from weft.tasks.lm.cache import CacheConfig, CacheReader
-from weft.tasks.lm.interpolation import Array, fit_weights, interpolate
+from weft.tasks.mixture import LINEAR, Array
 
 # theta times the mean squared norm of the outputs: so the candidates do not depend on the size of the model.
 CANDIDATES = (0.0, 4.0, 8.0, 16.0, 32.0)
@@ -47,8 +47,8 @@ def fit_cache(segments: Sequence[Segment], log_probs: Array, vocabulary_size: in
         config = CacheConfig(size, candidate / max(norm, 1e-12))
         found = cache_log_probs(segments, config, vocabulary_size)
         joined = np.concatenate([log_probs, found[:, None]], 1)
-        weights = fit_weights(joined)
-        value = float(interpolate(joined, weights).sum())
+        weights = LINEAR.fit_to(joined)
+        value = float(LINEAR.join_targets(joined, weights).sum())
         if best is None or value > best[0]:
             best = value, FittedCache(config, found, weights)
     assert best is not None

@@ -18,9 +18,10 @@ from weft.data.windows import ROW_TOKENS, Tokens
 from weft.metrics import CROSS_ENTROPY, Likelihood, TokenPredictions
 from weft.tasks.kneser_ney import NGram, modified_kneser_ney
 from weft.tasks.lm.cache import read_outputs
-from weft.tasks.lm.interpolation import Array, Interpolation, fit_weights, interpolate, likelihood
+from weft.tasks.lm.interpolation import Interpolation, likelihood
 from weft.tasks.lm.model import LanguageModel
 from weft.tasks.lm.predictor import TokenModel
+from weft.tasks.mixture import LINEAR, Array
 from weft.training.run import WEIGHTS, Run, decoding, read_metadata
 from weft.training.step import Evaluation
 
@@ -40,23 +41,26 @@ class NgramMixture(Interpolation):
     """
 
     def __init__(self, networks: Sequence[LanguageModel], ngram: NGram, weight: float) -> None:
-        super().__init__([*networks, ngram], [*[(1 - weight) / len(networks)] * len(networks), weight])
-        self.members, self.ngram = tuple(networks), ngram
+        weights = [*[(1 - weight) / len(networks)] * len(networks), weight]
+        super().__init__([*networks, ngram], weights, members=networks)
+        self.ngram, self.own_networks = ngram, tuple(networks)
 
     def evaluate(self, tokens: Tokens) -> Likelihood:
         """Computes the likelihood of the tokens (N,). Networks read a long text in rows, as without an n-gram model."""
-        log_probs = [_log_probs_in_rows(network, tokens) for network in self.members]
-        return likelihood(interpolate(np.stack([*log_probs, self.ngram.token_log_probs(tokens)], 1), self.weights))
+        log_probs = [_log_probs_in_rows(network, tokens) for network in self.own_networks]
+        return likelihood(
+            LINEAR.join_targets(np.stack([*log_probs, self.ngram.token_log_probs(tokens)], 1), self.weights)
+        )
 
     @torch.no_grad()
     def predict_tokens(self, tokens: Tokens) -> TokenPredictions:
         """As `token_log_probs`, and counts how often the most probable token is the true one."""
         ids, correct = np.asarray(tokens).astype(np.int64), 0
         rows = max(1, TABLE_ELEMENTS // self.ngram.size)
-        parts = [read_outputs(network, ids, rows) for network in self.members]
+        parts = [read_outputs(network, ids, rows) for network in self.own_networks]
         for probs, *read in zip(self.ngram.tables(ids[:-1], rows), *parts, strict=True):
             probs *= self.weights[-1]
-            for network, weight, (outputs, _) in zip(self.members, self.weights, read, strict=False):
+            for network, weight, (outputs, _) in zip(self.own_networks, self.weights, read, strict=False):
                 probs += weight * network.log_probs(outputs.to(network.device)).exp().cpu().numpy()
             correct += int((probs.argmax(-1) == read[0][1].numpy()).sum())  # the tokens that followed
         return TokenPredictions(likelihood(self.token_log_probs(ids)), correct)
@@ -81,8 +85,8 @@ class NgramEvaluation:
 
     def __call__(self) -> Evaluation:
         log_probs = np.stack([_log_probs_in_rows(self.network, self.dev), self.log_probs], 1)
-        weights = fit_weights(log_probs)
-        found = likelihood(interpolate(log_probs, weights))
+        weights = LINEAR.fit_to(log_probs)
+        found = likelihood(LINEAR.join_targets(log_probs, weights))
         return Evaluation.by(CROSS_ENTROPY, {**found.metrics(), NGRAM_WEIGHT: float(weights[1])})
 
 

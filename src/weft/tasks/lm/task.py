@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 
 from weft.config import auto_settings, from_dict
 from weft.data.windows import WINDOWS
@@ -15,11 +14,12 @@ from weft.tasks.lm.chosen_settings import choose_settings
 from weft.tasks.lm.command import COMMANDS
 from weft.tasks.lm.config import LmConfig
 from weft.tasks.lm.inspection import inspect_lm
-from weft.tasks.lm.interpolation import LmEnsemble
+from weft.tasks.lm.interpolation import join_networks
 from weft.tasks.lm.model import LanguageModel, make_language_model
 from weft.tasks.lm.ngram_mixture import NGRAM, NgramEvaluation, NgramMixture, count_ngrams, fitted_weight, load_ngrams
 from weft.tasks.lm.predictor import LmPredictor
 from weft.tasks.lm.service import serve_lm
+from weft.tasks.members import trained_members
 from weft.tasks.service import Service
 from weft.tasks.text_task import TextData, TextTask
 from weft.text.codec import Codec
@@ -84,18 +84,13 @@ class LmTask(TextTask[LmConfig, LmPredictor]):
                 f"{run.path}: {unknown[0]} is auto", expected="the value that was chosen", hint="copy the run anew"
             )
         config = settings.model
-        model = load_model(lambda: make_language_model(len(codec.vocabulary), config), run)
-        return LmPredictor(run, model, codec)
-
-    def load_run(self, run: Run) -> LmPredictor:
-        found = super().load_run(run)
-        if not run.has(NGRAM):
-            return found
-        networks: Sequence[LanguageModel] = getattr(found.model, "members", [found.model])
-        return replace(found, model=NgramMixture(networks, load_ngrams(run), fitted_weight(run)))
-
-    def join(self, members: Sequence[LmPredictor]) -> LmPredictor:
-        return replace(members[0], model=LmEnsemble([member.model for member in members]))
+        networks = [
+            load_model(lambda: make_language_model(len(codec.vocabulary), config), member)
+            for member in trained_members(run)
+        ]
+        if run.has(NGRAM):
+            return LmPredictor(run, NgramMixture(networks, load_ngrams(run), fitted_weight(run)), codec)
+        return LmPredictor(run, networks[0] if len(networks) == 1 else join_networks(networks), codec)
 
     def inspect(self, predictor: LmPredictor, text: str) -> Inspection:
         return inspect_lm(predictor, text)

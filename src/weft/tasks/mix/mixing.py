@@ -23,12 +23,13 @@ from weft.tasks import load
 from weft.tasks.compare import check_same_tokens
 from weft.tasks.lm.cache import CacheConfig, read_outputs
 from weft.tasks.lm.cache_fitting import fit_cache
-from weft.tasks.lm.interpolation import Array, all_log_probs, fit_weights, interpolate, likelihood
+from weft.tasks.lm.interpolation import all_log_probs, likelihood
 from weft.tasks.lm.ngram_mixture import NGRAM
 from weft.tasks.lm.predictor import LmPredictor, TokenModel
 from weft.tasks.members import trained_members
 from weft.tasks.mix.config import MixConfig, MixModelConfig
 from weft.tasks.mix.task import PART_TASKS, PARTS_FOLDER, TASK, first_network
+from weft.tasks.mixture import LINEAR, Array
 from weft.tasks.stored_data import DEV_PART, data_folder, is_stored, store, write_data_record
 from weft.tasks.text_task import CorpusSource, corpus_for, encoded, held_out_tokens
 from weft.training.run import (
@@ -114,13 +115,13 @@ def _mix(parts: list[LmPredictor], out: Path, settings: MixConfig, tokens: Token
     models = [part.model for part in parts]
     names = [str(part.run.path) for part in parts]
     log_probs = all_log_probs(models, tokens)
-    weights, config = fit_weights(log_probs), None
+    weights, config = LINEAR.fit_to(log_probs), None
     if settings.model.cache:
         joined, config = _with_cache(models, log_probs, tokens, settings.model.cache_size)
         if config is not None:
-            log_probs, weights = joined, fit_weights(joined)
+            log_probs, weights = joined, LINEAR.fit_to(joined)
             names.append("cache")
-    found = likelihood(interpolate(log_probs, weights))
+    found = likelihood(LINEAR.join_targets(log_probs, weights))
     own = [likelihood(log_probs[:, number]) for number in range(len(names))]
     made = tuple(MixedPart(*one) for one in zip(names, weights.tolist(), own, strict=True))
     metrics = found.metrics()

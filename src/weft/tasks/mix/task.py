@@ -66,7 +66,7 @@ class MixTask(TextTask[MixConfig, LmPredictor]):
         part = open_run(run.path / PARTS_FOLDER / str(number))
         if part.task not in PART_TASKS:
             raise WeftError(f"{part.path} is a run of the task {part.task!r}", expected=" or ".join(PART_TASKS))
-        predictor = get_task(part.task).load_run(part)
+        predictor = get_task(part.task).load(part)
         if predictor.codec.vocabulary.tokens != codec.vocabulary.tokens:
             raise WeftError(f"{part.path} has another vocabulary than {run.path}", expected="the same one")
         model: TokenModel = predictor.model
@@ -93,7 +93,7 @@ def make_cache(models: list[TokenModel], config: CacheConfig) -> CacheModel:
 
 def first_network(models: Sequence[TokenModel]) -> LanguageModel | None:
     """The first recurrent model, or the first member of the first ensemble of them."""
-    each = (one for model in models for one in getattr(model, "members", (model,)))
+    each = (one for model in models for one in getattr(model, "members", ()) or (model,))
     return next((one for one in each if isinstance(one, LanguageModel)), None)
 
 

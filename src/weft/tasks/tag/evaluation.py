@@ -20,8 +20,7 @@ from weft.metrics.paired import ExampleStatistics, f1_score, ratio
 from weft.metrics.tagging import SpanScores, TokenScores, WordScores
 from weft.nn.crf import TagPath
 from weft.tasks.tag.encoder import collate
-from weft.tasks.tag.ensemble import TaggerEnsemble
-from weft.tasks.tag.model import Tagger
+from weft.tasks.tag.model import Tagger, TaggerMixture
 from weft.tasks.tag.vocabulary import TaggerVocabulary
 from weft.text.spans import OUTSIDE, split_tag
 
@@ -49,7 +48,7 @@ class TagScores(NamedTuple):
 
 
 @torch.no_grad()
-def decode(model: Tagger | TaggerEnsemble, columns: Mapping[str, Column]) -> list[TagPath]:
+def decode(model: Tagger | TaggerMixture, columns: Mapping[str, Column]) -> list[TagPath]:
     """Predicts the tags of every sentence."""
     model.eval()
 
@@ -68,7 +67,7 @@ class ScoredPath(NamedTuple):
 
 
 @torch.no_grad()
-def decode_and_score(model: Tagger | TaggerEnsemble, columns: Mapping[str, Column]) -> list[ScoredPath]:
+def decode_and_score(model: Tagger | TaggerMixture, columns: Mapping[str, Column]) -> list[ScoredPath]:
     """Predicts the tags of every sentence and scores its true ones, which have to be valid."""
     model.eval()
 
@@ -132,14 +131,14 @@ def beginnings(tags: Sequence[str]) -> Tensor:
 
 
 def evaluate_tagger(
-    model: Tagger | TaggerEnsemble, vocabulary: TaggerVocabulary, columns: Mapping[str, Column]
+    model: Tagger | TaggerMixture, vocabulary: TaggerVocabulary, columns: Mapping[str, Column]
 ) -> TagScores | WordScores:
     """Compares the model's tags with those of the columns."""
     return _total(_sentence_scores(decode(model, columns), vocabulary, columns))
 
 
 def evaluate_with_loss(
-    model: Tagger | TaggerEnsemble, vocabulary: TaggerVocabulary, columns: Mapping[str, Column]
+    model: Tagger | TaggerMixture, vocabulary: TaggerVocabulary, columns: Mapping[str, Column]
 ) -> tuple[TagScores | WordScores, float]:
     """The scores, and the cross-entropy per token of the sentences whose tags the model knows."""
     decoded = decode_and_score(model, columns)
@@ -178,7 +177,7 @@ def tag_metrics(scores: TagScores | WordScores) -> dict[str, float]:
 
 
 def tag_confusion(
-    model: Tagger | TaggerEnsemble, vocabulary: TaggerVocabulary, columns: Mapping[str, Column]
+    model: Tagger | TaggerMixture, vocabulary: TaggerVocabulary, columns: Mapping[str, Column]
 ) -> Confusion:
     """How often each tag was predicted for each true tag."""
     names = (*vocabulary.tags, *vocabulary.extra_tags)
@@ -191,7 +190,7 @@ def tag_confusion(
 
 
 def tag_statistics(
-    model: Tagger | TaggerEnsemble, vocabulary: TaggerVocabulary, columns: Mapping[str, Column]
+    model: Tagger | TaggerMixture, vocabulary: TaggerVocabulary, columns: Mapping[str, Column]
 ) -> tuple[ExampleStatistics, ...]:
     """Accuracy, and F1 where tags are spans or words, of each sentence."""
     accuracies, matches = [], []

@@ -8,6 +8,7 @@ Lample et al. 2016, "Neural architectures for named entity recognition".
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from torch.nn import functional as F
 from weft.engine import NO_DROPOUT, Dropout, Embedded, linear_cross_entropy
 from weft.nn import make_stack
 from weft.nn.crf import CRF, TagConstraints, bio_constraints, bioes_constraints
+from weft.tasks.mixture import MEAN, Mixture
 from weft.tasks.tag.config import TagModelConfig
 from weft.tasks.tag.encoder import Inputs, make_encoder
 from weft.tasks.tag.lexicon import Lexicon
@@ -180,3 +182,23 @@ def forbid_continuation(scores: Tensor, starts: Tensor, tags: Sequence[str]) -> 
     continues = torch.tensor([to_bioes(tag)[0] in "IE" for tag in tags], device=scores.device)
     here = starts.to(device=scores.device, dtype=torch.bool)
     return scores.masked_fill(here[:, :, None] & continues, -torch.inf)
+
+
+class TaggerMixture(Mixture[Tagger]):
+    """Averages the tag scores and the transition scores: a CRF whose score of a tag sequence is the members' mean.
+
+    Args:
+        members: the taggers, of the same tags.
+    """
+
+    def __init__(self, members: Sequence[Tagger]) -> None:
+        super().__init__(members, MEAN)
+        self.output = copy.deepcopy(members[0].output)
+        others = [dict(member.output.named_parameters()) for member in members]
+        with torch.no_grad():
+            for name, parameter in self.output.named_parameters():
+                parameter.copy_(MEAN.join([one[name] for one in others]))
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        """Computes the mean tag scores (B, T, K)."""
+        return self.joined(lambda member: member(inputs))

@@ -27,10 +27,9 @@ from weft.tasks.stored_data import DEV_PART, is_stored
 from weft.tasks.tag.config import TagConfig
 from weft.tasks.tag.data import SHOWN, Reading, extra_tag_notes, load_sentences, read_like, unknown_tags
 from weft.tasks.tag.encoder import collate
-from weft.tasks.tag.ensemble import TaggerEnsemble
 from weft.tasks.tag.evaluation import TagScores, evaluate_tagger, tag_confusion, tag_metrics, tag_statistics
 from weft.tasks.tag.lexicon import WordLexicon
-from weft.tasks.tag.model import Tagger, forbid_continuation
+from weft.tasks.tag.model import Tagger, TaggerMixture, forbid_continuation
 from weft.tasks.tag.table import read_tables, tag_table
 from weft.tasks.tag.vocabulary import TaggerVocabulary
 from weft.tasks.tag.word_split import make_split
@@ -89,7 +88,7 @@ class TagPredictor(TaskPredictor):
     """A trained tagger, ready for use."""
 
     run: Run
-    model: Tagger | TaggerEnsemble
+    model: Tagger | TaggerMixture
     vocabulary: TaggerVocabulary
 
     @property

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,6 +14,7 @@ from weft.data.buckets import Buckets, take
 from weft.data.column import IntArray
 from weft.metrics import CROSS_ENTROPY, TAGGING_SCORE
 from weft.tasks.inspection import Inspection
+from weft.tasks.members import load_members
 from weft.tasks.pretraining import SHARED_LAYERS, PretrainedLayers, layer_groups, shared_settings, take_over_stack
 from weft.tasks.service import Service
 from weft.tasks.stored_data import DEV_PART, TRAIN_PART, is_stored
@@ -23,10 +23,9 @@ from weft.tasks.tag.command import COMMANDS
 from weft.tasks.tag.config import TagConfig
 from weft.tasks.tag.data import load_sentences, store_tagged, tagger_corpus
 from weft.tasks.tag.encoder import collate
-from weft.tasks.tag.ensemble import TaggerEnsemble
 from weft.tasks.tag.evaluation import calibrate, evaluate_with_loss, tag_metrics
 from weft.tasks.tag.inspection import inspect_tag
-from weft.tasks.tag.model import TaggedBatch, Tagger
+from weft.tasks.tag.model import TaggedBatch, Tagger, TaggerMixture
 from weft.tasks.tag.predictor import TagPredictor
 from weft.tasks.tag.service import serve_tagger
 from weft.tasks.tag.vocabulary import TaggerVocabulary
@@ -140,11 +139,10 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
     def load(self, run: Run) -> TagPredictor:
         vocabulary = run.decode(TaggerVocabulary.from_json)
         config = from_dict(TagConfig, run.config)
-        return TagPredictor(run, load_model(lambda: make_tagger(vocabulary, config), run), vocabulary)
-
-    def join(self, members: Sequence[TagPredictor]) -> TagPredictor:
-        models = [member.model for member in members if isinstance(member.model, Tagger)]
-        return replace(members[0], model=TaggerEnsemble(models))
+        model = load_members(
+            run, lambda member: load_model(lambda: make_tagger(vocabulary, config), member), TaggerMixture
+        )
+        return TagPredictor(run, model, vocabulary)
 
     def serve(self, predictor: TagPredictor) -> Service:
         return serve_tagger(predictor)

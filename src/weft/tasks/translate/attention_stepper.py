@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from weft.tasks.mixture import MEAN, Mixture
 from weft.tasks.translate.decoder import Decoded, DecoderState
 from weft.tasks.translate.model import TranslationStepper
 
@@ -56,7 +57,14 @@ def _state(decoded: Decoded) -> AttentionState:
     return AttentionState(decoded.state, decoded.weights[:, 0])
 
 
-def last_weights(state: AttentionState) -> Tensor:
-    """The attention weights (R, S) of the last step, for `beam_search(record=...)`."""
-    assert state.weights is not None
-    return state.weights
+def with_attention(stepper: TranslationStepper | Mixture[TranslationStepper]) -> Any:
+    """The stepper whose state has the attention weights of the last step."""
+    if isinstance(stepper, Mixture):
+        return Mixture([AttentionStepper(one) for one in stepper.models], stepper.rule)
+    return AttentionStepper(stepper)
+
+
+def last_weights(state: AttentionState | tuple[AttentionState, ...]) -> Tensor:
+    """The attention weights (R, S) of the last step, for `beam_search(record=...)`; their mean, of several models."""
+    states = (state,) if isinstance(state, AttentionState) else state
+    return MEAN.join([one.weights for one in states if one.weights is not None])

@@ -19,6 +19,7 @@ from weft.data.buckets import Padded
 from weft.engine import Dropout, Embedded, TopK, dropout, linear_cross_entropy
 from weft.errors import WeftError
 from weft.nn import make_stack
+from weft.tasks.mixture import MEAN, Mixture
 from weft.tasks.translate.config import TranslateModelConfig
 from weft.tasks.translate.decoder import DECODERS, Decoded, DecoderState
 from weft.tasks.translate.encoder import Encoded, Encoder, make_embedding
@@ -220,3 +221,26 @@ class TranslationStepper:
     def select(self, state: DecoderState, rows: Tensor) -> DecoderState:
         """Returns the state of the given rows, which may repeat."""
         return state.select(rows)
+
+
+class TranslatorMixture(Mixture[Translator]):
+    """Averages the probabilities of each next token, and the attention weights."""
+
+    @property
+    def has_attention(self) -> bool:
+        """Whether the decoders have attention."""
+        return self.models[0].has_attention
+
+    @torch.no_grad()
+    def token_losses(self, batch: TranslationBatch) -> Tensor:
+        """Computes the cross-entropy of every target token, (B, T); 0 in the padding."""
+        return -self.joined(lambda member: -member.token_losses(batch))
+
+    @torch.no_grad()
+    def attention_weights(self, batch: TranslationBatch) -> Tensor:
+        """Computes the mean attention weights of each target token over the source tokens, (B, T, S)."""
+        return MEAN.join([member.attention_weights(batch) for member in self.models])
+
+    def stepper(self, sources: Padded) -> Mixture[TranslationStepper]:
+        """Encodes the sources and returns a `Stepper` over their translations."""
+        return Mixture([member.stepper(sources) for member in self.models])

@@ -24,11 +24,10 @@ from weft.metrics.paired import ExampleStatistics, ratio
 from weft.tasks.lm.predictor import unknown_note
 from weft.tasks.predictor import ResultList, TaskPredictor
 from weft.tasks.stored_data import DEV_PART, is_stored
-from weft.tasks.translate.attention_stepper import AttentionStepper, last_weights
+from weft.tasks.translate.attention_stepper import last_weights, with_attention
 from weft.tasks.translate.config import TranslateConfig
 from weft.tasks.translate.data import held_out_pairs, read_pairs
-from weft.tasks.translate.ensemble import EnsembleStepper, TranslatorEnsemble
-from weft.tasks.translate.model import BOS_ID, TranslationBatch, TranslationStepper, Translator
+from weft.tasks.translate.model import BOS_ID, TranslationBatch, Translator, TranslatorMixture
 from weft.text.codec import Codec
 from weft.text.columns import read_rows
 from weft.text.parallel import SOURCE_NAMES, PairCodec, Pairs, PairSource
@@ -108,7 +107,7 @@ class TranslatePredictor(TaskPredictor):
     """A trained translator, ready for use."""
 
     run: Run
-    model: Translator | TranslatorEnsemble
+    model: Translator | TranslatorMixture
     codec: PairCodec
     config: TranslateConfig
 
@@ -339,11 +338,6 @@ class TranslatePredictor(TaskPredictor):
             ),
             ExampleStatistics("cross_entropy", "sentence", entropy, sums, ratio, higher_is_better=False),
         )
-
-
-def with_attention(stepper: TranslationStepper | EnsembleStepper) -> Any:
-    """The stepper whose state has the attention weights of the last step."""
-    return stepper.with_attention() if isinstance(stepper, EnsembleStepper) else AttentionStepper(stepper)
 
 
 def pair_metrics(predictor: TranslatePredictor, pairs: Pairs) -> dict[str, float]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +15,15 @@ from weft.data.column import IntArray
 from weft.errors import WeftError
 from weft.metrics import BLEU_SCORE, CROSS_ENTROPY
 from weft.tasks.inspection import Inspection
+from weft.tasks.members import load_members
 from weft.tasks.service import Service
 from weft.tasks.stored_data import DEV_PART, TRAIN_PART, is_stored, stored
 from weft.tasks.task import Task
 from weft.tasks.translate.command import COMMANDS
 from weft.tasks.translate.config import TranslateConfig
 from weft.tasks.translate.data import held_out_pairs, store_pairs
-from weft.tasks.translate.ensemble import TranslatorEnsemble
 from weft.tasks.translate.inspection import inspect_translate
-from weft.tasks.translate.model import TranslationBatch, Translator
+from weft.tasks.translate.model import TranslationBatch, TranslatorMixture
 from weft.tasks.translate.predictor import END, TranslatePredictor, make_translator, pair_metrics
 from weft.tasks.translate.recipe import PairWorkload, choose_for_pairs
 from weft.tasks.translate.service import serve_translator
@@ -121,12 +120,12 @@ class TranslateTask(Task[PairSource, TranslateConfig, TranslatePredictor]):
 
     def load(self, run: Run) -> TranslatePredictor:
         codec, config = run.decode(PairCodec.from_json), from_dict(TranslateConfig, run.config)
-        model = load_model(lambda: make_translator(codec, config), run)
+        model = load_members(
+            run,
+            lambda member: load_model(lambda: make_translator(codec, config), member),
+            TranslatorMixture,
+        )
         return TranslatePredictor(run, model, codec, config)
-
-    def join(self, members: Sequence[TranslatePredictor]) -> TranslatePredictor:
-        models = [member.model for member in members if isinstance(member.model, Translator)]
-        return replace(members[0], model=TranslatorEnsemble(models))
 
     def inspect(self, predictor: TranslatePredictor, text: str) -> Inspection:
         return inspect_translate(predictor, text)
