@@ -7,6 +7,8 @@ package itself are assertions.
 from __future__ import annotations
 
 import difflib
+import sys
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -80,3 +82,11 @@ def check_path(path: str | Path, what: str) -> Path:
 
 class WeftWarning(UserWarning):
     """Something a user should know that is no error: a text was cut, a word is unknown. The CLI prints it."""
+
+
+def warn(message: str) -> None:
+    """Warns of something at the line of the caller's program that called weft."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "weft":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, WeftWarning, stacklevel=level)

@@ -35,6 +35,7 @@ def left_out(call, words):
     with pytest.warns(WeftWarning) as caught:
         found = call()
     (line,) = [str(one.message) for one in caught]
+    assert {one.filename for one in caught} == {__file__}, "the line that called weft, not one of weft's"
     assert line.startswith(f"left out {words}"), line
     assert "\n" not in line
     return found

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from weft.cli.commands import Parameter, as_command, in_precision, keyword, own_options, precision_option
-from weft.errors import WeftError, WeftWarning
+from weft.errors import WeftError, warn
 from weft.tasks import TASKS, get_commands, get_task, move_model
 from weft.tasks.command import DEVICE, name_option, run_argument
 
@@ -92,5 +91,5 @@ def _evaluate(
     if any(math.isnan(report.record.get(name, 0.0)) for name in LIKELIHOODS):
         raise not_finite(run)
     for note in report.notes:
-        warnings.warn(note, WeftWarning, stacklevel=2)
+        warn(note)
     typer.echo(json.dumps(report.record, ensure_ascii=False) if as_json else "\n".join(report.lines))

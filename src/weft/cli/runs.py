@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json as json_format
 import time
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weft.errors import WeftError, WeftWarning, unknown_name
+from weft.errors import WeftError, unknown_name, warn
 
 if TYPE_CHECKING:
     from weft.tasks.runs import RunSummary
@@ -35,7 +34,7 @@ def runs(
         try:
             found.append(summarize_run(path))
         except WeftError as error:
-            warnings.warn(f"left out: {error}", WeftWarning, stacklevel=2)
+            warn(f"left out: {error}")
     key = {one: getattr(one, sort) for one in found}
     found.sort(key=lambda one: (key[one] is None, key[one]), reverse=reverse)
     if json:

@@ -6,12 +6,11 @@ running_mean = "running_mean:TASK"       # the name of the task, and its Task ob
 
 from __future__ import annotations
 
-import warnings
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
-from weft.errors import WeftError, WeftWarning
+from weft.errors import WeftError, warn
 from weft.tasks import COMBINED, TASKS
 
 if TYPE_CHECKING:
@@ -27,10 +26,8 @@ def installed_tasks() -> dict[str, EntryPoint]:
     for point in entry_points(group=GROUP):
         owner = "weft" if point.name in TASKS or point.name in COMBINED else _package(found.get(point.name))
         if owner:
-            warnings.warn(
-                f"the task {point.name!r} of the package {_package(point)!r} is left out: {owner} has one of that name",
-                WeftWarning,
-                stacklevel=2,
+            warn(
+                f"the task {point.name!r} of the package {_package(point)!r} is left out: {owner} has one of that name"
             )
         else:
             found[point.name] = point

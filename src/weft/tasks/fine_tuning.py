@@ -6,12 +6,11 @@ The vocabulary is kept, so tokens that it lacks are read as <unk> and reported. 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from weft.config import as_config, changed, dotted, resolve_auto, to_dict
-from weft.errors import WeftError, WeftWarning
+from weft.errors import WeftError, warn
 from weft.files import file_hash
 from weft.training.run import CHECKPOINT, WEIGHTS, Run
 
@@ -83,9 +82,7 @@ def warn_new_tokens(counts: Mapping[str, int], what: str = "tokens") -> None:
     if counts:
         most = sorted(counts, key=lambda token: (-counts[token], token))[:SHOWN_TOKENS]
         shown = ", ".join(map(repr, most)) + (", ..." if len(counts) > SHOWN_TOKENS else "")
-        warnings.warn(
+        warn(
             f"{len(counts):,} new {what} ({sum(counts.values()):,} occurrences) are not in the vocabulary of the "
-            f"source run and are read as <unk>: {shown}",
-            WeftWarning,
-            stacklevel=2,
+            f"source run and are read as <unk>: {shown}"
         )

@@ -5,12 +5,11 @@ What cannot be meant is refused; what is odd is a warning. Small data are never 
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from itertools import islice
 
-from weft.errors import WeftError, WeftWarning
+from weft.errors import WeftError, warn
 from weft.text.conll import TaggedSentence, count_noun
 from weft.text.corpus import Corpus
 from weft.text.parallel import Pairs
@@ -40,9 +39,9 @@ def check_tagged(sentences: Sequence[TaggedSentence]) -> None:
             hint="`column=NUMBER`, if the tags are in another column; `weft train lm` for text without tags",
         )
     if len(sentences) == 1 and words >= LONG_SENTENCE:
-        _warn(f"{read}; all {words:,} words are one sentence, because no blank line separates sentences")
+        warn(f"{read}; all {words:,} words are one sentence, because no blank line separates sentences")
     elif len(counts) == 1 and words >= MANY_WORDS:
-        _warn(f"{read}; all {words:,} words have this tag")
+        warn(f"{read}; all {words:,} words have this tag")
 
 
 def check_labelled(labels: Sequence[str], read: str, *, chosen: bool) -> None:
@@ -60,7 +59,7 @@ def check_labelled(labels: Sequence[str], read: str, *, chosen: bool) -> None:
         return
     what = f"{read}, and there are {len(counts):,} labels for {len(labels):,} texts"
     if chosen:
-        _warn(f"{what}: most labels do not recur")
+        warn(f"{what}: most labels do not recur")
         return
     raise WeftError(
         f"the data does not look like texts with labels: {what}",
@@ -88,14 +87,14 @@ def report_examples(
             conflicts.setdefault(text, f"{its_place} and {place}")
     if conflicts:
         places = next(iter(conflicts.values()))
-        _warn(f"{len(conflicts):,} of {len(first):,} different {what} have several labels, as in {places}")
+        warn(f"{len(conflicts):,} of {len(first):,} different {what} have several labels, as in {places}")
 
 
 def report_shared(train: Iterable[Hashable], held_out: Collection[Hashable], what: str) -> None:
     """Warn of texts that are in training and held-out data."""
     known = set(train)
     if shared := sum(text in known for text in held_out):
-        _warn(f"{shared:,} of {len(held_out):,} held-out {what} are in the training data, too: the score is optimistic")
+        warn(f"{shared:,} of {len(held_out):,} held-out {what} are in the training data, too: the score is optimistic")
 
 
 def repeated(texts: Sequence[Hashable], what: str) -> str:
@@ -110,7 +109,7 @@ def report_single(labels: Iterable[str], what: str) -> None:
     once = [repr(label) for label, count in counts.items() if count == 1]
     if 0 < len(once) < len(counts):
         shown = ", ".join(once[:MOST_SHOWN]) + (", ..." if len(once) > MOST_SHOWN else "")
-        _warn(f"{len(once):,} of {len(counts):,} {what} occur once: {shown}")
+        warn(f"{len(once):,} of {len(counts):,} {what} occur once: {shown}")
 
 
 def check_pairs(pairs: Pairs) -> None:
@@ -126,17 +125,17 @@ def check_pairs(pairs: Pairs) -> None:
             hint="`text.source_column=NUMBER` and `text.target_column=NUMBER`, if they are in other columns",
         )
     if equal > 0.3 * len(pairs):
-        _warn(f"{read}; {equal:,} of {len(pairs):,} pairs have two equal sides")
+        warn(f"{read}; {equal:,} of {len(pairs):,} pairs have two equal sides")
     for side, texts in (("source", pairs.sources), ("target", pairs.targets)):
         if len(set(texts)) == 1:
-            _warn(f"{read}; all {len(pairs):,} pairs have the same {side}")
+            warn(f"{read}; all {len(pairs):,} pairs have the same {side}")
 
 
 def check_plain_text(corpus: Corpus) -> None:
     """Warn that a table is read as plain text, and name its columns."""
     for document in corpus.documents():
         if names := column_names(document):
-            _warn(
+            warn(
                 f"{document.location} looks like a table and is read as plain text, separators included: "
                 f"`column=NAME` reads one of its columns ({', '.join(names)})"
             )
@@ -150,11 +149,7 @@ def check_tokenization(corpus: Corpus, tokenizer: str) -> None:
     document = next(corpus.documents())
     words = (word for line in islice(document.lines(), FIRST_LINES) for word in line.split())
     if marks := [mark for mark in dict.fromkeys(words) if mark in PRETOKENIZED]:
-        _warn(
+        warn(
             f"{document.location} looks tokenized already: it contains {', '.join(marks)}, which the tokenizer "
             f"{tokenizer!r} splits: `text.tokenizer=whitespace` keeps its tokens and counts line ends as <eos>"
         )
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, WeftWarning, stacklevel=2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import warnings
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ import numpy as np
 
 from weft.data.column import Column
 from weft.data.windows import Tokens
-from weft.errors import WeftError, WeftWarning
+from weft.errors import WeftError, warn
 from weft.metrics import PERPLEXITY, Likelihood
 from weft.metrics.paired import ExampleStatistics, ratio
 from weft.tasks.fine_tuning import warn_new_tokens
@@ -219,11 +218,7 @@ def _open_both(source: CorpusSource, dev: CorpusSource | None, config: CorpusCon
 def _report_repeated(corpus: Corpus, holdout: float) -> None:
     """Warns of texts of a table that stand there more than once, if a part of it is held out."""
     if corpus.reading and holdout and (again := repeated(list(_texts(corpus)), "texts")):
-        warnings.warn(
-            f"{again}: those at the end, which are held out, may be in the training data, too",
-            WeftWarning,
-            stacklevel=2,
-        )
+        warn(f"{again}: those at the end, which are held out, may be in the training data, too")
 
 
 def _texts(corpus: Corpus) -> Iterator[str]:

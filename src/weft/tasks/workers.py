@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, TypeVar
 
 from weft.config import from_dict, to_dict
-from weft.errors import WeftError, WeftWarning
+from weft.errors import WeftError, warn
 from weft.training.distributed import Workers
 
 _Config = TypeVar("_Config")
@@ -22,7 +21,7 @@ def slices_for(workers: Workers, config: _Config, *, resumed: bool = False) -> _
     if workers.alone:
         return config
     if not hasattr(train, "slices"):
-        _warn(f"this task has no training steps to divide: one process does it, the other {workers.size - 1} wait")
+        warn(f"this task has no training steps to divide: one process does it, the other {workers.size - 1} wait")
         return config
     if train.slices == 1 and not resumed:
         sections = {**to_dict(config), "train": {**to_dict(train), "slices": workers.size}}
@@ -34,9 +33,5 @@ def slices_for(workers: Workers, config: _Config, *, resumed: bool = False) -> _
             hint=f"`train.slices={workers.size}`, which changes the weights, or fewer workers",
         )
     if train.slices % workers.size:
-        _warn(f"train.slices={train.slices} is not a multiple of {workers.size} workers: some of them wait for others")
+        warn(f"train.slices={train.slices} is not a multiple of {workers.size} workers: some of them wait for others")
     return config
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, WeftWarning, stacklevel=4)

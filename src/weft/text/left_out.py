@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 
-from weft.errors import WeftError, WeftWarning
+from weft.errors import WeftError, warn
 
 MOST_PLACES = 3  # places of rows that a report names
 
@@ -56,7 +55,5 @@ class LeftOut:
         if 2 * self.count > total:
             raise WeftError(f"incomplete: {self.words(total)}", expected="at most half of them", hint=hint)
         if self.count:
-            warnings.warn(
-                f"left out {self.words(total)}; `{self.setting}=true` refuses them", WeftWarning, stacklevel=3
-            )
+            warn(f"left out {self.words(total)}; `{self.setting}=true` refuses them")
         return self.count

@@ -10,11 +10,10 @@ import errno
 import os
 import platform
 import sys
-import warnings
 import weakref
 from pathlib import Path
 
-from weft.errors import WeftError, WeftWarning
+from weft.errors import WeftError, warn
 
 if sys.platform != "win32":
     import fcntl
@@ -105,4 +104,4 @@ def _lock(descriptor: int) -> None:
 
 
 def _warn(reason: str) -> None:
-    warnings.warn(f"{reason}: do not train one run in two processes at a time", WeftWarning, stacklevel=4)
+    warn(f"{reason}: do not train one run in two processes at a time")

@@ -11,7 +11,6 @@ on the CPU.
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
@@ -20,7 +19,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from weft.errors import WeftError, WeftWarning
+from weft.errors import WeftError, warn
 from weft.metrics import CROSS_ENTROPY, Metric
 from weft.training.distributed import current_workers
 from weft.training.loss import MeanLoss
@@ -340,12 +339,10 @@ class Trainer:
         """Whether there is no step to take: the phase ended before it was resumed, or reading took all the time."""
         end = self._phase_end()
         if end == TIME_IS_UP and not self.progress.step:
-            warnings.warn(
+            warn(
                 f"the time limit of {self.phase.minutes:g} minutes was over before the first step: "
                 f"{'preparing' if self.phase.preparations else 'reading and encoding'} the data took "
-                f"{self.progress.seconds:.0f} s; the model is not trained",
-                WeftWarning,
-                stacklevel=4,
+                f"{self.progress.seconds:.0f} s; the model is not trained"
             )
         return bool(end)
 

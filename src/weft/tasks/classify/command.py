@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weft.errors import WeftError, WeftWarning
+from weft.errors import WeftError, warn
 from weft.tasks.command import (
     STRICT,
     Commands,
@@ -66,9 +65,9 @@ def classify(
     else:
         given, notes = model.read_texts(texts.file, column)
         for note in notes:
-            warnings.warn(note, WeftWarning, stacklevel=2)
+            warn(note)
     for note in model.notes(given):
-        warnings.warn(note, WeftWarning, stacklevel=2)
+        warn(note)
     for text, result in zip(given, model.classify(given), strict=True):
         shown = model.labels if probabilities else ()
         yield classified_record(text, result, weights) if json else _line(text, result, shown, weights) + "\n"

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from weft.errors import WeftError
 from weft.tasks.classify.config import ClassifyDataConfig
 from weft.tasks.classify.example import Example, grammar_examples
+from weft.text.arguments import short_repr
 from weft.text.columns import (
     ChosenColumns,
     column_title,
@@ -209,10 +210,10 @@ class _Reading:
         self.description = "pairs"
         for number, pair in enumerate(data, start=1):
             if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
-                raise WeftError(f"example {number} is {pair!r}", expected="a pair of a text and its label")
+                raise WeftError(f"example {number} is {short_repr(pair)}", expected="a pair of a text and its label")
             text, label = pair
             if not isinstance(text, str) and not is_missing(text):
-                raise WeftError(f"example {number} is {pair!r}", expected="a pair of a text and its label")
+                raise WeftError(f"example {number} is {short_repr(pair)}", expected="a pair of a text and its label")
             if not isinstance(label, str | Integral) and not is_missing(label):
                 raise WeftError(f"example {number} has the label {label!r}", expected="a name or a whole number")
             self.add(cell_text(text) or "", (cell_text(label) or "").strip(), f"example {number}")

@@ -8,11 +8,10 @@ Yarowsky 1995, "Unsupervised word sense disambiguation rivaling supervised metho
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from weft.errors import WeftError, WeftWarning
+from weft.errors import WeftError, warn
 from weft.tasks.classify.config import ClassifyDataConfig
 from weft.tasks.classify.example import Example
 from weft.tasks.classify.readers import ExampleLayout, read_texts
@@ -47,7 +46,7 @@ def labelled_by_teacher(
     known = {row.text for row in labelled}
     read = read_texts(config.unlabelled, None, config, layout)
     for note in read.notes:
-        warnings.warn(note, WeftWarning, stacklevel=2)
+        warn(note)
     texts = [text for text in read.rows if text not in known]
     found = [
         Example(text, result.label, f"{config.unlabelled}: {text[:40]!r}")

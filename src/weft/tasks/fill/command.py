@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from weft.errors import WeftWarning
+from weft.errors import warn
 from weft.tasks.command import STRICT, Commands, EvaluationReport, Output, TextHelp, TextInput
 from weft.tasks.lm.command import TEXT_DATA, TEXT_DEV, Adapt, Against, text_options
 
@@ -43,7 +42,7 @@ def fill(
             yield {"text": text, "answers": [], "unknown": []} if json else "\n"
             continue
         for note in model.notes([text]):
-            warnings.warn(note, WeftWarning, stacklevel=2)
+            warn(note)
         answers = model.fill(text, n_best, tokens=tokens, width=width)
         if json:
             yield {"text": text, "answers": [asdict(answer) for answer in answers], "unknown": model.unknown(text)}

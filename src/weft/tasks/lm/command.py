@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json as json_format
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weft.errors import WeftWarning
+from weft.errors import warn
 from weft.tasks.command import (
     STRICT,
     Commands,
@@ -113,7 +112,7 @@ def generate(
     )
     prompts = texts.lines() if texts.given or texts.file is not None else [""]
     for note in model.notes(prompts):
-        warnings.warn(note, WeftWarning, stacklevel=2)
+        warn(note)
     if not prompts:
         return
     if json:

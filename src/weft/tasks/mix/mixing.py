@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import torch
 from weft.config import to_dict
 from weft.data.column import Column
 from weft.data.windows import Tokens
-from weft.errors import WeftError, WeftWarning, check_path
+from weft.errors import WeftError, check_path, warn
 from weft.files import file_hash
 from weft.metrics import Likelihood
 from weft.tasks import load
@@ -188,11 +187,9 @@ def _held_out(parts: Sequence[LmPredictor], source: CorpusSource | None, stack: 
         )
     hashes = {_dev_hash(part.run) for part in parts if is_stored(part.run, DEV_PART)}
     if len(hashes) > 1:
-        warnings.warn(
+        warn(
             f"the parts have held out different texts: the weights are fitted to that of {owner.run.path}, which the "
-            "others may have been trained on",
-            WeftWarning,
-            stacklevel=4,
+            "others may have been trained on"
         )
     return held_out_tokens(owner.run, owner.codec), f"held-out text of {owner.run.path}"
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json as json_format
-import warnings
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from weft.errors import WeftError, WeftWarning
+from weft.errors import WeftError, warn
 from weft.tasks.command import STRICT, Commands, EvaluationReport, Output, TextHelp, TextInput, name_option
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ def tag(
             raise WeftError(f"{model.run.path} segments text into words itself", expected="no --split")
         return _segmented(model, texts.lines(), style)
     for note in model.notes(split or "word"):
-        warnings.warn(note, WeftWarning, stacklevel=2)
+        warn(note)
     return _tagged(model, texts.lines(), split or "word", style)
 
 

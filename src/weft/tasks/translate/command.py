@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from weft.errors import WeftWarning
+from weft.errors import warn
 from weft.tasks.command import STRICT, Commands, EvaluationReport, Output, TextHelp, TextInput
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ def translate(
     )
     for number, (text, best) in enumerate(zip(sentences, found, strict=True)):
         for note in model.notes([text]):
-            warnings.warn(note, WeftWarning, stacklevel=2)
+            warn(note)
         if json:
             yield {"source": text, "translations": [asdict(one) for one in best], "unknown": model.unknown(text)}
         elif n_best == 1 and not attention:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -17,7 +16,7 @@ from weft import html
 from weft.data.buckets import in_batches, pad
 from weft.data.column import IntArray
 from weft.decoding import Hypothesis, beam_search
-from weft.errors import WeftError, WeftWarning
+from weft.errors import WeftError, warn
 from weft.metrics import Likelihood, Translations
 from weft.metrics.bleu import bleu_of_sums
 from weft.metrics.paired import ExampleStatistics, ratio
@@ -188,11 +187,9 @@ class TranslatePredictor(TaskPredictor):
             return
         begin = self.codec.source.tokenizer.join(long[0].tokens[: min(limit, 10)])[:40]
         others = f"; so for {len(long) - 1:,} more" if len(long) > 1 else ""
-        warnings.warn(
+        warn(
             f"{begin!r}... has {limit + long[0].cut} tokens; only the first {limit} are translated "
-            f"(text.max_tokens={limit}){others}",
-            WeftWarning,
-            stacklevel=3,
+            f"(text.max_tokens={limit}){others}"
         )
 
     @torch.no_grad()
