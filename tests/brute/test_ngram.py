@@ -170,7 +170,7 @@ def test_it_is_a_stepper(make, order):
 
 def test_stored_and_back():
     model = modified_kneser_ney(random_text(3), 6, 3)
-    again = NGram.from_tensors(model.tensors(), model.size, model.discounts)
+    again = NGram.from_tensors(model.tensors(), {"size": model.size, "discounts": model.discounts})
     assert again.evaluate(random_text(4)) == model.evaluate(random_text(4))
 
 
