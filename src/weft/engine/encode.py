@@ -124,7 +124,7 @@ class ListHeader(NamedTuple):
     length: Int
 
 
-class WeightRun(NamedTuple):
+class WeightRows(NamedTuple):
     """Neighbouring rows (columns, if transposed) of a weight whose gradient is one product."""
 
     product: int
@@ -135,7 +135,7 @@ class WeightRun(NamedTuple):
 
 def encode(program: Program, names: Sequence[str], shapes: Sequence[Size], handle: int) -> list[int]:
     """A program whose parameters have these names and shapes; the core writes its handle to the address `handle`."""
-    at, runs = {name: number for number, name in enumerate(names)}, _weight_runs(program)
+    at, neighbours = {name: number for number, name in enumerate(names)}, _weight_rows(program)
     out: list[int] = [
         *ProgramHeader(
             hidden_size=program.hidden_size,
@@ -150,7 +150,7 @@ def encode(program: Program, names: Sequence[str], shapes: Sequence[Size], handl
             extra=program.extra,
             d_products=program.d_products,
             operands=program.operands,
-            weight_gradients=len(runs),
+            weight_gradients=len(neighbours),
             input_sums=len(program.input_sums),
             vector_gradients=len(program.vector_gradients),
             program=handle,
@@ -170,9 +170,9 @@ def encode(program: Program, names: Sequence[str], shapes: Sequence[Size], handl
     out += _encode_lists(program.vector_sums)
     for block, vector in program.input_vectors:
         out += InputVector(block, vector)
-    for run in runs:
-        weight = run.weight
-        out += WeightGradient(run.product, *run.gradient, run.blocks, at[weight.name], weight.start, weight.turned)
+    for rows in neighbours:
+        weight = rows.weight
+        out += WeightGradient(rows.product, *rows.gradient, rows.blocks, at[weight.name], weight.start, weight.turned)
     return [*out, *program.input_sums, *_encode_lists(program.vector_gradients)]
 
 
@@ -206,13 +206,13 @@ def _encode_lists(lists: Sequence[Sequence[int]]) -> list[int]:
     return out
 
 
-def _weight_runs(program: Program) -> list[WeightRun]:
+def _weight_rows(program: Program) -> list[WeightRows]:
     H = program.hidden_size
     uses = Counter(block.weight for product in program.products for block in product.blocks)
-    runs: list[WeightRun] = []
+    found: list[WeightRows] = []
     for k, product in enumerate(program.products):
         for block, place in zip(product.blocks, product.gradients, strict=True):
-            weight, before = block.weight, runs[-1] if runs else None
+            weight, before = block.weight, found[-1] if found else None
             if (
                 before
                 and before.product == k
@@ -222,7 +222,7 @@ def _weight_runs(program: Program) -> list[WeightRun]:
                 and uses[weight] == uses[before.weight] == 1
                 and not weight.turned
             ):
-                runs[-1] = before._replace(blocks=before.blocks + 1)
+                found[-1] = before._replace(blocks=before.blocks + 1)
             else:
-                runs.append(WeightRun(k, place, 1, weight))
-    return runs
+                found.append(WeightRows(k, place, 1, weight))
+    return found

@@ -39,7 +39,7 @@ def run(
         layers.precision = Precision.exact  # it has no backward pass
     layers.in_transform = _in_transform()
     if train or layers.in_transform:
-        outputs, *last, _ = _apply(_Run, layers, len(flat), train, lengths, x, *flat, *tables)
+        outputs, *last, _ = _apply(_LayersOverTime, layers, len(flat), train, lengths, x, *flat, *tables)
     else:
         outputs, last, _ = forward(layers, x, lengths, flat, False)
     return outputs, last
@@ -65,7 +65,7 @@ def _requires_grad(tensor: Tensor) -> bool:
     return tensor.requires_grad
 
 
-class _Run(torch.autograd.Function):
+class _LayersOverTime(torch.autograd.Function):
     """Layers over rows: outputs, final states, and the memory for the backward pass."""
 
     @staticmethod
@@ -92,11 +92,11 @@ class _Run(torch.autograd.Function):
     def vmap(info: Any, in_dims: Any, layers: Layers, count: int, train: bool, *tensors: Tensor | None) -> Any:
         samples = Samples(info.batch_size, tensors, in_dims[3:])
         if samples.are_mapped[0] or layers.has_parameters(samples.are_mapped[2:]):
-            found = [_apply(_Run, layers, count, train, *samples.one(n)) for n in range(samples.size)]
+            found = [_apply(_LayersOverTime, layers, count, train, *samples.one(n)) for n in range(samples.size)]
             results = [torch.stack(parts) for parts in zip(*found, strict=True)]
         else:
             rows_of = [True, True, *(not each for each in layers.are_parameters)]
-            *found, memory = _apply(_Run, layers, count, train, *samples.folded(rows_of))
+            *found, memory = _apply(_LayersOverTime, layers, count, train, *samples.folded(rows_of))
             results = [each.unflatten(0, (samples.size, -1)) for each in found]
             results.append(divided_memory(memory, samples.size, samples.memory_sizes(layers) if train else [0]))
         return tuple(results), (0,) * len(results)
@@ -119,7 +119,7 @@ _gradients_of_each = one_at_a_time(_gradients)
 
 
 class _Backward(torch.autograd.Function):
-    """The gradients of `_Run`, which are differentiated in torch."""
+    """The gradients of `_LayersOverTime`, which are differentiated in torch."""
 
     @staticmethod
     def forward(
