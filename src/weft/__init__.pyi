@@ -27,6 +27,7 @@ from weft.nn.crf import bioes_constraints as bioes_constraints
 from weft.nn.quantization import quantize as quantize
 from weft.tasks import load as load
 from weft.tasks import load_for as load_for
+from weft.tasks import resume as resume
 from weft.tasks import train as train
 from weft.tasks.classify.config import ClassifyConfig as ClassifyConfig
 from weft.tasks.classify.predictor import ClassifyPredictor as ClassifyPredictor
@@ -61,8 +62,6 @@ from weft.tasks.ngram.config import NgramConfig as NgramConfig
 from weft.tasks.ngram.task import resume_ngram as resume_ngram
 from weft.tasks.ngram.task import start_ngram as start_ngram
 from weft.tasks.ngram.task import train_ngram as train_ngram
-from weft.tasks.saved_run import SavedRun as SavedRun
-from weft.tasks.saved_run import open_run as open_run
 from weft.tasks.tag.config import TagConfig as TagConfig
 from weft.tasks.tag.predictor import TagPredictor as TagPredictor
 from weft.tasks.tag.task import resume_tag as resume_tag
@@ -77,3 +76,5 @@ from weft.text.corpus import Corpus as Corpus
 from weft.text.parallel import Pairs as Pairs
 
 __version__: str
+from weft.training.run import Run as Run
+from weft.training.run import open_run as open_run

@@ -141,32 +141,32 @@ def test_a_run_never_loads_code(run, tmp_path, monkeypatch):
         assert "examples.own_cell" not in sys.modules
 
 
-def test_open_run(run, tmp_path):
+def test_resume(run, tmp_path):
     out = tmp_path / "run"
     straight = weft.train("lm", "grammar", tmp_path / "straight", {**TINY, "train.epochs": 3}, progress=False)
     weft.start_lm("grammar", out, {**TINY, "train.epochs": 3}).lock.release()
     saved = weft.open_run(str(out))
-    assert (saved.path, saved.task, saved.settings["train"]["epochs"]) == (out, "lm", 3)
-    assert repr(saved) == f"SavedRun(path={out!r}, task='lm')"
+    assert (saved.path, saved.task, saved.config["train"]["epochs"]) == (out, "lm", 3)
+    assert repr(saved) == f"Run(path={out!r}, task='lm')"
     assert saved.metrics() == []
-    model = saved.resume(progress=False, kind=weft.LmPredictor)
+    model = weft.resume(out, None, weft.LmPredictor, progress=False)
     for name, weight in model.model.state_dict().items():
         assert torch.equal(weight, straight.model.state_dict()[name])
-    assert saved.resume(progress=False).run.path == out  # it has ended: loaded as it is
+    assert weft.resume(saved, progress=False).run.path == out  # it has ended: loaded as it is
     toml = tmp_path / "more.toml"
     toml.write_text("[train]\nepochs = 5\n", encoding="utf-8")
     steps = len(saved.metrics())
     for more in ({"train.epochs": 4}, str(toml), toml):
-        weft.open_run(out).resume(more, progress=False)
+        weft.resume(out, more, progress=False)
     assert len(saved.metrics()) == steps + 2
-    assert isinstance(weft.open_run(out).load(weft.LmPredictor), weft.LmPredictor)
+    assert isinstance(weft.load(out, weft.LmPredictor), weft.LmPredictor)
     with pytest.raises(weft.WeftError, match=r"started with model\.hidden_size=8"):
-        weft.open_run(out).resume({"model.hidden_size": 9})
+        weft.resume(out, {"model.hidden_size": 9})
     with pytest.raises(weft.WeftError, match="loads as TagPredictor"):
-        weft.open_run(out).resume(kind=weft.TagPredictor, progress=False)
+        weft.resume(out, None, weft.TagPredictor, progress=False)
     with pytest.raises(weft.WeftError, match=NEEDED):
-        weft.open_run(run).resume()
-    assert weft.open_run(run, cells=[PeepholeLSTMCell]).resume(progress=False).generate("a", tokens=2)
+        weft.resume(run)
+    assert weft.resume(run, cells=[PeepholeLSTMCell], progress=False).generate("a", tokens=2)
 
 
 def test_device(run):

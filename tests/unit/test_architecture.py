@@ -189,7 +189,6 @@ REPEATED = {
     "TASK": "every task's task.py has one",
     "PROBE": "every probe's file has one",
     "evaluate": "every task's command.py has one; and the compiler's, of a graph",
-    "open_run": "the public one, whose run can resume; and the training package's, which knows no tasks",
     "generate": "the function, and the command of that name",
     "translate": "the command, and the grammars' own translation",
     **dict.fromkeys(

@@ -154,6 +154,58 @@ def load(
     return check_predictor(found, run, kind)
 
 
+@overload
+def resume(
+    path: str | Path | Run, settings: Any = ..., *, progress: bool = ..., cells: Iterable[type[Cell]] = ...
+) -> Predictor: ...
+@overload
+def resume(
+    path: str | Path | Run,
+    settings: Any = ...,
+    kind: type[PredictorKind] = ...,
+    *,
+    progress: bool = ...,
+    cells: Iterable[type[Cell]] = ...,
+) -> PredictorKind: ...
+def resume(
+    path: str | Path | Run,
+    settings: Any = None,
+    kind: type[Any] | None = None,
+    *,
+    progress: bool = True,
+    cells: Iterable[type[Cell]] = (),
+) -> Any:
+    """Continues the training of a run from its last checkpoint to the end, and loads the model.
+
+    A run that has ended is loaded as it is, unless the settings give it more to do: more epochs, more minutes.
+
+    Args:
+        path: The run directory.
+        settings: Settings that change, such as `{"train.epochs": 30}`, all settings, or a TOML file. Only settings
+            under `train.` may change.
+        kind: The predictor that is expected, such as `weft.LmPredictor`: type checkers then know what is returned.
+        progress: Whether to show progress, in a terminal, a notebook, or as lines on standard error.
+        cells: Custom cells, for a run that was trained with one.
+
+    Raises:
+        WeftError: If the run is damaged or is not trained, another process trains it, or a setting cannot change.
+
+    Example:
+        model = weft.resume("runs/mine", {"train.epochs": 30})
+    """
+    from weft.cells import using_cells
+    from weft.config import load_config
+    from weft.training.run import Run, open_run
+
+    run = path if isinstance(path, Run) else open_run(path)
+    task = task_of(run)
+    if isinstance(settings, str | Path):
+        settings = load_config(task.config_class, settings, base=run.config)
+    with using_cells(cells):
+        predictor = task.complete(task.resume(run, settings), progress=progress)
+    return check_predictor(predictor, run, kind)
+
+
 def check_predictor(predictor: Any, run: Run, kind: type[Any] | None) -> Any:
     """The predictor, unless it is of another kind than expected."""
     if kind is not None and not isinstance(predictor, kind):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.errors import WeftError
 from weft.tasks.fine_tuning import describe_source, fine_tuning_config, fine_tuning_settings
-from weft.tasks.pretraining import encoder_config, encoder_settings, load_encoder, open_encoder
+from weft.tasks.pretraining import TakesEncoder, encoder_config, encoder_settings, load_encoder, open_encoder
 from weft.training.run import Run, decoding, open_run
 
 if TYPE_CHECKING:
@@ -64,5 +64,6 @@ def initialize(task: Task[Any, Any, Any], phase: Phase, origin: Run) -> None:
         with decoding(origin.path):
             phase.load_weights(weights)
     else:
-        task.take_over(phase.model, load_encoder(origin))  # type: ignore[attr-defined]
+        assert isinstance(task, TakesEncoder)
+        task.take_over(phase.model, load_encoder(origin))
         phase.load_weights(phase.model.state_dict())

@@ -62,7 +62,13 @@ class Saved(NamedTuple):
 
 @dataclass(frozen=True)
 class Run:
-    """A run directory that exists and whose configuration and vocabulary have been read."""
+    """A run directory that exists and whose configuration and vocabulary have been read.
+
+    Attributes:
+        path: The directory.
+        task: The name of its task: "lm", "classify", ...
+        config: All settings, by section.
+    """
 
     path: Path
     task: str
@@ -73,7 +79,7 @@ class Run:
     metric: Metric | None = field(default=None, repr=False)  # the held-out metric of its task, by which runs are listed
     package: str = field(default="", repr=False)  # that its task comes from, if not weft's own; only ever shown
     loss: Metric | None = field(default=None, repr=False)  # what it is trained by
-    member: int = 0  # of an ensemble, the only one to load; 0: all
+    member: int = field(default=0, repr=False)  # of an ensemble, the only one to load; 0: all
 
     def file(self, name: str) -> Path:
         """The path of a file of the run; the weights are those of the member."""
@@ -150,13 +156,14 @@ class Run:
             file.write(json.dumps(record) + "\n")
 
     def metrics(self) -> list[dict[str, Any]]:
-        """Returns the lines of metrics.jsonl, without a last line that a kill has truncated."""
+        """Returns the records of the training so far, one for every report and evaluation."""
         path = self.path / METRICS
         if not path.exists():
             return []
         _small_size(path)
         try:
             with path.open(encoding="utf-8") as file:
+                # A kill may have truncated the last line.
                 return [_checked_record(json.loads(line)) for line in file if line.endswith("\n")]
         except (ValueError, TypeError, RecursionError) as error:
             raise _damaged(path, "it is not lines of JSON as weft writes them") from error
@@ -253,10 +260,13 @@ def check_new(path: Path) -> None:
 
 
 def open_run(path: str | Path) -> Run:
-    """Opens a run directory.
+    """Opens a run directory, to look at its settings and metrics. `weft.load` loads its model.
+
+    Args:
+        path: The run directory.
 
     Raises:
-        WeftError: a file is missing, damaged, or of another format.
+        WeftError: If there is no run at the path, or it is damaged or of another format.
     """
     path = check_path(path, "the run directory")
     if not path.is_dir():
