@@ -1,7 +1,7 @@
 """An extension of the API reference: examples of docstrings, and types without what only the commands read.
 
-Doctests that stand in the text of a docstring become its examples. `Annotated[int, Option(...)]`, also by a name such as
-`OnlyUnit`, is shown as `int`.
+Doctests that stand in the text of a docstring become its examples. `Annotated[int, Option(...)]`, also by a name
+such as `OnlyUnit`, is shown as `int`.
 """
 
 from __future__ import annotations
