@@ -28,7 +28,7 @@ Value = TypeVar("Value", bool, int, float, str, tuple[str, ...])
 
 
 class Settings:
-    """Base of a section of settings. A subclass changes a default by assigning it; help and range are inherited.
+    """Base of a section of settings. A subclass changes a default by assigning it; all else is inherited.
 
     >>> @dataclasses.dataclass(frozen=True)
     ... class Train(Settings):
@@ -43,9 +43,11 @@ class Settings:
     def __init_subclass__(cls) -> None:
         inherited = getattr(cls, "__dataclass_fields__", {})
         for name in vars(cls).keys() & inherited.keys():
-            value = vars(cls)[name]
-            if not isinstance(value, dataclasses.Field):
-                setattr(cls, name, field(default=value, metadata=inherited[name].metadata))
+            value, metadata = vars(cls)[name], inherited[name].metadata
+            if isinstance(value, dataclasses.Field):
+                metadata = {**value.metadata, "option": value.metadata.get("option") or metadata.get("option", "")}
+                value = value.default
+            setattr(cls, name, field(default=value, metadata=metadata))
 
 
 def setting(
@@ -57,6 +59,7 @@ def setting(
     high: float | None = None,
     auto: bool = False,
     fixed: bool = False,
+    option: str = "",
 ) -> Value:
     """A dataclass field for one setting.
 
@@ -68,8 +71,10 @@ def setting(
         high: the largest allowed value.
         auto: whether the setting may be "auto" (`AUTO`): the task then chooses its value.
         fixed: whether a resume cannot change it, though it stands under `train.`
+        option: the option of `weft train` that sets it, such as "--epochs"; "--segment=segments" sets this value.
     """
-    metadata = {"help": help, "choices": tuple(choices), "low": low, "high": high, "auto": auto, "fixed": fixed}
+    metadata = {"help": help, "choices": tuple(choices), "low": low, "high": high, "auto": auto, "fixed": fixed,
+                "option": option}  # fmt: skip
     return field(default=default, metadata=metadata)
 
 
@@ -148,6 +153,26 @@ def from_dict(kind: type[Config], values: Mapping[str, Any], prefix: str = "") -
         else:
             made[name] = _checked(prefix + name, value, types[name], fields[name].metadata)
     return kind(**made)
+
+
+_JSON_TYPES = {bool: "boolean", int: "integer", float: "number"}
+
+
+def setting_schema(kind: Any, default: Any, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON schema of a setting of a type; a default of None is left out."""
+    found: dict[str, Any] = {"description": metadata["help"]}
+    if kind == tuple[str, ...]:
+        found |= {"type": "array", "items": {"type": "string"}}
+    else:
+        found["type"] = _JSON_TYPES.get(kind, "string")
+    if default is not None:
+        found["default"] = list(default) if isinstance(default, tuple) else default
+    for name, keyword in (("low", "minimum"), ("high", "maximum")):
+        if metadata.get(name) is not None:
+            found[keyword] = metadata[name]
+    if metadata.get("choices"):
+        found["enum"] = list(metadata["choices"])
+    return found
 
 
 def to_dict(config: Any) -> dict[str, Any]:

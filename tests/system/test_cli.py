@@ -186,7 +186,7 @@ def test_version_and_help():
         (["train", "lm", "--data", "BOOK", "--out", "NEW", "--config", "no.toml"], ["no.toml"]),
         (["eval", "nowhere"], ["nowhere", "run directory"]),
         (["generate", "RUN", "--temperature", "0"], ["temperature"]),
-        (["generate", "RUN", "--top-p", "2"], ["top_p"]),
+        (["generate", "RUN", "--top-p", "2"], ["--top-p", "equal to 1"]),
         (["generate", "BROKEN"], ["weights.safetensors", "damaged"]),
     ],
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import io
 import itertools
 import json
@@ -18,7 +17,7 @@ import weft
 from weft.cli import main
 from weft.cli.messages import for_command_line
 from weft.config import load_config
-from weft.tasks import TASKS, get_task
+from weft.tasks import TASKS, describe
 from weft.text import python_docs
 from weft.training.devices import find_device
 
@@ -119,8 +118,8 @@ def test_generate_has_every_option_of_sampling(program, run):
     options = {"temperature": 0.9, "top_k": 9, "top_p": 0.95, "min_p": 0.01, "typical_p": 0.9,
                "repetition_penalty": 1.2, "presence_penalty": 0.3, "frequency_penalty": 0.1}  # fmt: skip
     assert list(options) == [field.name for field in dataclasses.fields(weft.Sample)]
-    parameters = inspect.signature(get_task("lm").commands.functions[0]).parameters
-    assert {name: parameters[name].default for name in options} == {**vars(weft.Sample()), "temperature": 0.8}
+    known = describe("lm")["operations"]["generate"]["options"]
+    assert {name: known[name]["default"] for name in options} == {**vars(weft.Sample()), "temperature": 0.8}
     flags = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", value)]
     code, out, err = program("generate", run, "--prompt", "It was", "--tokens", 30, "--seed", 2, *flags)
     assert (code, out) == (
@@ -146,14 +145,14 @@ def test_plain_options_stand_for_settings(program):
         "cuda:1",
     ]
     for task in TASKS:
-        known = get_task(task).commands.plain_options
+        known = describe(task)["flags"]
         given = [one for name, value in zip(plain[::2], plain[1::2], strict=True) for one in (name, value)
-                 if name[2:].replace("-", "_") in known]  # fmt: skip
+                 if name in known]  # fmt: skip
         code, out, err = program("train", task, *given, "--threads", 1, "--show-config")
         assert code == 0, err
         for line in (["seed = 9", "minutes = 2.5"] if task == "hmm" else []) or (
             ["epochs = 3", "minutes = 2.5", "size = 7", "learning_rate = 1e-05", "seed = 9", 'device = "cuda:1"']
-            if known
+            if "--epochs" in known
             else []
         ):
             assert f"\n{line}  #" in out, (task, line)
@@ -161,17 +160,9 @@ def test_plain_options_stand_for_settings(program):
 
 def test_every_neural_task_has_all_plain_options():
     for task in ("lm", "fill", "classify", "tag", "translate"):
-        options = get_task(task).commands.plain_options
-        assert set(options) == {
-            "epochs",
-            "minutes",
-            "batch_size",
-            "learning_rate",
-            "seed",
-            "members",
-            "device",
-            "precision",
-        }
+        options = {"--epochs", "--minutes", "--batch-size", "--learning-rate", "--seed", "--members", "--device",
+                   "--precision"}  # fmt: skip
+        assert options <= set(describe(task)["flags"])
 
 
 def test_completion_for_shells(program):
@@ -204,10 +195,10 @@ def test_messages_name_arguments_in_python_and_options_in_the_program(program, r
 
 
 def test_no_message_of_the_library_names_an_option():
-    """Only the command line and the tasks' commands know options; the library names arguments and settings."""
+    """Only the command line knows options; the library names arguments and settings."""
     found = []
     for path in Path(weft.__file__).parent.rglob("*.py"):
-        if path.parent.name != "cli" and path.name != "command.py":
+        if path.parent.name != "cli":
             lines = path.read_text(encoding="utf-8").splitlines()
             found += [f"{path.name}: {line.strip()}" for line in lines if "WeftError(" in line and " --" in line]
             found += [f"{path.name}: {line.strip()}" for line in lines if "hint=" in line and "--set" in line]

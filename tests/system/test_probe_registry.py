@@ -31,8 +31,9 @@ import numpy as np
 
 from weft.pictures import ColouredText
 from weft.probes.parts import get_network
-from weft.probes.registry import Option, Probe
+from weft.probes.registry import Probe
 from weft.probes.result import Array, ProbeResult
+from weft.tasks.operation import Option
 
 
 @dataclass(frozen=True, eq=False)

@@ -251,7 +251,7 @@ def test_limits(server):
         ("/v1/completions", {"model": "lm", "prompt": "a", "stop": "a" * 1001}, "a stop text has 1,001 characters"),
         ("/weft/predict/ner", {"texts": ["a " * 4000] * 2, "options": {"n_best": 100}}, "expected at most 10,000 with"),
         ("/weft/predict/en-fr", {"texts": ["a" * 11_000], "options": {"attention": True}}, "expected at most 10,000"),
-        ("/weft/predict/en-fr", {"texts": ["a"], "options": {"prefix": ["le"] * 1001}}, "the prefix has 1,001 tokens"),
+        ("/weft/predict/en-fr", {"texts": ["a"], "options": {"prefix": ["le"] * 1001}}, "the prefix has 1,001 entries"),
         ("/weft/look/lm/units", {"text": "a", "options": {"unit": 1, "texts": ["a" * 700] * 100}}, "70,000 characters"),
         ("/weft/look/lm/surprisal", {"text": "a" * 20_000, "options": {"top": 50}}, "expected at most 10,000 with 50"),
     ):

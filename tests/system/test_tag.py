@@ -398,7 +398,7 @@ def test_mistakes_of_training(arguments, stdin, words, files, tmp_path):
         (["tag", "SEG", "--file", "WORDS", "--columns"], ["segments text"]),
         (["tag", "POS", "a", "--column", "2"], ["--column without --columns"]),
         (["tag", "POS", "--file", "PLAIN", "--columns", "--split", "space"], ["--split is for texts"]),
-        (["tag", "SEG", "ab", "--split", "space"], ["segments text into words itself", "no --split"]),
+        (["tag", "SEG", "ab", "--split", "space"], ["to segment", "no --split"]),
         (["tag", "POS", "ab", "--split", "blank"], ["'blank' is not known"]),
         (["eval", "SEG", "--data", "WORDS", "--column", "2"], ["segments text", "no --column"]),
         (["eval", "POS", "--column", "2"], ["--column without --data"]),

@@ -122,7 +122,7 @@ def test_folders_of_tasks_import_each_other_one_way():
 
 
 def test_the_server_has_code_of_no_task_but_lm():
-    """A task says what its models offer (`Task.serve`); language models are run token by token by the server."""
+    """Predictors say what they do by their operations; language models are run token by token by the server."""
     code = "\n".join(path.read_text(encoding="utf-8") for path in (PACKAGE / "server").glob("*.py"))
     assert set(re.findall(r"weft\.tasks\.(\w+)", code)) & set(weft.tasks.TASKS) == {"lm"}
 
@@ -185,14 +185,10 @@ def test_the_command_line_lets_idle_threads_sleep(given, expected):
 
 # Names that are defined in more than one module, and why.
 REPEATED = {
-    "COMMANDS": "every task's command.py has one",
     "TASK": "every task's task.py has one",
     "PROBE": "every probe's file has one",
-    "evaluate": "every task's command.py has one; and the compiler's, of a graph",
-    "generate": "the function, and the command of that name",
-    "translate": "the command, and the grammars' own translation",
     **dict.fromkeys(
-        ["Direction", "Instruction", "Output", "Place", "Status", "Table"],
+        ["Direction", "Instruction", "Place", "Status", "Table"],
         "a record of the engine's interface, named as in C++; and the Python side of it, or a part of a task",
     ),
     **dict.fromkeys(["cavity", "expect", "partition", "posterior", "viterbi"], "chains: the kernel and its reference"),

@@ -18,7 +18,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 import weft
 from weft.config import as_config
 from weft.nn.states import check_input
-from weft.tasks.command import TextInput, read_lines
+from weft.tasks.predictor import read_lines
 from weft.tasks.tag.config import TagDataConfig
 from weft.tasks.tag.lexicon import WordLexicon
 from weft.tasks.tag.word_split import make_split
@@ -79,7 +79,7 @@ def test_empty_input_has_no_texts(tmp_path):
     (tmp_path / "empty.txt").touch()
     (tmp_path / "blank.txt").write_text("\n\n", encoding="utf-8")
     assert read_lines(str(tmp_path / "empty.txt")) == []
-    assert TextInput(file=str(tmp_path / "blank.txt")).lines() == ["", ""]
+    assert read_lines(str(tmp_path / "blank.txt")) == ["", ""]
 
 
 def test_a_file_that_expands_like_no_text_is_refused(tmp_path):

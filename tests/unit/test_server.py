@@ -34,13 +34,16 @@ from weft.server.generation import Generation
 from weft.server.guard import check_host, check_key, check_origin
 from weft.server.http import Context
 from weft.server.metrics import Metrics
-from weft.server.models import Models, model_names, text_service
+from weft.server.models import Models, find_operation, model_names
+from weft.server.operations import ServedOperation, check_search
 from weft.server.schema import array, check_value, either, integer, object_of, optional, parse_json, string
 from weft.server.sessions import SessionStore
 from weft.server.state_vectors import state_vectors
 from weft.server.worker import SMALL_BATCH, Interrupted, Worker
-from weft.tasks.fill.service import FillOptions, check_search
+from weft.tasks.fill.blanks import Blanked
+from weft.tasks.fill.predictor import FillPredictor
 from weft.tasks.lm.stopping import StopText
+from weft.tasks.operation import operations
 from weft.text.codec import Codec, StreamingDecoder
 from weft.text.tokenizers import TOKENIZERS
 from weft.training.run import WEIGHTS, load_tensors, save_tensors
@@ -83,14 +86,14 @@ TEXTS = ["a good film", "Ann Lee went to Paris.", "the cat sat.", "a dog saw the
 @pytest.mark.parametrize("name", ["sentiment", "ner", "en-fr"])
 def test_a_request_in_a_batch_of_32_equals_a_request_alone(context, name):
     model = context.models.get(name)
-    service = text_service(model)
-    options = service.read_options({})
+    operation = find_operation(model)
+    options = operation.read_options({})
     texts = [f"{TEXTS[number % len(TEXTS)]} {'very ' * (number % 7)}film" for number in range(32)]
     sizes = []
 
     def run(given):
         sizes.append(len(given))
-        return service.predict(given, options)
+        return operation.predict(given, options)
 
     async def ask_alone():
         return [(await model.worker.compute(run, [text], "key"))[0] for text in texts]
@@ -697,7 +700,7 @@ def test_only_our_own_page_and_keys_are_let_in():
 
 def test_the_name_of_a_model_says_its_languages(folder):
     models = Models({"de-en": folder / "en-fr", "other": folder / "en-fr"}, ServerConfig(), Metrics())
-    assert [one.service.languages for one in models] == [("de", "en"), ("en", "fr")]
+    assert [one.languages for one in models] == [("de", "en"), ("en", "fr")]
     models.stop()
 
 
@@ -752,18 +755,23 @@ def test_a_large_answer_is_encoded_in_parts(monkeypatch):
 
 
 def test_the_beam_of_a_filler_has_limits():
-    options = FillOptions()
-    check_search("the ___ sat" + " a" * 40_000, options)
-    check_search("the ___ sat ___ ", options)
-    check_search("a ___", FillOptions(tokens=20))
+    kind = ServedOperation(None, operations(FillPredictor)["fill"]).options
+    options = kind()
+
+    def check(text, options):
+        check_search(text, sum(Blanked.read(text).widths(options.tokens)), options)
+
+    check("the ___ sat" + " a" * 40_000, options)
+    check("the ___ sat ___ ", options)
+    check("a ___", kind(tokens=20))
     for text, given, message in (
         ("___ " * 21, options, "21 tokens of the text are missing; expected at most 20"),
-        ("a ___ ___", FillOptions(tokens=11), "22 tokens"),
-        ("_" * 30, FillOptions(tokens=0), "30 tokens"),
+        ("a ___ ___", kind(tokens=11), "22 tokens"),
+        ("_" * 30, kind(tokens=0), "30 tokens"),
         ("___ ___" + " a" * 1000, options, "a beam width of 100; expected at most 2,000 characters"),
     ):
         with pytest.raises(weft.WeftError, match=message):
-            check_search(text, given)
+            check(text, given)
 
 
 def test_a_server_answers_so_many_requests_at_the_same_time(folder):
@@ -823,7 +831,7 @@ def test_the_log_of_a_failure_has_no_part_of_the_request(folder, monkeypatch, ca
         raise UnicodeDecodeError("utf-8", sent, 0, 1, str(sent))
 
     server, statuses, sent = Server({"ngram": folder / "ngram"}, ServerConfig()), [], b"a secret"
-    monkeypatch.setattr(native_api, "text_service", fail)
+    monkeypatch.setattr(native_api, "find_operation", fail)
     headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
     path = "/weft/predict/ngram"
     scope = {"type": "http", "method": "POST", "path": path, "headers": headers, "query_string": b""}

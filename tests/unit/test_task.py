@@ -15,9 +15,10 @@ from safetensors.torch import load_file
 
 import weft
 from tests import forked
+from tools.describe_tasks import descriptions
 from weft.config import load_config
 from weft.errors import WeftError
-from weft.tasks import TASKS, get_commands, get_task
+from weft.tasks import DESCRIPTIONS, TASKS, describe, get_task
 from weft.tasks.hmm import task as hmm_task
 from weft.tasks.hmm.config import HmmConfig
 from weft.tasks.task import Task
@@ -93,18 +94,21 @@ def test_a_toy_task_is_one_folder_and_one_line(toy, monkeypatch):
     monkeypatch.syspath_prepend(folder)
     monkeypatch.setitem(TASKS, "vowels", "vowels")
     model = weft.load(folder / "run")
-    assert model.count("audio") == pytest.approx(4, abs=0.5)
+    assert next(model.count(["audio"])).vowels == pytest.approx(4, abs=0.5)
 
 
 @pytest.mark.parametrize("name", TASKS)
 def test_every_task_has_what_the_contract_asks(name):
-    task, commands = get_task(name), get_commands(name)
+    task = get_task(name)
     assert isinstance(task, Task)
     assert task.name == name
-    assert task.commands is commands
-    assert commands.summary.endswith(".")
-    assert all(function.__name__ in commands.capabilities for function in commands.functions)
+    assert task.summary.endswith(".")
+    assert "evaluate" in describe(name)["operations"]
     assert isinstance(task.config_class(), task.config_class)
+
+
+def test_the_descriptions_are_current():
+    assert DESCRIPTIONS.read_text(encoding="utf-8") == descriptions(), "python tools/describe_tasks.py"
 
 
 def test_unknown_task():

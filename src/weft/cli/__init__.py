@@ -17,10 +17,9 @@ import typer
 from typer.core import TyperGroup
 
 from weft.cli.cells import with_cells
-from weft.cli.commands import make_command
+from weft.cli.commands import make_commands
 from weft.cli.data import data
 from weft.cli.demo import demo
-from weft.cli.evaluate import make_evaluate
 from weft.cli.look import make_look
 from weft.cli.messages import for_command_line
 from weft.cli.mix import mix_command
@@ -30,7 +29,6 @@ from weft.cli.serve import serve
 from weft.cli.train import make_train
 from weft.cli.tune import make_tune
 from weft.errors import WeftError, WeftWarning
-from weft.tasks import TASKS, get_commands
 from weft.training.environment import LOST_CODE, LostWorkerError, in_group, is_first, is_first_here
 
 # Errors of writing to an open stream: a full disk or quota, too large a file, a broken disk, a stream not for writing.
@@ -111,10 +109,8 @@ def make_app() -> typer.Typer:
     app.command()(demo)
     app.add_typer(make_train(), name="train")
     app.add_typer(make_tune(), name="tune")
-    app.command("eval")(make_evaluate())
-    for task in TASKS:
-        for function in get_commands(task).functions:
-            app.command(function.__name__)(make_command(function))
+    for command in make_commands():
+        app.command()(command)
     for command in (make_look(), plot, runs, serve):
         app.command()(command)
     app.command("compare")(compare_command)

@@ -1,22 +1,53 @@
-"""Makes the commands that use a trained model, `weft generate`, `weft tag`, ..., from the functions of the tasks."""
+"""Makes the commands that use a trained model, `weft eval`, `weft tag`, ..., from the operations of the tasks."""
 
 from __future__ import annotations
 
 import inspect
-import json
-from collections.abc import Callable, Iterable
+import json as json_format
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from weft.cli.output import output
-from weft.errors import WeftError
-from weft.tasks import TASKS, get_commands, load_for
-from weft.tasks.command import DEVICE, Output, TextHelp, TextInput, name_option, path_option, run_argument
+from weft.errors import WeftError, check_path, warn
+from weft.tasks import TASKS, describe, load_for, tasks_with
+
+if TYPE_CHECKING:
+    from weft.tasks.operation import Operation
+    from weft.tasks.predictor import TaskPredictor
 
 Parameter = inspect.Parameter
+DEVICE = typer.Option("--device", help="Where the model runs: cpu, cuda, cuda:1, mps, ...")
+# What `weft eval` reports of each kind of model; the help of other commands is that of their operation.
+EVALUATE_HELP = """Evaluate a model on data it was not trained on.
+
+A language model: perplexity and bits per token. A classifier: accuracy, F1 and the confusion matrix. A tagger:
+accuracy, and F1 of spans or of words. A translator: BLEU, chrF and exact matches. A fill-in-the-blank model, or any
+model --against others: how well each predicts a hidden token, in one table.
+"""
+
+
+def name_option(option: str, help: str) -> Any:
+    """A typer option that takes a name or a source of data. An empty one is refused: a shell variable is not set."""
+    return typer.Option(option, parser=lambda value: _not_empty(option, value), metavar="<str>", help=help)
+
+
+def path_option(option: str, help: str) -> Any:
+    """The same for a path."""
+    return typer.Option(option, parser=lambda value: Path(_not_empty(option, value)), metavar="<path>", help=help)
+
+
+def run_argument(help: str) -> Any:
+    """The argument of a run directory."""
+    return typer.Argument(parser=lambda value: Path(_not_empty("RUN", value)), metavar="RUN", help=help)
+
+
+def _not_empty(what: str, value: str | Path) -> str:
+    check_path(value, what)
+    return str(value)
 
 
 def keyword(name: str, annotation: Any, default: Any) -> Parameter:
@@ -24,10 +55,19 @@ def keyword(name: str, annotation: Any, default: Any) -> Parameter:
     return Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
 
 
-def precision_option() -> Parameter:
-    """The option of every command that runs a model, for `in_precision`."""
-    help = "Matrix products of recurrent layers: float32, or bf16 with float32 sums."
-    return keyword("precision", Annotated[str, name_option("--precision", help)], "float32")
+def option_of(name: str, flag: str, schema: Mapping[str, Any]) -> Parameter:
+    """The parameter of an option with a JSON schema."""
+    help, default = schema["description"], schema.get("default")
+    help = f"{help[0].upper()}{help[1:]}" + ("" if help.endswith(".") else ".")
+    kind = {"integer": int, "number": float, "boolean": bool, "array": list[str]}.get(schema["type"], str)
+    if kind is bool:
+        return keyword(name, Annotated[bool, typer.Option(flag, help=help)], default or False)
+    if kind in (int, float):
+        option = typer.Option(flag, min=schema.get("minimum"), max=schema.get("maximum"), help=help)
+    else:
+        option = name_option(flag, help)
+    default = default or None if kind is list[str] else default
+    return keyword(name, Annotated[kind | None if default is None else kind, option], default)
 
 
 def in_precision(name: str, device: str) -> AbstractContextManager[None]:
@@ -37,74 +77,109 @@ def in_precision(name: str, device: str) -> AbstractContextManager[None]:
     return mixed_precision(name, find_device(device, "device"))
 
 
-def own_options(function: Callable[..., Any]) -> dict[str, Parameter]:
-    """The keyword parameters of a task's function that have a typer annotation: its own options."""
-    hints = get_type_hints(function, globalns=_names(function), include_extras=True)
-    return {
-        name: keyword(name, hints[name], parameter.default)
-        for name, parameter in inspect.signature(function).parameters.items()
-        if parameter.kind is Parameter.KEYWORD_ONLY and hasattr(hints[name], "__metadata__")
-    }
+def make_commands() -> list[Callable[..., None]]:
+    """A command for each name of a command that the tasks' operations have."""
+    names = dict.fromkeys(one["command"] for task in TASKS for one in describe(task)["operations"].values())
+    return [make_command(name) for name in names]
 
 
-def _names(function: Callable[..., Any]) -> dict[str, Any]:
-    """The names that annotations refer to; types of models are imported for type checkers only, and may be anything."""
-    return _AnyName(function.__globals__)
+def make_command(name: str) -> Callable[..., None]:
+    """The typer command of the operations that have its name, with the options of all of them."""
+    tasks = tasks_with(name)
+    found = [(task, one) for task in tasks for one in describe(task)["operations"].values() if one["command"] == name]
+    options: dict[str, Parameter] = {}
+    users: dict[str, list[str]] = {}  # of each option, the tasks that have it
+    for task, one in found:
+        for option in one["options"]:
+            users[option] = list(dict.fromkeys([*users.get(option, []), task]))
+    for _, one in found:
+        for option, schema in one["options"].items():
+            if users[option] != tasks:
+                schema = {**schema, "description": f"({', '.join(users[option])}) {schema['description']}"}
+            options.setdefault(option, option_of(option, f"--{option.replace('_', '-')}", schema))
+    inputs = found[0][1]["inputs"]
+    lists = {option for _, one in found for option, schema in one["options"].items() if schema["type"] == "array"}
 
-
-class _AnyName(dict[str, Any]):
-    def __missing__(self, name: str) -> Any:
-        builtins = self["__builtins__"]
-        found = builtins if isinstance(builtins, dict) else vars(builtins)
-        return found.get(name, Any)
-
-
-def runs_of(command: str) -> str:
-    """The help of RUN: which tasks' runs a command takes."""
-    tasks = [f"`weft train {name}`" for name in TASKS if command in get_commands(name).capabilities]
-    return f"A run directory of {' or '.join(tasks)}."
-
-
-def make_command(function: Callable[..., Output]) -> Callable[..., None]:
-    """A typer command from a task's command function."""
-    hints = get_type_hints(function, globalns=_names(function), include_extras=True)
-    help = next(part for part in hints["texts"].__metadata__ if isinstance(part, TextHelp))
-    texts_parameter = (
-        typer.Option(help.option, help=help.texts)
-        if help.option
-        else typer.Argument(help=help.texts, show_default=False)
-    )
-    own = own_options(function)
-
-    def command(**given: Any) -> None:
-        run, texts, file, out = (given.pop(name) for name in ("run", "texts", "file", "out"))
-        precision, device = given.pop("precision"), given.pop("device")
-        texts_given = TextInput(tuple(texts or ()), file)
-        _check_input(texts_given, help)
-        with (
-            output(out) as stream,
-            in_precision(precision, device),
-        ):  # output first, so that an --out that cannot be written is reported at once
-            for piece in function(load_for(run, function.__name__, device=device), texts_given, **given):
-                stream.write(piece if isinstance(piece, str) else json.dumps(piece, ensure_ascii=False) + "\n")
+    def command(run: Path, precision: str, device: str, out: Path | None, json: bool, **given: Any) -> None:
+        texts, file = given.pop("texts", None) or (), given.pop("file", None)
+        if inputs is not None:
+            _check_input(texts, file, inputs)
+        given |= {option: tuple(given[option] or ()) for option in lists}
+        with output(out) as stream, in_precision(precision, device):
+            # output first, so that an --out that cannot be written is reported at once
+            predictor = load_for(run, name, device=device)
+            operation = next(one for one in predictor.operations.values() if one.command == name)
+            for option in options.keys() - operation.options.keys():
+                if given[option] and given[option] != options[option].default:
+                    raise _refused(run, predictor.run.task, operation.name, option, users[option])
+            for piece in _pieces(predictor, operation, texts, file, given, as_json=json):
+                stream.write(piece)
                 if out is None:
                     stream.flush()
 
-    parameters = [
-        keyword("run", Annotated[Path, run_argument(runs_of(function.__name__))], Parameter.empty),
-        keyword("texts", Annotated[list[str] | None, texts_parameter], None),
-        keyword("file", Annotated[str | None, name_option("--file", help.file)], None),
-        *own.values(),
-        precision_option(),
-        keyword(
-            "out",
-            Annotated[Path | None, path_option("--out", "Write to this file instead of standard output.")],
-            None,
-        ),
+    parameters = [keyword("run", Annotated[Path, run_argument(_runs_of(tasks, inputs))], Parameter.empty)]
+    if inputs is not None:
+        texts = (
+            typer.Option(inputs["option"], help=inputs["help"])
+            if inputs["option"]
+            else typer.Argument(help=inputs["help"], show_default=False)
+        )
+        parameters += [
+            keyword("texts", Annotated[list[str] | None, texts], None),
+            keyword("file", Annotated[str | None, name_option("--file", inputs["file"])], None),
+        ]
+    precision = "Matrix products of recurrent layers: float32, or bf16 with float32 sums."
+    out = "Write to this file instead of standard output."
+    parameters += [
+        *options.values(),
+        keyword("precision", Annotated[str, name_option("--precision", precision)], "float32"),
+        keyword("out", Annotated[Path | None, path_option("--out", out)], None),
         keyword("device", Annotated[str, DEVICE], "cpu"),
-        keyword("json", Annotated[bool, typer.Option("--json", help="Write one JSON line for each text.")], False),
+        keyword("json", Annotated[bool, typer.Option("--json", help="Write a line of JSON for each result.")], False),
     ]
-    return as_command(command, function.__name__, inspect.getdoc(function) or "", parameters)
+    return as_command(command, name, EVALUATE_HELP if name == "eval" else found[0][1]["help"], parameters)
+
+
+def _runs_of(tasks: Sequence[str], inputs: Any) -> str:
+    if inputs is None:
+        return "A run directory."
+    return f"A run directory of {' or '.join(f'`weft train {task}`' for task in tasks)}."
+
+
+def _pieces(
+    predictor: TaskPredictor,
+    operation: Operation,
+    texts: Sequence[str],
+    file: str | None,
+    given: Mapping[str, Any],
+    *,
+    as_json: bool,
+) -> Iterator[str]:
+    """What a command writes."""
+    inputs, write = None, None
+    if operation.inputs is not None:
+        inputs, notes, write = operation.read(predictor, texts, file, given)
+        for note in (*notes, *predictor.notes(inputs, given)):
+            warn(note)
+    records = operation.results(predictor, inputs, given)
+    if as_json:
+        for record in records:
+            yield json_format.dumps(operation.to_json(record, given), ensure_ascii=False) + "\n"
+    elif write is not None:
+        yield from write(list(records), given)
+    else:
+        for number, record in enumerate(records):
+            yield from operation.to_text(record, number, given)
+
+
+def _refused(run: Path, task: str, operation: str, option: str, users: Sequence[str]) -> WeftError:
+    flag = f"--{option.replace('_', '-')}"
+    if task in users:
+        return WeftError(
+            f"{run} is a run of the task {task!r} to {operation}, which has no {flag}", expected=f"no {flag}"
+        )
+    able = " or ".join(f"`weft train {user}`" for user in users)
+    return WeftError(f"{run} is a run of the task {task!r}, which has no {flag}", expected=f"a run of {able}")
 
 
 def as_command(
@@ -118,8 +193,8 @@ def as_command(
     return command
 
 
-def _check_input(texts: TextInput, help: TextHelp) -> None:
-    if texts.given and texts.file is not None:
-        raise WeftError("there are texts and a --file", expected="one of the two", hint=help.example)
-    if help.missing and not texts.given and texts.file is None:
-        raise WeftError(help.missing, expected="texts, or a --file", hint=help.example)
+def _check_input(texts: Sequence[str], file: str | None, inputs: Mapping[str, Any]) -> None:
+    if texts and file is not None:
+        raise WeftError("there are texts and a --file", expected="one of the two", hint=inputs["example"])
+    if inputs["missing"] and not texts and file is None:
+        raise WeftError(inputs["missing"], expected="texts, or a --file", hint=inputs["example"])

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from weft.cli.commands import path_option
 from weft.errors import WeftError
-from weft.tasks.command import path_option
 
 data = typer.Typer(help="List and fetch named data sets; encode text.", no_args_is_help=True, rich_markup_mode=None)
 

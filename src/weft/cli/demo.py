@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from weft.cli.commands import path_option
 from weft.errors import WeftError
-from weft.tasks.command import path_option
 
 if TYPE_CHECKING:
     from weft.tasks.lm.config import LmConfig

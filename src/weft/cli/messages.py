@@ -19,6 +19,8 @@ _SAME = (
     "dev",
     "resume",
     "column",
+    "columns",
+    "file",
     "split",
     "width",
     "beam",

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from weft.cli.commands import name_option, path_option
 from weft.errors import WeftError
-from weft.tasks.command import name_option, path_option
 
 
 def mix_command(

@@ -9,19 +9,18 @@ import platform
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weft.cli.commands import as_command, keyword, own_options
+from weft.cli.commands import as_command, keyword, name_option, option_of, path_option
 from weft.cli.messages import for_command_line
 from weft.cli.workers import run_workers
 from weft.errors import WeftError
-from weft.tasks import TASKS, get_commands, get_task
-from weft.tasks.command import PLAIN_OPTIONS, name_option, path_option
+from weft.tasks import TASKS, describe, get_task
 from weft.training.environment import LostWorkerError, in_group, is_first, local_size, threads_of_worker
 
 if TYPE_CHECKING:
@@ -61,16 +60,14 @@ def make_train() -> typer.Typer:
 
 
 def _make_command(name: str) -> Callable[..., None]:
-    task = get_commands(name)
-    own = own_options(task.train_options)
+    task = describe(name)
+    flags = setting_options(task["flags"])
 
     def command(sets: list[str] | None, threads: int | None, workers: int | None, **given: Any) -> None:
         began = time.perf_counter()
         if workers is not None and workers > 1 and not in_group():
             raise typer.Exit(run_workers(workers, threads))
-        plain = {option: given.pop(option) for option in task.plain_options}
-        settings = [f"{PLAIN_OPTIONS[option].setting}={value}" for option, value in plain.items() if value is not None]
-        settings += task.train_options(**{option: given.pop(option) for option in own})
+        settings = chosen_settings(task["flags"], {option: given.pop(option) for option in flags})
         set_threads(threads)
         found = get_task(name)  # imports torch, which may take seconds
         run_training(found, sets=[*(sets or []), *settings], began=began, **given)
@@ -81,8 +78,8 @@ def _make_command(name: str) -> Callable[..., None]:
             Annotated[Path | None, path_option("--out", "The run directory to create, or to resume.")],
             None,
         ),
-        keyword("data", Annotated[str | None, name_option("--data", task.data)], None),
-        keyword("dev", Annotated[str | None, name_option("--dev", task.dev)], None),
+        keyword("data", Annotated[str | None, name_option("--data", task["data_help"])], None),
+        keyword("dev", Annotated[str | None, name_option("--dev", task["dev_help"])], None),
         keyword(
             "source_run",
             Annotated[
@@ -91,9 +88,8 @@ def _make_command(name: str) -> Callable[..., None]:
             ],
             None,
         ),
-        *(_ENCODER_OPTIONS if task.takes_encoder else ()),
-        *own.values(),
-        *(_plain_option(option) for option in task.plain_options),
+        *(_ENCODER_OPTIONS if task["encoder"] else ()),
+        *flags.values(),
         keyword(
             "threads",
             Annotated[
@@ -126,14 +122,27 @@ def _make_command(name: str) -> Callable[..., None]:
             False,
         ),
     ]
-    details = f"{task.details} {RESUME}".strip()
-    return as_command(command, name, f"{task.summary}\n\n{details}", parameters)
+    details = f"{task['details']} {RESUME}".strip()
+    return as_command(command, name, f"{task['summary']}\n\n{details}", parameters)
 
 
-def _plain_option(name: str) -> inspect.Parameter:
-    kind, _, help = PLAIN_OPTIONS[name]
-    option = typer.Option(f"--{name.replace('_', '-')}", help=help)
-    return keyword(name, Annotated[kind | None, option], None)
+def setting_options(flags: Mapping[str, Any]) -> dict[str, inspect.Parameter]:
+    """The parameters of the options that stand for settings, by name."""
+    found = {}
+    for flag, schema in flags.items():
+        name = flag.removeprefix("--").replace("-", "_")
+        found[name] = option_of(name, flag, {**schema, **({"type": "boolean"} if "value" in schema else {})})
+    return found
+
+
+def chosen_settings(flags: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+    """The settings, as `section.key=value`, that the given options stand for."""
+    chosen = []
+    for flag, schema in flags.items():
+        value = given[flag.removeprefix("--").replace("-", "_")]
+        if value is not None and value is not False:
+            chosen.append(f"{schema['setting']}={json.dumps(schema.get('value', value), ensure_ascii=False)}")
+    return chosen
 
 
 def set_threads(number: int | None) -> None:

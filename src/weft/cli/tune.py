@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weft.cli.commands import as_command, keyword, own_options
-from weft.cli.train import set_threads
+from weft.cli.commands import as_command, keyword, name_option, path_option
+from weft.cli.train import chosen_settings, set_threads, setting_options
 from weft.errors import WeftError
-from weft.tasks import TASKS, get_commands, get_task
-from weft.tasks.command import name_option, path_option
+from weft.tasks import TASKS, describe, get_task
 
 if TYPE_CHECKING:
     from weft.metrics import Metric
@@ -39,8 +38,9 @@ def make_tune() -> typer.Typer:
 
 
 def _make_command(name: str) -> Callable[..., None]:
-    task = get_commands(name)
-    own = own_options(task.train_options)
+    task = describe(name)
+    flags = {flag: one for flag, one in task["flags"].items() if not one["setting"].startswith(("train.", "batch."))}
+    own = setting_options(flags)
 
     def command(
         out: Path | None, data: str | None, sets: list[str] | None, threads: int | None, json_output: bool, **given: Any
@@ -52,7 +52,7 @@ def _make_command(name: str) -> Callable[..., None]:
             raise WeftError("--out is missing", expected="a folder for the trials", hint="--out runs/tuned")
         if data is None:
             raise WeftError("--data is missing", expected="data to train on", hint=f"--data {get_task(name).sample}")
-        options = task.train_options(**{option: given.pop(option) for option in own})
+        options = chosen_settings(flags, {option: given.pop(option) for option in own})
         set_threads(threads)
         metric = get_task(name).metric
         found = tune(name, data, out, parse_assignments([*(sets or []), *options]), report=_shower(metric), **given)
@@ -60,8 +60,8 @@ def _make_command(name: str) -> Callable[..., None]:
 
     parameters = [
         keyword("out", Annotated[Path | None, path_option("--out", "The folder of the study.")], None),
-        keyword("data", Annotated[str | None, name_option("--data", task.data)], None),
-        keyword("dev", Annotated[str | None, name_option("--dev", task.dev)], None),
+        keyword("data", Annotated[str | None, name_option("--data", task["data_help"])], None),
+        keyword("dev", Annotated[str | None, name_option("--dev", task["dev_help"])], None),
         *own.values(),
         keyword("minutes", Annotated[float, typer.Option(min=0, help="The time budget of this call.")], 0.0),
         keyword(

@@ -21,9 +21,10 @@ from weft.probes.layers import (
     split_stack,
 )
 from weft.probes.parts import get_network
-from weft.probes.registry import Option, Probe
+from weft.probes.registry import Probe
 from weft.probes.result import ProbeResult, to_array
 from weft.tasks.inspection import Network
+from weft.tasks.operation import Option
 
 OnlyUnit = Annotated[int | None, Option("Only this unit, from 0.", 0)]
 

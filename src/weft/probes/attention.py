@@ -10,9 +10,10 @@ from weft.errors import WeftError
 from weft.pictures.figures import Array, ColouredText, Figure, HeatMap, Tree, TreeNode
 from weft.pictures.svg import number
 from weft.probes.parts import get_part
-from weft.probes.registry import Option, Probe
+from weft.probes.registry import Probe
 from weft.probes.result import ProbeResult, to_array
 from weft.tasks.inspection import AttentionWeights, NamedBeamTree
+from weft.tasks.operation import Option
 
 
 @dataclass(frozen=True, eq=False)

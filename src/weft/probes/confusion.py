@@ -10,9 +10,10 @@ import numpy as np
 
 from weft.pictures.figures import Array, Figure, HeatMap
 from weft.probes.parts import find_part, get_run
-from weft.probes.registry import Option, Probe
+from weft.probes.registry import Probe
 from weft.probes.result import ProbeResult
 from weft.tasks.inspection import Inspection
+from weft.tasks.operation import Option
 
 
 @dataclass(frozen=True, eq=False)

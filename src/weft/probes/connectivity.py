@@ -23,9 +23,10 @@ from weft.pictures.figures import DIVERGING, SEQUENTIAL, Array, ColouredText, Fi
 from weft.pictures.svg import number
 from weft.probes.gradient_flow import choose_predictions, losses_of, sweep
 from weft.probes.parts import get_network
-from weft.probes.registry import Option, Probe
+from weft.probes.registry import Probe
 from weft.probes.result import ProbeResult, to_array
 from weft.tasks.inspection import Network
+from weft.tasks.operation import Option
 
 GRADIENT, INTEGRATED = "gradient", "integrated"
 METHODS = (GRADIENT, INTEGRATED)

@@ -19,9 +19,10 @@ from weft.pictures.figures import DIVERGING, Array, ColouredText, Figure, visibl
 from weft.probes.connectivity import BATCH_TOKENS, integrated_gradients
 from weft.probes.gradient_flow import choose_predictions, losses_of
 from weft.probes.parts import find_part, inspect
-from weft.probes.registry import Option, Probe
+from weft.probes.registry import Probe
 from weft.probes.result import ProbeResult, to_array
 from weft.tasks.inspection import Network
+from weft.tasks.operation import Option
 
 MOST_OCCLUDED = 40_000  # windows x tokens of an occlusion; a long text is occluded several tokens at a time
 

@@ -35,10 +35,11 @@ from weft.probes.layers import (
     split_stack,
 )
 from weft.probes.parts import get_network
-from weft.probes.registry import Option, Probe
+from weft.probes.registry import Probe
 from weft.probes.result import ProbeResult
 from weft.probes.unrolled import take_step
 from weft.tasks.inspection import Network
+from weft.tasks.operation import Option
 
 MOST_WEIGHTS = 20_000
 EIGENVALUE_COST = 1.2e9  # (state values)^3 x steps, above which steps are skipped

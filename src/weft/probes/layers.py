@@ -12,8 +12,8 @@ from weft.cells import Gates, State
 from weft.engine import Embedded
 from weft.errors import WeftError
 from weft.nn import Bidirectional, Recording, Recurrent, Stack
-from weft.probes.registry import Option
 from weft.tasks.inspection import Network
+from weft.tasks.operation import Option
 
 FORWARD, BACKWARD = "forward", "backward"
 

@@ -19,6 +19,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 import weft.probes
 from weft.pictures.figures import Figure
 from weft.probes.result import ProbeResult
+from weft.tasks.operation import Option
 
 LONGEST, MOST_ITEMS, LARGEST = 1000, 1000, 1 << 20  # of an option without limits of its own
 
@@ -35,25 +36,6 @@ FIRST = (
     "evidence",
     "confusion",
 )
-
-
-@dataclass(frozen=True)
-class Option:
-    """What an annotation says of an option: `layer: Annotated[int | None, Option("Only this layer.")]`.
-
-    Attributes:
-        help: What it is, as a sentence.
-        min: The least value.
-        max: The largest.
-        requests: The values that a request to a server may give; None: any, (): none, it is for the command line alone.
-        flag: Its name on the command line where it is not `--name`; "": it has none there.
-    """
-
-    help: str
-    min: int | None = None
-    max: int | None = None
-    requests: tuple[str, ...] | None = None
-    flag: str | None = None
 
 
 def own_figures(first: Any, *others: Any) -> list[Figure]:

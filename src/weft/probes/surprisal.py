@@ -13,9 +13,10 @@ import torch
 from weft.errors import WeftError
 from weft.pictures.figures import Array, ColouredText, Figure, visible
 from weft.probes.parts import get_part
-from weft.probes.registry import Option, Probe
+from weft.probes.registry import Probe
 from weft.probes.result import ProbeResult, to_array
 from weft.tasks.inspection import TokenScores
+from weft.tasks.operation import Option
 
 
 class Alternative(NamedTuple):

@@ -34,10 +34,11 @@ from weft.probes.layers import (
     find_layers,
 )
 from weft.probes.parts import get_network
-from weft.probes.registry import Option, Probe
+from weft.probes.registry import Probe
 from weft.probes.result import ProbeResult, to_array
 from weft.tasks import get_task
 from weft.tasks.inspection import Network
+from weft.tasks.operation import Option
 from weft.tasks.text_task import TextTask
 from weft.text.datasets import open_data
 

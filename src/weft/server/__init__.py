@@ -11,5 +11,5 @@ openai_api.py, ollama_api.py, hugging_face_api.py, libretranslate_api.py, native
 refused_api.py   calls of clients that have no meaning here
 schema.py        requests as JSON schemas, which also stand in /openapi.json
 
-What a model can do is said by its task (`weft.tasks.service`), not here.
+What a model can do is said by its operations (`weft.tasks.operation`), not here.
 """

@@ -7,13 +7,15 @@ state after the text.
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from weft.errors import WeftError, unknown_name
 from weft.server.completion import (
     SAMPLING,
     SEED,
@@ -26,9 +28,10 @@ from weft.server.completion import (
 from weft.server.errors import RequestError
 from weft.server.generation import Piece, TokenInfo
 from weft.server.http import Context, Endpoint, JsonResponse, Result, large_json
-from weft.server.models import LoadedModel, text_service
-from weft.server.native_api import ANY, check_request_texts
+from weft.server.models import LoadedModel, find_operation
+from weft.server.native_api import ANY, compute
 from weft.server.openai_api import merged, stream_response
+from weft.server.operations import JsonRecord, ServedOperation
 from weft.server.schema import (
     Schema,
     array,
@@ -42,6 +45,8 @@ from weft.server.schema import (
     string,
 )
 from weft.server.state_vectors import state_vectors
+from weft.text.arguments import short_repr
+from weft.text.spans import OUTSIDE
 
 INFERENCE: Schema = object_of(
     ("inputs",),
@@ -78,28 +83,119 @@ WARPERS = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "typical_
 async def infer(context: Context, request: Request, body: Mapping[str, Any]) -> Response:
     """`/models/{name}`: the pipeline of the model's task."""
     model = context.models.get(request.path_params["name"])
-    generates = model.service.generator is not None
-    if generates and not (model.service.texts and model.service.texts[0].is_input(body["inputs"])):
+    fill = model.operations.get("fill")
+    if model.generator is not None and not (fill is not None and fill.predictor.is_input(body["inputs"])):
         if body.get("parameters") is None and body.get("stream") is None:
             return await _extract_features(context, model, body)
         return await _generate(context, model, body)
     if given := [name for name in ("stream", *VECTOR_FIELDS) if body.get(name) not in (None, False)]:
         raise RequestError(400, f"the body has {given[0]!r}; expected it for language models only")
-    service = text_service(model)
+    operation = find_operation(model)
+    pipeline = PIPELINES.get(operation.name, Pipeline())
     parameters = body.get("parameters") or {}
-    options = service.read_parameters(parameters)
+    options = _read_parameters(operation, pipeline, parameters)
     single = isinstance(body["inputs"], str)
     texts = [body["inputs"]] if single else body["inputs"]
-    check_request_texts(context, service, texts, options)
-    found = await model.worker.compute(
-        lambda given: service.predict(given, options), texts, (service.capability, options)
-    )
+    found = await compute(context, model, operation, texts, options)
 
     def answer() -> Any:
-        results = [service.to_pipeline(one, parameters) for one in found]
-        return results[0] if single and not service.listed else results
+        results = [pipeline.to_result(model, one, parameters) for one in found]
+        return results[0] if single and not pipeline.listed else results
 
     return await large_json(answer)
+
+
+class Pipeline(NamedTuple):
+    """What an operation is to such a client.
+
+    Attributes:
+        parameters: Parameters of the client: name to the option it stands for; None: it is accepted and ignored.
+        to_result: A record, and the parameters of the request, to the result that the client expects.
+        listed: Whether that result stands in a list where the request has one text.
+    """
+
+    parameters: Mapping[str, str | None] = {}
+    to_result: Callable[[LoadedModel, JsonRecord, Mapping[str, Any]], Any] = lambda model, record, parameters: record
+    listed: bool = False
+
+
+def _read_parameters(operation: ServedOperation, pipeline: Pipeline, given: Mapping[str, Any]) -> Any:
+    """The options that parameters of a client stand for; the operation's own options are accepted, too."""
+    own = [entry.name for entry in dataclasses.fields(operation.options)]
+    options = {}
+    for name, value in given.items():
+        if name not in pipeline.parameters and name not in own:
+            raise unknown_name("parameter", name, [*pipeline.parameters, *own])
+        option = pipeline.parameters.get(name, name)
+        if option is not None and value is not None:
+            options[option] = value
+    return operation.read_options(options)
+
+
+def _to_labels(model: LoadedModel, record: JsonRecord, parameters: Mapping[str, Any]) -> list[JsonRecord]:
+    """[{label, score}], the most probable label first."""
+    ordered = sorted(record["probabilities"].items(), key=lambda pair: -pair[1])
+    count = parameters.get("top_k")
+    if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 1):
+        raise WeftError(f"top_k is {short_repr(count)}", expected="a number of labels, 1 or more")
+    return [{"label": label, "score": score} for label, score in ordered[:count]]
+
+
+def _to_entities(model: LoadedModel, record: JsonRecord, parameters: Mapping[str, Any]) -> list[JsonRecord]:
+    """[{entity_group, score, word, start, end}] of the spans, or of every word where tags are no spans.
+
+    The score of a span is the smallest probability of its tags. Offsets are code points of the text as it was sent.
+    """
+    text, offsets, confidence = record["text"], record["offsets"], record["confidence"]
+    ignored = parameters.get("ignore_labels")
+    ignored = [OUTSIDE] if ignored is None else ignored
+    if not isinstance(ignored, list) or not all(isinstance(label, str) for label in ignored):
+        raise WeftError(f"ignore_labels is {short_repr(ignored)}", expected="a list of labels")
+    if "spans" in record:
+        spans = [(one["label"], one["start"], one["end"]) for one in record["spans"]]
+    else:
+        tags = record.get("tags") or ["word"] * len(offsets)
+        spans = [(tag, at, at + 1) for at, tag in enumerate(tags)]
+    found = []
+    for label, first, last in spans:
+        if label in ignored:
+            continue
+        start, end = offsets[first][0], offsets[last - 1][1]
+        score = min(confidence[first:last])
+        found.append({"entity_group": label, "score": score, "word": text[start:end], "start": start, "end": end})
+    return found
+
+
+def _to_fills(model: LoadedModel, record: JsonRecord, parameters: Mapping[str, Any]) -> list[JsonRecord]:
+    """[{score, token, token_str, sequence}]; of several blanks, the token of the first."""
+    return [
+        {
+            "score": answer["probability"],
+            "token": model.predictor.codec.vocabulary.id(answer["fills"][0]),
+            "token_str": answer["fills"][0],
+            "sequence": answer["text"],
+        }
+        for answer in record["answers"]
+    ]
+
+
+def _to_translation(model: LoadedModel, record: JsonRecord, parameters: Mapping[str, Any]) -> JsonRecord:
+    best = record["translations"]
+    return {"translation_text": best[0]["text"] if best else ""}
+
+
+_TAGGING = Pipeline(dict.fromkeys(("aggregation_strategy", "ignore_labels", "stride")), _to_entities)
+PIPELINES = {
+    "classify": Pipeline({"top_k": None, "function_to_apply": None}, _to_labels, listed=True),
+    "tag": _TAGGING,
+    "segment": _TAGGING,
+    "fill": Pipeline({"top_k": "n_best", "targets": None}, _to_fills),
+    "translate": Pipeline(
+        dict.fromkeys(("src_lang", "tgt_lang", "clean_up_tokenization_spaces", "truncation", "generate_parameters")),
+        _to_translation,
+        listed=True,
+    ),
+}
 
 
 async def _extract_features(context: Context, model: LoadedModel, body: Mapping[str, Any]) -> Response:

@@ -15,10 +15,10 @@ from starlette.responses import Response
 
 from weft.server.errors import RequestError
 from weft.server.http import Context, Endpoint, JsonResponse, Result
-from weft.server.models import LoadedModel, text_service
-from weft.server.native_api import check_request_texts
+from weft.server.models import LoadedModel, find_operation
+from weft.server.native_api import compute
+from weft.server.operations import UNKNOWN_LANGUAGES, Languages, Profile
 from weft.server.schema import Schema, array, either, integer, object_of, optional, string
-from weft.tasks.service import UNKNOWN_LANGUAGES, Languages, Profile
 from weft.text.arguments import short_repr
 
 MOST_ALTERNATIVES = 10
@@ -71,13 +71,10 @@ async def translate(context: Context, request: Request, body: Mapping[str, Any])
 
 async def _translations(context: Context, model: LoadedModel, texts: Sequence[str], count: int) -> list[list[str]]:
     """Of each text the best translation, and `count` others."""
-    service = text_service(model, "translate")
-    options = service.read_options({"n_best": 1 + count})
+    operation = find_operation(model, "translate")
+    options = operation.read_options({"n_best": 1 + count})
     lines = [line for text in texts for line in text.split("\n")]
-    check_request_texts(context, service, lines, options)
-    found = iter(
-        await model.worker.compute(lambda given: service.predict(given, options), lines, ("translate", options))
-    )
+    found = iter(await compute(context, model, operation, lines, options))
     ranked = []
     for text in texts:
         rows = [[one["text"] for one in next(found)["translations"]] or [""] for _ in text.split("\n")]
@@ -87,7 +84,7 @@ async def _translations(context: Context, model: LoadedModel, texts: Sequence[st
 
 
 def _translators(context: Context) -> list[tuple[LoadedModel, Languages]]:
-    able = [(model, model.service.languages) for model in context.models if model.service.languages is not None]
+    able = [(model, model.languages) for model in context.models if model.languages is not None]
     if not able:
         raise RequestError(404, "no model here translates")
     return able
@@ -118,7 +115,7 @@ async def _translator(
 
 def _profiles(models: Sequence[tuple[LoadedModel, Languages]]) -> list[tuple[str, Profile]]:
     """The languages of translators, with what their texts look like, as far as their runs know it."""
-    return [pair for model, languages in models for pair in zip(languages, model.service.profiles or (), strict=False)]
+    return [pair for model, languages in models for pair in zip(languages, model.profiles, strict=False)]
 
 
 def _detect(profiles: Sequence[tuple[str, Profile]], text: str) -> list[Detected]:
@@ -178,7 +175,7 @@ def _drop_files(context: Context, most: int) -> None:
 
 async def frontend_settings(context: Context, request: Request, body: None) -> Response:
     """`/frontend/settings`: what a page of LibreTranslate asks first."""
-    pairs = [model.service.languages for model in context.models if model.service.languages is not None]
+    pairs = [model.languages for model in context.models if model.languages is not None]
     source, target = pairs[0] if pairs else ("", "")
     keyed = context.config.api_key is not None
     return JsonResponse(
@@ -202,8 +199,8 @@ async def languages(context: Context, request: Request, body: None) -> Response:
     """`/languages`."""
     targets: dict[str, list[str]] = {}
     for model in context.models:
-        if model.service.languages is not None:
-            source, target = model.service.languages
+        if model.languages is not None:
+            source, target = model.languages
             targets.setdefault(source, []).append(target)
             targets.setdefault(target, [])
     return JsonResponse(

@@ -24,16 +24,23 @@ from weft.server.generation import Generation
 from weft.server.guard import is_loopback
 from weft.server.look import supported
 from weft.server.metrics import Metrics
-from weft.server.schema import options_schema
+from weft.server.operations import (
+    UNKNOWN_LANGUAGES,
+    Languages,
+    Profile,
+    ServedOperation,
+    languages_in,
+    served_operations,
+)
 from weft.server.worker import Worker
 from weft.tasks import get_task, task_of
+from weft.tasks.lm.predictor import LmPredictor
 from weft.tasks.runs import best_evaluation
-from weft.tasks.service import UNKNOWN_LANGUAGES, Service, TextService, languages_in
 from weft.tasks.text_task import TextTask
 from weft.training.run import Run, open_run
 
 NAME = re.compile(r"[\w.-]{1,100}")
-PAGE_VIEWS = {"generate": "write", "segment": "tag"}  # the page's view of a capability, where it has another name
+PAGE_VIEWS = {"generate": "write", "segment": "tag"}  # the page's view of an operation, where it has another name
 EXAMPLE_TEXTS, SHORTEST_EXAMPLE, LONGEST_EXAMPLE = 200, 12, 90  # texts that are searched, and characters
 SENTENCE_END = re.compile(r"\n|(?<=[.!?])\s+|(?<=[。！？])")
 CHECK_SECONDS = 0.5  # between two looks at a run's files with --reload
@@ -41,16 +48,42 @@ CHECK_SECONDS = 0.5  # between two looks at a run's files with --reload
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A run in memory."""
+    """A run in memory.
+
+    Attributes:
+        name: Its name in requests.
+        predictor: The loaded model.
+        operations: What it can do, by name, the main operation first.
+        hash: Of the vocabulary and the weights.
+        changed: When the weights were written, as the file system has it.
+        worker: The thread that computes.
+        engine: What generates text with a language model.
+        generation: The texts that are being generated.
+        languages: What a translator translates from and to, or None.
+        profiles: What texts of these two languages look like, to detect a language; empty: it is not known.
+    """
 
     name: str
     predictor: Any
-    service: Service
-    hash: str  # of the vocabulary and the weights
-    changed: float  # when the weights were written, as the file system has it
+    operations: dict[str, ServedOperation]
+    hash: str
+    changed: float
     worker: Worker
     engine: TokenEngine | None
     generation: Generation | None
+    languages: Languages | None = None
+    profiles: tuple[Profile, ...] = ()
+
+    @property
+    def generator(self) -> LmPredictor | None:
+        """The language model that generates text, or None."""
+        return self.predictor if isinstance(self.predictor, LmPredictor) else None
+
+    @property
+    def example(self) -> str:
+        """A short text that the model can read."""
+        example: str = self.predictor.example
+        return example
 
     @property
     def run(self) -> Run:
@@ -95,7 +128,7 @@ class Models:
         """What `/weft/models` says of a model."""
         kept = self._descriptions.get(model.name)
         if kept is None or kept[0] != model.hash:
-            example = (held_out_example(model) if is_loopback(self.config.host) else "") or model.service.example
+            example = (held_out_example(model) if is_loopback(self.config.host) else "") or model.example
             kept = model.hash, _describe(model, example)
             self._descriptions[model.name] = kept
         return kept[1]
@@ -105,17 +138,21 @@ class Models:
         task = task_of(run)
         changed, digest = _changed(run), run.weights_hash()
         predictor = task.load(run)
-        service = task.serve(predictor)
-        if service.languages is not None and languages_in(name) != UNKNOWN_LANGUAGES:
-            service = replace(service, languages=languages_in(name))  # a name that was given says more than the folder
-        engine = generation = None
-        if service.generator is not None:
-            if isinstance(service.generator.model, nn.Module):
-                service.generator.model.eval()
-            engine = token_engine(service.generator.model)
+        engine = generation = languages = None
+        profiles: tuple[Profile, ...] = ()
+        served = served_operations(task, run, predictor)
+        if "translate" in served:
+            languages = languages_in(name)  # a name that was given says more than the folder
+            languages = languages_in(path.name) if languages == UNKNOWN_LANGUAGES else languages
+            profiles = predictor.language_profiles
+        if isinstance(predictor, LmPredictor):
+            if isinstance(predictor.model, nn.Module):
+                predictor.model.eval()
+            engine = token_engine(predictor.model)
             generation = Generation(name, engine, self.metrics)
         worker = Worker(name, generation, self.metrics, self.config.batch_size, self.config.max_queue)
-        return LoadedModel(name, predictor, service, digest, changed, worker, engine, generation)
+        parts = (worker, engine, generation, languages, profiles)
+        return LoadedModel(name, predictor, served, digest, changed, *parts)
 
     def due(self) -> bool:
         """Whether it is time to look at the files of the runs again."""
@@ -146,23 +183,23 @@ def _changed(run: Run) -> float:
     return max((path.stat().st_mtime for path in run.weight_files()), default=0.0)
 
 
-def text_service(model: LoadedModel, capability: str | None = None) -> TextService:
-    """The text service of a model: its main one, or that of a capability.
+def find_operation(model: LoadedModel, name: str | None = None) -> ServedOperation:
+    """An operation of a model: that of the name, or its main one, which is not to generate.
 
     Raises:
         RequestError: 400, if it has none.
     """
-    services = model.service.texts
-    found = model.service.find(capability) if capability else services[0] if services else None
+    main = next((one for one in model.operations if one != "generate"), None)
+    found = model.operations.get(name or main or "")
     if found is None:
-        able = ", ".join(model.service.capabilities) or "nothing of the kind"
-        raise RequestError(400, f"the model {model.name} cannot {capability or 'answer this request'}; it can: {able}")
+        able = ", ".join(model.operations) or "nothing of the kind"
+        raise RequestError(400, f"the model {model.name} cannot {name or 'answer this request'}; it can: {able}")
     return found
 
 
 def capabilities(model: LoadedModel) -> list[str]:
     """What a model can do, as `/weft/models` names it."""
-    return [*model.service.capabilities, *(("embed", "session") if model.service.generator is not None else ())]
+    return [*model.operations, *(("embed", "session") if model.generator is not None else ())]
 
 
 def generator(model: LoadedModel) -> Any:
@@ -171,10 +208,10 @@ def generator(model: LoadedModel) -> Any:
     Raises:
         RequestError: 400, if it generates no text.
     """
-    if model.service.generator is None:
-        able = ", ".join(model.service.capabilities) or "nothing of the kind"
+    if model.generator is None:
+        able = ", ".join(model.operations) or "nothing of the kind"
         raise RequestError(400, f"the model {model.name} generates no text; it can: {able}")
-    return model.service.generator
+    return model.generator
 
 
 def model_names(given: list[str]) -> dict[str, Path]:
@@ -208,32 +245,33 @@ def held_out_example(model: LoadedModel) -> str:
     inner = slice(1, -1) if isinstance(task, TextTask) else slice(None)  # pieces of a text begin and end anywhere
     for line in (line.strip() for text in texts for line in SENTENCE_END.split(text)[inner]):
         if SHORTEST_EXAMPLE <= len(line) <= LONGEST_EXAMPLE and not (codec and codec.unknown(line)):
-            return model.service.to_example(" ".join(line.split()))
+            return str(model.predictor.as_input(" ".join(line.split())))
     return ""
 
 
 def _describe(model: LoadedModel, example: str) -> dict[str, Any]:
-    service, run, predictor = model.service, model.run, model.predictor
+    run, predictor = model.run, model.predictor
     codec = getattr(predictor, "codec", None)
     source = getattr(codec, "source", codec)
     best, metric = best_evaluation(run.metrics()) or {}, run.metric.name if run.metric else ""
-    probes = supported(predictor, service.example)
-    views = [PAGE_VIEWS.get(one, one) for one in service.capabilities] + (["look"] if probes else [])
+    labels = getattr(predictor, "labels", getattr(predictor, "tags", None))
+    probes = supported(predictor, model.example)
+    views = [PAGE_VIEWS.get(one, one) for one in model.operations] + (["look"] if probes else [])
     return {
         "name": model.name,
         "task": run.task,
         "hash": model.hash,
         "capabilities": capabilities(model),
-        "options": {one.capability: options_schema(one.options) for one in service.texts},
+        "operations": {name: one.describe() for name, one in model.operations.items()},
         "probes": probes,
         "views": views,
         "example": example,
         "weights": weight_count(model),
         "vocabulary": len(source.vocabulary) if source is not None else None,
         "tokenizer": source.tokenizer.name if source is not None else None,
-        "labels": list(service.labels) if service.labels is not None else None,
-        "layers": _layers(predictor, service.example),
-        "languages": service.languages._asdict() if service.languages is not None else None,
+        "labels": list(labels) if labels is not None else None,
+        "layers": _layers(predictor, model.example),
+        "languages": model.languages._asdict() if model.languages is not None else None,
         "metric": metric,
         "best": best.get(metric),
         "settings": {name: _public(part) for name, part in run.config.items() if isinstance(part, dict)},

@@ -20,11 +20,11 @@ from weft.server.errors import RequestError
 from weft.server.guard import is_loopback
 from weft.server.http import Context, Endpoint, JsonResponse, Result, large_json
 from weft.server.look import look_schema, run_look, shows_held_out
-from weft.server.models import generator, text_service
+from weft.server.models import LoadedModel, find_operation, generator
+from weft.server.operations import JsonRecord, ServedOperation
 from weft.server.schema import Schema, array, check_value, either, fields, flag, integer, object_of, optional, string
 from weft.server.sessions import SESSION_ID, Session, check_id
 from weft.tasks.runs import find_runs, metric_curves, summarize_run
-from weft.tasks.service import TextService
 from weft.training.run import open_run
 
 ANY: Schema = {"type": "object"}
@@ -65,29 +65,20 @@ async def list_models(context: Context, request: Request, body: None) -> Respons
 async def predict(context: Context, request: Request, body: Mapping[str, Any]) -> Response:
     """`/weft/predict/{model}`: the records of the command line."""
     model = context.models.get(request.path_params["model"])
-    service = text_service(model, body.get("capability"))
-    options = service.read_options(body.get("options") or {})
-    check_request_texts(context, service, body["texts"], options)
-    found = await model.worker.compute(
-        lambda texts: service.predict(texts, options), body["texts"], (service.capability, options)
-    )
+    operation = find_operation(model, body.get("operation"))
+    options = operation.read_options(body.get("options") or {})
+    found = await compute(context, model, operation, body["texts"], options)
     return await large_json(lambda: {"results": found})
 
 
-def check_request_texts(context: Context, service: TextService, texts: Sequence[str], options: Any) -> None:
-    """Refuses more, or longer, texts than a request may have."""
-    config = context.config
-    if len(texts) > config.max_texts:
-        raise RequestError(400, f"{len(texts):,} texts; expected at most {config.max_texts:,}")
-    if (longest := max(map(len, texts))) > config.max_text:
-        raise RequestError(400, f"a text has {longest:,} characters; expected at most {config.max_text:,}")
-    total, growth = sum(map(len, texts)), service.growth(options)
-    if total * growth > config.max_characters:
-        most = config.max_characters // growth
-        raise RequestError(
-            400, f"the texts have {total:,} characters; expected at most {most:,}"
-            + (" with these options, as each is returned several times" if growth > 1 else "")
-        )  # fmt: skip
+async def compute(
+    context: Context, model: LoadedModel, operation: ServedOperation, inputs: Sequence[Any], options: Any
+) -> list[JsonRecord]:
+    """The record of each input of an operation, computed together with those of other requests."""
+    operation.check_inputs(inputs, options, context.config)
+    return await model.worker.compute(
+        lambda given: operation.predict(given, options), inputs, (operation.name, options)
+    )
 
 
 async def look(context: Context, request: Request, body: Mapping[str, Any]) -> Response:
@@ -298,8 +289,8 @@ NATIVE_ENDPOINTS = [
     Endpoint("GET", "/weft/models", list_models, "The models: tasks, capabilities, probes, sizes, settings.",
              results={200: Result("The models.", ANY)}),
     Endpoint("POST", "/weft/predict/{model}", predict, "Predict texts; records as the command line's --json.",
-             body=object_of(("texts",), texts=array(string(), minItems=1, maxItems=10_000), options=optional(ANY),
-                         capability=optional(string())),
+             body=object_of(("texts",), options=optional(ANY), operation=optional(string("its name")),
+                            texts=array({}, "inputs of the operation, see /weft/models", minItems=1, maxItems=10_000)),
              results={200: Result("A record for each text.", object_of(("results",), results=array(ANY)))},
              errors=(404,)),
     Endpoint("POST", "/weft/look/{model}/{probe}", look, "Look inside a model: a probe's results.",

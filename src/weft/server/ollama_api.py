@@ -205,15 +205,13 @@ def _changed(model: LoadedModel) -> str:
 
 async def tags(context: Context, request: Request, body: None) -> Response:
     """`/api/tags`: the language models."""
-    found = [{**_listed(model), "modified_at": _changed(model)} for model in context.models if model.service.generator]
+    found = [{**_listed(model), "modified_at": _changed(model)} for model in context.models if model.generator]
     return JsonResponse({"models": found})
 
 
 async def running(context: Context, request: Request, body: None) -> Response:
     """`/api/ps`: the same models, since all of them are loaded."""
-    found = [
-        {**_listed(model), "expires_at": NEVER, "size_vram": 0} for model in context.models if model.service.generator
-    ]
+    found = [{**_listed(model), "expires_at": NEVER, "size_vram": 0} for model in context.models if model.generator]
     return JsonResponse({"models": found})
 
 

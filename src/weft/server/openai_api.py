@@ -28,8 +28,8 @@ from weft.server.completion import (
 from weft.server.errors import RequestError, error_body
 from weft.server.generation import Piece, TokenInfo
 from weft.server.http import Context, Endpoint, EventResponse, JsonResponse, Result, large_json
-from weft.server.models import LoadedModel, generator, text_service
-from weft.server.native_api import check_request_texts
+from weft.server.models import LoadedModel, find_operation, generator
+from weft.server.native_api import compute
 from weft.server.schema import NULL, Schema, array, either, flag, ignored, integer, object_of, optional, real, string
 from weft.server.sessions import SESSION_ID
 from weft.server.state_vectors import state_vectors
@@ -312,7 +312,7 @@ def _usage(completion: Completion, count: int) -> dict[str, int]:
 
 async def _fill(context: Context, model: LoadedModel, given: Mapping[str, Any], head: Mapping[str, Any]) -> Response:
     """A prompt, a blank and a suffix: the most probable tokens of the blank."""
-    service = text_service(model, "fill")
+    operation = find_operation(model, "fill")
     prompt = given.get("prompt", "")
     if not isinstance(prompt, str):
         raise RequestError(400, "the prompt is a list; expected one text where there is a suffix")
@@ -320,10 +320,9 @@ async def _fill(context: Context, model: LoadedModel, given: Mapping[str, Any], 
         raise RequestError(400, "a blank is filled at once; expected no stream and no session")
     count = given.get("n", 1)
     tokens = max(1, min(FILL_TOKENS, given.get("max_tokens", 1)))
-    options = service.read_options({"n_best": count, "tokens": tokens})
+    options = operation.read_options({"n_best": count, "tokens": tokens})
     text = f"{prompt}___{given['suffix']}"
-    check_request_texts(context, service, [text], options)
-    (found,) = await model.worker.compute(lambda texts: service.predict(texts, options), [text], ("fill", options))
+    (found,) = await compute(context, model, operation, [text], options)
     choices = []
     for place, answer in enumerate(found["answers"]):
         score = float(np.log(max(answer["probability"], 1e-300)))

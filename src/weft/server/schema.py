@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, get_type_hints
 
+from weft.config import setting_schema
 from weft.server.errors import RequestError
 from weft.text.arguments import short_repr
 
@@ -70,21 +71,11 @@ def fields(properties: Mapping[str, Schema], required: tuple[str, ...] = ()) -> 
 
 def options_schema(kind: type[Any]) -> Schema:
     """The schema of a dataclass of settings."""
-    types, properties = get_type_hints(kind), {}
-    names = {bool: "boolean", int: "integer", float: "number", str: "string"}
-    for entry in dataclasses.fields(kind):
-        limits = entry.metadata
-        found: Schema = {"description": limits["help"], "default": entry.default}
-        if types[entry.name] in names:
-            found["type"] = names[types[entry.name]]
-        else:
-            found |= {"type": "array", "items": TEXT, "default": []}
-        for name, keyword in (("low", "minimum"), ("high", "maximum")):
-            if limits[name] is not None:
-                found[keyword] = limits[name]
-        if limits["choices"]:
-            found["enum"] = list(limits["choices"])
-        properties[entry.name] = found
+    types = get_type_hints(kind)
+    properties = {
+        entry.name: setting_schema(types[entry.name], entry.default, entry.metadata)
+        for entry in dataclasses.fields(kind)
+    }
     return fields(properties)
 
 

@@ -1,13 +1,15 @@
 """The tasks: one folder each, and one line in this table; those of other packages are found by `elsewhere.py`.
 
-To add a task, add a folder with a `task.py` that has a Task object named TASK and a `command.py` that has a Commands
-object named COMMANDS, and a line here. Nothing else needs to change for `weft train`, `weft eval` and `weft.load`.
+To add a task, add a folder with a `task.py` that has a Task object named TASK, and a line here. Nothing else needs to
+change for `weft train`, `weft eval` and `weft.load`.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
@@ -16,7 +18,6 @@ from weft.errors import WeftError, check_path, unknown_name
 if TYPE_CHECKING:
     from weft.cells import Cell
     from weft.tasks.classify.predictor import ClassifyPredictor
-    from weft.tasks.command import Commands
     from weft.tasks.fill.predictor import FillPredictor
     from weft.tasks.lm.predictor import LmPredictor
     from weft.tasks.tag.predictor import TagPredictor
@@ -39,6 +40,8 @@ TASKS: dict[str, str] = {
     "translate": "weft.tasks.translate",
 }
 
+DESCRIPTIONS = Path(__file__).with_name("descriptions.json")
+
 # Tasks whose runs are made from other runs, by a command of their own: `weft mix`.
 COMBINED: dict[str, str] = {"mix": "weft.tasks.mix"}
 
@@ -55,10 +58,27 @@ def get_task(name: str) -> Task[Any, Any, Any]:
     return task
 
 
-def get_commands(name: str) -> Commands:
-    """What the command line needs to know of a task; does not import torch."""
-    commands: Commands = importlib.import_module(f"{_package(name)}.command").COMMANDS
-    return commands
+@cache
+def describe(name: str) -> Mapping[str, Any]:
+    """What the command line needs to know of a task. Of our own it is read from a file, without importing torch."""
+    known: Mapping[str, Any] | None = built_in().get(name)
+    if known is not None:
+        return known
+    from weft.tasks.operation import describe_task
+
+    return describe_task(get_task(name))
+
+
+@cache
+def built_in() -> dict[str, Any]:
+    """The tasks of this package as `tools/describe_tasks.py` has written them."""
+    found: dict[str, Any] = json.loads(DESCRIPTIONS.read_text(encoding="utf-8"))
+    return found
+
+
+def tasks_with(command: str) -> list[str]:
+    """The names of the tasks whose runs serve a command."""
+    return [name for name in TASKS if any(one["command"] == command for one in describe(name)["operations"].values())]
 
 
 def _package(name: str) -> str:
@@ -228,8 +248,8 @@ def load_for(path: str | Path, capability: str, *, device: str = "cpu") -> Any:
 
     run = open_run(path)
     task = task_of(run)
-    if capability not in task.commands.capabilities:
-        able = [f"`weft train {name}`" for name in TASKS if capability in get_commands(name).capabilities]
+    if all(one["command"] != capability for one in describe(run.task)["operations"].values()):
+        able = [f"`weft train {name}`" for name in tasks_with(capability)]
         raise WeftError(f"{path} is a run of the task {run.task!r}", expected=f"a run of {' or '.join(able)}")
     found = task.load_for(capability, run)
     move_model(found, device)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -13,7 +12,7 @@ from weft.data.windows import Tokens
 from weft.errors import WeftError
 from weft.metrics import Likelihood, TokenPredictions
 from weft.tasks import load
-from weft.tasks.command import EvaluationReport
+from weft.tasks.operation import EvaluationReport
 from weft.tasks.text_task import corpus_for, encoded, held_out_tokens
 from weft.text.codec import Codec
 from weft.training.run import Run
@@ -66,7 +65,7 @@ def compare(model: TokenPredictor, others: Sequence[TokenPredictor], tokens: Tok
 
 
 def compare_runs(
-    model: Any, against: Sequence[Path], data: str | None, adapt: str | None = None, *, strict: bool = False
+    model: Any, against: Sequence[str], data: str | None, adapt: str | None = None, *, strict: bool = False
 ) -> EvaluationReport:
     """What `weft eval --against` reports: the model beside other runs, on a text or on its own held-out text.
 
@@ -80,24 +79,27 @@ def compare_runs(
     others: list[Any] = [load(path) for path in against]  # `compare` refuses what predicts no tokens
     adapted = None if adapt is None else model.adapt(adapt)
 
-    def report(tokens: Tokens) -> EvaluationReport:
+    def report(tokens: Tokens, more: Mapping[str, Any]) -> EvaluationReport:
         rows = compare(model, others, tokens)
         beside = []
         if adapted is not None:
             name = f"{model.run.path}, adapted ({adapt})"
             beside.append(ComparedModel(name, adapted.context, adapted.predict_tokens(tokens)))
-        return _report(model, rows, beside)
+        record, lines = _table(model, rows, beside)
+        found: EvaluationReport = model.report({**record, **more}, lines)
+        return found
 
     if data is None:
-        return report(held_out_tokens(model.run, model.codec))
+        return report(held_out_tokens(model.run, model.codec), {})
     corpus = corpus_for(model.run, data, strict=strict)
     with encoded(corpus, model.codec) as tokens:
-        found = report(tokens)
-    return found._replace(record={**found.record, "left_out": corpus.left_out})
+        return report(tokens, {"left_out": corpus.left_out})
 
 
-def _report(model: TokenPredictor, rows: Sequence[ComparedModel], adapted: Sequence[ComparedModel]) -> EvaluationReport:
-    """A table of all rows. The result is that of the last of `rows`, the model as it was trained."""
+def _table(
+    model: TokenPredictor, rows: Sequence[ComparedModel], adapted: Sequence[ComparedModel]
+) -> tuple[dict[str, Any], list[str]]:
+    """All rows as a record and as lines. The result is that of the last of `rows`, the model as it was trained."""
     level, last = model.codec.tokenizer.name, rows[-1].predictions
     own = len(rows) - 1
     rows = [*rows, *adapted]
@@ -118,7 +120,7 @@ def _report(model: TokenPredictor, rows: Sequence[ComparedModel], adapted: Seque
     for name, context, found in rows:
         lines.append(f"{name:{wide}}  {context:10}  {found.likelihood.perplexity:10.2f}  {found.accuracy:8.1%}")
     lines.append(f"({last.likelihood.count:,} tokens)")
-    return EvaluationReport({**head, **compared[own], "compared": compared}, lines)
+    return {**head, **compared[own], "compared": compared}, lines
 
 
 def _constant(weights: np.ndarray[Any, np.dtype[np.float64]], tokens: Tokens) -> TokenPredictions:

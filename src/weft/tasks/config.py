@@ -71,7 +71,7 @@ class LengthBatchConfig(Settings):
     """The `batch` section of tasks whose batches hold examples of similar length."""
 
     max_tokens: int = setting(16384, "maximum number of tokens per batch, padding included", low=1)
-    size: int = setting(64, "maximum number of examples per batch", low=1)
+    size: int = setting(64, "maximum number of examples per batch", low=1, option="--batch-size")
 
 
 def with_strict(kind: type[Any], config: Any) -> Any:

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from weft import html
-from weft.errors import WeftError
+from weft.errors import WeftError, warn
 from weft.metrics import ExampleStatistics
+from weft.tasks.operation import TEXT_INPUT, EvaluationReport, Operation, ReadInputs, operations
+from weft.text.arguments import short_repr
+from weft.text.codec import Codec
+from weft.text.corpus import open_documents
 from weft.text.dataframes import to_dataframe
+from weft.text.tables import numbered_lines
+from weft.text.vocabulary import RESERVED
 from weft.training.run import Run
 
 _Result = TypeVar("_Result")
+LIKELIHOODS = ("cross_entropy", "perplexity")  # metrics that are numbers unless the model is broken
+NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 
 
 class TaskPredictor:
@@ -29,6 +40,41 @@ class TaskPredictor:
         if isinstance(self.model, nn.Module):
             weights = f", {sum(parameter.numel() for parameter in self.model.parameters()):,} weights"
         return f"{type(self).__name__}({str(self.run.path)!r}{weights})"
+
+    @property
+    def operations(self) -> Mapping[str, Operation]:
+        """What it can do, by name."""
+        return operations(type(self))  # type: ignore[arg-type]
+
+    @property
+    def example(self) -> str:
+        """A short text that the model can read; empty unless a task has one."""
+        return ""
+
+    def as_input(self, sentence: str) -> str:
+        """A sentence as an input of its main operation."""
+        return sentence
+
+    def read_inputs(self, operation: Operation, texts: Sequence[str], file: str | None) -> ReadInputs:
+        """The inputs that a command was given: texts, `-` for standard input, or the lines of a file."""
+        lines = [line for text in texts for line in (read_lines("-") if text == "-" else [text])]
+        if file is not None:
+            lines = read_lines(file)
+        if operation.inputs is None or operation.inputs.schema == TEXT_INPUT:
+            return ReadInputs(lines)
+        return ReadInputs([_from_json(line) for line in lines])
+
+    def notes(self, texts: Sequence[Any], options: Mapping[str, Any] = NO_OPTIONS) -> list[str]:
+        """What a user should know about these inputs of an operation with options; nothing unless a task says more."""
+        return []
+
+    def report(self, record: dict[str, Any], lines: Iterable[str], notes: Iterable[str] = ()) -> EvaluationReport:
+        """The report of an evaluation; warns with the notes on its data, and refuses values that are not finite."""
+        if any(math.isnan(record.get(name, 0.0)) for name in LIKELIHOODS):
+            raise not_finite(self.run)
+        for note in notes:
+            warn(note)
+        return EvaluationReport(record, list(lines))
 
     def held_out_metrics(self) -> dict[str, float]:
         """The metrics on the run's own held-out data, as evaluations in training have them; none without such data."""
@@ -89,6 +135,24 @@ class ResultList(list[_Result]):
 
     def _repr_html_(self) -> str:
         return html.below_each_other(self)
+
+
+def example_of(codec: Codec, count: int = 6) -> str:
+    """A text of the first tokens of a vocabulary."""
+    tokens = [token for token in codec.vocabulary.tokens[len(RESERVED) :] if token.strip()]
+    return codec.tokenizer.join(tokens[:count])
+
+
+def read_lines(source: str) -> list[str]:
+    """The lines of a file, or of standard input for `-`; none if it is empty. Errors name the line."""
+    return [line for document in open_documents(source) for _, line in numbered_lines(document)]
+
+
+def _from_json(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError as error:
+        raise WeftError(f"the input {short_repr(line)} is no JSON: {error}", expected="a value as JSON") from error
 
 
 def not_finite(run: Run) -> WeftError:

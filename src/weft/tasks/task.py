@@ -1,7 +1,6 @@
 """The contract of a task, and what is written once over it: start, resume, train.
 
-A task is a folder under `weft.tasks` and one line in the table of `weft.tasks`. Its `task.py` has the Task object, its
-`command.py` what the command line needs to know of it.
+A task is a folder under `weft.tasks` and one line in the table of `weft.tasks`. Its `task.py` has the Task object.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from weft.config import as_config, from_dict, to_dict
 from weft.errors import WeftError, check_path
 from weft.metrics import Metric
 from weft.tasks.cell_settings import record_cells, take_cells
-from weft.tasks.command import Commands
 from weft.tasks.config import with_strict
 from weft.tasks.elsewhere import package_of
 from weft.tasks.inspection import Inspection
@@ -30,7 +28,6 @@ from weft.tasks.members import INITIAL, choose_for_members, member_phase, member
 from weft.tasks.origin import describe_origin, initialize, open_origin, settings_from
 from weft.tasks.predictor import TaskPredictor
 from weft.tasks.resumed_settings import change_settings, merge_settings
-from weft.tasks.service import Service
 from weft.tasks.stored_data import data_folder, write_data_record
 from weft.tasks.workers import slices_for
 from weft.training.build import cells_of
@@ -101,7 +98,11 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
     """
 
     name: ClassVar[str]  # in config.json, on the command line, in the table of tasks
-    commands: ClassVar[Commands]  # summary, help, options, evaluation, what its predictor can do
+    summary: ClassVar[str]  # what `weft train` trains
+    details: ClassVar[str] = ""  # what else its help says
+    data_help: ClassVar[str]  # of --data
+    dev_help: ClassVar[str]  # of --dev
+    predictors: ClassVar[tuple[type[TaskPredictor], ...]]  # what its runs load as; their operations are its commands
     metric: ClassVar[Metric]  # the held-out metric that progress lines and results show
     sample: ClassVar[str] = "grammar"  # data for a first try
 
@@ -148,10 +149,6 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
     def baselines(self, run: Run) -> dict[str, float]:
         """The held-out `metric` of simple baselines on the run's data, by name; none unless a task has them."""
         return {}
-
-    def serve(self, predictor: Predictor) -> Service:
-        """What a loaded model offers to `weft serve`; nothing unless a task says otherwise."""
-        return Service()
 
     def start(
         self,

@@ -19,7 +19,7 @@ from weft.metrics import PERPLEXITY, Likelihood
 from weft.metrics.paired import ExampleStatistics, ratio
 from weft.tasks.fine_tuning import warn_new_tokens
 from weft.tasks.plausibility import check_plain_text, check_tokenization, repeated, report_shared
-from weft.tasks.predictor import TaskPredictor
+from weft.tasks.predictor import TaskPredictor, example_of
 from weft.tasks.stored_data import DEV_PART, TRAIN_PART, is_stored, store, stored
 from weft.tasks.task import Task
 from weft.text.codec import Codec, store_corpus
@@ -78,6 +78,10 @@ class TextPredictor(TaskPredictor):
     codec: Codec
 
     @property
+    def example(self) -> str:
+        return example_of(self.codec)
+
+    @property
     def read_context(self) -> str:
         """What `evaluate_tokens` predicts a token from: "left" or "both"."""
         return "left"
@@ -111,6 +115,8 @@ class TextTask(Task[CorpusSource, TextTaskConfig, LoadedText]):
     """A task on one long text. A subclass gives `make_phase` and `load`."""
 
     metric = PERPLEXITY
+    data_help = "Text: a file, a folder, .gz, .zip, - for standard input, or a name of `weft data`."
+    dev_help = "Held-out text; without it the end of --data is held out."
     reads_windows: ClassVar[bool] = False  # whether training reads short parts of the text, which need not be in memory
 
     def read(

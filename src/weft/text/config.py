@@ -35,8 +35,10 @@ class TextConfig(Settings):
 class CorpusConfig(TextConfig):
     """The `text` section of the tasks that read one long text."""
 
-    column: str = setting("", "column of the text in CSV, TSV or JSON lines, a name or a number; empty: plain text")
-    strict: bool = setting(False, "refuse rows without a text; else they are left out and counted")
+    column: str = setting(
+        "", "column of the text in CSV, TSV or JSON lines, a name or a number; empty: plain text", option="--column"
+    )
+    strict: bool = setting(False, "refuse rows without a text; else they are left out and counted", option="--strict")
 
 
 @dataclass(frozen=True)
@@ -53,4 +55,6 @@ class PairTextConfig(TextConfig):
         "",
         "column of the target sentence: a name, or a number from 1; empty: the second, in a table with names inferred",
     )
-    strict: bool = setting(False, "refuse pairs of which a side is empty; else they are left out and counted")
+    strict: bool = setting(
+        False, "refuse pairs of which a side is empty; else they are left out and counted", option="--strict"
+    )

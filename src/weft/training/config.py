@@ -11,13 +11,15 @@ from weft.config import Settings, setting
 class TrainConfig(Settings):
     """The `train` section."""
 
-    epochs: int = setting(20, "passes over the training data", low=0)
-    minutes: float = setting(0.0, "maximum time in minutes, reading the data included; 0: no limit", low=0)
+    epochs: int = setting(20, "passes over the training data", low=0, option="--epochs")
+    minutes: float = setting(
+        0.0, "maximum time in minutes, reading the data included; 0: no limit", low=0, option="--minutes"
+    )
     optimizer: str = setting(
         "adamw", "optimizer; muon: for matrices of hidden layers, adamw for the rest",
         choices=("sgd", "adam", "adamw", "muon"), fixed=True,
     )  # fmt: skip
-    learning_rate: float = setting(0.004, "peak learning rate", low=0)
+    learning_rate: float = setting(0.004, "peak learning rate", low=0, option="--learning-rate")
     momentum: float = setting(0.0, "sgd: momentum", low=0, high=0.999)
     weight_decay: float = setting(0.01, "adamw, muon: weight decay", low=0)
     schedule: str = setting("cosine", "learning rate schedule", choices=("constant", "cosine", "plateau"))
@@ -34,16 +36,17 @@ class TrainConfig(Settings):
     patience: int = setting(0, "stop after this many evaluations without improvement; 0: never", low=0)
     evaluate_every: int = setting(0, "steps between evaluations; 0: once per epoch", low=0)
     save_seconds: float = setting(20.0, "seconds between checkpoints for resuming", low=0)
-    seed: int = setting(1, "random seed", low=0)
+    seed: int = setting(1, "random seed", low=0, option="--seed")
     members: int = setting(
         1, "models with different seeds, trained one after the other, whose predictions are averaged", low=1, high=100,
-        fixed=True,
+        fixed=True, option="--members",
     )  # fmt: skip
     slices: int = setting(
         1, "parts of a batch, computed one by one or by several workers: the weights depend on it, not on the workers",
         low=1, high=4096,
     )  # fmt: skip
-    device: str = setting("cpu", "device to train on: cpu, cuda, cuda:1, mps, ...")
+    device: str = setting("cpu", "device to train on: cpu, cuda, cuda:1, mps, ...", option="--device")
     precision: str = setting(
-        "float32", "matrix products on the CPU: float32, or bf16 with float32 sums", choices=("float32", "bf16")
-    )
+        "float32", "matrix products on the CPU: float32, or bf16 with float32 sums", choices=("float32", "bf16"),
+        option="--precision",
+    )  # fmt: skip

@@ -64,9 +64,9 @@ export async function look(model, probe, text, options, signal) {
 }
 
 /** The record of one text from the command that fits the model. */
-export async function predict(model, capability, text, options, signal) {
+export async function predict(model, operation, text, options, signal) {
   const path = `weft/predict/${encodeURIComponent(model)}`;
-  const found = await post(path, { texts: [text], options, capability }, signal);
+  const found = await post(path, { texts: [text], options, operation }, signal);
   return found.results[0];
 }
 

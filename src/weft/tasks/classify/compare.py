@@ -16,7 +16,7 @@ from weft.tasks.classify.data import load_examples, split_text
 from weft.tasks.classify.example import Example
 from weft.tasks.classify.predictor import ClassifyPredictor
 from weft.tasks.classify.wide import held_out_scores
-from weft.tasks.command import EvaluationReport
+from weft.tasks.operation import EvaluationReport
 from weft.tasks.stored_data import DEV_PART
 
 NBSVM_NAME = "nbsvm"
@@ -70,7 +70,7 @@ def _other(model: ClassifyPredictor, name: str, rows: Sequence[Example] | None) 
         raise WeftError(
             f"the held-out texts of {model.run.path} are stored in its own encoding",
             expected="texts that both runs can read",
-            hint="--data FILE",
+            hint="`source=FILE`",
         )
     other = load(name, ClassifyPredictor)
     if set(other.labels) != set(model.labels):

@@ -24,10 +24,16 @@ class ClassifyDataConfig(Settings):
     )
     label_column: int | str = setting("", "column of the label: a name, or a number from 1; empty: inferred")
     label_separator: str = setting("", "keep only what stands before it in a label: with : NUM:date is NUM; empty: all")
-    encoding: str = setting("utf-8", "encoding of the files, as latin-1 or gb18030")
-    unlabelled: str = setting("", "texts without labels, one per line: trained on with the labels of the teacher")
-    teacher: str = setting("", "run of a classifier with the same labels, which labels the texts without labels")
-    strict: bool = setting(False, "refuse rows without a text or a label; else they are left out and counted")
+    encoding: str = setting("utf-8", "encoding of the files, as latin-1 or gb18030", option="--encoding")
+    unlabelled: str = setting(
+        "", "texts without labels, one per line: trained on with the labels of the teacher", option="--unlabelled"
+    )
+    teacher: str = setting(
+        "", "run of a classifier with the same labels, which labels the texts without labels", option="--teacher"
+    )
+    strict: bool = setting(
+        False, "refuse rows without a text or a label; else they are left out and counted", option="--strict"
+    )
     max_tokens: int = setting(2000, "maximum length of a text; the middle of a longer one is left out", low=2)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from weft import html
 from weft.config import from_dict
 from weft.data.buckets import in_batches, pad
 from weft.data.column import Column, IntArray
+from weft.errors import WeftError
 from weft.metrics import Confusion
 from weft.metrics.paired import ExampleStatistics, ratio
 from weft.tasks.classify.config import ClassifyConfig
@@ -25,7 +27,17 @@ from weft.tasks.classify.mixing import DEFAULT_MIXTURE, MixtureWeights
 from weft.tasks.classify.model import Classifier, ClassifierMixture, ClassifierOutput
 from weft.tasks.classify.readers import ExampleLayout, Examples, ExampleSource, Texts, read_labelled, read_texts
 from weft.tasks.classify.wide import WideModels, held_out_scores
-from weft.tasks.predictor import ResultList, TaskPredictor
+from weft.tasks.operation import (
+    EvaluationData,
+    EvaluationReport,
+    Operation,
+    OperationInputs,
+    Option,
+    ReadInputs,
+    Strict,
+    operation,
+)
+from weft.tasks.predictor import NO_OPTIONS, ResultList, TaskPredictor, example_of
 from weft.tasks.stored_data import DEV_PART, is_stored
 from weft.text.codec import Codec
 from weft.text.columns import read_rows
@@ -44,11 +56,41 @@ class ClassifiedText:
     tokens: tuple[str, ...]
     weights: tuple[float, ...]
     left_out: int = 0  # tokens in the middle of a long text that were not read
+    text: str = ""
+    labels: tuple[str, ...] = ()  # all that there are
 
     @property
     def probability(self) -> float:
         """That of the label; NaN if there is none."""
         return self.probabilities.get(self.label, math.nan)
+
+    def to_text(
+        self,
+        number: int,
+        *,
+        probabilities: Annotated[
+            bool, Option("Show every label with its probability, as label=0.1234, each in a column.")
+        ] = False,
+        weights: Annotated[bool, Option("Show the weight of each token, as token=0.123, all in one column.")] = False,
+    ) -> str:
+        """A line of cells; those of a prediction are empty where there is no text."""
+        cells = [self.label, f"{self.probability:.4f}" if self.label else ""]
+        if probabilities:
+            cells += (f"{label}={self.probabilities[label]:.4f}" if self.label else "" for label in self.labels)
+        if weights:
+            pairs = zip(self.tokens, self.weights, strict=True)
+            cells.append(" ".join(f"{_escape_space(token)}={weight:.3f}" for token, weight in pairs))
+        cells.append(" ".join(self.text.split()))  # tabs and line breaks of the text would look like columns and rows
+        return "\t".join(cells) + "\n"
+
+    def to_json(
+        self, *, weights: Annotated[bool, Option("Also return the weight of each token.")] = False
+    ) -> dict[str, Any]:
+        record: dict[str, Any] = {"text": self.text, "label": self.label or None, "probabilities": self.probabilities}
+        if weights:
+            pairs = zip(self.tokens, self.weights, strict=True)
+            record["weights"] = [[token, round(weight, 6)] for token, weight in pairs]
+        return record
 
     def record(self) -> dict[str, Any]:
         """The label, its probability and that of every label, for a DataFrame; None where there is no text."""
@@ -86,16 +128,32 @@ class ClassifyPredictor(TaskPredictor):
         return {label: counts[label] / sum(counts.values()) for label in self.labels}
 
     @property
+    def example(self) -> str:
+        return example_of(self.codec)
+
+    @property
     def layout(self) -> ExampleLayout:
         """The columns of the training data, and its labels."""
         text, label = self.run.decode(lambda content: (content["columns"]["text"], content["columns"]["label"]))
         return ExampleLayout(text, label, self.labels)
 
+    @operation(
+        "classify",
+        OperationInputs(
+            "Texts; - reads one text per line.",
+            "A file with one text per line, or a table with the text column of the training data.",
+            missing="there is no text to classify",
+            example='weft classify RUN "some text", or weft classify RUN --file texts.txt',
+        ),
+    )
     def classify(self, texts: Iterable[Any]) -> ResultList[ClassifiedText]:
-        """Predicts the label of every text, in the order of the texts.
+        """Predict the label of each text: one line each with label, probability and text, separated by tabs.
 
-        A text that is empty or missing has no label. A text without tokens gets the prior. Of a text longer than
-        `data.max_tokens` the middle is left out.
+        Columns of probabilities and weights come before the text. White space is written as one space in the text,
+        and as \\u0020 in a token.
+
+        An empty line, or a row without a text, has an empty label. A text without any token, after normalization, gets
+        the label frequencies of the training data. Of a text longer than `data.max_tokens` the middle is left out.
 
         Args:
             texts: A list, Series, array or generator, or a table such as a DataFrame, of which the columns of the
@@ -114,14 +172,16 @@ class ClassifyPredictor(TaskPredictor):
         results: ResultList[ClassifiedText] = ResultList(index=rows.index)
         for text, whole, row, values, (_, weights) in zip(given, tokens, read, probs, found, strict=True):
             if not text.strip():
-                results.append(ClassifiedText("", {}, (), ()))
+                results.append(ClassifiedText("", {}, (), (), text=text, labels=self.labels))
                 continue
             known = dict(zip(self.labels, values, strict=True)) if row else prior
             label = max(known, key=known.__getitem__)
-            results.append(ClassifiedText(label, dict(known), tuple(row), tuple(weights), len(whole) - len(row)))
+            left_out = len(whole) - len(row)
+            shown = (tuple(row), tuple(weights), left_out, text, self.labels)
+            results.append(ClassifiedText(label, dict(known), *shown))
         return results
 
-    def notes(self, texts: Iterable[str]) -> list[str]:
+    def notes(self, texts: Iterable[Any], options: Mapping[str, Any] = NO_OPTIONS) -> list[str]:
         """What a user should know about these texts: which are cut because they are long, which have no tokens."""
         limit = self.config.data.max_tokens
         given = read_rows(texts, self.layout.text).texts()
@@ -137,6 +197,24 @@ class ClassifyPredictor(TaskPredictor):
         if empty:
             notes.append(f"{_listed(empty)} had nothing to read: the label frequencies of the training data are given")
         return notes
+
+    def read_inputs(
+        self,
+        operation: Operation,
+        texts: Sequence[str],
+        file: str | None,
+        *,
+        column: Annotated[
+            str | None,
+            Option("--file is TSV, CSV or JSON lines: the column of the texts, by name or number from 1."),
+        ] = None,
+    ) -> ReadInputs:
+        if file is None:
+            if column is not None:
+                raise WeftError("there is a `column` without a `file`", expected="the file that has it")
+            return super().read_inputs(operation, texts, file)
+        read = self.read_texts(file, column)
+        return ReadInputs(read.rows, read.notes)
 
     def read_texts(self, source: str, column: int | str | None = None) -> Texts:
         """Texts without labels: the lines of a file, or a column of a table.
@@ -174,6 +252,51 @@ class ClassifyPredictor(TaskPredictor):
             strict: Refuse rows without a text or a label, which are left out and reported otherwise.
         """
         return self.score(self.read(source, strict=strict).rows)
+
+    @operation("evaluate", command="eval")
+    def evaluation(
+        self,
+        data: EvaluationData = None,
+        *,
+        against: Annotated[
+            tuple[str, ...],
+            Option("A run of the same labels to compare with, or nbsvm: the run's own baseline."),
+        ] = (),
+        strict: Strict = False,
+    ) -> EvaluationReport:
+        """Accuracy, F1 and the confusion matrix; with `against`, accuracy beside other classifiers."""
+        examples = None if data is None else self.read(data, strict=strict)
+        left_out = {} if examples is None else {"left_out": examples.left_out}
+        notes = [] if examples is None else [f"{data}: {examples.description}"]
+        if against:
+            from weft.tasks.classify.compare import compare_classifiers
+
+            compared = compare_classifiers(self, against, None if examples is None else examples.rows)
+            return self.report({**compared.record, **left_out}, compared.lines, notes)
+        found = self.evaluate_held_out() if examples is None else self.score(examples.rows)
+        record = {
+            "texts": found.count,
+            **left_out,
+            "accuracy": found.accuracy,
+            "macro_f1": found.macro_f1,
+            "cross_entropy": found.cross_entropy,
+            "labels": [score._asdict() for score in found.scores],
+            "confusion": found.counts,
+            "signature": found.signature(),
+        }
+        wide = max(5, *(len(label) for label in found.labels))
+        lines = [
+            f"accuracy       {found.accuracy:.4f}",
+            f"macro F1       {found.macro_f1:.4f}",
+            f"cross-entropy  {found.cross_entropy:.4f} nats per text",
+            f"texts          {found.count:,}",
+            "",
+            f"{'label':{wide}}  precision  recall      F1   texts",
+        ]
+        for score in found.scores:
+            numbers = f"{score.precision:9.4f}  {score.recall:6.4f}  {score.f1:6.4f}  {score.support:6,}"
+            lines.append(f"{score.label:{wide}}  {numbers}")
+        return self.report(record, [*lines, "", *_confusion_table(found)], notes)
 
     def evaluate_held_out(self) -> Confusion:
         """Evaluates on the run's own held-out examples."""
@@ -217,6 +340,23 @@ class ClassifyPredictor(TaskPredictor):
                 higher_is_better=False,
             ),
         )
+
+
+def _escape_space(token: str) -> str:
+    return re.sub(r"\s", lambda space: f"\\u{ord(space[0]):04x}", token)
+
+
+def _confusion_table(found: Confusion) -> list[str]:
+    """True labels down the side, predicted ones across the top."""
+    corner = "true \\ predicted"
+    wide = max(len(corner), *(len(label) for label in found.labels))
+    table = [list(found.labels), *([f"{number:,}" for number in row] for row in found.counts)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = []
+    for name, row in zip([corner, *found.labels], table, strict=True):
+        cells = (f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True))
+        lines.append("  ".join([f"{name:{wide}}", *cells]))
+    return lines
 
 
 def _listed(numbers: list[int]) -> str:

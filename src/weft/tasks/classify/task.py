@@ -16,7 +16,6 @@ from weft.data.buckets import Buckets, take
 from weft.data.column import IntArray
 from weft.metrics import ACCURACY, CROSS_ENTROPY
 from weft.tasks.classify.class_weights import class_weights
-from weft.tasks.classify.command import COMMANDS
 from weft.tasks.classify.config import ClassifyConfig
 from weft.tasks.classify.data import WORD_VECTORS, load_examples, store_examples
 from weft.tasks.classify.example import label_counts
@@ -32,7 +31,6 @@ from weft.tasks.classify.predictor import (
     network_log_probs,
 )
 from weft.tasks.classify.readers import ExampleSource, read_labelled
-from weft.tasks.classify.service import serve_classifier
 from weft.tasks.classify.wide import LinearFitting, has_wide, held_out_scores, load_wide
 from weft.tasks.inspection import Inspection
 from weft.tasks.members import load_members, trained_members
@@ -44,7 +42,6 @@ from weft.tasks.pretraining import (
     shared_settings,
     take_over_stack,
 )
-from weft.tasks.service import Service
 from weft.tasks.stored_data import DEV_PART, TRAIN_PART, is_stored, stored
 from weft.tasks.task import Task
 from weft.tasks.text_task import CorpusSource, open_corpus
@@ -67,7 +64,17 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
     """Trains a recurrent model to predict the label of a text."""
 
     name = "classify"
-    commands = COMMANDS
+    summary = "Train a text classifier: it predicts the label of a text."
+    details = (
+        "The columns of text and label are detected, or set by --set data.text_column=NAME and "
+        "data.label_column=NAME (or numbers, from 1). Several text columns, as title,body, are joined."
+    )
+    data_help = (
+        "Texts with labels: TSV, CSV, JSON lines, 'label text' lines, also as .gz, a folder for each label, - for "
+        "standard input, or grammar."
+    )
+    dev_help = "Held-out texts with labels; without it a random part of --data is held out."
+    predictors = (ClassifyPredictor,)
     config_class = ClassifyConfig
     metric = ACCURACY
     # Chosen on the development set of imdb, with 500 labels and with all of them.
@@ -180,9 +187,6 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
         wide = held_out_scores(run, len(truth))
         assert wide is not None
         return {"NB-SVM": float((wide.scores[..., 1].argmax(1) == truth).double().mean())}
-
-    def serve(self, predictor: ClassifyPredictor) -> Service:
-        return serve_classifier(predictor)
 
     def inspect(self, predictor: ClassifyPredictor, text: str) -> Inspection:
         return inspect_classify(predictor, text)

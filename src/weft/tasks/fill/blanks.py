@@ -1,6 +1,7 @@
 """A text with blanks: the text between them, and its encoding.
 
-A blank is written `___`: three underscores or more, wide ones (＿) too, or `_ _ _` with spaces between them.
+A blank is written `___`: three underscores or more, wide ones (＿) too, or `_ _ _` with spaces between them. `<mask>`
+and `[MASK]`, as other models write a blank, are the same as `___`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from weft.errors import WeftError
 from weft.text.codec import Codec
 from weft.text.subword_tokenizer import SubwordTokenizer
 
-BLANKS = re.compile(r"_{3,}|＿{3,}|(?<!_)_(?: _){2,}(?!_)")
+MASK = re.compile(r"<mask>|\[MASK\]")
+BLANKS = re.compile(rf"_{{3,}}|＿{{3,}}|(?<!_)_(?: _){{2,}}(?!_)|{MASK.pattern}")
 # Stands for a blank during normalization: a letter, so that a space beside it is kept. Nothing combines with a q.
 _LETTER = "q"
 
@@ -38,7 +40,10 @@ class Blanked:
                 expected="___ (three underscores) for each missing part",
                 hint='"i ___ hungry"',
             )
-        return cls(tuple(BLANKS.split(text)), tuple(sum(c in "_＿" for c in blank) for blank in blanks))
+        return cls(
+            tuple(BLANKS.split(text)),
+            tuple(3 if MASK.match(blank) else sum(c in "_＿" for c in blank) for blank in blanks),
+        )
 
     def widths(self, tokens: int) -> list[int]:
         """The number of tokens of each blank: `tokens`, or as many as it has underscores if that is 0."""

@@ -34,7 +34,7 @@ class FillModelConfig(ModelConfig):
 class FillBatchConfig(Settings):
     """The `batch` section."""
 
-    size: int = setting(16, "rows per batch", low=1)
+    size: int = setting(16, "rows per batch", low=1, option="--batch-size")
     seq_length: int = setting(32, "tokens per row", low=2)
     mask_rate: float = setting(0.2, "fraction of a row's tokens that are masked", low=0, high=0.5)
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 from weft.data.windows import Tokens
 from weft.decoding.blanks import FilledBlanks
 from weft.errors import WeftError
 from weft.metrics import Likelihood, TokenPredictions
-from weft.tasks.fill.blanks import Blanked
-from weft.tasks.lm.predictor import unknown_note
-from weft.tasks.predictor import ResultList
+from weft.tasks.fill.blanks import BLANKS, Blanked
+from weft.tasks.lm.predictor import Adapt, Against, unknown_note
+from weft.tasks.operation import EvaluationData, EvaluationReport, OperationInputs, Option, Strict, operation
+from weft.tasks.predictor import NO_OPTIONS, ResultList, example_of
 from weft.tasks.stored_data import DEV_PART, is_stored
 from weft.tasks.text_task import CorpusSource, TextPredictor, corpus_for, encoded, held_out_tokens
 from weft.text.arguments import check_text
@@ -36,6 +37,29 @@ class Answer:
     fills: tuple[str, ...]
     text: str
     probability: float
+
+
+@dataclass(frozen=True)
+class FilledText:
+    """A text with blanks and the ways to fill them, best first; none of an empty text."""
+
+    text: str
+    answers: Sequence[Answer]
+    unknown: Sequence[str]
+
+    def to_text(self, number: int) -> str:
+        """A line for each answer: its probability, the content of the blanks, the whole text."""
+        if not self.text.strip():
+            return "\n"
+        fills = [" | ".join(part if part.strip() else repr(part) for part in one.fills) for one in self.answers]
+        wide = max(map(len, fills))
+        lines = [
+            f"{one.probability:7.2%}  {fill:{wide}}  {one.text}" for one, fill in zip(self.answers, fills, strict=True)
+        ]
+        return ("\n" if number else "") + "".join(line.replace("\n", "\\n") + "\n" for line in lines)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"text": self.text, "answers": [asdict(one) for one in self.answers], "unknown": self.unknown}
 
 
 class BlankModel(Protocol):
@@ -64,6 +88,21 @@ class FillPredictor(TextPredictor):
     model: BlankModel
     codec: Codec
 
+    @property
+    def example(self) -> str:
+        return self.as_input(example_of(self.codec, 5))
+
+    def as_input(self, sentence: str) -> str:
+        return put_blank(sentence)
+
+    def is_input(self, text: object) -> bool:
+        """Whether a text has a blank in one of the ways to write it."""
+        return isinstance(text, str) and bool(BLANKS.search(text))
+
+    def missing_tokens(self, text: str, tokens: int) -> int:
+        """How many tokens of a text are missing, if a blank stands for so many."""
+        return sum(Blanked.read(text).widths(tokens))
+
     def fill(self, text: str, n: int = 5, *, tokens: int = 1, width: int = BEAM_WIDTH) -> ResultList[Answer]:
         """The `n` most probable ways to fill the blanks (`___`) of a text, best first.
 
@@ -88,6 +127,41 @@ class FillPredictor(TextPredictor):
             answers.append(Answer(tuple(fills), blanked.filled(self.codec, fills), math.exp(filled.log_prob)))
         return answers
 
+    @operation(
+        "fill",
+        OperationInputs(
+            "Texts with blanks, such as 'i ___ hungry'; - reads one text per line.",
+            missing="there is no text to fill",
+            example='weft fill RUN "i ___ hungry"',
+        ),
+    )
+    def fill_texts(
+        self,
+        texts: Iterable[str],
+        *,
+        n_best: Annotated[int, Option("How many answers to show.", min=1)] = 5,
+        tokens: Annotated[
+            int, Option("How many tokens a blank stands for; 0: as many as it has underscores.", min=0)
+        ] = 1,
+        width: Annotated[int, Option("Beam width where several tokens are missing.", min=1)] = BEAM_WIDTH,
+        adapt: Adapt = None,
+    ) -> Iterator[FilledText]:
+        """Fill the blanks of a text: the most probable answers, each with its probability. An empty line stays empty.
+
+        Args:
+            texts: Texts with blanks.
+            n_best: See `fill`, as for the others.
+            tokens: See `fill`.
+            width: See `fill`.
+            adapt: How to adapt to each text; see `adapt`.
+        """
+        model = self if adapt is None else self.adapt(adapt)
+        for text in texts:
+            if text.strip():
+                yield FilledText(text, model.fill(text, n_best, tokens=tokens, width=width), model.unknown(text))
+            else:
+                yield FilledText(text, (), ())
+
     def _no_answers(self) -> list[int]:
         """Tokens that fill no blank: the reserved symbols and, among words, the line break."""
         vocabulary = self.codec.vocabulary
@@ -98,9 +172,9 @@ class FillPredictor(TextPredictor):
         """The tokens around the blanks that are not in the vocabulary and are read as <unk>."""
         return Blanked.read(check_text(text)).unknown(self.codec)
 
-    def notes(self, texts: Iterable[str]) -> list[str]:
+    def notes(self, texts: Iterable[str], options: Mapping[str, Any] = NO_OPTIONS) -> list[str]:
         """What a user should know about these texts: their unknown tokens."""
-        return [unknown_note(unknown, repr(text)) for text in texts if (unknown := self.unknown(text))]
+        return [unknown_note(unknown, repr(text)) for text in texts if text.strip() and (unknown := self.unknown(text))]
 
     def adapt(self, method: str = "dynamic", *, dynamic: DynamicConfig | None = None) -> AdaptedFillPredictor:
         """A model whose weights follow the text. This one, and its run, are not changed.
@@ -130,6 +204,15 @@ class FillPredictor(TextPredictor):
         with encoded(corpus_for(self.run, source, strict=strict), self.codec) as tokens:
             return self.predict_tokens(tokens)
 
+    @operation("evaluate", command="eval")
+    def evaluation(
+        self, data: EvaluationData = None, *, against: Against = (), adapt: Adapt = None, strict: Strict = False
+    ) -> EvaluationReport:
+        """Predictions of a hidden token, beside baselines and other runs."""
+        from weft.tasks.compare import compare_runs
+
+        return compare_runs(self, against, data, adapt, strict=strict)
+
     def evaluate_held_out(self) -> TokenPredictions:
         """Predicts each token of the run's own held-out text from all others."""
         return self.predict_tokens(held_out_tokens(self.run, self.codec))
@@ -152,6 +235,17 @@ class FillPredictor(TextPredictor):
     def predict_tokens(self, tokens: Tokens) -> TokenPredictions:
         """Predicts each token but the first of token ids (N,) from its context."""
         return self.model.predict_tokens(tokens)
+
+
+def put_blank(sentence: str) -> str:
+    """The sentence with a blank in the place of its middle word.
+
+    >>> put_blank("the cat sat on it")
+    'the cat ___ on it'
+    """
+    words = sentence.split()
+    words[len(words) // 2] = "___"
+    return " ".join(words)
 
 
 def token_metrics(found: TokenPredictions) -> dict[str, float]:

@@ -9,12 +9,10 @@ from weft.cells import State
 from weft.config import from_dict
 from weft.data.windows import Passage, RandomWindows, Window
 from weft.metrics import CROSS_ENTROPY
-from weft.tasks.fill.command import COMMANDS
 from weft.tasks.fill.config import FillConfig
 from weft.tasks.fill.inspection import inspect_fill
 from weft.tasks.fill.model import Filler, FillerMixture
 from weft.tasks.fill.predictor import FillPredictor, token_metrics
-from weft.tasks.fill.service import serve_filler
 from weft.tasks.inspection import Inspection
 from weft.tasks.lm.model import is_adaptive
 from weft.tasks.members import load_members
@@ -26,7 +24,6 @@ from weft.tasks.pretraining import (
     shared_settings,
     take_over_stack,
 )
-from weft.tasks.service import Service
 from weft.tasks.text_task import CorpusSource, TextData, TextTask
 from weft.text.codec import Codec
 from weft.training.build import build_model, load_model
@@ -41,7 +38,8 @@ class FillTask(TextTask[FillConfig, FillPredictor]):
     """Trains a recurrent model to predict each token of a text from those on both sides of it."""
 
     name = "fill"
-    commands = COMMANDS
+    summary = "Train a fill-in-the-blank model: it predicts a token from the text on both sides of it."
+    predictors = (FillPredictor,)
     reads_windows = True
     config_class = FillConfig
     encoder_defaults: ClassVar[Mapping[str, Any]] = {}
@@ -106,9 +104,6 @@ class FillTask(TextTask[FillConfig, FillPredictor]):
 
     def inspect(self, predictor: FillPredictor, text: str) -> Inspection:
         return inspect_fill(predictor, text)
-
-    def serve(self, predictor: FillPredictor) -> Service:
-        return serve_filler(predictor)
 
 
 TASK = FillTask()

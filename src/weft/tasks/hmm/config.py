@@ -26,8 +26,10 @@ class HmmTrainConfig(Settings):
     smoothing: float = setting(0.01, "additive smoothing: pseudocount added to every expected count", low=0, fixed=True)
     restarts: int = setting(1, "random initializations, of which the best result is kept", low=1)
     seq_length: int = setting(500, "length in tokens of the sequences that the text is split into", low=2, fixed=True)
-    minutes: float = setting(0.0, "maximum time in minutes, reading the data included; 0: no limit", low=0)
-    seed: int = setting(1, "random seed", low=0, fixed=True)
+    minutes: float = setting(
+        0.0, "maximum time in minutes, reading the data included; 0: no limit", low=0, option="--minutes"
+    )
+    seed: int = setting(1, "random seed", low=0, fixed=True, option="--seed")
     slices: int = setting(1, "parts of the text, computed one by one or by several workers", low=1, high=4096)
 
 

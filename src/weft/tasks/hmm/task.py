@@ -10,16 +10,12 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from weft.tasks.fill.predictor import FillPredictor
-from weft.tasks.fill.service import fill_service
 from weft.tasks.hmm.baum_welch import Counts, Iteration, baum_welch, expected_counts, random_hmm
-from weft.tasks.hmm.command import COMMANDS
 from weft.tasks.hmm.config import HmmConfig
 from weft.tasks.hmm.inspection import inspect_hmm
 from weft.tasks.hmm.model import HMM, Observations
 from weft.tasks.inspection import Inspection
 from weft.tasks.lm.predictor import LmPredictor
-from weft.tasks.lm.service import serve_lm
-from weft.tasks.service import Service
 from weft.tasks.text_task import TextData, TextTask
 from weft.text.codec import Codec
 from weft.training.build import check_memory
@@ -156,7 +152,10 @@ class HmmTask(TextTask[HmmConfig, LmPredictor]):
     """Trains a hidden Markov model of a text by Baum-Welch."""
 
     name = "hmm"
-    commands = COMMANDS
+    summary = (
+        "Train a hidden Markov model by Baum-Welch: it predicts a token from its left context, or from both sides."
+    )
+    predictors = (LmPredictor, FillPredictor)
     config_class = HmmConfig
 
     def make_phase(self, run: Run, config: HmmConfig, data: TextData) -> BaumWelch:
@@ -172,10 +171,6 @@ class HmmTask(TextTask[HmmConfig, LmPredictor]):
 
     def inspect(self, predictor: LmPredictor, text: str) -> Inspection:
         return inspect_hmm(predictor, text)
-
-    def serve(self, predictor: LmPredictor) -> Service:
-        assert isinstance(predictor.model, HMM)
-        return serve_lm(predictor, fill_service(FillPredictor(predictor.run, predictor.model, predictor.codec)))
 
 
 TASK = HmmTask()

@@ -49,7 +49,7 @@ class LmModelConfig(ModelConfig):
 class LmBatchConfig(Settings):
     """The `batch` section."""
 
-    size: int = setting(32, "rows per batch", low=1)
+    size: int = setting(32, "rows per batch", low=1, option="--batch-size")
     seq_length: int = setting(35, "steps per row", low=1)
     sampling: str = setting(
         "sequential",

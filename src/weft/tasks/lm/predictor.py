@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from itertools import chain
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import numpy as np
 
+from weft.config import setting
 from weft.data.windows import Tokens
 from weft.decoding import NO_TOKEN, Sample, Sampler, Stepper, generate
 from weft.errors import WeftError
 from weft.metrics import Likelihood, TokenPredictions
 from weft.tasks.lm.stopping import StopText, check_stops
-from weft.tasks.predictor import ResultList
+from weft.tasks.operation import (
+    EvaluationData,
+    EvaluationReport,
+    Operation,
+    OperationInputs,
+    Option,
+    ReadInputs,
+    Strict,
+    operation,
+)
+from weft.tasks.predictor import NO_OPTIONS, ResultList
 from weft.tasks.stored_data import DEV_PART, is_stored
 from weft.tasks.text_task import CorpusSource, TextPredictor, corpus_for, encoded, held_out_tokens
 from weft.text.arguments import check_text, check_texts
@@ -30,6 +42,54 @@ if TYPE_CHECKING:
 
 LONGEST_TEXT = 100_000  # of a text that is generated to its end
 DEFAULT_SAMPLER = Sample(temperature=0.8)
+
+Against = Annotated[
+    tuple[str, ...],
+    Option("Another run to compare with, on the same text or labels, or nbsvm for a classifier; repeatable."),
+]
+Adapt = Annotated[
+    str | None,
+    Option(
+        "Adapt to the text that is read: dynamic (the weights follow it), cache (of its last tokens; not for fill), "
+        "or both. The run is not changed.",
+        requests=(),
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Sampling(Sample):
+    """How the operation `generate` samples."""
+
+    temperature: float = DEFAULT_SAMPLER.temperature
+    greedy: bool = setting(False, "always take the most probable token")
+
+    def __post_init__(self) -> None:
+        if not self.greedy:
+            super().__post_init__()
+
+    def sample(self) -> Sample:
+        given = {entry.name: getattr(self, entry.name) for entry in fields(Sample)}
+        return Sample(**(given | {"temperature": 1.0, "top_k": 1} if self.greedy else given))
+
+
+DEFAULT_SAMPLING = Sampling()
+
+
+@dataclass(frozen=True)
+class GeneratedText:
+    """A prompt and the text that begins with it, which may be in the making."""
+
+    prompt: str
+    pieces: Iterable[str]
+    unknown: Sequence[str]
+
+    def to_text(self, number: int) -> Iterator[str]:
+        yield from self.pieces
+        yield "\n"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"prompt": self.prompt, "text": "".join(self.pieces), "unknown": self.unknown}
 
 
 class TokenModel(Stepper, Protocol):
@@ -123,6 +183,38 @@ class LmPredictor(TextPredictor):
         ]
         return ResultList(texts, index=given.index)
 
+    @operation(
+        "generate",
+        OperationInputs(
+            "The beginning of the text; repeatable; - reads one prompt per line.",
+            "A file with one prompt per line; - for standard input.",
+            option="--prompt",
+        ),
+    )
+    def generate_texts(
+        self,
+        prompts: Iterable[str],
+        *,
+        tokens: Annotated[int, Option("How many tokens to generate.", min=0)] = 200,
+        sampling: Sampling = DEFAULT_SAMPLING,
+        seed: Annotated[int, Option("Random seed; equal seeds give equal texts.", min=0)] = 0,
+        stop: Annotated[tuple[str, ...], Option("Stop before this text; repeatable: before the first of them.")] = (),
+        until_end: Annotated[
+            bool, Option("Generate to the end of the text; --tokens does not apply.", requests=())
+        ] = False,
+        adapt: Adapt = None,
+    ) -> Iterator[GeneratedText]:
+        """Continue a prompt. A single prompt is printed as it is generated; several are generated in one batch."""
+        model = self if adapt is None else self.adapt(adapt)
+        prompts, limit, sampler = list(prompts), None if until_end else tokens, sampling.sample()
+        if len(prompts) == 1:
+            rest = (piece for (piece,) in model.stream(prompts, tokens=limit, sampler=sampler, seed=seed, stop=stop))
+            yield GeneratedText(prompts[0], chain([self.codec.normalizer(prompts[0])], rest), self.unknown(prompts[0]))
+        elif prompts:
+            found = model.generate_many(prompts, tokens=limit, sampler=sampler, seed=seed, stop=stop)
+            for prompt, text in zip(prompts, found, strict=True):
+                yield GeneratedText(prompt, [text], self.unknown(prompt))
+
     def stream(
         self,
         prompts: Iterable[str],
@@ -190,7 +282,11 @@ class LmPredictor(TextPredictor):
         """The tokens of a prompt that are not in the vocabulary and are read as <unk>."""
         return self.codec.unknown(prompt)
 
-    def notes(self, prompts: Iterable[str]) -> list[str]:
+    def read_inputs(self, operation: Operation, texts: Sequence[str], file: str | None) -> ReadInputs:
+        read = super().read_inputs(operation, texts, file)
+        return read if texts or file is not None else ReadInputs([""])
+
+    def notes(self, prompts: Iterable[str], options: Mapping[str, Any] = NO_OPTIONS) -> list[str]:
         """What a user should know about these prompts: their unknown tokens."""
         return [unknown_note(unknown, f"the prompt {one!r}") for one in prompts if (unknown := self.unknown(one))]
 
@@ -237,6 +333,66 @@ class LmPredictor(TextPredictor):
         """
         with encoded(corpus_for(self.run, source, strict=strict), self.codec) as tokens:
             return self.evaluate_tokens(tokens)
+
+    @operation("evaluate", command="eval")
+    def evaluation(
+        self, data: EvaluationData = None, *, against: Against = (), adapt: Adapt = None, strict: Strict = False
+    ) -> EvaluationReport:
+        """Perplexity and bits per token, beside baselines; with `against`, token predictions of several models."""
+        from weft.tasks.compare import compare_runs
+
+        if against:
+            return compare_runs(self, against, data, adapt, strict=strict)
+        adapted = None if adapt is None else self.adapt(adapt)  # before the evaluation: what cannot adapt is refused
+        if data is None:
+            return self._likelihood_report(held_out_tokens(self.run, self.codec), adapted, {})
+        corpus = corpus_for(self.run, data, strict=strict)
+        with encoded(corpus, self.codec) as tokens:
+            return self._likelihood_report(tokens, adapted, {"left_out": corpus.left_out})
+
+    def _likelihood_report(
+        self, tokens: Tokens, adapted: AdaptedLmPredictor | None, more: Mapping[str, Any]
+    ) -> EvaluationReport:
+        from weft.tasks.lm.baselines import baselines
+
+        found, others = self.evaluate_tokens(tokens), baselines(self, tokens)
+        beside = None if adapted is None else adapted.evaluate_tokens(tokens)
+        level = self.codec.tokenizer.name
+        record: dict[str, Any] = {
+            "tokens": found.count,
+            "level": level,
+            "cross_entropy": found.cross_entropy,
+            "bits_per_token": found.bits_per_token,
+            "perplexity": found.perplexity,
+            "uniform_perplexity": len(self.codec.vocabulary),
+            "signature": found.signature(level),
+            "baselines": [
+                {"name": name, "perplexity": other.perplexity, "cross_entropy": other.cross_entropy}
+                for name, other in others
+            ],
+        }
+        if adapted is not None and beside is not None:
+            record["adapted"] = {
+                **adapted.adaptation.describe(),
+                "cross_entropy": beside.cross_entropy,
+                "perplexity": beside.perplexity,
+            }
+        wide = max(len(name) for name, _ in others)
+        lines = [
+            f"perplexity      {found.perplexity:.3f} per {level}",
+            *(
+                []
+                if beside is None
+                else [f"adapted         {beside.perplexity:.3f} per {level}, while it reads the text"]
+            ),
+            f"{f'bits per {level}':15} {found.bits_per_token:.3f}",
+            f"tokens          {found.count:,}",
+            *(
+                f"{'' if number else 'baselines':16}{name:{wide}}  {other.perplexity:.3f}"
+                for number, (name, other) in enumerate(others)
+            ),
+        ]
+        return self.report({**record, **more}, lines)
 
     def evaluate_held_out(self) -> Likelihood:
         """The likelihood of the run's own held-out text."""

@@ -11,16 +11,13 @@ from weft.metrics import CROSS_ENTROPY
 from weft.nn.bptt import unroll
 from weft.tasks.inspection import Inspection
 from weft.tasks.lm.chosen_settings import choose_settings
-from weft.tasks.lm.command import COMMANDS
 from weft.tasks.lm.config import LmConfig
 from weft.tasks.lm.inspection import inspect_lm
 from weft.tasks.lm.interpolation import join_networks
 from weft.tasks.lm.model import LanguageModel, make_language_model
 from weft.tasks.lm.ngram_mixture import NGRAM, NgramEvaluation, NgramMixture, count_ngrams, fitted_weight, load_ngrams
 from weft.tasks.lm.predictor import LmPredictor
-from weft.tasks.lm.service import serve_lm
 from weft.tasks.members import trained_members
-from weft.tasks.service import Service
 from weft.tasks.text_task import TextData, TextTask
 from weft.text.codec import Codec
 from weft.training.build import build_model, load_model
@@ -34,7 +31,8 @@ class LmTask(TextTask[LmConfig, LmPredictor]):
     """Trains a recurrent model to predict the next token of a text."""
 
     name = "lm"
-    commands = COMMANDS
+    summary = "Train a recurrent language model: it predicts the next token and generates text."
+    predictors = (LmPredictor,)
     reads_windows = True
     config_class = LmConfig
 
@@ -94,9 +92,6 @@ class LmTask(TextTask[LmConfig, LmPredictor]):
 
     def inspect(self, predictor: LmPredictor, text: str) -> Inspection:
         return inspect_lm(predictor, text)
-
-    def serve(self, predictor: LmPredictor) -> Service:
-        return serve_lm(predictor)
 
 
 TASK = LmTask()

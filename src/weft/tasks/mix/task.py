@@ -21,10 +21,7 @@ from weft.tasks.lm.inspection import inspect_steps
 from weft.tasks.lm.interpolation import Interpolation
 from weft.tasks.lm.model import LanguageModel
 from weft.tasks.lm.predictor import LmPredictor, TokenModel
-from weft.tasks.lm.service import serve_lm
-from weft.tasks.mix.command import COMMANDS
 from weft.tasks.mix.config import MixConfig
-from weft.tasks.service import Service
 from weft.tasks.text_task import TextData, TextTask
 from weft.text.codec import Codec
 from weft.training.run import WEIGHTS, Run, decoding, open_run
@@ -39,7 +36,8 @@ class MixTask(TextTask[MixConfig, LmPredictor]):
     """Interpolates language models that are trained already."""
 
     name = "mix"
-    commands = COMMANDS
+    summary = "Interpolate language models."
+    predictors = (LmPredictor,)
     config_class = MixConfig
 
     def read(self, source: Any, dev: Any, config: MixConfig, folder: Path, origin: Run | None = None) -> Any:
@@ -74,9 +72,6 @@ class MixTask(TextTask[MixConfig, LmPredictor]):
 
     def inspect(self, predictor: LmPredictor, text: str) -> Inspection:
         return inspect_steps(predictor, text)
-
-    def serve(self, predictor: LmPredictor) -> Service:
-        return serve_lm(predictor)
 
 
 def make_cache(models: list[TokenModel], config: CacheConfig) -> CacheModel:

@@ -13,10 +13,7 @@ from weft.tasks.inspection import Inspection
 from weft.tasks.kneser_ney import NGram, modified_kneser_ney
 from weft.tasks.lm.inspection import inspect_steps
 from weft.tasks.lm.predictor import LmPredictor
-from weft.tasks.lm.service import serve_lm
-from weft.tasks.ngram.command import COMMANDS
 from weft.tasks.ngram.config import NgramConfig
-from weft.tasks.service import Service
 from weft.tasks.text_task import TextData, TextTask
 from weft.text.codec import Codec
 from weft.training.loss import MeanLoss
@@ -74,7 +71,8 @@ class NgramTask(TextTask[NgramConfig, LmPredictor]):
     """Counts the n-grams of a text: a smoothed language model with a short context."""
 
     name = "ngram"
-    commands = COMMANDS
+    summary = "Train an n-gram language model by counting: a strong, fast baseline."
+    predictors = (LmPredictor,)
     config_class = NgramConfig
 
     def read(self, source: Any, dev: Any, config: NgramConfig, folder: Path, origin: Run | None = None) -> Any:
@@ -93,9 +91,6 @@ class NgramTask(TextTask[NgramConfig, LmPredictor]):
 
     def inspect(self, predictor: LmPredictor, text: str) -> Inspection:
         return inspect_steps(predictor, text)
-
-    def serve(self, predictor: LmPredictor) -> Service:
-        return serve_lm(predictor)
 
 
 TASK = NgramTask()

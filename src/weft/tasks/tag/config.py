@@ -17,11 +17,13 @@ class TagDataConfig(Settings):
     """The `data` section: the columns of a file of tagged sentences, and the vocabulary built from it."""
 
     task: str = setting(
-        "tags", "tags: one tag per word; segments: words in a text without spaces", choices=("tags", "segments")
-    )
+        "tags", "tags: learn a tag for each word; segments: learn to segment text into words",
+        choices=("tags", "segments"), option="--segment=segments",
+    )  # fmt: skip
     tag_column: int | str = setting(
-        "", "column of the tags: a CoNLL-U name, a number from 1, or -1 for the last; empty: upos, else the last"
-    )
+        "", "column of the tags: a CoNLL-U name, a number from 1, or -1 for the last; empty: upos, else the last",
+        option="--column",
+    )  # fmt: skip
     word_column: int | str = setting("", "column of the words; empty: form, else the first")
     scheme: str = setting(
         "auto", "span scheme of the tags; none: tags are not spans",
@@ -31,7 +33,9 @@ class TagDataConfig(Settings):
     unknown_tags: str = setting(
         "refuse", "how to treat tags of --dev that --data lacks; count: as errors", choices=("refuse", "count")
     )
-    strict: bool = setting(False, "refuse sentences that lack a word or a tag; else they are left out and counted")
+    strict: bool = setting(
+        False, "refuse sentences that lack a word or a tag; else they are left out and counted", option="--strict"
+    )
     normalization: str = setting("NFC", "Unicode normalization form", choices=NORMALIZATIONS)
     lower: bool = setting(True, "look words up in lower case; their characters are read unchanged")
     min_count: int = setting(1, "replace words with a lower count by <unk>", low=1)

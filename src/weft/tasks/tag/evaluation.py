@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from operator import add
 from typing import NamedTuple
@@ -22,6 +22,7 @@ from weft.nn.crf import TagPath
 from weft.tasks.tag.encoder import collate
 from weft.tasks.tag.model import Tagger, TaggerMixture
 from weft.tasks.tag.vocabulary import TaggerVocabulary
+from weft.text.conll import count_noun
 from weft.text.spans import OUTSIDE, split_tag
 
 PRIOR_STD = 1.0  # nats; standard deviation of the prior of a span-start bias, so that few sentences move it little
@@ -174,6 +175,30 @@ def _sentence_scores(
 def tag_metrics(scores: TagScores | WordScores) -> dict[str, float]:
     """The metrics of predicted tags."""
     return {"score": scores.score(), **scores.metrics()}
+
+
+def score_lines(found: TagScores | WordScores) -> Iterator[str]:
+    """The scores as people read them."""
+    if isinstance(found, WordScores):
+        yield f"word F1          {found.words.f1:.4f}"
+        yield f"precision        {found.words.precision:.4f}"
+        yield f"recall           {found.words.recall:.4f}"
+        hits = found.known, found.unknown
+    else:
+        yield f"accuracy         {found.words.accuracy:.4f} of {count_noun(found.words.all.count, 'word')}"
+        hits = found.words.known, found.words.unknown
+    for name, one in zip(("known words", "unknown words"), hits, strict=True):
+        if one.count:
+            yield f"  {name:13}  {one.accuracy:.4f} of {one.count:,}"
+    if isinstance(found, WordScores) or found.spans is None:
+        return
+    kinds = sorted(found.spans.labels.items())
+    wide = max([8, *(len(kind) for kind, _ in kinds)])
+    yield ""
+    yield f"{'spans':{wide}}  precision  recall      F1       true   found"
+    for kind, scores in [*kinds, ("all", found.spans.all)]:
+        numbers = f"{scores.precision:9.4f}  {scores.recall:6.4f}  {scores.f1:6.4f}  {scores.true:9,}"
+        yield f"{kind:{wide}}  {numbers}  {scores.predicted:6,}"
 
 
 def tag_confusion(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import torch
@@ -22,15 +23,32 @@ from weft.metrics import Confusion
 from weft.metrics.paired import ExampleStatistics
 from weft.metrics.tagging import WordScores
 from weft.nn.crf import TagPath
-from weft.tasks.predictor import ResultList, TaskPredictor
+from weft.tasks.operation import (
+    EvaluationData,
+    EvaluationReport,
+    Operation,
+    OperationInputs,
+    Option,
+    ReadInputs,
+    Strict,
+    operation,
+)
+from weft.tasks.predictor import NO_OPTIONS, ResultList, TaskPredictor
 from weft.tasks.stored_data import DEV_PART, is_stored
 from weft.tasks.tag.config import TagConfig
 from weft.tasks.tag.data import SHOWN, Reading, extra_tag_notes, load_sentences, read_like, unknown_tags
 from weft.tasks.tag.encoder import collate
-from weft.tasks.tag.evaluation import TagScores, evaluate_tagger, tag_confusion, tag_metrics, tag_statistics
+from weft.tasks.tag.evaluation import (
+    TagScores,
+    evaluate_tagger,
+    score_lines,
+    tag_confusion,
+    tag_metrics,
+    tag_statistics,
+)
 from weft.tasks.tag.lexicon import WordLexicon
 from weft.tasks.tag.model import Tagger, TaggerMixture, forbid_continuation
-from weft.tasks.tag.table import read_tables, tag_table
+from weft.tasks.tag.table import TableToTag, read_tables, write_tables
 from weft.tasks.tag.vocabulary import TaggerVocabulary
 from weft.tasks.tag.word_split import make_split
 from weft.text.columns import read_rows
@@ -75,6 +93,114 @@ class SegmentedText:
         return html.box(html.shaded_tokens(self.words, [1 - share for share in self.confidence], notes))
 
 
+Confidence = Annotated[bool, Option("Write the probability of each tag, or of each segmented word.")]
+
+
+@dataclass(frozen=True)
+class TextTags:
+    """The tags of a text, the most probable ones first; none of a blank text."""
+
+    text: str
+    paths: Sequence[TaggedText]
+    spans: bool  # whether tags are spans
+    ranked: bool  # whether several were asked for
+
+    def to_text(
+        self,
+        number: int,
+        *,
+        inline: Annotated[bool, Option("Write word/TAG, one sentence per line.")] = False,
+        confidence: Confidence = False,
+    ) -> str:
+        lines = []
+        for rank, path in enumerate(self.paths, start=1):
+            head = f"{rank}\t{path.probability:.4f}" if self.ranked else ""
+            probabilities = [f"{value:.4f}" for value in path.confidence]
+            rows = list(zip(path.words, path.tags, *([probabilities] if confidence else []), strict=True))
+            if inline:
+                lines.append(f"{head}{head and chr(9)}{' '.join(map('/'.join, rows))}")
+            else:
+                lines += [*([f"# {head}"] if head else []), *map("\t".join, rows), ""]
+        return "\n".join(lines or [""]) + "\n"
+
+    def to_json(self) -> dict[str, Any]:
+        blank = {"tags": [], "confidence": [], **({"spans": []} if self.spans else {}), "probability": 1.0}
+        words = self.paths[0].words if self.paths else ()
+        return _record(self.text, words, list(map(_tags, self.paths)) or [blank], self.ranked)
+
+
+@dataclass(frozen=True)
+class TextSegments:
+    """The words of a text of a batch, the most probable ones first; none of a blank text."""
+
+    text: str
+    place: int
+    batch: _SegmentedBatch
+
+    @property
+    def paths(self) -> Sequence[SegmentedText]:
+        return self.batch.paths[self.place]
+
+    @property
+    def ranked(self) -> bool:
+        return self.batch.count > 1
+
+    def to_text(self, number: int, *, confidence: Confidence = False) -> str:
+        if not (confidence or self.ranked):
+            return f"{' '.join(self.batch.words[self.place])}\n"
+        lines = []
+        for rank, path in enumerate(self.paths, start=1):
+            head = f"{rank}\t{path.probability:.4f}\t" if self.ranked else ""
+            pairs = zip(path.words, path.confidence, strict=True)
+            lines.append(head + " ".join(f"{word}/{value:.4f}" if confidence else word for word, value in pairs))
+        return "\n".join(lines or [""]) + "\n"
+
+    def to_json(self) -> dict[str, Any]:
+        paths: list[dict[str, Any]] = [
+            {"words": one.words, "confidence": _rounded(one.confidence), "probability": one.probability}
+            for one in self.paths
+        ] or [{"words": (), "confidence": [], "probability": 1.0}]
+        return _record(self.text, paths[0]["words"], paths, self.ranked)
+
+
+@dataclass(frozen=True)
+class _SegmentedBatch:
+    """Texts that are segmented when their words are asked for, or their probabilities, which take longer."""
+
+    model: TagPredictor
+    texts: Sequence[str]
+    count: int
+
+    @cached_property
+    def words(self) -> Sequence[Sequence[str]]:
+        return self.model.segment(self.texts)
+
+    @cached_property
+    def paths(self) -> Sequence[Sequence[SegmentedText]]:
+        return self.model.segment_n_best(self.texts, self.count)
+
+
+def _record(text: str, words: Sequence[str], paths: list[dict[str, Any]], ranked: bool) -> dict[str, Any]:
+    return {"text": text, "words": words, **paths[0], **({"n_best": paths} if ranked else {})}
+
+
+def _tags(path: TaggedText) -> dict[str, Any]:
+    record: dict[str, Any] = {"tags": path.tags, "confidence": _rounded(path.confidence)}
+    if path.spans is not None:
+        record["spans"] = [{**span._asdict(), "words": path.words[span.start : span.end]} for span in path.spans]
+    return {**record, "probability": path.probability}
+
+
+def _rounded(shares: Iterable[float]) -> list[float]:
+    return [round(share, 6) for share in shares]
+
+
+TEXTS = OperationInputs(
+    "Texts; - reads one sentence per line.",
+    "A file with one sentence per line, or with --columns a table.",
+    missing="there is no text to tag",
+    example='weft tag RUN "some text", or weft tag RUN --file sentences.txt',
+)
 Text = str | Sequence[str]
 FloatArray = np.ndarray[Any, np.dtype[np.float32]]
 _Decoded = TypeVar("_Decoded")
@@ -100,6 +226,11 @@ class TagPredictor(TaskPredictor):
         return self.vocabulary.tags
 
     @property
+    def example(self) -> str:
+        words = [word for word in self.vocabulary.lexicon.words.tokens if word.isalpha()]
+        return ("" if self.task == "segments" else " ").join(words[:6])
+
+    @property
     def unspaced(self) -> str | None:
         """A training word that the word tokenizer would split, if there are many such: text needs `split="space"`."""
         lexicon = self.vocabulary.lexicon
@@ -116,6 +247,89 @@ class TagPredictor(TaskPredictor):
         found = self.n_best(texts, 1, split=split)
         none = TaggedText((), (), (), 1.0, () if self.vocabulary.scheme else None)
         return ResultList((paths[0] if paths else none for paths in found), index=found.row_index)
+
+    @property
+    def operations(self) -> Mapping[str, Operation]:
+        other = "tag" if self.task == "segments" else "segment"
+        return {name: one for name, one in super().operations.items() if name != other}
+
+    @operation("tag", TEXTS)
+    def tag_texts(
+        self,
+        texts: Iterable[Any],
+        *,
+        n_best: Annotated[int, Option("How many tag sequences to write for each sentence.", min=1)] = 1,
+        split: Annotated[
+            str,
+            Option(
+                "How to split texts into words: word, by the word tokenizer; space, at spaces.",
+                choices=("word", "space"),
+            ),
+        ] = "word",
+    ) -> Iterator[TextTags]:
+        """Tag the words of each sentence, or segment it into words if the model was trained to.
+
+        Tags are written as columns: word, tag. A blank line stays blank. A CoNLL-U table is returned with its tag
+        column filled in, any other table with a column added, as conlleval reads it.
+        """
+        texts = list(texts)
+        if split != "word" and not all(isinstance(text, str) for text in texts):
+            raise WeftError("the input is a table, and `split` is for texts", expected="one of the two")
+        for text, paths in zip(texts, self.n_best(texts, n_best, split=split), strict=True):
+            shown = text if isinstance(text, str) else " ".join(text)
+            yield TextTags(shown, paths, self.vocabulary.scheme is not None, n_best > 1)
+
+    @operation("segment", TEXTS, command="tag")
+    def segment_texts(
+        self,
+        texts: Iterable[Any],
+        *,
+        n_best: Annotated[int, Option("How many segmentations to write for each text.", min=1)] = 1,
+    ) -> list[TextSegments]:
+        """Segment each text into words. A blank line stays blank."""
+        batch = _SegmentedBatch(self, list(texts), n_best)
+        return [TextSegments(text, place, batch) for place, text in enumerate(batch.texts)]
+
+    def read_inputs(
+        self,
+        operation: Operation,
+        texts: Sequence[str],
+        file: str | None,
+        *,
+        columns: Annotated[
+            bool, Option("The input is a table with one word per row: CoNLL-U or other columns.")
+        ] = False,
+        column: Annotated[
+            str | None,
+            Option(
+                "--columns: put the tags there. Without it: in CoNLL-U where the training tags were, else in a new "
+                "column."
+            ),
+        ] = None,
+    ) -> ReadInputs:
+        if not columns:
+            if column is not None:
+                raise WeftError("there is a `column` without `columns`", expected="a table that has it")
+            if not all(text.strip() for text in texts):
+                raise WeftError("the text is empty", expected="at least one word")
+            return super().read_inputs(operation, texts, file)
+        if texts and tuple(texts) != ("-",):
+            raise WeftError(
+                "`columns` reads a table, and texts are given", expected="`file=TABLE`, or - for standard input"
+            )
+        tables = list(read_tables(self, file or "-"))
+        words = [sentence for table in tables for sentence in table.words]
+        return ReadInputs(words, (), partial(self._write_tables, tables, column or ""))
+
+    def _write_tables(
+        self, tables: Sequence[TableToTag], column: str, records: Sequence[TextTags], options: Mapping[str, Any]
+    ) -> Iterator[str]:
+        """The tables with their tags, or the sentences in another form."""
+        if options["inline"] or options["n_best"] > 1:
+            for number, record in enumerate(records):
+                yield record.to_text(number, inline=options["inline"], confidence=options["confidence"])
+            return
+        yield from write_tables(self, tables, [one.paths[0] for one in records], column, options["confidence"])
 
     def n_best(self, texts: Iterable[Any], n: int, *, split: str = "word") -> ResultList[ResultList[TaggedText]]:
         """The `n` most probable tag sequences of each text, best first; fewer where there are fewer. See `tag`."""
@@ -289,15 +503,18 @@ class TagPredictor(TaskPredictor):
         Yields:
             The lines of the table, with their line ends; all else in them is as it was.
         """
-        return tag_table(self, source, column=column, confidence=confidence)
+        tables = list(read_tables(self, source))
+        found = self.tag([words for table in tables for words in table.words])
+        return write_tables(self, tables, found, column, confidence)
 
     def read_table(self, source: str | Path | Corpus) -> list[tuple[str, ...]]:
         """The words of each sentence of a table, from the column that held them in the training data."""
         return [words for table in read_tables(self, source) for words in table.words]
 
-    def notes(self, split: str = "word") -> list[str]:
+    def notes(self, texts: Iterable[Text] = (), options: Mapping[str, Any] = NO_OPTIONS) -> list[str]:
         """What a user should know about raw text for this tagger: whether its words need spaces."""
-        if split == "space" or not self.unspaced:
+        words_given = any(not isinstance(text, str) for text in texts)
+        if words_given or options.get("split") == "space" or not self.unspaced:
             return []
         return [
             f"{self.run.path} was trained on words such as {self.unspaced}, and text is split into single characters: "
@@ -320,6 +537,31 @@ class TagPredictor(TaskPredictor):
     def evaluate(self, source: SentenceSource, *, column: str = "", strict: bool = False) -> TagScores | WordScores:
         """Evaluates on other sentences; see `read`."""
         return self.score(self.read(source, column=column, strict=strict).sentences)
+
+    @operation("evaluate", command="eval")
+    def evaluation(
+        self,
+        data: EvaluationData = None,
+        *,
+        column: Annotated[
+            str | None, Option("The column of the tags in --data, if it is not that of the training data.")
+        ] = None,
+        strict: Strict = False,
+    ) -> EvaluationReport:
+        """Accuracy, and F1 of spans or of words."""
+        notes: list[str] = []
+        left_out = {}
+        if data is not None:
+            read = self.read(data, column=column or "", strict=strict)
+            notes, found, left_out = read.notes, self.score(read.sentences), {"left_out": read.left_out}
+        elif column is not None:
+            raise WeftError("there is a `column` without `source`", expected="the table that has it")
+        else:
+            found = self.evaluate_held_out()
+        record: dict[str, Any] = {"score": found.score(), **found.metrics(), **left_out, "signature": found.signature()}
+        if isinstance(found, TagScores) and found.spans is not None:
+            record["labels"] = {label: vars(one) | {"f1": one.f1} for label, one in sorted(found.spans.labels.items())}
+        return self.report(record, score_lines(found), notes)
 
     def evaluate_held_out(self) -> TagScores | WordScores:
         """Evaluates on the run's own held-out sentences."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -41,18 +42,20 @@ def read_tables(model: TagPredictor, source: str | Path | Corpus) -> Iterator[Ta
         )
 
 
-def tag_table(
-    model: TagPredictor, source: str | Path | Corpus, *, column: str = "", confidence: bool = False
+def write_tables(
+    model: TagPredictor, tables: Iterable[TableToTag], found: Sequence[TaggedText], column: str, confidence: bool
 ) -> Iterator[str]:
-    """The lines of the tables of a source, with tags; see `TagPredictor.tag_table`."""
+    """The lines of tables, with the tags of all their sentences; see `TagPredictor.tag_table`."""
     trained = str(from_dict(TagConfig, model.run.config).data.tag_column)
-    last = "\n"
-    for table, words in read_tables(model, source):
+    last, rest = "\n", iter(found)
+    for table, words in tables:
         wanted = column or (trained or "upos" if table.format.conllu else "")
         into = table.format.find(wanted, table.location) if wanted else None
         if last.strip():  # a sentence does not continue from one file to the next
             yield "\n" if last.endswith(("\n", "\r")) else "\n\n"
-        for last in _tagged_lines(table, into, model.tag(words), model.vocabulary.scheme is not None, confidence):
+        for last in _tagged_lines(
+            table, into, list(islice(rest, len(words))), model.vocabulary.scheme is not None, confidence
+        ):
             yield last
 
 

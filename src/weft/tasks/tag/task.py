@@ -16,10 +16,8 @@ from weft.metrics import CROSS_ENTROPY, TAGGING_SCORE
 from weft.tasks.inspection import Inspection
 from weft.tasks.members import load_members
 from weft.tasks.pretraining import SHARED_LAYERS, PretrainedLayers, layer_groups, shared_settings, take_over_stack
-from weft.tasks.service import Service
 from weft.tasks.stored_data import DEV_PART, TRAIN_PART, is_stored
 from weft.tasks.tag.augmentation import MentionReplacement
-from weft.tasks.tag.command import COMMANDS
 from weft.tasks.tag.config import TagConfig
 from weft.tasks.tag.data import load_sentences, store_tagged, tagger_corpus
 from weft.tasks.tag.encoder import collate
@@ -27,7 +25,6 @@ from weft.tasks.tag.evaluation import calibrate, evaluate_with_loss, tag_metrics
 from weft.tasks.tag.inspection import inspect_tag
 from weft.tasks.tag.model import TaggedBatch, Tagger, TaggerMixture
 from weft.tasks.tag.predictor import TagPredictor
-from weft.tasks.tag.service import serve_tagger
 from weft.tasks.tag.vocabulary import TaggerVocabulary
 from weft.tasks.task import Task
 from weft.tasks.text_task import CorpusSource, open_corpus
@@ -47,7 +44,14 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
     """Trains a recurrent model with a CRF to tag the words of a sentence, or to find the words of a text."""
 
     name = "tag"
-    commands = COMMANDS
+    summary = "Train a tagger: it predicts the tag of each word or, with --segment, where words begin and end."
+    details = "Tags may be parts of speech or any others; spans in BIO, BIOES and similar schemes are detected."
+    data_help = (
+        "Tagged sentences: CoNLL-U or other columns, CSV, JSON lines, also as .gz or in a .zip, - for standard input, "
+        "or grammar. With --segment: text with spaces between words, or CoNLL-U."
+    )
+    dev_help = "Held-out sentences; without it a random part of --data is held out."
+    predictors = (TagPredictor,)
     config_class = TagConfig
     encoder_defaults: ClassVar[Mapping[str, Any]] = {}
     metric = TAGGING_SCORE
@@ -143,9 +147,6 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
             run, lambda member: load_model(lambda: make_tagger(vocabulary, config), member), TaggerMixture
         )
         return TagPredictor(run, model, vocabulary)
-
-    def serve(self, predictor: TagPredictor) -> Service:
-        return serve_tagger(predictor)
 
     def inspect(self, predictor: TagPredictor, text: str) -> Inspection:
         return inspect_tag(predictor, text)

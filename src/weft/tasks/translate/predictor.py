@@ -6,8 +6,8 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,11 +21,13 @@ from weft.metrics import Likelihood, Translations
 from weft.metrics.bleu import bleu_of_sums
 from weft.metrics.paired import ExampleStatistics, ratio
 from weft.tasks.lm.predictor import unknown_note
-from weft.tasks.predictor import ResultList, TaskPredictor
+from weft.tasks.operation import EvaluationData, EvaluationReport, OperationInputs, Option, Strict, operation
+from weft.tasks.predictor import NO_OPTIONS, ResultList, TaskPredictor, example_of
 from weft.tasks.stored_data import DEV_PART, is_stored
 from weft.tasks.translate.attention_stepper import last_weights, with_attention
 from weft.tasks.translate.config import TranslateConfig
 from weft.tasks.translate.data import held_out_pairs, read_pairs
+from weft.tasks.translate.language_detection import LanguageProfile, load_profiles
 from weft.tasks.translate.model import BOS_ID, TranslationBatch, Translator, TranslatorMixture
 from weft.text.codec import Codec
 from weft.text.columns import read_rows
@@ -56,6 +58,7 @@ def sentences(
     return TranslationBatch(pad([[*row, END] for row in sources]), pad([[*row, END] for row in targets]))
 
 
+Beam = Annotated[int, Option("Beam width; 1: greedy search.", min=1)]
 Weights = tuple[tuple[float, ...], ...]
 
 
@@ -84,6 +87,36 @@ class Translation:
         return html.box(title + html.table(rows, self.source, "from"))
 
 
+@dataclass(frozen=True)
+class TranslatedText:
+    """The translations of a text, best first; none of an empty text."""
+
+    text: str
+    translations: Sequence[Translation]
+    unknown: Sequence[str]
+    scored: bool = False  # show each translation with its score
+    attention: bool = False  # and which source tokens each token attends to
+
+    def to_text(self, number: int) -> str:
+        if not self.scored:
+            return (self.translations[0].text.replace("\n", " ") if self.translations else "") + "\n"
+        return (
+            ("\n" if number else "") + "\n".join(line for one in self.translations for line in self._lines(one)) + "\n"
+        )
+
+    def _lines(self, found: Translation) -> Iterator[str]:
+        yield f"{found.score:8.4f}  {found.text}"
+        wide = max(map(len, found.tokens))
+        for token, weights in zip(found.tokens, found.attention if self.attention else (), strict=False):
+            top = sorted(range(len(weights)), key=lambda place: -weights[place])[:3]
+            sources = "   ".join(f"{found.source[place].strip()} {weights[place]:.2f}" for place in top)
+            yield f"{'':10}{token.strip():{wide}}  <- {sources}"
+
+    def to_json(self) -> dict[str, Any]:
+        translations = [asdict(one) for one in self.translations]
+        return {"source": self.text, "translations": translations, "unknown": self.unknown}
+
+
 class _Source(NamedTuple):
     """A sentence as the model reads it, <eos> included."""
 
@@ -110,6 +143,15 @@ class TranslatePredictor(TaskPredictor):
     codec: PairCodec
     config: TranslateConfig
 
+    @property
+    def example(self) -> str:
+        return example_of(self.codec.source, 5).strip()
+
+    @property
+    def language_profiles(self) -> tuple[LanguageProfile, ...]:
+        """What texts of both languages look like, to detect a language; empty: the run does not know it."""
+        return load_profiles(self.run) or ()
+
     def translate(
         self,
         texts: Iterable[Any],
@@ -122,6 +164,42 @@ class TranslatePredictor(TaskPredictor):
         found = self.n_best(texts, 1, beam=beam, length_penalty=length_penalty, copy_unknown=copy_unknown)
         best = (alternatives[0].text if alternatives else "" for alternatives in found)
         return ResultList(best, index=found.row_index, column="translation")
+
+    @operation(
+        "translate",
+        OperationInputs(
+            "Sentences to translate; - reads one per line from standard input.",
+            "Sentences to translate, one per line: a path, .gz, or - for standard input.",
+            missing="there is no text to translate",
+            example='weft translate RUN "I am home.", or weft translate RUN --file sentences.txt',
+        ),
+    )
+    def translate_texts(
+        self,
+        texts: Iterable[str],
+        *,
+        beam: Beam = 5,
+        length_penalty: Annotated[
+            float, Option("Exponent of the length in the score log P / length^x; larger favours longer outputs.", min=0)
+        ] = LENGTH_PENALTY,
+        n_best: Annotated[int, Option("How many translations to show of each, with scores.", min=1)] = 1,
+        copy_unknown: Annotated[bool, Option("Replace an unknown word by the source word it attends to most.")] = False,
+        attention: Annotated[bool, Option("Show which source tokens each token attends to.")] = False,
+        prefix: Annotated[tuple[str, ...], Option("A target token that the translation begins with; repeatable.")] = (),
+    ) -> Iterator[TranslatedText]:
+        """Translate sentences: one line for each, in their order."""
+        texts = list(texts)
+        found = self.n_best(
+            texts,
+            n_best,
+            beam=max(beam, n_best),
+            length_penalty=length_penalty,
+            copy_unknown=copy_unknown,
+            attention=attention,
+            prefix=prefix,
+        )
+        for text, best in zip(texts, found, strict=True):
+            yield TranslatedText(text, best, self.unknown(text), n_best > 1 or attention, attention)
 
     def n_best(
         self,
@@ -258,7 +336,7 @@ class TranslatePredictor(TaskPredictor):
         """The tokens of a text that are not in the vocabulary and are read as <unk>."""
         return self.codec.source.unknown(text)
 
-    def notes(self, texts: Iterable[str]) -> list[str]:
+    def notes(self, texts: Iterable[str], options: Mapping[str, Any] = NO_OPTIONS) -> list[str]:
         """What a user should know about these texts: their unknown tokens."""
         return [unknown_note(unknown, repr(text)) for text in texts if (unknown := self.unknown(text))]
 
@@ -310,6 +388,22 @@ class TranslatePredictor(TaskPredictor):
         target = self.codec.target
         text = target.normalizer(text)
         return target.tokenizer.join(target.tokenizer.split(text)) if target.tokenizer.name == "space" else text
+
+    @operation("evaluate", command="eval")
+    def evaluation(self, data: EvaluationData = None, *, beam: Beam = 5, strict: Strict = False) -> EvaluationReport:
+        """BLEU, chrF and exact matches."""
+        pairs = None if data is None else self.read(data, strict=strict)
+        found = self.evaluate_held_out(beam=beam) if pairs is None else self.evaluate(pairs, beam=beam)
+        scores = {"bleu": found.bleu, "chrf": found.chrf, "exact": found.exact}
+        lines = [
+            f"BLEU         {found.bleu:.2f}",
+            f"chrF         {found.chrf:.2f}",
+            f"exact match  {found.exact:.2%}",
+            f"{len(found):,} pairs, beam {beam}; {found.signature()}",
+        ]
+        left_out = {} if pairs is None else {"left_out": pairs.left_out}
+        record = {"pairs": len(found), **left_out, "beam": beam, **scores, "signature": found.signature()}
+        return self.report(record, lines, [f"{data}: {pairs.reading}"] if pairs and pairs.reading else [])
 
     def evaluate_held_out(self, *, beam: int = 5, length_penalty: float = LENGTH_PENALTY) -> Translations:
         """Evaluates on the run's own held-out pairs."""

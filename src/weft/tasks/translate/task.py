@@ -16,17 +16,14 @@ from weft.errors import WeftError
 from weft.metrics import BLEU_SCORE, CROSS_ENTROPY
 from weft.tasks.inspection import Inspection
 from weft.tasks.members import load_members
-from weft.tasks.service import Service
 from weft.tasks.stored_data import DEV_PART, TRAIN_PART, is_stored, stored
 from weft.tasks.task import Task
-from weft.tasks.translate.command import COMMANDS
 from weft.tasks.translate.config import TranslateConfig
 from weft.tasks.translate.data import held_out_pairs, store_pairs
 from weft.tasks.translate.inspection import inspect_translate
 from weft.tasks.translate.model import TranslationBatch, TranslatorMixture
 from weft.tasks.translate.predictor import END, TranslatePredictor, make_translator, pair_metrics
 from weft.tasks.translate.recipe import PairWorkload, choose_for_pairs
-from weft.tasks.translate.service import serve_translator
 from weft.text.parallel import PairCodec, PairSource
 from weft.training.build import build_model, load_model
 from weft.training.devices import find_device
@@ -40,7 +37,13 @@ class TranslateTask(Task[PairSource, TranslateConfig, TranslatePredictor]):
     """Trains an encoder-decoder with attention on sentences and their translations."""
 
     name = "translate"
-    commands = COMMANDS
+    summary = "Train a translator on sentences and their translations."
+    data_help = (
+        "Pairs: a tab-separated file, CSV, JSON lines, two files as a.en,a.fr, .gz, a member of a .zip, - for "
+        "standard input, or a name of `weft data`."
+    )
+    dev_help = "Held-out pairs; without it some sources of --data are held out."
+    predictors = (TranslatePredictor,)
     config_class = TranslateConfig
     metric = BLEU_SCORE
     sample = "grammar-fr"
@@ -129,9 +132,6 @@ class TranslateTask(Task[PairSource, TranslateConfig, TranslatePredictor]):
 
     def inspect(self, predictor: TranslatePredictor, text: str) -> Inspection:
         return inspect_translate(predictor, text)
-
-    def serve(self, predictor: TranslatePredictor) -> Service:
-        return serve_translator(predictor)
 
 
 TASK = TranslateTask()

@@ -1,0 +1,287 @@
+"""Operations: the methods of a predictor that the command line, the server and the page offer.
+
+An operation takes many inputs and returns one record for each; a record knows its text for people and its JSON. The
+method's signature and docstring are the only place where its options stand: commands and their help, the schema of a
+request and its checks are made from them. An option is a parameter annotated with `Option`, or each field of a
+parameter that is a dataclass of settings; further ones are those of `read_inputs`, `to_text` and `to_json`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Annotated, Any, NamedTuple, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from weft.config import Settings, setting, setting_schema
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+TEXT_INPUT: Mapping[str, Any] = {"type": "string"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """What an annotation says of an option of an operation or a probe: `Annotated[int, Option("How many.", 1)]`.
+
+    Attributes:
+        help: What it is, as a sentence.
+        min: The least value.
+        max: The largest.
+        choices: All values; empty: any.
+        name: Its name, where it is not that of the parameter.
+        requests: The values that a request to a server may give; None: any, (): none, it is for the command line alone.
+        flag: Of a probe, its name on the command line where it is not `--name`; "": it has none there.
+    """
+
+    help: str
+    min: float | None = None
+    max: float | None = None
+    choices: tuple[str, ...] = ()
+    name: str = ""
+    requests: tuple[str, ...] | None = None
+    flag: str | None = None
+
+
+EvaluationData = Annotated[str | None, Option("Data to evaluate on; without it the run's own held-out data.")]
+Strict = Annotated[bool, Option("Refuse rows that lack something, which are left out and counted otherwise.")]
+
+
+class OperationInputs(NamedTuple):
+    """What an operation takes.
+
+    Attributes:
+        help: What the inputs are.
+        file: Help of --file.
+        missing: The message where there is no input; empty: there may be none.
+        example: What to try then.
+        option: An option that takes the inputs, such as --prompt, where they are no arguments.
+        schema: The JSON schema of an input; one that is no string is given as a line of JSON.
+    """
+
+    help: str
+    file: str = "A file with one text per line; - for standard input."
+    missing: str = ""
+    example: str = ""
+    option: str = ""
+    schema: Mapping[str, Any] = TEXT_INPUT
+
+
+class OperationResult(Protocol):
+    """The result for one input."""
+
+    def to_text(self, number: int) -> str | Iterator[str]:
+        """What people read, whole or in pieces, with its line end. `number` records stand before it."""
+        ...
+
+    def to_json(self) -> dict[str, Any]: ...
+
+
+class EvaluationReport(NamedTuple):
+    """The record of an evaluation."""
+
+    record: dict[str, Any]
+    lines: list[str]
+
+    def to_text(self, number: int) -> str:
+        return "\n".join(self.lines) + "\n"
+
+    def to_json(self) -> dict[str, Any]:
+        return self.record
+
+
+class _Argument(NamedTuple):
+    """Where the value of an option goes: to a parameter, or to a field of the dataclass that the parameter is."""
+
+    parameter: str
+    kind: Any
+    default: Any
+    metadata: Mapping[str, Any]
+    group: type[Any] | None = None
+
+
+Arguments = Mapping[str, _Argument]
+
+
+@dataclasses.dataclass(frozen=True)
+class Operation:
+    """A method that is an operation.
+
+    Attributes:
+        name: Its name in requests.
+        command: The name of its command; several operations of a predictor may have one.
+        method: The name of the method.
+        help: The method's docstring, up to its arguments.
+        inputs: What it takes; None: it has options only, reads files, and is no operation of a server.
+        reading: The options of `read_inputs`, on the command line.
+        arguments: The options of the method.
+        text: The options of a record's `to_text`.
+        json: The options of its `to_json`.
+    """
+
+    name: str
+    command: str
+    method: str
+    help: str
+    inputs: OperationInputs | None
+    reading: Arguments
+    arguments: Arguments
+    text: Arguments
+    json: Arguments
+
+    @property
+    def options(self) -> dict[str, _Argument]:
+        """All options, as the command has them."""
+        return {**self.reading, **self.arguments, **self.json, **self.text}
+
+    def describe(self) -> dict[str, Any]:
+        """The operation as plain data."""
+        options = {name: setting_schema(one.kind, one.default, one.metadata) for name, one in self.options.items()}
+        inputs = None if self.inputs is None else self.inputs._asdict()
+        return {"command": self.command, "help": self.help, "inputs": inputs, "options": options}
+
+    def request_options(self, limits: Mapping[str, Mapping[str, Any]]) -> type[Any]:
+        """A dataclass of the options of a request, with further limits."""
+        fields = []
+        for name, one in {**self.arguments, **self.json}.items():
+            if one.metadata.get("requests") != ():
+                more = {**one.metadata, **limits.get(name, {})}
+                known = {key: more[key] for key in ("help", "choices", "low", "high")}
+                fields.append((name, one.kind, setting(one.default, **known)))
+        return dataclasses.make_dataclass(f"{self.name.title()}Options", fields, frozen=True)
+
+    def read(self, predictor: Any, texts: Sequence[str], file: str | None, options: Mapping[str, Any]) -> ReadInputs:
+        """The inputs that a command was given."""
+        read: ReadInputs = _call(predictor.read_inputs, self.reading, options, self, texts, file)
+        return read
+
+    def results(self, predictor: Any, inputs: Sequence[Any] | None, options: Mapping[str, Any]) -> Iterator[Any]:
+        """The record of each input, or the one record of an operation without inputs."""
+        method = getattr(predictor, self.method)
+        if inputs is None:
+            yield _call(method, self.arguments, options)
+        else:
+            yield from _call(method, self.arguments, options, inputs)
+
+    def to_text(self, record: Any, number: int, options: Mapping[str, Any]) -> Iterator[str]:
+        """A record as people read it, in pieces."""
+        found = _call(record.to_text, self.text, options, number)
+        yield from [found] if isinstance(found, str) else found
+
+    def to_json(self, record: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = _call(record.to_json, self.json, options)
+        return found
+
+
+class ReadInputs(NamedTuple):
+    """OperationInputs as a command reads them.
+
+    Attributes:
+        inputs: What the operation takes.
+        notes: How they were read, where that was not given.
+        write: Writes the records in the form of the inputs, with the options of the command; None: one by one.
+    """
+
+    inputs: Sequence[Any]
+    notes: Sequence[str] = ()
+    write: Callable[[Sequence[Any], Mapping[str, Any]], Iterator[str]] | None = None
+
+
+def operation(name: str, inputs: OperationInputs | None = None, *, command: str = "") -> Callable[[Method], Method]:
+    """Marks a method of a predictor as an operation; the type that it returns many of is that of the records."""
+
+    def mark(method: Method) -> Method:
+        method.operation = (name, command or name, inputs)  # type: ignore[attr-defined]
+        return method
+
+    return mark
+
+
+@cache
+def operations(kind: Any) -> Mapping[str, Operation]:
+    """The operations of a class of predictors by name, in the order of their definition."""
+    found = {}
+    for owner in reversed(kind.__mro__):
+        for method in [name for name, value in vars(owner).items() if hasattr(value, "operation")]:
+            function = getattr(kind, method)
+            name, command, inputs = function.operation
+            record = get_type_hints(function)["return"]
+            record = (get_args(record) or (record,))[-1]
+            reading = {} if inputs is None else _arguments(kind.read_inputs)
+            found[name] = Operation(
+                name,
+                command,
+                method,
+                re.split(r"\n\n(?:Args|Returns|Raises):", inspect.getdoc(function) or "")[0],
+                inputs,
+                reading,
+                _arguments(function),
+                _arguments(record.to_text),
+                _arguments(record.to_json),
+            )
+    return found
+
+
+def _arguments(function: Callable[..., Any]) -> dict[str, _Argument]:
+    """The options of a function by name."""
+    found = {}
+    hints = get_type_hints(function, include_extras=True)
+    for parameter in inspect.signature(function).parameters.values():
+        kind = hints.get(parameter.name)
+        if isinstance(kind, type) and issubclass(kind, Settings):
+            fields = get_type_hints(kind)
+            for entry in dataclasses.fields(kind):  # type: ignore[arg-type]
+                value = getattr(parameter.default, entry.name)
+                found[entry.name] = _Argument(parameter.name, fields[entry.name], value, entry.metadata, kind)
+        for one in getattr(kind, "__metadata__", ()):
+            if isinstance(one, Option):
+                metadata = {**vars(one), "low": one.min, "high": one.max}
+                found[one.name or parameter.name] = _Argument(
+                    parameter.name, _without_none(kind), parameter.default, metadata
+                )
+    return found
+
+
+def _without_none(kind: Any) -> Any:
+    kind = get_args(kind)[0]
+    if get_origin(kind) in (Union, types.UnionType):
+        (kind,) = (one for one in get_args(kind) if one is not type(None))
+    return kind
+
+
+def _call(function: Callable[..., Any], arguments: Arguments, options: Mapping[str, Any], *args: Any) -> Any:
+    """Calls a function with those of the options that are its own."""
+    given: dict[str, Any] = {}
+    groups: dict[str, tuple[type[Any], dict[str, Any]]] = {}
+    for name, one in arguments.items():
+        if name not in options:
+            continue
+        if one.group is None:
+            given[one.parameter] = options[name]
+        else:
+            groups.setdefault(one.parameter, (one.group, {}))[1][name] = options[name]
+    made = {parameter: group(**values) for parameter, (group, values) in groups.items()}
+    return function(*args, **given, **made)
+
+
+def describe_task(task: Any) -> dict[str, Any]:
+    """What the command line needs to know of a task, as plain data: its help, its options, its operations."""
+    flags, encoder = {}, False
+    sections = get_type_hints(task.config_class)
+    for section in (one.name for one in dataclasses.fields(task.config_class)):
+        kind = sections[section]
+        kinds = get_type_hints(kind)
+        encoder = encoder or "unfreeze_epochs" in kinds
+        for entry in dataclasses.fields(kind):
+            flag, _, value = entry.metadata.get("option", "").partition("=")
+            if flag:
+                help = entry.metadata["help"].partition(f"{value}: ")[2] if value else entry.metadata["help"]
+                schema = setting_schema(kinds[entry.name], None, {"help": help})
+                flags[flag] = {**schema, "setting": f"{section}.{entry.name}", **({"value": value} if value else {})}
+    found: dict[str, Any] = {}
+    for predictor in task.predictors:
+        found = {name: one.describe() for name, one in operations(predictor).items()} | found
+    words = {name: getattr(task, name) for name in ("summary", "details", "data_help", "dev_help")}
+    return {**words, "encoder": encoder, "flags": flags, "operations": found}
