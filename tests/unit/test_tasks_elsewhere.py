@@ -8,8 +8,10 @@ import sys
 import warnings
 
 import pytest
+from typer.testing import CliRunner
 
 import weft
+import weft.cli
 from weft.errors import WeftError, WeftWarning
 from weft.tasks import elsewhere, get_task
 from weft.training.run import CONFIG, open_run, write_json
@@ -97,6 +99,28 @@ def test_what_a_run_says_is_shown_and_nothing_else(install, tmp_path):
         assert len(str(raised.value)) < 500
         assert str(raised.value).isprintable()
     assert "evil" not in sys.modules
+
+
+def test_commands_are_listed_by_name_and_made_when_called(install):
+    install("other", {"own": "other:TASK"}, "print('imported')\n" + OWN)
+    install("second", {"broken": "second:TASK"}, "raise ImportError('of something')")
+
+    def output(*arguments):
+        result = CliRunner().invoke(weft.cli.app, arguments)
+        return result.output
+
+    for arguments in (("--help",), ("train", "--help"), ("tune", "--help"), ("train", "lm", "--help")):
+        assert "imported" not in output(*arguments)
+    assert "Tasks of other packages, as weft train TASK --help: broken, own." in output("--help")
+    assert "own        A task of the package other." in output("train", "--help")
+    help = output("train", "own", "--help")
+    assert "imported" in help
+    assert "Commands of its runs: weft generate, weft eval." in help
+    assert "--epochs" not in help
+    assert "Search for good settings of a own model." in output("tune", "own", "--help")
+    unknown = output("nothing")
+    assert "weft: the task 'broken' of the package 'second' cannot be imported (ImportError: of something)" in unknown
+    assert "No such command 'nothing'" in unknown
 
 
 OWN = """

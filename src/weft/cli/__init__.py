@@ -17,9 +17,10 @@ import typer
 from typer.core import TyperGroup
 
 from weft.cli.cells import with_cells
-from weft.cli.commands import make_commands
+from weft.cli.commands import make_command, make_commands
 from weft.cli.data import data
 from weft.cli.demo import demo
+from weft.cli.elsewhere import to_click
 from weft.cli.look import make_look
 from weft.cli.messages import for_command_line
 from weft.cli.mix import mix_command
@@ -29,6 +30,8 @@ from weft.cli.serve import serve
 from weft.cli.train import make_train
 from weft.cli.tune import make_tune
 from weft.errors import WeftError, WeftWarning
+from weft.tasks import tasks_with
+from weft.tasks.elsewhere import installed_tasks
 from weft.training.environment import LOST_CODE, LostWorkerError, in_group, is_first, is_first_here
 
 # Errors of writing to an open stream: a full disk or quota, too large a file, a broken disk, a stream not for writing.
@@ -44,6 +47,18 @@ WITHOUT_CELLS = ("demo", "plot", "runs", "list", "fetch", "encode", "ngram", "hm
 
 class _Program(TyperGroup):
     """The group of all commands. It ends by the signal's code when the reader of our output has gone."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        own = super().get_command(ctx, cmd_name)
+        with shown_warnings():
+            known = own is not None or tasks_with(cmd_name)  # of tasks from other packages, too
+        return own if own is not None or not known else to_click(cmd_name, make_command(cmd_name))
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        super().format_epilog(ctx, formatter)
+        if names := installed_tasks():
+            formatter.write_paragraph()
+            formatter.write_text(f"Tasks of other packages, as weft train TASK --help: {', '.join(names)}.")
 
     def invoke(self, ctx: Any) -> Any:
         try:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weft.cli.commands import as_command, keyword, name_option, option_of, path_option
+from weft.cli.elsewhere import group_of_tasks
 from weft.cli.messages import for_command_line
 from weft.cli.workers import run_workers
 from weft.errors import WeftError
@@ -53,7 +54,12 @@ _ENCODER_OPTIONS = (
 
 def make_train() -> typer.Typer:
     """The group `weft train`, with a command for each task."""
-    group = typer.Typer(help="Train a model on your data.", no_args_is_help=True, rich_markup_mode=None)
+    group = typer.Typer(
+        help="Train a model on your data.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        cls=group_of_tasks(_make_command),
+    )
     for name in TASKS:
         group.command(name)(_make_command(name))
     return group
@@ -123,6 +129,9 @@ def _make_command(name: str) -> Callable[..., None]:
         ),
     ]
     details = f"{task['details']} {RESUME}".strip()
+    if name not in TASKS:
+        commands = dict.fromkeys(f"weft {one['command']}" for one in task["operations"].values())
+        details += f"\n\nCommands of its runs: {', '.join(commands)}."
     return as_command(command, name, f"{task['summary']}\n\n{details}", parameters)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weft.cli.commands import as_command, keyword, name_option, path_option
+from weft.cli.elsewhere import group_of_tasks
 from weft.cli.train import chosen_settings, set_threads, setting_options
 from weft.errors import WeftError
 from weft.tasks import TASKS, describe, get_task
@@ -30,7 +31,10 @@ stopped. The best trial is the run directory OUT/best. The same command continue
 def make_tune() -> typer.Typer:
     """The group `weft tune`, with a command for each task."""
     group = typer.Typer(
-        help="Search for good settings (needs weft[tune]).", no_args_is_help=True, rich_markup_mode=None
+        help="Search for good settings (needs weft[tune]).",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        cls=group_of_tasks(_make_command),
     )
     for name in TASKS:
         group.command(name)(_make_command(name))

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from weft.errors import WeftError
 from weft.pictures.figures import DIVERGING, Array, ColouredText, Figure, visible
 from weft.probes.connectivity import BATCH_TOKENS, integrated_gradients
 from weft.probes.gradient_flow import choose_predictions, losses_of
@@ -111,6 +112,8 @@ def evidence(
     """
     inspection = inspect(model, text)
     network: Network = find_part(model, inspection, "network")()
+    if network.losses is not None:
+        raise WeftError("the model predicts values", expected="one that predicts classes", hint="connectivity")
     (number,) = choose_predictions(network, [position])
     target = network.targets[number]
     with torch.no_grad():

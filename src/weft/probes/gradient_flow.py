@@ -181,7 +181,9 @@ def choose_predictions(network: Network, given: Sequence[int] | None) -> list[in
 
 
 def losses_of(network: Network, logits: Tensor) -> Tensor:
-    """-log P of the target of each prediction: logits (B, P, C) to (B, P)."""
+    """The loss of each prediction, -log P of its target unless the network has another: logits (B, P, C) to (B, P)."""
+    if network.losses is not None:
+        return network.losses(logits)
     targets = torch.tensor(network.targets, device=logits.device)
     return F.cross_entropy(logits.transpose(1, 2), targets.expand(len(logits), -1), reduction="none")
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import importlib
 import json
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
-from weft.errors import WeftError, check_path, unknown_name
+from weft.errors import WeftError, WeftWarning, check_path, unknown_name
 
 if TYPE_CHECKING:
     from weft.cells import Cell
@@ -77,8 +78,22 @@ def built_in() -> dict[str, Any]:
 
 
 def tasks_with(command: str) -> list[str]:
-    """The names of the tasks whose runs serve a command."""
-    return [name for name in TASKS if any(one["command"] == command for one in describe(name)["operations"].values())]
+    """The names of the tasks whose runs serve a command; of other packages' tasks where none of weft's own does."""
+    from weft.tasks.elsewhere import installed_tasks
+
+    def serving(names: Iterable[str]) -> list[str]:
+        return [name for name in names if command in commands_of(name)]
+
+    return serving(TASKS) or serving(installed_tasks())
+
+
+def commands_of(name: str) -> set[str]:
+    """The commands that runs of a task serve. A task that cannot be imported is reported, and has none."""
+    try:
+        return {one["command"] for one in describe(name)["operations"].values()}
+    except WeftError as error:
+        warnings.warn(str(error), WeftWarning, stacklevel=3)
+        return set()
 
 
 def _package(name: str) -> str:

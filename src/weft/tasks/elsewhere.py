@@ -7,13 +7,14 @@ running_mean = "running_mean:TASK"       # the name of the task, and its Task ob
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
 from weft.errors import WeftError, warn
 from weft.tasks import COMBINED, TASKS
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from weft.tasks.task import Task
 
 GROUP = "weft.tasks"
@@ -22,8 +23,10 @@ GROUP = "weft.tasks"
 @cache
 def installed_tasks() -> dict[str, EntryPoint]:
     """The tasks of other packages by their names. One whose name is taken is reported, once, and left out."""
+    from importlib.metadata import entry_points  # takes longer to load than `weft --help`
+
     found: dict[str, EntryPoint] = {}
-    for point in entry_points(group=GROUP):
+    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
         owner = "weft" if point.name in TASKS or point.name in COMBINED else _package(found.get(point.name))
         if owner:
             warn(

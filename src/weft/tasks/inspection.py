@@ -59,6 +59,7 @@ class Network:
         stacks: The stacks by name; all are run by `logits`.
         readout: Outputs (B, T, O) of the stack to logits (B, T, C), where there is one causal stack and prediction t
             depends on output t alone; otherwise None.
+        losses: Logits (B, P, C) to the loss (B, P) of each prediction; None: -log P of its target.
     """
 
     tokens: tuple[str, ...]
@@ -69,6 +70,7 @@ class Network:
     classes: Sequence[str]
     stacks: Mapping[str, StackUse]
     readout: Callable[[Tensor], Tensor] | None = None
+    losses: Callable[[Tensor], Tensor] | None = None
 
 
 class AttentionWeights(NamedTuple):
