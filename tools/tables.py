@@ -576,8 +576,8 @@ def inference_avx2() -> list[str]:
 
 def peer_cell(value: float, metric: str, seconds: float, outdated: bool) -> str:
     """A score and its CPU seconds."""
-    time = f"{seconds:.1f}" if seconds >= 0.05 else "< 0.1"
-    return f"{shown(value, metric)} ({time.replace(" ", "&nbsp;")}&nbsp;s){' **outdated**' if outdated else ''}"
+    time = f"{seconds:.1f}" if seconds >= 0.05 else "<&nbsp;0.1"
+    return f"{shown(value, metric)} ({time}&nbsp;s){' **outdated**' if outdated else ''}"
 
 
 def peers_classification() -> list[str]:
