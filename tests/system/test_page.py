@@ -25,6 +25,7 @@ from weft import probes
 from weft.cells import CELLS
 from weft.config import load_config
 from weft.pictures import palette, to_html
+from weft.probes.activations import order_units
 from weft.probes.layers import part_labels
 from weft.tasks import TASKS, get_task
 
@@ -284,9 +285,11 @@ def test_translate(reader, runs):
 
     tree = reader.figure("Beam search")
     assert reader.data("Beam search")["result"] == [token for token in best.tokens if token != "<eos>"]
-    few = tree.locator("rect").count()
+    few = tree.locator("[data-at]").count()
     page.get_by_text("Show dropped hypotheses").click()
-    assert tree.locator("rect").count() > few
+    expect(tree.locator("[data-at]").nth(few)).to_be_visible()
+    tree.locator("[data-at]").nth(few).hover()
+    expect(tree.locator(".readout")).to_contain_text("log P")
 
     # Another first word: the rest follows, as the model has it.
     tokens.first.click()
@@ -361,16 +364,28 @@ def test_look(reader, runs):
     assert saved["layers"][0]["gates"]["f"] == [pytest.approx(row, abs=1e-5) for row in layer.gates["f"].tolist()]
 
     # The ten units that vary most, by their numbers; all of them are a choice away.
-    drawing = figure.locator("svg.drawing")
+    drawing = figure.locator(".drawing")
     order = np.argsort(-layer.gates["f"].var(0)).tolist()
-    numbers = drawing.locator("text.ink").all_text_contents()[:10]
-    assert numbers == list(map(str, order[:10]))
-    drawing.click(position={"x": 200, "y": 34 + 22 * 3 + 8})
+    rows = drawing.locator("text.ink")
+    assert rows.all_text_contents()[:10] == list(map(str, order[:10]))
+    drawing.click(position={"x": 200, "y": 16 + 20 * 3 + 10})
     expect(reader.figure(f"Passages that activate unit {order[3]}")).to_be_visible()
     page.get_by_text("All 16").click()
+    expect(rows.nth(15)).to_have_text(str(order[15]))
+    page.get_by_text("by similarity").click()
+    alike = order_units(layer.gates["f"], "similarity")
+    expect(rows.nth(1)).to_have_text(str(alike[1]))
+    assert rows.all_text_contents()[:16] == list(map(str, alike))
+    before = drawing.bounding_box()["width"]
+    page.get_by_role("button", name="Larger").click()
+    assert drawing.bounding_box()["width"] == pytest.approx(1.5 * before, abs=1)
+    page.get_by_role("button", name="Smaller").click()
+    page.get_by_text("by number").click()
+    expect(drawing.locator("text.faint").first).to_have_text("units")
 
     # A unit by a press on its row, then by the keyboard: its values, and the passages that activate it.
-    drawing.click(position={"x": 200, "y": 34 + 22 * 3 + 8})
+    drawing.click(position={"x": 200, "y": 16 + 13 * 3 + 6})
+    expect(figure.locator(".readout")).to_contain_text("units 3 · ")
     expect(reader.figure("Passages that activate unit 3")).to_be_visible()
     drawing.focus()
     for key in ("ArrowDown", "ArrowDown", "Enter"):
@@ -402,6 +417,37 @@ def test_look(reader, runs):
         reader.open("look", model=model, text=SENTENCE, show=show)
         expect(page.locator("figure.figure").first).to_be_visible()
         reader.check_access()
+
+
+def test_hostile_tokens_stay_text(reader):
+    """In the SVG that the page inserts: of a probe, and of the page's own data."""
+    page = reader.page
+    tokens = ["<img/src=x/onerror=broken=1>", "</text></svg><script>broken=1</script>", 'a"onload="broken=1']
+    for view, params in (
+        ("label", {}),
+        ("look", {"show": "gates"}),
+        ("look", {"show": "posterior"}),
+        ("look", {"show": "jacobian"}),
+        ("look", {"show": "connectivity"}),
+    ):
+        reader.open(view, model="ner", text=" ".join(tokens), **params)
+        drawn = page.locator(".drawn")
+        expect(drawn.locator("svg").first).to_be_visible()
+        assert "broken" in "".join(drawn.all_text_contents())
+        assert drawn.locator("img, script, [onload], [onerror]").count() == 0
+        assert page.evaluate("window.broken") is None
+    curves = [{"name": token, "x": [0, 1], "y": [1, 2]} for token in tokens]
+    drawn = page.evaluate(
+        """async (figure) => {
+          const headers = { 'Content-Type': 'application/json' };
+          const options = { method: 'POST', headers, body: JSON.stringify({ figure }) };
+          const { svg, file } = await (await fetch('weft/draw', options)).json();
+          document.getElementById('app').innerHTML = svg + file;
+          return document.querySelectorAll('#app script, #app img, #app [onload]').length;
+        }""",
+        {"kind": "Curves", "title": tokens[1], "x_label": tokens[0], "curves": curves},
+    )
+    assert drawn == 0
 
 
 def test_learn_follows_a_training_run(reader, runs):
@@ -664,15 +710,18 @@ def test_words_and_colours(reader):
         assert sorted(re.findall(r"\{\w+\}", text)) == sorted(set(re.findall(r"\{\w+\}", words["zh"][name]))) or (
             set(re.findall(r"\{\w+\}", text)) == set(re.findall(r"\{\w+\}", words["zh"][name]))
         ), name
-    own = page.evaluate(
-        "import('/page/palette.js').then((module) => [['sequential', 'diverging'].map((scale) => ['light', 'dark']"
-        ".map((theme) => module.colours(scale, theme).map(([colour]) => colour))), module.HUES, module.PAGE])"
+    classes = page.evaluate(
+        "import('/page/palette.js').then(({ levelClass }) => ['sequential', 'diverging'].map((scale) => "
+        "Array.from({ length: 101 }, (_, at) => levelClass(at, 7.77, 91.3, scale))))"
     )
-    for scale, both in zip(("sequential", "diverging"), own[0], strict=True):
-        for dark, found in zip((False, True), both, strict=True):
-            assert found == [colour for colour, _ in palette.colours(scale, dark)]
-    assert own[1] == {"light": list(palette.LIGHT_HUES), "dark": list(palette.DARK_HUES)}
-    assert own[2] == {"light": list(palette.LIGHT_PAGE), "dark": list(palette.DARK_PAGE)}
+    for scale, found in zip(("sequential", "diverging"), classes, strict=True):
+        assert found == [palette.level_class(at, 7.77, 91.3, scale) for at in range(101)]
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        for name, colour in palette.variables(scheme == "dark").items():
+            page.evaluate("(name) => { document.body.style.color = `var(--${name})`; }", name)
+            shown = page.evaluate("getComputedStyle(document.body).color")
+            assert shown == f"rgb({', '.join(str(int(colour[at : at + 2], 16)) for at in (1, 3, 5))})"
 
 
 def test_refusals_are_explained(reader):

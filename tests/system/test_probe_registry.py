@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -98,6 +99,20 @@ def test_a_probe_is_one_file(added, runs):
         assert found.body == [{"probe": "vowels", "tokens": list("the cat"), "counts": [0, 0, 0, 0, 1, 1, 0]}]
         wrong = server.ask("/weft/look/lm/vowels", {"text": "the cat", "options": {"letters": 3}})
         assert wrong.body["error"]["message"].startswith("options.letters is 3; expected a string")
+
+
+def test_the_page_has_an_added_probe(added, runs):
+    driver = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
+    chromium = shutil.which("chromium") or pytest.skip("chromium is not installed: apt-get install chromium")
+    with served(runs["lm"]) as server, driver.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        page = browser.new_page()
+        page.goto(f"{server.address}/#/look?text=the cat")
+        page.get_by_label("Show").select_option("vowels")
+        page.get_by_role("heading", name="Vowels").wait_for()
+        page.get_by_label("letters").fill("t")
+        page.locator('.token[title="t: 1"]').first.wait_for()
+        browser.close()
 
 
 def tool(name):

@@ -201,7 +201,7 @@ def test_gates_are_named_by_their_labels():
         found.gate_figures(gate="x")
     flow = probes.flow(network)
     assert flow.layers[0].labels == labels
-    curves, heat_map = flow.figures()
+    curves, heat_map, _ = flow.figures()
     assert [curve.name for curve in curves.curves] == ["hidden state h"]
     assert heat_map.title == "Gradient norms of hidden state h, s layer 0 forward"
 

@@ -50,7 +50,7 @@ def draw_text(figure: ColouredText) -> Canvas:
     return canvas
 
 
-def draw_heat_map(figure: HeatMap) -> Canvas:
+def draw_heat_map(figure: HeatMap, width: float = FIGURE_WIDTH) -> Canvas:
     """A matrix of coloured cells with row and column labels."""
     values, rows, columns = shrink(figure)
     R, C = values.shape
@@ -58,7 +58,7 @@ def draw_heat_map(figure: HeatMap) -> Canvas:
     labels = [visible(name) for name in rows]
     left = MARGIN + (min(LONGEST_LABEL, max(text_width(one, SMALL) for one in labels)) + 8 if labels else 0)
     left += 16 if figure.row_title else 0
-    room = FIGURE_WIDTH - left - 74
+    room = width - left - 74
     w = min(34.0, max(math.floor(2 * room / max(C, 1)) / 2, 1.0))  # half pixels: no gaps between cells
     if figure.annotate:
         w = min(max(w, 38.0), 64.0)
@@ -70,10 +70,11 @@ def draw_heat_map(figure: HeatMap) -> Canvas:
     if names:
         deep = 16 if upright else min(LONGEST_LABEL, max(text_width(one, SMALL) for one in names)) * 0.75 + 14
     top = 46.0
-    width = max(left + C * w + 74, 380, title_width(figure.title) + 2 * MARGIN)
+    width = max(left + C * w + 74, min(380, width), title_width(figure.title) + 2 * MARGIN)
     bottom = top + R * h + deep + (20 if figure.column_title else 0) + 10
     canvas = Canvas(width, max(bottom, top + 80), figure.title)
     canvas.text(MARGIN, 26, figure.title, size=TITLE, weight="600")
+    canvas.frame = (left, top, w, h, R, C)
     _cells(canvas, figure, values, (left, top, w, h), (low, high))
     skip = max(1, math.ceil(12 / h))
     for row, name in enumerate(labels):

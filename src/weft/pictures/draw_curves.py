@@ -16,21 +16,23 @@ LEFT, RIGHT, TOP, BOTTOM = 64, 20, 46, 50
 MOST_POINTS = 400  # of a curve; more are averaged in groups
 
 
-def draw_curves(figure: Curves) -> Canvas:
+def draw_curves(figure: Curves, width: float = PLOT_WIDTH) -> Canvas:
     """Lines with axes, their names at their ends, and the best point of each marked."""
     shown = [_clean(curve, figure.log) for curve in figure.curves]
     shown = [curve for curve in shown if len(curve.x)]
-    canvas = Canvas(PLOT_WIDTH, PLOT_HEIGHT, figure.title)
-    canvas.text(16, 26, shorten(figure.title, PLOT_WIDTH - 32, TITLE), size=TITLE, weight="600")
+    canvas = Canvas(width, PLOT_HEIGHT, figure.title)
+    canvas.text(16, 26, shorten(figure.title, width - 32, TITLE), size=TITLE, weight="600")
     if not shown:
-        canvas.text(PLOT_WIDTH / 2, PLOT_HEIGHT / 2, "no points", "faint", anchor="middle")
+        canvas.text(width / 2, PLOT_HEIGHT / 2, "no points", "faint", anchor="middle")
         return canvas
     names = max(text_width(_end_name(curve), SMALL) for curve in shown)
-    plot_right = PLOT_WIDTH - RIGHT - (min(names, 200) + 14)
+    plot_right = width - RIGHT - (min(names, 200) + 14)
     x_low, x_high = _ends(np.concatenate([curve.x for curve in shown]))
     y_all = np.concatenate([part for curve in shown for part in (curve.y, curve.faint) if part is not None])
     y_all = y_all[np.isfinite(y_all) & ((y_all > 0) | (not figure.log))]
     y_low, y_high = _ends(np.log10(y_all) if figure.log else y_all, pad=0.04)
+
+    canvas.frame = (LEFT, TOP, plot_right, PLOT_HEIGHT - BOTTOM, x_low, x_high)
 
     def px(value: float) -> float:
         return LEFT + (value - x_low) / (x_high - x_low) * (plot_right - LEFT)

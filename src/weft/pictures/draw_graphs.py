@@ -48,7 +48,8 @@ def draw_tree(figure: Tree) -> Canvas:
     for at_, node in enumerate(figure.nodes):
         x, y = place(at_)
         css = "dot1" if node.best else "ink" if node.kind in ("kept", "ended", "cut") else "faint"
-        canvas.rect(x, y - ROW / 2 + 2, BOX, ROW - 4, "page", note=f"{node.text}: {node.kind}. {node.note}", radius=4)
+        note = f"{node.text}: {node.kind}. {node.note}"
+        canvas.rect(x, y - ROW / 2 + 2, BOX, ROW - 4, "page", note=note, radius=4, place=at_)
         mark = " ◦" if node.kind in ("ended", "cut") else ""
         shown = shorten(visible(node.text), BOX - 46, NORMAL) + mark
         canvas.text(x + 4, y + 4, shown, css, weight="600" if node.best else "")

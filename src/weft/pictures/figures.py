@@ -23,7 +23,9 @@ class ColouredText:
         label: What the values are, for the legend.
         scale: "sequential" or "diverging".
         notes: For each token what is shown when the pointer is on it.
-        influence: (T, T) or empty: the values of all tokens when the pointer is on a token.
+        influence: (P, T) or empty: the values of all tokens for each of P predictions.
+        about: What each prediction is about.
+        rows: For each token the prediction that is shown where one points at it, or -1; empty: none is about a token.
     """
 
     title: str
@@ -33,6 +35,8 @@ class ColouredText:
     scale: str = SEQUENTIAL
     notes: tuple[str, ...] = ()
     influence: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    about: tuple[str, ...] = ()
+    rows: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 
 import numpy as np
 
-from weft.pictures.draw_cells import draw_heat_map, draw_text
+from weft.pictures.draw_cells import FIGURE_WIDTH, draw_heat_map, draw_text
 from weft.pictures.draw_curves import draw_curves
 from weft.pictures.draw_graphs import draw_states, draw_tree
 from weft.pictures.figures import ColouredText, Curves, Figure, HeatMap, Tree, value_range, visible
 from weft.pictures.palette import DARK_PAGE, LIGHT_PAGE, PREFIX, level, level_class, style_sheet
 from weft.pictures.svg import FONT, Canvas, at, number
 
+TITLE_HEIGHT = 30  # of a title above a figure
 
-def draw(figure: Figure) -> Canvas:
-    """The figure as shapes."""
+
+def draw(figure: Figure, width: float = FIGURE_WIDTH) -> Canvas:
+    """The figure as shapes; maps and curves fit the width, in pixels."""
     if isinstance(figure, ColouredText):
         return draw_text(figure)
     if isinstance(figure, HeatMap):
-        return draw_heat_map(figure)
+        return draw_heat_map(figure, width)
     if isinstance(figure, Curves):
-        return draw_curves(figure)
+        return draw_curves(figure, width)
     return draw_tree(figure) if isinstance(figure, Tree) else draw_states(figure)
 
 
@@ -62,6 +65,12 @@ def to_html(title: str, figures: Sequence[Figure]) -> str:
     )
 
 
+def to_embedded(figure: Figure, width: float) -> tuple[str, tuple[float, ...]]:
+    """The figure for a page that has its style sheet and shows its title, and where its values stand in it."""
+    canvas = draw(replace(figure, title=""), width)
+    return canvas.render(standalone=False, crop=TITLE_HEIGHT), canvas.frame
+
+
 def to_fragment(figure: Figure) -> str:
     """The figure as an element of a page that need not have its style sheet, such as a notebook."""
     return f'<div style="overflow-x:auto">{draw(figure).render()}</div>'
@@ -86,11 +95,11 @@ def _text(figure: ColouredText) -> str:
     single = max((len(token) for token in figure.tokens), default=0) <= 1
     kind = "text characters" if single else "text"
     data = ""
-    if figure.influence.size:
+    if figure.rows:
         own_low, own_high = value_range(figure.influence, figure.scale)
         levels = [
             [level(one, own_low, own_high, figure.scale) if np.isfinite(one) else -1 for one in row]
-            for row in figure.influence.tolist()
+            for row in (figure.influence[at] if at >= 0 else np.full(len(spans), np.nan) for at in figure.rows)
         ]
         rows = escape(json.dumps(levels, separators=(",", ":")))
         data = f' data-influence="{rows}" data-prefix="{PREFIX[figure.scale]}"'
@@ -105,7 +114,8 @@ _STYLE = (
     f"--faint:{DARK_PAGE[2]};--grid:{DARK_PAGE[3]}}}}}"
     f"body{{margin:0 auto;max-width:900px;padding:24px 16px 64px;background:var(--page);color:var(--text);"
     f"font:15px/1.5 {FONT}}}h1{{font-size:20px;margin:0 0 20px}}h2{{font-size:15px;margin:0 0 6px}}"
-    "section{margin:0 0 36px}.figure{overflow-x:auto;margin-left:-16px}.figure svg{max-width:none}"
+    "section{margin:0 0 36px}svg text{pointer-events:none}"
+    ".figure{overflow-x:auto;margin-left:-16px}.figure svg{max-width:none}"
     ".text{line-height:2.1;margin:0}"
     ".token{padding:3px 4px;margin:0 2px;border-radius:3px;white-space:pre;cursor:default}"
     ".characters .token{padding:3px 1px;margin:0;border-radius:0;font-family:ui-monospace,Menlo,Consolas,monospace}"

@@ -3,12 +3,13 @@
 A scale is a straight line in OKLab (Ottosson 2020), in which equal steps look equally large. Its lightness changes
 steadily from end to end, so it is read without seeing hues at all; the two arms of the diverging scale are blue and
 orange, which no common colour blindness confuses. Figures name levels by CSS classes (`s0` to `s31`, `d0` to `d30`),
-and one style sheet gives each class its colour on a light and on a dark page.
+and a style sheet gives each class its colour on a light and on a dark page.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cache
 
 from weft.pictures.figures import DIVERGING
@@ -79,26 +80,41 @@ def level_class(value: float, low: float, high: float, scale: str) -> str:
     return f"{PREFIX[scale]}{level(value, low, high, scale)}" if math.isfinite(value) else "none"
 
 
+@cache
+def variables(dark: bool) -> dict[str, str]:
+    """Every colour of a light or a dark page by its name."""
+    found = dict(zip(("page", "ink", "faint", "line"), DARK_PAGE if dark else LIGHT_PAGE, strict=True))
+    found |= {f"hue{number}": hue for number, hue in enumerate(DARK_HUES if dark else LIGHT_HUES)}
+    for scale, prefix in PREFIX.items():
+        for number, (colour, light_text) in enumerate(colours(scale, dark)):
+            found |= {f"{prefix}{number}": colour, f"on-{prefix}{number}": "#ffffff" if light_text else "#000000"}
+    return found
+
+
 def style_sheet(used: set[str] | None = None) -> str:
-    """The rules of all classes, or of those that are used, for light and dark pages."""
-    light, dark = _rules(used, dark=False), _rules(used, dark=True)
+    """The rules of all classes, or of those that are used, for files; they follow a reader's light or dark setting."""
+    light, dark = (_rules(used, variables(one).__getitem__) for one in (False, True))
     return f"{light}@media (prefers-color-scheme:dark){{{dark}}}"
 
 
-def _rules(used: set[str] | None, *, dark: bool) -> str:
-    page, text, faint, grid = DARK_PAGE if dark else LIGHT_PAGE
-    hues = DARK_HUES if dark else LIGHT_HUES
-    rules = [
-        f".page{{fill:{page}}}.ink{{fill:{text}}}.faint{{fill:{faint}}}.none{{fill:none;background:none}}"
-        f".grid{{stroke:{grid};fill:none}}.axis{{stroke:{faint};fill:none}}"
-    ]
-    for number, hue in enumerate(hues):
-        if used is None or f"line{number}" in used or f"dot{number}" in used:
-            rules.append(f".line{number}{{stroke:{hue};fill:none}}.dot{number}{{fill:{hue}}}")
-    for scale, prefix in PREFIX.items():
-        for number, (colour, light_text) in enumerate(colours(scale, dark)):
-            name = f"{prefix}{number}"
-            if used is None or name in used:
-                ink = "#ffffff" if light_text else "#000000"
-                rules.append(f".{name}{{fill:{colour};background:{colour};color:{ink}}}.on-{name}{{fill:{ink}}}")
+def page_sheet() -> str:
+    """The same for a page with `color-scheme`: its colours are variables, such as `--ink` and `--hue0`."""
+    light, dark = variables(False), variables(True)
+    root = ";".join(f"--{name}:light-dark({colour},{dark[name]})" for name, colour in light.items())
+    return f":root{{{root}}}{_rules(None, 'var(--{})'.format)}"
+
+
+def _rules(used: set[str] | None, colour: Callable[[str], str]) -> str:
+    rules = [f".{name}{{fill:{colour(name)}}}" for name in ("page", "ink", "faint")]
+    rules.append(".none{fill:none;background:none}")
+    rules += [f".{name}{{stroke:{colour(own)};fill:none}}" for name, own in (("grid", "line"), ("axis", "faint"))]
+    for name in variables(False):
+        hue = name.removeprefix("hue")
+        if name != hue and (used is None or {f"line{hue}", f"dot{hue}"} & used):
+            rules.append(f".line{hue}{{stroke:{colour(name)};fill:none}}.dot{hue}{{fill:{colour(name)}}}")
+        elif f"on-{name}" in variables(False) and (used is None or name in used):
+            ink = colour(f"on-{name}")
+            rules.append(
+                f".{name}{{fill:{colour(name)};background:{colour(name)};color:{ink}}}.on-{name}{{fill:{ink}}}"
+            )
     return "".join(rules)

@@ -83,9 +83,14 @@ class Canvas:
     def __init__(self, width: float, height: float, title: str) -> None:
         self.width, self.height, self.title = width, height, title
         self.parts: list[str] = []
+        self.frame: tuple[float, ...] = ()  # where its values stand, for who points at them
 
-    def rect(self, x: float, y: float, w: float, h: float, css: str, *, note: str = "", radius: float = 0) -> None:
+    def rect(
+        self, x: float, y: float, w: float, h: float, css: str, *, note: str = "", radius: float = 0, place: int = -1
+    ) -> None:
+        """A rectangle; `place` is the number of what it stands for, for who points at it."""
         round_ = f' rx="{at(radius)}"' if radius else ""
+        round_ += f' data-at="{place}"' if place >= 0 else ""
         shape = f'<rect x="{at(x)}" y="{at(y)}" width="{at(w)}" height="{at(h)}" class="{css}"{round_}'
         self.parts.append(f"{shape}><title>{escape(note)}</title></rect>" if note else f"{shape}/>")
 
@@ -103,6 +108,8 @@ class Canvas:
         weight: str = "",
     ) -> None:
         """Text on its baseline; `fit` makes it exactly that wide, whatever the font."""
+        if not text:
+            return
         extra = "" if anchor == "start" else f' text-anchor="{anchor}"'
         extra += f' transform="rotate({at(turn)} {at(x)} {at(y)})"' if turn else ""
         extra += f' textLength="{at(fit)}" lengthAdjust="spacingAndGlyphs"' if fit else ""
@@ -131,15 +138,19 @@ class Canvas:
         for value, place in ((high, y + 9), (middle, y + height / 2 + 4), (low, y + height)):
             self.text(x + 17, place, number(value), "faint", size=SMALL)
 
-    def render(self, *, standalone: bool = True) -> str:
-        """The SVG; standalone with its style sheet and page colour, otherwise for a page that has them."""
+    def render(self, *, standalone: bool = True, crop: float = 0) -> str:
+        """The SVG; standalone with its style sheet and page colour, otherwise for a page that has them, which shows the
+        title by itself; `crop` is the height that is cut off above."""
         body = "".join(self.parts)
         used = set(re.findall(r'class="([^"]*)"', body))
         names = {name.removeprefix("on-") for group in used for name in group.split()}
-        style = f"<style>{style_sheet(names)}</style>" if standalone else ""
+        style = f"<style>{style_sheet(names)}text{{pointer-events:none}}</style>" if standalone else ""
         page = f'<rect width="{at(self.width)}" height="{at(self.height)}" class="page"/>' if standalone else ""
+        title = f"<title>{escape(self.title)}</title>" if self.title else ""
+        role = ' role="img"' if title else ""  # without a title it is a part of something that has one
+        height = at(self.height - crop)
         return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {at(self.width)} {at(self.height)}" '
-            f'width="{at(self.width)}" height="{at(self.height)}" font-family="{FONT}" font-size="{NORMAL}" role="img">'
-            f"<title>{escape(self.title)}</title>{style}{page}{body}</svg>"
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 {at(crop)} {at(self.width)} {height}" '
+            f'width="{at(self.width)}" height="{height}" font-family="{FONT}" font-size="{NORMAL}"{role}>'
+            f"{title}{style}{page}{body}</svg>"
         )

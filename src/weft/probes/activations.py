@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
+
+import numpy as np
 
 from weft.errors import WeftError
 from weft.pictures.figures import DIVERGING, SEQUENTIAL, Array, ColouredText, Figure, HeatMap
@@ -27,6 +29,11 @@ from weft.tasks.inspection import Network
 from weft.tasks.operation import Option
 
 OnlyUnit = Annotated[int | None, Option("Only this unit, from 0.", 0)]
+UnitOrder = Annotated[
+    Literal["number", "variance", "similarity"],
+    Option("Units by number, variance over the text, or similarity: those beside each other behave alike."),
+]
+MostUnits = Annotated[int | None, Option("Only so many units, the first in this order.", 1)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,8 +61,8 @@ class LayerActivations:
         """H"""
         return int(next(iter(self.states.values())).shape[1])
 
-    def figure(self, name: str, values: Array, unit: int | None) -> Figure:
-        """All units of a gate or a part of the state over time; or the text, coloured by one of them."""
+    def figure(self, name: str, values: Array, unit: int | None, order: str, most: int | None) -> Figure:
+        """Units of a gate or a part of the state over time; or the text, coloured by one of them."""
         if unit is not None and not 0 <= unit < self.units:
             raise WeftError(f"{self.name} has no unit {unit}", expected=f"0 to {self.units - 1}")
         shown = values if unit is None else values[:, unit]
@@ -66,9 +73,12 @@ class LayerActivations:
         if unit is not None:
             return ColouredText(f"{title} unit {unit}, {self.name} ({self.cell})", self.tokens, shown, name, scale)
         limits = None if signed or values.max() > 1 else (0.0, 1.0)
+        units = order_units(values, order)[:most]
+        by_number = order == "number" and most is None
         return HeatMap(
             f"{title} {self.name} ({self.cell})",
-            values.T,
+            values.T if by_number else values.T[units],
+            () if by_number else tuple(map(str, units)),
             columns=self.tokens,
             label=name,
             row_title="units",
@@ -97,22 +107,32 @@ class Activations(ProbeResult):
     def figures(self) -> list[Figure]:
         return [*self.gate_figures(), *self.state_figures()]
 
-    def gate_figures(self, *, gate: OnlyPart = None, unit: OnlyUnit = None) -> list[Figure]:
+    def gate_figures(
+        self, *, gate: OnlyPart = None, unit: OnlyUnit = None, order: UnitOrder = "number", most: MostUnits = None
+    ) -> list[Figure]:
         """Gates of every layer as units over time; with `unit`, the text coloured by that unit."""
-        return self._figures("gate", [one.gates for one in self.layers], gate, unit)
+        return self._figures("gate", [one.gates for one in self.layers], gate, unit, order, most)
 
-    def state_figures(self, *, gate: OnlyPart = None, unit: OnlyUnit = None) -> list[Figure]:
+    def state_figures(
+        self, *, gate: OnlyPart = None, unit: OnlyUnit = None, order: UnitOrder = "number", most: MostUnits = None
+    ) -> list[Figure]:
         """Parts of the state of every layer in the same way."""
-        return self._figures("part of the state", [one.states for one in self.layers], gate, unit)
+        return self._figures("part of the state", [one.states for one in self.layers], gate, unit, order, most)
 
     def _figures(
-        self, kind: str, parts: Sequence[Mapping[str, Array]], wanted: str | None, unit: int | None
+        self,
+        kind: str,
+        parts: Sequence[Mapping[str, Array]],
+        wanted: str | None,
+        unit: int | None,
+        order: str,
+        most: int | None,
     ) -> list[Figure]:
         known = dict.fromkeys(name for one in parts for name in one)
         if wanted is not None and wanted not in known:
             raise WeftError(f"there is no {kind} {wanted!r}", expected=f"one of: {', '.join(known)}")
         return [
-            layer.figure(name, values, unit)
+            layer.figure(name, values, unit, order, most)
             for layer, part in zip(self.layers, parts, strict=True)
             for name, values in part.items()
             if wanted in (None, name)
@@ -158,6 +178,28 @@ def read_activations(
         labels = part_labels(recording.states, recording.gates)
         found.append(LayerActivations(name, cells[name], network.stacks[name.stack].tokens, gates, states, labels))
     return Activations(tuple(found))
+
+
+def order_units(values: Array, order: str) -> list[int]:
+    """The numbers of units, (T, H), in an order.
+
+    By similarity, the first is the one that varies most, and each next one the unit left with the highest correlation.
+    """
+    if order == "number":
+        return list(range(values.shape[1]))
+    if order not in ("variance", "similarity"):
+        raise WeftError(f"the order of units is {order!r}", expected="one of: number, variance, similarity")
+    spread = values.std(0)
+    ranked: list[int] = np.argsort(-(spread**2), kind="stable").tolist()
+    if order == "variance":
+        return ranked
+    centred = (values - values.mean(0)) / np.where(spread > 0, spread, 1)
+    alike = centred.T @ centred
+    found, left = ranked[:1], np.ones(len(ranked), dtype=bool)
+    while len(found) < len(ranked):
+        left[found[-1]] = False
+        found.append(int(np.where(left, alike[found[-1]], -np.inf).argmax()))
+    return found
 
 
 GATES_PROBE = Probe("gates", "every gate of each unit at each step", "network", activations, Activations.gate_figures)

@@ -15,6 +15,8 @@ from weft.probes.result import ProbeResult, to_array
 from weft.tasks.inspection import AttentionWeights, NamedBeamTree
 from weft.tasks.operation import Option
 
+DROPPED = ("outranked", "pruned")
+
 
 @dataclass(frozen=True, eq=False)
 class Attention(ProbeResult):
@@ -101,10 +103,15 @@ class BeamSearch(ProbeResult):
         for place, one in enumerate(self.hypotheses):
             yield {"hypothesis": place, **one._asdict()}
 
-    def figures(self) -> list[Figure]:
+    def figures(
+        self, *, kept: Annotated[bool, Option("Only the hypotheses that were not dropped.")] = False
+    ) -> list[Figure]:
+        shown = {n for n, one in enumerate(self.hypotheses) if not kept or one.best or one.status not in DROPPED}
+        places = {-1: -1, **{n: place for place, n in enumerate(sorted(shown))}}
         nodes = tuple(
-            TreeNode(one.parent, one.step, one.token, one.log_prob, one.status, one.reason, one.best)
-            for one in self.hypotheses
+            TreeNode(places[one.parent], one.step, one.token, one.log_prob, one.status, one.reason, one.best)
+            for n, one in enumerate(self.hypotheses)
+            if n in shown
         )
         penalty = number(self.length_penalty)
         return [Tree(f"Beam search, width {self.width}, length penalty {penalty}, score {self.score:.3f}", nodes)]
@@ -151,4 +158,6 @@ def beam(
 
 
 ATTENTION = Probe("attention", "attention weights", "attention", attention)
-BEAM = Probe("beam", "every hypothesis of a beam search, and why it was kept or dropped", "search", beam)
+BEAM = Probe(
+    "beam", "every hypothesis of a beam search, and why it was kept or dropped", "search", beam, BeamSearch.figures
+)

@@ -21,7 +21,7 @@ from torch import Tensor
 from weft.errors import WeftError
 from weft.pictures.figures import DIVERGING, SEQUENTIAL, Array, ColouredText, Figure, HeatMap, visible
 from weft.pictures.svg import number
-from weft.probes.gradient_flow import choose_predictions, losses_of, sweep
+from weft.probes.gradient_flow import choose_predictions, losses_of, sweep, token_rows
 from weft.probes.parts import get_network
 from weft.probes.registry import Probe
 from weft.probes.result import ProbeResult, to_array
@@ -65,38 +65,20 @@ class Connectivity(ProbeResult):
                 yield {**where, "influence": value, "method": self.method}
 
     def figures(self) -> list[Figure]:
-        """The influence on the last prediction as coloured text (on hover: on the others), and the whole matrix."""
-        T = len(self.tokens)
-        influence = np.full((T, T), np.nan)
-        if self.predictions[-1] < T:
-            for row, prediction in enumerate(self.predictions):
-                influence[prediction] = self.influence[row]
-        scale = DIVERGING if self.method == "integrated" else SEQUENTIAL
-        label = "integrated gradients" if self.method == "integrated" else "gradient norm"
+        """The influence on the last prediction as coloured text (on others where one points), and the whole matrix."""
+        scale = DIVERGING if self.method == INTEGRATED else SEQUENTIAL
+        label = "integrated gradients" if self.method == INTEGRATED else "gradient norm"
         title = f"Influence on the prediction of {visible(self.names[-1])!r}"
+        last = self.influence[-1]
         notes = tuple(
-            f"{visible(token)}: {number(float(v))}" for token, v in zip(self.tokens, self.influence[-1], strict=True)
+            f"{visible(token)}: {number(value)}" for token, value in zip(self.tokens, last.tolist(), strict=True)
         )
-        figures: list[Figure] = [
-            ColouredText(
-                title, self.tokens, self.influence[-1], label, scale, notes, influence if T <= 400 else np.zeros((0, 0))
-            )
-        ]
-        if len(self.predictions) > 1:
-            shown = self.influence.copy()
-            figures.append(
-                HeatMap(
-                    "Influence of each token on each prediction",
-                    shown,
-                    self.names,
-                    self.tokens,
-                    label,
-                    "predicted",
-                    "read",
-                    scale,
-                )
-            )
-        return figures
+        rows = token_rows(self.tokens, self.predictions, self.names)
+        text = ColouredText(title, self.tokens, last, label, scale, notes, self.influence, self.names, rows)
+        if len(self.predictions) == 1:
+            return [text]
+        title = "Influence of each token on each prediction"
+        return [text, HeatMap(title, self.influence, self.names, self.tokens, label, "predicted", "read", scale)]
 
 
 def connectivity(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -18,7 +18,17 @@ from torch.nn import functional as F
 from weft.cells import State
 from weft.errors import WeftError
 from weft.nn import Recurrent
-from weft.pictures.figures import Array, Curve, Curves, Figure, HeatMap, visible
+from weft.pictures.figures import (
+    SEQUENTIAL,
+    Array,
+    ColouredText,
+    Curve,
+    Curves,
+    Figure,
+    HeatMap,
+    visible,
+)
+from weft.pictures.svg import number as short
 from weft.probes.layers import (
     LayerName,
     OnlyDirection,
@@ -35,6 +45,7 @@ from weft.probes.registry import Probe
 from weft.probes.result import ProbeResult
 from weft.probes.unrolled import take_step, unrolled
 from weft.tasks.inspection import Network
+from weft.tasks.operation import Option
 
 MOST_SLOW_PAIRS = 1 << 18  # predictions x tokens for networks that are differentiated prediction by prediction
 
@@ -90,8 +101,11 @@ class GradientFlow(ProbeResult):
         layer: OnlyLayer = None,
         direction: OnlyDirection = None,
         gate: OnlyPart = None,
+        position: Annotated[int, Option("The number of the prediction; -1 is the last.")] = -1,
     ) -> list[Figure]:
-        """For each layer the norms of all pairs as a map, and those of the last prediction as a curve."""
+        """The norms of one prediction as curves, of all pairs as maps, and on the text for the first layer and part."""
+        if not -len(self.names) <= position < len(self.names):
+            raise WeftError(f"there is no prediction {position}", expected=f"0 to {len(self.names) - 1}")
         top = max(one.name.layer for one in self.layers) + 1
         wanted = layer + top if layer is not None and layer < 0 else layer
         layers = [
@@ -104,47 +118,51 @@ class GradientFlow(ProbeResult):
         if not layers:
             known = ", ".join(str(one.name) for one in self.layers)
             raise WeftError(f"there is no layer {layer} in {stack or 'any stack'}", expected=f"one of: {known}")
-        figures: list[Figure] = []
-        last = self.names[-1]
-        curves = []
-        for one in layers:
-            parts = one.states if gate is None else one.gates
-            if gate is not None and gate not in parts:
-                raise WeftError(f"there is no gate {gate!r}", expected=f"one of: {', '.join(parts)}")
-            for name, norms in parts.items():
-                if gate in (None, name):
-                    where = f"{one.name}, {name}" if len(layers) > 1 else part_title(one.labels, name)
-                    curves.append(Curve(where, np.arange(norms.shape[1], dtype=np.float64), norms[-1]))
-        tokens = layers[0].tokens
-        figures.append(
+        chosen = [
+            (one, name, norms)
+            for one in layers
+            for name, norms in (one.states if gate is None else {**one.gates, **one.states}).items()
+            if gate in (None, name)
+        ]
+        if not chosen:
+            known = ", ".join(dict.fromkeys(name for one in layers for name in (*one.gates, *one.states)))
+            raise WeftError(f"there is no gate {gate!r}", expected=f"one of: {known}")
+        curves = tuple(
+            Curve(
+                f"{one.name}, {name}" if len(layers) > 1 else part_title(one.labels, name),
+                np.arange(norms.shape[1], dtype=np.float64),
+                norms[position],
+            )
+            for one, name, norms in chosen
+        )
+        first, part, values = chosen[0]
+        what = visible(self.names[position])
+        same = len({one.tokens for one in layers}) == 1
+        figures: list[Figure] = [
             Curves(
-                f"Gradient of the loss of {visible(last)!r} at each earlier step",
-                tuple(curves),
+                f"Gradient of the loss of {what!r} at each earlier step",
+                curves,
                 x_label="step s",
                 y_label="norm of dL/dh_s" if gate is None else f"norm of dL/d{gate}_s",
                 log=True,
-                ticks=tokens if len({one.tokens for one in layers}) == 1 else (),
+                ticks=first.tokens if same else (),
             )
+        ]
+        for one, name, norms in chosen if len(self.predictions) > 1 else ():
+            with np.errstate(divide="ignore"):
+                logs = np.where(norms > 0, np.log10(norms), np.nan)
+            logs = np.maximum(logs, np.nanmax(logs) - 8) if np.isfinite(logs).any() else logs
+            title = f"Gradient norms of {part_title(one.labels, name)}, {one.name}"
+            label = f"log10 of the norm of dL/d{name}"
+            figures.append(HeatMap(title, logs, self.names, one.tokens, label, "loss of", "step"))
+        title = f"Gradient of the loss of {what!r} on the text: {part_title(first.labels, part)}, {first.name}"
+        rows = token_rows(first.tokens, self.predictions, self.names)
+        notes = tuple(
+            f"{visible(token)}: {short(value)}"
+            for token, value in zip(first.tokens, values[position].tolist(), strict=True)
         )
-        if len(self.predictions) > 1:
-            for one in layers:
-                for name, norms in (one.states if gate is None else one.gates).items():
-                    if gate in (None, name):
-                        with np.errstate(divide="ignore"):
-                            logs = np.where(norms > 0, np.log10(norms), np.nan)
-                        logs = np.maximum(logs, np.nanmax(logs) - 8) if np.isfinite(logs).any() else logs
-                        figures.append(
-                            HeatMap(
-                                f"Gradient norms of {part_title(one.labels, name)}, {one.name}",
-                                logs,
-                                self.names,
-                                one.tokens,
-                                f"log10 of the norm of dL/d{name}",
-                                "loss of",
-                                "step",
-                            )
-                        )
-        return figures
+        text = ColouredText(title, first.tokens, values[position], "norm", SEQUENTIAL, notes, values, self.names, rows)
+        return [*figures, text]
 
 
 def gradient_flow(model: Any, text: str, *, predictions: Sequence[int] | None = None) -> GradientFlow:
@@ -178,6 +196,18 @@ def choose_predictions(network: Network, given: Sequence[int] | None) -> list[in
         if not -count <= number < count:
             raise WeftError(f"there is no prediction {number}", expected=f"0 to {count - 1}, or -1 for the last")
     return sorted({number % count for number in given})
+
+
+def token_rows(tokens: Sequence[str], predictions: Sequence[int], names: Sequence[str]) -> tuple[int, ...]:
+    """For each token the number, among these predictions, of the one that is about it, or -1; () where none are."""
+    for shift in (1, 0):  # the next token, or the token itself
+        at = {number + shift: row for row, number in enumerate(predictions)}
+        if all(tokens[place : place + 1] == (names[row],) for place, row in at.items()):
+            return tuple(at.get(place, -1) for place in range(len(tokens)))
+    tagged = len(names) == len(tokens) and all(
+        name.endswith(f" {token}") for name, token in zip(names, tokens, strict=True)
+    )
+    return tuple(range(len(tokens))) if tagged else ()
 
 
 def losses_of(network: Network, logits: Tensor) -> Tensor:

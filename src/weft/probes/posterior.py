@@ -94,6 +94,11 @@ class Posterior(ProbeResult):
             figures.append(
                 StateDiagram("States, transitions and most probable tokens", self.states, notes, self.transition)
             )
+        elif self.kind == "hmm":
+            names = tuple(
+                " ".join([name, *(visible(token) for token, _ in row[:2])])
+                for name, row in zip(names, self.emissions, strict=True)
+            )
         finite = np.where(np.isfinite(self.transition), self.transition, np.nan)
         scale = SEQUENTIAL if self.kind == "hmm" else DIVERGING
         label = "probability" if self.kind == "hmm" else "score"

@@ -112,6 +112,8 @@ def _schema(kind: Any, option: Option) -> dict[str, Any]:
     if kind is int:
         least = -LARGEST if option.min is None else option.min
         return {"type": "integer", "minimum": least, "maximum": LARGEST if option.max is None else option.max}
+    if kind is bool:
+        return {"type": "boolean"}
     if get_origin(kind) is Literal:
         return {"type": "string", "enum": list(get_args(kind))}
     if kind in (str, Any):

@@ -22,6 +22,7 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from weft.errors import WeftError
+from weft.pictures.palette import page_sheet, style_sheet
 from weft.server.comparison import Comparisons
 from weft.server.config import ServerConfig
 from weft.server.errors import LOGGER, RequestError, error_body, overloaded
@@ -47,6 +48,7 @@ PAGE_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-cache",
 }
+STYLE_SHEETS = {"style/palette.css": page_sheet, "style/saved.css": style_sheet}  # of the page, of figures in files
 _STATUS = object_of(("status",), status=string())
 
 
@@ -79,7 +81,10 @@ async def description_page(context: Context, request: Request, body: None) -> Re
 
 async def page(context: Context, request: Request, body: None) -> Response:
     """`/` and `/page/...`: the files of the package's folder `page`."""
-    path = _page_files().get(request.path_params.get("file", "index.html"))
+    name = request.path_params.get("file", "index.html")
+    if name in STYLE_SHEETS:
+        return Response(STYLE_SHEETS[name](), media_type="text/css", headers=PAGE_HEADERS)
+    path = _page_files().get(name)
     if path is None:
         raise RequestError(404, "there is no such file")
     kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"

@@ -15,11 +15,23 @@ from starlette.responses import Response
 
 import weft
 from weft.errors import WeftError
+from weft.pictures import to_svg
+from weft.pictures.draw_cells import FIGURE_WIDTH
 from weft.probes.registry import all_probes
 from weft.server.errors import RequestError
 from weft.server.guard import is_loopback
 from weft.server.http import Context, Endpoint, JsonResponse, Result, large_json
-from weft.server.look import look_schema, run_look, shows_held_out
+from weft.server.look import (
+    FIGURE,
+    WIDTH,
+    draw_look,
+    look_schema,
+    offered_options,
+    read_figure,
+    run_look,
+    shows_held_out,
+    to_drawn,
+)
 from weft.server.models import LoadedModel, find_operation, generator
 from weft.server.operations import JsonRecord, ServedOperation
 from weft.server.schema import Schema, array, check_value, either, fields, flag, integer, object_of, optional, string
@@ -81,17 +93,48 @@ async def compute(
     )
 
 
+async def list_probes(context: Context, request: Request, body: None) -> Response:
+    """`/weft/probes`."""
+    probes = {
+        name: {"about": one.about, "options": offered_options(name, drawn=True)} for name, one in all_probes().items()
+    }
+    return JsonResponse(probes)
+
+
 async def look(context: Context, request: Request, body: Mapping[str, Any]) -> Response:
     """`/weft/look/{model}/{probe}`."""
+    model, name, options = _asked(context, request, body, drawn=False)
+    found = await model.worker.call(lambda: run_look(model.predictor, name, body.get("text", ""), options))
+    return await large_json(lambda: [one.to_dict() for one in found])
+
+
+async def look_figures(context: Context, request: Request, body: Mapping[str, Any]) -> Response:
+    """`/weft/look/{model}/{probe}/figures`."""
+    model, name, options = _asked(context, request, body, drawn=True)
+    text, width = body.get("text", ""), body.get("width", FIGURE_WIDTH)
+    found = await model.worker.call(lambda: draw_look(model.predictor, name, text, options, width))
+    return await large_json(lambda: found)
+
+
+async def draw_figure(context: Context, request: Request, body: Mapping[str, Any]) -> Response:
+    """`/weft/draw`."""
+    figure, width = read_figure(body["figure"]), body.get("width", FIGURE_WIDTH)
+    found = await asyncio.to_thread(lambda: {**to_drawn(figure, width), "file": to_svg(figure)})
+    return await large_json(lambda: found)
+
+
+def _asked(
+    context: Context, request: Request, body: Mapping[str, Any], *, drawn: bool
+) -> tuple[LoadedModel, str, Mapping[str, Any]]:
+    """The model, the probe and the options of a request to a probe."""
     model, name = context.models.get(request.path_params["model"]), request.path_params["probe"]
     if name not in all_probes():
         raise RequestError(404, f"there is no probe {name[:50]!r}; expected one of: {', '.join(all_probes())}")
-    check_value(look_schema(name), body)
+    check_value(look_schema(name, drawn=drawn), body)
     options = body.get("options") or {}
     if shows_held_out(name, options) and not is_loopback(context.config.host):
         raise RequestError(403, "held-out text is shown on loopback only; expected `texts`")
-    found = await model.worker.call(lambda: run_look(model.predictor, name, body.get("text", ""), options))
-    return await large_json(lambda: [one.to_dict() for one in found])
+    return model, name, options
 
 
 async def compare(context: Context, request: Request, body: Mapping[str, Any]) -> Response:
@@ -297,6 +340,15 @@ NATIVE_ENDPOINTS = [
              body=object_of(text=string(maxLength=20_000), options=optional(ANY)),
              results={200: Result("The results of the probe.", array(ANY))}, errors=(403, 404),
              choices={"probe": list(all_probes())}),
+    Endpoint("POST", "/weft/look/{model}/{probe}/figures", look_figures, "Its results, and figures of them as SVG.",
+             body=object_of(text=string(maxLength=20_000), options=optional(ANY), width=WIDTH),
+             results={200: Result("The results and the figures.", ANY)}, errors=(403, 404),
+             choices={"probe": list(all_probes())}),
+    Endpoint("GET", "/weft/probes", list_probes, "The probes: what each shows, and its options.",
+             results={200: Result("The probes by name.", ANY)}),
+    Endpoint("POST", "/weft/draw", draw_figure, "Draw a figure of one's own: coloured text, a heat map, curves.",
+             body=object_of(("figure",), figure=FIGURE, width=WIDTH),
+             results={200: Result("The figure, for a page and for a file.", ANY)}),
     Endpoint("POST", "/weft/compare", compare, "Compare two models on their held-out data: paired bootstrap tests.",
              body=object_of(("first", "second"), first=string("the name of a model"), second=string("of another")),
              results={200: Result("A test for each metric; without any, the reason.", object_of(

@@ -3,7 +3,6 @@ import { html, render, useEffect, useErrorBoundary, useRef, useState } from './v
 import { MODELS_CHANGED, get, setKey, useRequest } from './api.js';
 import { Language, LANGUAGES, firstLanguage, keepLanguage, taskName, useWords } from './language.js';
 import { link, useAddress } from './location.js';
-import { pageStyle } from './palette.js';
 import { Empty, Failure, Progress } from './components/status.js';
 import { Compare } from './views/compare.js';
 import { Label } from './views/label.js';
@@ -28,10 +27,6 @@ const ICONS = {
   light: 'M10 6.5a3.5 3.5 0 1 0 0 7a3.5 3.5 0 1 0 0-7M10 1.5v2M10 16.5v2M1.5 10h2M16.5 10h2M4 4l1.4 1.4M14.6 14.6L16 16M16 4l-1.4 1.4M5.4 14.6L4 16',
   dark: 'M16.5 12A7 7 0 0 1 8 3.5a7 7 0 1 0 8.5 8.5z',
 };
-
-const sheet = new CSSStyleSheet();
-sheet.replaceSync(pageStyle());
-document.adoptedStyleSheets = [sheet];
 
 function usable(models, kinds) {
   return models.filter((model) => kinds.some((kind) => model.views.includes(kind)));

@@ -1,7 +1,7 @@
 // Sizes that drawing needs: the width of a text, the width of an element, the numbers of an axis.
 import { useEffect, useState } from './vendor/htm-preact-standalone.module.js';
-import { FONT } from './palette.js';
 
+const FONT = getComputedStyle(document.body).fontFamily;
 const canvas = document.createElement('canvas').getContext('2d');
 
 /** The width of a text in pixels. */

@@ -9,7 +9,7 @@ import { Choice } from './controls.js';
 import { Figure } from './figure.js';
 import { Legend } from './legend.js';
 import { Result } from './status.js';
-import { TokenText, drawTokens } from './token-text.js';
+import { TokenText } from './token-text.js';
 
 export function EvidenceFigure({ model, text, position = -1, mark = null, what = null }) {
   const t = useWords();
@@ -23,11 +23,11 @@ export function EvidenceFigure({ model, text, position = -1, mark = null, what =
     const [low, high] = valueRange(values, scale);
     const notes = found.tokens.map((token, at) => `${visible(token)}: ${short(values[at])}`);
     const title = t('evidenceTitle', { what: what ?? visible(found.prediction), p: percent(found.probability) });
-    const drawing = { tokens: found.tokens, values, low, high, scale, notes };
+    const label = t(method === 'pooling' ? 'weight' : 'logOdds');
     const tools = html`<${Choice} quiet label=${t('method')} value=${method} onChange=${setMethod} options=${methods.map((one) => [one, t(`evidence-${one}`)])} />`;
-    return html`<${Figure} title=${title} note=${t(`evidence-${method}-note`, { against: visible(found.against) || '–' })} data=${found} tools=${tools} draw=${() => drawTokens({ ...drawing, label: t(method === 'pooling' ? 'weight' : 'logOdds') })}>
-      <${TokenText} ...${drawing} label=${title} classes=${found.tokens.map((_, at) => (at === mark ? 'pointed' : ''))} />
-      <div class="figure-foot"><${Legend} low=${low} high=${high} scale=${scale} label=${t(method === 'pooling' ? 'weight' : 'logOdds')} /></div>
+    return html`<${Figure} title=${title} note=${t(`evidence-${method}-note`, { against: visible(found.against) || '–' })} data=${found} tools=${tools} figure=${{ kind: 'ColouredText', tokens: found.tokens, values, label, scale }}>
+      <${TokenText} tokens=${found.tokens} ...${{ values, low, high, scale, notes }} label=${title} classes=${found.tokens.map((_, at) => (at === mark ? 'pointed' : ''))} />
+      <div class="figure-foot"><${Legend} low=${low} high=${high} scale=${scale} label=${label} /></div>
     <//>`;
   }}<//>`;
 }

@@ -1,24 +1,21 @@
 // The frame of every figure: its title, what it shows, and the menu that saves it.
-import { html, render, useRef } from '../vendor/htm-preact-standalone.module.js';
+import { html, useRef } from '../vendor/htm-preact-standalone.module.js';
+import { post } from '../api.js';
 import { useWords } from '../language.js';
 import { saveFigure } from '../save.js';
 import { Menu } from './controls.js';
 
 /**
- * A figure. Its SVG is the first one among the children; a figure that is made of HTML gives `draw`, which returns its
- * SVG for a file. `data` is what is saved as JSON.
+ * A figure. What is saved is the SVG among its children, or, where they are text, the drawing that the server makes of
+ * `figure`. `data` is what is saved as JSON.
  */
-export function Figure({ title, note = '', data, draw, tools, children }) {
+export function Figure({ title, note = '', data, figure, tools, children }) {
   const t = useWords();
   const body = useRef(null);
-  const save = (kind) => {
-    let element = body.current.querySelector('svg.drawing');
-    if (draw && kind !== 'json') {
-      const box = document.createElement('div');
-      render(draw(), box);
-      element = box.firstElementChild;
-    }
-    saveFigure(kind, { element, title, note, data });
+  const save = async (kind) => {
+    const element = body.current.querySelector('.drawn svg, svg.drawing');
+    const svg = kind === 'json' || element ? '' : (await post('weft/draw', { figure: { title, ...figure } })).file;
+    await saveFigure(kind, { element, svg, title, note, data });
   };
   const items = [['svg', t('saveSvg')], ['html', t('saveHtml')], ['json', t('saveJson')]]
     .map(([kind, text]) => [kind, text, () => save(kind)]);

@@ -1,10 +1,7 @@
-// A text whose tokens are tinted by a value. On the page it is text, which wraps and can be read aloud; for a file it is drawn.
+// A text whose tokens are tinted by a value: it wraps, and can be read aloud.
 import { html, useRef, useState } from '../vendor/htm-preact-standalone.module.js';
 import { useWords } from '../language.js';
-import { textWidth } from '../measure.js';
-import { visible } from '../numbers.js';
 import { levelClass } from '../palette.js';
-import { DrawnLegend } from './legend.js';
 
 /** Whether tokens are to be set without gaps: characters, or pieces that bring their own spaces. */
 export function isRunning(tokens) {
@@ -58,30 +55,4 @@ export function TokenText({ tokens, values, low, high, scale = 'sequential', sel
       class=${`token ${levelClass(values[place], low, high, scale)} ${classes?.[place] ?? ''} ${place === selected ? 'selected' : ''}`}
       >${token.includes('\n') ? '↵' : token}</span>${token.includes('\n') ? html`<br />` : null}`)}
   </div>`;
-}
-
-const [MARGIN, SIZE, HEIGHT] = [16, 15, 26];
-
-/** The same text as a drawing. */
-export function drawTokens({ tokens, values, low, high, scale = 'sequential', label = '', notes, width = 760 }) {
-  const running = isRunning(tokens);
-  const inner = running ? 1 : 5;
-  let [x, y] = [MARGIN, 44];
-  const boxes = tokens.map((token, place) => {
-    const shown = running && token === ' ' ? ' ' : visible(token);
-    const wide = Math.max(textWidth(shown, SIZE), 4) + 2 * inner;
-    if (x + wide > width - MARGIN && x > MARGIN) [x, y] = [MARGIN, y + HEIGHT + 4];
-    const found = { x, y, wide, shown, name: levelClass(values[place], low, high, scale), note: notes?.[place] };
-    x += wide + (running ? 0 : 4);
-    if (token.includes('\n')) [x, y] = [MARGIN, y + HEIGHT + 4];
-    return found;
-  });
-  const height = Math.max(0, ...boxes.map((one) => one.y)) + HEIGHT + MARGIN;
-  return html`<svg class="drawing" width=${width} height=${height}>
-    <${DrawnLegend} x=${MARGIN - 24} y=${16} low=${low} high=${high} scale=${scale} label=${label} />
-    ${boxes.map((one) => html`<g><rect x=${one.x} y=${one.y} width=${one.wide} height=${HEIGHT} rx=${running ? 0 : 4} class=${one.name}>
-      ${one.note ? html`<title>${one.note}</title>` : null}</rect>
-      <text x=${one.x + inner} y=${one.y + 18} font-size=${SIZE} class=${one.name === 'none' ? 'ink' : `on-${one.name}`}
-        textLength=${one.wide - 2 * inner} lengthAdjust="spacingAndGlyphs" pointer-events="none">${one.shown}</text></g>`)}
-  </svg>`;
 }

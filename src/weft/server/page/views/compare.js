@@ -9,7 +9,7 @@ import { ModelPicker, TextBox, useModel } from '../components/controls.js';
 import { Figure } from '../components/figure.js';
 import { Legend } from '../components/legend.js';
 import { Empty, Result } from '../components/status.js';
-import { TokenText, drawTokens } from '../components/token-text.js';
+import { TokenText } from '../components/token-text.js';
 import { PairedTests } from './paired.js';
 
 const CAPABILITIES = ['classify', 'tag', 'segment', 'translate', 'fill'];
@@ -37,11 +37,11 @@ function Surprisals({ pair, text }) {
     return html`<div class="stack">
       <div class="columns">${found.map((one, n) => {
         const own = { tokens: one.tokens, values: one.nats, low, high, notes: one.nats.map((value) => `${short(value)} ${t('nats')}`) };
-        return html`<${Figure} title=${t('surprisalOf', { run: names[n] })} note=${t('meanNats', { nats: short(mean(one.nats)) })} data=${one} draw=${() => drawTokens({ ...own, label: t('nats') })}>
+        return html`<${Figure} title=${t('surprisalOf', { run: names[n] })} note=${t('meanNats', { nats: short(mean(one.nats)) })} data=${one} figure=${{ kind: 'ColouredText', tokens: one.tokens, values: one.nats, label: t('nats') }}>
           <${TokenText} ...${own} label=${t('surprisalOf', { run: names[n] })} /><//>`;
       })}</div>
       <${Legend} low=${low} high=${high} scale="sequential" label=${t('nats')} />
-      ${same ? html`<${Figure} title=${t('differenceTitle')} note=${t('differenceNote', { first: names[0], second: names[1] })} data=${{ runs: names, tokens: found[0].tokens, difference: differences }} draw=${() => drawTokens({ ...drawing, label: t('nats') })}
+      ${same ? html`<${Figure} title=${t('differenceTitle')} note=${t('differenceNote', { first: names[0], second: names[1] })} data=${{ runs: names, tokens: found[0].tokens, difference: differences }} figure=${{ kind: 'ColouredText', tokens: drawing.tokens, values: differences, label: t('nats'), scale: 'diverging' }}
         tools=${html`<${Legend} low=${from} high=${to} scale="diverging" label=${t('nats')} />`}><${TokenText} ...${drawing} label=${t('differenceTitle')} /><//>` : html`<p class="hint">${t('otherTokens')}</p>`}
     </div>`;
   }}<//>`;

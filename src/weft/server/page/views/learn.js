@@ -5,7 +5,7 @@ import { taskName, useWords } from '../language.js';
 import { useParam } from '../location.js';
 import { count, short } from '../numbers.js';
 import { Check, Choice } from '../components/controls.js';
-import { Curves } from '../components/curves.js';
+import { Drawn } from '../components/drawing.js';
 import { Figure } from '../components/figure.js';
 import { Empty, Failure, Progress } from '../components/status.js';
 
@@ -59,7 +59,7 @@ function RunCurves({ found, log }) {
         hue, dashed: part.startsWith('train_') && parts.length > 1,
       })));
       return html`<${Figure} key=${name} title=${name.replace(/_/g, ' ')} data=${curves.map(({ name: run, x, y, best }) => ({ run, steps: x, values: y, best }))}>
-        <${Curves} curves=${curves} xLabel=${t('step')} log=${log && curves.every((curve) => curve.y.every((value) => value === null || value > 0))} title=${name} /><//>`;
+        <${Drawn} figure=${{ kind: 'Curves', curves, x_label: t('step'), log: log && curves.every((curve) => curve.y.every((value) => value === null || value > 0)) }} title=${name} /><//>`;
     })}</div></div>`;
 }
 

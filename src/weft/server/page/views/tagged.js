@@ -2,15 +2,14 @@
 import { html, useState } from '../vendor/htm-preact-standalone.module.js';
 import { look, predict, useRequest } from '../api.js';
 import { useWords } from '../language.js';
-import { textWidth } from '../measure.js';
 import { percent } from '../numbers.js';
 import { DrawnBars } from '../components/bars.js';
+import { Drawn } from '../components/drawing.js';
 import { EvidenceFigure } from '../components/evidence.js';
 import { Figure } from '../components/figure.js';
-import { HeatMap, cellText } from '../components/heat-map.js';
 import { Legend } from '../components/legend.js';
 import { Result } from '../components/status.js';
-import { TokenText, drawTokens } from '../components/token-text.js';
+import { TokenText } from '../components/token-text.js';
 
 const OUTSIDE = 'O';
 const MOST = 12; // tags of one word that are drawn
@@ -25,22 +24,6 @@ function hues(labels) {
   return (tag) => (tag === OUTSIDE ? null : kinds.indexOf(kindOf(tag)) % 7);
 }
 
-function drawWords({ words, tags, confidence }, hue, width = 760) {
-  let [x, y] = [16, 34];
-  const boxes = words.map((word, at) => {
-    const note = tags[at] === OUTSIDE ? '' : `${tags[at]} ${percent(confidence[at])}`;
-    const wide = Math.max(textWidth(word, 15), textWidth(note, 10)) + 8;
-    if (x + wide > width - 16 && x > 16) [x, y] = [16, y + 48];
-    const found = { word, note, x, y, wide, hue: hue(tags[at]) };
-    x += wide + 6;
-    return found;
-  });
-  return html`<svg class="drawing" width=${width} height=${y + 36}>${boxes.map((one) => html`<g>
-    <text x=${one.x + one.wide / 2} y=${one.y} class="ink" font-size="15" text-anchor="middle">${one.word}</text>
-    ${one.hue === null || one.hue < 0 ? null : html`<rect x=${one.x} y=${one.y + 6} width=${one.wide} height="3" class=${`dot${one.hue}`} />`}
-    <text x=${one.x + one.wide / 2} y=${one.y + 20} class="faint" font-size="10" text-anchor="middle">${one.note}</text></g>`)}</svg>`;
-}
-
 function Marginals({ model, text, at, words }) {
   const t = useWords();
   const request = useRequest((signal) => look(model.name, 'posterior', text, {}, signal).then(([found]) => found), [model.name, text]);
@@ -52,8 +35,7 @@ function Marginals({ model, text, at, words }) {
     return html`<div class="stack">
       ${row ? html`<${Figure} title=${t('tagsOfWord', { word: words[at] })} data=${items}><${DrawnBars} items=${items} best=${items[0].name} title=${t('tagsOfWord', { word: words[at] })} /><//>` : null}
       <${Figure} title=${t('marginalsTitle')} note=${t('marginalsNote')} data=${found}>
-        <${HeatMap} values=${shown.map((one) => one.values)} rows=${shown.map((one) => one.name)} columns=${found.tokens} low=${0} high=${1} title=${t('marginalsTitle')} rowHeight=${20}
-          describe=${(r, c, value) => cellText([found.tokens[c], shown[r].name], value)} /><//>
+        <${Drawn} figure=${{ kind: 'HeatMap', values: shown.map((one) => one.values), rows: shown.map((one) => one.name), columns: found.tokens, limits: [0, 1], label: t('probability') }} title=${t('marginalsTitle')} /><//>
     </div>`;
   }}<//>`;
 }
@@ -67,7 +49,8 @@ export function Tagged({ model, text }) {
     <${Result} request=${request}>${(found) => {
       const at = selected !== null && selected < found.words.length ? selected : null;
       return html`<div class="stack">
-        <${Figure} title=${t('tagsTitle')} note=${t('tagsNote', { p: percent(found.probability) })} data=${found} draw=${() => drawWords(found, hue)}>
+        <${Figure} title=${t('tagsTitle')} note=${t('tagsNote', { p: percent(found.probability) })} data=${found}
+          figure=${{ kind: 'ColouredText', tokens: found.words.map((word, place) => `${word}/${found.tags[place]}`), values: found.confidence, label: t('probability') }}>
           <div class="words" role="group" aria-label=${t('tagsTitle')}>${found.words.map((word, place) => html`
             <button key=${place} class=${`word ${found.tags[place] === OUTSIDE ? '' : `hue${hue(found.tags[place])}`}`} aria-pressed=${String(place === at)}
               onClick=${() => select(place === at ? null : place)}>${word}<small>${found.tags[place] === OUTSIDE ? '·' : found.tags[place]} ${percent(found.confidence[place])}</small></button>`)}</div>
@@ -88,7 +71,7 @@ export function Segmented({ model, text }) {
   return html`<${Result} request=${request}>${(found) => {
     const notes = found.words.map((word, at) => `${word}: ${percent(found.confidence[at])}`);
     const drawing = { tokens: found.words, values: found.confidence, low: 0, high: 1, notes };
-    return html`<${Figure} title=${t('segmentsTitle')} note=${t('tagsNote', { p: percent(found.probability) })} data=${found} draw=${() => drawTokens(drawing)}
+    return html`<${Figure} title=${t('segmentsTitle')} note=${t('tagsNote', { p: percent(found.probability) })} data=${found} figure=${{ kind: 'ColouredText', tokens: found.words, values: found.confidence, label: t('probability') }}
       tools=${html`<${Legend} low=${0} high=${1} scale="sequential" label=${t('probability')} />`}>
       <${TokenText} ...${drawing} label=${t('segmentsTitle')} /><//>`;
   }}<//>`;

@@ -7,11 +7,11 @@ import { useParam } from '../location.js';
 import { percent, short, visible } from '../numbers.js';
 import { AttentionLines } from '../components/attention-lines.js';
 import { ChoiceBars } from '../components/bars.js';
-import { BeamTree } from '../components/beam-tree.js';
 import { Check, Choice, ModelPicker, Slider, TextBox, useModel } from '../components/controls.js';
 import { Figure } from '../components/figure.js';
-import { HeatMap, cellText } from '../components/heat-map.js';
+import { Drawn } from '../components/drawing.js';
 import { Popover } from '../components/popover.js';
+import { FigureView, Shown } from '../components/shown.js';
 import { Empty, Failure, Progress, Result } from '../components/status.js';
 import { TokenText } from '../components/token-text.js';
 
@@ -43,19 +43,15 @@ function AttentionFigure({ best, shape, setShape }) {
   const tools = html`<${Choice} quiet label=${t('shownAs')} value=${shape} onChange=${setShape} options=${[['lines', t('lines')], ['map', t('heatMap')]]} />`;
   return html`<${Figure} title=${title} note=${t('attentionNote')} data=${{ probe: 'attention', queries: best.tokens, tokens: best.source, weights: best.attention }} tools=${tools}>
     ${shape === 'lines' ? html`<${AttentionLines} source=${best.source} target=${best.tokens} weights=${best.attention} pointed=${pointed} onPoint=${point} title=${title} />`
-      : html`<${HeatMap} values=${best.attention} rows=${best.tokens} columns=${best.source} low=${0} high=${1} title=${title} rowHeight=${22}
-        describe=${(row, column, value) => cellText([`${visible(best.tokens[row])} ← ${visible(best.source[column])}`], value)} />`}
+      : html`<${Drawn} figure=${{ kind: 'HeatMap', values: best.attention, rows: best.tokens, columns: best.source, limits: [0, 1], label: t('weight') }} title=${title} />`}
   <//>`;
 }
 
 function BeamFigure({ model, text, prefix, width, all, setAll }) {
   const t = useWords();
-  const request = useRequest((signal) => look(model, 'beam', text, { width, prefix }, signal).then(([found]) => found), [model, text, prefix.join(MARK), width]);
-  const describe = (node) => `${visible(node.token)}: ${t(`beam-${node.status}`)} · log P ${short(node.log_prob)} · ${t('score')} ${short(node.score)}`;
-  return html`<${Result} request=${request}>${(found) => html`
-    <${Figure} title=${t('beamTitle')} note=${t('beamNote', { width: found.width })} data=${found} tools=${html`<${Check} label=${t('showDropped')} value=${all} onChange=${setAll} />`}>
-      <${BeamTree} hypotheses=${found.hypotheses} all=${all} title=${t('beamTitle')} root=${[text, ...prefix].join(' ')} describe=${describe} />
-    <//>`}<//>`;
+  const describe = (nodes) => (at) => `${visible(nodes[at].text)}: ${t(`beam-${nodes[at].kind}`)} · log P ${short(nodes[at].value)}. ${nodes[at].note}`;
+  return html`<${Shown} model=${model} probe="beam" text=${text} options=${{ width, prefix, kept: !all }}>${({ figures: [tree], data }) => html`
+    <${FigureView} figure=${tree} title=${t('beamTitle')} note=${t('beamNote', { width: data.width })} data=${data} tools=${html`<${Check} label=${t('showDropped')} value=${all} onChange=${setAll} />`} describe=${describe(tree.nodes)} />`}<//>`;
 }
 
 export function Translate({ models }) {

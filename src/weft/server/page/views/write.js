@@ -10,7 +10,7 @@ import { Figure } from '../components/figure.js';
 import { Legend } from '../components/legend.js';
 import { Popover } from '../components/popover.js';
 import { Empty, Failure, Progress } from '../components/status.js';
-import { TokenText, drawTokens } from '../components/token-text.js';
+import { TokenText } from '../components/token-text.js';
 import { Writer } from './writer.js';
 
 const MOST_NATS = 6; // the end of the scale; fixed, so colours stay as they are while a text grows
@@ -228,7 +228,7 @@ export function Write({ models }) {
             <button aria-pressed=${String(at === writers.current)} onClick=${() => { close(); writers.select(at); }}>${branchName(writers.writers, at, t)}</button>`)}</div>` : null}
           ${tokens.length && (started || prompt) ? html`
             <${Figure} title=${t('surprisalTitle')} note=${note} data=${{ model: model.name, ...sampling, seed, tokens: tokens.map((one, at) => ({ token: one.token, nats: nats[at], given: one.given, top: one.top })) }}
-              draw=${() => drawTokens({ ...drawing, label: t('nats') })} tools=${html`<${Legend} low=${0} high=${MOST_NATS} scale="sequential" label=${t('nats')} />`}>
+              figure=${{ kind: 'ColouredText', tokens: drawing.tokens, values: nats, label: t('nats') }} tools=${html`<${Legend} low=${0} high=${MOST_NATS} scale="sequential" label=${t('nats')} />`}>
               <${TokenText} ...${drawing} label=${t('text')} selected=${open?.at ?? null} onSelect=${select}
                 classes=${tokens.map((one) => (one.chosen ? 'chosen' : one.given ? 'given' : ''))} />
               ${writing ? html`<span class="caret" aria-label=${t('working')}></span>` : null}
