@@ -94,7 +94,7 @@ def main() -> None:
             seconds = time.perf_counter() - began
             found = Likelihood(training.trainer.progress.best, 1).perplexity
             print(f"weft, defaults, seed {seed}: {found:.3f} after {seconds:.0f} s, {epochs} epochs", flush=True)
-            size = len(Codec.from_json(training.run.vocabulary).vocabulary)
+            size = len(training.run.field("text", Codec).vocabulary)
             train, dev = (part_tokens(training.run, part, size) for part in ("train", "dev"))
             for rate in options.rates:
                 found, epochs = plain(train, dev, size, seconds, rate, seed)

@@ -204,7 +204,7 @@ def infer_tags(count: int) -> None:
     rows, name = sentences(count)
     with tempfile.TemporaryDirectory() as folder:
         training = prepared(rows[:2000], folder)
-        model = TagPredictor(training.run, training.model, TaggerVocabulary.from_json(training.run.vocabulary))
+        model = TagPredictor(training.run, training.model, training.run.decode(TaggerVocabulary.from_json))
         words = [list(one.words) for one in rows]
         infer(f"tags, {name}, CRF with confidences", words, model.tag, lambda found: found.tags)
 

@@ -115,7 +115,7 @@ def main() -> None:
         print(f"weft, median:  {median:6.2f} s")
         if not options.skip_notes:
             training = start_lm("timemachine", folder / "tokens", OURS)
-            size = len(Codec.from_json(training.run.vocabulary).vocabulary)
+            size = len(training.run.field("text", Codec).vocabulary)
             tokens = part_tokens(training.run, "train", size)
             seconds, epochs = notes_recipe(tokens, size, seed=1)
             print(f"the notes:     {seconds:6.2f} s, {epochs} epochs")

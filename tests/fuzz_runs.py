@@ -142,7 +142,7 @@ def attempt(source: Path, seed: int) -> bool:
         files = {file.name: file for file in run.iterdir() if file.is_file()}
         kind = chance.random()
         if kind < 0.5:
-            change_json(files[chance.choice((runs.CONFIG, runs.VOCABULARY))], chance)
+            change_json(files[chance.choice((runs.CONFIG, runs.FIELDS))], chance)
         elif kind < 0.7:
             change_tensors(files[chance.choice((runs.WEIGHTS, runs.CHECKPOINT))], chance)
         elif kind < 0.85:

@@ -44,7 +44,7 @@ def test_training_says_how_good_it_is(runs):
 @pytest.mark.parametrize("task", ["ngram", "hmm"])
 def test_eval_and_generate_as_for_any_language_model(runs, book, task):
     run, result = runs[task]
-    assert {path.name for path in run.iterdir()} >= {"config.json", "vocabulary.json", "weights.safetensors", "data"}
+    assert {path.name for path in run.iterdir()} >= {"config.json", "fields.json", "weights.safetensors", "data"}
     measured = json.loads(succeeds("eval", run, "--json").stdout)
     assert measured["perplexity"] == pytest.approx(result["held_out_perplexity"])
     names = [one["name"] for one in measured["baselines"]]

@@ -264,7 +264,7 @@ def test_equal_texts_stay_on_one_side_and_no_label_is_only_held_out(tmp_path):
         settings = config("text.holdout=0.5", f"train.seed={seed}", "train.epochs=0")
         with pytest.warns(weft.WeftWarning, match="1 of 3 labels occur once: 'rare'"):
             run = weft.start_classify(pairs, tmp_path / str(seed), settings).run
-        counts = run.vocabulary["labels"]
+        counts = run.fields["label"]["labels"]
         assert counts["rare"] == 1
         assert 0.3 < sum(counts.values()) / len(pairs) < 0.7
         train, dev = (stored(run, part)["text"] for part in ("train", "dev"))

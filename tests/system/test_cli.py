@@ -49,7 +49,7 @@ def run(book, tmp_path_factory):
 def test_a_run_directory_has_what_it_should(run):
     assert {path.name for path in run.iterdir()} == {
         "config.json",
-        "vocabulary.json",
+        "fields.json",
         "weights.safetensors",
         "checkpoint.safetensors",
         "metrics.jsonl",

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.data.column import Column, JoinedValues, ends_file, open_column, open_values, write_column, write_values
+from weft.data.field import fields_content
 from weft.errors import WeftError
 from weft.tasks.stored_data import DEV_PART, TRAIN_PART, data_folder, is_stored, store, stored, write_data_record
 from weft.training.run import DATA_RECORD, open_run, read_json, staged, write_json, write_run
@@ -101,7 +102,7 @@ def test_the_columns_of_a_run(tmp_path):
     with staged(tmp_path / "run") as folder:
         store(data_folder(folder), TRAIN_PART, {"x": [[1, 2], [3]], "y": Column(np.ones((2, 4), np.float32))})
         write_data_record(folder, "source", None)
-        write_run(folder, "lm", {}, {})
+        write_run(folder, "lm", {}, fields_content({}))
     run = open_run(tmp_path / "run")
     columns = stored(run, TRAIN_PART)
     assert sorted(columns) == ["x", "y"]

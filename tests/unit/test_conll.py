@@ -12,11 +12,12 @@ import pytest
 
 from weft.errors import WeftError
 from weft.tasks.tag.config import TagDataConfig
-from weft.tasks.tag.data import all_tags, as_characters, cut_long, read_like, read_tagged, unknown_tags
+from weft.tasks.tag.data import as_characters, cut_long, read_like, read_tagged, unknown_tags
 from weft.tasks.tag.lexicon import LONGEST_WORD, CharacterLexicon, WordLexicon, shape
 from weft.tasks.tag.matches import match_ids
 from weft.text.conll import ConllFormat, TaggedSentence, open_segmented, open_sentences
 from weft.text.corpus import Corpus
+from weft.text.fields import Tags
 from weft.text.left_out import LeftOut
 from weft.text.spans import SCHEMES
 
@@ -118,7 +119,7 @@ class TestReading:
         assert {"NOUN", "VERB", "PUNCT"} <= {tag for _, row in read("grammar") for tag in row}
         chunks = read_tagged("grammar", TagDataConfig(tag_column="chunk", invalid_spans="refuse"))
         assert chunks.scheme == SCHEMES["bio"]
-        assert all_tags(chunks.sentences, chunks.scheme)[:3] == ("O", "B-BEING", "I-BEING")
+        assert Tags.fit([one.tags for one in chunks.sentences], chunks.scheme).tags[:3] == ("O", "B-BEING", "I-BEING")
 
     def test_segmented_text(self, tmp_path):
         path = written(tmp_path, "我们 去　图书馆\n\n  好 。 \n", "a.txt")
@@ -245,8 +246,8 @@ class TestSpans:
 
     def test_tags_cover_all_letters_of_all_labels(self):
         sentences = [TaggedSentence(("a", "b"), ("B-Y", "I-Y"), "", (1, 2)), TaggedSentence(("a",), ("B-X",), "", (3,))]
-        assert all_tags(sentences, SCHEMES["bio"]) == ("O", "B-X", "I-X", "B-Y", "I-Y")
-        assert all_tags([TaggedSentence(("a",), ("S",), "", (1,))], SCHEMES["bmes"]) == ("B", "M", "E", "S")
+        assert Tags.fit([one.tags for one in sentences], SCHEMES["bio"]).tags == ("O", "B-X", "I-X", "B-Y", "I-Y")
+        assert Tags.fit([["S"]], SCHEMES["bmes"]).tags == ("B", "M", "E", "S")
         assert unknown_tags(sentences, ["B-Y", "I-Y"]) == {"B-X": ":3"}
 
     def test_long_sentences_are_cut_and_spans_with_them(self):

@@ -56,13 +56,10 @@ def test_every_trained_task_starts_from_the_source_run(name, sources, tmp_path):
     task, source = get_task(name), open_run(sources / name)
     with pytest.warns(weft.WeftWarning, match=r"1 new (tokens|words) .* read as <unk>|new tokens .* read as <unk>"):
         training = task.start(DATA[name][1], tmp_path / "new", source_run=sources / name)
-    kept = {
-        key: value
-        for key, value in training.run.vocabulary.items()
-        if key in ("vocabulary", "lexicon", "joint", "source")
-    }
+    assert training.run.fields.keys() == source.fields.keys()
+    kept = {key: value for key, value in training.run.fields.items() if key in ("text", "words", "source")}
     assert kept
-    assert kept == {key: source.vocabulary[key] for key in kept}
+    assert kept == {key: source.fields[key] for key in kept}
     started = with_prefix(training.run.load(CHECKPOINT).tensors, "model.")
     assert started.keys() == source.weights().keys()
     assert all(torch.equal(started[key], value) for key, value in source.weights().items())

@@ -194,7 +194,7 @@ def test_labels_that_occur_once_and_conflicts_are_reported(tmp_path):
         "1 of 41 different texts have several labels, as in example 1 and example 46",
     ]
     assert "5 of 46 texts repeat others" in training.description
-    assert sum(open_run(tmp_path / "run").vocabulary["labels"].values()) > 30
+    assert sum(open_run(tmp_path / "run").fields["label"]["labels"].values()) > 30
 
 
 def test_texts_that_are_held_out_and_trained_on_are_reported(tmp_path):

@@ -7,13 +7,13 @@ import re
 import sys
 
 import pytest
-from weft.pictures.training import curve_figures
 
 from tests.checks import check_metric
 from tests.unit.test_task import TOY
 from weft.metrics import MEAN_ABSOLUTE_ERROR, PERPLEXITY, AbsoluteError, Metric
 from weft.pictures import to_svg
 from weft.tasks import TASKS, get_task
+from weft.tasks.curves import curve_figures
 from weft.tasks.runs import compare_run_results, metric_curves, summarize_run
 from weft.training.run import open_run
 from weft.training.step import Evaluation, Progress

@@ -46,7 +46,7 @@ QUICK = {"train.epochs": 6, "batch.size": 8}
 
 
 def tokens_of(path):
-    return Codec.from_json(open_run(path).vocabulary).vocabulary.tokens
+    return open_run(path).field("text", Codec).vocabulary.tokens
 
 
 def layers_of(name, model):
@@ -93,9 +93,9 @@ def test_layers_and_vocabulary_are_those_of_the_encoder(name, kind, encoders, tm
                 assert torch.equal(taken, weight), (side, depth, key)
                 if key == "weight_ih":  # whatever else the layer reads has no influence yet
                     assert own.count_nonzero() == weight.count_nonzero()
-    tokens = source.vocabulary["vocabulary"]["tokens"]
-    kept = training.run.vocabulary
-    assert (kept["lexicon"]["words"] if name == "tag" else kept["vocabulary"])["tokens"] == tokens
+    tokens = source.fields["text"]["vocabulary"]["tokens"]
+    kept = training.run.fields
+    assert (kept["words"]["words"] if name == "tag" else kept["text"]["vocabulary"])["tokens"] == tokens
     assert training.run.source_run["path"] == str(encoders / kind)
     assert training.run.source_run["task"] == "lm"
     checkpoint = with_prefix(training.run.load(CHECKPOINT).tensors, "model.")

@@ -11,8 +11,8 @@ from weft.errors import TensorError, WeftError
 from weft.training.run import (
     CHECKPOINT,
     CONFIG,
+    FIELDS,
     FORMAT,
-    VOCABULARY,
     check_file,
     decoding,
     file_hash,
@@ -32,7 +32,7 @@ TENSORS = {
 @pytest.fixture
 def run(tmp_path):
     with staged(tmp_path / "one") as folder:
-        write_run(folder, "lm", {"x": {"y": 1}}, {"words": ["é", "中"]})
+        write_run(folder, "lm", {"x": {"y": 1}}, {"fields": {"words": ["é", "中"]}, "reading": {}})
     made = open_run(tmp_path / "one")
     made.save(CHECKPOINT, TENSORS, {"step": 3})
     return made
@@ -40,7 +40,7 @@ def run(tmp_path):
 
 def test_what_was_written_is_read(run):
     again = open_run(run.path)
-    assert (again.task, again.config, again.vocabulary["words"]) == ("lm", {"x": {"y": 1}}, ["é", "中"])
+    assert (again.task, again.config, again.fields["words"]) == ("lm", {"x": {"y": 1}}, ["é", "中"])
     saved = again.load(CHECKPOINT)
     assert saved.metadata == {"step": 3}
     assert saved.tensors.keys() == TENSORS.keys()
@@ -49,7 +49,7 @@ def test_what_was_written_is_read(run):
 
 def test_nothing_is_left_beside(run):
     assert sorted(path.name for path in run.path.parent.iterdir()) == ["one"]
-    assert sorted(path.name for path in run.path.iterdir()) == sorted([CONFIG, CHECKPOINT, VOCABULARY])
+    assert sorted(path.name for path in run.path.iterdir()) == sorted([CONFIG, CHECKPOINT, FIELDS])
 
 
 @pytest.mark.parametrize("name", ["two", "new/folders/two"])
@@ -70,7 +70,7 @@ def test_an_existing_path_is_never_overwritten(run):
     assert open_run(run.path).config == {"x": {"y": 1}}
 
 
-@pytest.mark.parametrize("name", [CONFIG, VOCABULARY, CHECKPOINT])
+@pytest.mark.parametrize("name", [CONFIG, FIELDS, CHECKPOINT])
 @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "missing"])
 def test_damage_is_found_by_name(run, name, damage):
     file = run.path / name
@@ -150,5 +150,5 @@ def test_the_messages_of_weft_pass_and_others_name_the_file(run):
         decoding(run.path / "config.json"),
     ):
         raise ValueError("x")
-    with pytest.raises(WeftError, match=r"vocabulary\.json is damaged: .* \(KeyError: 'labels'\)"):
+    with pytest.raises(WeftError, match=r"fields\.json is damaged: .* \(KeyError: 'labels'\)"):
         run.decode(lambda content: content["labels"])

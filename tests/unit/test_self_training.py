@@ -12,6 +12,7 @@ from tests.program import fails, succeeds
 from weft.tasks.classify.self_training import LABELLED_TIMES
 from weft.tasks.classify.wide import held_out_scores
 from weft.tasks.stored_data import DEV_PART, TRAIN_PART, stored
+from weft.text.fields import Label
 
 GOOD, BAD = ["fine fun", "a fine film", "great fun", "so great"], ["dull", "a dull film", "so bad", "bad and long"]
 LABELLED = [(text, "good") for text in GOOD] + [(text, "bad") for text in BAD]
@@ -42,13 +43,13 @@ def taught(teacher, folder, texts=UNLABELLED, **settings):
 def test_texts_are_trained_on_with_the_labels_of_the_teacher(teacher, tmp_path):
     run = taught(teacher, tmp_path)
     model, columns = weft.load(run.path), stored(run, TRAIN_PART)
-    labels = [tuple(run.vocabulary["labels"])[place] for place in columns["label"].values]
+    labels = [run.field("label", Label).labels[place] for place in columns["label"].values]
     read = [model.codec.decode(columns["text"][row].tolist()) for row in range(len(labels))]
     expected = weft.load(teacher).classify(["a great day", "what a bad day", "great and fine", "long dull long"])
     assert dict(zip(read[-4:], labels[-4:], strict=True)) == {" ".join(one.tokens): one.label for one in expected}
     assert Counter(read) == Counter([text for text, _ in LABELLED] * LABELLED_TIMES + read[-4:])
-    assert run.vocabulary["labels"] == {"bad": 4, "good": 4}  # of the labelled texts alone
-    assert f"4 texts have the labels that {teacher} predicts" in run.vocabulary["description"]
+    assert run.field("label", Label).counts == {"bad": 4, "good": 4}  # of the labelled texts alone
+    assert f"4 texts have the labels that {teacher} predicts" in run.reading["description"]
     held = stored(run, DEV_PART)["text"]
     assert [model.codec.decode(held[row].tolist()) for row in range(len(held))] == [text for text, _ in HELD_OUT]
 
@@ -77,7 +78,7 @@ def test_a_table_is_read_by_its_text_column_and_says_so(teacher, tmp_path):
     given = {**SMALL, "data.unlabelled": str(tmp_path / "more.csv"), "data.teacher": str(teacher)}
     with pytest.warns(weft.WeftWarning, match="its column 'text'"):
         run = weft.start_classify(str(tmp_path / "few.csv"), tmp_path / "run", given, dev=HELD_OUT).run
-    assert "2 texts have the labels" in run.vocabulary["description"]
+    assert "2 texts have the labels" in run.reading["description"]
 
 
 def test_what_is_refused(teacher, tmp_path):

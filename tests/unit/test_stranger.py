@@ -22,7 +22,7 @@ from weft.training.run import (
     CHECKPOINT,
     CONFIG,
     DATA_RECORD,
-    VOCABULARY,
+    FIELDS,
     WEIGHTS,
     load_tensors,
     read_json,
@@ -66,16 +66,13 @@ def test_sizes_that_are_not_those_of_the_weights(run, name, size):
 @pytest.mark.parametrize("part", ["tokens", "counts", "tokenizer", "normalizer", "vocabulary"])
 @pytest.mark.parametrize("value", [None, [], {}, 7, "x", [None], [["a"]], {"tokens": None}])
 def test_vocabularies_that_are_none(run, part, value):
-    content = read_json(run / VOCABULARY)
-    keys = [key for key in content if key not in ("format", "weft")]
-
     def change(found):
-        for key in keys:
-            if isinstance(found[key], dict) and part in found[key]:
-                found[key][part] = value
-        found[part] = value
+        text = found["fields"]["text"]
+        for inside in (text, text["vocabulary"], found["fields"], found["reading"]):
+            if part in inside:
+                inside[part] = value
 
-    rewrite(run / VOCABULARY, change)
+    rewrite(run / FIELDS, change)
     try:
         weft.load(run)
     except WeftError:
@@ -120,14 +117,14 @@ def test_nested_json(run):
         weft.load(run)
 
 
-@pytest.mark.parametrize("text", ["null", "[]", "3", '{"format": "2"}', '{"format": 2}', "\x00", "{"])
+@pytest.mark.parametrize("text", ["null", "[]", "3", '{"format": "2"}', '{"format": 3}', "\x00", "{"])
 def test_json_of_another_kind(run, text):
     (run / CONFIG).write_text(text)
     with pytest.raises(WeftError, match="damaged"):
         weft.load(run)
 
 
-@pytest.mark.parametrize("name", [CONFIG, VOCABULARY, WEIGHTS])
+@pytest.mark.parametrize("name", [CONFIG, FIELDS, WEIGHTS])
 def test_pipes_and_devices(run, name):
     (run / name).unlink()
     os.mkfifo(run / name)

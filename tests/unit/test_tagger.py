@@ -25,6 +25,7 @@ from weft.tasks.tag.model import OUTPUTS, SoftmaxOutput, TaggedBatch, Tagger, fo
 from weft.tasks.tag.neighbours import NeighbourWordLoss
 from weft.tasks.tag.vocabulary import TaggerVocabulary
 from weft.text.conll import TaggedSentence
+from weft.text.fields import Tags
 from weft.text.spans import SCHEMES, WORD_SCHEME, tags_to_spans, tags_to_words, words_to_tags
 from weft.training.run import WEIGHTS, read_metadata
 
@@ -103,10 +104,10 @@ def test_words_are_told_apart_by_their_spelling():
 
 @torch.no_grad()
 def test_runs_without_matches_are_read():
-    """A lexicon of an earlier version, and the columns that it encoded."""
+    """A lexicon that looks up no words, and the columns that it encoded."""
     sentences = [TaggedSentence(tuple(words), ("S",) * len(words), "", ()) for words in WORDS]
     saved = LEXICONS["segments"].build(sentences, TagDataConfig()).to_json()
-    del saved["match_length"]
+    saved["match_length"] = 0
     old = LEXICONS["segments"].from_json(saved)
     columns = {name: Column.from_rows(rows) for name, rows in old.encode(WORDS).items()}
     assert "matches" not in columns
@@ -250,7 +251,9 @@ def balanced(output="crf", strange=()):
     """A model that sees O nearly everywhere, and what `balance` makes of it on sentences that are full of spans."""
     model, columns = made(output=output, tags=KINDS)
     columns["tags"] = Column.from_rows(SPANS)
-    knowledge = TaggerVocabulary(LEXICONS["tags"].build([], TagDataConfig()), KINDS, SCHEMES["bio"], tuple(strange))
+    knowledge = TaggerVocabulary(
+        LEXICONS["tags"].build([], TagDataConfig()), Tags(KINDS, SCHEMES["bio"], tuple(strange))
+    )
     model.scores.bias.data[0] += 2.0
     model.span_start_bias.fill_(9.0)  # of an earlier evaluation
     if strange:
@@ -280,7 +283,7 @@ def test_a_lean_is_not_fitted_to_tags_that_training_lacks():
     assert some.span_start_bias[1] > 0
     assert not some.span_start_bias.allclose(balanced()[0].span_start_bias)
     every = TaggerVocabulary(
-        LEXICONS["tags"].build([], TagDataConfig()), ("O",), SCHEMES["bio"], ("B-Z", "I-Z", "B-Q", "I-Q")
+        LEXICONS["tags"].build([], TagDataConfig()), Tags(("O",), SCHEMES["bio"], ("B-Z", "I-Z", "B-Q", "I-Q"))
     )
     calibrate(some, every, columns)
     assert not some.span_start_bias.any(), "there is nothing to begin"
@@ -292,7 +295,7 @@ def test_the_held_out_loss_is_that_of_the_sentences_with_known_tags(output):
     model, columns = made(tags=KINDS, output=output, neighbour_loss_weight=0.0)
     columns["known"] = Column.from_rows([1] * len(words) for words in WORDS)
     columns["tags"] = Column.from_rows(SPANS)
-    vocabulary = TaggerVocabulary(LEXICONS["tags"].build([], TagDataConfig()), KINDS, SCHEMES["bio"], ("B-Z",))
+    vocabulary = TaggerVocabulary(LEXICONS["tags"].build([], TagDataConfig()), Tags(KINDS, SCHEMES["bio"], ("B-Z",)))
     model.eval()
     scores, cross_entropy = evaluate_with_loss(model, vocabulary, columns)
     assert scores == evaluate_tagger(model, vocabulary, columns)

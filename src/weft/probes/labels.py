@@ -8,7 +8,7 @@ from pathlib import Path
 from weft.errors import WeftError
 from weft.text.vocabulary import EOS
 
-Label = Callable[[Sequence[str]], Sequence[float]]
+TokenLabel = Callable[[Sequence[str]], Sequence[float]]
 
 OPENING, CLOSING, STRAIGHT = "“「『«", "”」』»", '"'
 
@@ -34,10 +34,10 @@ def inside_quotes(tokens: Sequence[str]) -> list[float]:
     return found
 
 
-LABELS: dict[str, Label] = {"line-position": line_position, "quotes": inside_quotes}
+LABELS: dict[str, TokenLabel] = {"line-position": line_position, "quotes": inside_quotes}
 
 
-def read_label(path: str | Path) -> Label:
+def read_label(path: str | Path) -> TokenLabel:
     """A label from a file: one value for each token of the corpus, separated by white space.
 
     Values that are not numbers are names: the label is then 1 for the most frequent name and 0 for all others.

@@ -22,7 +22,7 @@ from weft.errors import WeftError
 from weft.nn import Bidirectional
 from weft.pictures.figures import DIVERGING, SEQUENTIAL, Array, ColouredText, Figure, HeatMap, visible
 from weft.pictures.svg import number
-from weft.probes.labels import LABELS, Label, read_label
+from weft.probes.labels import LABELS, TokenLabel, read_label
 from weft.probes.layers import (
     BACKWARD,
     FORWARD,
@@ -310,7 +310,7 @@ def select_units(model: Any, text: str, phrase: str | tuple[int, int], *, thresh
     return UnitSelection(tokens, begin, end, threshold, tuple(found))
 
 
-def correlate_units(model: Any, texts: Iterable[str], label: str | Label, *, name: str = "") -> UnitCorrelations:
+def correlate_units(model: Any, texts: Iterable[str], label: str | TokenLabel, *, name: str = "") -> UnitCorrelations:
     """The correlation of every unit's hidden state with a label of each token.
 
     Args:

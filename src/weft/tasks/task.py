@@ -123,7 +123,7 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
                 takes over. Its vocabulary is kept, and new tokens are reported.
 
         Returns:
-            The content of vocabulary.json.
+            The content of fields.json; see `fields_content`.
         """
 
     def choose_settings(self, run: Run, config: TaskConfig) -> tuple[TaskConfig, str]:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, cast
 import numpy as np
 
 from weft.data.column import Column
+from weft.data.field import fields_content
 from weft.data.windows import Tokens
 from weft.errors import WeftError, warn
 from weft.metrics import PERPLEXITY, Likelihood
@@ -129,24 +130,24 @@ class TextTask(Task[CorpusSource, TextTaskConfig, LoadedText]):
     ) -> Mapping[str, Any]:
         if origin is not None:
             corpus, held_out = _open_both(source, dev, config.text)
-            codec = origin.decode(Codec.from_json)
+            codec = origin.field("text", Codec)
             warn_new_tokens(store_corpus(config.text, corpus, held_out, folder, codec)[1])
-            return {**codec.to_json(), **_reading(corpus)}
+            return fields_content({"text": codec}, **_reading(corpus))
         if is_shards(source):
             shards = open_shards(str(source))
             shards.check_settings(config.text)
-            return store_shards(shards, config.text, dev, folder).to_json()
+            return fields_content({"text": store_shards(shards, config.text, dev, folder)})
         corpus, held_out = _open_both(source, dev, config.text)
         if not corpus.reading:
             check_plain_text(corpus)
             check_tokenization(corpus, config.text.tokenizer)
-        return {**store_corpus(config.text, corpus, held_out, folder)[0].to_json(), **_reading(corpus)}
+        return fields_content({"text": store_corpus(config.text, corpus, held_out, folder)[0]}, **_reading(corpus))
 
     def prepare(self, run: Run, config: TextTaskConfig) -> Phase:
-        codec = run.decode(Codec.from_json)
+        codec = run.field("text", Codec)
         train = self._train_tokens(run, codec)
         dev = held_out_tokens(run, codec) if is_stored(run, DEV_PART) else None
-        reading = run.vocabulary.get("description", "")
+        reading = run.reading.get("description", "")
         return self.make_phase(run, config, TextData(codec, train, dev, reading))
 
     def train_token_count(self, run: Run) -> int:
@@ -232,7 +233,7 @@ def _texts(corpus: Corpus) -> Iterator[str]:
 
 
 def _reading(corpus: Corpus) -> dict[str, Any]:
-    """What vocabulary.json records of how a table was read."""
+    """What fields.json records of how a table was read."""
     return {"columns": {"text": corpus.column}, "description": corpus.reading} if corpus.reading else {}
 
 
@@ -282,7 +283,7 @@ def _of_texts(name: str, texts: list[str], left_out: LeftOut, reading: str) -> C
 def corpus_for(run: Run, source: CorpusSource, *, strict: bool = False) -> Corpus:
     """The corpus of a source that is read as the training text of a run was."""
     text = run.config.get("text", {})
-    like = run.decode(lambda content: content.get("columns", {}).get("text", ""))
+    (like,) = run.column_names("text")
     return open_corpus(source, str(text.get("column", "")), like=like, strict=strict or bool(text.get("strict")))
 
 

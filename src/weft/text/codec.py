@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from weft.data.column import write_values
+from weft.data.field import Field
 from weft.errors import WeftError
 from weft.text.arguments import check_text
 from weft.text.config import TextConfig
@@ -32,20 +33,42 @@ _CHUNK = 1 << 22  # tokens processed at a time, so that the corpus need not fit 
 
 
 @dataclass(frozen=True)
-class Codec:
-    """A normalizer, a tokenizer and a vocabulary: converts text to token ids and back."""
+class Codec(Field[str]):
+    """The field of a text: a normalizer, a tokenizer and a vocabulary, which turn it into token ids and back."""
 
     normalizer: Normalizer
     tokenizer: Tokenizer
     vocabulary: Vocabulary
 
-    def encode(self, text: str) -> list[int]:
-        """The token ids of a text; unknown tokens become the id of "<unk>"."""
-        return self.vocabulary.encode(self.tokenizer.split(self.normalizer(text)))
+    @classmethod
+    def fit(cls, values: Iterable[str], settings: TextConfig | None = None) -> Codec:
+        """The codec of short texts, with the vocabulary of these texts."""
+        texts, config = list(values), settings or TextConfig()
+        normalizer = Normalizer(config.normalization, config.lower, config.letters_only)
+        tokenizer = _tokenizer(config, normalizer, texts)
+        counts: Counter[str] = Counter()
+        for text in texts:
+            counts.update(tokenizer.split(normalizer(text)))
+        return cls(normalizer, tokenizer, _vocabulary(config, tokenizer, counts))
 
-    def decode(self, ids: Iterable[int]) -> str:
+    def names(self, value: str) -> tuple[str, ...]:
+        """The tokens of a text."""
+        return tuple(self.tokenizer.split(self.normalizer(value)))
+
+    def encode(self, value: str) -> list[int]:
+        """The token ids of a text; unknown tokens become the id of "<unk>"."""
+        return self.vocabulary.encode(self.names(value))
+
+    def decode(self, row: Iterable[int]) -> str:
         """The text of token ids."""
-        return self.tokenizer.join(self.vocabulary.decode(ids))
+        return self.tokenizer.join(self.vocabulary.decode(row))
+
+    def parse(self, text: str) -> str:
+        return text
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string"}
 
     def unknown(self, text: str) -> list[str]:
         """The different tokens of the text that the vocabulary lacks; for subwords, the unknown characters."""
@@ -155,16 +178,6 @@ def _report_reserved(counts: Mapping[str, int]) -> None:
     found = [f"{token} ({counts[token]:,})" for token in RESERVED if token != EOS and counts.get(token)]
     if found:
         _LOG.info("reserved tokens in the text: %s; they are those of the vocabulary", ", ".join(found))
-
-
-def build_codec(config: TextConfig, texts: Sequence[str]) -> Codec:
-    """Build the codec of a list of short texts, and its vocabulary from the same texts."""
-    normalizer = Normalizer(config.normalization, config.lower, config.letters_only)
-    tokenizer = _tokenizer(config, normalizer, texts)
-    counts: Counter[str] = Counter()
-    for text in texts:
-        counts.update(tokenizer.split(normalizer(text)))
-    return Codec(normalizer, tokenizer, _vocabulary(config, tokenizer, counts))
 
 
 def _tokenizer(config: TextConfig, normalizer: Normalizer, lines: Iterable[str]) -> Tokenizer:

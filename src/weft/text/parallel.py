@@ -9,7 +9,7 @@ from typing import Any
 
 from weft.errors import WeftError
 from weft.text.arguments import short_repr
-from weft.text.codec import Codec, build_codec
+from weft.text.codec import Codec
 from weft.text.columns import (
     ChosenColumns,
     column_length,
@@ -285,21 +285,18 @@ class PairCodec:
         return self.source is self.target
 
     def to_json(self) -> dict[str, Any]:
-        if self.joint:
-            return {"joint": self.source.to_json()}
-        return {"source": self.source.to_json(), "target": self.target.to_json()}
+        sides = {"source": self.source} if self.joint else {"source": self.source, "target": self.target}
+        return {name: side.to_json() for name, side in sides.items()}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> PairCodec:
-        if "joint" in data:
-            codec = Codec.from_json(data["joint"])
-            return cls(codec, codec)
-        return cls(Codec.from_json(data["source"]), Codec.from_json(data["target"]))
+        source = Codec.from_json(data["source"])
+        return cls(source, Codec.from_json(data["target"]) if "target" in data else source)
 
 
 def build_pair_codec(config: PairTextConfig, pairs: Pairs) -> PairCodec:
     """Build the codecs of both sides from the pairs. Only subword vocabularies can be joint."""
     if config.joint and config.tokenizer == SubwordTokenizer.name:
-        codec = build_codec(config, pairs.sources + pairs.targets)
+        codec = Codec.fit(pairs.sources + pairs.targets, config)
         return PairCodec(codec, codec)
-    return PairCodec(build_codec(config, pairs.sources), build_codec(config, pairs.targets))
+    return PairCodec(Codec.fit(pairs.sources, config), Codec.fit(pairs.targets, config))

@@ -25,7 +25,7 @@ import numpy as np
 from weft.data.column import Array, JoinedValues, open_values, write_values
 from weft.errors import WeftError
 from weft.files import file_hash, write_atomically
-from weft.text.codec import Codec, build_codec
+from weft.text.codec import Codec
 from weft.text.config import TextConfig
 from weft.text.corpus import Corpus, id_type, open_tokens, token_blocks
 
@@ -140,7 +140,7 @@ def write_shards(
         if index["asked"] != json.loads(json.dumps(asked)):
             raise WeftError(f"{folder} was encoded from other text or settings", expected="a new folder")
     else:
-        codec = build_codec(config, list(_sample(corpus, sample_characters)))
+        codec = Codec.fit(_sample(corpus, sample_characters), config)
         index = {"format": SHARDS_FORMAT, "asked": asked, "codec": codec.to_json(), "shards": [], "complete": False}
         _write_index(folder, index)
     codec = Codec.from_json(index["codec"])

@@ -1,7 +1,7 @@
 """The run directory: everything about a trained model, in files of open formats.
 
     config.json             format number, task, all settings
-    vocabulary.json         normalization, tokenizer, tokens and their counts
+    fields.json             the fields of its examples, such as the vocabulary of a text; how the data were read
     weights.safetensors     the best weights so far
     weights-2.safetensors   of an ensemble: its second member, and so on; a mixture has its members in parts/
     ngram.safetensors       of a language model with `model.ngram_order`: the n-gram model of its training text
@@ -27,11 +27,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from safetensors import SafetensorError, safe_open
 
 import weft
+from weft.data.field import Field
 from weft.errors import WeftError, check_path
 from weft.files import file_hash, write_atomically
 from weft.machine import memory
@@ -41,10 +42,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _Value = TypeVar("_Value")
+_Field = TypeVar("_Field", bound=Field[Any])
 
 FORMAT = 3  # increased when a run of one format cannot be read as the other
 
-CONFIG, VOCABULARY, METRICS = "config.json", "vocabulary.json", "metrics.jsonl"
+CONFIG, FIELDS, METRICS = "config.json", "fields.json", "metrics.jsonl"
 WEIGHTS, CHECKPOINT = "weights.safetensors", "checkpoint.safetensors"
 DATA_FOLDER, DATA_RECORD = "data", "data/record.json"
 
@@ -62,7 +64,7 @@ class Saved(NamedTuple):
 
 @dataclass(frozen=True)
 class Run:
-    """A run directory that exists and whose configuration and vocabulary have been read.
+    """A run directory that exists and whose settings and fields have been read.
 
     Attributes:
         path: The directory.
@@ -73,7 +75,8 @@ class Run:
     path: Path
     task: str
     config: dict[str, Any] = field(repr=False)
-    vocabulary: dict[str, Any] = field(repr=False)
+    fields: dict[str, Any] = field(repr=False)  # what describes the fields of its examples, by name
+    reading: dict[str, Any] = field(default_factory=dict, repr=False)  # how its data were read
     source_run: dict[str, Any] | None = field(default=None, repr=False)  # what a fine-tuned run started from
     custom_cells: dict[str, str] = field(default_factory=dict, repr=False)  # names in the settings -> class names
     metric: Metric | None = field(default=None, repr=False)  # the held-out metric of its task, by which runs are listed
@@ -105,10 +108,18 @@ class Run:
         saved = self.load(CHECKPOINT).tensors
         return finite_weights(self.path / CHECKPOINT, with_prefix(saved, "model.") | with_prefix(saved, "ema."))
 
+    def field(self, name: str, kind: type[_Field]) -> _Field:
+        """Returns a field of its examples."""
+        return self.decode(lambda fields: cast(_Field, kind.from_json(fields[name])))
+
+    def column_names(self, *fields: str) -> tuple[str, ...]:
+        """Returns the columns of the table that fields were read from; "" for data that was no table."""
+        return tuple(self.reading.get("columns", {}).get(name, "") for name in fields)
+
     def decode(self, make: Callable[[dict[str, Any]], _Value]) -> _Value:
-        """Returns what `make` makes of vocabulary.json."""
-        with decoding(self.path / VOCABULARY):
-            return make(self.vocabulary)
+        """Returns what `make` makes of its fields."""
+        with decoding(self.path / FIELDS):
+            return make(self.fields)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Returns the shapes of what `weights` returns, from the file's header alone."""
@@ -123,8 +134,8 @@ class Run:
         return sorted(path for path in found if path.name != CHECKPOINT or not (path.parent / WEIGHTS).exists())
 
     def weights_hash(self) -> str:
-        """Returns a hash of the vocabulary and of all weights, which equal trainings have too."""
-        digest = hashlib.sha256(_json_hash(self.vocabulary).encode())
+        """Returns a hash of the fields and of all weights, which equal trainings have too."""
+        digest = hashlib.sha256(_json_hash(self.fields).encode())
         for path in self.weight_files():
             with _opened(path) as file:
                 digest.update(f"{path.relative_to(self.path)} {file.metadata()['sha256']}".encode())
@@ -218,7 +229,7 @@ def write_run(
     folder: Path,
     task: str,
     config: Mapping[str, Any],
-    vocabulary: Mapping[str, Any],
+    content: Mapping[str, Any],
     *,
     source_run: dict[str, Any] | None = None,
     custom_cells: Mapping[str, str] | None = None,
@@ -231,15 +242,15 @@ def write_run(
         folder: the folder.
         task: the name of the task.
         config: all settings.
-        vocabulary: the content of vocabulary.json.
+        content: the content of fields.json: what `Task.read` returns.
         source_run: what config.json records of the run that this one starts from.
         custom_cells: names of custom cells in the settings, with the names of their classes.
         metric: the task's held-out metric.
         package: the package that the task comes from, if it is not one of weft's own.
     """
-    write_json(folder / VOCABULARY, vocabulary)
-    cells = dict(custom_cells or {})
-    return _write_config(Run(folder, task, dict(config), dict(vocabulary), source_run, cells, metric, package))
+    write_json(folder / FIELDS, content)
+    cells, fields, reading = dict(custom_cells or {}), dict(content["fields"]), dict(content["reading"])
+    return _write_config(Run(folder, task, dict(config), fields, reading, source_run, cells, metric, package))
 
 
 def _write_config(run: Run) -> Run:
@@ -287,8 +298,15 @@ def open_run(path: str | Path) -> Run:
         metric, loss = (Metric.from_json(content[name]) if name in content else None for name in ("metric", "loss"))
     except ValueError as error:
         raise _damaged(path / CONFIG, f"its metric is none: {error}") from error
-    source_run, vocabulary = content.get("source_run"), read_json(path / VOCABULARY)
-    return Run(path, task, config, vocabulary, source_run, cells, metric, package, loss)
+    stored = read_json(path / FIELDS)
+    fields, reading, source_run = stored.get("fields"), stored.get("reading"), content.get("source_run")
+    if not isinstance(fields, dict) or not isinstance(reading, dict):
+        raise _damaged(path / FIELDS, "it has no fields")
+    columns, notes = reading.get("columns", {}), reading.get("notes", [])
+    texts = (*columns.values(), reading.get("description", "")) if isinstance(columns, dict) else (None,)
+    if not isinstance(notes, list) or not all(isinstance(text, str) for text in (*texts, *notes)):
+        raise _damaged(path / FIELDS, "it does not say how the data were read")
+    return Run(path, task, config, fields, reading, source_run, cells, metric, package, loss)
 
 
 @contextmanager

@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 
 from weft.data.buckets import hold_out
 from weft.data.column import Column
+from weft.data.field import fields_content
 from weft.errors import WeftError
 from weft.tasks.classify.config import ClassifyConfig
-from weft.tasks.classify.example import Example, label_counts, ordered_labels
+from weft.tasks.classify.example import Example
 from weft.tasks.classify.readers import ExampleLayout, ExampleSource, read_labelled
 from weft.tasks.classify.self_training import LABELLED_TIMES, labelled_by_teacher
 from weft.tasks.classify.wide import LabelledTokens, store_ngrams
@@ -20,7 +21,8 @@ from weft.tasks.fine_tuning import warn_new_tokens
 from weft.tasks.plausibility import check_labelled, repeated, report_examples, report_single
 from weft.tasks.stored_data import DEV_PART, TRAIN_PART, store, stored
 from weft.text.arguments import short_repr
-from weft.text.codec import Codec, build_codec
+from weft.text.codec import Codec
+from weft.text.fields import Label, ordered_labels
 from weft.text.tokenizers import Normalizer
 from weft.text.word_vectors import WordVectors, read_word_vectors
 from weft.training.run import DATA_FOLDER, Run, decoding
@@ -48,11 +50,11 @@ def store_examples(
         origin: The run that is fine-tuned: its tokens, labels and columns are kept.
         codec: The tokens of an encoder.
     """
-    like, vocabulary = None, None if origin is None else origin.vocabulary
-    if vocabulary is not None:
-        columns = vocabulary["columns"]
-        like = ExampleLayout(columns["text"], columns["label"], tuple(vocabulary["labels"]))
-        codec = Codec.from_json(vocabulary)
+    like = None
+    if origin is not None:
+        codec = origin.field("text", Codec)
+        text_column, label_column = origin.column_names("text", "label")
+        like = ExampleLayout(text_column, label_column, origin.field("label", Label).labels)
     elif codec is not None and config.model.word_vectors:
         raise WeftError("`encoder` and `model.word_vectors` are both given", expected="one of the two")
     text = config.text
@@ -88,7 +90,7 @@ def store_examples(
     parts = {TRAIN_PART: train, DEV_PART: held}
     texts = [row.text for row in train]
     is_new = codec is None
-    codec = build_codec(config.text, texts) if codec is None else codec
+    codec = Codec.fit(texts, config.text) if codec is None else codec
     if not is_new:
         warn_new_tokens(Counter(token for text in texts for token in codec.unknown(text)))
     tokens = {name: [split_text(row.text, codec) for row in part] for name, part in parts.items()}
@@ -110,18 +112,14 @@ def store_examples(
             folder, *labelled, count=len(labels), seed=config.train.seed, drawn=dev is None, cross_fit=not taught,
             origin=origin,
         )  # fmt: skip
-    return {
-        **codec.to_json(),
-        "labels": {label: counts[label] for label in labels},
-        "columns": {"text": layout.text, "label": layout.label},
-        "description": description,
-    }
+    fields = {"text": codec, "label": Label({label: counts[label] for label in labels})}
+    return fields_content(fields, columns={"text": layout.text, "label": layout.label}, description=description)
 
 
 def load_examples(run: Run, name: str) -> dict[str, Column]:
     """The encoded examples of a part of a run's data."""
-    tokens = len(run.decode(Codec.from_json).vocabulary)
-    columns = stored(run, name, {"text": tokens, "label": len(run.decode(label_counts))})
+    tokens = len(run.field("text", Codec).vocabulary)
+    columns = stored(run, name, {"text": tokens, "label": len(run.field("label", Label).counts)})
     with decoding(run.path / DATA_FOLDER):
         if len(columns["label"].values) != len(columns["text"]):
             raise ValueError("texts and labels of different numbers")

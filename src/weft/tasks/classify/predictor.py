@@ -22,7 +22,7 @@ from weft.metrics import Confusion
 from weft.metrics.paired import ExampleStatistics, ratio
 from weft.tasks.classify.config import ClassifyConfig
 from weft.tasks.classify.data import check_labels, cut_middle, load_examples, split_text
-from weft.tasks.classify.example import Example, label_counts
+from weft.tasks.classify.example import Example
 from weft.tasks.classify.mixing import DEFAULT_MIXTURE, MixtureWeights
 from weft.tasks.classify.model import Classifier, ClassifierMixture, ClassifierOutput
 from weft.tasks.classify.readers import ExampleLayout, Examples, ExampleSource, Texts, read_labelled, read_texts
@@ -41,6 +41,7 @@ from weft.tasks.predictor import NO_OPTIONS, ResultList, TaskPredictor, example_
 from weft.tasks.stored_data import DEV_PART, is_stored
 from weft.text.codec import Codec
 from weft.text.columns import read_rows
+from weft.text.fields import Label
 from weft.training.run import Run
 
 
@@ -124,7 +125,7 @@ class ClassifyPredictor(TaskPredictor):
     @cached_property
     def prior(self) -> dict[str, float]:
         """The relative frequency of each label in the training data: the prediction for a text without tokens."""
-        counts = self.run.decode(label_counts)
+        counts = self.run.field("label", Label).counts
         return {label: counts[label] / sum(counts.values()) for label in self.labels}
 
     @property
@@ -134,7 +135,7 @@ class ClassifyPredictor(TaskPredictor):
     @property
     def layout(self) -> ExampleLayout:
         """The columns of the training data, and its labels."""
-        text, label = self.run.decode(lambda content: (content["columns"]["text"], content["columns"]["label"]))
+        text, label = self.run.column_names("text", "label")
         return ExampleLayout(text, label, self.labels)
 
     @operation(
@@ -371,8 +372,8 @@ def label_metrics(found: Confusion) -> dict[str, float]:
 
 def make_classifier(run: Run, config: ClassifyConfig) -> Classifier:
     """The untrained model of a run."""
-    vocabulary = run.decode(Codec.from_json).vocabulary
-    return Classifier(len(vocabulary), len(run.decode(label_counts)), config.model, unknown=vocabulary.unk_id)
+    vocabulary = run.field("text", Codec).vocabulary
+    return Classifier(len(vocabulary), len(run.field("label", Label).counts), config.model, unknown=vocabulary.unk_id)
 
 
 def confusion_of(labels: tuple[str, ...], log_probs: Tensor, truth: IntArray) -> Confusion:

@@ -18,7 +18,6 @@ from weft.metrics import ACCURACY, CROSS_ENTROPY
 from weft.tasks.classify.class_weights import class_weights
 from weft.tasks.classify.config import ClassifyConfig
 from weft.tasks.classify.data import WORD_VECTORS, load_examples, store_examples
-from weft.tasks.classify.example import label_counts
 from weft.tasks.classify.inspection import inspect_classify
 from weft.tasks.classify.mixing import MixtureWeights, fit_mixture
 from weft.tasks.classify.model import Classifier, ClassifierMixture, LabelledBatch
@@ -47,6 +46,7 @@ from weft.tasks.task import Task
 from weft.tasks.text_task import CorpusSource, open_corpus
 from weft.text.codec import Codec
 from weft.text.corpus import Corpus
+from weft.text.fields import Label
 from weft.text.vocabulary import RESERVED
 from weft.training.build import build_model, load_model
 from weft.training.devices import choose_precision, find_device
@@ -94,7 +94,7 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
     ) -> Mapping[str, Any]:
         if origin is None or origin.task == self.name:
             return store_examples(source, dev, config, folder, origin)
-        return store_examples(source, dev, config, folder, codec=origin.decode(Codec.from_json))
+        return store_examples(source, dev, config, folder, codec=origin.field("text", Codec))
 
     def encoder_settings(self, encoder: Run) -> dict[str, Any]:
         return shared_settings(encoder, {"text": SHARED_TEXT, "model": SHARED_LAYERS})
@@ -119,7 +119,7 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
         return resolve_auto(config, {EPOCHS_SETTING: epochs}), f"{epochs} epochs: chosen for {texts:,} texts"
 
     def prepare(self, run: Run, config: ClassifyConfig) -> GradientDescent:
-        codec, counts = run.decode(Codec.from_json), run.decode(label_counts)
+        codec, counts = run.field("text", Codec), run.field("label", Label).counts
         labels = tuple(counts)
         train = load_examples(run, TRAIN_PART)
         dev = load_examples(run, DEV_PART) if is_stored(run, DEV_PART) else None
@@ -127,7 +127,7 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
         held_out = len(dev["text"]) if dev else 0
         few = " (few: their score is rough)" if 0 < held_out < FEW else ""
         description = f"{len(train['text']):,} texts to train on, {held_out:,} held out{few}, {len(labels)} labels"
-        description += f", vocabulary of {len(codec.vocabulary):,} ({run.vocabulary.get('description', '')})"
+        description += f", vocabulary of {len(codec.vocabulary):,} ({run.reading.get('description', '')})"
         if is_stored(run, WORD_VECTORS):
             found = load_word_vectors(model, run)
             description += (
@@ -177,7 +177,7 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
         )
         metrics = [read_metadata(one.file(WEIGHTS)) if one.has(WEIGHTS) else {} for one in trained_members(run)]
         weights = MixtureWeights(*np.mean([MixtureWeights.from_metrics(one) for one in metrics], 0).tolist())
-        codec, labels = run.decode(Codec.from_json), tuple(run.decode(label_counts))
+        codec, labels = run.field("text", Codec), run.field("label", Label).labels
         return ClassifyPredictor(run, model, codec, labels, load_wide(run), weights)
 
     def baselines(self, run: Run) -> dict[str, float]:

@@ -20,7 +20,6 @@ from torch import Tensor
 
 from weft.data.column import Column
 from weft.tasks.classify.cross_fitting import folds, is_worthwhile
-from weft.tasks.classify.example import label_counts
 from weft.tasks.classify.linear import (
     FITS,
     IDF,
@@ -33,6 +32,7 @@ from weft.tasks.classify.linear import (
 from weft.tasks.classify.mixing import DEFAULT_PRIOR, MixturePrior, MixtureWeights, fit_blend, fit_prior
 from weft.tasks.classify.ngram_features import NgramKeys, TextKeys, mostly_long
 from weft.tasks.stored_data import DEV_PART, TRAIN_PART, is_stored, store, stored
+from weft.text.fields import Label
 from weft.training.loss import MeanLoss
 from weft.training.run import (
     DATA_FOLDER,
@@ -304,7 +304,7 @@ def load_wide(run: Run) -> WideModels | None:
     """
     if not has_wide(run):
         return None
-    return load_wide_file(run.path / LINEAR_FILE, len(run.decode(label_counts)))
+    return load_wide_file(run.path / LINEAR_FILE, len(run.field("label", Label).counts))
 
 
 def load_wide_file(path: Path, labels: int) -> WideModels:
@@ -327,7 +327,7 @@ def held_out_scores(run: Run, texts: int) -> HeldOutScores | None:
     """The scores of the linear models for a run's held-out texts; None if there are no such models."""
     if not has_wide(run):
         return None
-    path, wanted = run.path / LINEAR_FILE, (texts, len(run.decode(label_counts)), 2)
+    path, wanted = run.path / LINEAR_FILE, (texts, len(run.field("label", Label).counts), 2)
     tensors = load_tensors(path).tensors
     with decoding(path):
         scores, prior = tensors["scores"], tensors["prior"]

@@ -70,7 +70,7 @@ class FillTask(TextTask[FillConfig, FillPredictor]):
         layers = encoder.config["model"]
         # The tables of an adaptive softmax are tied; with a full one the embedding is only as small as an output layer
         # needs it if it is tied.
-        size = len(encoder.decode(Codec.from_json).vocabulary)
+        size = len(encoder.field("text", Codec).vocabulary)
         tied = layers["tied"] or is_adaptive(size, layers["softmax"])
         shared = shared_settings(encoder, {"text": SHARED_TEXT, "model": SHARED_LAYERS})
         return {**shared, "model.tied": tied and layers["embedding_dim"] == layers["hidden_size"]}
@@ -93,7 +93,7 @@ class FillTask(TextTask[FillConfig, FillPredictor]):
                 take_over_stack(stack, encoder)
 
     def load(self, run: Run) -> FillPredictor:
-        codec = run.decode(Codec.from_json)
+        codec = run.field("text", Codec)
         config = from_dict(FillConfig, run.config).model
         model = load_members(
             run,

@@ -37,7 +37,7 @@ class LmTask(TextTask[LmConfig, LmPredictor]):
     config_class = LmConfig
 
     def choose_settings(self, run: Run, config: LmConfig) -> tuple[LmConfig, str]:
-        return choose_settings(config, self.train_token_count(run), len(run.decode(Codec.from_json).vocabulary))
+        return choose_settings(config, self.train_token_count(run), len(run.field("text", Codec).vocabulary))
 
     def make_phase(self, run: Run, config: LmConfig, data: TextData) -> GradientDescent:
         windows = WINDOWS[config.batch.sampling](
@@ -75,7 +75,7 @@ class LmTask(TextTask[LmConfig, LmPredictor]):
         return evaluate
 
     def load(self, run: Run) -> LmPredictor:
-        codec = run.decode(Codec.from_json)
+        codec = run.field("text", Codec)
         settings = from_dict(LmConfig, run.config)
         if unknown := auto_settings(settings):
             raise WeftError(

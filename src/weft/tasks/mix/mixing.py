@@ -35,7 +35,7 @@ from weft.training.run import (
     CHECKPOINT,
     CONFIG,
     DATA_RECORD,
-    VOCABULARY,
+    FIELDS,
     WEIGHTS,
     Run,
     check_new,
@@ -134,11 +134,11 @@ def _mix(parts: list[LmPredictor], out: Path, settings: MixConfig, tokens: Token
         for number, part in enumerate(parts, start=1):
             copy_part(part.run, folder / PARTS_FOLDER / str(number))
         save_tensors(folder / WEIGHTS, {"weights": torch.tensor(weights, dtype=torch.float64)}, metadata)
-        vocabulary = dict(parts[0].run.vocabulary)
+        content = {"fields": parts[0].run.fields, "reading": parts[0].run.reading}
         store(data_folder(folder), DEV_PART, {"tokens": Column(np.asarray(tokens))})
         write_data_record(folder, origin, None)
         cells = {name: kind for part in parts for name, kind in part.run.custom_cells.items()}
-        write_run(folder, TASK.name, to_dict(settings), vocabulary, custom_cells=cells, metric=TASK.metric)
+        write_run(folder, TASK.name, to_dict(settings), content, custom_cells=cells, metric=TASK.metric)
     run = open_run(out)
     run.report({"step": 1, "epoch": 1, "evaluation": metrics, "best": True})
     return MixResult(TASK.load(run), made, found)
@@ -215,5 +215,5 @@ def copy_part(run: Run, folder: Path) -> None:
     folder.mkdir(parents=True)
     more = {one.file(WEIGHTS) for one in trained_members(run)} - {run.path / WEIGHTS}
     more |= {run.path / NGRAM} if run.has(NGRAM) else set()
-    for file in (run.path / CONFIG, run.path / VOCABULARY, weights_file(run), *sorted(more)):
+    for file in (run.path / CONFIG, run.path / FIELDS, weights_file(run), *sorted(more)):
         shutil.copyfile(file, folder / file.name)

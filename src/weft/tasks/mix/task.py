@@ -54,7 +54,7 @@ class MixTask(TextTask[MixConfig, LmPredictor]):
             count = len(weights) - bool(cache)
         if not 1 <= count <= MOST_PARTS:
             raise WeftError(f"{run.path} has {count} parts", expected=f"1 to {MOST_PARTS}")
-        codec = run.decode(Codec.from_json)
+        codec = run.field("text", Codec)
         models = [self._load_part(run, number, codec) for number in range(1, count + 1)]
         if config is not None:
             models.append(make_cache(models, config))

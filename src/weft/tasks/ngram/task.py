@@ -87,7 +87,7 @@ class NgramTask(TextTask[NgramConfig, LmPredictor]):
         saved = run.load(WEIGHTS)
         with decoding(run.file(WEIGHTS)):
             model = NGram.from_tensors(*saved)
-        return LmPredictor(run, model, run.decode(Codec.from_json))
+        return LmPredictor(run, model, run.field("text", Codec))
 
     def inspect(self, predictor: LmPredictor, text: str) -> Inspection:
         return inspect_steps(predictor, text)

@@ -22,6 +22,7 @@ from weft.tasks.tag.vocabulary import TaggerVocabulary
 from weft.tasks.tag.word_split import make_split
 from weft.text.conll import SentenceSource, TaggedSentence, count_noun, open_segmented, open_sentences
 from weft.text.corpus import Corpus
+from weft.text.fields import Tags
 from weft.text.left_out import LeftOut
 from weft.text.spans import (
     OUTSIDE,
@@ -95,17 +96,6 @@ def as_characters(sentence: TaggedSentence) -> TaggedSentence:
     return TaggedSentence(
         tuple("".join(sentence.words)), tuple(words_to_tags(sentence.words)), sentence.location, lines
     )
-
-
-def all_tags(sentences: Iterable[TaggedSentence], scheme: Scheme | None) -> tuple[str, ...]:
-    """The tags of the sentences; where they are spans, every letter of the scheme for every label."""
-    tags = dict.fromkeys(tag for sentence in sentences for tag in sentence.tags)
-    if scheme is None:
-        return tuple(sorted(tags))
-    letters = dict.fromkeys(scheme[1:])
-    kinds = sorted({parts[1] for parts in map(split_tag, tags) if parts and parts[0] != OUTSIDE})
-    written = [f"{letter}-{kind}" if kind else letter for kind in kinds for letter in letters]
-    return (*(() if OUTSIDE not in tags and scheme == WORD_SCHEME else (OUTSIDE,)), *written)
 
 
 def cut_long(
@@ -249,7 +239,8 @@ def store_tagged(
     data = config.data
     read = read_tagged(source, data) if known is None else read_like(source, data, known.scheme)
     train, notes = read.sentences, list(read.notes)
-    tags = all_tags(train, read.scheme) if known is None else known.tags
+    tag_field = Tags.fit((one.tags for one in train), read.scheme) if known is None else known.tag_field
+    tags = tag_field.tags
     if known is not None and (new := unknown_tags(train, tags)):
         raise _unknown_tag(new, tags, "")
     if dev is not None:
@@ -272,11 +263,11 @@ def store_tagged(
         lexicon = lexicon.with_words(words)
     if known is not None or words is not None:
         _warn_new_words(lexicon, train)
-    vocabulary = TaggerVocabulary(lexicon, tags, read.scheme, tuple(extra), tuple(notes))
+    vocabulary = TaggerVocabulary(lexicon, tag_field).with_extra(extra)
     store(folder, TRAIN_PART, vocabulary.encode_training(train))
     if held:
         store(folder, DEV_PART, vocabulary.encode_tagged(held))
-    return vocabulary.to_json()
+    return {"fields": vocabulary.to_json(), "reading": {"notes": notes}}
 
 
 def load_sentences(run: Run, name: str, vocabulary: TaggerVocabulary) -> dict[str, Column]:

@@ -523,7 +523,7 @@ class TagPredictor(TaskPredictor):
 
     def score(self, sentences: Sequence[TaggedSentence]) -> TagScores | WordScores:
         """Compares predicted tags with those of the sentences."""
-        vocabulary = self.vocabulary._replace(extra_tags=tuple(unknown_tags(sentences, self.tags)))
+        vocabulary = self.vocabulary.with_extra(unknown_tags(sentences, self.tags))
         return evaluate_tagger(self.model, vocabulary, vocabulary.encode_tagged(sentences))
 
     def confusion(self, source: SentenceSource | None = None) -> Confusion:
@@ -531,7 +531,7 @@ class TagPredictor(TaskPredictor):
         if source is None:
             return tag_confusion(self.model, self.vocabulary, load_sentences(self.run, DEV_PART, self.vocabulary))
         sentences = self.read(source).sentences
-        vocabulary = self.vocabulary._replace(extra_tags=tuple(unknown_tags(sentences, self.tags)))
+        vocabulary = self.vocabulary.with_extra(unknown_tags(sentences, self.tags))
         return tag_confusion(self.model, vocabulary, vocabulary.encode_tagged(sentences))
 
     def evaluate(self, source: SentenceSource, *, column: str = "", strict: bool = False) -> TagScores | WordScores:

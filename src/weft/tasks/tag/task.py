@@ -68,7 +68,7 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
         if origin is not None and origin.task == self.name:
             known = origin.decode(TaggerVocabulary.from_json)
         elif origin is not None:
-            words = origin.decode(Codec.from_json).vocabulary
+            words = origin.field("text", Codec).vocabulary
         return store_tagged(source, dev, config, folder, known, words)
 
     def encoder_settings(self, encoder: Run) -> dict[str, Any]:
@@ -128,7 +128,7 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
             f"{f' in {vocabulary.scheme.name.upper()}' if vocabulary.scheme else ''}, "
             f"vocabulary of {len(vocabulary.lexicon.words):,}"
         )
-        notes = [f"note: {note}" for note in vocabulary.notes]
+        notes = [f"note: {note}" for note in run.reading.get("notes", ())]
         return GradientDescent(
             model,
             data,

@@ -1,46 +1,47 @@
-"""The vocabulary of a tagger: its words or characters, its tags and their scheme."""
+"""The fields of a tagger: its words or characters, and its tags."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from weft.data.column import Column
 from weft.tasks.tag.lexicon import LEXICONS, Lexicon, Rows
 from weft.text.conll import TaggedSentence
-from weft.text.spans import SCHEMES, Scheme
+from weft.text.fields import Tags
+from weft.text.spans import Scheme
 
 
 class TaggerVocabulary(NamedTuple):
-    """The words, tags and scheme of a tagger; stored in vocabulary.json."""
+    """The words and tags of a tagger."""
 
     lexicon: Lexicon
-    tags: tuple[str, ...]
-    scheme: Scheme | None
-    extra_tags: tuple[str, ...] = ()  # tags of held-out sentences only; their ids follow those of the tags
-    notes: tuple[str, ...] = ()  # what was repaired in the data
+    tag_field: Tags
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return self.tag_field.tags
+
+    @property
+    def scheme(self) -> Scheme | None:
+        return self.tag_field.scheme
+
+    @property
+    def extra_tags(self) -> tuple[str, ...]:
+        return self.tag_field.extra_tags
+
+    def with_extra(self, tags: Iterable[str]) -> TaggerVocabulary:
+        """The same with tags of held-out sentences only."""
+        return self._replace(tag_field=replace(self.tag_field, extra_tags=tuple(tags)))
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "task": self.lexicon.task,
-            "lexicon": self.lexicon.to_json(),
-            "tags": list(self.tags),
-            "scheme": self.scheme.name if self.scheme else None,
-            "extra_tags": list(self.extra_tags),
-            "notes": list(self.notes),
-        }
+        return {"words": {"task": self.lexicon.task, **self.lexicon.to_json()}, "tags": self.tag_field.to_json()}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TaggerVocabulary:
-        if not all(isinstance(tag, str) for tag in (*data["tags"], *data["extra_tags"])):
-            raise ValueError("a tag is no text")
-        return cls(
-            LEXICONS[data["task"]].from_json(data["lexicon"]),
-            tuple(data["tags"]),
-            SCHEMES[data["scheme"]] if data["scheme"] else None,
-            tuple(data["extra_tags"]),
-            tuple(data["notes"]),
-        )
+        words = data["words"]
+        return cls(LEXICONS[words["task"]].from_json(words), Tags.from_json(data["tags"]))
 
     def encode(self, words: Sequence[Sequence[str]]) -> dict[str, Column]:
         return as_columns(self.lexicon.encode(words))
@@ -54,8 +55,7 @@ class TaggerVocabulary(NamedTuple):
         return self._with_tags(as_columns(self.lexicon.encode_training(sentences)), sentences)
 
     def _with_tags(self, columns: dict[str, Column], sentences: Sequence[TaggedSentence]) -> dict[str, Column]:
-        numbers = {tag: number for number, tag in enumerate((*self.tags, *self.extra_tags))}
-        columns["tags"] = Column.from_rows([numbers[tag] for tag in sentence.tags] for sentence in sentences)
+        columns["tags"] = Column.from_rows(self.tag_field.encode(sentence.tags) for sentence in sentences)
         columns["known"] = Column.from_rows(self.lexicon.known(sentence) for sentence in sentences)
         return columns
 

@@ -81,7 +81,8 @@ def store_pairs(
         store(folder, DEV_PART, {name: Column.from_texts(texts) for name, texts in held_texts.items()})
     again = repeated(list(zip(pairs.sources, pairs.targets, strict=True)), "pairs")
     description = "; ".join(filter(None, (pairs.reading, again)))
-    return {**codec.to_json(), "columns": pairs.columns, "description": description}
+    names = dict(zip(("source", "target"), pairs.columns, strict=False))
+    return {"fields": codec.to_json(), "reading": {"columns": names, "description": description}}
 
 
 def _rows(pairs: Pairs, rows: Sequence[int]) -> Pairs:

@@ -42,11 +42,6 @@ LENGTH_PENALTY = 1.0
 TOKENS, ROWS = 1 << 16, 2560  # source tokens and hypotheses in a batch
 
 
-def stored_columns(content: Mapping[str, Any]) -> tuple[str, ...]:
-    """The columns of sources and targets in vocabulary.json; none of plain files."""
-    return tuple(map(str, content.get("columns", ())))
-
-
 def make_translator(codec: PairCodec, config: TranslateConfig) -> Translator:
     return Translator(len(codec.source.vocabulary), len(codec.target.vocabulary), config.model)
 
@@ -238,7 +233,7 @@ class TranslatePredictor(TaskPredictor):
                 raise WeftError(f"translate: {name} is {number!r}", expected="a whole number, 1 or more")
         if not (math.isfinite(length_penalty) and length_penalty >= 0):
             raise WeftError(f"translate: length_penalty is {length_penalty}", expected="a number, 0 or more")
-        like = (*self.run.decode(stored_columns), "")[0]
+        (like,) = self.run.column_names("source")
         rows_given = read_rows(texts, like, (*SOURCE_NAMES, *TEXT_NAMES))
         texts = rows_given.texts()
         sources = [self._read(text) for text in texts if text.strip()]
@@ -362,7 +357,9 @@ class TranslatePredictor(TaskPredictor):
 
     def read(self, source: PairSource, *, strict: bool = False) -> Pairs:
         """Pairs to evaluate on, read in the same way as the training data; see `evaluate`."""
-        return read_pairs(source, self.config, like=self.run.decode(stored_columns), strict=strict)
+        return read_pairs(
+            source, self.config, like=tuple(filter(None, self.run.column_names("source", "target"))), strict=strict
+        )
 
     def evaluate(
         self, source: PairSource, *, beam: int = 5, length_penalty: float = LENGTH_PENALTY, strict: bool = False

@@ -111,7 +111,7 @@ class TranslateTask(Task[PairSource, TranslateConfig, TranslatePredictor]):
             f"{codec.source.tokenizer.name} tokens), {0 if dev is None else len(dev):,} held out, "
             f"{'joint vocabulary' if codec.joint else 'vocabularies'} of {' and '.join(f'{size:,}' for size in sizes)}"
         )
-        if reading := run.vocabulary.get("description"):
+        if reading := run.reading.get("description"):
             description += f" ({reading})"
         if left := int(full.sum()) - len(short):
             description += f"; {left:,} pairs of more than {config.text.max_tokens} tokens left out"
