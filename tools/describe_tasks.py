@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from weft.tasks import COMBINED, DESCRIPTIONS, TASKS, get_task
+from weft.tasks import COMBINED, DESCRIPTIONS, TASKS, get_kind
 from weft.tasks.operation import describe_task
 
 
 def descriptions() -> str:
     """The content of the file: a line for each option of training and each operation."""
-    return _lines({name: describe_task(get_task(name)) for name in (*TASKS, *COMBINED)}, 3) + "\n"
+    return _lines({name: describe_task(get_kind(name)) for name in (*TASKS, *COMBINED)}, 3) + "\n"
 
 
 def _lines(value: Any, depth: int) -> str:

@@ -265,7 +265,7 @@ def test_prediction_is_the_mixture(trained):
 
 def test_nbsvm_is_compared(trained):
     report = compare_classifiers(trained, ["nbsvm"], None)
-    assert report.record["compared"][0]["accuracy"] == TASK.baselines(trained.run)["NB-SVM"]
+    assert report.record["compared"][0]["accuracy"] == TASK.resume(trained.run).trainer.phase.baselines()["NB-SVM"]
     assert report.record["accuracy"] == trained.evaluate_held_out().accuracy
 
 

@@ -317,7 +317,7 @@ def summary(training: Training, last: Step | None) -> dict[str, Any]:
         "best_step": progress.best_step if progress.best_metrics else None,
         f"held_out_{training.task.metric.name}": None,  # unless there is one:
         **{f"held_out_{name}": value for name, value in progress.best_metrics.items()},
-        **({"baselines": baselines} if (baselines := training.task.baselines(training.run)) else {}),
+        **({"baselines": baselines} if (baselines := training.trainer.phase.baselines()) else {}),
     }
 
 

@@ -36,10 +36,9 @@ from weft.probes.layers import (
 from weft.probes.parts import get_network
 from weft.probes.registry import Probe
 from weft.probes.result import ProbeResult, to_array
-from weft.tasks import get_task
 from weft.tasks.inspection import Network
 from weft.tasks.operation import Option
-from weft.tasks.text_task import TextTask
+from weft.tasks.text_task import TextPredictor
 from weft.text.datasets import open_data
 
 CONTEXT = 20  # tokens shown on each side
@@ -217,7 +216,7 @@ def read_corpus(model: Any, data: str) -> Iterator[str]:
         if not size:
             raise WeftError("the run has no held-out text", expected="`texts` to search")
         return
-    running, piece = isinstance(get_task(model.run.task), TextTask), ""
+    running, piece = isinstance(model, TextPredictor), ""
     for document in open_data(data).documents():
         for line in document.lines():
             if not running:

@@ -33,10 +33,10 @@ from weft.server.operations import (
     served_operations,
 )
 from weft.server.worker import Worker
-from weft.tasks import get_task, task_of
+from weft.tasks import kind_of
 from weft.tasks.lm.predictor import LmPredictor
 from weft.tasks.runs import best_evaluation
-from weft.tasks.text_task import TextTask
+from weft.tasks.text_task import TextPredictor
 from weft.training.run import Run, open_run
 
 NAME = re.compile(r"[\w.-]{1,100}")
@@ -135,7 +135,7 @@ class Models:
 
     def _load(self, name: str, path: Path) -> LoadedModel:
         run = open_run(path)
-        task = task_of(run)
+        task = kind_of(run)
         changed, digest = _changed(run), run.weights_hash()
         predictor = task.load(run)
         engine = generation = languages = None
@@ -238,11 +238,11 @@ def model_names(given: list[str]) -> dict[str, Path]:
 
 def held_out_example(model: LoadedModel) -> str:
     """A short sentence of the run's held-out texts that the model knows every token of, or "" if there is none."""
-    task = get_task(model.run.task)
     codec = getattr(model.predictor, "codec", None)
     codec = getattr(codec, "source", codec)
     texts = islice(model.predictor.held_out_texts(), EXAMPLE_TEXTS)
-    inner = slice(1, -1) if isinstance(task, TextTask) else slice(None)  # pieces of a text begin and end anywhere
+    pieces = isinstance(model.predictor, TextPredictor)  # of a text begin and end anywhere
+    inner = slice(1, -1) if pieces else slice(None)
     for line in (line.strip() for text in texts for line in SENTENCE_END.split(text)[inner]):
         if SHORTEST_EXAMPLE <= len(line) <= LONGEST_EXAMPLE and not (codec and codec.unknown(line)):
             return str(model.predictor.as_input(" ".join(line.split())))

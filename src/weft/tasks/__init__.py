@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from weft.tasks.fill.predictor import FillPredictor
     from weft.tasks.lm.predictor import LmPredictor
     from weft.tasks.tag.predictor import TagPredictor
-    from weft.tasks.task import Task
+    from weft.tasks.task import RunKind, Task
     from weft.tasks.translate.predictor import TranslatePredictor
     from weft.training.run import Run
 
@@ -43,7 +43,7 @@ TASKS: dict[str, str] = {
 
 DESCRIPTIONS = Path(__file__).with_name("descriptions.json")
 
-# Tasks whose runs are made from other runs, by a command of their own: `weft mix`.
+# Runs that are made from other runs, by a command of their own: `weft mix`.
 COMBINED: dict[str, str] = {"mix": "weft.tasks.mix"}
 
 
@@ -53,10 +53,18 @@ def get_task(name: str) -> Task[Any, Any, Any]:
 
     if name in installed_tasks():
         return load_task(name)
-    if name not in TASKS and name not in COMBINED:
+    if name not in TASKS:
         raise unknown_name("task", name, (*TASKS, *installed_tasks()))
-    task: Task[Any, Any, Any] = importlib.import_module(f"{_package(name)}.task").TASK
+    task: Task[Any, Any, Any] = importlib.import_module(f"{TASKS[name]}.task").TASK
     return task
+
+
+def get_kind(name: str) -> RunKind[Any, Any]:
+    """The task of that name, or what runs are that are made of others."""
+    if name not in COMBINED:
+        return get_task(name)
+    kind: RunKind[Any, Any] = importlib.import_module(f"{COMBINED[name]}.task").TASK
+    return kind
 
 
 @cache
@@ -67,7 +75,7 @@ def describe(name: str) -> Mapping[str, Any]:
         return known
     from weft.tasks.operation import describe_task
 
-    return describe_task(get_task(name))
+    return describe_task(get_kind(name))
 
 
 @cache
@@ -94,10 +102,6 @@ def commands_of(name: str) -> set[str]:
     except WeftError as error:
         warnings.warn(str(error), WeftWarning, stacklevel=3)
         return set()
-
-
-def _package(name: str) -> str:
-    return TASKS.get(name) or COMBINED[name]
 
 
 def train(
@@ -182,7 +186,7 @@ def load(
     from weft.training.run import open_run
 
     run = open_run(path)
-    task = task_of(run)
+    task = kind_of(run)
     with using_cells(cells):
         found = task.load(run)
     move_model(found, device)
@@ -233,7 +237,9 @@ def resume(
     from weft.training.run import Run, open_run
 
     run = path if isinstance(path, Run) else open_run(path)
-    task = task_of(run)
+    if kind_of(run).name in COMBINED:
+        raise WeftError(f"{run.path} is a mixture, which is not trained", expected="a run of `weft train`")
+    task = get_task(run.task)
     if isinstance(settings, str | Path):
         settings = load_config(task.config_class, settings, base=run.config)
     with using_cells(cells):
@@ -262,7 +268,7 @@ def load_for(path: str | Path, capability: str, *, device: str = "cpu") -> Any:
     from weft.training.run import open_run
 
     run = open_run(path)
-    task = task_of(run)
+    task = kind_of(run)
     if all(one["command"] != capability for one in describe(run.task)["operations"].values()):
         able = [f"`weft train {name}`" for name in tasks_with(capability)]
         raise WeftError(f"{path} is a run of the task {run.task!r}", expected=f"a run of {' or '.join(able)}")
@@ -287,8 +293,8 @@ def move_model(predictor: Any, device: str) -> None:
     predictor.model.to(target)
 
 
-def task_of(run: Run) -> Task[Any, Any, Any]:
-    """The task of a run directory."""
+def kind_of(run: Run) -> RunKind[Any, Any]:
+    """The task of a run directory, or what it is made of."""
     from weft.tasks.elsewhere import installed_tasks
 
     known = (*TASKS, *COMBINED, *installed_tasks())
@@ -297,4 +303,4 @@ def task_of(run: Run) -> Task[Any, Any, Any]:
         raise WeftError(
             f"{run.path} is a run of the task {run.task!r}{package}", expected=f"one of: {', '.join(known)}"
         )
-    return get_task(run.task)
+    return get_kind(run.task)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,6 +25,7 @@ from weft.tasks.config import with_strict
 from weft.tasks.elsewhere import package_of
 from weft.tasks.inspection import Inspection
 from weft.tasks.members import INITIAL, choose_for_members, member_phase, members_of
+from weft.tasks.operation import operations
 from weft.tasks.origin import describe_origin, initialize, open_origin, settings_from
 from weft.tasks.predictor import TaskPredictor
 from weft.tasks.resumed_settings import change_settings, merge_settings
@@ -91,10 +92,10 @@ class Training:
         return "\n".join(filter(None, (f"{self.description}{size}", self.choice)))
 
 
-class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
-    """Everything the rest of weft asks of a task.
+class RunKind(ABC, Generic[TaskConfig, Predictor]):
+    """How runs of a kind are loaded and used: those of a task, and mixtures, which are made of other runs.
 
-    `DataSource` is what its data is read from, `TaskConfig` its settings, `Predictor` a loaded model ready for use.
+    `TaskConfig` are its settings, `Predictor` is a loaded model ready for use.
     """
 
     name: ClassVar[str]  # in config.json, on the command line, in the table of tasks
@@ -104,9 +105,28 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
     dev_help: ClassVar[str]  # of --dev
     predictors: ClassVar[tuple[type[TaskPredictor], ...]]  # what its runs load as; their operations are its commands
     metric: ClassVar[Metric]  # the held-out metric that progress lines and results show
-    sample: ClassVar[str] = "grammar"  # data for a first try
-
     config_class: type[TaskConfig]
+
+    @abstractmethod
+    def load(self, run: Run) -> Predictor:
+        """Loads a run: the best weights of its members, or the newest while there are no best ones."""
+
+    def load_for(self, command: str, run: Run) -> Any:
+        """Loads what serves a command: the predictor, or another one with the same model."""
+        found: Any = self.load(run)
+        every: Sequence[Any] = self.predictors
+        kinds = [kind for kind in every if any(one.command == command for one in operations(kind).values())]
+        return found if not kinds or isinstance(found, tuple(kinds)) else kinds[0](run, found.model, found.codec)
+
+    def inspect(self, predictor: Predictor, text: str) -> Inspection:
+        """The parts of a loaded model on a text that `weft.probes` look at; none unless a task gives them."""
+        return Inspection()
+
+
+class Task(RunKind[TaskConfig, Predictor], Generic[DataSource, TaskConfig, Predictor]):
+    """Everything the rest of weft asks of a task. `DataSource` is what its data is read from."""
+
+    sample: ClassVar[str] = "grammar"  # data for a first try
 
     @abstractmethod
     def read(
@@ -133,22 +153,6 @@ class Task(ABC, Generic[DataSource, TaskConfig, Predictor]):
     @abstractmethod
     def prepare(self, run: Run, config: TaskConfig) -> Phase:
         """Builds what trains a model on the data that `open` stored in the run."""
-
-    @abstractmethod
-    def load(self, run: Run) -> Predictor:
-        """Loads a run: the best weights of its members, or the newest while there are no best ones."""
-
-    def load_for(self, capability: str, run: Run) -> Any:
-        """Loads what serves one of the task's capabilities; the predictor itself unless a task says otherwise."""
-        return self.load(run)
-
-    def inspect(self, predictor: Predictor, text: str) -> Inspection:
-        """The parts of a loaded model on a text that `weft.probes` look at; none unless a task gives them."""
-        return Inspection()
-
-    def baselines(self, run: Run) -> dict[str, float]:
-        """The held-out `metric` of simple baselines on the run's data, by name; none unless a task has them."""
-        return {}
 
     def start(
         self,

@@ -12,7 +12,7 @@ on the CPU.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -63,6 +63,7 @@ class Phase(ABC):
         member: Its number among the members of an ensemble; 0: there are none.
         preparations: The phases whose results it needs, such as linear models that are mixed with it. Their time is
             its own; their steps are not counted. The run has their results, so only the first member has to wait.
+        baselines: The held-out metric of simple baselines on the same data, by name.
     """
 
     description: str = ""
@@ -77,6 +78,7 @@ class Phase(ABC):
     weights_file: str = WEIGHTS
     member: int = 0
     preparations: Sequence[Callable[[], Phase]] = ()
+    baselines: Callable[[], Mapping[str, float]] = dict
 
     @abstractmethod
     def steps(self, progress: Progress) -> int:

@@ -30,7 +30,7 @@ from weft.tasks.classify.predictor import (
     network_log_probs,
 )
 from weft.tasks.classify.readers import ExampleSource, read_labelled
-from weft.tasks.classify.wide import LinearFitting, has_wide, held_out_scores, load_wide
+from weft.tasks.classify.wide import LinearFitting, held_out_scores, load_wide
 from weft.tasks.inspection import Inspection
 from weft.tasks.members import load_members, trained_members
 from weft.tasks.pretraining import (
@@ -166,6 +166,15 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
             description=description,
             loss=CROSS_ENTROPY.of("text"),
         )
+
+        def baselines() -> dict[str, float]:
+            wide = None if dev is None else scores()
+            if dev is None or wide is None:
+                return {}
+            hits = wide.scores[..., 1].argmax(1) == torch.tensor(dev["label"].values)
+            return {"NB-SVM": float(hits.double().mean())}
+
+        phase.baselines = baselines
         if config.model.wide:
             phase.preparations = [lambda: LinearFitting(run, len(labels), weights)]
         return phase
@@ -179,14 +188,6 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
         weights = MixtureWeights(*np.mean([MixtureWeights.from_metrics(one) for one in metrics], 0).tolist())
         codec, labels = run.field("text", Codec), run.field("label", Label).labels
         return ClassifyPredictor(run, model, codec, labels, load_wide(run), weights)
-
-    def baselines(self, run: Run) -> dict[str, float]:
-        if not has_wide(run) or not is_stored(run, DEV_PART):
-            return {}
-        truth = torch.tensor(load_examples(run, DEV_PART)["label"].values)
-        wide = held_out_scores(run, len(truth))
-        assert wide is not None
-        return {"NB-SVM": float((wide.scores[..., 1].argmax(1) == truth).double().mean())}
 
     def inspect(self, predictor: ClassifyPredictor, text: str) -> Inspection:
         return inspect_classify(predictor, text)

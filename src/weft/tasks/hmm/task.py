@@ -164,11 +164,6 @@ class HmmTask(TextTask[HmmConfig, LmPredictor]):
     def load(self, run: Run) -> LmPredictor:
         return LmPredictor(run, _load_hmm(run), run.field("text", Codec))
 
-    def load_for(self, capability: str, run: Run) -> LmPredictor | FillPredictor:
-        if capability == "fill":
-            return FillPredictor(run, _load_hmm(run), run.field("text", Codec))
-        return self.load(run)
-
     def inspect(self, predictor: LmPredictor, text: str) -> Inspection:
         return inspect_hmm(predictor, text)
 

@@ -1,4 +1,4 @@
-"""The task of mixtures: how a mixture of language models is loaded.
+"""The runs of mixtures: how a mixture of language models is loaded.
 
 The run directory of a mixture has its parts as run directories of their own, so it needs nothing beside itself:
 
@@ -10,10 +10,9 @@ The run directory of a mixture has its parts as run directories of their own, so
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 from weft.errors import WeftError
+from weft.metrics import PERPLEXITY
 from weft.tasks import get_task
 from weft.tasks.inspection import Inspection
 from weft.tasks.lm.cache import CacheConfig, CacheModel
@@ -22,29 +21,25 @@ from weft.tasks.lm.interpolation import Interpolation
 from weft.tasks.lm.model import LanguageModel
 from weft.tasks.lm.predictor import LmPredictor, TokenModel
 from weft.tasks.mix.config import MixConfig
-from weft.tasks.text_task import TextData, TextTask
+from weft.tasks.task import RunKind
+from weft.tasks.text_task import TextTask
 from weft.text.codec import Codec
 from weft.training.run import WEIGHTS, Run, decoding, open_run
-from weft.training.trainer import Phase
 
 PARTS_FOLDER = "parts"  # the folder of the parts
 PART_TASKS = ("lm", "ngram", "hmm")
 MOST_PARTS = 100
 
 
-class MixTask(TextTask[MixConfig, LmPredictor]):
+class MixedRun(RunKind[MixConfig, LmPredictor]):
     """Interpolates language models that are trained already."""
 
     name = "mix"
     summary = "Interpolate language models."
     predictors = (LmPredictor,)
+    metric = PERPLEXITY
+    data_help, dev_help = TextTask.data_help, TextTask.dev_help
     config_class = MixConfig
-
-    def read(self, source: Any, dev: Any, config: MixConfig, folder: Path, origin: Run | None = None) -> Any:
-        raise WeftError("a mixture is not trained", expected="runs to mix", hint="weft.mix([RUN, RUN], OUT)")
-
-    def make_phase(self, run: Run, config: MixConfig, data: TextData) -> Phase:
-        raise WeftError(f"{run.path} is a mixture, which is not trained", expected="a run of `weft train`")
 
     def load(self, run: Run) -> LmPredictor:
         tensors, metadata = run.load(WEIGHTS)
@@ -92,4 +87,4 @@ def first_network(models: Sequence[TokenModel]) -> LanguageModel | None:
     return next((one for one in each if isinstance(one, LanguageModel)), None)
 
 
-TASK = MixTask()
+TASK = MixedRun()
