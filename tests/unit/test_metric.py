@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 
+import numpy as np
 import pytest
 
 from tests.checks import check_metric
-from tests.unit.test_task import TOY
+from tests.elsewhere import FILES, importable, write_package
 from weft.metrics import MEAN_ABSOLUTE_ERROR, PERPLEXITY, AbsoluteError, Metric
 from weft.pictures import to_svg
-from weft.tasks import TASKS, get_task
+from weft.tasks import get_task
 from weft.tasks.curves import curve_figures
 from weft.tasks.runs import compare_run_results, metric_curves, summarize_run
 from weft.training.run import open_run
@@ -20,63 +20,58 @@ from weft.training.step import Evaluation, Progress
 from weft.tuning import tune
 
 LIKELIHOOD = {"perplexity", "nats", "nat", "entropy", "likelihood", "cross", "token", "tokens"}
-WORDS = ["apple", "bee", "sky", "ocean", "tree", "audio", "hymn", "idea", "stone", "queue", "lamp", "radio"]
-SETTINGS = {"train.epochs": 20, "train.evaluate_every": 5}
-SEARCH = """
-from weft.training.search_space import Range
-VowelsConfig.search_space = {"train.learning_rate": Range(0.001, 0.1, log=True)}
-"""
+SETTINGS = {"train.epochs": 20, "train.evaluate_every": 5, "model.hidden_size": 8}
+UNITS = {
+    "import MEAN_ABSOLUTE_ERROR": "import Metric",
+    'MEAN_ABSOLUTE_ERROR.of("step")': 'Metric("error", "volts", "step")',
+    "loss=ERROR": 'loss=Metric("absolute_error", per="step")',
+}
 
 
 @pytest.fixture
-def words(tmp_path, monkeypatch):
-    """The file of the words; the task of the architecture page is `vowels`, its loss a mean absolute error."""
-    (tmp_path / "vowels").mkdir()
-    (tmp_path / "vowels" / "__init__.py").touch()
-    for name, source in {**TOY, "config.py": TOY["config.py"] + SEARCH}.items():
-        changed = source.replace("- targets).square().sum()", "- targets).abs().sum()").replace("squared", "absolute")
-        (tmp_path / "vowels" / name).write_text(changed, encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
-    for module in [name for name in sys.modules if name.partition(".")[0] == "vowels"]:
-        monkeypatch.delitem(sys.modules, module)
-    monkeypatch.setitem(TASKS, "vowels", "vowels")
-    (tmp_path / "words.txt").write_text("\n".join(WORDS * 4), encoding="utf-8")
-    yield str(tmp_path / "words.txt")
-    for module in [name for name in sys.modules if name.partition(".")[0] == "vowels"]:
-        del sys.modules[module]
+def series(tmp_path):
+    """Series of two channels, and the task of the architecture page that averages them, with an error in volts."""
+    code = FILES["running_mean.py"]
+    for old, new in UNITS.items():
+        assert old in code
+        code = code.replace(old, new)
+    write_package(tmp_path, "running_mean", {"running_mean": "running_mean:TASK"}, code)
+    random = np.random.default_rng(0)
+    with importable(tmp_path, "running_mean"):
+        yield [random.normal(random.normal(), 0.3, (5, 2)) for _ in range(40)]
 
 
 def words_of(*texts):
     return {*re.findall(r"[a-z]+", " ".join(texts).lower())}
 
 
-def test_a_task_with_an_absolute_error(words, tmp_path, capsys):
+def test_a_task_with_an_absolute_error(series, tmp_path, capsys):
     runs = [tmp_path / name for name in ("one", "two")]
     for seed, run in enumerate(runs):
-        get_task("vowels").train(words, run, {**SETTINGS, "train.seed": seed})
+        get_task("running_mean").train(series, run, {**SETTINGS, "train.seed": seed})
     shown = capsys.readouterr().err
-    assert re.search(r"loss \d\.\d{3}, held-out error \d\.\d{3} vowels\*  \d+k? words/s", shown), shown
+    assert re.search(r"loss \d\.\d{3}, held-out error \d\.\d{3} volts\*  \d+k? steps/s", shown), shown
     curves = [metric_curves(run) for run in runs]
-    assert curves[0]["error"].label == "vowels per word"
+    assert curves[0]["error"].label == "volts per step"
     assert curves[0]["train_absolute_error"].label == "absolute_error"
     pictures = "".join(map(to_svg, curve_figures(curves)))
-    assert "vowels per word" in pictures
+    assert "volts per step" in pictures
     summary = summarize_run(runs[0])
     assert summary.metric == "error"
     compared = compare_run_results([str(run) for run in runs])
-    found = tune("vowels", words, tmp_path / "tuned", SETTINGS, trials=2)
+    found = tune("running_mean", series, tmp_path / "tuned", SETTINGS, trials=2)
     study = found.picture.read_text(encoding="utf-8")
-    assert "held-out error, vowels" in study
+    assert "held-out error, volts" in study
     assert found.best.score == min(trial.score for trial in found.trials)
     texts = [shown, pictures, study, json.dumps(summary.to_dict()), json.dumps(compared.to_dict())]
     texts += [(runs[0] / name).read_text() for name in ("config.json", "metrics.jsonl")]
     assert not words_of(*texts) & LIKELIHOOD
 
 
-def test_a_run_says_what_it_is_measured_by(words, tmp_path):
-    run = get_task("vowels").start(words, tmp_path / "run", SETTINGS).run
-    assert run.metric == Metric("error", "vowels", "word")
-    assert run.loss == Metric("absolute_error", per="word")
+def test_a_run_says_what_it_is_measured_by(series, tmp_path):
+    run = get_task("running_mean").start(series, tmp_path / "run", SETTINGS).run
+    assert run.metric == Metric("error", "volts", "step")
+    assert run.loss == Metric("absolute_error", per="step")
     opened = open_run(tmp_path / "run")
     assert (opened.metric, opened.loss) == (run.metric, run.loss)
 

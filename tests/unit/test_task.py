@@ -1,12 +1,8 @@
-"""The contract of a task: a toy task is one folder and one line in the table, and every command knows it."""
+"""The contract of a task."""
 
 from __future__ import annotations
 
-import json
-import re
 import shutil
-import subprocess
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -14,7 +10,6 @@ import torch
 from safetensors.torch import load_file
 
 import weft
-from tests import forked
 from tools.describe_tasks import descriptions
 from weft.config import load_config
 from weft.errors import WeftError
@@ -26,75 +21,6 @@ from weft.training.run import CHECKPOINT, WEIGHTS
 from weft.training.trainer import Trainer
 
 TEXT = "It was the best of times, it was the worst of times.\n" * 30
-
-# The task of docs/architecture.md that learns how many vowels a word has: its files by name.
-PAGE = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
-TOY = {
-    name: textwrap.dedent(code)
-    for name, code in re.findall(r"^    # tasks/vowels/(\w+\.py)\n((?:    .*\n|\n)+)", PAGE, flags=re.M)
-}
-
-# The one line in the table, and the program.
-PROGRAM = """
-import weft.tasks
-weft.tasks.TASKS["vowels"] = "vowels"
-import weft.cli
-weft.cli.app = weft.cli.make_app()
-weft.cli.main()
-"""
-
-
-@pytest.fixture(scope="module")
-def toy(tmp_path_factory):
-    """The toy task's folder, importable; returns a function that runs the program with it."""
-    folder = tmp_path_factory.mktemp("toy")
-    (folder / "vowels").mkdir()
-    (folder / "vowels" / "__init__.py").touch()
-    for name, source in TOY.items():
-        (folder / "vowels" / name).write_text(source, encoding="utf-8")
-    words = ["apple", "bee", "sky", "ocean", "tree", "audio", "hymn", "idea", "stone", "queue", "lamp", "radio"]
-    (folder / "words.txt").write_text("\n".join(words * 4), encoding="utf-8")
-
-    def program(*arguments):
-        return subprocess.run(
-            forked.command([forked.SCRIPT, PROGRAM, *map(str, arguments)], {}),
-            capture_output=True,
-            text=True,
-            timeout=120,
-            cwd=folder,
-        )
-
-    return folder, program
-
-
-def test_a_toy_task_is_one_folder_and_one_line(toy, monkeypatch):
-    folder, program = toy
-    learn = ["--set", "train.epochs=150", "--set", "train.learning_rate=0.05", "--set", "train.weight_decay=0"]
-    done = program("train", "vowels", "--data", "words.txt", "--out", "run", *learn, "--json")
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
-    assert result["end"] == "finished"
-    assert result["held_out_error"] < 0.3
-    assert "45 words, 27 weights" in done.stderr
-    assert "words/s" in done.stderr
-    plotted = program("plot", "run", "--json").stdout
-    assert {"train_squared_error", "error"} <= {one["name"] for one in json.loads(plotted)}
-    assert not {"perplexity", "nats", "entropy"} & {*re.findall(r"[a-z]+", done.stderr + done.stdout + plotted)}
-    resumed = program("train", "vowels", "--out", "run", "--resume", "--set", "train.epochs=160")
-    assert "resuming run after step 150" in resumed.stderr, resumed.stderr
-    assert "finished after 160 steps" in resumed.stdout
-    assert json.loads(program("eval", "run", "--json").stdout)["error"] < 0.3
-    assert "error 0." in program("eval", "run", "--data", "words.txt").stdout
-    assert program("count", "run", "queue", "--digits", "0").stdout == "queue 4\n"
-    assert json.loads(program("count", "run", "sky", "--json").stdout)["vowels"] == pytest.approx(0, abs=0.5)
-    assert "which has no --column" in program("eval", "run", "--column", "2").stderr
-    assert "`weft train lm`" in program("generate", "run").stderr
-    assert "there is no word" in program("count", "run").stderr
-    assert "Words, one per line." in program("train", "vowels", "--help").stdout
-    monkeypatch.syspath_prepend(folder)
-    monkeypatch.setitem(TASKS, "vowels", "vowels")
-    model = weft.load(folder / "run")
-    assert next(model.count(["audio"])).vowels == pytest.approx(4, abs=0.5)
 
 
 @pytest.mark.parametrize("name", TASKS)

@@ -12,29 +12,17 @@ from typer.testing import CliRunner
 
 import weft
 import weft.cli
+from tests.elsewhere import forget, importable, write_package
 from weft.errors import WeftError, WeftWarning
-from weft.tasks import elsewhere, get_task
+from weft.tasks import get_task
 from weft.training.run import CONFIG, open_run, write_json
 
 
 @pytest.fixture
-def install(tmp_path, monkeypatch):
+def install(tmp_path):
     """Installs a package of one module: a function of its name, its entry points, and its code."""
-    monkeypatch.syspath_prepend(tmp_path)
-
-    def install(package, points, code=""):
-        about = tmp_path / f"{package}-1.0.dist-info"
-        about.mkdir()
-        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
-        lines = "\n".join(f"{name} = {value}" for name, value in points.items())
-        (about / "entry_points.txt").write_text(f"[weft.tasks]\n{lines}\n")
-        (tmp_path / f"{package}.py").write_text(code)
-        elsewhere.installed_tasks.cache_clear()
-
-    yield install
-    elsewhere.installed_tasks.cache_clear()
-    for name in ("first", "second", "other", "evil"):
-        sys.modules.pop(name, None)
+    with importable(tmp_path, "first", "second", "other", "evil"):
+        yield lambda package, points, code="": write_package(tmp_path, package, points, code)
 
 
 def test_a_name_that_is_taken_is_reported_once_and_stops_nothing(install):
@@ -80,7 +68,7 @@ def test_a_run_names_the_package_of_its_task(install, tmp_path):
     weft.train("own", text, tmp_path / "run", progress=False)
     assert (open_run(tmp_path / "run").package, weft.load(tmp_path / "run").run.task) == ("other", "own")
     (tmp_path / "other-1.0.dist-info" / "entry_points.txt").unlink()
-    elsewhere.installed_tasks.cache_clear()
+    forget()
     with pytest.raises(WeftError, match=r"of the task 'own', which the package 'other' has, as the run says; expected"):
         weft.load(tmp_path / "run")
 
