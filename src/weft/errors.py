@@ -80,6 +80,15 @@ def check_path(path: str | Path, what: str) -> Path:
     return Path(path)
 
 
+def not_finite(model: str) -> WeftError:
+    """The error where a model computes NaN or infinity."""
+    return WeftError(
+        f"{model}'s values are not finite: its weights are too large",
+        expected="the weights of a trained model",
+        hint="copy the run anew, or train again with a smaller `train.learning_rate`",
+    )
+
+
 class WeftWarning(UserWarning):
     """Something a user should know that is no error: a text was cut, a word is unknown. The CLI prints it."""
 

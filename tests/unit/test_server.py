@@ -808,6 +808,41 @@ def test_a_server_answers_so_many_requests_at_the_same_time(folder):
     server.stop()
 
 
+def test_a_text_that_makes_a_model_compute_nan_is_refused(tmp_path):
+    """Its weights are finite: a state grows by a half with each token."""
+    run = train_runs(tmp_path, {"lm": RECIPES["lm"].changed({"model.cell": "rnn-relu", "train.epochs": 1})})["lm"]
+    tensors, metadata = load_tensors(run / WEIGHTS)
+    name = "stack.layers.0.cell.weight_hh"
+    save_tensors(run / WEIGHTS, {**tensors, name: 1.5 * torch.eye(len(tensors[name]))}, metadata)
+    predictor = weft.load(run)
+    assert predictor.generate("the cat", tokens=20)
+    with pytest.raises(weft.WeftError, match="values are not finite"):
+        predictor.generate("the cat", tokens=3000)
+    with pytest.raises(weft.WeftError, match="values are not finite"):
+        predictor.generate("the cat " * 100, tokens=1)
+    config, metrics = ServerConfig(), Metrics()
+    models = Models({"lm": run}, config, metrics)
+    context = Context(config, models, SessionStore(config, models), Comparisons(), metrics)
+    for wanted in ({"tokens": 3000}, {"tokens": 3000, "log_probs": 2}, {"tokens": 3000, "session": "one"}):
+        with pytest.raises(RequestError, match="values are not finite"):
+            complete(context, "lm", prompts=("the",), **wanted)
+    with pytest.raises(weft.WeftError, match="values are not finite"):
+        asyncio.run(state_vectors(context, models.get("lm"), ["the cat " * 100]))
+    models.stop()
+
+
+def test_the_disk_is_not_filled_with_sessions(context, tmp_path):
+    config = ServerConfig(sessions=tmp_path / "saved", max_sessions=1)
+    sessions, model = SessionStore(config, context.models), context.models.get("lm")
+    for number in range(10):
+        assert sessions.save(sessions.new(f"s{number}", model))
+    with pytest.raises(RequestError, match="10 sessions are saved; expected fewer: delete some"):
+        sessions.save(sessions.new("more", model))
+    assert sessions.save(sessions.get("s3")), "one that is saved already"
+    sessions.delete("s4")
+    assert sessions.save(sessions.new("more2", model))
+
+
 def test_names_that_are_no_text_are_shown(folder, tmp_path):
     """Of runs in a folder that somebody else has written."""
     shutil.copytree(folder / "ngram", tmp_path / os.fsdecode(b"run \xff"))

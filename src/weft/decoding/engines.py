@@ -16,6 +16,7 @@ from torch import Tensor
 from weft.decoding.sampling import Sample, Sampler, TokenCounts
 from weft.decoding.stepper import Stepper
 from weft.engine import Stream, StreamLayers
+from weft.errors import not_finite
 
 STREAM_ROWS = (16, 4, 1)  # rows of the streams; more rows are run in parts of these sizes
 
@@ -82,7 +83,7 @@ class StreamEngine(TokenEngine):
 
     def step(self, ids: Sequence[int], states: Sequence[Any]) -> tuple[Tensor, list[Any]]:
         logits, after = self._run(ids, states, predicts=True)
-        return logits.log_softmax(-1), after
+        return _checked(logits.log_softmax(-1)), after
 
     def skip(self, ids: Sequence[int], states: Sequence[Any]) -> list[Any]:
         return self._run(ids, states, predicts=False)[1]
@@ -117,6 +118,8 @@ class StreamEngine(TokenEngine):
                 seen=seen[part] if choice.sampler.penalizes else (),
                 end=choice.end,
             )
+            for values in (part for layer in state for part in layer):
+                _checked(values)  # no token was chosen of probabilities that are NaN
             tokens += chosen.tolist()
             after += _split(state)
         return tokens, after
@@ -154,7 +157,7 @@ class StepEngine(TokenEngine):
             log_probs, state = self.model.step(torch.tensor([ids[at] for at in places]), state)
             for at, *result in zip(places, log_probs.cpu(), _batch_rows(state, len(places)), strict=True):
                 results[at] = result
-        return torch.stack([log_probs for log_probs, _ in results]), [state for _, state in results]
+        return _checked(torch.stack([log_probs for log_probs, _ in results])), [state for _, state in results]
 
 
 def token_engine(model: Stepper) -> StreamEngine | StepEngine:
@@ -174,6 +177,17 @@ def parts(rows: int) -> Iterator[slice]:
         while rows - begin >= size:
             yield slice(begin, begin + size)
             begin += size
+
+
+def _checked(values: Tensor) -> Tensor:
+    """The same values.
+
+    Raises:
+        WeftError: One is NaN or plus infinity.
+    """
+    if not values.numel() or values.max() < torch.inf:  # not so of NaN
+        return values
+    raise not_finite("the model")
 
 
 def _batch_rows(state: Any, rows: int) -> list[Any]:

@@ -57,6 +57,11 @@ class ServerConfig:
     session_tokens: int = 100_000
 
     @property
+    def max_saved(self) -> int:
+        """The most sessions that are saved on the disk."""
+        return 10 * self.max_sessions
+
+    @property
     def request_tokens(self) -> int:
         """The most tokens of a request: of its prompts, to generate, and their alternatives, for each choice."""
         return 32 * max(4096, self.max_tokens)

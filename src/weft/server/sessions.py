@@ -158,6 +158,8 @@ class SessionStore:
         """Writes a session to the disk; returns the size of its file."""
         if self.config.sessions is None:
             raise RequestError(400, "sessions cannot be saved here; expected a server with --sessions DIR")
+        if self._file(session.id) is None and sum(1 for _ in self.config.sessions.glob("*")) >= self.config.max_saved:
+            raise RequestError(400, f"{self.config.max_saved:,} sessions are saved; expected fewer: delete some")
         history = session.history
         tensors = {
             "ids": torch.tensor(history.ids, dtype=torch.int64),

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
+from weft.errors import not_finite
 from weft.server.completion import Prompt, prompt_ids
 from weft.server.errors import RequestError
 from weft.server.http import Context
@@ -60,4 +61,6 @@ def _vector(state: Any) -> StateVector:
     if not found.is_floating_point():
         raise RequestError(400, "an n-gram model has no state vector; expected a model of the task lm or hmm")
     vector: StateVector = found[0].detach().cpu().double().numpy()
+    if not np.isfinite(vector).all():
+        raise not_finite("the model")
     return vector

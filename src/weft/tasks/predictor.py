@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from weft import html
-from weft.errors import WeftError, warn
+from weft.errors import WeftError, not_finite, warn
 from weft.metrics import ExampleStatistics
 from weft.tasks.operation import TEXT_INPUT, EvaluationReport, Operation, ReadInputs, operations
 from weft.text.arguments import short_repr
@@ -71,7 +71,7 @@ class TaskPredictor:
     def report(self, record: dict[str, Any], lines: Iterable[str], notes: Iterable[str] = ()) -> EvaluationReport:
         """The report of an evaluation; warns with the notes on its data, and refuses values that are not finite."""
         if any(math.isnan(record.get(name, 0.0)) for name in LIKELIHOODS):
-            raise not_finite(self.run)
+            raise not_finite(f"{self.run.path}: the model")
         for note in notes:
             warn(note)
         return EvaluationReport(record, list(lines))
@@ -91,7 +91,7 @@ class TaskPredictor:
     def check_finite(self, values: Tensor) -> Tensor:
         """Returns what the model computed; refuses NaN and infinity, which large weights give in an unbounded cell."""
         if not (values < torch.inf).all():
-            raise not_finite(self.run)
+            raise not_finite(f"{self.run.path}: the model")
         return values
 
 
@@ -153,12 +153,3 @@ def _from_json(line: str) -> Any:
         return json.loads(line)
     except ValueError as error:
         raise WeftError(f"the input {short_repr(line)} is no JSON: {error}", expected="a value as JSON") from error
-
-
-def not_finite(run: Run) -> WeftError:
-    """The error where a model computes NaN or infinity."""
-    return WeftError(
-        f"{run.path}: the model's values are not finite: its weights are too large",
-        expected="the weights of a trained model",
-        hint="copy the run anew, or train again with a smaller `train.learning_rate`",
-    )
