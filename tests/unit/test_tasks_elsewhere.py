@@ -14,6 +14,7 @@ import weft
 import weft.cli
 from tests.elsewhere import forget, importable, write_package
 from weft.errors import WeftError, WeftWarning
+from weft.server.operations import served_operations
 from weft.tasks import get_task
 from weft.training.run import CONFIG, open_run, write_json
 
@@ -119,3 +120,70 @@ class OwnTask(NgramTask):
 
 TASK = OwnTask()
 """
+
+
+SHOUTING = """
+from typing import Annotated, NamedTuple
+from weft.tasks.ngram.task import NgramTask
+from weft.tasks.lm.predictor import LmPredictor
+from weft.tasks.operation import OperationInputs, Option, operation
+
+
+class Shout(NamedTuple):
+    text: str
+
+    def to_text(self, number):
+        return f"{number}: {self.text}\\n"
+
+    def to_json(self):
+        return self._asdict()
+
+
+class ShoutPredictor(LmPredictor):
+    @operation("shout", OperationInputs("Texts."))
+    def shout(self, texts, *, times: Annotated[int, Option("How often.", 1, 9)] = 1) -> list[Shout]:
+        '''Shout each text.'''
+        return [Shout(text.upper() * times) for text in texts]
+
+
+class Own(NgramTask):
+    name = "own"
+    predictors = (ShoutPredictor,)
+
+    def load(self, run):
+        found = super().load(run)
+        return ShoutPredictor(found.run, found.model, found.codec)
+
+
+TASK = Own()
+"""
+
+
+def test_an_operation_of_a_package_is_a_command(install, tmp_path):
+    install("other", {"own": "other:TASK"}, SHOUTING)
+    program, app = CliRunner(), weft.cli.make_app()
+    weft.train("own", weft.Corpus.from_texts("text", ["ab" * 300]), tmp_path / "run", progress=False)
+    run = str(tmp_path / "run")
+    assert program.invoke(app, ["shout", run, "ab", "c", "--times", "2"]).stdout == "0: ABAB\n1: CC\n"
+    assert json.loads(program.invoke(app, ["shout", run, "ab", "--json"]).stdout) == {"text": "AB"}
+    assert program.invoke(app, ["shout", run, "ab", "--times", "10"]).exit_code == 2
+    assert program.invoke(app, ["eval", run, "--json"]).exit_code == 0
+
+
+def test_a_server_calls_an_operation_that_it_has_never_seen(install, tmp_path):
+    install("other", {"own": "other:TASK"}, SHOUTING)
+    weft.train("own", weft.Corpus.from_texts("text", ["ab" * 300]), tmp_path / "run", progress=False)
+    predictor = weft.load(tmp_path / "run")
+    served = served_operations(get_task("own"), predictor.run, predictor)
+    assert list(served) == ["generate", "shout"]
+    described = served["shout"].describe()
+    assert (described["description"], described["input"]) == ("Shout each text.", {"type": "string"})
+    assert described["options"]["properties"] == {
+        "times": {"description": "How often.", "type": "integer", "default": 1, "minimum": 1, "maximum": 9}
+    }
+    options = served["shout"].read_options({"times": 3})
+    assert served["shout"].predict(["ab"], options) == [{"text": "ABABAB"}]
+    assert {"adapt", "until_end"} & set(served["generate"].describe()["options"]["properties"]) == set()
+    for given in ({"times": "3"}, {"times": True}, {"times": 10}, {"tims": 1}):
+        with pytest.raises(WeftError):
+            served["shout"].read_options(given)

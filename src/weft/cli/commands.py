@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from weft.tasks.predictor import TaskPredictor
 
 Parameter = inspect.Parameter
-DEVICE = typer.Option("--device", help="Where the model runs: cpu, cuda, cuda:1, mps, ...")
 # What `weft eval` reports of each kind of model; the help of other commands is that of their operation.
 EVALUATE_HELP = """Evaluate a model on data it was not trained on.
 
@@ -55,19 +54,26 @@ def keyword(name: str, annotation: Any, default: Any) -> Parameter:
     return Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
 
 
-def option_of(name: str, flag: str, schema: Mapping[str, Any]) -> Parameter:
+def option(flag: str, kind: Any, help: str, default: Any = None, *, name: str = "", **limits: Any) -> Parameter:
+    """The parameter of an option; without a name, that of its flag. An empty name or path is refused."""
+    name = name or flag.removeprefix("--").replace("-", "_")
+    if kind in (str, list[str]):
+        info = name_option(flag, help)
+    else:
+        info = path_option(flag, help) if kind is Path else typer.Option(flag, help=help, **limits)
+    return keyword(name, Annotated[kind | None if default is None else kind, info], default)
+
+
+def option_of(flag: str, schema: Mapping[str, Any]) -> Parameter:
     """The parameter of an option with a JSON schema."""
     help, default = schema["description"], schema.get("default")
     help = f"{help[0].upper()}{help[1:]}" + ("" if help.endswith(".") else ".")
     kind = {"integer": int, "number": float, "boolean": bool, "array": list[str]}.get(schema["type"], str)
     if kind is bool:
-        return keyword(name, Annotated[bool, typer.Option(flag, help=help)], default or False)
-    if kind in (int, float):
-        option = typer.Option(flag, min=schema.get("minimum"), max=schema.get("maximum"), help=help)
-    else:
-        option = name_option(flag, help)
-    default = default or None if kind is list[str] else default
-    return keyword(name, Annotated[kind | None if default is None else kind, option], default)
+        return option(flag, bool, help, default=default or False)
+    limits: dict[str, Any] = {"min": schema.get("minimum"), "max": schema.get("maximum")}
+    limits = limits if kind in (int, float) else {}
+    return option(flag, kind, help, default or None if kind is list[str] else default, **limits)
 
 
 def in_precision(name: str, device: str) -> AbstractContextManager[None]:
@@ -83,35 +89,35 @@ def make_commands() -> list[Callable[..., None]]:
     return [make_command(name) for name in names]
 
 
-def make_command(name: str) -> Callable[..., None]:
+def make_command(name: str, tasks: Sequence[str] = ()) -> Callable[..., None]:
     """The typer command of the operations that have its name, with the options of all of them."""
-    tasks = tasks_with(name)
+    tasks = list(tasks) or tasks_with(name)
     found = [(task, one) for task in tasks for one in describe(task)["operations"].values() if one["command"] == name]
     options: dict[str, Parameter] = {}
     users: dict[str, list[str]] = {}  # of each option, the tasks that have it
     for task, one in found:
-        for option in one["options"]:
-            users[option] = list(dict.fromkeys([*users.get(option, []), task]))
+        for key in one["options"]:
+            users[key] = list(dict.fromkeys([*users.get(key, []), task]))
     for _, one in found:
-        for option, schema in one["options"].items():
-            if users[option] != tasks:
-                schema = {**schema, "description": f"({', '.join(users[option])}) {schema['description']}"}
-            options.setdefault(option, option_of(option, f"--{option.replace('_', '-')}", schema))
+        for key, schema in one["options"].items():
+            if users[key] != tasks:
+                schema = {**schema, "description": f"({', '.join(users[key])}) {schema['description']}"}
+            options.setdefault(key, option_of(f"--{key.replace('_', '-')}", schema))
     inputs = found[0][1]["inputs"]
-    lists = {option for _, one in found for option, schema in one["options"].items() if schema["type"] == "array"}
+    lists = {key for _, one in found for key, schema in one["options"].items() if schema["type"] == "array"}
 
     def command(run: Path, precision: str, device: str, out: Path | None, json: bool, **given: Any) -> None:
         texts, file = given.pop("texts", None) or (), given.pop("file", None)
         if inputs is not None:
             _check_input(texts, file, inputs)
-        given |= {option: tuple(given[option] or ()) for option in lists}
+        given |= {key: tuple(given[key] or ()) for key in lists}
         with output(out) as stream, in_precision(precision, device):
             # output first, so that an --out that cannot be written is reported at once
             predictor = load_for(run, name, device=device)
             operation = next(one for one in predictor.operations.values() if one.command == name)
-            for option in options.keys() - operation.options.keys():
-                if given[option] and given[option] != options[option].default:
-                    raise _refused(run, predictor.run.task, operation.name, option, users[option])
+            for key in options.keys() - operation.options.keys():
+                if given[key] and given[key] != options[key].default:
+                    raise _refused(run, predictor.run.task, operation.name, key, users[key])
             for piece in _pieces(predictor, operation, texts, file, given, as_json=json):
                 stream.write(piece)
                 if out is None:
@@ -126,16 +132,16 @@ def make_command(name: str) -> Callable[..., None]:
         )
         parameters += [
             keyword("texts", Annotated[list[str] | None, texts], None),
-            keyword("file", Annotated[str | None, name_option("--file", inputs["file"])], None),
+            option("--file", str, inputs["file"]),
         ]
-    precision = "Matrix products of recurrent layers: float32, or bf16 with float32 sums."
-    out = "Write to this file instead of standard output."
     parameters += [
         *options.values(),
-        keyword("precision", Annotated[str, name_option("--precision", precision)], "float32"),
-        keyword("out", Annotated[Path | None, path_option("--out", out)], None),
-        keyword("device", Annotated[str, DEVICE], "cpu"),
-        keyword("json", Annotated[bool, typer.Option("--json", help="Write a line of JSON for each result.")], False),
+        option(
+            "--precision", str, "Matrix products of recurrent layers: float32, or bf16 with float32 sums.", "float32"
+        ),
+        option("--out", Path, "Write to this file instead of standard output."),
+        option("--device", str, "Where the model runs: cpu, cuda, cuda:1, mps, ...", "cpu"),
+        option("--json", bool, "Write a line of JSON for each result.", default=False),
     ]
     return as_command(command, name, EVALUATE_HELP if name == "eval" else found[0][1]["help"], parameters)
 

@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from weft.cli.cells import with_cells
+from weft.tasks import TASKS
 from weft.tasks.elsewhere import installed_tasks, package_of
 
 
@@ -31,7 +32,7 @@ def to_click(name: str, function: Callable[..., None]) -> Any:
     return typer.main.get_command(app)
 
 
-def group_of_tasks(make: Callable[[str], Callable[..., None]]) -> type[TyperGroup]:
+def task_group(help: str, make: Callable[[str], Callable[..., None]]) -> typer.Typer:
     """A group with a command for each task, as `make` makes it from the name of the task."""
 
     class TaskGroup(TyperGroup):
@@ -44,4 +45,7 @@ def group_of_tasks(make: Callable[[str], Callable[..., None]]) -> type[TyperGrou
                 return own
             return CommandElsewhere(cmd_name, partial(make, cmd_name))
 
-    return TaskGroup
+    group = typer.Typer(help=help, no_args_is_help=True, rich_markup_mode=None, cls=TaskGroup)
+    for name in TASKS:
+        group.command(name)(make(name))
+    return group

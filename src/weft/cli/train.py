@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from weft.cli.commands import as_command, keyword, name_option, option_of, path_option
-from weft.cli.elsewhere import group_of_tasks
+from weft.cli.commands import as_command, option, option_of
+from weft.cli.elsewhere import task_group
 from weft.cli.messages import for_command_line
 from weft.cli.workers import run_workers
 from weft.errors import WeftError
@@ -33,36 +33,14 @@ RESUME = "With --resume the same command can be repeated: it continues from the 
 
 
 _ENCODER_OPTIONS = (
-    keyword(
-        "encoder",
-        Annotated[
-            Path | None,
-            path_option("--encoder", "Start from the vocabulary and the layers of this run of `weft train lm`."),
-        ],
-        None,
-    ),
-    keyword(
-        "pretrain",
-        Annotated[
-            str | None,
-            name_option("--pretrain", "Raw text: first train a language model of it, OUT.lm, as the encoder."),
-        ],
-        None,
-    ),
+    option("--encoder", Path, "Start from the vocabulary and the layers of this run of `weft train lm`."),
+    option("--pretrain", str, "Raw text: first train a language model of it, OUT.lm, as the encoder."),
 )
 
 
 def make_train() -> typer.Typer:
     """The group `weft train`, with a command for each task."""
-    group = typer.Typer(
-        help="Train a model on your data.",
-        no_args_is_help=True,
-        rich_markup_mode=None,
-        cls=group_of_tasks(_make_command),
-    )
-    for name in TASKS:
-        group.command(name)(_make_command(name))
-    return group
+    return task_group("Train a model on your data.", _make_command)
 
 
 def _make_command(name: str) -> Callable[..., None]:
@@ -73,60 +51,27 @@ def _make_command(name: str) -> Callable[..., None]:
         began = time.perf_counter()
         if workers is not None and workers > 1 and not in_group():
             raise typer.Exit(run_workers(workers, threads))
-        settings = chosen_settings(task["flags"], {option: given.pop(option) for option in flags})
+        settings = chosen_settings(task["flags"], {name: given.pop(name) for name in flags})
         set_threads(threads)
         found = get_task(name)  # imports torch, which may take seconds
         run_training(found, sets=[*(sets or []), *settings], began=began, **given)
 
     parameters = [
-        keyword(
-            "out",
-            Annotated[Path | None, path_option("--out", "The run directory to create, or to resume.")],
-            None,
-        ),
-        keyword("data", Annotated[str | None, name_option("--data", task["data_help"])], None),
-        keyword("dev", Annotated[str | None, name_option("--dev", task["dev_help"])], None),
-        keyword(
-            "source_run",
-            Annotated[
-                Path | None,
-                path_option("--from", "Fine-tune this run: start from its settings, vocabulary and weights."),
-            ],
-            None,
+        option("--out", Path, "The run directory to create, or to resume."),
+        option("--data", str, task["data_help"]),
+        option("--dev", str, task["dev_help"]),
+        option(
+            "--from", Path, "Fine-tune this run: start from its settings, vocabulary and weights.", name="source_run"
         ),
         *(_ENCODER_OPTIONS if task["encoder"] else ()),
         *flags.values(),
-        keyword(
-            "threads",
-            Annotated[
-                int | None,
-                typer.Option(min=1, help="Threads of each worker; without it the cores, divided among the workers."),
-            ],
-            None,
-        ),
-        keyword(
-            "workers",
-            Annotated[
-                int | None,
-                typer.Option(min=1, help="Train with this many processes on this machine; see docs/scale.md."),
-            ],
-            None,
-        ),
-        keyword("config", Annotated[Path | None, path_option("--config", "A TOML file of settings.")], None),
-        keyword(
-            "sets",
-            Annotated[list[str] | None, typer.Option("--set", help="One setting, as train.epochs=10; repeatable.")],
-            None,
-        ),
-        keyword(
-            "resume", Annotated[bool, typer.Option("--resume", help="Resume the run in --out, if it exists.")], False
-        ),
-        keyword("json_output", Annotated[bool, typer.Option("--json", help="Print the result as JSON.")], False),
-        keyword(
-            "show_config",
-            Annotated[bool, typer.Option("--show-config", help="Print all settings as TOML and exit.")],
-            False,
-        ),
+        option("--threads", int, "Threads of each worker; without it the cores, divided among the workers.", min=1),
+        option("--workers", int, "Train with this many processes on this machine; see docs/scale.md.", min=1),
+        option("--config", Path, "A TOML file of settings."),
+        option("--set", list[str], "One setting, as train.epochs=10; repeatable.", name="sets"),
+        option("--resume", bool, "Resume the run in --out, if it exists.", default=False),
+        option("--json", bool, "Print the result as JSON.", default=False, name="json_output"),
+        option("--show-config", bool, "Print all settings as TOML and exit.", default=False),
     ]
     details = f"{task['details']} {RESUME}".strip()
     if name not in TASKS:
@@ -137,11 +82,8 @@ def _make_command(name: str) -> Callable[..., None]:
 
 def setting_options(flags: Mapping[str, Any]) -> dict[str, inspect.Parameter]:
     """The parameters of the options that stand for settings, by name."""
-    found = {}
-    for flag, schema in flags.items():
-        name = flag.removeprefix("--").replace("-", "_")
-        found[name] = option_of(name, flag, {**schema, **({"type": "boolean"} if "value" in schema else {})})
-    return found
+    found = [option_of(flag, {**one, "type": "boolean"} if "value" in one else one) for flag, one in flags.items()]
+    return {one.name: one for one in found}
 
 
 def chosen_settings(flags: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:

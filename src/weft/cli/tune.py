@@ -7,15 +7,15 @@ import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from weft.cli.commands import as_command, keyword, name_option, path_option
-from weft.cli.elsewhere import group_of_tasks
+from weft.cli.commands import as_command, option
+from weft.cli.elsewhere import task_group
 from weft.cli.train import chosen_settings, set_threads, setting_options
 from weft.errors import WeftError
-from weft.tasks import TASKS, describe, get_task
+from weft.tasks import describe, get_task
 
 if TYPE_CHECKING:
     from weft.metrics import Metric
@@ -30,15 +30,7 @@ stopped. The best trial is the run directory OUT/best. The same command continue
 
 def make_tune() -> typer.Typer:
     """The group `weft tune`, with a command for each task."""
-    group = typer.Typer(
-        help="Search for good settings (needs weft[tune]).",
-        no_args_is_help=True,
-        rich_markup_mode=None,
-        cls=group_of_tasks(_make_command),
-    )
-    for name in TASKS:
-        group.command(name)(_make_command(name))
-    return group
+    return task_group("Search for good settings (needs weft[tune]).", _make_command)
 
 
 def _make_command(name: str) -> Callable[..., None]:
@@ -56,42 +48,26 @@ def _make_command(name: str) -> Callable[..., None]:
             raise WeftError("--out is missing", expected="a folder for the trials", hint="--out runs/tuned")
         if data is None:
             raise WeftError("--data is missing", expected="data to train on", hint=f"--data {get_task(name).sample}")
-        options = chosen_settings(flags, {option: given.pop(option) for option in own})
+        chosen = chosen_settings(flags, {name: given.pop(name) for name in own})
         set_threads(threads)
+        given["storage"] = given["storage"] or ""
         metric = get_task(name).metric
-        found = tune(name, data, out, parse_assignments([*(sets or []), *options]), report=_shower(metric), **given)
+        found = tune(name, data, out, parse_assignments([*(sets or []), *chosen]), report=_shower(metric), **given)
         typer.echo(json.dumps(_record(found)) if json_output else "\n".join(_in_words(found, metric)))
 
     parameters = [
-        keyword("out", Annotated[Path | None, path_option("--out", "The folder of the study.")], None),
-        keyword("data", Annotated[str | None, name_option("--data", task["data_help"])], None),
-        keyword("dev", Annotated[str | None, name_option("--dev", task["dev_help"])], None),
+        option("--out", Path, "The folder of the study."),
+        option("--data", str, task["data_help"]),
+        option("--dev", str, task["dev_help"]),
         *own.values(),
-        keyword("minutes", Annotated[float, typer.Option(min=0, help="The time budget of this call.")], 0.0),
-        keyword(
-            "trials",
-            Annotated[int, typer.Option(min=0, help="Trials of the study, earlier ones included; 0: by the budget.")],
-            0,
+        option("--minutes", float, "The time budget of this call.", 0.0, min=0),
+        option("--trials", int, "Trials of the study, earlier ones included; 0: by the budget.", 0, min=0),
+        option(
+            "--storage", str, "A database for several machines, such as postgresql://...; without it a file in OUT."
         ),
-        keyword(
-            "storage",
-            Annotated[
-                str,
-                typer.Option(
-                    help="A database for several machines, such as postgresql://...; without it a file in OUT."
-                ),
-            ],
-            "",
-        ),
-        keyword("threads", Annotated[int | None, typer.Option(min=1, help="Threads to use.")], None),
-        keyword(
-            "sets",
-            Annotated[
-                list[str] | None, typer.Option("--set", help="A setting that all trials have, as model.cell=gru.")
-            ],
-            None,
-        ),
-        keyword("json_output", Annotated[bool, typer.Option("--json", help="Print the result as JSON.")], False),
+        option("--threads", int, "Threads to use.", min=1),
+        option("--set", list[str], "A setting that all trials have, as model.cell=gru.", name="sets"),
+        option("--json", bool, "Print the result as JSON.", default=False, name="json_output"),
     ]
     return as_command(command, name, TUNE_HELP.format(task=name), parameters)
 
