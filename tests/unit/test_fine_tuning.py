@@ -11,7 +11,7 @@ import torch
 import weft
 from weft.cli import main
 from weft.tasks import get_task
-from weft.tasks.fine_tuning import FINE_TUNING_FACTOR
+from weft.tasks.origin import FINE_TUNING_FACTOR
 from weft.training.run import CHECKPOINT, open_run, with_prefix
 
 TINY = {"model.hidden_size": 8, "model.embedding_dim": 8, "train.epochs": 1, "batch.size": 4}

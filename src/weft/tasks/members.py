@@ -49,8 +49,8 @@ def settings_of_member(config: Any, member: int) -> Any:
 def choose_for_members(task: Task[Any, Any, Any], run: Run, config: Any) -> tuple[Any, str]:
     """Chooses the settings that are "auto", those of an ensemble for the time that each member has."""
     if members_of(config) == 1:
-        return task.choose_settings(run, config)
-    chosen, choice = task.choose_settings(run, settings_of_member(config, 1))
+        return task.choose(run, config)
+    chosen, choice = task.choose(run, settings_of_member(config, 1))
     return replace(chosen, train=replace(chosen.train, minutes=config.train.minutes)), choice
 
 
@@ -83,7 +83,7 @@ def member_phase(task: Task[Any, Any, Any], run: Run, config: Any, member: int) 
     """
     config, count = settings_of_member(config, member), members_of(config)
     torch.manual_seed(getattr(getattr(config, "train", None), "seed", 0))  # n-grams have none
-    phase: Phase = task.prepare(run, config)
+    phase: Phase = task.build(run, config)
     if count > 1:
         phase.member, phase.weights_file = member, replace(run, member=member).file(WEIGHTS).name
         phase.description += f", {count} members"

@@ -26,9 +26,8 @@ from weft.tasks.elsewhere import package_of
 from weft.tasks.inspection import Inspection
 from weft.tasks.members import INITIAL, choose_for_members, member_phase, members_of
 from weft.tasks.operation import operations
-from weft.tasks.origin import describe_origin, initialize, open_origin, settings_from
+from weft.tasks.origin import change_settings, describe_origin, initialize, merge_settings, open_origin, settings_from
 from weft.tasks.predictor import TaskPredictor
-from weft.tasks.resumed_settings import change_settings, merge_settings
 from weft.tasks.stored_data import data_folder, write_data_record
 from weft.tasks.workers import slices_for
 from weft.training.build import cells_of
@@ -146,12 +145,12 @@ class Task(RunKind[TaskConfig, Predictor], Generic[DataSource, TaskConfig, Predi
             The content of fields.json; see `fields_content`.
         """
 
-    def choose_settings(self, run: Run, config: TaskConfig) -> tuple[TaskConfig, str]:
+    def choose(self, run: Run, config: TaskConfig) -> tuple[TaskConfig, str]:
         """Chooses the settings of a new run that are "auto", from the data that `open` stored; says what they are."""
         return choose_precision(config), ""
 
     @abstractmethod
-    def prepare(self, run: Run, config: TaskConfig) -> Phase:
+    def build(self, run: Run, config: TaskConfig) -> Phase:
         """Builds what trains a model on the data that `open` stored in the run."""
 
     def start(
@@ -174,7 +173,7 @@ class Task(RunKind[TaskConfig, Predictor], Generic[DataSource, TaskConfig, Predi
                 `model.cell` may be a class of your own.
             dev: Held-out data; without it a part of the source is held out.
             source_run: A run of the same task to fine-tune: its settings, vocabulary and weights are the start. Its
-                learning rate is multiplied by `fine_tuning.FINE_TUNING_FACTOR` unless `config` sets one.
+                learning rate is multiplied by `origin.FINE_TUNING_FACTOR` unless `config` sets one.
             encoder: A language model whose vocabulary, embedding and recurrent layers are the start.
             strict: Refuse rows that lack something, such as a label, which are left out and reported otherwise; the
                 same as the setting `data.strict`, or `text.strict`.

@@ -18,7 +18,7 @@ from weft.data.windows import Tokens
 from weft.errors import WeftError, warn
 from weft.metrics import PERPLEXITY, Likelihood
 from weft.metrics.paired import ExampleStatistics, ratio
-from weft.tasks.fine_tuning import warn_new_tokens
+from weft.tasks.origin import warn_new_tokens
 from weft.tasks.plausibility import check_plain_text, check_tokenization, repeated, report_shared
 from weft.tasks.predictor import TaskPredictor, example_of
 from weft.tasks.stored_data import DEV_PART, TRAIN_PART, is_stored, store, stored
@@ -143,7 +143,7 @@ class TextTask(Task[CorpusSource, TextTaskConfig, LoadedText]):
             check_tokenization(corpus, config.text.tokenizer)
         return fields_content({"text": store_corpus(config.text, corpus, held_out, folder)[0]}, **_reading(corpus))
 
-    def prepare(self, run: Run, config: TextTaskConfig) -> Phase:
+    def build(self, run: Run, config: TextTaskConfig) -> Phase:
         codec = run.field("text", Codec)
         train = self._train_tokens(run, codec)
         dev = held_out_tokens(run, codec) if is_stored(run, DEV_PART) else None

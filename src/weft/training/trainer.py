@@ -88,29 +88,28 @@ class Phase(ABC):
     def step(self, progress: Progress, total: int, *, stop: bool) -> Update:
         """Does one step, of `total`, and advances the position in `progress`. Other workers learn of `stop`."""
 
-    @abstractmethod
     def evaluate(self) -> Evaluation:
         """Evaluates on held-out data."""
+        raise AssertionError(f"{type(self).__name__} is not evaluated")
 
     @property
     def can_evaluate(self) -> bool:
         """Whether there is something to evaluate on."""
         return bool(self.evaluate_every)
 
-    @abstractmethod
     def load_weights(self, weights: dict[str, Tensor]) -> None:
         """Starts from given weights."""
+        raise AssertionError(f"{type(self).__name__} starts from nothing")
 
     @abstractmethod
     def weights(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """What a run is loaded from: tensors by name, and metadata."""
 
-    @abstractmethod
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """All that its next step depends on, but for the progress: tensors by name, and metadata."""
+        return {}, {}
 
-    @abstractmethod
-    def restore(self, tensors: dict[str, Tensor], metadata: dict[str, Any]) -> None:
+    def restore(self, tensors: dict[str, Tensor], metadata: dict[str, Any]) -> None:  # noqa: B027
         """Restores what `state` returned."""
 
 

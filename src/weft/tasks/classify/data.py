@@ -17,7 +17,7 @@ from weft.tasks.classify.example import Example
 from weft.tasks.classify.readers import ExampleLayout, ExampleSource, read_labelled
 from weft.tasks.classify.self_training import LABELLED_TIMES, labelled_by_teacher
 from weft.tasks.classify.wide import LabelledTokens, store_ngrams
-from weft.tasks.fine_tuning import warn_new_tokens
+from weft.tasks.origin import warn_new_tokens
 from weft.tasks.plausibility import check_labelled, repeated, report_examples, report_single
 from weft.tasks.stored_data import DEV_PART, TRAIN_PART, store, stored
 from weft.text.arguments import short_repr

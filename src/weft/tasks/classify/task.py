@@ -111,14 +111,14 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
         model.embedding.weight.data.copy_(encoder.embedding)
         take_over_stack(model.stack, encoder)
 
-    def choose_settings(self, run: Run, config: ClassifyConfig) -> tuple[ClassifyConfig, str]:
+    def choose(self, run: Run, config: ClassifyConfig) -> tuple[ClassifyConfig, str]:
         config, texts = choose_precision(config), len(load_examples(run, TRAIN_PART)["text"])
         if EPOCHS_SETTING not in auto_settings(config):
             return config, ""
         epochs = epochs_for_texts(texts, config.batch.size)
         return resolve_auto(config, {EPOCHS_SETTING: epochs}), f"{epochs} epochs: chosen for {texts:,} texts"
 
-    def prepare(self, run: Run, config: ClassifyConfig) -> GradientDescent:
+    def build(self, run: Run, config: ClassifyConfig) -> GradientDescent:
         codec, counts = run.field("text", Codec), run.field("label", Label).counts
         labels = tuple(counts)
         train = load_examples(run, TRAIN_PART)

@@ -45,7 +45,7 @@ from weft.training.run import (
     with_prefix,
     write_json,
 )
-from weft.training.step import Evaluation, Progress
+from weft.training.step import Progress
 from weft.training.trainer import Phase, Update
 
 LINEAR_FILE = "linear.safetensors"
@@ -234,12 +234,6 @@ class LinearFitting(Phase):
                 self.final = self.fitted
             self.fitted = {}
         return Update(MeanLoss(0.0, 0), 1, note="linear models of n-grams")
-
-    def evaluate(self) -> Evaluation:
-        raise AssertionError("the linear models are evaluated with the network")
-
-    def load_weights(self, weights: dict[str, Tensor]) -> None:
-        raise AssertionError("the linear models start from those of `store_ngrams`")
 
     def weights(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Both models, and the scores and the prior that the weights of the mixture are fitted with."""

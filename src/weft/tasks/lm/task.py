@@ -36,7 +36,7 @@ class LmTask(TextTask[LmConfig, LmPredictor]):
     reads_windows = True
     config_class = LmConfig
 
-    def choose_settings(self, run: Run, config: LmConfig) -> tuple[LmConfig, str]:
+    def choose(self, run: Run, config: LmConfig) -> tuple[LmConfig, str]:
         return choose_settings(config, self.train_token_count(run), len(run.field("text", Codec).vocabulary))
 
     def make_phase(self, run: Run, config: LmConfig, data: TextData) -> GradientDescent:

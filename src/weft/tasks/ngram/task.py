@@ -49,9 +49,6 @@ class Counting(Phase):
         assert self.data.dev is not None
         return Evaluation.by(CROSS_ENTROPY, self.model.evaluate(self.data.dev).metrics())
 
-    def load_weights(self, weights: dict[str, Tensor]) -> None:
-        raise AssertionError("n-grams are counted, not fine-tuned")
-
     def weights(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         assert self.model is not None
         return self.model.tensors(), {
@@ -59,12 +56,6 @@ class Counting(Phase):
             "discounts": self.model.discounts,
             "ngrams": len(self.model),
         }
-
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        return {}, {}
-
-    def restore(self, tensors: dict[str, Tensor], metadata: dict[str, Any]) -> None:
-        """Counting has no state: it is one step."""
 
 
 class NgramTask(TextTask[NgramConfig, LmPredictor]):

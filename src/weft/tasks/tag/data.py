@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from weft.data.buckets import hold_out
 from weft.data.column import Column
 from weft.errors import WeftError
-from weft.tasks.fine_tuning import warn_new_tokens
+from weft.tasks.origin import warn_new_tokens
 from weft.tasks.plausibility import check_tagged, repeated, report_examples, report_single
 from weft.tasks.stored_data import DEV_PART, TRAIN_PART, store, stored
 from weft.tasks.tag.config import TagConfig, TagDataConfig

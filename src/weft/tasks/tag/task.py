@@ -90,7 +90,7 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
         model.encoder.words.weight.data.copy_(encoder.embedding)
         take_over_stack(model.stack, encoder)
 
-    def prepare(self, run: Run, config: TagConfig) -> GradientDescent:
+    def build(self, run: Run, config: TagConfig) -> GradientDescent:
         vocabulary = run.decode(TaggerVocabulary.from_json)
         columns = load_sentences(run, TRAIN_PART, vocabulary)
         dev = load_sentences(run, DEV_PART, vocabulary) if is_stored(run, DEV_PART) else None

@@ -11,7 +11,7 @@ from typing import Any
 from weft.data.buckets import hold_out
 from weft.data.column import Column
 from weft.errors import WeftError
-from weft.tasks.fine_tuning import warn_new_tokens
+from weft.tasks.origin import warn_new_tokens
 from weft.tasks.plausibility import check_pairs, repeated, report_shared
 from weft.tasks.stored_data import DEV_PART, TRAIN_PART, store, stored
 from weft.tasks.translate.config import TranslateConfig

@@ -59,12 +59,12 @@ class TranslateTask(Task[PairSource, TranslateConfig, TranslatePredictor]):
         known = None if origin is None else origin.decode(PairCodec.from_json)
         return store_pairs(source, dev, config, folder, known)
 
-    def choose_settings(self, run: Run, config: TranslateConfig) -> tuple[TranslateConfig, str]:
+    def choose(self, run: Run, config: TranslateConfig) -> tuple[TranslateConfig, str]:
         targets, codec = stored(run, TRAIN_PART)["target"], run.decode(PairCodec.from_json)
         work = PairWorkload(len(targets), len(targets.values) + len(targets), len(codec.target.vocabulary))
         return choose_for_pairs(config, work)
 
-    def prepare(self, run: Run, config: TranslateConfig) -> GradientDescent:
+    def build(self, run: Run, config: TranslateConfig) -> GradientDescent:
         codec = run.decode(PairCodec.from_json)
         below = {side: len(getattr(codec, side).vocabulary) for side in ("source", "target")}
         columns = stored(run, TRAIN_PART, below)
