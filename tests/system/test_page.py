@@ -12,7 +12,12 @@ import json
 import math
 import re
 import shutil
+import socket
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any
 from urllib.parse import quote, urlparse
 
 import numpy as np
@@ -28,9 +33,11 @@ from weft.pictures import palette, to_html
 from weft.probes.activations import order_units
 from weft.probes.layers import part_labels
 from weft.tasks import TASKS, get_task
+from weft.tasks.classify.predictor import ClassifyPredictor
+from weft.tasks.operation import OperationInputs, Option, operation, operations
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
-pytest.importorskip("uvicorn", reason="the server is not installed: pip install 'weft[serve]'")
+uvicorn = pytest.importorskip("uvicorn", reason="the server is not installed: pip install 'weft[serve]'")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 if CHROMIUM is None:
     pytest.skip("chromium is not installed: apt-get install chromium", allow_module_level=True)
@@ -51,6 +58,7 @@ VIEWS = {
     "write": {"model": "lm", "text": "the cat"},
     "translate": {"model": "en-fr", "text": "the cat sat."},
     "label": {"model": "ner", "text": "Ann went to Paris ."},
+    "operate": {"model": "en-fr", "text": "the cat sat."},
     "look": {"model": "lm", "text": SENTENCE},
     "learn": {},
     "compare": {"model": "lm", "with": "gru", "text": SENTENCE},
@@ -137,7 +145,7 @@ class Reader:
         """Saves a figure by its menu; the text of the file."""
         figure.locator("summary").click()
         with self.page.expect_download() as waiting:
-            figure.locator(".menu-items button").nth(("svg", "html", "json").index(kind)).click()
+            figure.locator(".menu-items button").nth({"svg": 0, "html": 1, "json": -1}[kind]).click()
         return Path(waiting.value.path()).read_text(encoding="utf-8")
 
     def data(self, title):
@@ -351,6 +359,128 @@ def test_classify_and_fill(reader, runs):
     expect(page.locator(".sentence")).to_have_text(answers[1].text)
     expect(reader.figure(f"Evidence for {answers[1].fills[0]}")).to_be_visible()
     reader.check_access()
+
+
+def test_operations(reader, runs):
+    """Every option of an operation has a control, and an empty one is its default."""
+    page = reader.page
+    reader.open("operate", model="en-fr", text="the cat sat.")
+    rows = page.locator(".figure-body td table tbody tr")
+    expect(rows).to_have_count(1)
+    page.get_by_label("n best").fill("3")
+    page.get_by_label("n best").press("Tab")
+    page.get_by_label("length penalty").fill("0.5")
+    page.get_by_label("length penalty").press("Tab")
+    page.get_by_label("attention", exact=True).check()
+    expect(rows).to_have_count(3)
+    (expected,) = weft.load(runs["en-fr"]).n_best(["the cat sat."], 3, length_penalty=0.5)
+    found = reader.data("translate")["translations"]
+    assert [one["text"] for one in found] == [one.text for one in expected]
+    assert len(found[0]["attention"][0]) == len(found[0]["source"])
+    reader.check_access()
+    page.get_by_label("n best").fill("")
+    page.get_by_label("n best").press("Tab")
+    expect(rows).to_have_count(1)
+    expect(page).to_have_url(re.compile("^(?!.*n_best).*length_penalty"))
+    page.reload()
+    expect(page.get_by_label("length penalty")).to_have_value("0.5")
+
+    page.get_by_label("Model").select_option("sentiment")
+    expect(page.locator(".drawing g")).to_have_count(2)
+    reader.check_access()
+
+
+@dataclass(frozen=True)
+class Spelled:
+    """The letters of a text."""
+
+    letters: Sequence[Mapping[str, str]]
+    chances: Mapping[str, float]
+
+    def to_text(self, number: int) -> str:
+        return " ".join(one["word"] for one in self.letters) + "\n"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"letters": self.letters, "chances": self.chances, "note": None, "seconds": 0.123456}
+
+
+def spell_out(
+    self: ClassifyPredictor,
+    words: Sequence[Mapping[str, Any]],
+    *,
+    loud: Annotated[bool, Option("In capitals.")] = False,
+    alphabet: Annotated[str, Option("The words.", choices=("echo", "plain"))] = "echo",
+    pause: Annotated[float, Option("Seconds.", min=0, max=9)] = 0.5,
+    skip: Annotated[tuple[str, ...], Option("Letters to leave out.")] = (),
+) -> Iterator[Spelled]:
+    """Spell a word.
+
+    Args:
+        words: Each with its letters.
+        loud: In capitals.
+        alphabet: The words.
+        pause: Seconds.
+        skip: Letters to leave out.
+    """
+    for one in words:
+        letters = [letter for letter in one["word"] if letter not in skip]
+        said = [{"letter": letter, "word": f"{letter}{alphabet} <b>" if pause < 9 else letter} for letter in letters]
+        yield Spelled([{**row, "word": row["word"].upper() if loud else row["word"]} for row in said],
+                      {"right": 0.75, "wrong": 0.25})  # fmt: skip
+
+
+@contextlib.contextmanager
+def served_here(run, name):
+    """The address of a server in this process, which knows what has been added to its models."""
+    from weft.server.app import Server
+    from weft.server.config import ServerConfig
+
+    server = Server({name: run}, ServerConfig())
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        running = uvicorn.Server(uvicorn.Config(server.app, log_level="error"))
+        thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            running.should_exit = True
+            thread.join()
+
+
+def test_an_operation_that_the_server_has_never_seen(reader, runs, monkeypatch):
+    """Its form, its checks and its record come from the method; it is the view of a model that has no other."""
+    page = reader.page
+    schema = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
+    marked = operation("spell_out", OperationInputs("Words.", schema=schema))(spell_out)
+    monkeypatch.setattr(ClassifyPredictor, "spell_out", marked, raising=False)
+    operations.cache_clear()
+    with served_here(runs["sentiment"], "speller") as address:
+        reader.address = address
+        reader.open("operate", operation="spell_out", text='{"word": "ab"}')
+        expect(page.get_by_label("Operation")).to_have_value("spell_out")
+        expect(page.get_by_text("Spell a word.")).to_be_visible()
+        rows, shares = page.locator(".figure-body td table tbody tr"), page.locator(".drawing text")
+        expect(rows).to_have_text(["aaecho <b>", "bbecho <b>"])
+        expect(shares).to_have_text(["right", "75.0%", "wrong", "25.0%"])
+        expect(page.get_by_text("0.123", exact=True)).to_be_visible()
+        reader.check_access()
+        page.get_by_label("loud").check()
+        page.get_by_label("alphabet").select_option("plain")
+        expect(rows).to_have_text(["aAPLAIN <B>", "bBPLAIN <B>"])
+        page.get_by_label("skip").fill("x\na")
+        page.get_by_label("skip").press("Tab")
+        expect(rows).to_have_text(["bBPLAIN <B>"])
+        page.get_by_label("pause").fill("12.5")  # more than it may be
+        page.get_by_label("pause").press("Tab")
+        expect(page.get_by_label("pause")).to_have_value("9")
+        expect(rows).to_have_text(["bB"])
+
+        page.get_by_label("Input (JSON)").fill('{"word": ')
+        expect(page.get_by_text("The input is no JSON")).to_be_visible()
+        reader.refused = True
+        page.get_by_label("Input (JSON)").fill('{"word": 5}')
+        expect(page.get_by_role("alert")).to_contain_text("inputs[0].word is 5; expected a string")
+    operations.cache_clear()
 
 
 def test_look(reader, runs):

@@ -256,7 +256,8 @@ def _describe(model: LoadedModel, example: str) -> dict[str, Any]:
     best, metric = best_evaluation(run.metrics()) or {}, run.metric.name if run.metric else ""
     labels = getattr(predictor, "labels", getattr(predictor, "tags", None))
     probes = supported(predictor, model.example)
-    views = [PAGE_VIEWS.get(one, one) for one in model.operations] + (["look"] if probes else [])
+    views = [PAGE_VIEWS.get(one, one) for one in model.operations]
+    views += (["operate"] if model.operations else []) + (["look"] if probes else [])
     return {
         "name": model.name,
         "task": run.task,

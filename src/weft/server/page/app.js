@@ -8,6 +8,7 @@ import { Compare } from './views/compare.js';
 import { Label } from './views/label.js';
 import { Learn } from './views/learn.js';
 import { Look } from './views/look.js';
+import { Operate } from './views/operate.js';
 import { Translate } from './views/translate.js';
 import { Write } from './views/write.js';
 
@@ -16,6 +17,7 @@ const VIEWS = {
   write: [Write, ['write']],
   translate: [Translate, ['translate']],
   label: [Label, ['tag', 'segment', 'classify', 'fill']],
+  operate: [Operate, ['operate']],
   look: [Look, ['look']],
   learn: [Learn, []],
   compare: [Compare, ['write', 'translate', 'tag', 'segment', 'classify', 'fill', 'look']],

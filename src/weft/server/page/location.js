@@ -62,19 +62,21 @@ export function useAddress() {
   return value;
 }
 
-/** One setting of the view, of the type of its initial value; the initial value is not written to the address. */
+/**
+ * One setting of the view, of the type of its initial value; the initial value is not written to the address. What sets
+ * it takes a value, or a function of the value that it has then.
+ */
 export function useParam(name, initial) {
   const { params } = useAddress();
-  const given = params[name];
-  let value = initial;
-  if (given !== undefined) {
-    value = given;
-    if (typeof initial === 'number') value = given.trim() !== '' && Number.isFinite(Number(given)) ? Number(given) : initial;
-    if (typeof initial === 'boolean') value = given === '1';
-  }
-  const set = (next) => {
+  const read = (given) => {
+    if (given === undefined) return initial;
+    if (typeof initial === 'number') return given.trim() !== '' && Number.isFinite(Number(given)) ? Number(given) : initial;
+    return typeof initial === 'boolean' ? given === '1' : given;
+  };
+  const set = (made) => {
+    const next = typeof made === 'function' ? made(read(current.params[name])) : made;
     const text = typeof next === 'boolean' ? (next ? '1' : '0') : String(next);
     change({ [name]: next === initial ? undefined : text });
   };
-  return [value, set];
+  return [read(params[name]), set];
 }

@@ -69,14 +69,21 @@ export function Slider({ label, value, min, max, step, onChange, format = String
   <//>`;
 }
 
-export function NumberBox({ label, value, min, max, onChange }) {
+/** A number that is handed on when it is complete; meanwhile the rest of the page may be drawn anew. */
+export function NumberBox({ label, value, min, max, onChange, onClear, whole = true }) {
   const id = useId();
-  const take = (event) => {
-    const number = Math.round(Number(event.target.value));
-    if (event.target.value !== '' && Number.isFinite(number)) onChange(Math.min(max, Math.max(min, number)));
+  const [own, set] = useState(value);
+  useEffect(() => set(value), [value]);
+  const take = ({ target }) => {
+    const number = whole ? Math.round(Number(target.value)) : Number(target.value);
+    if (target.value === '') onClear?.();
+    if (target.value === '' || !Number.isFinite(number)) return set(value);
+    const inside = Math.min(max ?? number, Math.max(min ?? number, number));
+    set(inside);
+    return onChange(inside);
   };
   return html`<${Field} label=${label} id=${id}>
-    <input id=${id} type="number" min=${min} max=${max} value=${value} onChange=${take} />
+    <input id=${id} type="number" min=${min} max=${max} step=${whole ? 1 : 'any'} value=${own} onInput=${({ target }) => set(target.value)} onChange=${take} />
   <//>`;
 }
 

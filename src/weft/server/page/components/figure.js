@@ -7,9 +7,9 @@ import { Menu } from './controls.js';
 
 /**
  * A figure. What is saved is the SVG among its children, or, where they are text, the drawing that the server makes of
- * `figure`. `data` is what is saved as JSON.
+ * `figure`. `data` is what is saved as JSON; without a drawing nothing else is.
  */
-export function Figure({ title, note = '', data, figure, tools, children }) {
+export function Figure({ title, note = '', data, figure, drawn = true, tools, children }) {
   const t = useWords();
   const body = useRef(null);
   const save = async (kind) => {
@@ -18,7 +18,7 @@ export function Figure({ title, note = '', data, figure, tools, children }) {
     await saveFigure(kind, { element, svg, title, note, data });
   };
   const items = [['svg', t('saveSvg')], ['html', t('saveHtml')], ['json', t('saveJson')]]
-    .map(([kind, text]) => [kind, text, () => save(kind)]);
+    .filter(([kind]) => drawn || kind === 'json').map(([kind, text]) => [kind, text, () => save(kind)]);
   return html`<figure class="figure">
     <figcaption>
       <div class="figure-head"><h2>${title}</h2>

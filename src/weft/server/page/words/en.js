@@ -6,7 +6,7 @@ export default {
   saveJson: 'Data (JSON)', model: 'Model', text: 'Text', theme: 'Theme: {theme}', 'theme-auto': 'as the system', 'theme-light': 'light', 'theme-dark': 'dark',
   keyTitle: 'This server asks for a key', key: 'API key', open: 'Open', nats: 'nats', missingModel: 'The server has no model {model} for this view.', noModel: 'No served model can do this', noModelHint: 'The server has: {models}.', unknown: 'Not in the vocabulary: {words}', nothingFound: 'Nothing was found',
   probability: 'probability', method: 'Method', step: 'Step', score: 'score', shownAs: 'Shown as',
-  'view-write': 'Write', 'view-translate': 'Translate', 'view-label': 'Tag · Classify · Fill', 'view-look': 'Look', 'view-learn': 'Learn', 'view-compare': 'Compare',
+  'view-write': 'Write', 'view-translate': 'Translate', 'view-label': 'Tag · Classify · Fill', 'view-operate': 'Operations', 'view-look': 'Look', 'view-learn': 'Learn', 'view-compare': 'Compare',
   'task-lm': 'language model', 'task-ngram': 'n-gram model', 'task-hmm': 'hidden Markov model', 'task-fill': 'fill-in-the-blank', 'task-classify': 'classifier',
   'task-tag': 'tagger', 'task-segment': 'segmenter', 'task-translate': 'translator', 'task-forecast': 'forecaster',
   // Write
@@ -32,6 +32,8 @@ export default {
   tagsTitle: 'Tags', tagsNote: 'The small number is the probability of the tag; all tags together have {p}.', tagHint: 'Press a word to see its other tags and the evidence.', span: 'Span', label: 'Label',
   tagsOfWord: 'Tags of “{word}”', marginalsTitle: 'Marginal probabilities', marginalsNote: 'The probability of each tag at each word, given the whole text. Tags below 0.5 % are left out.',
   segmentsTitle: 'Words', fillsTitle: 'Most probable fills', fillsNote: 'The joint probability of all blanks.',
+  // Operations
+  operateIntro: 'Every operation of a model, with all of its options.', operation: 'Operation', jsonInput: 'Input (JSON)', noJson: 'The input is no JSON', byDefault: 'default', onePerLine: '{name} (one per line)',
   // Look
   lookIntro: 'What happens inside a recurrent network while it reads a text.', show: 'Show', 'show-surprisal': 'Surprisal', 'show-connectivity': 'Connectivity', 'show-gradient': 'Gradients through time', 'show-posterior': 'Hidden states',
   'show-surprisal-note': 'How unexpected each token is.', 'show-connectivity-note': 'Which tokens influence a prediction: point at one.',

@@ -6,7 +6,7 @@ export default {
   saveJson: '数据（JSON）', model: '模型', text: '文本', theme: '主题：{theme}', 'theme-auto': '跟随系统', 'theme-light': '浅色', 'theme-dark': '深色',
   keyTitle: '此服务器需要密钥', key: 'API 密钥', open: '打开', nats: '奈特', missingModel: '服务器上没有适用于此视图的模型 {model}。', noModel: '当前服务的模型都不支持此视图', noModelHint: '服务器上的模型：{models}。', unknown: '不在词表中：{words}', nothingFound: '没有结果',
   probability: '概率', method: '方法', step: '步', score: '得分', shownAs: '显示方式',
-  'view-write': '写作', 'view-translate': '翻译', 'view-label': '标注 · 分类 · 填空', 'view-look': '透视', 'view-learn': '训练', 'view-compare': '对比',
+  'view-write': '写作', 'view-translate': '翻译', 'view-label': '标注 · 分类 · 填空', 'view-operate': '操作', 'view-look': '透视', 'view-learn': '训练', 'view-compare': '对比',
   'task-lm': '语言模型', 'task-ngram': 'n 元语法', 'task-hmm': '隐马尔可夫模型', 'task-fill': '填空', 'task-classify': '分类',
   'task-tag': '序列标注', 'task-segment': '分词', 'task-translate': '翻译', 'task-forecast': '预测',
   // 写作
@@ -32,6 +32,8 @@ export default {
   tagsTitle: '标签', tagsNote: '小字为各标签的概率；整个标签序列的概率为 {p}。', tagHint: '点击一个词，查看它的其他标签和依据。', span: '片段', label: '标签',
   tagsOfWord: '“{word}”的标签', marginalsTitle: '边缘概率', marginalsNote: '给定整个文本时，每个词取各标签的概率。低于 0.5% 的标签未显示。',
   segmentsTitle: '分词结果', fillsTitle: '最可能的填法', fillsNote: '所有空的联合概率。',
+  // 操作
+  operateIntro: '模型的每种操作，及其全部选项。', operation: '操作', jsonInput: '输入（JSON）', noJson: '输入不是 JSON', byDefault: '默认', onePerLine: '{name}（每行一个）',
   // 透视
   lookIntro: '循环网络读文本时内部发生了什么。', show: '显示', 'show-surprisal': '意外程度', 'show-connectivity': '词元影响', 'show-gradient': '随时间的梯度', 'show-posterior': '隐状态',
   'show-surprisal-note': '每个词元有多出乎意料。', 'show-connectivity-note': '哪些词元影响一个预测：把指针移到它上面。',
