@@ -1,15 +1,16 @@
-"""An extension of the API reference: examples of docstrings, and types without what only the commands read.
+"""An extension of the API reference: examples of docstrings, and options of operations and probes.
 
-Doctests that stand in the text of a docstring become its examples. `Annotated[int, Option(...)]`, also by a name
-such as `OnlyUnit`, is shown as `int`.
+Doctests that stand in the text of a docstring become its examples. `Annotated[int, Option("How many.")]`, also by a
+name such as `OnlyUnit`, is shown as `int`, and its help as that of the argument.
 """
 
 from __future__ import annotations
 
+import ast
 import textwrap
 from typing import Any
 
-from griffe import Expr, ExprName, ExprSubscript, ExprTuple, Extension, Function, Module, Object
+from griffe import Docstring, Expr, ExprCall, ExprName, ExprSubscript, ExprTuple, Extension, Function, Module, Object
 
 
 def with_examples(text: str) -> str:
@@ -22,12 +23,30 @@ def with_examples(text: str) -> str:
     return "\n\n".join([*rest, "Examples:\n" + textwrap.indent("\n\n".join(doctests), "    ")])
 
 
-def plain(annotation: Any, package: Module) -> Any:
-    """The type that `Annotated` holds; any other annotation as it is."""
+def resolved(annotation: Any, package: Module) -> Any:
+    """The `Annotated[...]` that a name stands for; any other annotation as it is."""
     if isinstance(annotation, ExprName) and annotation.canonical_path.startswith(f"{package.path}."):
         named = package.modules_collection.get_member(annotation.canonical_path)
-        return plain(named.value, package) if named.is_attribute and _annotated(named.value) else annotation
-    return annotation.slice.elements[0] if _annotated(annotation) else annotation
+        return resolved(named.value, package) if named.is_attribute and _annotated(named.value) else annotation
+    return annotation
+
+
+def option_help(annotation: Any) -> str:
+    """The help of the `Option` of an `Annotated`, where it stands there."""
+    for part in annotation.slice.elements[1:]:
+        if isinstance(part, ExprCall) and part.canonical_path.endswith(".Option"):
+            text = str(part.arguments[0])
+            return str(ast.literal_eval(text)) if text[0] in "\"'" else ""
+    return ""
+
+
+def with_arguments(text: str, helps: dict[str, str]) -> str:
+    """A docstring with the arguments that it does not describe itself."""
+    missing = {name: help for name, help in helps.items() if help and f"    {name}: " not in text}
+    lines = "".join(f"    {name}: {help}\n" for name, help in missing.items())
+    if not missing or "Args:\n" in text:
+        return text.replace("Args:\n", f"Args:\n{lines}", 1)
+    return f"{text.rstrip()}\n\nArgs:\n{lines}"
 
 
 def _annotated(expression: Any) -> bool:
@@ -55,7 +74,14 @@ class Doctests(Extension):
             if member.is_alias:
                 continue
             if isinstance(member, Function):
+                helps = {}
                 for parameter in member.parameters:
-                    parameter.annotation = plain(parameter.annotation, package)
+                    annotation = resolved(parameter.annotation, package)
+                    if _annotated(annotation):
+                        helps[parameter.name] = option_help(annotation)
+                        parameter.annotation = annotation.slice.elements[0]
+                if helps:
+                    member.docstring = member.docstring or Docstring("", parent=member)
+                    member.docstring.value = with_arguments(member.docstring.value, helps)
             elif member.is_class or member.is_module:
                 self._walk(member, package)

@@ -176,7 +176,7 @@ class Operation:
 
 
 class ReadInputs(NamedTuple):
-    """OperationInputs as a command reads them.
+    """Inputs as a command reads them.
 
     Attributes:
         inputs: What the operation takes.

@@ -146,15 +146,7 @@ class FillPredictor(TextPredictor):
         width: Annotated[int, Option("Beam width where several tokens are missing.", min=1)] = BEAM_WIDTH,
         adapt: Adapt = None,
     ) -> Iterator[FilledText]:
-        """Fill the blanks of a text: the most probable answers, each with its probability. An empty line stays empty.
-
-        Args:
-            texts: Texts with blanks.
-            n_best: See `fill`, as for the others.
-            tokens: See `fill`.
-            width: See `fill`.
-            adapt: How to adapt to each text; see `adapt`.
-        """
+        """Fill the blanks of a text: the most probable answers and their probabilities. An empty line stays empty."""
         model = self if adapt is None else self.adapt(adapt)
         for text in texts:
             if text.strip():
