@@ -18,7 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from weft.config import from_dict
 from weft.data.column import Column
+from weft.tasks.classify.config import ClassifyConfig
 from weft.tasks.classify.cross_fitting import folds, is_worthwhile
 from weft.tasks.classify.linear import (
     FITS,
@@ -287,7 +289,8 @@ def _read_some(reader: NgramKeys, train: LabelledTokens, seed: int) -> tuple[lis
 
 def has_wide(run: Run) -> bool:
     """Whether a run has linear models. They are fitted before the network has weights of its own."""
-    return bool(run.config["model"]["wide"]) and (run.has(LINEAR_FILE) or run.has(WEIGHTS))
+    wanted = from_dict(ClassifyConfig, run.config).model.wide
+    return wanted and (run.has(LINEAR_FILE) or run.has(WEIGHTS))
 
 
 def load_wide(run: Run) -> WideModels | None:
