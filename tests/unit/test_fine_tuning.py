@@ -55,7 +55,7 @@ def sources(tmp_path_factory):
 def test_every_trained_task_starts_from_the_source_run(name, sources, tmp_path):
     task, source = get_task(name), open_run(sources / name)
     with pytest.warns(weft.WeftWarning, match=r"1 new (tokens|words) .* read as <unk>|new tokens .* read as <unk>"):
-        training = task.start(DATA[name][1], tmp_path / "new", source_run=sources / name)
+        training = task.start(DATA[name][1], tmp_path / "new", from_run=sources / name)
     assert training.run.fields.keys() == source.fields.keys()
     kept = {key: value for key, value in training.run.fields.items() if key in ("text", "words", "source")}
     assert kept
@@ -63,8 +63,8 @@ def test_every_trained_task_starts_from_the_source_run(name, sources, tmp_path):
     started = with_prefix(training.run.load(CHECKPOINT).tensors, "model.")
     assert started.keys() == source.weights().keys()
     assert all(torch.equal(started[key], value) for key, value in source.weights().items())
-    assert training.run.source_run["path"] == str(sources / name)
-    assert open_run(tmp_path / "new").source_run == training.run.source_run
+    assert training.run.from_run["path"] == str(sources / name)
+    assert open_run(tmp_path / "new").from_run == training.run.from_run
     if name != "hmm":
         expected = FINE_TUNING_FACTOR * source.config["train"]["learning_rate"]
         assert training.run.config["train"]["learning_rate"] == pytest.approx(expected, rel=1e-2)
@@ -73,7 +73,7 @@ def test_every_trained_task_starts_from_the_source_run(name, sources, tmp_path):
     assert steps
     task.load(training.run)
     again = task.resume(tmp_path / "new", {"train.minutes": 9.0})
-    assert again.run.source_run == training.run.source_run, "a resume keeps the record"
+    assert again.run.from_run == training.run.from_run, "a resume keeps the record"
     again.lock.release()
 
 
@@ -81,13 +81,13 @@ def test_settings_of_the_model_and_the_vocabulary_are_kept(sources, tmp_path):
     for change in ({"model.hidden_size": 9}, {"text.lower": True}):
         (key,) = change
         with pytest.raises(weft.WeftError, match=f"was trained with {key}=.* cannot be fine-tuned"):
-            weft.start_lm(DATA["lm"][1], tmp_path / "new", change, source_run=sources / "lm")
+            weft.start_lm(DATA["lm"][1], tmp_path / "new", change, from_run=sources / "lm")
     with pytest.warns(weft.WeftWarning):
         training = weft.start_lm(
             DATA["lm"][1],
             tmp_path / "new",
             {"train.learning_rate": 0.5, "model.dropout": 0.0},
-            source_run=sources / "lm",
+            from_run=sources / "lm",
         )
     assert training.run.config["train"]["learning_rate"] == 0.5
     training.lock.release()
@@ -95,14 +95,14 @@ def test_settings_of_the_model_and_the_vocabulary_are_kept(sources, tmp_path):
 
 def test_another_task_new_labels_and_counted_models_are_refused(sources, tmp_path):
     with pytest.raises(weft.WeftError, match="run of the task 'lm'; expected a run of `weft train fill`"):
-        weft.start_fill(DATA["fill"][1], tmp_path / "new", source_run=sources / "lm")
+        weft.start_fill(DATA["fill"][1], tmp_path / "new", from_run=sources / "lm")
     with pytest.raises(weft.WeftError, match="'c'"):
-        weft.start_classify([("good", "c"), ("bad", "b")] * 5, tmp_path / "new", source_run=sources / "classify")
+        weft.start_classify([("good", "c"), ("bad", "b")] * 5, tmp_path / "new", from_run=sources / "classify")
     with pytest.raises(weft.WeftError, match="the tag 'X' is not among those trained on"):
-        weft.start_tag([(("a", "dog"), ("D", "X"))] * 5, tmp_path / "new", source_run=sources / "tag")
+        weft.start_tag([(("a", "dog"), ("D", "X"))] * 5, tmp_path / "new", from_run=sources / "tag")
     weft.train_ngram(DATA["lm"][0], tmp_path / "counts")
     with pytest.raises(weft.WeftError, match="counted, not fine-tuned"):
-        weft.start_ngram(DATA["lm"][1], tmp_path / "new", source_run=tmp_path / "counts")
+        weft.start_ngram(DATA["lm"][1], tmp_path / "new", from_run=tmp_path / "counts")
     assert not (tmp_path / "new").exists()
 
 
@@ -117,4 +117,4 @@ def test_the_command(sources, tmp_path, monkeypatch, capsys):
     shown = capsys.readouterr()
     assert json.loads(shown.out)["end"] == "finished"
     assert "1 new tokens (80 occurrences)" in shown.err
-    assert open_run(tmp_path / "new").source_run["path"] == str(sources / "lm")
+    assert open_run(tmp_path / "new").from_run["path"] == str(sources / "lm")

@@ -167,7 +167,7 @@ def test_without_held_out_data_every_member_is_stored(tmp_path):
 
 def test_members_of_a_fine_tuned_run_start_from_its_weights(folder, tmp_path):
     config = {"train.members": 2, "train.epochs": 0}
-    training = weft.start_lm(TEXT, tmp_path / "run", config, source_run=folder / "lm")
+    training = weft.start_lm(TEXT, tmp_path / "run", config, from_run=folder / "lm")
     assert [*training.steps()] == []
     start = load_tensors(folder / "lm" / WEIGHTS).tensors
     for member in trained_members(open_run(tmp_path / "run")):

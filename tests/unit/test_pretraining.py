@@ -96,8 +96,8 @@ def test_layers_and_vocabulary_are_those_of_the_encoder(name, kind, encoders, tm
     tokens = source.fields["text"]["vocabulary"]["tokens"]
     kept = training.run.fields
     assert (kept["words"]["words"] if name == "tag" else kept["text"]["vocabulary"])["tokens"] == tokens
-    assert training.run.source_run["path"] == str(encoders / kind)
-    assert training.run.source_run["task"] == "lm"
+    assert training.run.from_run["path"] == str(encoders / kind)
+    assert training.run.from_run["task"] == "lm"
     checkpoint = with_prefix(training.run.load(CHECKPOINT).tensors, "model.")
     assert all(torch.equal(checkpoint[key], value) for key, value in training.model.state_dict().items())
     recorded = dotted(training.run.config)
@@ -227,10 +227,10 @@ def test_what_does_not_fit_is_refused(encoders, tmp_path):
     refused("trained with lower=True, and the new model has data.lower=False", {"data.lower": False}, task="tag")
     refused("reads forward only", encoder=encoders / "forward")
     refused("reads forward only", encoder=encoders / "forward", task="tag")
-    refused("both given", source_run=encoders / "plain")
+    refused("both given", from_run=encoders / "plain")
     refused("`encoder` and `model.word_vectors`", {"model.word_vectors": "vectors.txt"})
     model = weft.train("classify", examples, tmp_path / "own", {**QUICK, "train.epochs": 1}, progress=False)
-    refused("run of the task 'classify'; expected a language model.*source_run=RUN", encoder=model.run)
+    refused("run of the task 'classify'; expected a language model.*from_run=RUN", encoder=model.run)
     for name in ("lm", "translate"):
         with pytest.raises(weft.WeftError, match=f"'{name}' cannot start from an encoder; expected classify, tag"):
             weft.train(name, RAW, new, encoder=encoders / "plain")
@@ -248,7 +248,7 @@ def test_pretraining_and_training_in_one_call(tmp_path):
     settings = {"model.embedding_dim": 8, "model.hidden_size": 4, "text.min_count": 1, **QUICK}
     model = weft.train("classify", DATA["classify"], tmp_path / "run", settings, pretrain=RAW_LONG, progress=False)
     encoder = open_run(tmp_path / "run.lm")
-    assert model.run.source_run["path"] == str(tmp_path / "run.lm")
+    assert model.run.from_run["path"] == str(tmp_path / "run.lm")
     assert encoder.config["model"]["backward"]
     assert encoder.config["text"]["lower"]
     assert model.classify(["good day"])[0].label in "ab"
@@ -302,7 +302,7 @@ def test_the_commands(tmp_path):
     begun = ["train", "classify", "--data", labelled]
     first = succeeds(*begun, "--out", tmp_path / "run", "--pretrain", raw, *sizes, "--set", "text.min_count=1")
     assert "run.lm: finished" in first.stderr
-    assert open_run(tmp_path / "run").source_run["path"] == str(tmp_path / "run.lm")
+    assert open_run(tmp_path / "run").from_run["path"] == str(tmp_path / "run.lm")
     again = succeeds(*begun, "--out", tmp_path / "other", "--encoder", tmp_path / "run.lm", "--epochs", "2", "--json")
     assert '"end": "finished"' in again.stdout
     message = fails(*begun, "--out", tmp_path / "x", "--encoder", tmp_path / "run.lm", "--set", "model.cell=gru")

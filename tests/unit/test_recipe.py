@@ -179,9 +179,7 @@ def test_fine_tuning_keeps_what_the_source_run_chose(tmp_path):
     small = {"batch.size": 4, "batch.seq_length": 16}
     first = weft.start_lm(TEXT, tmp_path / "first", {**small, "train.epochs": 1})
     list(first.steps())
-    tuned = weft.start_lm(
-        TEXT, tmp_path / "tuned", load_config(weft.LmConfig, sets=small), source_run=tmp_path / "first"
-    )
+    tuned = weft.start_lm(TEXT, tmp_path / "tuned", load_config(weft.LmConfig, sets=small), from_run=tmp_path / "first")
     assert tuned.run.config["model"] == first.run.config["model"]
     assert tuned.choice == ""
 

@@ -7,7 +7,7 @@ import re
 # Arguments whose options have other names, and expressions that have an option of their own.
 _OPTIONS = {
     "source": "--data",
-    "source_run": "--from",
+    "from_run": "--from",
     "sampler=greedy": "--greedy",
     "data.task=segments": "--segment",
     "data.strict=true": "--strict",

@@ -60,9 +60,7 @@ def _make_command(name: str) -> Callable[..., None]:
         option("--out", Path, "The run directory to create, or to resume."),
         option("--data", str, task["data_help"]),
         option("--dev", str, task["dev_help"]),
-        option(
-            "--from", Path, "Fine-tune this run: start from its settings, vocabulary and weights.", name="source_run"
-        ),
+        option("--from", Path, "Fine-tune this run: start from its settings, vocabulary and weights.", name="from_run"),
         *(_ENCODER_OPTIONS if task["encoder"] else ()),
         *flags.values(),
         option("--threads", int, "Threads of each worker; without it the cores, divided among the workers.", min=1),
@@ -114,7 +112,7 @@ def run_training(
     dev: str | None,
     config: Path | None,
     sets: list[str],
-    source_run: Path | None = None,
+    from_run: Path | None = None,
     encoder: Path | None = None,
     pretrain: str | None = None,
     resume: bool,
@@ -152,15 +150,15 @@ def run_training(
         if resume:
             _say(f"{out} does not exist yet: starting it")
         if pretrain is not None:
-            if encoder is not None or source_run is not None:
+            if encoder is not None or from_run is not None:
                 raise WeftError("--pretrain is given with an encoder or a run to start from", expected="one of them")
             if data == "-":
                 raise WeftError("--pretrain reads the data twice, and --data is standard input", expected="a file")
             encoder = _pretrain(task, pretrain, data, out, load_config(task.config_class, config, sets), resume=resume)
-        origin = open_origin(task, source_run, encoder)
+        origin = open_origin(task, from_run, encoder)
         base = None if origin is None else to_dict(as_config(task.config_class, base_settings(task, origin)))
         settings = load_config(task.config_class, config, sets, base=base)
-        training = task.start(data, out, settings, dev=dev, source_run=source_run, encoder=encoder)
+        training = task.start(data, out, settings, dev=dev, from_run=from_run, encoder=encoder)
         if training.trainer.progress.all_steps:  # workers that were restarted
             _say(f"resuming {out} after step {training.trainer.progress.all_steps}")
         training.trainer.progress.seconds += loading

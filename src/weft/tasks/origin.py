@@ -97,25 +97,25 @@ def warn_new_tokens(counts: Mapping[str, int], what: str = "tokens") -> None:
 
 
 def open_origin(
-    task: Task[Any, Any, Any], source_run: Run | str | Path | None, encoder: Run | str | Path | None
+    task: Task[Any, Any, Any], from_run: Run | str | Path | None, encoder: Run | str | Path | None
 ) -> Run | None:
     """The run that a new run of a task starts from, if there is one.
 
     Args:
         task: the task of the new run.
-        source_run: a run of the same task, or its path.
+        from_run: a run of the same task, or its path.
         encoder: a language model, or its path.
 
     Raises:
         WeftError: both are given, or a run cannot be started from.
     """
-    if source_run is not None and encoder is not None:
-        raise WeftError("`source_run` and `encoder` are both given", expected="one of the two")
+    if from_run is not None and encoder is not None:
+        raise WeftError("`from_run` and `encoder` are both given", expected="one of the two")
     if encoder is not None:
         return open_encoder(task, encoder)
-    if source_run is None:
+    if from_run is None:
         return None
-    run = source_run if isinstance(source_run, Run) else open_run(source_run)
+    run = from_run if isinstance(from_run, Run) else open_run(from_run)
     if run.task != task.name:
         raise WeftError(f"{run.path} is a run of the task {run.task!r}", expected=f"a run of `weft train {task.name}`")
     return run

@@ -95,7 +95,7 @@ def open_encoder(task: Task[Any, Any, Any], run: Run | str | Path) -> Run:
         raise WeftError(
             f"{run.path} is a run of the task {run.task!r}",
             expected="a language model, a run of `weft train lm`, as the encoder",
-            hint="`source_run=RUN` to fine-tune a run of the same task" if run.task == task.name else "",
+            hint="`from_run=RUN` to fine-tune a run of the same task" if run.task == task.name else "",
         )
     if not run.config["model"]["embedding_dim"]:
         raise WeftError(

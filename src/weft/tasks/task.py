@@ -160,7 +160,7 @@ class Task(RunKind[TaskConfig, Predictor], Generic[DataSource, TaskConfig, Predi
         config: TaskConfig | Mapping[str, Any] | None = None,
         *,
         dev: DataSource | None = None,
-        source_run: Run | str | Path | None = None,
+        from_run: Run | str | Path | None = None,
         encoder: Run | str | Path | None = None,
         strict: bool = False,
     ) -> Training:
@@ -172,7 +172,7 @@ class Task(RunKind[TaskConfig, Predictor], Generic[DataSource, TaskConfig, Predi
             config: Settings; a dict such as `{"train.epochs": 3}` changes some of the task's defaults. In a dict,
                 `model.cell` may be a class of your own.
             dev: Held-out data; without it a part of the source is held out.
-            source_run: A run of the same task to fine-tune: its settings, vocabulary and weights are the start. Its
+            from_run: A run of the same task to fine-tune: its settings, vocabulary and weights are the start. Its
                 learning rate is multiplied by `origin.FINE_TUNING_FACTOR` unless `config` sets one.
             encoder: A language model whose vocabulary, embedding and recurrent layers are the start.
             strict: Refuse rows that lack something, such as a label, which are left out and reported otherwise; the
@@ -185,7 +185,7 @@ class Task(RunKind[TaskConfig, Predictor], Generic[DataSource, TaskConfig, Predi
             WeftError: If `out` exists, or the data or a setting is not usable. No run directory is left then.
         """
         began = time.perf_counter()  # the time limit covers reading and encoding the data
-        origin = open_origin(self, source_run, encoder)
+        origin = open_origin(self, from_run, encoder)
         config, classes = take_cells(with_strict(self.config_class, config) if strict else config)
         with using_cells(classes), nullcontext() if origin is None else cells_of(origin):
             return self._start(source, out, config, dev, origin, began)
@@ -218,7 +218,7 @@ class Task(RunKind[TaskConfig, Predictor], Generic[DataSource, TaskConfig, Predi
                 self.name,
                 written,
                 vocabulary,
-                source_run=recorded,
+                from_run=recorded,
                 custom_cells=cells,
                 metric=self.metric,
                 package=package_of(self.name),
@@ -310,7 +310,7 @@ class Task(RunKind[TaskConfig, Predictor], Generic[DataSource, TaskConfig, Predi
         config: TaskConfig | Mapping[str, Any] | None = None,
         *,
         dev: DataSource | None = None,
-        source_run: Run | str | Path | None = None,
+        from_run: Run | str | Path | None = None,
         encoder: Run | str | Path | None = None,
         strict: bool = False,
         progress: bool = True,
@@ -322,7 +322,7 @@ class Task(RunKind[TaskConfig, Predictor], Generic[DataSource, TaskConfig, Predi
             out: The run directory to create.
             config: Settings.
             dev: Held-out data.
-            source_run: A run to start from.
+            from_run: A run to start from.
             encoder: A language model to start from.
             strict: Refuse rows that lack something.
             progress: Whether to show progress, in a terminal, a notebook, or as lines on standard error: first how the
@@ -330,7 +330,7 @@ class Task(RunKind[TaskConfig, Predictor], Generic[DataSource, TaskConfig, Predi
         """
         config, classes = take_cells(config)
         with using_cells(classes):
-            training = self.start(source, out, config, dev=dev, source_run=source_run, encoder=encoder, strict=strict)
+            training = self.start(source, out, config, dev=dev, from_run=from_run, encoder=encoder, strict=strict)
             return self.complete(training, progress=progress)
 
     def complete(self, training: Training, *, progress: bool = True) -> Predictor:

@@ -77,7 +77,7 @@ class Run:
     config: dict[str, Any] = field(repr=False)
     fields: dict[str, Any] = field(repr=False)  # what describes the fields of its examples, by name
     reading: dict[str, Any] = field(default_factory=dict, repr=False)  # how its data were read
-    source_run: dict[str, Any] | None = field(default=None, repr=False)  # what a fine-tuned run started from
+    from_run: dict[str, Any] | None = field(default=None, repr=False)  # what a fine-tuned run started from
     custom_cells: dict[str, str] = field(default_factory=dict, repr=False)  # names in the settings -> class names
     metric: Metric | None = field(default=None, repr=False)  # the held-out metric of its task, by which runs are listed
     package: str = field(default="", repr=False)  # that its task comes from, if not weft's own; only ever shown
@@ -231,7 +231,7 @@ def write_run(
     config: Mapping[str, Any],
     content: Mapping[str, Any],
     *,
-    source_run: dict[str, Any] | None = None,
+    from_run: dict[str, Any] | None = None,
     custom_cells: Mapping[str, str] | None = None,
     metric: Metric | None = None,
     package: str = "",
@@ -243,18 +243,18 @@ def write_run(
         task: the name of the task.
         config: all settings.
         content: the content of fields.json: what `Task.read` returns.
-        source_run: what config.json records of the run that this one starts from.
+        from_run: what config.json records of the run that this one starts from.
         custom_cells: names of custom cells in the settings, with the names of their classes.
         metric: the task's held-out metric.
         package: the package that the task comes from, if it is not one of weft's own.
     """
     write_json(folder / FIELDS, content)
     cells, fields, reading = dict(custom_cells or {}), dict(content["fields"]), dict(content["reading"])
-    return _write_config(Run(folder, task, dict(config), fields, reading, source_run, cells, metric, package))
+    return _write_config(Run(folder, task, dict(config), fields, reading, from_run, cells, metric, package))
 
 
 def _write_config(run: Run) -> Run:
-    optional: dict[str, Any] = {name: getattr(run, name) for name in ("package", "source_run", "custom_cells")}
+    optional: dict[str, Any] = {name: getattr(run, name) for name in ("package", "from_run", "custom_cells")}
     optional |= {name: metric.to_json() for name, metric in (("metric", run.metric), ("loss", run.loss)) if metric}
     content = {"task": run.task, "config": run.config, **{name: value for name, value in optional.items() if value}}
     write_json(run.path / CONFIG, content)
@@ -299,14 +299,14 @@ def open_run(path: str | Path) -> Run:
     except ValueError as error:
         raise _damaged(path / CONFIG, f"its metric is none: {error}") from error
     stored = read_json(path / FIELDS)
-    fields, reading, source_run = stored.get("fields"), stored.get("reading"), content.get("source_run")
+    fields, reading, from_run = stored.get("fields"), stored.get("reading"), content.get("from_run")
     if not isinstance(fields, dict) or not isinstance(reading, dict):
         raise _damaged(path / FIELDS, "it has no fields")
     columns, notes = reading.get("columns", {}), reading.get("notes", [])
     texts = (*columns.values(), reading.get("description", "")) if isinstance(columns, dict) else (None,)
     if not isinstance(notes, list) or not all(isinstance(text, str) for text in (*texts, *notes)):
         raise _damaged(path / FIELDS, "it does not say how the data were read")
-    return Run(path, task, config, fields, reading, source_run, cells, metric, package, loss)
+    return Run(path, task, config, fields, reading, from_run, cells, metric, package, loss)
 
 
 @contextmanager
