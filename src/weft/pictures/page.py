@@ -73,7 +73,8 @@ def to_embedded(figure: Figure, width: float) -> tuple[str, tuple[float, ...]]:
 
 def to_fragment(figure: Figure) -> str:
     """The figure as an element of a page that need not have its style sheet, such as a notebook."""
-    return f'<div style="overflow-x:auto">{draw(figure).render()}</div>'
+    svg = draw(figure).render().replace("<style>", "<style>.weft-figure{", 1).replace("</style>", "}</style>", 1)
+    return f'<div class="weft-figure" style="overflow-x:auto">{svg}</div>'
 
 
 def _scroll(canvas: Canvas) -> str:

@@ -35,7 +35,8 @@ from weft.probes.layers import (
     OnlyLayer,
     OnlyPart,
     OnlyStack,
-    flatten,
+    choose_layers,
+    layer_run,
     part_labels,
     part_title,
     split_stack,
@@ -106,18 +107,8 @@ class GradientFlow(ProbeResult):
         """The norms of one prediction as curves, of all pairs as maps, and on the text for the first layer and part."""
         if not -len(self.names) <= position < len(self.names):
             raise WeftError(f"there is no prediction {position}", expected=f"0 to {len(self.names) - 1}")
-        top = max(one.name.layer for one in self.layers) + 1
-        wanted = layer + top if layer is not None and layer < 0 else layer
-        layers = [
-            one
-            for one in self.layers
-            if stack in (None, one.name.stack)
-            and wanted in (None, one.name.layer)
-            and direction in (None, one.name.direction)
-        ]
-        if not layers:
-            known = ", ".join(str(one.name) for one in self.layers)
-            raise WeftError(f"there is no layer {layer} in {stack or 'any stack'}", expected=f"one of: {known}")
+        names = choose_layers([one.name for one in self.layers], stack, layer, direction)
+        layers = [one for one in self.layers if one.name in names]
         chosen = [
             (one, name, norms)
             for one in layers
@@ -258,7 +249,9 @@ def sweep(network: Network, predictions: Sequence[int]) -> tuple[GradientFlow, A
     """
     ((key, (stack, tokens)),) = network.stacks.items()
     layers = split_stack(key, stack)
-    inputs, states = _forward(network, [layer for _, layer in layers])
+    runs = [layer_run(network, name) for name, _ in layers]
+    inputs = [list(run.layer.cell.project(run.x[None]).detach().unbind(1)) for run in runs]
+    states = [run.before for run in runs]
     direct = _readout_gradients(network, predictions)  # (P, O)
     P, T = len(predictions), len(tokens)
     kinds = [_part_types(layer) for _, layer in layers]
@@ -292,23 +285,6 @@ def sweep(network: Network, predictions: Sequence[int]) -> tuple[GradientFlow, A
         found.append(LayerGradients(name, tokens, states_found, gates_found, part_labels(*kinds[n])))
     named = tuple(network.predictions[one] for one in predictions)
     return GradientFlow(tuple(predictions), named, tuple(found)), embedding_norms.double().numpy()
-
-
-@torch.no_grad()
-def _forward(network: Network, layers: Sequence[Recurrent]) -> tuple[list[list[Tensor]], list[list[State]]]:
-    """Of each layer the projected input of each step (1, G*H), and the state before it."""
-    ((_, (stack, _)),) = network.stacks.items()
-    recordings = flatten(stack.record(network.embeddings))
-    x, inputs, states = network.embeddings, [], []
-    for layer, recording in zip(layers, recordings, strict=True):
-        inputs.append(list(layer.cell.project(x).unbind(1)))
-        after = [
-            type(recording.states)(*parts) for parts in zip(*(part.unbind(1) for part in recording.states), strict=True)
-        ]
-        states.append([layer.initial_state(1), *after[:-1]])
-        outputs = recording.states.h
-        x = outputs + x if stack.residual and outputs.shape == x.shape else outputs
-    return inputs, states
 
 
 def _readout_gradients(network: Network, predictions: Sequence[int]) -> Tensor:

@@ -29,16 +29,13 @@ from weft.probes.layers import (
     OnlyDirection,
     OnlyLayer,
     OnlyStack,
-    capture_calls,
     find_layers,
-    flatten,
-    split_stack,
+    layer_run,
 )
 from weft.probes.parts import get_network
 from weft.probes.registry import Probe
 from weft.probes.result import ProbeResult
 from weft.probes.unrolled import take_step
-from weft.tasks.inspection import Network
 from weft.tasks.operation import Option
 
 MOST_WEIGHTS = 20_000
@@ -253,35 +250,6 @@ class _Step(torch.nn.Module):
 
     def forward(self, x: Tensor, state: State) -> State:
         return take_step(self.layer, self.layer.cell.project(x), state)[0]
-
-
-@torch.no_grad()
-def layer_run(network: Network, name: LayerName) -> tuple[Recurrent, Tensor, list[State]]:
-    """A layer, its inputs (T, I), and the state before each step, by the position of the step."""
-    stack = network.stacks[name.stack].stack
-    names = split_stack(name.stack, stack)
-    layer = dict(names)[name]
-    inputs, before = [], []
-    for call in capture_calls(network, [name.stack])[name.stack]:
-        recordings = dict(zip([one for one, _ in names], flatten(stack.record(call.x, call.state)), strict=True))
-        x = call.x
-        for below in range(name.layer):
-            outputs = torch.cat([part.states.h for one, part in recordings.items() if one.layer == below], -1)
-            x = outputs + x if stack.residual and x.is_floating_point() and x.shape == outputs.shape else outputs
-        states = recordings[name].states
-        initial = _initial(call.state, layer, name)
-        after = [type(states)(*parts) for parts in zip(*(part.unbind(1) for part in states), strict=True)]
-        before += [*after[1:], initial] if layer.reverse else [initial, *after[:-1]]
-        inputs.append(x[0])
-    return layer, torch.cat(inputs), before
-
-
-def _initial(state: Any, layer: Recurrent, name: LayerName) -> State:
-    """The state that a layer began with, out of the state of its stack."""
-    if state is None or state[name.layer] is None:
-        return layer.initial_state(1)
-    own = state[name.layer]
-    return (own.backward if layer.reverse else own.forward) if hasattr(own, "backward") else own
 
 
 JACOBIAN = Probe("jacobian", "norm and spectral radius of dh_t/dh_(t-1)", "network", step_jacobians)

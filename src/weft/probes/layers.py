@@ -57,12 +57,19 @@ def split_stack(name: str, stack: Stack) -> list[tuple[LayerName, Recurrent]]:
 def find_layers(
     network: Network, stack: str | None = None, layer: int | None = None, direction: str | None = None
 ) -> list[LayerName]:
-    """The names of the layers that were asked for.
+    """The names of the layers of a network that were asked for.
 
     Raises:
         WeftError: There is no such stack, layer or direction.
     """
     names = [name for key, use in network.stacks.items() for name, _ in split_stack(key, use.stack)]
+    return choose_layers(names, stack, layer, direction)
+
+
+def choose_layers(
+    names: list[LayerName], stack: str | None, layer: int | None, direction: str | None
+) -> list[LayerName]:
+    """Those of a stack, a number (negative: from the top) and a direction, as far as these are given."""
     for field, given in (("stack", stack), ("layer", layer), ("direction", direction)):
         if given is None:
             continue
@@ -132,3 +139,40 @@ def _join(parts: list[State]) -> State:
 def part_title(labels: Mapping[str, str], name: str) -> str:
     """A gate or a part of the state as pictures name it: "input gate i", or "i" where its type has no label."""
     return f"{labels[name]} {name}" if name in labels else name
+
+
+class LayerRun(NamedTuple):
+    """What a layer read and knew on a text."""
+
+    layer: Recurrent
+    x: Tensor  # (T, I)
+    before: list[State]  # by the position of the step
+
+
+@torch.no_grad()
+def layer_run(network: Network, name: LayerName) -> LayerRun:
+    """Runs the network and returns what one layer read, and the state before each step."""
+    stack = network.stacks[name.stack].stack
+    names = split_stack(name.stack, stack)
+    layer = dict(names)[name]
+    inputs, before = [], []
+    for call in capture_calls(network, [name.stack])[name.stack]:
+        recordings = dict(zip([one for one, _ in names], flatten(stack.record(call.x, call.state)), strict=True))
+        x = call.x
+        for below in range(name.layer):
+            outputs = torch.cat([part.states.h for one, part in recordings.items() if one.layer == below], -1)
+            x = outputs + x if stack.residual and x.is_floating_point() and x.shape == outputs.shape else outputs
+        states = recordings[name].states
+        initial = _initial(call.state, layer, name)
+        after = [type(states)(*parts) for parts in zip(*(part.unbind(1) for part in states), strict=True)]
+        before += [*after[1:], initial] if layer.reverse else [initial, *after[:-1]]
+        inputs.append(x[0])
+    return LayerRun(layer, torch.cat(inputs), before)
+
+
+def _initial(state: Any, layer: Recurrent, name: LayerName) -> State:
+    """The state that a layer began with, out of the state of its stack."""
+    if state is None or state[name.layer] is None:
+        return layer.initial_state(1)
+    own = state[name.layer]
+    return (own.backward if layer.reverse else own.forward) if hasattr(own, "backward") else own
