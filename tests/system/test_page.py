@@ -511,7 +511,7 @@ def test_look(reader, runs):
     assert drawing.bounding_box()["width"] == pytest.approx(1.5 * before, abs=1)
     page.get_by_role("button", name="Smaller").click()
     page.get_by_text("by number").click()
-    expect(drawing.locator("text.faint").first).to_have_text("units")
+    expect(rows.first).to_have_text(SENTENCE[0])  # rows have no names
 
     # A unit by a press on its row, then by the keyboard: its values, and the passages that activate it.
     drawing.click(position={"x": 200, "y": 16 + 13 * 3 + 6})
@@ -539,6 +539,9 @@ def test_look(reader, runs):
         tokens.nth(5).hover()
         expect(figure.locator("h2")).to_contain_text(f"“{SENTENCE[5]}”")
         assert [one.get_attribute("class") for one in tokens.all()] != first
+        tokens.nth(9).click()  # held, where one points elsewhere
+        page.get_by_role("heading", name="Look").hover()
+        expect(figure.locator("h2")).to_contain_text(f"“{SENTENCE[9].replace(' ', '␣')}”")
         reader.check_access()
     found = probes.connectivity(model, SENTENCE)
     page.get_by_label("Show").select_option("connectivity")

@@ -15,6 +15,7 @@ FIGURE_WIDTH = 760  # of a figure, in pixels
 MARGIN = 16
 MOST_COLUMNS, MOST_ROWS = 720, 256  # above which neighbouring cells are averaged
 LONGEST_LABEL = 110
+LEGEND = 84  # the width of a legend beside a map
 
 
 def draw_text(figure: ColouredText) -> Canvas:
@@ -58,7 +59,7 @@ def draw_heat_map(figure: HeatMap, width: float = FIGURE_WIDTH) -> Canvas:
     labels = [visible(name) for name in rows]
     left = MARGIN + (min(LONGEST_LABEL, max(text_width(one, SMALL) for one in labels)) + 8 if labels else 0)
     left += 16 if figure.row_title else 0
-    room = width - left - 74
+    room = width - left - LEGEND
     w = min(34.0, max(math.floor(2 * room / max(C, 1)) / 2, 1.0))  # half pixels: no gaps between cells
     if figure.annotate:
         w = min(max(w, 38.0), 64.0)
@@ -70,7 +71,7 @@ def draw_heat_map(figure: HeatMap, width: float = FIGURE_WIDTH) -> Canvas:
     if names:
         deep = 16 if upright else min(LONGEST_LABEL, max(text_width(one, SMALL) for one in names)) * 0.75 + 14
     top = 46.0
-    width = max(left + C * w + 74, min(380, width), title_width(figure.title) + 2 * MARGIN)
+    width = max(left + C * w + LEGEND, min(380, width), title_width(figure.title) + 2 * MARGIN)
     bottom = top + R * h + deep + (20 if figure.column_title else 0) + 10
     canvas = Canvas(width, max(bottom, top + 80), figure.title)
     canvas.text(MARGIN, 26, figure.title, size=TITLE, weight="600")

@@ -22,7 +22,7 @@ function TextFigure({ figure, title, note, data, held, onHold, tools }) {
   const notes = several ? tokens.map((token, n) => `${visible(token)}: ${short(values[n])}`) : figure.notes;
   const shown = typeof title === 'function' ? title(visible(about[row] ?? '')) : title;
   const onPoint = several && rows.length ? (at) => point(at !== null && rows[at] >= 0 ? rows[at] : null) : undefined;
-  const onSelect = several && rows.length && onHold ? (at) => rows[at] >= 0 && onHold(rows[at]) : undefined;
+  const onSelect = several && rows.length ? (at) => rows[at] >= 0 && onHold(rows[at]) : undefined;
   const hint = several ? `${note ? `${note} ` : ''}${t(rows.length ? 'pointHint' : 'pickHint')}` : note;
   const drawn = { kind: 'ColouredText', title: shown, tokens, values, label: figure.label, scale: figure.scale, notes };
   return html`<${Figure} title=${shown} note=${hint} data=${data} tools=${tools} figure=${drawn}>

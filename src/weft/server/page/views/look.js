@@ -117,6 +117,7 @@ function AnyProbe({ model, probe, described, text, layer }) {
   const given = values.filter(([, , value]) => value !== '').map(([name, { type }, value]) => [name, type === 'integer' ? Number(value) : type === 'boolean' ? value === '1' : value]);
   const options = { ...(has('layer') ? layer : {}), ...(has('gate') && part ? { gate: part } : {}), ...(has('unit') && unit >= 0 ? { unit } : {}), ...Object.fromEntries(given) };
   if (probe === 'units' && unit < 0 && !given.some(([name]) => name === 'label' || name === 'phrase')) options.unit = 0;
+  const [at, setAt] = useParam('at', -1); // the prediction that is held, where no option of the probe says it
   const hold = values.find(([name]) => name === 'position');
   return html`<div class="stack">
     ${own.length || has('unit') ? html`<div class="options">${has('unit') ? html`<${NumberBox} label=${t('unit')} value=${unit < 0 ? '' : unit} min=${0} max=${1e6} onChange=${setUnit} />` : null}
@@ -127,7 +128,7 @@ function AnyProbe({ model, probe, described, text, layer }) {
       return html`<div class="stack">
         ${has('gate') && found ? html`<${Choice} label=${t('part')} value=${part || Object.keys(found.states)[0]} onChange=${setPart} options=${Object.keys({ ...found.states, ...found.gates }).map((one) => [one, partName(t, found, one)])} />` : null}
         ${order.map((n, place) => html`<${FigureView} key=${n} figure=${figures[n]} title=${titles[n] ?? figures[n].title} data=${data} note=${place === 0 && NOTES[probe] ? NOTES[probe](t, data) : ''}
-          held=${hold && hold[2] !== '' ? Number(hold[2]) : -1} onHold=${hold ? (row) => hold[3](String(row)) : undefined} />`)}</div>`;
+          held=${!hold ? at : hold[2] === '' ? -1 : Number(hold[2])} onHold=${hold ? (row) => hold[3](String(row)) : setAt} />`)}</div>`;
     }}<//>
   </div>`;
 }
@@ -138,20 +139,21 @@ export function Look({ models }) {
   const [text, setText] = useParam('text', model.example ?? '');
   const [chosen, setShow] = useParam('show', '');
   const [key, setLayer] = useParam('layer', '');
-  const [, setPart] = useParam('part', '');
+  const [[, setPart], [, setPosition], [, setAt]] = [useParam('part', ''), useParam('position', ''), useParam('at', -1)];
   const probes = useRequest((signal) => get('weft/probes', signal), []);
   const first = model.probes.includes('gates') ? 'gates' : model.probes[0];
   const show = model.probes.includes(chosen) ? chosen : first;
   const described = probes.data?.[show];
   const found = model.layers.find((one) => layerKey(one) === key) ?? model.layers[0];
   const layer = found && { stack: found.stack, layer: found.layer, direction: found.direction };
-  const another = (set) => (value) => { setPart(''); set(value); }; // others have other gates
+  const moved = (set) => (value) => { setPosition(''); setAt(-1); set(value); }; // another text has other positions
+  const another = (set) => moved((value) => { setPart(''); set(value); }); // and other models and probes other gates
   const Body = UNITS.includes(show) ? Units : AnyProbe;
   return html`
     <div class="bench">
       <div class="panel">
         <${ModelPicker} models=${models} value=${model.name} missing=${missing} onChange=${another(setModel)} />
-        <${TextBox} label=${t('text')} value=${text} onChange=${setText} rows=${5} />
+        <${TextBox} label=${t('text')} value=${text} onChange=${moved(setText)} rows=${5} />
         <${Select} label=${t('show')} value=${show} onChange=${another(setShow)} options=${model.probes.map((one) => [one, named(t, 'show', one)])} />
         <p class="hint">${show ? (`show-${show}-note` in WORDS.en ? t(`show-${show}-note`) : described?.about) : t('noProbes')}</p>
         ${described && 'layer' in described.options && model.layers.length > 1 ? html`<${Select} label=${t('layer')} value=${layerKey(found)} onChange=${setLayer}
