@@ -147,6 +147,18 @@ def test_the_command_line_starts_without_heavy_imports():
     assert done.stdout.strip() == ""
 
 
+def test_help_and_a_wrong_option_need_no_torch():
+    groups = [["--help"], ["train", "--help"], ["train", "tag", "--help"], ["tune", "lm", "--help"]]
+    commands = [["eval", "--help"], ["generate", "--help"], ["look", "--help"]]
+    calls = [*groups, *commands, ["tag", "run", "--colums"], ["fill", "run", "--n-best", "0"]]
+    script = (
+        "import sys; from typer.testing import CliRunner; from weft.cli import app\n"
+        f"print(*[CliRunner().invoke(app, one).exit_code for one in {calls}], 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == [*["0"] * 7, "2", "2", "False"]
+
+
 def modules_of(*arguments: str) -> set[str]:
     """What the program has imported when it ends, of a run that succeeds."""
     script = (
