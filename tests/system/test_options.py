@@ -324,3 +324,19 @@ def test_a_device_that_is_not_there(program, run):
     code, out, _ = program("eval", run, "--device", "cpu")
     assert code == 0
     assert "perplexity" in out
+
+
+def test_a_blank_as_other_models_write_it_and_the_beginning_of_a_translation(program, others):
+    code, filled, _ = program("fill", others / "fill", "a ___ runs")
+    assert code == 0
+    assert {program("fill", others / "fill", f"a {mask} runs")[1] for mask in ("<mask>", "[MASK]")} == {filled}
+    token = weft.load(others / "translate").codec.target.vocabulary.tokens[-1]
+    code, translated, err = program("translate", others / "translate", "one two", "--prefix", token)
+    assert code == 0, err
+    assert translated.startswith(token.strip())
+
+
+def test_options_that_a_model_has_not_are_refused_by_name(program, run):
+    for option, value, able in (("--column", "2", "tag"), ("--beam", "3", "translate")):
+        code, _, err = program("eval", run, option, value)
+        assert (code, f"which has no {option}; expected a run of `weft train {able}`" in err) == (2, True), err
