@@ -37,6 +37,6 @@ export function Value({ value, title }) {
     const items = Object.entries(value).map(([name, share]) => ({ name, value: share })).sort((a, b) => b.value - a.value);
     return html`<${DrawnBars} items=${items.slice(0, MOST)} best=${items[0].name} title=${title} />`;
   }
-  return html`<div class="table-scroll"><table class="table"><tbody>${Object.entries(value).map(([name, one]) => html`<tr><th scope="row">${called(name)}</th>
+  return html`<div class="table-scroll"><table class="table record"><tbody>${Object.entries(value).map(([name, one]) => html`<tr><th scope="row">${called(name)}</th>
     <td><${Value} value=${one} title=${called(name)} /></td></tr>`)}</tbody></table></div>`;
 }
