@@ -17,6 +17,7 @@ _OPTIONS = {
 _SAME = (
     "out",
     "dev",
+    "input",
     "resume",
     "column",
     "columns",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from weft.tasks.task import Task, Training
     from weft.training.step import Step
 
+INPUT_HELP = "What the files are: text, series or audio; without it their extension, then their content says."
 RESUME = "With --resume the same command can be repeated: it continues from the last checkpoint."
 
 
@@ -60,6 +61,7 @@ def _make_command(name: str) -> Callable[..., None]:
         option("--out", Path, "The run directory to create, or to resume."),
         option("--data", str, task["data_help"]),
         option("--dev", str, task["dev_help"]),
+        option("--input", str, INPUT_HELP),
         option("--from", Path, "Fine-tune this run: start from its settings, vocabulary and weights.", name="from_run"),
         *(_ENCODER_OPTIONS if task["encoder"] else ()),
         *flags.values(),
@@ -110,6 +112,7 @@ def run_training(
     out: Path | None,
     data: str | None,
     dev: str | None,
+    input: str | None,
     config: Path | None,
     sets: list[str],
     from_run: Path | None = None,
@@ -158,7 +161,7 @@ def run_training(
         origin = open_origin(task, from_run, encoder)
         base = None if origin is None else to_dict(as_config(task.config_class, base_settings(task, origin)))
         settings = load_config(task.config_class, config, sets, base=base)
-        training = task.start(data, out, settings, dev=dev, from_run=from_run, encoder=encoder)
+        training = task.start(data, out, settings, dev=dev, from_run=from_run, encoder=encoder, input=input or "")
         if training.trainer.progress.all_steps:  # workers that were restarted
             _say(f"resuming {out} after step {training.trainer.progress.all_steps}")
         training.trainer.progress.seconds += loading

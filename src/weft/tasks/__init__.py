@@ -114,6 +114,7 @@ def train(
     encoder: Run | str | Path | None = None,
     pretrain: Any = None,
     strict: bool = False,
+    input: str = "",
     progress: bool = True,
 ) -> Predictor:
     """Trains a model to the end and loads it.
@@ -129,6 +130,7 @@ def train(
             classifier, tagger or filler starts from.
         pretrain: Raw text: a language model of it is trained first, in the directory `OUT.lm`, and is the encoder.
         strict: Refuse rows that lack something, such as a label, which are left out and reported otherwise.
+        input: What the files are: "text", "series" or "audio"; empty: what their extension, then their content says.
         progress: Whether to show progress, in a terminal, a notebook, or as lines on standard error: first how the data
             was read, and what was chosen for it.
 
@@ -154,7 +156,7 @@ def train(
         training = start_pretraining(found, pretrain, source, out, settings)
         get_task("lm").complete(training, progress=progress)
         encoder = training.run
-    predictor: Predictor = found.train(source, out, settings, dev=dev, encoder=encoder, progress=progress)
+    predictor: Predictor = found.train(source, out, settings, dev=dev, encoder=encoder, input=input, progress=progress)
     return predictor
 
 

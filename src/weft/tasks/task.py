@@ -18,6 +18,7 @@ from torch import nn
 
 from weft.cells import using_cells
 from weft.config import as_config, from_dict, to_dict
+from weft.data.inputs import check_input_kind
 from weft.errors import WeftError, check_path
 from weft.metrics import Metric
 from weft.tasks.cell_settings import record_cells, take_cells
@@ -126,6 +127,7 @@ class Task(RunKind[TaskConfig, Predictor], Generic[DataSource, TaskConfig, Predi
     """Everything the rest of weft asks of a task. `DataSource` is what its data is read from."""
 
     sample: ClassVar[str] = "grammar"  # data for a first try
+    inputs: ClassVar[tuple[str, ...]] = ()  # the kinds of files that it reads: "text", "series", "audio"; none: any
 
     @abstractmethod
     def read(
@@ -163,6 +165,7 @@ class Task(RunKind[TaskConfig, Predictor], Generic[DataSource, TaskConfig, Predi
         from_run: Run | str | Path | None = None,
         encoder: Run | str | Path | None = None,
         strict: bool = False,
+        input: str = "",
     ) -> Training:
         """Stores the data in a new run directory and builds the trainer.
 
@@ -177,6 +180,7 @@ class Task(RunKind[TaskConfig, Predictor], Generic[DataSource, TaskConfig, Predi
             encoder: A language model whose vocabulary, embedding and recurrent layers are the start.
             strict: Refuse rows that lack something, such as a label, which are left out and reported otherwise; the
                 same as the setting `data.strict`, or `text.strict`.
+            input: What the files are: "text", "series" or "audio"; empty: what their extension or content says.
 
         Returns:
             A Training before its first step. Nothing is trained until `steps()` is iterated over.
@@ -188,7 +192,7 @@ class Task(RunKind[TaskConfig, Predictor], Generic[DataSource, TaskConfig, Predi
         origin = open_origin(self, from_run, encoder)
         config, classes = take_cells(with_strict(self.config_class, config) if strict else config)
         with using_cells(classes), nullcontext() if origin is None else cells_of(origin):
-            return self._start(source, out, config, dev, origin, began)
+            return self._start(source, out, config, dev, origin, input, began)
 
     def _start(
         self,
@@ -197,6 +201,7 @@ class Task(RunKind[TaskConfig, Predictor], Generic[DataSource, TaskConfig, Predi
         config: TaskConfig | Mapping[str, Any] | None,
         dev: DataSource | None,
         origin: Run | None,
+        input: str,
         began: float,
     ) -> Training:
         settings = as_config(self.config_class, config) if origin is None else settings_from(self, origin, config)
@@ -207,6 +212,7 @@ class Task(RunKind[TaskConfig, Predictor], Generic[DataSource, TaskConfig, Predi
         if workers.has_started(out):  # before a restart of the workers
             return self.resume(out)
         cells, settings = record_cells(settings), slices_for(workers, settings)
+        kinds = [check_input_kind(one, self.inputs, input, task=self.name) for one in (source, dev)]
         with staged(out) as folder:
             lock = lock_run(folder)  # it stays with the folder
             vocabulary = self.read(source, dev, settings, data_folder(folder), origin)
@@ -234,7 +240,7 @@ class Task(RunKind[TaskConfig, Predictor], Generic[DataSource, TaskConfig, Predi
             trainer.save()
         del trainer  # the resume builds its own
         workers.mark_started(out)
-        return replace(self.resume(out), lock=lock, choice=choice)
+        return replace(self.resume(out), lock=lock, choice="\n".join(filter(None, (kinds[0], choice))))
 
     def follow(self, out: str | Path) -> Training:
         """Joins the training of a run that rank 0 has started or resumed. Writes only what a copy of it lacks.
@@ -313,6 +319,7 @@ class Task(RunKind[TaskConfig, Predictor], Generic[DataSource, TaskConfig, Predi
         from_run: Run | str | Path | None = None,
         encoder: Run | str | Path | None = None,
         strict: bool = False,
+        input: str = "",
         progress: bool = True,
     ) -> Predictor:
         """Trains a model to the end and loads it.
@@ -325,12 +332,15 @@ class Task(RunKind[TaskConfig, Predictor], Generic[DataSource, TaskConfig, Predi
             from_run: A run to start from.
             encoder: A language model to start from.
             strict: Refuse rows that lack something.
+            input: What the files are.
             progress: Whether to show progress, in a terminal, a notebook, or as lines on standard error: first how the
                 data was read, and what was chosen for it.
         """
         config, classes = take_cells(config)
         with using_cells(classes):
-            training = self.start(source, out, config, dev=dev, from_run=from_run, encoder=encoder, strict=strict)
+            training = self.start(
+                source, out, config, dev=dev, from_run=from_run, encoder=encoder, strict=strict, input=input
+            )
             return self.complete(training, progress=progress)
 
     def complete(self, training: Training, *, progress: bool = True) -> Predictor:

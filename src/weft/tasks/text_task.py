@@ -115,6 +115,7 @@ LoadedText = TypeVar("LoadedText", bound=TextPredictor)
 class TextTask(Task[CorpusSource, TextTaskConfig, LoadedText]):
     """A task on one long text. A subclass gives `make_phase` and `load`."""
 
+    inputs = ("text",)
     metric = PERPLEXITY
     data_help = "Text: a file, a folder, .gz, .zip, - for standard input, or a name of `weft data`."
     dev_help = "Held-out text; without it the end of --data is held out."

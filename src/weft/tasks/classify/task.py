@@ -76,6 +76,7 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
     dev_help = "Held-out texts with labels; without it a random part of --data is held out."
     predictors = (ClassifyPredictor,)
     config_class = ClassifyConfig
+    inputs = ("text",)
     metric = ACCURACY
     # Chosen on the development set of imdb, with 500 labels and with all of them.
     encoder_defaults: ClassVar[Mapping[str, Any]] = {

@@ -54,6 +54,7 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
     predictors = (TagPredictor,)
     config_class = TagConfig
     encoder_defaults: ClassVar[Mapping[str, Any]] = {}
+    inputs = ("text",)
     metric = TAGGING_SCORE
 
     def read(

@@ -45,6 +45,7 @@ class TranslateTask(Task[PairSource, TranslateConfig, TranslatePredictor]):
     dev_help = "Held-out pairs; without it some sources of --data are held out."
     predictors = (TranslatePredictor,)
     config_class = TranslateConfig
+    inputs = ("text",)
     metric = BLEU_SCORE
     sample = "grammar-fr"
 
