@@ -9,6 +9,7 @@ import logging
 import os
 import random
 import threading
+import time
 import zipfile
 
 import pytest
@@ -135,6 +136,29 @@ def test_lines_and_cells_have_limits(tmp_path, monkeypatch):
     path.write_text("one word and " * 10 + "a" * 20 + "\n" + "a" * 50)
     with pytest.raises(weft.WeftError, match="more than 30 characters without a space or a line end"):
         list(next(weft.Corpus.open(path).documents()).lines())
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ('{"text": "a", "label": ' + "[" * 100_000 + "]" * 100_000 + "}\n", "h.jsonl:1 is not valid JSON"),
+        ('{"text": "a \\ud800 b", "label": "x"}\n', "h.jsonl:1 is not valid JSON .*surrogates not allowed"),
+        ("".join(f'{{"text": "a", "label": "b", "k{at}": 1}}\n' for at in range(2000)), "2,002 different keys"),
+    ],
+)
+def test_hostile_json_lines(tmp_path, lines, message):
+    (tmp_path / "h.jsonl").write_text(lines)
+    with pytest.raises(weft.WeftError, match=message):
+        weft.train_classify(tmp_path / "h.jsonl", tmp_path / "run", progress=False)
+
+
+def test_the_names_of_many_columns_take_linear_time(tmp_path):
+    names = ",".join(f"c{at}" for at in range(100_000))
+    (tmp_path / "h.csv").write_text(f"text,label,{names}\n" + ("a,b" + "," * 100_000 + "\n") * 3)
+    begin = time.monotonic()
+    with pytest.raises(weft.WeftError, match="all 3 examples have the label 'b'"):
+        weft.train_classify(tmp_path / "h.csv", tmp_path / "run", progress=False)
+    assert time.monotonic() - begin < 20, "it was minutes"
 
 
 def test_a_long_reading_is_reported(tmp_path, monkeypatch, caplog):

@@ -9,6 +9,7 @@ from torch.nn.utils import prune
 from torch.utils.checkpoint import checkpoint
 
 import weft
+from tests.twins import assert_close, pair
 
 KINDS = {"LSTM": (nn.LSTM, weft.nn.LSTM), "GRU": (nn.GRU, weft.nn.GRU), "RNN": (nn.RNN, weft.nn.RNN)}
 
@@ -130,3 +131,17 @@ def test_per_sample_gradients():
         return list(torch.func.vmap(torch.func.grad(loss), (None, 1))(weights, x.detach()).values())
 
     both("LSTM", use)
+
+
+def test_weights_of_another_class_are_torch_s_to_run(kind):
+    """As those of torch's per-sample gradients, which let nothing of them be read."""
+    from torch.nn.utils._per_sample_grad import call_for_per_sample_grads
+
+    torch.manual_seed(1)
+    grads = []
+    for layer in pair(kind, 4, 6, batch_first=True):
+        x = torch.randn(3, 5, 4, generator=torch.Generator().manual_seed(1))
+        with torch.backends.mkldnn.flags(enabled=False):  # which torch's LSTM would take, and fail
+            call_for_per_sample_grads(layer)(x)[0].sum().backward()
+        grads.append([weight.grad_sample for weight in layer.parameters()])
+    assert_close(*grads)

@@ -113,6 +113,8 @@ class EngineForward(nn.RNNBase):
         if hx is not None:
             tensors += hx if isinstance(hx, tuple | list) else [hx]
         # Anything unexpected (another type, dtype or device, a mistake) is torch's to run or to refuse.
+        if not torch.compiler.is_compiling() and not {*map(type, self._weights())} <= {Tensor, nn.Parameter}:
+            return False  # subclasses of weights may not even let their dtype be read
         if not all(isinstance(t, Tensor) and t.dtype is x.dtype and t.is_cpu for t in tensors):
             return False
         if x.dtype not in _DTYPES or x.layout is not torch.strided or x.numel() == 0:

@@ -151,5 +151,5 @@ def read_lines(source: str) -> list[str]:
 def _from_json(line: str) -> Any:
     try:
         return json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise WeftError(f"the input {short_repr(line)} is no JSON: {error}", expected="a value as JSON") from error

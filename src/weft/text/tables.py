@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Set
 from itertools import islice
 from pathlib import PurePosixPath
@@ -24,6 +25,7 @@ LABEL_NAMES = (
 )  # fmt: skip
 
 SUFFIXES = {".tsv": "tsv", ".tab": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
+MOST_NAMES = 1000  # of JSON lines: each object has a cell for each
 DELIMITERS = "\t;,"  # of CSV, in order of preference: texts contain commas more often than the others
 PEEK = 50  # lines from which the format is detected
 FASTTEXT = "__label__"
@@ -102,7 +104,7 @@ def read_table(
         return table
     first = [cell or "" for cell in table.rows[0][1]]
     if header == "yes" or (header == "auto" and _is_header(first, table.rows[1:], names, values)):
-        twice = next((name for name in first if name.strip() and first.count(name) > 1), None)
+        twice = next((name for name, count in Counter(first).items() if name.strip() and count > 1), None)
         if twice is not None:
             raise WeftError(
                 f"{location_of(table, table.rows[0])}: two columns are called {twice!r}",
@@ -189,7 +191,7 @@ def _first_cells(line: str, format: str) -> list[list[str]]:
     if format == "jsonl":
         try:
             return [list(json.loads(line))]
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             return []
     return [
         cells
@@ -309,7 +311,9 @@ def json_objects(document: Document) -> list[tuple[int, dict[str, Any]]]:
             continue
         try:
             value = json.loads(line)
-        except ValueError as error:
+            if "\\u" in line:  # only an escape can give half of a surrogate pair
+                json.dumps(value, ensure_ascii=False).encode("utf-8")
+        except (ValueError, RecursionError) as error:
             raise _not_an_object(document, number, f"is not valid JSON ({error})", line) from error
         if not isinstance(value, dict):
             raise _not_an_object(document, number, f"is a JSON {type(value).__name__}", line)
@@ -320,6 +324,10 @@ def json_objects(document: Document) -> list[tuple[int, dict[str, Any]]]:
 def _jsonl(document: Document) -> Table:
     objects = json_objects(document)
     names = tuple(dict.fromkeys(name for _, value in objects for name in value))
+    if len(names) > MOST_NAMES:
+        raise WeftError(
+            f"{document.location} has {len(names):,} different keys", expected=f"at most {MOST_NAMES:,}, as columns"
+        )
     return Table(
         document.location,
         "jsonl",
