@@ -44,7 +44,7 @@ export default {
   units: 'Units', allUnits: 'All {n}', 
   gateNote: 'Rows are units, columns tokens. Press a row to choose its unit; arrow keys move the pointer.', unitTitle: 'Unit {unit}: {part} of {where}', unitHint: 'Choose a unit in the map or by its number.',
   passagesTitle: 'Passages that activate unit {unit} most', passagesNote: 'Its hidden state in {n} tokens; the strongest first.', passage: 'Passage', corpus: 'Text to search', heldOut: 'Held-out data of the run',
-  notPredicted: 'not predicted', contextLeft: 'Each token given the tokens before it.', contextBoth: 'Each token given all others.',
+  contextLeft: 'Each token given the tokens before it.', contextBoth: 'Each token given all others.',
   influenceTitle: 'Influence on the prediction of “{what}”', gradientTitle: 'Gradient of the loss of “{what}”', pointHint: 'Point at a token: the others show how much they count for it. Press it to hold.', pickHint: 'Point at a prediction: the tokens show how much they count for it.',
   predictions: 'Predictions', 'method-gradient': 'Gradient norm', 'method-integrated': 'Integrated gradients', gradientCurve: 'Norm at each step', 
   transitionsTitle: 'Transitions', logLikelihood: 'Log-likelihood of the text: {value}',

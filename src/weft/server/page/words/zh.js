@@ -44,7 +44,7 @@ export default {
   units: '单元', allUnits: '全部 {n} 个', 
   gateNote: '行是单元，列是词元。点击一行选中该单元；方向键移动指针。', unitTitle: '单元 {unit}：{where}的{part}', unitHint: '在图中或按编号选一个单元。',
   passagesTitle: '最能激活单元 {unit} 的片段', passagesNote: '在 {n} 个词元中的隐状态，最强的在前。', passage: '片段', corpus: '搜索的文本', heldOut: '该运行的留出数据',
-  notPredicted: '未预测', contextLeft: '每个词元由它之前的词元预测。', contextBoth: '每个词元由其余所有词元预测。',
+  contextLeft: '每个词元由它之前的词元预测。', contextBoth: '每个词元由其余所有词元预测。',
   influenceTitle: '对预测“{what}”的影响', gradientTitle: '“{what}”的损失的梯度', pointHint: '指向一个词元，其余词元显示各自对它的影响；点击可固定。', pickHint: '指向一个预测，词元显示各自对它的影响。',
   predictions: '预测', 'method-gradient': '梯度范数', 'method-integrated': '积分梯度', gradientCurve: '每一步的范数', 
   transitionsTitle: '转移', logLikelihood: '文本的对数似然：{value}',
