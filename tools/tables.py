@@ -401,12 +401,17 @@ def engine_layers() -> list[str]:
 EAGER = "the same equations, eager torch"
 
 
+def linked(work: str) -> str:
+    """What was measured, with a link to the notes that it names."""
+    return work.replace("as the notes write it", "of the [study notes](from-the-notes.md)")
+
+
 def engine_ratios(eager: bool) -> list[str]:
     """The layers that torch has, or the cells that it lacks; the bounds stand in the laboratory."""
     body = []
     for one in read("engine")["layers"]:
         if (one["peer"] == EAGER) == eager:
-            work = [one["work"].partition(" H256")[0]] if eager else [one["work"], one["peer"]]
+            work = [one["work"].partition(" H256")[0]] if eager else [linked(one["work"]), one["peer"]]
             times = (f"{one[who]:#.3g}".rstrip(".") for who in ("weft", "theirs"))
             body.append([*work, *times, f"**{one['ratio']:.1f}**"])
     return rows([*(["cell"] if eager else ["work", "peer"]), "weft, ms", "peer, ms", "peer / weft"], body)
@@ -435,7 +440,8 @@ def chains() -> list[str]:
         ratio = " to ".join(f"{value:.1f}" for value in sorted({round(one["ratios"][name], 1) for name in times}))
         body.append([one["work"], f"{ours:.2f}", "; ".join(others), f"**{ratio}**"])
     ngrams = found["ngrams"]
-    when = f"Measured {measured([found])}, by `{found['command']}`: {found['machine']}; {found['versions']}."
+    date = measured([found]).replace(" **outdated**", " (**the code has changed since**)")
+    when = f"Measured {date}, by `{found['command']}`: {found['machine']}; {found['versions']}."
     counted = (
         f"n-grams: 2,000,000 tokens, vocabulary 20,000, order 5, modified Kneser-Ney: {ngrams['seconds']:.1f} s, "
         f"{ngrams['count']:,} n-grams, {ngrams['gigabytes']:.2f} GB peak memory of the process."
