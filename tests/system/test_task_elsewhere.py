@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -210,3 +212,24 @@ def test_serving(site, run, monkeypatch):
         assert (wrong.status, "expected a number" in wrong.body["error"]["message"]) == (400, True)
         gates = server.ask("/weft/look/run/gates", {"text": SERIES}).body[0]["layers"][0]
         assert gates["tokens"] == ["1", "2", "3"]
+
+
+def test_page(site, run, monkeypatch):
+    """The page offers its operation, and draws what goes on inside the model over the steps of a series."""
+    sync_api = pytest.importorskip("playwright.sync_api")
+    if (chromium := shutil.which("chromium")) is None:
+        pytest.skip("there is no chromium")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(site)]))
+    mistakes = []
+    with served(run) as server, sync_api.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        page = browser.new_page()
+        page.on("pageerror", lambda error: mistakes.append(str(error)))
+        page.goto(f"{server.address}/#/operate?model=run&text={quote(SERIES)}")
+        figure = page.locator("figure.figure").filter(has=page.locator("h2", has_text="average")).first
+        sync_api.expect(figure).to_contain_text("running mean")
+        page.goto("about:blank")
+        page.goto(f"{server.address}/#/look?model=run&text={quote(SERIES)}")
+        sync_api.expect(page.locator("figure.figure svg").first).to_be_visible()
+        browser.close()
+    assert mistakes == []
