@@ -133,6 +133,7 @@ def test_per_sample_gradients():
     both("LSTM", use)
 
 
+@pytest.mark.filterwarnings("ignore:TF32 acceleration")  # torch's word on its own flags
 def test_weights_of_another_class_are_torch_s_to_run(kind):
     """As those of torch's per-sample gradients, which let nothing of them be read."""
     from torch.nn.utils._per_sample_grad import call_for_per_sample_grads
