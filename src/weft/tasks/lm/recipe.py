@@ -1,8 +1,8 @@
 """The settings of a language model that are chosen by the amount of text and the time limit ("auto").
 
-The rule, and why it is so, is in docs/language-model.md ("What is chosen for you"). It reads the number of training
-tokens, the size of the vocabulary, the time limit, the number of threads and the precision, and no other property of
-the machine: with `train.precision` given, the same command chooses the same settings everywhere.
+The rule, and why it is so, is in docs/defaults.md. It reads the number of training tokens, the size of the vocabulary,
+the time limit, the number of threads and the precision, and no other property of the machine: with `train.precision`
+given, the same command chooses the same settings everywhere.
 """
 
 from __future__ import annotations
