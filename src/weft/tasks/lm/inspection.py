@@ -25,14 +25,14 @@ def read_tokens(codec: Codec, text: str, least: int = 1) -> tuple[tuple[str, ...
     Raises:
         WeftError: There are fewer than `least` tokens.
     """
-    tokens = codec.tokenizer.split(codec.normalizer(text))
+    tokens = codec.names(text)
     if len(tokens) < least:
         known = " ".join(codec.vocabulary.tokens[len(RESERVED) :][:12])
         raise WeftError(
             f"the text {text[:40]!r} has {len(tokens)} tokens as the model reads it",
             expected=f"at least {least}, with some of: {known}",
         )
-    return tuple(tokens), codec.vocabulary.encode(tokens)
+    return tokens, codec.vocabulary.encode(tokens)
 
 
 def inspect_lm(predictor: LmPredictor, text: str) -> Inspection:
