@@ -843,6 +843,13 @@ def test_the_disk_is_not_filled_with_sessions(context, tmp_path):
     assert sessions.save(sessions.new("more2", model))
 
 
+@pytest.mark.parametrize("name", ["ner", "sentiment", "en-fr"])
+def test_inputs_that_are_no_texts_are_refused(context, name):
+    operation = find_operation(context.models.get(name), None)
+    with pytest.raises(RequestError, match=r"inputs\[1\] is None; expected a string"):
+        operation.check_inputs(["a", None], operation.read_options({}), context.config)
+
+
 def test_names_that_are_no_text_are_shown(folder, tmp_path):
     """Of runs in a folder that somebody else has written."""
     shutil.copytree(folder / "ngram", tmp_path / os.fsdecode(b"run \xff"))

@@ -17,7 +17,7 @@ from weft.config import from_dict
 from weft.errors import WeftError
 from weft.server.errors import RequestError
 from weft.server.schema import Schema, check_value, options_schema
-from weft.tasks.operation import TEXT_INPUT, Operation, operations
+from weft.tasks.operation import Operation, operations
 from weft.training.run import Run
 
 JsonRecord = dict[str, Any]
@@ -102,10 +102,8 @@ class ServedOperation:
         Raises:
             RequestError: 400.
         """
-        schema = self.input_schema
-        if schema != TEXT_INPUT:
-            for place, value in enumerate(inputs):
-                check_value(schema, value, f"inputs[{place}]")
+        for place, value in enumerate(inputs):
+            check_value(self.input_schema, value, f"inputs[{place}]")
         sizes = [len(one if isinstance(one, str) else json.dumps(one)) for one in inputs]
         if len(inputs) > config.max_texts:
             raise RequestError(400, f"{len(inputs):,} texts; expected at most {config.max_texts:,}")
