@@ -53,6 +53,7 @@ def expressions(argument, module):
     """What the first argument of a function of `re` can be."""
     elsewhere = {
         "letters": list(SCRIPT_LETTERS.values()),
+        r"""f'\\b{key}="([^"]*)"'""": [r'\bname="([^"]*)"', r'\bfilename="([^"]*)"'],
         "schema['pattern']": [
             part["pattern"]
             for one in ENDPOINTS
