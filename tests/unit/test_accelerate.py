@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.utils import parametrizations, parametrize
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import weft
 from weft.errors import WeftError
@@ -224,3 +225,28 @@ def test_an_accelerated_model_can_be_translated():
         torch.compile(model, backend="eager"),
     ):
         torch.testing.assert_close(translated(x), model(x))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("training", [False, True])
+def test_packed_sequences_of_a_compiled_model_break_its_graph(backend, training):
+    class Packed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = nn.LSTM(3, 4, 2, bidirectional=True, dropout=0.5)
+            self.second = nn.GRU(8, 4)
+
+        def forward(self, x, lengths):
+            packed, state = self.first(pack_padded_sequence(x, lengths, enforce_sorted=False))
+            return pad_packed_sequence(self.second(packed, state[0][:1])[0])[0]
+
+    torch.compiler.reset()
+    model, x, lengths = Packed().train(training), torch.randn(5, 3, 3), torch.tensor([2, 5, 3])
+    accelerate(model)
+    results = []
+    for run in (model, torch.compile(model, backend=backend)):
+        torch.manual_seed(1)
+        outputs = run(x, lengths)
+        results.append([outputs, *torch.autograd.grad(outputs.square().sum(), list(model.parameters()))])
+    torch.testing.assert_close(*results)

@@ -11,7 +11,9 @@ from torch.nn.RNNBase and not from torch.nn.LSTM, GRU or RNN, which torch.compil
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, ClassVar
 
 import torch
@@ -81,6 +83,8 @@ class EngineForward(nn.RNNBase):
         packed = isinstance(input, PackedSequence)
         if not self._can_run(input.data if packed else input, hx):
             return self._run_torch(input, hx)
+        if packed and "torch._dynamo" in sys.modules:  # torch.compile may run this call outside its graph
+            return _uncompiled_packed()(self, input, hx)
         if packed:
             return self._run_packed(input, hx)
         return self._run_tensor(input, hx)
@@ -252,6 +256,12 @@ class EngineForward(nn.RNNBase):
         layer.__dict__.update(self.__dict__)
         layer.__dict__.pop("_weft_passes", None)
         return layer
+
+
+@cache
+def _uncompiled_packed() -> Callable[..., Any]:
+    """`_run_packed` without torch.compile, which otherwise traces it by itself after a break of the graph."""
+    return torch.compiler.disable(EngineForward._run_packed)  # type: ignore[no-untyped-call,no-any-return]
 
 
 def _prepared(layer: EngineForward) -> bool:
