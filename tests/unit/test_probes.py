@@ -165,7 +165,9 @@ def test_terms_and_jacobians_have_names(models):
 
 def test_large_layers_have_no_explicit_sum(tmp_path):
     model = start("lm", tmp_path / "large", "model.hidden_size=64", "model.num_layers=1")
-    with pytest.raises(WeftError, match=r"weights: each term would take .* GB; expected at most 20,000 weights"):
+    with pytest.raises(
+        WeftError, match=r"each term would take .* GB; expected at most 20,000 weights\. Try: the view `gradient`"
+    ):
         probes.gradient_terms(model, TEXT)
     assert probes.gradient_flow(model, TEXT, predictions=[-1]).predictions == (len(TEXT) - 2,)
 

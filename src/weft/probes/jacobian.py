@@ -189,7 +189,7 @@ def check_weights(cell: Cell, name: str) -> None:
         raise WeftError(
             f"{name} has {weights:,} weights: each term would take {8 * size * weights / 1e9:.1f} GB",
             expected=f"at most {MOST_WEIGHTS:,} weights",
-            hint="gradient_flow, which has no such limit",
+            hint="the view `gradient` (weft.probes.gradient_flow), which has no such limit",
         )
 
 
