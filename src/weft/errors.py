@@ -46,7 +46,7 @@ class TensorError(WeftError, RuntimeError, ValueError):
     """
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "{}") -> WeftError:
+def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "{}", otherwise: str = "") -> WeftError:
     """The error for an unknown name; suggests the closest known name, if any is close.
 
     Args:
@@ -54,6 +54,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "{}") -
         name: the unknown name.
         known: the known names.
         hint: how the suggestion is written; `{}` stands for the close name.
+        otherwise: the hint where no known name is close.
     """
     names = list(known)
     name = name if len(name) <= 60 else f"{name[:60]}..."
@@ -61,7 +62,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "{}") -
     return WeftError(
         f"{kind} {name!r} is not known",
         expected=f"one of: {', '.join(names)}",
-        hint=hint.format(near[0]) if near else "",
+        hint=hint.format(near[0]) if near else otherwise,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ import weft
 from examples.own_cell import MinimalGatedUnitCell, PeepholeLSTMCell
 from weft.cells import CELLS, custom_cells, using_cells
 from weft.cli import WITHOUT_CELLS, app, main
+from weft.cli import train as cli_train
 from weft.training.run import write_json
 
 FILE = Path(__file__).parents[2] / "examples" / "own_cell.py"
@@ -69,6 +71,82 @@ def test_a_cell_of_a_file_trains_resumes_and_serves_every_command(program, tmp_p
     assert custom_cells() == {}  # known in those commands only
 
 
+def test_the_command_that_resumes_names_the_cell(program, tmp_path, monkeypatch):
+    file, out = tmp_path / "own cells.py", tmp_path / "run"
+    shutil.copy(FILE, file)
+    show = cli_train.train_with_progress
+
+    def interrupt(training):
+        training.trainer.stop()  # as Ctrl-C does
+        return show(training)
+
+    monkeypatch.setattr(cli_train, "train_with_progress", interrupt)
+    sets = ["--set", "text.limit=3000", "--set", "model.hidden_size=8", "--set", "model.cell=PeepholeLSTMCell"]
+    cells = [part for name in ("MinimalGatedUnitCell", "PeepholeLSTMCell") for part in ("--cell", f"{file}:{name}")]
+    code, _, err = program("train", "lm", "--data", "grammar", "--out", out, "--epochs", 9, *sets, *cells)
+    assert code == 130, err
+    command = err.partition("To resume: ")[2].strip()
+    expected = ["weft", "train", "lm", "--out", str(out), "--cell", f"{file}:PeepholeLSTMCell", "--resume"]
+    assert shlex.split(command) == expected
+    assert program(*expected[1:])[0] == 130
+
+
+FAULTY = """from weft.cells import Candidate, Cell, HiddenState
+
+class NoBlocks(Cell):
+    def step(self, x_proj, state):
+        return HiddenState(x_proj), Candidate(x_proj)
+
+class WrongStep(NoBlocks):
+    blocks = 2
+    def step(self, x_proj, state):
+        a, b, c = x_proj.chunk(3, -1)
+        return HiddenState(a * c), Candidate(b)
+
+class WrongInit(NoBlocks):
+    blocks = 1
+    def __init__(self, input_size, hidden_size):
+        super().__init__(input_size, hidden_size)
+        self.scale = self.missing
+"""
+
+
+def test_a_cell_without_blocks_is_one_message(program, tmp_path):
+    class NoBlocks(weft.cells.Cell):
+        step = PeepholeLSTMCell.step
+
+    (tmp_path / "faulty.py").write_text(FAULTY, encoding="utf-8")
+    given = ["--cell", f"{tmp_path / 'faulty.py'}:NoBlocks"]
+    code, _, err = program("train", "lm", "--data", "grammar", "--out", tmp_path / "run", *given)
+    assert (code, "Traceback" in err) == (2, False)
+    assert "NoBlocks: the class attribute `blocks` is missing" in err
+    for task, data in (("lm", "grammar"), ("translate", "grammar-fr")):
+        with pytest.raises(weft.WeftError, match=r"`blocks` is missing.*Try: class NoBlocks\(Cell\): blocks = 2"):
+            weft.train(task, data, tmp_path / "run", {"model.cell": NoBlocks}, progress=False)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("cell", "line"), [("WrongStep", "line 11, in step"), ("WrongInit", "line 17, in __init__")])
+def test_an_error_inside_a_custom_cell_is_said_to_be_there(cell, line, program, tmp_path):
+    file = tmp_path / "faulty.py"
+    file.write_text(FAULTY, encoding="utf-8")
+    sets = ["--set", "text.limit=3000", "--set", "model.hidden_size=16"]
+    code, _, err = program(
+        "train", "lm", "--data", "grammar", "--out", tmp_path / "run", *sets, "--cell", f"{file}:{cell}"
+    )
+    assert code == 2, err
+    assert "Traceback" in err
+    assert f"weft: this error is in the custom cell {cell} ({file}, {line}), and not in weft" in err
+    assert "defect of weft" not in err
+
+
+def test_an_unknown_cell_hints_at_the_option(program, tmp_path):
+    sets = ["--set", "model.cell=CoupledPeepholeGRU"]
+    code, _, err = program("train", "lm", "--data", "grammar", "--out", tmp_path / "run", *sets)
+    assert code == 2
+    assert "Try: for a cell of your own its class, on the command line --cell FILE.py:CoupledPeepholeGRU" in err
+
+
 def test_every_command_that_loads_a_model_has_the_option():
     def commands(group):
         for name, command in group.commands.items():
@@ -109,12 +187,19 @@ def test_in_python_a_class_stands_where_a_name_does(run):
         weft.resume_lm(run)
     with pytest.raises(weft.WeftError, match=NEEDED):
         weft.load(run, cells=[MinimalGatedUnitCell])
+    with pytest.raises(weft.WeftError, match=NEEDED):
+        weft.resume_lm(run, cells=[MinimalGatedUnitCell])
     with pytest.raises(weft.WeftError, match="subclasses of weft"):
         weft.load(run, cells=["PeepholeLSTMCell"])
     model = weft.load(run, weft.LmPredictor, cells=[PeepholeLSTMCell])
     assert isinstance(model.model.stack.layers[0].cell, PeepholeLSTMCell)
     assert model.generate("the", tokens=3)
-    assert weft.resume_lm(run, {"model.cell": PeepholeLSTMCell}).trainer.end_reason() == "finished"
+    for resumed in (
+        weft.resume_lm(run, {"model.cell": PeepholeLSTMCell}),
+        weft.resume_lm(run, {"train.epochs": 1}, cells=[PeepholeLSTMCell]),
+    ):
+        assert resumed.trainer.end_reason() == "finished"
+        resumed.lock.release()
 
 
 def test_a_cell_added_to_the_table_is_recorded_by_its_class(tmp_path, monkeypatch, program):

@@ -60,6 +60,7 @@ from weft.cells.base import (
     InputGatedCell,
     LSTMState,
     State,
+    check_blocks,
     check_cell,
     check_instance,
     check_state,
@@ -100,11 +101,14 @@ def find_cell(name: str) -> type[Cell]:
     """The class of a cell by the name that settings use: one of CELLS, or a custom one of `using_cells`.
 
     Raises:
-        WeftError: If there is no cell of that name.
+        WeftError: If there is no cell of that name, or it lacks `blocks`.
     """
     known = {**CELLS, **custom_cells()}
     if name not in known:
-        raise unknown_name("cell", str(name), known)
+        own = name if str(name).isidentifier() else "CLASS"
+        own = f"for a cell of your own its class, on the command line --cell FILE.py:{own}"
+        raise unknown_name("cell", str(name), known, otherwise=own)
+    check_blocks(known[name].__name__, known[name])
     return known[name]
 
 

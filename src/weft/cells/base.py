@@ -126,12 +126,7 @@ class Cell(nn.Module, ABC):
                 f"{name}: input_size={input_size}, hidden_size={hidden_size}",
                 expected="an input_size of 1 or more, a hidden_size of 0 or more",
             )
-        if not isinstance(getattr(self, "blocks", None), int) or self.blocks < 1:
-            raise WeftError(
-                f"{name}: the class attribute `blocks` is {getattr(self, 'blocks', 'missing')}",
-                expected="G, the number of gate blocks of the cell, 1 or more",
-                hint=f"class {name}(Cell): blocks = 2",
-            )
+        check_blocks(name, self)
         self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
         rows = self.blocks * hidden_size
         self.weight_ih = nn.Parameter(torch.empty(rows, input_size, device=device, dtype=dtype))
@@ -234,6 +229,16 @@ class InputGatedCell(Cell):
     ) -> None:
         super().__init__(input_size, hidden_size, bias, device, dtype)
         del self.weight_hh, self.bias_hh
+
+
+def check_blocks(name: str, cell: Cell | type[Cell]) -> None:
+    """Refuses a cell without a number of gate blocks."""
+    if not isinstance(getattr(cell, "blocks", None), int) or cell.blocks < 1:
+        raise WeftError(
+            f"{name}: the class attribute `blocks` is {getattr(cell, 'blocks', 'missing')}",
+            expected="G, the number of gate blocks of the cell, 1 or more",
+            hint=f"class {name}(Cell): blocks = 2",
+        )
 
 
 def check_state(cell: Cell, state: State, rows: int) -> None:

@@ -11,6 +11,7 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import TracebackType
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -41,8 +42,8 @@ DEFECT = (
     "the lines above and the command"
 )
 
-# Commands that load no model with cells. All others have the option --cell.
-WITHOUT_CELLS = ("demo", "plot", "runs", "list", "fetch", "encode", "ngram", "hmm")
+# Commands that load no model with cells. All others have the option --cell; so has `plot`, which is called beside them.
+WITHOUT_CELLS = ("demo", "runs", "list", "fetch", "encode", "ngram", "hmm")
 
 
 class _Program(TyperGroup):
@@ -178,10 +179,28 @@ def main() -> None:
 
 
 def _report_defect() -> NoReturn:
-    """Ends the program after an exception that is no user's mistake."""
+    """Ends the program after an exception that is a defect: of weft, or of a custom cell."""
     traceback.print_exc()
+    if cell := _failing_cell(sys.exc_info()[2]):
+        print(f"weft: this error is in the custom cell {cell}, and not in weft", file=sys.stderr)
+        sys.exit(2)
     print(f"weft: {DEFECT}", file=sys.stderr)
     sys.exit(1)
+
+
+def _failing_cell(place: TracebackType | None) -> str:
+    """The custom cell in whose own code an exception was raised, with file and line; "" if in none."""
+    cells: Any = sys.modules.get("weft.cells")
+    found = ""
+    for frame, line in traceback.walk_tb(place) if cells else ():
+        cell, code = next(iter(frame.f_locals.values()), None), frame.f_code
+        if isinstance(cell, cells.Cell) and cells.is_custom(type(cell)):
+            own = {
+                kind.__module__ for kind in type(cell).__mro__ if issubclass(kind, cells.Cell) and cells.is_custom(kind)
+            }
+            if frame.f_globals.get("__name__") in own:
+                found = f"{type(cell).__name__} ({code.co_filename}, line {line}, in {code.co_name})"
+    return found
 
 
 def _end_now(code: int) -> None:

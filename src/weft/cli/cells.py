@@ -10,7 +10,7 @@ import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _HELP = "A custom cell, as FILE.py:CLASS. The file is executed. Repeatable."
 _EXAMPLE = "--cell examples/own_cell.py:PeepholeLSTMCell"
+_given: dict[type[Cell], str] = {}  # what --cell was for each class
 
 
 def with_cells(command: Callable[..., None]) -> Callable[..., None]:
@@ -67,7 +68,16 @@ def load_cell(given: str) -> type[Cell]:
     own = [key for key, value in classes.items() if value.__module__ == module.__name__]
     if name not in classes:
         raise unknown_name(f"--cell: in {path} the cell", name, own, f"--cell {path}:{{}}")
+    _given[classes[name]] = given
     return classes[name]
+
+
+def cell_options(names: Collection[str]) -> list[str]:
+    """The options --cell that the command was given for the classes of these names."""
+    from weft.cells import custom_cells
+
+    given = [_given[cell] for cell in custom_cells().values() if cell in _given and cell.__name__ in names]
+    return [part for one in given for part in ("--cell", one)]
 
 
 def _execute(path: Path) -> Any:

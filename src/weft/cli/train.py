@@ -6,6 +6,7 @@ import inspect
 import json
 import os
 import platform
+import shlex
 import signal
 import sys
 import time
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from weft.cli.cells import cell_options
 from weft.cli.commands import as_command, option, option_of
 from weft.cli.elsewhere import task_group
 from weft.cli.messages import for_command_line
@@ -176,7 +178,9 @@ def run_training(
         _say(f"{name} on the same data: held-out {task.metric.show(score)}")
     _leave_workers()
     if last is not None and last.end == "interrupted":
-        typer.echo(f"To resume: weft train {task.name} --out {out} --resume", err=True)
+        cells = cell_options(training.run.custom_cells.values())
+        command = shlex.join(["weft", "train", task.name, "--out", str(out), *cells, "--resume"])
+        typer.echo(f"To resume: {command}", err=True)
         raise typer.Exit(128 + signal.SIGINT)
 
 

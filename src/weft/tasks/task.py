@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from torch import nn
 
-from weft.cells import using_cells
+from weft.cells import Cell, using_cells
 from weft.config import as_config, from_dict, to_dict
 from weft.data.inputs import check_input_kind
 from weft.errors import WeftError, check_path
@@ -256,7 +256,12 @@ class Task(RunKind[TaskConfig, Predictor], Generic[DataSource, TaskConfig, Predi
         return Training(self, run, trainer, None)
 
     def resume(
-        self, run: Run | str | Path, config: TaskConfig | Mapping[str, Any] | None = None, *, source: str | None = None
+        self,
+        run: Run | str | Path,
+        config: TaskConfig | Mapping[str, Any] | None = None,
+        *,
+        source: str | None = None,
+        cells: Iterable[type[Cell]] = (),
     ) -> Training:
         """Continues from a run's last checkpoint.
 
@@ -264,6 +269,7 @@ class Task(RunKind[TaskConfig, Predictor], Generic[DataSource, TaskConfig, Predi
             run: The run, or its directory.
             config: New settings, or a dict of those that change; only those under `train.` may differ from the run's.
             source: The data's name. The run has its own copy of the data; this is only compared with its origin.
+            cells: Custom cells, for a run that was trained with one.
 
         Raises:
             WeftError: If the run is of another task, damaged, or does not fit the settings or the source.
@@ -278,7 +284,7 @@ class Task(RunKind[TaskConfig, Predictor], Generic[DataSource, TaskConfig, Predi
                 f"{run.path} is a run of the task {run.task!r}", expected=f"a run of `weft train {self.name}`"
             )
         config, classes = take_cells(config)
-        with using_cells(classes), cells_of(run):
+        with using_cells([*cells, *classes]), cells_of(run):
             return self._resume(run, config, source, began)
 
     def _resume(
