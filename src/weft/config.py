@@ -133,23 +133,40 @@ def as_config(kind: type[Config], config: Config | Mapping[str, Any] | None) -> 
     return config
 
 
-def from_dict(kind: type[Config], values: Mapping[str, Any], prefix: str = "") -> Config:
+def from_dict(kind: type[Config], values: Mapping[str, Any]) -> Config:
     """Convert a nested mapping to the dataclass `kind`; the inverse of `to_dict`.
 
     Raises:
         WeftError: for an unknown key, a wrong type or a value out of range.
     """
+    return _from_dict(kind, values, kind, "")
+
+
+def settings_named(kind: Any, name: str) -> list[str]:
+    """The settings of a configuration class that have this name in any section, by their dotted names."""
+    sections = {section: part for section, part in get_type_hints(kind).items() if dataclasses.is_dataclass(part)}
+    return [f"{section}.{name}" for section, part in sections.items() if name in get_type_hints(part)]
+
+
+def _from_dict(kind: type[Config], values: Mapping[str, Any], whole: Any, prefix: str) -> Config:
+    """A section of the configuration class `whole`, or all of it."""
     types = get_type_hints(kind)
     fields = {entry.name: entry for entry in dataclasses.fields(kind)}  # type: ignore[arg-type]
     made: dict[str, Any] = {}
     for name, value in values.items():
         if name not in fields:
+            if named := settings_named(whole, name):
+                raise WeftError(
+                    f"setting {prefix + name!r} is not known",
+                    expected="a setting with its section",
+                    hint=" or ".join(f"`{setting}=VALUE`" for setting in named),
+                )
             known = [prefix + known for known in fields]
             raise unknown_name("setting", prefix + name, known, "`{}=VALUE`" if prefix else "{}")
         if dataclasses.is_dataclass(types[name]):
             if not isinstance(value, Mapping):
                 raise WeftError(f"{prefix}{name} is {value!r}", expected=f"a section, such as [{prefix}{name}]")
-            made[name] = from_dict(types[name], value, f"{prefix}{name}.")
+            made[name] = _from_dict(types[name], value, whole, f"{prefix}{name}.")
         else:
             made[name] = _checked(prefix + name, value, types[name], fields[name].metadata)
     return kind(**made)

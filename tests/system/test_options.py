@@ -158,6 +158,22 @@ def test_plain_options_stand_for_settings(program):
             assert f"\n{line}  #" in out, (task, line)
 
 
+@pytest.mark.parametrize(
+    ("task", "option", "settings"),
+    [
+        ("classify", "--label-column", "--set data.label_column=VALUE"),
+        ("classify", "--column", "--set data.text_column=VALUE or --set data.label_column=VALUE"),
+        ("lm", "--weight-decay=1", "--set train.weight_decay=VALUE"),
+    ],
+)
+def test_an_unknown_option_that_is_a_setting_is_refused_with_it(task, option, settings, program, tmp_path):
+    code, out, err = program("train", task, "--data", "x", "--out", tmp_path / "run", option, "a")
+    assert (code, out) == (2, "")
+    flag = option.partition("=")[0]
+    assert err == f"weft: there is no option {flag}; expected an option, or a setting. Try: {settings}\n"
+    assert "No such option: --zzz" in program("train", task, "--zzz", "1")[2]
+
+
 def test_every_neural_task_has_all_plain_options():
     for task in ("lm", "fill", "classify", "tag", "translate"):
         options = {"--epochs", "--minutes", "--batch-size", "--learning-rate", "--seed", "--members", "--device",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
 
 from weft.config import (
     AUTO,
+    as_config,
     auto_settings,
     changed,
     from_dict,
@@ -144,3 +146,25 @@ def test_auto_is_a_value_of_its_own(tmp_path):
         load_config(LmConfig, None, ["model.hidden_size=-2"])
     with pytest.raises(WeftError, match=r"batch\.size is 'auto'"):
         load_config(LmConfig, None, ["batch.size=auto"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "settings"),
+    [
+        (ClassifyConfig, "label_column", "`data.label_column=VALUE`"),
+        (LmConfig, "epochs", "`train.epochs=VALUE`"),
+        (LmConfig, "train.hidden_size", "`model.hidden_size=VALUE`"),
+        (LmConfig, "size", "`batch.size=VALUE`"),
+    ],
+)
+def test_a_setting_without_its_section_is_refused_with_it(kind, name, settings, tmp_path):
+    file = tmp_path / "some.toml"
+    file.write_text(f"{name} = 1\n", encoding="utf-8")
+    message = re.escape(f"setting '{name}' is not known; expected a setting with its section. Try: {settings}")
+    for read in (
+        lambda: load_config(kind, None, [f"{name}=1"]),
+        lambda: load_config(kind, file),
+        lambda: as_config(kind, {name: 1}),
+    ):
+        with pytest.raises(WeftError, match=f"{message}$"):
+            read()

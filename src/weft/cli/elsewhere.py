@@ -1,4 +1,4 @@
-"""Commands of tasks from other packages: listed by name, and made when they are called, which imports the package."""
+"""The commands of tasks. Those of other packages are listed by name and made when called, which imports the package."""
 
 from __future__ import annotations
 
@@ -10,8 +10,32 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from weft.cli.cells import with_cells
-from weft.tasks import TASKS
+from weft.errors import WeftError
+from weft.tasks import TASKS, describe
 from weft.tasks.elsewhere import installed_tasks, package_of
+
+
+class TaskCommand(TyperCommand):
+    """The command of a task. An unknown option that is the name of a setting is refused with that setting."""
+
+    def make_context(self, info_name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:
+        known = {flag for parameter in self.params for flag in parameter.opts}
+        flags = [arg.partition("=")[0] for arg in args if arg.startswith("--")]
+        for flag in flags[: flags.index("--") if "--" in flags else None]:
+            if flag not in known and "--set" in known and (settings := _settings_like(str(self.name), flag)):
+                raise WeftError(
+                    f"there is no option {flag}",
+                    expected="an option, or a setting",
+                    hint=" or ".join(f"`{setting}=VALUE`" for setting in settings),
+                )
+        return super().make_context(info_name, args, parent, **extra)
+
+
+def _settings_like(task: str, flag: str) -> list[str]:
+    """The settings of a task that have the name of an option, or its name as their last word."""
+    name, known = flag.removeprefix("--").replace("-", "_"), describe(task)["settings"]
+    named = [setting for setting in known if setting.endswith(f".{name}")]
+    return named or [setting for setting in known if name and setting.endswith(f"_{name}")]
 
 
 class CommandElsewhere(TyperCommand):
@@ -47,5 +71,5 @@ def task_group(help: str, make: Callable[[str], Callable[..., None]]) -> typer.T
 
     group = typer.Typer(help=help, no_args_is_help=True, rich_markup_mode=None, cls=TaskGroup)
     for name in TASKS:
-        group.command(name)(make(name))
+        group.command(name, cls=TaskCommand)(make(name))
     return group

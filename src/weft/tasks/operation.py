@@ -268,13 +268,14 @@ def _call(function: Callable[..., Any], arguments: Arguments, options: Mapping[s
 
 def describe_task(task: Any) -> dict[str, Any]:
     """What the command line needs to know of a task, as plain data: its help, its options, its operations."""
-    flags, encoder = {}, False
+    flags, settings, encoder = {}, [], False
     sections = get_type_hints(task.config_class)
     for section in (one.name for one in dataclasses.fields(task.config_class)):
         kind = sections[section]
         kinds = get_type_hints(kind)
         encoder = encoder or "unfreeze_epochs" in kinds
         for entry in dataclasses.fields(kind):
+            settings.append(f"{section}.{entry.name}")
             flag, _, value = entry.metadata.get("option", "").partition("=")
             if flag:
                 help = entry.metadata["help"].partition(f"{value}: ")[2] if value else entry.metadata["help"]
@@ -284,4 +285,4 @@ def describe_task(task: Any) -> dict[str, Any]:
     for predictor in task.predictors:
         found = {name: one.describe() for name, one in operations(predictor).items()} | found
     words = {name: getattr(task, name) for name in ("summary", "details", "data_help", "dev_help")}
-    return {**words, "encoder": encoder, "flags": flags, "operations": found}
+    return {**words, "encoder": encoder, "flags": flags, "settings": settings, "operations": found}
