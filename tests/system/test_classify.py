@@ -95,7 +95,8 @@ def run(folder, train_file):
     done = succeeds(*arguments)
     assert "2 labels" in done.stderr
     assert (
-        "text from column 'remark' (the longest texts), label from column 'verdict' (2 distinct values)" in done.stderr
+        "text from column 'remark' (the longest texts), label from column 'verdict' "
+        "(2 distinct values; --set data.label_column=NAME selects another)" in done.stderr
     )
     assert json.loads(done.stdout)["held_out_accuracy"] >= 0.9
     return folder / "run"
@@ -117,6 +118,14 @@ def test_labels_with_probabilities(run, command):
     assert max(shares, key=lambda name: float(shares[name])) == label
     assert [part.split("=")[0] for part in weights.split()] == ["the", "soup", "was", "to", "me", "good"]
     assert sum(float(part.split("=")[1]) for part in weights.split()) == pytest.approx(1, abs=0.01)
+
+
+def test_a_text_that_is_the_name_of_a_file_and_one_of_unknown_words(run, command, train_file):
+    code, out, err = command("classify", run, train_file)
+    assert (code, out.split("\t")[-1]) == (0, f"{train_file}\n")
+    assert f"weft: '{train_file}' is read as a text; --file {train_file} reads the file of that name\n" in err
+    code, _, err = command("classify", run, "zzz qqq", "the soup was good")
+    assert (code, err) == (0, "weft: text 1 had no token that the model knows: each is read as <unk>\n")
 
 
 def test_standard_input_and_empty_lines(run):
@@ -210,7 +219,8 @@ def test_a_dev_file_that_is_read_otherwise_is_told_of(train_file, tmp_path):
         told[name] = weft.start_classify(
             train_file, tmp_path / f"run {name.name}", config("train.epochs=0"), dev=name
         ).description
-    text, label = "text from column 'remark' (the longest texts)", "label from column 'verdict' (2 distinct values)"
+    text = "text from column 'remark' (the longest texts)"
+    label = "label from column 'verdict' (2 distinct values; `data.label_column=NAME` selects another)"
     first = f"read as CSV, with a header: {text}, {label}"
     assert f"({first}; " in told[train_file]
     assert f"({first}; held out: read as lines with a label and a text: " in told[tmp_path / "dev.txt"]

@@ -117,7 +117,7 @@ def test_every_table_has_the_rules_of_a_csv_file(kind):
         assert "example 4, example 6;" in line
         return
     assert ("DataFrame:row 30, DataFrame:row 50;" if kind in ("pandas", "nullable", "categorical") else ":3, ") in line
-    assert "text from column 'review' (a usual name), label from column 'mood' (2 distinct values)" in found.description
+    assert "text from column 'review' (a usual name), label from column 'mood' (2 distinct values;" in found.description
     assert (found.layout.text, found.layout.label) == ("review", "mood")
 
 
@@ -296,7 +296,9 @@ def test_inputs_of_predictions():
     assert read_rows(table, "mood,review").texts()[3] == "b"
     assert read_rows(pandas.Series([1.0, None, 2.5])).texts() == ["1", "", "2.5"]
     assert read_rows(polars.DataFrame({"anything": ["a", None]})).texts() == ["a", ""]
-    with pytest.raises(WeftError, match=r"a DataFrame with the columns mood, number; expected a column 'body'"):
+    with pytest.raises(
+        WeftError, match=r"a DataFrame with the columns mood, number; expected a column 'body'.*data\['mood'\]"
+    ):
         read_rows(table[["mood", "number"]], "body")
     with pytest.raises(WeftError, match="text 2 is 5; expected a str"):
         read_rows(["a", 5]).texts()
@@ -382,7 +384,7 @@ def test_the_columns_and_why_are_said_before_training(tmp_path, capsys):
     weft.train_classify(frame().dropna(), tmp_path / "a", small)
     first, *_, last = capsys.readouterr().err.splitlines()
     read = "read as a table (DataFrame): text from column 'review' (a usual name), label from column 'mood'"
-    assert f"({read} (2 distinct values)), 3" in first
+    assert f"({read} (2 distinct values; `data.label_column=NAME` selects another)), 3" in first
     assert first.endswith(" weights")
     assert last.startswith("epoch 1")
     weft.train_classify(frame().dropna(), tmp_path / "b", small, progress=False)

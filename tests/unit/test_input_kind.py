@@ -72,14 +72,14 @@ def test_the_line_and_the_option(tmp_path, capsys):
     (tmp_path / "t.txt").write_text(TEXT)
     (tmp_path / "n.csv").write_text("a,b\n" + "1,2\n" * 200)
     weft.train("lm", str(tmp_path / "t.txt"), tmp_path / "one", SMALL)
-    assert "t.txt is read as text (by the extension .txt)\n" in capsys.readouterr().err
+    assert "t.txt contains text (by the extension .txt)\n" in capsys.readouterr().err
     with pytest.warns(weft.WeftWarning, match="looks like a table"):
         weft.train("ngram", str(tmp_path / "n.csv"), tmp_path / "two", input="text")
-    assert "n.csv is read as text (as given)\n" in capsys.readouterr().err
+    assert "n.csv contains text (as given)\n" in capsys.readouterr().err
     with pytest.raises(WeftError, match=r"input 'txt' is not known.*text"):
         weft.train("ngram", str(tmp_path / "n.csv"), tmp_path / "three", input="txt")
     error = fails("train", "ngram", "--data", tmp_path / "n.csv", "--out", tmp_path / "three")
     assert "n.csv looks like series (by the content), and the task 'ngram' reads text" in error
     assert "--input text" in error
     done = succeeds("train", "ngram", "--data", tmp_path / "n.csv", "--out", tmp_path / "three", "--input", "text")
-    assert "n.csv is read as text (as given)" in done.stderr
+    assert "n.csv contains text (as given)" in done.stderr

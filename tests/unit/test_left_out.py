@@ -85,7 +85,7 @@ def test_a_column_that_is_mostly_empty_is_no_label(tmp_path):
     lines = [f"{at},{text},{'seen' if at == 7 else ''},{label}" for at, (text, label) in enumerate(rows(30))]
     found = read_labelled(write(tmp_path / "m.csv", "\n".join(["n,words,note,kind", *lines])), ClassifyDataConfig())
     assert (
-        "text from column 'words' (the longest texts), label from column 'kind' (2 distinct values)"
+        "text from column 'words' (the longest texts), label from column 'kind' (2 distinct values;"
         in found.description
     )
 
@@ -190,11 +190,17 @@ def test_labels_that_occur_once_and_conflicts_are_reported(tmp_path):
     with pytest.warns(WeftWarning) as caught:
         training = weft.start_classify(examples, tmp_path / "run", {**TINY, "model.wide": False})
     assert [str(one.message) for one in caught] == [
-        "1 of 3 labels occur once: 'c'",
+        "1 of 3 labels occur once: 'c'; what occurs once is learnt or measured, not both",
         "1 of 41 different texts have several labels, as in example 1 and example 46",
     ]
     assert "5 of 46 texts repeat others" in training.description
     assert sum(open_run(tmp_path / "run").fields["label"]["labels"].values()) > 30
+
+
+def test_labels_that_all_occur_once_are_reported(tmp_path):
+    tiny = {**TINY, "model.wide": False, "text.min_count": 1}
+    with pytest.warns(WeftWarning, match="^all 2 labels occur once: 'x', 'y'; what occurs once is learnt or measured"):
+        weft.start_classify([("some text", "x"), ("another one", "y")], tmp_path / "run", tiny)
 
 
 def test_texts_that_are_held_out_and_trained_on_are_reported(tmp_path):

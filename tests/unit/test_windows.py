@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -145,11 +146,26 @@ def test_windows_of_vectors_are_those_of_ids(kind):
         assert torch.equal(of_vectors.targets[..., 0].isnan(), of_ids.targets == IGNORE_INDEX)
 
 
+@pytest.mark.parametrize(("count", "size", "length"), [(6, 32, 35), (6, 32, 1), (6, 1, 35), (50, 32, 12), (2, 9, 9)])
+def test_the_advice_for_a_short_text_works_when_followed(count, size, length):
+    with pytest.raises(WeftError) as caught:
+        SequentialWindows(np.arange(count), size, length, 0)
+    more_text, *ways = caught.value.hint.split(", or ")
+    assert more_text == "more text"
+    assert ways
+    for way in ways:
+        chosen = {"size": size, "seq_length": length}
+        chosen |= {name: int(value) for name, value in re.findall(r"`batch\.(\w+)=(\d+)`", way)}
+        SequentialWindows(np.arange(count), chosen["size"], chosen["seq_length"], 0)
+
+
 def test_the_error_for_a_short_text_states_the_required_length():
     with pytest.raises(
         WeftError, match=r"50 tokens; expected at least 396 for one batch of 32 rows of 12 steps.*batch"
     ):
         SequentialWindows(np.arange(50), 32, 12, 0)
+    with pytest.raises(WeftError, match=r"rows of 1 step\. Try: more text$"):
+        SequentialWindows(np.arange(1), 32, 1, 0)
     with pytest.raises(WeftError, match="at least 2"):
         next(iter(evaluation_windows(np.arange(1))))
 

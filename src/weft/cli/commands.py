@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json as json_format
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -204,3 +205,5 @@ def _check_input(texts: Sequence[str], file: str | None, inputs: Mapping[str, An
         raise WeftError("there are texts and a --file", expected="one of the two", hint=inputs["example"])
     if inputs["missing"] and not texts and file is None:
         raise WeftError(inputs["missing"], expected="texts, or a --file", hint=inputs["example"])
+    if not inputs["option"] and len(texts) == 1 and os.path.isfile(texts[0]):  # noqa: PTH113  a text may be long
+        warn(f"{texts[0]!r} is read as a text; --file {texts[0]} reads the file of that name")

@@ -60,7 +60,7 @@ def check_input_kind(source: Any, expected: Sequence[str], given: str = "", *, t
             expected=f"{' or '.join(expected)}",
             hint="" if given else f"`input={expected[0]}`, if it is {expected[0]} all the same",
         )
-    return f"{name} is read as {found.kind} ({found.reason})"
+    return f"{name} contains {found.kind} ({found.reason})"
 
 
 def input_kind(source: Any) -> InputKind | None:

@@ -230,9 +230,14 @@ def _window(tokens: Tokens, starts: Starts, seq_length: int, *, reset_state: boo
 def _check_size(tokens: Tokens, batch_size: int, seq_length: int) -> None:
     needed = seq_length * batch_size + seq_length
     if len(tokens) < needed:
-        fits = max(1, len(tokens) // max(1, batch_size + 1))
+        size, length = "`batch.size=1`", "`batch.seq_length={}`"
+        ways = [length.format(len(tokens) // (batch_size + 1))] if len(tokens) > batch_size else []
+        ways += [size] if len(tokens) >= 2 * seq_length else []
+        if not ways and len(tokens) > 1:
+            ways = [f"{size} and {length.format(len(tokens) // 2)}"]
+        steps = "1 step" if seq_length == 1 else f"{seq_length} steps"
         raise WeftError(
             f"the text has {len(tokens):,} tokens",
-            expected=f"at least {needed:,} for one batch of {batch_size} rows of {seq_length} steps",
-            hint=f"more text, or `batch.seq_length={min(fits, seq_length)}` or `batch.size=1`",
+            expected=f"at least {needed:,} for one batch of {batch_size} rows of {steps}",
+            hint=", or ".join(["more text", *ways]),
         )

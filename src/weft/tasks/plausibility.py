@@ -107,9 +107,10 @@ def report_single(labels: Iterable[str], what: str) -> None:
     """Warn of labels that occur once: they can be learnt or held out, but not both."""
     counts = Counter(labels)
     once = [repr(label) for label, count in counts.items() if count == 1]
-    if 0 < len(once) < len(counts):
+    if once:
         shown = ", ".join(once[:MOST_SHOWN]) + (", ..." if len(once) > MOST_SHOWN else "")
-        warn(f"{len(once):,} of {len(counts):,} {what} occur once: {shown}")
+        share = "all" if len(once) == len(counts) else f"{len(once):,} of"
+        warn(f"{share} {len(counts):,} {what} occur once: {shown}; what occurs once is learnt or measured, not both")
 
 
 def check_pairs(pairs: Pairs) -> None:

@@ -185,7 +185,7 @@ def read_rows(source: Iterable[Any], like: str = "", names: Sequence[str] = TEXT
             raise WeftError(
                 f"the texts are a {data.kind} with the columns {', '.join(table.names or ())}",
                 expected=f"a column {like or names[0]!r}",
-                hint="one of its columns, as data['text']",
+                hint=f"one of its columns, as data[{(table.names or names)[0]!r}]",
             )
         places = [found]
     if len(places) > 1:

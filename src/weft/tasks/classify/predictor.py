@@ -183,10 +183,12 @@ class ClassifyPredictor(TaskPredictor):
         return results
 
     def notes(self, texts: Iterable[Any], options: Mapping[str, Any] = NO_OPTIONS) -> list[str]:
-        """What a user should know about these texts: which are cut because they are long, which have no tokens."""
+        """What a user should know about these texts: which are cut, which have no tokens or no known ones."""
         limit = self.config.data.max_tokens
         given = read_rows(texts, self.layout.text).texts()
-        lengths = [len(split_text(text, self.codec)) for text in given]
+        tokens = [self.codec.vocabulary.encode(split_text(text, self.codec)) for text in given]
+        lengths = list(map(len, tokens))
+        unknown = [number for number, ids in enumerate(tokens, 1) if set(ids) == {self.codec.vocabulary.unk_id}]
         long = [number for number, length in enumerate(lengths, start=1) if length > limit]
         blank = [number for number, text in enumerate(given, start=1) if not text.strip()]
         empty = [number for number, length in enumerate(lengths, start=1) if not length and number not in blank]
@@ -197,6 +199,8 @@ class ClassifyPredictor(TaskPredictor):
             )
         if empty:
             notes.append(f"{_listed(empty)} had nothing to read: the label frequencies of the training data are given")
+        if unknown:
+            notes.append(f"{_listed(unknown)} had no token that the model knows: each is read as <unk>")
         return notes
 
     def read_inputs(

@@ -314,7 +314,8 @@ def _label_by_values(table: Table, like: ExampleLayout, free: Sequence[int]) -> 
         )
     if like.labels:
         return ChosenColumns([label], "the labels of the training data")
-    return ChosenColumns([label], "the only other one" if len(free) == 1 else f"{different:,} distinct values")
+    reason = f"{different:,} distinct values; `data.label_column=NAME` selects another"
+    return ChosenColumns([label], "the only other one" if len(free) == 1 else reason)
 
 
 def _unlike_labels(values: list[str], labels: Sequence[str]) -> tuple[float, bool, int, int]:
