@@ -359,8 +359,9 @@ def models_of_others() -> list[str]:
         *prose(f"Outputs and gradients differ by at most {differ}, relative to the largest element of their tensor."),
         "",
         *prose(
-            f"Measured {measured([found])}, by `{found['command']}`: {found['machine']}; {found['versions']}. Before "
-            "and after alternate in one process; each time is the shortest of its rounds."
+            f"Measured {measured([found])}, by `{found['command']}`: {found['machine']}; {found['versions']}. The "
+            "original and the accelerated model run alternately in one process; each time is the shortest of its "
+            "rounds."
         ),
     ]
 
@@ -443,8 +444,9 @@ def chains() -> list[str]:
     date = measured([found]).replace(" **outdated**", " (**the code has changed since**)")
     when = f"Measured {date}, by `{found['command']}`: {found['machine']}; {found['versions']}."
     counted = (
-        f"n-grams: 2,000,000 tokens, vocabulary 20,000, order 5, modified Kneser-Ney: {ngrams['seconds']:.1f} s, "
-        f"{ngrams['count']:,} n-grams, {ngrams['gigabytes']:.2f} GB peak memory of the process."
+        "Training an n-gram model (order 5, modified Kneser-Ney) on 2,000,000 tokens with a vocabulary of 20,000 "
+        f"takes {ngrams['seconds']:.1f} s and {ngrams['gigabytes']:.2f} GB of peak memory; it has "
+        f"{ngrams['count']:,} n-grams."
     )
     table = rows(["operation", "weft, ms", "others, ms", "other / weft"], body)
     return [*table, "", *prose(counted), "", *prose(f"{when} Median of {found['rounds']} rounds.")]
