@@ -47,7 +47,7 @@ def trainer(path=None, scores=None, evaluate=None, **settings):
     model = Noisy()
     if path and not path.exists():
         with staged(path) as folder:
-            write_run(folder, "lm", {}, {})
+            write_run(folder, "lm", {}, {"fields": {}, "reading": {}})
     run = open_run(path) if path else None
     left = iter(scores) if scores is not None else None
 
