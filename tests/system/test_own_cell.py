@@ -103,6 +103,11 @@ class WrongStep(NoBlocks):
         a, b, c = x_proj.chunk(3, -1)
         return HiddenState(a * c), Candidate(b)
 
+class OneSize(NoBlocks):
+    blocks = 1
+    def __init__(self, size):
+        super().__init__(size, size)
+
 class WrongInit(NoBlocks):
     blocks = 1
     def __init__(self, input_size, hidden_size):
@@ -111,22 +116,32 @@ class WrongInit(NoBlocks):
 """
 
 
-def test_a_cell_without_blocks_is_one_message(program, tmp_path):
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        ("NoBlocks", "NoBlocks: the class attribute `blocks` is missing"),
+        ("OneSize", "the cell OneSize cannot be made: too many positional arguments"),
+    ],
+)
+def test_a_cell_that_cannot_be_made_is_one_message(cell, message, program, tmp_path):
+    (tmp_path / "faulty.py").write_text(FAULTY, encoding="utf-8")
+    given = ["--cell", f"{tmp_path / 'faulty.py'}:{cell}"]
+    code, _, err = program("train", "lm", "--data", "grammar", "--out", tmp_path / "run", *given)
+    assert (code, "Traceback" in err) == (2, False)
+    assert message in err
+
+
+def test_a_cell_without_blocks_is_refused_in_python(tmp_path):
     class NoBlocks(weft.cells.Cell):
         step = PeepholeLSTMCell.step
 
-    (tmp_path / "faulty.py").write_text(FAULTY, encoding="utf-8")
-    given = ["--cell", f"{tmp_path / 'faulty.py'}:NoBlocks"]
-    code, _, err = program("train", "lm", "--data", "grammar", "--out", tmp_path / "run", *given)
-    assert (code, "Traceback" in err) == (2, False)
-    assert "NoBlocks: the class attribute `blocks` is missing" in err
     for task, data in (("lm", "grammar"), ("translate", "grammar-fr")):
         with pytest.raises(weft.WeftError, match=r"`blocks` is missing.*Try: class NoBlocks\(Cell\): blocks = 2"):
             weft.train(task, data, tmp_path / "run", {"model.cell": NoBlocks}, progress=False)
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(("cell", "line"), [("WrongStep", "line 11, in step"), ("WrongInit", "line 17, in __init__")])
+@pytest.mark.parametrize(("cell", "line"), [("WrongStep", "line 11, in step"), ("WrongInit", "line 22, in __init__")])
 def test_an_error_inside_a_custom_cell_is_said_to_be_there(cell, line, program, tmp_path):
     file = tmp_path / "faulty.py"
     file.write_text(FAULTY, encoding="utf-8")

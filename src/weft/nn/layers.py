@@ -6,6 +6,7 @@ are the same.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -375,12 +376,21 @@ def make_stack(
         residual: add a layer's input to its output where the sizes agree.
 
     Raises:
-        WeftError: an unknown cell name, `layers` below 1, or both `bidirectional` and `reverse`.
+        WeftError: an unknown cell name, a cell class that needs other arguments, `layers` below 1, or both
+            `bidirectional` and `reverse`.
 
     >>> make_stack("gru", 5, 7, layers=2, bidirectional=True).output_size
     14
     """
     kind = _cell_class(cell)
+    try:
+        inspect.signature(kind).bind(input_size, hidden_size)
+    except TypeError as error:
+        raise WeftError(
+            f"the cell {kind.__name__} cannot be made: {error}",
+            expected="a class whose other arguments have defaults",
+            hint="def __init__(self, input_size, hidden_size)",
+        ) from None
     if layers < 1:
         raise WeftError(f"layers is {layers}", expected="1 or more")
     if bidirectional and reverse:
