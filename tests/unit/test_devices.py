@@ -108,6 +108,11 @@ def test_mixed_precision_without_the_engine(kind, lengths, engine_off):
         assert layer(x, lengths=lengths)[0].equal(exact)
 
 
+def network_steps(trainer):
+    """The steps of the network; linear models that are fitted before have no loss."""
+    return (step for step in trainer.run() if not step.note)
+
+
 @pytest.mark.parametrize("slices", [1, 3])
 @pytest.mark.parametrize("name", CASES)
 def test_every_task_trains_and_predicts_without_the_engine_in_both_precisions(name, slices, tmp_path, engine_off):
@@ -116,7 +121,7 @@ def test_every_task_trains_and_predicts_without_the_engine_in_both_precisions(na
     for precision in ("float32", "bf16"):
         chosen = {**SMALL, **settings, "train.precision": precision, "train.slices": slices, "train.epochs": 1}
         training = get_task(name).start(source, tmp_path / precision, chosen)
-        steps = list(itertools.islice(training.trainer.run(), 4))
+        steps = list(itertools.islice(network_steps(training.trainer), 4))
         assert {parameter.dtype for parameter in training.model.parameters()} == {torch.float32}
         losses.append([step.loss.value for step in steps])
         assert training.trainer.phase.evaluate().metrics
@@ -152,7 +157,7 @@ def test_a_new_run_chooses_the_fastest_precision_and_keeps_it(name, tmp_path, mo
     resumed = task.resume(tmp_path / "bf16", {"train.epochs": 2})  # on a machine whose fastest is float32
     assert resumed.trainer.phase.config.precision == "bf16"
     given = task.start(source, tmp_path / "given", {**settings, "train.precision": "bf16"})
-    first, second = (next(one.trainer.run()).loss.value for one in (resumed, given))
+    first, second = (next(network_steps(one.trainer)).loss.value for one in (resumed, given))
     assert first == second
 
 

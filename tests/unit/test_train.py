@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from weft.data.field import fields_content
 from weft.errors import WeftError
 from weft.training.config import TrainConfig
 from weft.training.gradient_descent import GradientDescent
@@ -47,7 +48,7 @@ def trainer(path=None, scores=None, evaluate=None, **settings):
     model = Noisy()
     if path and not path.exists():
         with staged(path) as folder:
-            write_run(folder, "lm", {}, {"fields": {}, "reading": {}})
+            write_run(folder, "lm", {}, fields_content({}))
     run = open_run(path) if path else None
     left = iter(scores) if scores is not None else None
 

@@ -215,7 +215,7 @@ def _slicer(
 
 def _window(tokens: Tokens, starts: Starts, seq_length: int, *, reset_state: bool) -> Window:
     """One row of `seq_length` inputs and targets per start; targets past the end of the stream are IGNORE_INDEX."""
-    kind = batch_type(tokens.dtype)
+    kind = batch_type(np.asarray(tokens[:0]).dtype)  # tokens may be a tensor
     values = np.zeros((len(starts), seq_length + 1, *tokens.shape[1:]), kind)
     ends = np.minimum(starts + seq_length + 1, len(tokens))
     for row, (start, end) in enumerate(zip(starts, ends, strict=True)):
