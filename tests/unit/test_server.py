@@ -13,6 +13,7 @@ import threading
 import time
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from prometheus_client.parser import text_string_to_metric_families
@@ -347,6 +348,17 @@ def test_tokens_and_choices_have_a_limit(context):
     vectors = state_vectors(context, context.models.get("lm"), ["a" * (most + 1)])
     with pytest.raises(RequestError, match=f"{most + 1:,} tokens; expected at most {most:,}"):
         asyncio.run(vectors)
+
+
+def test_a_mixture_has_the_state_vectors_of_its_networks(context):
+    found = {
+        name: asyncio.run(state_vectors(context, context.models.get(name), ["the cat", "a"])).vectors
+        for name in ("lm", "mixed")
+    }
+    for network, mixture in zip(found["lm"], found["mixed"], strict=True):
+        assert np.allclose(network, mixture)
+    with pytest.raises(RequestError, match="an n-gram model has no state vector"):
+        asyncio.run(state_vectors(context, context.models.get("ngram"), ["the cat"]))
 
 
 def test_the_tokens_of_a_long_prompt_take_linear_time(context, monkeypatch):

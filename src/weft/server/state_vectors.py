@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from weft.errors import not_finite
@@ -13,6 +14,8 @@ from weft.server.completion import Prompt, prompt_ids
 from weft.server.errors import RequestError
 from weft.server.http import Context
 from weft.server.models import LoadedModel
+from weft.tasks.lm.model import LanguageModel
+from weft.tasks.mixture import Mixture
 
 StateVector = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -29,6 +32,8 @@ async def state_vectors(
 ) -> StateVectors:
     """h of the top layer after the last token of each text; of an HMM, the probabilities of its states.
 
+    An ensemble, or a network interpolated with n-grams, has the vectors of its networks one after another.
+
     Args:
         context: The server's limits.
         model: A language model.
@@ -43,7 +48,9 @@ async def state_vectors(
     assert engine is not None
 
     def run(rows: Sequence[Sequence[int]]) -> list[StateVector]:
-        return [_vector(state) for state in engine.read(rows, [engine.start(1)[0] for _ in rows])]
+        return [
+            _vector(model.predictor.model, state) for state in engine.read(rows, [engine.start(1)[0] for _ in rows])
+        ]
 
     count = sum(map(len, ids))
     if count > context.config.request_tokens:
@@ -56,11 +63,21 @@ async def state_vectors(
     return StateVectors(vectors, count)
 
 
-def _vector(state: Any) -> StateVector:
-    found = state if isinstance(state, Tensor) else state[-1][0]
-    if not found.is_floating_point():
+def _vector(model: Any, state: Any) -> StateVector:
+    found = _hidden_states(model, state)
+    if not found:
         raise RequestError(400, "an n-gram model has no state vector; expected a model of the task lm or hmm")
-    vector: StateVector = found[0].detach().cpu().double().numpy()
+    vector: StateVector = torch.cat(found).detach().cpu().double().numpy()
     if not np.isfinite(vector).all():
         raise not_finite("the model")
     return vector
+
+
+def _hidden_states(model: Any, state: Any) -> list[Tensor]:
+    """The vectors (H,) of a row: of a mixture those of its networks, of n-grams and caches none."""
+    if isinstance(model, Mixture):
+        parts = zip(model.models, state, strict=True)
+        return [vector for one, part in parts for vector in _hidden_states(one, part)]
+    if isinstance(model, LanguageModel):
+        return [state[-1][0][0]]
+    return [state[0]] if isinstance(state, Tensor) and state.is_floating_point() else []
