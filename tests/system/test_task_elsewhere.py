@@ -227,7 +227,7 @@ def test_page(site, run, monkeypatch):
         page.on("pageerror", lambda error: mistakes.append(str(error)))
         page.goto(f"{server.address}/#/operate?model=run&text={quote(SERIES)}")
         figure = page.locator("figure.figure").filter(has=page.locator("h2", has_text="average")).first
-        sync_api.expect(figure).to_contain_text("mean so far")
+        sync_api.expect(figure).to_contain_text("running mean")
         page.goto("about:blank")
         page.goto(f"{server.address}/#/look?model=run&text={quote(SERIES)}")
         sync_api.expect(page.locator("figure.figure svg").first).to_be_visible()

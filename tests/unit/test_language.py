@@ -188,7 +188,7 @@ def test_unknown_cell():
         LanguageModel(V, ModelConfig(cell="lstn"))
     with pytest.raises(WeftError, match=r"'foo' is not known; expected one of: rnn, ") as caught:
         LanguageModel(V, ModelConfig(cell="foo"))
-    assert "Try" not in str(caught.value)  # nothing is near
+    assert "Try: for a cell of your own" in str(caught.value)  # no name is near
 
 
 @pytest.mark.parametrize("shape", ["one-hot", "embedding", "projected"])
