@@ -20,7 +20,7 @@ LEGEND = 84  # the width of a legend beside a map
 
 def draw_text(figure: ColouredText) -> Canvas:
     """Tokens on coloured boxes, in lines; a line break in the text ends a line."""
-    size, height, limit = 15, 24, FIGURE_WIDTH - MARGIN - 70
+    size, height, limit = 15, 24, FIGURE_WIDTH - MARGIN - LEGEND
     low, high = value_range(figure.values, figure.scale)
     boxes: list[tuple[float, float, float, int]] = []
     x, y = float(MARGIN), 58.0
@@ -46,7 +46,7 @@ def draw_text(figure: ColouredText) -> Canvas:
         css = "faint" if name == "none" else f"on-{name}"
         inside = width - (2 if single else 6)
         canvas.text(x + (width - inside) / 2, y + 17, shown, css, size=size, fit=inside)
-    canvas.legend(FIGURE_WIDTH - 58, 58, min(110, canvas.height - 58 - MARGIN), low, high, figure.scale)
+    canvas.legend(FIGURE_WIDTH - LEGEND, 58, min(110, canvas.height - 58 - MARGIN), low, high, figure.scale)
     canvas.text(FIGURE_WIDTH - MARGIN, 46, figure.label, "faint", size=SMALL, anchor="end")
     return canvas
 

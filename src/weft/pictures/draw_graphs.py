@@ -16,17 +16,19 @@ def draw_tree(figure: Tree) -> Canvas:
     rows = _rows(figure)
     depth = max((node.depth for node in figure.nodes), default=0)
     left, top = 24 + max(BOX * 0.4, text_width(figure.root, SMALL)), 74.0
-    width = max(left + depth * STEP + 24, title_width(figure.title) + 32, 560)
+    note = "◦ ended or cut; the number is log P; point at a token for the reason"
+    legend = (("line1", "best"), ("line0", "kept"), ("axis", "dropped"))
+    explained = 32 + sum(44 + text_width(name, SMALL) for _, name in legend) + text_width(note, SMALL)
+    width = max(left + depth * STEP + 24, title_width(figure.title) + 32, explained)
     height = top + (max(rows, default=0) + 1) * ROW + 16
     canvas = Canvas(width, height, figure.title)
     canvas.text(16, 26, figure.title, size=TITLE, weight="600")
-    legend = (("line1", "best"), ("line0", "kept"), ("axis", "dropped"))
     x = 16.0
     for css, name in legend:
         canvas.line(x, 46, x + 22, 46, css, 2.5 if css == "line1" else 1.2)
         canvas.text(x + 28, 50, name, "faint", size=SMALL)
         x += 44 + text_width(name, SMALL)
-    canvas.text(x, 50, "◦ ended or cut; the number is log P; point at a token for the reason", "faint", size=SMALL)
+    canvas.text(x, 50, note, "faint", size=SMALL)
     root_row = _root_row(figure, rows)
 
     def place(number_: int) -> tuple[float, float]:
