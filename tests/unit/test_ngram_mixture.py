@@ -116,3 +116,10 @@ def test_ngrams_are_those_of_the_training_text(trained):
     size = trained.model.ngram.size
     counted = modified_kneser_ney(stored_tokens(trained.run, size), size, 2)
     assert len(trained.model.ngram) == len(counted)
+
+
+def test_surprisal_is_that_of_the_mixture(trained):
+    text = "It was the best of worst times"
+    found, ids = weft.probes.surprisal(trained, text), np.array(trained.codec.encode(text))
+    assert np.allclose(found.nats[1:], -trained.model.token_log_probs(ids), atol=1e-5)
+    assert not np.allclose(found.nats[1:], -trained.model.members[0].token_log_probs(ids), atol=1e-2)

@@ -73,16 +73,17 @@ class Evidence(ProbeResult):
         against = f" against {visible(self.against)}" if self.against else ""
         title = f"{visible(self.prediction)} ({self.probability:.1%}){against}"
         window = f", {self.window} tokens at a time" if self.window > 1 else ""
+        network = " through the network" if self.ngrams is not None else ""
         figures: list[Figure] = [
             ColouredText(
-                f"Occlusion{window}: evidence for {title}",
+                f"Occlusion{window}: evidence{network} for {title}",
                 self.tokens,
                 self.occlusion,
                 "fall of the log-odds",
                 DIVERGING,
             ),
             ColouredText(
-                f"Integrated gradients: evidence for {title}",
+                f"Integrated gradients: evidence{network} for {title}",
                 self.tokens,
                 self.integrated,
                 "share of the log-odds",
@@ -94,7 +95,11 @@ class Evidence(ProbeResult):
         if self.ngrams is not None:
             figures.append(
                 ColouredText(
-                    f"N-grams: evidence for {title}", self.tokens, self.ngrams, "share of the log-odds", DIVERGING
+                    f"N-grams: evidence for {title}",
+                    self.tokens,
+                    self.ngrams,
+                    "share of the log-odds",
+                    DIVERGING,
                 )
             )
         return figures

@@ -7,7 +7,6 @@ from typing import Any
 from weft.errors import WeftError
 from weft.tasks import kind_of
 from weft.tasks.inspection import Inspection, Network
-from weft.tasks.mixture import first_member
 from weft.training.run import Run
 
 # What a run without a part is said to have or do, and the tasks whose runs have it.
@@ -42,7 +41,7 @@ def inspect(model: Any, text: str) -> Inspection:
     run = get_run(model)
     if not isinstance(text, str):
         raise WeftError(f"the text is a {type(text).__name__}", expected="a string")
-    return kind_of(run).inspect(first_member(model), text)
+    return kind_of(run).inspect(model, text)
 
 
 def has_part(model: Any, inspection: Inspection, name: str) -> bool:

@@ -218,6 +218,6 @@ class Mixture(nn.Module, Generic[Joinable]):
 
 
 def first_member(predictor: Any) -> Any:
-    """The predictor with the first member of its mixture, or the predictor itself: what probes look at."""
+    """The predictor with the first member of its mixture, or the predictor itself: what probes of a network look at."""
     members = getattr(predictor.model, "members", ())
     return replace(predictor, model=members[0]) if members else predictor

@@ -14,10 +14,12 @@ from weft.tasks.classify.data import cut_middle, split_text
 from weft.tasks.classify.model import Classifier
 from weft.tasks.classify.predictor import ClassifyPredictor
 from weft.tasks.inspection import AttentionWeights, Inspection, Network, StackUse
+from weft.tasks.mixture import first_member
 
 
 def inspect_classify(predictor: ClassifyPredictor, text: str) -> Inspection:
     """One prediction: the label of the text."""
+    predictor = first_member(predictor)
     model, codec = predictor.model.eval(), predictor.codec
     assert isinstance(model, Classifier)
     whole = split_text(text, codec)

@@ -10,10 +10,12 @@ from weft.tasks.fill.model import Filler
 from weft.tasks.fill.predictor import FillPredictor
 from weft.tasks.inspection import Inspection, Network, StackUse, TokenScores
 from weft.tasks.lm.inspection import read_tokens
+from weft.tasks.mixture import first_member
 
 
 def inspect_fill(predictor: FillPredictor, text: str) -> Inspection:
     """Every token of the text is predicted from all others."""
+    predictor = first_member(predictor)
     model = predictor.model
     assert isinstance(model, Filler)
     model.eval()

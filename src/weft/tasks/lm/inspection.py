@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from weft.errors import WeftError
 from weft.tasks.inspection import Inspection, NamedBeamTree, Network, StackUse, TokenScores
 from weft.tasks.lm.model import LanguageModel
 from weft.tasks.lm.predictor import LmPredictor
+from weft.tasks.mixture import first_member
 from weft.text.codec import Codec
 from weft.text.vocabulary import RESERVED
 
@@ -36,7 +38,8 @@ def read_tokens(codec: Codec, text: str, least: int = 1) -> tuple[tuple[str, ...
 
 
 def inspect_lm(predictor: LmPredictor, text: str) -> Inspection:
-    """The parts of a recurrent language model."""
+    """The parts of a recurrent language model; of a mixture, scores and search are those of all its models."""
+    whole, predictor = predictor, first_member(predictor)
     model = predictor.model
     assert isinstance(model, LanguageModel)
     model.eval()
@@ -57,6 +60,8 @@ def inspect_lm(predictor: LmPredictor, text: str) -> Inspection:
         x = model.embed(row).detach()
         return Network(tokens, x, logits, tokens[1:], tuple(ids[1:]), names, stacks, model.logits)
 
+    if whole is not predictor:
+        return replace(inspect_steps(whole, text), network=network)
     return Inspection(scores=scores, network=network, search=search_continuations(predictor, ids))
 
 

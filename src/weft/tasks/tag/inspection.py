@@ -13,6 +13,7 @@ from weft.data.buckets import take
 from weft.data.column import Column
 from weft.errors import WeftError
 from weft.tasks.inspection import ChainView, Inspection, Network, StackUse
+from weft.tasks.mixture import first_member
 from weft.tasks.tag.encoder import collate
 from weft.tasks.tag.lexicon import WordLexicon
 from weft.tasks.tag.model import Tagger, forbid_continuation
@@ -22,6 +23,7 @@ from weft.tasks.tag.word_split import make_split
 
 def inspect_tag(predictor: TagPredictor, text: str) -> Inspection:
     """One prediction for each word, or for each character of a text that is segmented."""
+    predictor = first_member(predictor)
     model, lexicon = predictor.model.eval(), predictor.vocabulary.lexicon
     assert isinstance(model, Tagger)
     starts = None

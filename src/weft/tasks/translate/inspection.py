@@ -12,6 +12,7 @@ from weft.data.buckets import Padded, pad
 from weft.decoding.beam_tree import beam_tree
 from weft.errors import WeftError
 from weft.tasks.inspection import AttentionWeights, Inspection, NamedBeamTree, Network, StackUse
+from weft.tasks.mixture import first_member
 from weft.tasks.translate.encoder import Encoded
 from weft.tasks.translate.model import BOS_ID, TranslationBatch, Translator
 from weft.tasks.translate.predictor import END, LENGTH_PENALTY, TranslatePredictor, most_tokens
@@ -22,6 +23,7 @@ SHOWN_BEAM = 5
 
 def inspect_translate(predictor: TranslatePredictor, text: str) -> Inspection:
     """The source and its best translation, read by encoder and decoder with teacher forcing."""
+    predictor = first_member(predictor)
     model = predictor.model.eval()
     assert isinstance(model, Translator)
     if not text.strip():
