@@ -9,12 +9,13 @@ from __future__ import annotations
 import copy
 import dataclasses
 import sys
+import types
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from weft.errors import WeftError, check_path, unknown_name
+from weft.errors import WeftError, check_path, short_repr, unknown_name
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -165,7 +166,9 @@ def _from_dict(kind: type[Config], values: Mapping[str, Any], whole: Any, prefix
             raise unknown_name("setting", prefix + name, known, "`{}=VALUE`" if prefix else "{}")
         if dataclasses.is_dataclass(types[name]):
             if not isinstance(value, Mapping):
-                raise WeftError(f"{prefix}{name} is {value!r}", expected=f"a section, such as [{prefix}{name}]")
+                raise WeftError(
+                    f"{prefix}{name} is {short_repr(value)}", expected=f"a section, such as [{prefix}{name}]"
+                )
             made[name] = _from_dict(types[name], value, whole, f"{prefix}{name}.")
         else:
             made[name] = _checked(prefix + name, value, types[name], fields[name].metadata)
@@ -176,9 +179,11 @@ _JSON_TYPES = {bool: "boolean", int: "integer", float: "number"}
 
 
 def setting_schema(kind: Any, default: Any, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON schema of a setting of a type; a default of None is left out."""
+    """The JSON schema of a setting or an option of a type; a default of None is left out."""
     found: dict[str, Any] = {"description": metadata["help"]}
-    if kind == tuple[str, ...]:
+    kind = without_none(kind)
+    choices = get_args(kind) if get_origin(kind) is Literal else metadata.get("choices")
+    if get_args(kind) in ((str,), (str, ...)):
         found |= {"type": "array", "items": {"type": "string"}}
     else:
         found["type"] = _JSON_TYPES.get(kind, "string")
@@ -187,9 +192,15 @@ def setting_schema(kind: Any, default: Any, metadata: Mapping[str, Any]) -> dict
     for name, keyword in (("low", "minimum"), ("high", "maximum")):
         if metadata.get(name) is not None:
             found[keyword] = metadata[name]
-    if metadata.get("choices"):
-        found["enum"] = list(metadata["choices"])
+    if choices:
+        found["enum"] = list(choices)
     return found
+
+
+def without_none(kind: Any) -> Any:
+    """The type of a value that may be left out: of `int | None` it is int."""
+    kinds = [one for one in get_args(kind) if one is not type(None)]
+    return kinds[0] if get_origin(kind) in (Union, types.UnionType) and len(kinds) == 1 else kind
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -317,10 +328,10 @@ def _checked(key: str, value: Any, kind: Any, limits: Mapping[str, Any]) -> Any:
     if limits.get("auto"):
         words += " or auto"
     if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
-        raise WeftError(f"{key} is {value!r}", expected=words)
+        raise WeftError(f"{key} is {short_repr(value)}", expected=words)
     if isinstance(value, list | tuple):
         if not all(isinstance(part, str) for part in value):
-            raise WeftError(f"{key} is {value!r}", expected=words)
+            raise WeftError(f"{key} is {short_repr(value)}", expected=words)
         return tuple(value)
     if limits["choices"] and value not in limits["choices"]:
         raise unknown_name(key, str(value), limits["choices"], f"`{key}={{}}`")

@@ -9,8 +9,10 @@ from __future__ import annotations
 import difflib
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+
+MOST_LISTED = 100  # names in a message
 
 
 class WeftError(Exception):
@@ -61,9 +63,21 @@ def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "{}", o
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return WeftError(
         f"{kind} {name!r} is not known",
-        expected=f"one of: {', '.join(names)}",
+        expected=f"one of: {listed(names)}",
         hint=hint.format(near[0]) if near else otherwise,
     )
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a message; of very many the first ones, and how many there are."""
+    more = f", ... ({len(names):,} in all)" if len(names) > MOST_LISTED else ""
+    return ", ".join(names[:MOST_LISTED]) + more
+
+
+def short_repr(value: object) -> str:
+    """The repr of a value, shortened for error messages."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."
 
 
 def check_path(path: str | Path, what: str) -> Path:

@@ -18,7 +18,7 @@ from weft.config import (
     to_dict,
     to_toml,
 )
-from weft.errors import WeftError
+from weft.errors import WeftError, unknown_name
 from weft.tasks.classify.config import ClassifyConfig
 from weft.tasks.fill.config import FillConfig
 from weft.tasks.hmm.config import HmmConfig
@@ -110,6 +110,17 @@ def test_errors_name_the_key_and_what_is_expected(assignment, words):
     with pytest.raises(WeftError) as caught:
         load_config(LmConfig, None, ["train.learning_rate=0.1", assignment])
     assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+def test_long_values_and_many_choices_are_shown_in_short():
+    for key, value in (("text.lower", "x" * 10_000), ("train.epochs", ["x"] * 10_000), ("batch", "x" * 10_000)):
+        with pytest.raises(WeftError) as caught:
+            load_config(LmConfig, sets={key: value})
+        assert len(str(caught.value)) < 200
+    names = [f"label{number}" for number in range(10_000)]
+    error = unknown_name("label", "lable" * 1000, names)
+    assert len(str(error)) < 2000
+    assert "label99, ... (10,000 in all)" in str(error)
 
 
 def test_invalid_or_missing_file(tmp_path):

@@ -13,15 +13,20 @@ import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, get_args
 
 import weft.probes
+from weft.config import setting_schema
 from weft.pictures.figures import Figure
 from weft.probes.result import ProbeResult
 from weft.tasks.operation import Option
 
-LONGEST, MOST_ITEMS, LARGEST = 1000, 1000, 1 << 20  # of an option without limits of its own
+LARGEST = 1 << 20
+_LIMITS = {  # of options without limits of their own, by their type
+    "integer": {"minimum": -LARGEST, "maximum": LARGEST},
+    "string": {"maxLength": 1000},
+    "array": {"maxItems": 1000},
+}
 
 # What a user looks for first stands first; other files follow by their names.
 FIRST = (
@@ -97,29 +102,13 @@ def _schemas(function: Callable[..., Any]) -> dict[str, dict[str, Any]]:
         option = next((one for one in getattr(hint, "__metadata__", ()) if isinstance(one, Option)), None)
         if option is None:
             continue
-        schema = {**_schema(get_args(hint)[0], option), "description": option.help}
-        if parameter.default is not None:
-            schema["default"] = list(parameter.default) if isinstance(parameter.default, tuple) else parameter.default
+        metadata = {"help": option.help, "low": option.min, "high": option.max}
+        schema = setting_schema(get_args(hint)[0], parameter.default, metadata)
+        schema = {**_LIMITS.get(schema["type"], {}), **schema}
         if option.requests is not None:
             schema["x-requests"] = list(option.requests)
         found[name] = {**schema, "x-flag": f"--{name}" if option.flag is None else option.flag}
     return found
-
-
-def _schema(kind: Any, option: Option) -> dict[str, Any]:
-    if get_origin(kind) in (UnionType, Union):
-        (kind,) = (one for one in get_args(kind) if one is not type(None))
-    if kind is int:
-        least = -LARGEST if option.min is None else option.min
-        return {"type": "integer", "minimum": least, "maximum": LARGEST if option.max is None else option.max}
-    if kind is bool:
-        return {"type": "boolean"}
-    if get_origin(kind) is Literal:
-        return {"type": "string", "enum": list(get_args(kind))}
-    if kind in (str, Any):
-        return {"type": "string", "maxLength": LONGEST}
-    assert get_args(kind) == (str,), f"{kind} is no type of an option"
-    return {"type": "array", "items": {"type": "string"}, "maxItems": MOST_ITEMS}
 
 
 def files() -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from weft.errors import WeftError, unknown_name
+from weft.errors import WeftError, short_repr, unknown_name
 from weft.server.completion import (
     SAMPLING,
     SEED,
@@ -45,7 +45,6 @@ from weft.server.schema import (
     string,
 )
 from weft.server.state_vectors import state_vectors
-from weft.text.arguments import short_repr
 from weft.text.spans import OUTSIDE
 
 INFERENCE: Schema = object_of(

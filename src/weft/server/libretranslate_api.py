@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
+from weft.errors import short_repr
 from weft.server.errors import RequestError
 from weft.server.http import Context, Endpoint, JsonResponse, Result
 from weft.server.models import LoadedModel, find_operation
 from weft.server.native_api import compute
 from weft.server.operations import UNKNOWN_LANGUAGES, Languages, Profile
 from weft.server.schema import Schema, array, either, integer, object_of, optional, string
-from weft.text.arguments import short_repr
 
 MOST_ALTERNATIVES = 10
 

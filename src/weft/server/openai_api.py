@@ -15,6 +15,7 @@ import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
+from weft.errors import short_repr
 from weft.server.completion import (
     SAMPLING,
     SEED,
@@ -33,7 +34,6 @@ from weft.server.native_api import compute
 from weft.server.schema import NULL, Schema, array, either, flag, ignored, integer, object_of, optional, real, string
 from weft.server.sessions import SESSION_ID
 from weft.server.state_vectors import state_vectors
-from weft.text.arguments import short_repr
 from weft.text.codec import StreamingDecoder
 
 MOST_LOG_PROBS = 20

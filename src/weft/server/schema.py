@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from typing import Any, get_type_hints
 
 from weft.config import setting_schema
+from weft.errors import short_repr
 from weft.server.errors import RequestError
-from weft.text.arguments import short_repr
 
 Schema = dict[str, Any]
 

@@ -11,12 +11,11 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
-import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any, NamedTuple, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple, Protocol, TypeVar, get_args, get_type_hints
 
-from weft.config import Settings, setting, setting_schema
+from weft.config import Settings, setting, setting_schema, without_none
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 TEXT_INPUT: Mapping[str, Any] = {"type": "string"}
@@ -238,17 +237,9 @@ def _arguments(function: Callable[..., Any]) -> dict[str, _Argument]:
         for one in getattr(kind, "__metadata__", ()):
             if isinstance(one, Option):
                 metadata = {**vars(one), "low": one.min, "high": one.max}
-                found[one.name or parameter.name] = _Argument(
-                    parameter.name, _without_none(kind), parameter.default, metadata
-                )
+                given = without_none(get_args(kind)[0])
+                found[one.name or parameter.name] = _Argument(parameter.name, given, parameter.default, metadata)
     return found
-
-
-def _without_none(kind: Any) -> Any:
-    kind = get_args(kind)[0]
-    if get_origin(kind) in (Union, types.UnionType):
-        (kind,) = (one for one in get_args(kind) if one is not type(None))
-    return kind
 
 
 def _call(function: Callable[..., Any], arguments: Arguments, options: Mapping[str, Any], *args: Any) -> Any:

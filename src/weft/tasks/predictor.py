@@ -13,10 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from weft import html
-from weft.errors import WeftError, not_finite, warn
+from weft.errors import WeftError, not_finite, short_repr, warn
 from weft.metrics import ExampleStatistics
 from weft.tasks.operation import TEXT_INPUT, EvaluationReport, Operation, ReadInputs, operations
-from weft.text.arguments import short_repr
 from weft.text.codec import Codec
 from weft.text.corpus import open_documents
 from weft.text.dataframes import to_dataframe

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from weft.errors import WeftError
+from weft.errors import WeftError, short_repr
 
 
 def check_text(text: str, what: str = "the text") -> str:
@@ -30,9 +30,3 @@ def check_many(texts: Iterable[object]) -> None:
         raise WeftError(f"the texts are a single str, {short_repr(texts)}", expected="a list of strings", hint="[text]")
     if not isinstance(texts, Iterable):
         raise WeftError(f"the texts are {short_repr(texts)}", expected="a list of strings")
-
-
-def short_repr(value: object) -> str:
-    """The repr of a value, shortened for error messages."""
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:60]}..."

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from weft.errors import WeftError, unknown_name
-from weft.text.arguments import short_repr
+from weft.errors import WeftError, short_repr, unknown_name
 from weft.text.columns import read_rows
 from weft.text.corpus import Corpus, Document
 from weft.text.dataframes import cell_text, from_python, is_missing

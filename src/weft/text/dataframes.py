@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
-from weft.errors import WeftError
-from weft.text.arguments import short_repr
+from weft.errors import WeftError, short_repr
 from weft.text.tables import Table
 
 

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from weft.errors import WeftError, check_path, unknown_name
+from weft.errors import WeftError, check_path, short_repr, unknown_name
 from weft.text import python_docs
-from weft.text.arguments import short_repr
 from weft.text.corpus import Corpus
 from weft.text.download import FetchError, ProgressBar, fetch, on_terminal, sha256_of
 from weft.text.grammars import english as grammar

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from weft.errors import WeftError
-from weft.text.arguments import short_repr
+from weft.errors import WeftError, short_repr
 from weft.text.codec import Codec
 from weft.text.columns import (
     ChosenColumns,

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from weft.data.buckets import hold_out
 from weft.data.column import Column
 from weft.data.field import fields_content
-from weft.errors import WeftError
+from weft.errors import WeftError, short_repr
 from weft.tasks.classify.config import ClassifyConfig
 from weft.tasks.classify.example import Example
 from weft.tasks.classify.readers import ExampleLayout, ExampleSource, read_labelled
@@ -20,7 +20,6 @@ from weft.tasks.classify.wide import LabelledTokens, store_ngrams
 from weft.tasks.origin import warn_new_tokens
 from weft.tasks.plausibility import check_labelled, repeated, report_examples, report_single
 from weft.tasks.stored_data import DEV_PART, TRAIN_PART, store, stored
-from weft.text.arguments import short_repr
 from weft.text.codec import Codec
 from weft.text.fields import Label, ordered_labels
 from weft.text.tokenizers import Normalizer

@@ -11,10 +11,9 @@ from numbers import Integral
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from weft.errors import WeftError
+from weft.errors import WeftError, short_repr
 from weft.tasks.classify.config import ClassifyDataConfig
 from weft.tasks.classify.example import Example, grammar_examples
-from weft.text.arguments import short_repr
 from weft.text.columns import (
     ChosenColumns,
     column_title,
