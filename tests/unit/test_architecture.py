@@ -30,6 +30,7 @@ ORDER = [
     "nn",
     "data",
     "text",
+    "series",
     "results",
     "metrics",
     "training",
@@ -127,13 +128,14 @@ def test_the_server_has_code_of_no_task_but_lm():
     assert set(re.findall(r"weft\.tasks\.(\w+)", code)) & set(weft.tasks.TASKS) == {"lm"}
 
 
-@pytest.mark.parametrize("name", ["weft", "weft.errors", "weft.config", "weft.text"])
+@pytest.mark.parametrize("name", ["weft", "weft.errors", "weft.config", "weft.text", "weft.series"])
 def test_text_needs_no_torch(name):
     """What only reads text starts at once: torch alone takes longer to load than most texts."""
     program = (
         "import importlib, pkgutil, sys\n"
         f"package = importlib.import_module({name!r})\n"
-        f"inside = pkgutil.walk_packages(package.__path__, {name!r} + '.') if {name!r} == 'weft.text' else ()\n"
+        f"all = {name!r} in ('weft.text', 'weft.series')\n"
+        f"inside = pkgutil.walk_packages(package.__path__, {name!r} + '.') if all else ()\n"
         "for module in inside: importlib.import_module(module.name)\n"
         "assert 'torch' not in sys.modules, 'torch was imported'\n"
     )
