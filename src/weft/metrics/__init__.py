@@ -7,6 +7,7 @@ its name, unit and direction.
 from weft.metrics.absolute_error import MEAN_ABSOLUTE_ERROR, AbsoluteError
 from weft.metrics.bleu import BLEU_SCORE, Translations, count_matches, precisions, sentence_bleu
 from weft.metrics.classification import ACCURACY, Confusion, LabelScore
+from weft.metrics.forecast import MASE, ForecastScores, QuantileForecast, seasonal_scale, series_scores
 from weft.metrics.likelihood import CROSS_ENTROPY, PERPLEXITY, Likelihood, TokenPredictions
 from weft.metrics.metric import Metric
 from weft.metrics.paired import BootstrapDifference, ExampleStatistics, paired_bootstrap
@@ -16,6 +17,7 @@ __all__ = [
     "ACCURACY",
     "BLEU_SCORE",
     "CROSS_ENTROPY",
+    "MASE",
     "MEAN_ABSOLUTE_ERROR",
     "PERPLEXITY",
     "TAGGING_SCORE",
@@ -24,10 +26,12 @@ __all__ = [
     "BootstrapDifference",
     "Confusion",
     "ExampleStatistics",
+    "ForecastScores",
     "LabelScore",
     "Likelihood",
     "MatchCounts",
     "Metric",
+    "QuantileForecast",
     "SpanScores",
     "TokenPredictions",
     "TokenScores",
@@ -36,5 +40,7 @@ __all__ = [
     "count_matches",
     "paired_bootstrap",
     "precisions",
+    "seasonal_scale",
     "sentence_bleu",
+    "series_scores",
 ]
