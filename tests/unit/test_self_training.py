@@ -10,7 +10,7 @@ import pytest
 import weft
 from tests.program import fails, succeeds
 from weft.tasks.classify.self_training import LABELLED_TIMES
-from weft.tasks.classify.wide import held_out_scores
+from weft.tasks.classify.wide import held_out_scores, load_wide
 from weft.tasks.stored_data import DEV_PART, TRAIN_PART, stored
 from weft.text.fields import Label
 
@@ -56,9 +56,9 @@ def test_texts_are_trained_on_with_the_labels_of_the_teacher(teacher, tmp_path):
 
 def test_the_ngram_models_learn_what_only_unlabelled_texts_have(teacher, tmp_path):
     texts = ["great marvel", "fine marvel", "marvel and fun", "dull boredom", "bad boredom", "so bad boredom"] * 4
-    with_them = weft.load(taught(teacher, tmp_path, texts).path).wide.nbsvm
+    with_them = load_wide(taught(teacher, tmp_path, texts)).nbsvm
     (alone := tmp_path / "alone").mkdir()
-    without = weft.load(fitted(weft.start_classify(LABELLED, alone / "run", SMALL, dev=HELD_OUT)).path).wide.nbsvm
+    without = load_wide(fitted(weft.start_classify(LABELLED, alone / "run", SMALL, dev=HELD_OUT))).nbsvm
     for word, label in (("marvel", "good"), ("boredom", "bad")):
         place = ["bad", "good"].index(label)
         logits = with_them.logits([[word]])[0] - with_them.bias

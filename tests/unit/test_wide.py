@@ -306,7 +306,8 @@ def test_a_resume_repeats_no_model_that_is_fitted(trained, tmp_path):
         steps = training.steps()
         step = next(steps)
         assert (step.note, step.number, step.total) == ("linear models of n-grams", number, 14)
-        assert weft.load(tmp_path / "run").classify(["good"])[0].label  # the network as it was made
+        with pytest.warns(WeftWarning, match="the network of .* is not trained"):
+            assert weft.load(tmp_path / "run").classify(["good"])[0].label  # the network as it was made
         steps.close()
         training = weft.resume_classify(tmp_path / "run")
     assert not [step for step in training.steps() if step.note]
@@ -318,10 +319,32 @@ def test_a_resume_repeats_no_model_that_is_fitted(trained, tmp_path):
 def test_the_linear_models_are_counted_by_the_time_limit(tmp_path, monkeypatch):
     monkeypatch.setitem(FITS, LOGISTIC, lambda *args, **options: time.sleep(0.2) or fit_logistic(*args, **options))
     training = weft.start_classify(PAIRS, tmp_path / "run", {**SMALL, "train.minutes": 0.01})
-    with pytest.warns(WeftWarning, match="preparing the data took"):
+    with pytest.warns(WeftWarning) as said:
         steps = list(training.steps())
+    assert "preparing the data took" in str(said[0].message)
+    assert "is not trained: its linear models of n-grams predict alone" in str(said[1].message)
     assert all(step.note for step in steps)
     assert steps[-1].seconds > 1
+    assert not training.run.has(WEIGHTS)
+    (evaluation,) = training.run.metrics()  # of the linear models
+    assert evaluation["step"] == 0
+    assert training.trainer.progress.best_metrics == evaluation["evaluation"]
+    with pytest.warns(WeftWarning, match="linear models of n-grams predict alone"):
+        model = weft.load(training.run.path)
+    assert model.mixture.network == 0 < model.mixture.logistic
+    assert model.evaluate_held_out().accuracy == evaluation["evaluation"]["accuracy"] > 0.8
+    for parameter in model.model.parameters():  # whatever the network computes
+        parameter.data.fill_(3.0)
+    assert model.evaluate_held_out().accuracy == evaluation["evaluation"]["accuracy"]
+    more = list(weft.resume_classify(training.run.path, {"train.minutes": 0}).steps())
+    assert more[-1].best  # the first evaluation of the mixture, whatever the score of the linear models
+    assert weft.load(training.run.path).mixture.network > 0
+
+
+def test_an_untrained_network_without_linear_models_is_named(tmp_path):
+    with pytest.warns(WeftWarning, match="run is not trained$"):
+        model = weft.train_classify(PAIRS, tmp_path / "run", {**SMALL, "model.wide": False, "train.epochs": 0})
+    assert model.wide is None
 
 
 def test_final_models_are_fitted_to_the_drawn_texts_too(tmp_path):

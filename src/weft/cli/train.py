@@ -258,7 +258,7 @@ def summary(training: Training, last: Step | None) -> dict[str, Any]:
     progress = training.trainer.progress
     return {
         "run": str(training.run.path),
-        "end": last.end if last else training.trainer.end_reason(),
+        "end": (last and last.end) or training.trainer.end_reason(),
         "steps": progress.all_steps,
         "seconds": round(progress.all_seconds, 2),
         "best_step": progress.best_step if progress.best_metrics else None,

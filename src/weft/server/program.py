@@ -96,9 +96,9 @@ def run_server(
 
 def _run(runs: Mapping[str, Path], config: ServerConfig, sockets: list[socket.socket], *, open_page: bool) -> None:
     """Loads the models and serves them on bound sockets."""
-    warnings.simplefilter("ignore", WeftWarning)  # of texts of requests
     sys.setswitchinterval(SWITCH_SECONDS)
     server = Server(runs, config)
+    warnings.simplefilter("ignore", WeftWarning)  # of texts of requests
     if not config.reload:
         # The modules and models stay as long as the process: a garbage collection need not visit them, and is short.
         gc.collect()

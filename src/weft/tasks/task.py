@@ -374,10 +374,5 @@ class Task(RunKind[TaskConfig, Predictor], Generic[DataSource, TaskConfig, Predi
 
     def _trainer(self, run: Run, config: TaskConfig) -> Trainer:
         """The trainer of a run: a phase for each member."""
-        members = members_of(config)
-        trainer = Trainer(
-            [partial(member_phase, self, run, config, number) for number in range(1, members + 1)], run=run
-        )
-        if members > 1:
-            trainer.evaluate_all = lambda: self.load(run).held_out_metrics()
-        return trainer
+        phases = [partial(member_phase, self, run, config, number) for number in range(1, members_of(config) + 1)]
+        return Trainer(phases, run=run, evaluate_all=lambda: self.load(run).held_out_metrics())

@@ -119,7 +119,8 @@ class Trainer:
     Args:
         phases: builds each phase when it begins.
         run: the run directory to save into, or None to save nothing.
-        evaluate_all: the held-out metrics of all phases together, after the last one.
+        evaluate_all: the held-out metrics of the run as it is loaded: of all phases together after the last one, or of
+            what the preparations have made, where there was no time for a step.
     """
 
     def __init__(
@@ -343,7 +344,7 @@ class Trainer:
             warn(
                 f"the time limit of {self.phase.minutes:g} minutes was over before the first step: "
                 f"{'preparing' if self.phase.preparations else 'reading and encoding'} the data took "
-                f"{self.progress.seconds:.0f} s; the model is not trained"
+                f"{self.progress.seconds:.0f} s; the {'network' if self.phase.preparations else 'model'} is not trained"
             )
         return bool(end)
 
@@ -422,7 +423,10 @@ class Trainer:
     def _evaluate_together(self) -> Evaluation | None:
         """Evaluates all phases together, once, after the last of them; None if that has been done or is of no use."""
         progress = self.progress
+        untrained = bool(progress.prepared) and not progress.all_steps
         if self.evaluate_all is None or self.run_directory is None or progress.evaluated_together:
+            return None
+        if len(self.phases) == 1 and not untrained:  # its own evaluations are all that there is to know
             return None
         metrics, progress.evaluated_together = self.evaluate_all(), True
         if metrics:

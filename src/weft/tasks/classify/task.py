@@ -14,12 +14,13 @@ import torch
 from weft.config import auto_settings, from_dict, resolve_auto
 from weft.data.buckets import Buckets, take
 from weft.data.column import IntArray
+from weft.errors import warn
 from weft.metrics import ACCURACY, CROSS_ENTROPY
 from weft.tasks.classify.class_weights import class_weights
 from weft.tasks.classify.config import ClassifyConfig
 from weft.tasks.classify.data import WORD_VECTORS, load_examples, store_examples
 from weft.tasks.classify.inspection import inspect_classify
-from weft.tasks.classify.mixing import MixtureWeights, fit_mixture
+from weft.tasks.classify.mixing import DEFAULT_MIXTURE, NGRAM_CENTRE, MixtureWeights, fit_mixture, fit_prior
 from weft.tasks.classify.model import Classifier, ClassifierMixture, LabelledBatch
 from weft.tasks.classify.predictor import (
     ClassifyPredictor,
@@ -51,7 +52,7 @@ from weft.text.vocabulary import RESERVED
 from weft.training.build import build_model, load_model
 from weft.training.devices import choose_precision, find_device
 from weft.training.gradient_descent import GradientDescent
-from weft.training.run import WEIGHTS, Run, read_metadata
+from weft.training.run import CHECKPOINT, WEIGHTS, Run, decoding, read_metadata
 from weft.training.step import Evaluation
 
 FEW = 30  # held-out texts below which their score says little
@@ -185,10 +186,15 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
         model = load_members(
             run, lambda member: load_model(lambda: make_classifier(run, config), member), ClassifierMixture
         )
-        metrics = [read_metadata(one.file(WEIGHTS)) if one.has(WEIGHTS) else {} for one in trained_members(run)]
-        weights = MixtureWeights(*np.mean([MixtureWeights.from_metrics(one) for one in metrics], 0).tolist())
-        codec, labels = run.field("text", Codec), run.field("label", Label).labels
-        return ClassifyPredictor(run, model, codec, labels, load_wide(run), weights)
+        codec, labels, wide = run.field("text", Codec), run.field("label", Label).labels, load_wide(run)
+        if is_untrained(run):
+            alone = "" if wide is None else ": its linear models of n-grams predict alone"
+            warn(f"the network of {run.path} is not trained{alone}")
+            weights = DEFAULT_MIXTURE if wide is None else weights_without_network(run)
+        else:
+            metrics = [read_metadata(one.file(WEIGHTS)) if one.has(WEIGHTS) else {} for one in trained_members(run)]
+            weights = MixtureWeights(*np.mean([MixtureWeights.from_metrics(one) for one in metrics], 0).tolist())
+        return ClassifyPredictor(run, model, codec, labels, wide, weights)
 
     def inspect(self, predictor: ClassifyPredictor, text: str) -> Inspection:
         return inspect_classify(predictor, text)
@@ -202,6 +208,28 @@ def epochs_for_texts(texts: int, batch_size: int) -> int:
     """
     wanted = math.ceil(LEAST_STEPS / math.ceil(texts / batch_size))
     return min(max(wanted, LEAST_EPOCHS), EPOCH_LIMIT)
+
+
+def is_untrained(run: Run) -> bool:
+    """Whether no network of a run has taken a step: the time was over before, or the training was interrupted."""
+    if any(member.has(WEIGHTS) for member in trained_members(run)):
+        return False
+    saved = read_metadata(run.path / CHECKPOINT)
+    with decoding(run.path / CHECKPOINT):
+        return not saved["progress"]["step"]
+
+
+def weights_without_network(run: Run) -> MixtureWeights:
+    """The weights of the linear models where the network has none: those that suit the held-out texts."""
+    if not is_stored(run, DEV_PART):
+        return MixtureWeights(0.0, *NGRAM_CENTRE)
+    labels = load_examples(run, DEV_PART)["label"].values
+    wide = held_out_scores(run, len(labels))
+    assert wide is not None
+    if wide.prior.is_cross_fitted:
+        return wide.prior.centre
+    weights = class_weights(from_dict(ClassifyConfig, run.config).train.class_weights, run.field("label", Label).counts)
+    return fit_prior(wide.scores, torch.tensor(labels).long(), weights).centre
 
 
 def load_word_vectors(model: Classifier, run: Run) -> int:
