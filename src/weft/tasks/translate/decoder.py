@@ -33,6 +33,7 @@ class DecoderState(NamedTuple):
 
     layers: tuple[State, ...]
     source: Tensor | AttentionMemory | tuple[()]  # context vector (B, M), attention memory, or nothing
+    weights: Tensor | None = None  # (B, S) attention of the step that led to it, in a search
 
     def select(self, rows: Tensor) -> DecoderState:
         """Returns the state of the given rows, in that order; rows may repeat."""
@@ -125,7 +126,7 @@ class AttendBeforeDecoder(Decoder):
         return DecoderState(self.bridge(encoded.state), self.attention.prepare(encoded.outputs, encoded.lengths))
 
     def forward(self, inputs: Embedded, state: DecoderState, *, lengths: Tensor | None = None) -> Decoded:
-        layers, source = state
+        layers, source = state.layers, state.source
         outputs, weights = [], []
         for time, x in enumerate(inputs.tensor().unbind(1)):
             context, weight = self.attention(layers[-1].h[:, None], source)

@@ -208,19 +208,28 @@ class TranslationStepper:
     @torch.no_grad()
     def step(self, ids: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """Reads ids (R,). Returns log-probabilities (R, V) of the next token and the new state."""
-        decoded = self.model.decoder(self.model.embed(ids[:, None]), state)
-        return F.log_softmax(self.model.readout(decoded.outputs[:, 0]), -1), decoded.state
+        outputs, state = self._decode(ids, state)
+        return F.log_softmax(self.model.readout(outputs), -1), state
 
     @torch.no_grad()
     def top_k(self, ids: Tensor, state: DecoderState, k: int) -> tuple[Tensor, Tensor, DecoderState]:
         """Reads ids (R,). Returns the log-probabilities and ids of the top k next tokens, (R, k), and the new state."""
-        decoded = self.model.decoder(self.model.embed(ids[:, None]), state)
-        outputs = self.model.project_outputs(decoded.outputs[:, 0])
-        return *self.output(outputs, min(k, self.output.size)), decoded.state
+        outputs, state = self._decode(ids, state)
+        return *self.output(self.model.project_outputs(outputs), min(k, self.output.size)), state
+
+    def _decode(self, ids: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
+        outputs, weights, state = self.model.decoder(self.model.embed(ids[:, None]), state)
+        return outputs[:, 0], state._replace(weights=None if weights is None else weights[:, 0])
 
     def select(self, state: DecoderState, rows: Tensor) -> DecoderState:
         """Returns the state of the given rows, which may repeat."""
         return state.select(rows)
+
+
+def last_weights(state: DecoderState | tuple[DecoderState, ...]) -> Tensor:
+    """The attention weights (R, S) of the last step, for `beam_search(record=...)`; their mean, of several models."""
+    states = (state,) if isinstance(state, DecoderState) else state
+    return MEAN.join([one.weights for one in states if one.weights is not None])
 
 
 class TranslatorMixture(Mixture[Translator]):

@@ -24,11 +24,10 @@ from weft.tasks.lm.predictor import unknown_note
 from weft.tasks.operation import EvaluationData, EvaluationReport, OperationInputs, Option, Strict, operation
 from weft.tasks.predictor import NO_OPTIONS, ResultList, TaskPredictor, example_of
 from weft.tasks.stored_data import DEV_PART, is_stored
-from weft.tasks.translate.attention_stepper import last_weights, with_attention
 from weft.tasks.translate.config import TranslateConfig
 from weft.tasks.translate.data import held_out_pairs, read_pairs
 from weft.tasks.translate.language_detection import LanguageProfile, load_profiles
-from weft.tasks.translate.model import BOS_ID, TranslationBatch, Translator, TranslatorMixture
+from weft.tasks.translate.model import BOS_ID, TranslationBatch, Translator, TranslatorMixture, last_weights
 from weft.text.codec import Codec
 from weft.text.columns import read_rows
 from weft.text.parallel import SOURCE_NAMES, PairCodec, Pairs, PairSource
@@ -271,7 +270,7 @@ class TranslatePredictor(TaskPredictor):
         rows = pad([source.ids for source in sources])
         stepper: Any = self.model.stepper(rows)
         found = beam_search(
-            with_attention(stepper) if options.attention else stepper,
+            stepper,
             [[BOS_ID, *options.prefix]] * len(sources),
             width=options.beam,
             tokens=[most_tokens(len(source.ids)) for source in sources],
