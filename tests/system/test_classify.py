@@ -238,7 +238,7 @@ def test_a_text_of_100000_tokens(run, command, tmp_path):
     assert result.left_out == len(long.split()) - 2000
     assert result.tokens[:4] == ("the", "soup", "was", "not")
     training = weft.start_classify([*PAIRS[:30], (long, "neg")], tmp_path / "run", config("train.epochs=1"))
-    assert "1 texts cut to 2,000 tokens" in training.description
+    assert "1 texts cut to 2,000 tokens" in training.summary
     assert [step.end for step in training.trainer.run()][-1] == "finished"
 
 
@@ -289,7 +289,7 @@ def test_word_vectors_to_begin_with(tmp_path):
     ), encoding="utf-8")  # fmt: skip
     settings = config(f"model.word_vectors={tmp_path / 'vectors.txt'}")
     training = weft.start_classify(PAIRS, tmp_path / "run", settings)
-    assert "vectors for 2 of " in training.description
+    assert "vectors for 2 of " in training.summary
     vocabulary = weft.load(tmp_path / "run").codec.vocabulary
     weight = training.model.embedding.weight
     assert weight[vocabulary.id("bad")].tolist() == [1 + place for place in range(12)]

@@ -193,7 +193,7 @@ def test_labels_that_occur_once_and_conflicts_are_reported(tmp_path):
         "1 of 3 labels occur once: 'c'; what occurs once is learnt or measured, not both",
         "1 of 41 different texts have several labels, as in example 1 and example 46",
     ]
-    assert "5 of 46 texts repeat others" in training.description
+    assert "5 of 46 texts repeat others" in training.summary
     assert sum(open_run(tmp_path / "run").fields["label"]["labels"].values()) > 30
 
 

@@ -145,7 +145,7 @@ def test_an_ensemble_resumes_bit_for_bit(folder, stop, tmp_path):
 def test_the_time_limit_is_divided(tmp_path):
     training = weft.start_lm(TEXT, tmp_path / "run", settings("lm", members=4, minutes=8.0))
     assert training.trainer.phase.minutes == 2.0
-    assert "4 members" in training.description
+    assert "4 members" in training.summary
 
 
 def test_settings_are_chosen_for_the_time_of_a_member(tmp_path, monkeypatch):

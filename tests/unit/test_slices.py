@@ -17,10 +17,9 @@ from weft.data.buckets import Buckets
 from weft.data.sharing import shared_map, shared_parts, sharing
 from weft.data.windows import RandomWindows, SequentialWindows
 from weft.tasks import get_task
-from weft.tasks.workers import slices_for
 from weft.text.corpus import Corpus
 from weft.text.parallel import Pairs
-from weft.training.distributed import Workers, split_evenly
+from weft.training.distributed import Workers, slices_for, split_evenly
 from weft.training.slices import sum_slices
 
 

@@ -7,6 +7,7 @@ import os
 import pty
 import subprocess
 import sys
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +16,9 @@ from weft.metrics import CROSS_ENTROPY, PERPLEXITY
 from weft.pictures import print_figure
 from weft.pictures.figures import ColouredText, Curve, Curves
 from weft.terminal import TerminalConsole, TerminalStream, escape_controls
+from weft.training.loss import MeanLoss
 from weft.training.progress import TrainingProgress
+from weft.training.step import Step
 
 HOSTILE = "\x1b]0;owned\x07\x1b[31m\x1bc\x9b2J\x7f\x08\r"
 SHOWN = "\\x1b]0;owned\\x07\\x1b[31m\\x1bc\\x9b2J\\x7f\\x08\\x0d"
@@ -93,3 +96,17 @@ def test_what_is_printed_during_training_is_escaped(monkeypatch):
         print(f"weft: left out: {HOSTILE[:-1]}", file=sys.stderr)
     assert "left out" in raw.getvalue()
     assert not any(one in raw.getvalue() for one in COMMANDS)
+
+
+def test_a_notebook_shows_one_line_that_changes(monkeypatch):
+    """Also the last step, however soon it comes after the one before."""
+    shown = []
+    display = ModuleType("IPython.display")
+    display.display = lambda *_, **__: SimpleNamespace(update=lambda data, raw: shown.append(data))
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    progress = TrainingProgress(PERPLEXITY, CROSS_ENTROPY)
+    for number in (1, 2, 3):
+        progress.step(Step(number, 3, 1, MeanLoss(4.0, 2), 0.1, 0.1, end="finished" if number == 3 else ""))
+    assert "step 3/3  loss 2.000" in shown[-1]["text/plain"]
+    assert "step 3/3  loss 2.000" in shown[-1]["text/html"]

@@ -233,17 +233,19 @@ def _custom_cell(sets: list[str]) -> list[str]:
 
 def train_with_progress(training: Training) -> Step | None:
     """Trains to the end, or to the end of the step in which Ctrl-C comes, and shows the progress."""
+    from weft.training.progress import TrainingProgress
+
     previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def stop(number: int, frame: object) -> None:
         training.trainer.stop()
         signal.signal(number, previous[signal.Signals(number)])  # a second one ends it at once
 
-    last = None
+    last, shown = None, TrainingProgress(training.task.metric, training.trainer.phase.loss) if is_first() else None
     try:
         for number in previous:
             signal.signal(number, stop)
-        with training.task.progress_of(training) if is_first() else nullcontext() as progress:
+        with shown or nullcontext() as progress:
             for last in training.steps():
                 if progress is not None:
                     progress.step(last)

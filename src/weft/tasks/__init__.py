@@ -154,7 +154,7 @@ def train(
         check_new(check_path(out, "`out`"))
         source = list(source) if isinstance(source, Iterator) else source  # it is read twice
         training = start_pretraining(found, pretrain, source, out, settings)
-        get_task("lm").complete(training, progress=progress)
+        training.complete(progress=progress)
         encoder = training.run
     predictor: Predictor = found.train(source, out, settings, dev=dev, encoder=encoder, input=input, progress=progress)
     return predictor
@@ -245,7 +245,7 @@ def resume(
     if isinstance(settings, str | Path):
         settings = load_config(task.config_class, settings, base=run.config)
     with using_cells(cells):
-        predictor = task.complete(task.resume(run, settings), progress=progress)
+        predictor = task.resume(run, settings).complete(progress=progress)
     return check_predictor(predictor, run, kind)
 
 

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from torch import nn
 
@@ -21,7 +21,6 @@ from weft.config import as_config, from_dict, to_dict
 from weft.data.inputs import check_input_kind
 from weft.errors import WeftError, check_path
 from weft.metrics import Metric
-from weft.tasks.cell_settings import record_cells, take_cells
 from weft.tasks.config import with_strict
 from weft.tasks.elsewhere import package_of
 from weft.tasks.inspection import Inspection
@@ -30,10 +29,9 @@ from weft.tasks.operation import operations
 from weft.tasks.origin import change_settings, describe_origin, initialize, merge_settings, open_origin, settings_from
 from weft.tasks.predictor import TaskPredictor
 from weft.tasks.stored_data import data_folder, write_data_record
-from weft.tasks.workers import slices_for
-from weft.training.build import cells_of
+from weft.training.build import cells_of, record_cells, take_cells
 from weft.training.devices import choose_precision
-from weft.training.distributed import current_workers
+from weft.training.distributed import current_workers, slices_for
 from weft.training.lock import RunLock, lock_run
 from weft.training.run import (
     CHECKPOINT,
@@ -50,9 +48,6 @@ from weft.training.trainer import Phase, Trainer
 
 TaskConfig = TypeVar("TaskConfig")
 Predictor = TypeVar("Predictor", bound=TaskPredictor)
-if TYPE_CHECKING:
-    from weft.training.progress import TrainingProgress
-
 DataSource = TypeVar("DataSource", contravariant=True)
 
 
@@ -74,14 +69,23 @@ class Training:
             if self.lock is not None:
                 self.lock.release()
 
+    def complete(self, *, progress: bool = True) -> Any:
+        """Trains to the end and loads the model. Shows progress; `progress=False` disables it."""
+        from weft.training.progress import TrainingProgress  # rich takes a while to load
+
+        shown = TrainingProgress(self.task.metric, self.trainer.phase.loss) if progress and self.lock else None
+        if shown is not None:
+            shown.say(self.summary)
+        with nullcontext() if shown is None else shown:
+            for step in self.steps():
+                if shown is not None:
+                    shown.step(step)
+        current_workers().meet()  # rank 0 has written the last weights
+        return self.task.load(self.run)
+
     @property
     def model(self) -> Any:
         return self.trainer.model
-
-    @property
-    def description(self) -> str:
-        """The data, in one line."""
-        return self.trainer.phase.description
 
     @property
     def summary(self) -> str:
@@ -89,7 +93,7 @@ class Training:
         model, size = self.model, ""
         if isinstance(model, nn.Module):
             size = f", {sum(parameter.numel() for parameter in model.parameters()):,} weights"
-        return "\n".join(filter(None, (f"{self.description}{size}", self.choice)))
+        return "\n".join(filter(None, (f"{self.trainer.phase.description}{size}", self.choice)))
 
 
 class RunKind(ABC, Generic[TaskConfig, Predictor]):
@@ -189,58 +193,44 @@ class Task(RunKind[TaskConfig, Predictor], Generic[DataSource, TaskConfig, Predi
             WeftError: If `out` exists, or the data or a setting is not usable. No run directory is left then.
         """
         began = time.perf_counter()  # the time limit covers reading and encoding the data
-        origin = open_origin(self, from_run, encoder)
+        origin, workers = open_origin(self, from_run, encoder), current_workers()
         config, classes = take_cells(with_strict(self.config_class, config) if strict else config)
         with using_cells(classes), nullcontext() if origin is None else cells_of(origin):
-            return self._start(source, out, config, dev, origin, input, began)
-
-    def _start(
-        self,
-        source: DataSource,
-        out: str | Path,
-        config: TaskConfig | Mapping[str, Any] | None,
-        dev: DataSource | None,
-        origin: Run | None,
-        input: str,
-        began: float,
-    ) -> Training:
-        settings = as_config(self.config_class, config) if origin is None else settings_from(self, origin, config)
-        workers = current_workers()
-        if workers.rank:
-            return self.follow(out)
-        out = check_path(out, "`out`")
-        if workers.has_started(out):  # before a restart of the workers
-            return self.resume(out)
-        cells, settings = record_cells(settings), slices_for(workers, settings)
-        kinds = [check_input_kind(one, self.inputs, input, task=self.name) for one in (source, dev)]
-        with staged(out) as folder:
-            lock = lock_run(folder)  # it stays with the folder
-            vocabulary = self.read(source, dev, settings, data_folder(folder), origin)
-            write_data_record(folder, source, dev)
-            recorded = None if origin is None else describe_origin(self, origin)
-            written = to_dict(settings)
-            run = write_run(
-                folder,
-                self.name,
-                written,
-                vocabulary,
-                from_run=recorded,
-                custom_cells=cells,
-                metric=self.metric,
-                package=package_of(self.name),
-            )
-            settings, choice = choose_for_members(self, run, settings)
-            trainer = self._trainer(run.change_config(to_dict(settings)), settings)
-            if origin is not None:
-                initialize(self, trainer.phase, origin)
-                if len(trainer.phases) > 1:
-                    run.save(INITIAL, *trainer.phase.weights())
-            run.change_config(to_dict(settings)).record_loss(trainer.phase.loss)
-            trainer.progress.seconds = time.perf_counter() - began
-            trainer.save()
-        del trainer  # the resume builds its own
-        workers.mark_started(out)
-        return replace(self.resume(out), lock=lock, choice="\n".join(filter(None, (kinds[0], choice))))
+            settings = as_config(self.config_class, config) if origin is None else settings_from(self, origin, config)
+            if workers.rank:
+                return self.follow(out)
+            out = check_path(out, "`out`")
+            if workers.has_started(out):  # before a restart of the workers
+                return self.resume(out)
+            cells, settings = record_cells(settings), slices_for(workers, settings)
+            kind, _ = [check_input_kind(data, self.inputs, input, task=self.name) for data in (source, dev)]
+            with staged(out) as folder:
+                lock = lock_run(folder)  # it stays with the folder
+                fields = self.read(source, dev, settings, data_folder(folder), origin)
+                write_data_record(folder, source, dev)
+                run = write_run(
+                    folder,
+                    self.name,
+                    to_dict(settings),
+                    fields,
+                    from_run=None if origin is None else describe_origin(self, origin),
+                    custom_cells=cells,
+                    metric=self.metric,
+                    package=package_of(self.name),
+                )
+                settings, choice = choose_for_members(self, run, settings)
+                run = run.change_config(to_dict(settings))
+                trainer = self._trainer(run)
+                if origin is not None:
+                    initialize(self, trainer.phase, origin)
+                    if len(trainer.phases) > 1:
+                        run.save(INITIAL, *trainer.phase.weights())
+                run.record_loss(trainer.phase.loss)
+                trainer.progress.seconds = time.perf_counter() - began
+                trainer.save()
+            del trainer  # the resume builds its own
+            workers.mark_started(out)
+            return replace(self.resume(out), lock=lock, choice="\n".join(filter(None, (kind, choice))))
 
     def follow(self, out: str | Path) -> Training:
         """Joins the training of a run that rank 0 has started or resumed. Writes only what a copy of it lacks.
@@ -274,46 +264,33 @@ class Task(RunKind[TaskConfig, Predictor], Generic[DataSource, TaskConfig, Predi
         Raises:
             WeftError: If the run is of another task, damaged, or does not fit the settings or the source.
         """
-        began = time.perf_counter()
-        if current_workers().rank:
+        began, workers = time.perf_counter(), current_workers()
+        if workers.rank:
             return self.follow(run.path if isinstance(run, Run) else run)
-        if not isinstance(run, Run):
-            run = open_run(run)
+        run = run if isinstance(run, Run) else open_run(run)
         if run.task != self.name:
             raise WeftError(
                 f"{run.path} is a run of the task {run.task!r}", expected=f"a run of `weft train {self.name}`"
             )
         config, classes = take_cells(config)
         with using_cells([*cells, *classes]), cells_of(run):
-            return self._resume(run, config, source, began)
-
-    def _resume(
-        self, run: Run, config: TaskConfig | Mapping[str, Any] | None, source: str | None, began: float
-    ) -> Training:
-        with writing_run(run.path):
-            lock = lock_run(run.path)
-        if config is not None:
-            run = change_settings(run, merge_settings(self.config_class, run, config))
-        record = read_json(run.path / DATA_RECORD)
-        if source is not None and source != record["source"]:
-            raise WeftError(
-                f"{run.path} was started on {record['source']} and cannot resume on {source}",
-                expected="the same data, or no `source` at all, since the run keeps its own copy",
-            )
-        workers = current_workers()
-        slices_for(workers, from_dict(self.config_class, run.config), resumed=True)
-        trainer = self._restored(run)
-        run.drop_metrics_after(trainer.progress.all_steps)
-        if not trainer.progress.planned_steps:  # a plan holds whatever a resume takes
-            trainer.progress.seconds += time.perf_counter() - began
-        workers.meet()
-        return Training(self, run, trainer, lock)
-
-    def _restored(self, run: Run) -> Trainer:
-        """The trainer of a run, at its last checkpoint."""
-        trainer = self._trainer(run, from_dict(self.config_class, run.config))
-        trainer.restore(*run.load(CHECKPOINT))
-        return trainer
+            with writing_run(run.path):
+                lock = lock_run(run.path)
+            if config is not None:
+                run = change_settings(run, merge_settings(self.config_class, run, config))
+            started_on = read_json(run.path / DATA_RECORD)["source"]
+            if source is not None and source != started_on:
+                raise WeftError(
+                    f"{run.path} was started on {started_on} and cannot resume on {source}",
+                    expected="the same data, or no `source` at all, since the run keeps its own copy",
+                )
+            slices_for(workers, from_dict(self.config_class, run.config), resumed=True)
+            trainer = self._restored(run)
+            run.drop_metrics_after(trainer.progress.all_steps)
+            if not trainer.progress.planned_steps:  # a plan holds whatever a resume takes
+                trainer.progress.seconds += time.perf_counter() - began
+            workers.meet()
+            return Training(self, run, trainer, lock)
 
     def train(
         self,
@@ -347,32 +324,17 @@ class Task(RunKind[TaskConfig, Predictor], Generic[DataSource, TaskConfig, Predi
             training = self.start(
                 source, out, config, dev=dev, from_run=from_run, encoder=encoder, strict=strict, input=input
             )
-            return self.complete(training, progress=progress)
+            predictor: Predictor = training.complete(progress=progress)
+            return predictor
 
-    def complete(self, training: Training, *, progress: bool = True) -> Predictor:
-        """Trains to the end and loads the model.
-
-        Args:
-            training: What `start` or `resume` returned.
-            progress: Whether to show progress.
-        """
-        shown = self.progress_of(training) if progress and training.lock is not None else None
-        if shown is not None:
-            shown.say(training.summary)
-        with nullcontext() if shown is None else shown:
-            for step in training.steps():
-                if shown is not None:
-                    shown.step(step)
-        current_workers().meet()  # rank 0 has written the last weights
-        return self.load(training.run)
-
-    def progress_of(self, training: Training) -> TrainingProgress:
-        """The display of a training's progress: a context whose `step` is called with each step."""
-        from weft.training.progress import TrainingProgress
-
-        return TrainingProgress(self.metric, training.trainer.phase.loss)
-
-    def _trainer(self, run: Run, config: TaskConfig) -> Trainer:
+    def _trainer(self, run: Run) -> Trainer:
         """The trainer of a run: a phase for each member."""
+        config = from_dict(self.config_class, run.config)
         phases = [partial(member_phase, self, run, config, number) for number in range(1, members_of(config) + 1)]
         return Trainer(phases, run=run, evaluate_all=lambda: self.load(run).held_out_metrics())
+
+    def _restored(self, run: Run) -> Trainer:
+        """The trainer of a run, at its last checkpoint."""
+        trainer = self._trainer(run)
+        trainer.restore(*run.load(CHECKPOINT))
+        return trainer

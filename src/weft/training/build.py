@@ -6,7 +6,7 @@ training takes, or are compared with those of a run's weights.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -14,7 +14,8 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from weft.cells import CELLS, custom_cells, using_cells
+from weft.cells import CELLS, Cell, custom_cells, find_cell, is_custom, using_cells
+from weft.config import dotted
 from weft.errors import WeftError
 from weft.machine import memory
 from weft.training.run import Run
@@ -39,6 +40,26 @@ def check_memory(what: str, needed: int | None) -> None:
             expected="a model that fits",
             hint="smaller sizes, such as `model.hidden_size=256`",
         )
+
+
+def take_cells(config: Any) -> tuple[Any, list[type[Cell]]]:
+    """Replaces cell classes in a dict of settings, such as `{"model.cell": MyCell}`, by their names; returns both."""
+    flat = dotted(config) if isinstance(config, Mapping) else {}
+    classes = {key: value for key, value in flat.items() if isinstance(value, type) and issubclass(value, Cell)}
+    if not classes:
+        return config, []
+    return {**flat, **{key: cell.__name__ for key, cell in classes.items()}}, list(classes.values())
+
+
+def record_cells(config: Any) -> dict[str, str]:
+    """The custom cells of a configuration: their names in the settings, and the names of their classes.
+
+    Raises:
+        WeftError: A cell is not known.
+    """
+    names = {getattr(getattr(config, "model", None), key, "") for key in CELL_SETTINGS} - {"", "auto"}
+    found = {name: find_cell(name) for name in names}
+    return {name: cell.__name__ for name, cell in found.items() if is_custom(cell)}
 
 
 @contextmanager
@@ -88,22 +109,18 @@ def load_model(make: Callable[[], Model], run: Run) -> Model:
         WeftError: The run's weights are not those of a model with its settings.
     """
     with cells_of(run):
-        return _load_model(make, run)
-
-
-def _load_model(make: Callable[[], Model], run: Run) -> Model:
-    outline, shapes = _outline(make), run.shapes()
-    wanted = {} if outline is None else {name: tuple(value.shape) for name, value in outline.state_dict().items()}
-    if wanted != shapes:
-        name = next((name for name in (*wanted, *shapes) if wanted.get(name) != shapes.get(name)), "weights")
-        raise WeftError(
-            f"{run.path}: {name} is {shapes.get(name, 'missing')} in the saved weights",
-            expected=f"{wanted.get(name, 'none')}, as the settings of the run say",
-            hint="copy the run anew, or train again",
-        )
-    model = make()
-    model.load_state_dict(run.weights())
-    return model.eval()
+        outline, shapes = _outline(make), run.shapes()
+        wanted = {} if outline is None else {name: tuple(value.shape) for name, value in outline.state_dict().items()}
+        if wanted != shapes:
+            name = next((name for name in (*wanted, *shapes) if wanted.get(name) != shapes.get(name)), "weights")
+            raise WeftError(
+                f"{run.path}: {name} is {shapes.get(name, 'missing')} in the saved weights",
+                expected=f"{wanted.get(name, 'none')}, as the settings of the run say",
+                hint="copy the run anew, or train again",
+            )
+        model = make()
+        model.load_state_dict(run.weights())
+        return model.eval()
 
 
 def _outline(make: Callable[[], Model]) -> Model | None:

@@ -27,13 +27,15 @@ import torch
 from torch import Tensor
 
 import weft
+from weft.config import from_dict, to_dict
 from weft.engine import description
-from weft.errors import WeftError
+from weft.errors import WeftError, warn
 from weft.training.environment import LostWorkerError, in_group, local_size
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
 
+_Config = TypeVar("_Config")
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
@@ -193,6 +195,31 @@ def step_seconds() -> float:
 def current_workers() -> Workers:
     """The workers that torchrun's environment names, connected on the first call; a process alone without it."""
     return _connect() if in_group() else ALONE
+
+
+def slices_for(workers: Workers, config: _Config, *, resumed: bool = False) -> _Config:
+    """Settings with which every worker has a slice of each batch: a new run gets one for each, unless it sets more.
+
+    Raises:
+        WeftError: there are fewer slices than workers.
+    """
+    train: Any = getattr(config, "train", None)
+    if workers.alone:
+        return config
+    if not hasattr(train, "slices"):
+        warn(f"this task has no training steps to divide: one process does it, the other {workers.size - 1} wait")
+    elif train.slices == 1 and not resumed:
+        sections = to_dict(config)
+        return from_dict(type(config), {**sections, "train": {**sections["train"], "slices": workers.size}})
+    elif train.slices < workers.size:
+        raise WeftError(
+            f"train.slices is {train.slices}, and there are {workers.size} workers",
+            expected="a slice of each batch for every worker",
+            hint=f"`train.slices={workers.size}`, which changes the weights, or fewer workers",
+        )
+    elif train.slices % workers.size:
+        warn(f"train.slices={train.slices} is not a multiple of {workers.size} workers: some of them wait for others")
+    return config
 
 
 @cache

@@ -96,14 +96,10 @@ class TrainingProgress:
         print(text, file=sys.stderr, flush=True)
 
     def step(self, step: Step) -> None:
-        now = time.perf_counter()
+        """Shows a step."""
         if step.note:
             text = f"{step.note}  {step.number}/{step.total}  {_duration(int(step.remaining))} left"
-            if self.live and self.task is not None:
-                self.live.update(self.task, completed=step.number, total=step.total, epoch=step.epoch, facts=text)
-            elif now - self.printed >= PLAIN_SECONDS:
-                self.printed = now
-                print(text, file=sys.stderr, flush=True)
+            self._show(step, step.number / step.total, text, text)
             return
         # The mean of the first steps, then a moving average: it does not start from the loss of the first step alone.
         share = max(SHARE, 1 / (self.speed.steps + 1)) if step.of_batch else 1.0
@@ -116,12 +112,19 @@ class TrainingProgress:
         same = "" if of_loss is None else f"  {self.metric.name} {of_loss(self.running):.2f}"
         shown = f"{speed / 1000:.0f}k" if speed >= 10_000 else f"{speed:.0f}"
         text = f"loss {self.running:.3f}{same}{self.held_out}  {shown} {self.loss.per}s/s  {_duration(left)} left"
+        line = f"epoch {step.epoch}  step {step.number}/{step.total}  {text}"
+        self._show(step, step.seconds / max(1e-9, step.seconds + step.remaining), text, line)
+
+    def _show(self, step: Step, done: float, facts: str, line: str) -> None:
+        """Shows the part of the time that is done, 0 to 1, and the facts; as a line of text, where nothing can move."""
+        now = time.perf_counter()
         if self.live and self.task is not None:
-            done = step.seconds / max(1e-9, step.seconds + step.remaining)  # of the time
-            self.live.update(self.task, completed=done, total=1, epoch=step.epoch, facts=text)
+            self.live.update(self.task, completed=done, total=1, epoch=step.epoch, facts=facts)
+        elif self.notebook is not None:
+            self.notebook.show(done, line, last=bool(step.end))
         elif step.evaluation or step.end or now - self.printed >= PLAIN_SECONDS:
             self.printed = now
-            print(f"epoch {step.epoch}  step {step.number}/{step.total}  {text}", file=sys.stderr, flush=True)
+            print(line, file=sys.stderr, flush=True)
 
 
 def _duration(seconds: int) -> str:
