@@ -26,7 +26,7 @@ from weft.metrics import Likelihood
 from weft.tasks.lm.config import LmConfig
 from weft.tasks.lm.task import start_lm
 from weft.tasks.text_task import part_tokens
-from weft.text.codec import Codec
+from weft.text.text_field import Codec
 
 
 class PlainLSTM(nn.Module):

@@ -31,7 +31,7 @@ from weft.tasks.config import ModelConfig
 from weft.tasks.lm.config import BpttConfig, LmBatchConfig, LmConfig
 from weft.tasks.lm.task import start_lm
 from weft.tasks.text_task import part_tokens
-from weft.text.codec import Codec
+from weft.text.text_field import Codec
 from weft.text.config import TextConfig
 from weft.training.config import TrainConfig
 

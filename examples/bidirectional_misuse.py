@@ -23,7 +23,7 @@ from torch.nn import functional as F
 
 from weft.data.windows import RandomWindows
 from weft.nn import make_stack
-from weft.text.codec import Codec, store_corpus
+from weft.text.text_field import Codec, store_corpus
 from weft.text.config import TextConfig
 from weft.text.corpus import open_tokens
 from weft.text.datasets import open_data

@@ -6,7 +6,7 @@ import pytest
 
 from weft.errors import WeftError
 from weft.tasks.fill.blanks import Blanked
-from weft.text.codec import Codec, store_corpus
+from weft.text.text_field import Codec, store_corpus
 from weft.text.config import TextConfig
 from weft.text.corpus import Corpus
 

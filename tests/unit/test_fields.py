@@ -12,7 +12,7 @@ from weft.data.column import Column, open_column, write_column
 from weft.data.field import Field
 from weft.data.values import Values
 from weft.errors import WeftError
-from weft.text.codec import Codec
+from weft.text.text_field import Codec
 from weft.text.config import TextConfig
 from weft.text.fields import Label, Tags
 from weft.text.spans import SCHEMES

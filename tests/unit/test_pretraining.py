@@ -18,7 +18,7 @@ from weft.tasks import get_task
 from weft.tasks.config import LayerRates, ModelConfig
 from weft.tasks.lm.model import AdaptiveLanguageModel, LanguageModel
 from weft.tasks.pretraining import ENCODER_RATES, layer_groups, load_encoder, take_over_stack
-from weft.text.codec import Codec
+from weft.text.text_field import Codec
 from weft.text.config import CorpusConfig
 from weft.text.shards import write_shards
 from weft.training.layer_groups import LayerGroups

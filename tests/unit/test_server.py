@@ -45,7 +45,7 @@ from weft.tasks.fill.blanks import Blanked
 from weft.tasks.fill.predictor import FillPredictor
 from weft.tasks.lm.stopping import StopText
 from weft.tasks.operation import operations
-from weft.text.codec import Codec, StreamingDecoder
+from weft.text.text_field import Codec, StreamingDecoder
 from weft.text.tokenizers import TOKENIZERS
 from weft.training.run import WEIGHTS, load_tensors, save_tensors
 

@@ -19,7 +19,7 @@ from weft.errors import WeftError
 from weft.server.errors import LOGGER
 from weft.server.metrics import Metrics
 from weft.tasks.lm.stopping import StopText
-from weft.text.codec import Codec, StreamingDecoder
+from weft.text.text_field import Codec, StreamingDecoder
 
 TICK_TOKENS = 16  # tokens that are generated in one tick, after the first
 

@@ -34,7 +34,7 @@ from weft.server.native_api import compute
 from weft.server.schema import NULL, Schema, array, either, flag, ignored, integer, object_of, optional, real, string
 from weft.server.sessions import SESSION_ID
 from weft.server.state_vectors import state_vectors
-from weft.text.codec import StreamingDecoder
+from weft.text.text_field import StreamingDecoder
 
 MOST_LOG_PROBS = 20
 LoggedToken = tuple[str, float | None, dict[str, float] | None, int]  # name, log-probability, alternatives, offset

@@ -14,7 +14,7 @@ from weft.metrics import Likelihood, TokenPredictions
 from weft.tasks import load
 from weft.tasks.operation import EvaluationReport
 from weft.tasks.text_task import corpus_for, encoded, held_out_tokens
-from weft.text.codec import Codec
+from weft.text.text_field import Codec
 from weft.training.run import Run
 
 

@@ -16,7 +16,7 @@ from weft import html
 from weft.errors import WeftError, not_finite, short_repr, warn
 from weft.metrics import ExampleStatistics
 from weft.tasks.operation import TEXT_INPUT, EvaluationReport, Operation, ReadInputs, operations
-from weft.text.codec import Codec
+from weft.text.text_field import Codec
 from weft.text.corpus import open_documents
 from weft.text.dataframes import to_dataframe
 from weft.text.tables import numbered_lines

@@ -23,7 +23,7 @@ from weft.tasks.plausibility import check_plain_text, check_tokenization, repeat
 from weft.tasks.predictor import TaskPredictor, example_of
 from weft.tasks.stored_data import DEV_PART, TRAIN_PART, is_stored, store, stored
 from weft.tasks.task import Task
-from weft.text.codec import Codec, store_corpus
+from weft.text.text_field import Codec, store_corpus
 from weft.text.columns import column_texts, longest_column, read_column, read_rows, text_columns
 from weft.text.config import CorpusConfig
 from weft.text.corpus import Corpus, check_token_ids, encode_corpus, open_tokens

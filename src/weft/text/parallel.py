@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import WeftError, short_repr
-from weft.text.codec import Codec
+from weft.text.text_field import Codec
 from weft.text.columns import (
     ChosenColumns,
     column_length,

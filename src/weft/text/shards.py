@@ -25,7 +25,7 @@ import numpy as np
 from weft.data.column import Array, JoinedValues, open_values, write_values
 from weft.errors import WeftError
 from weft.files import file_hash, write_atomically
-from weft.text.codec import Codec
+from weft.text.text_field import Codec
 from weft.text.config import TextConfig
 from weft.text.corpus import Corpus, id_type, open_tokens, token_blocks
 

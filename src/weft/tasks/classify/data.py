@@ -20,7 +20,7 @@ from weft.tasks.classify.wide import LabelledTokens, store_ngrams
 from weft.tasks.origin import warn_new_tokens
 from weft.tasks.plausibility import check_labelled, repeated, report_examples, report_single
 from weft.tasks.stored_data import DEV_PART, TRAIN_PART, store, stored
-from weft.text.codec import Codec
+from weft.text.text_field import Codec
 from weft.text.fields import Label, ordered_labels
 from weft.text.tokenizers import Normalizer
 from weft.text.word_vectors import WordVectors, read_word_vectors

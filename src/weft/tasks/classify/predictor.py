@@ -39,7 +39,7 @@ from weft.tasks.operation import (
 )
 from weft.tasks.predictor import NO_OPTIONS, ResultList, TaskPredictor, example_of
 from weft.tasks.stored_data import DEV_PART, is_stored
-from weft.text.codec import Codec
+from weft.text.text_field import Codec
 from weft.text.columns import read_rows
 from weft.text.fields import Label
 from weft.training.run import Run

@@ -45,7 +45,7 @@ from weft.tasks.pretraining import (
 from weft.tasks.stored_data import DEV_PART, TRAIN_PART, is_stored, stored
 from weft.tasks.task import Task
 from weft.tasks.text_task import CorpusSource, open_corpus
-from weft.text.codec import Codec
+from weft.text.text_field import Codec
 from weft.text.corpus import Corpus
 from weft.text.fields import Label
 from weft.text.vocabulary import RESERVED

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from weft.errors import WeftError
-from weft.text.codec import Codec
+from weft.text.text_field import Codec
 from weft.text.subword_tokenizer import SubwordTokenizer
 
 MASK = re.compile(r"<mask>|\[MASK\]")

@@ -18,7 +18,7 @@ from weft.tasks.predictor import NO_OPTIONS, ResultList, example_of
 from weft.tasks.stored_data import DEV_PART, is_stored
 from weft.tasks.text_task import CorpusSource, TextPredictor, corpus_for, encoded, held_out_tokens
 from weft.text.arguments import check_text
-from weft.text.codec import Codec
+from weft.text.text_field import Codec
 from weft.text.vocabulary import RESERVED
 from weft.text.word_tokenizer import WordTokenizer
 from weft.training.run import Run

@@ -25,7 +25,7 @@ from weft.tasks.pretraining import (
     take_over_stack,
 )
 from weft.tasks.text_task import CorpusSource, TextData, TextTask
-from weft.text.codec import Codec
+from weft.text.text_field import Codec
 from weft.training.build import build_model, load_model
 from weft.training.devices import find_device
 from weft.training.gradient_descent import GradientDescent

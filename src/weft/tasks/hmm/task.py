@@ -17,7 +17,7 @@ from weft.tasks.hmm.model import HMM, Observations
 from weft.tasks.inspection import Inspection
 from weft.tasks.lm.predictor import LmPredictor
 from weft.tasks.text_task import TextData, TextTask
-from weft.text.codec import Codec
+from weft.text.text_field import Codec
 from weft.training.build import check_memory
 from weft.training.distributed import current_workers, split_evenly
 from weft.training.loss import MeanLoss

@@ -14,7 +14,7 @@ from weft.tasks.inspection import Inspection, NamedBeamTree, Network, StackUse, 
 from weft.tasks.lm.model import LanguageModel
 from weft.tasks.lm.predictor import LmPredictor
 from weft.tasks.mixture import first_member
-from weft.text.codec import Codec
+from weft.text.text_field import Codec
 from weft.text.vocabulary import RESERVED
 
 CONTINUATION = 12  # tokens that a beam search adds to a text

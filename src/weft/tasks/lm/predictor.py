@@ -29,7 +29,7 @@ from weft.tasks.predictor import NO_OPTIONS, ResultList
 from weft.tasks.stored_data import DEV_PART, is_stored
 from weft.tasks.text_task import CorpusSource, TextPredictor, corpus_for, encoded, held_out_tokens
 from weft.text.arguments import check_text, check_texts
-from weft.text.codec import Codec, StreamingDecoder
+from weft.text.text_field import Codec, StreamingDecoder
 from weft.text.columns import read_rows
 from weft.text.tables import TEXT_NAMES
 from weft.text.vocabulary import EOS, RESERVED

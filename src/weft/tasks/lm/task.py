@@ -19,7 +19,7 @@ from weft.tasks.lm.ngram_mixture import NGRAM, NgramEvaluation, NgramMixture, co
 from weft.tasks.lm.predictor import LmPredictor
 from weft.tasks.members import trained_members
 from weft.tasks.text_task import TextData, TextTask
-from weft.text.codec import Codec
+from weft.text.text_field import Codec
 from weft.training.build import build_model, load_model
 from weft.training.devices import find_device
 from weft.training.gradient_descent import GradientDescent

@@ -23,7 +23,7 @@ from weft.tasks.lm.predictor import LmPredictor, TokenModel
 from weft.tasks.mix.config import MixConfig
 from weft.tasks.task import RunKind
 from weft.tasks.text_task import TextTask
-from weft.text.codec import Codec
+from weft.text.text_field import Codec
 from weft.training.run import WEIGHTS, Run, decoding, open_run
 
 PARTS_FOLDER = "parts"  # the folder of the parts

@@ -15,7 +15,7 @@ from weft.tasks.lm.inspection import inspect_steps
 from weft.tasks.lm.predictor import LmPredictor
 from weft.tasks.ngram.config import NgramConfig
 from weft.tasks.text_task import TextData, TextTask
-from weft.text.codec import Codec
+from weft.text.text_field import Codec
 from weft.training.loss import MeanLoss
 from weft.training.run import WEIGHTS, Run, decoding
 from weft.training.step import Evaluation, Progress

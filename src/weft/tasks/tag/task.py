@@ -28,7 +28,7 @@ from weft.tasks.tag.predictor import TagPredictor
 from weft.tasks.tag.vocabulary import TaggerVocabulary
 from weft.tasks.task import Task
 from weft.tasks.text_task import CorpusSource, open_corpus
-from weft.text.codec import Codec
+from weft.text.text_field import Codec
 from weft.text.conll import SentenceSource, count_noun
 from weft.text.corpus import Corpus
 from weft.text.spans import OUTSIDE

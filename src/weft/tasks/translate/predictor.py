@@ -28,7 +28,7 @@ from weft.tasks.translate.config import TranslateConfig
 from weft.tasks.translate.data import held_out_pairs, read_pairs
 from weft.tasks.translate.language_detection import LanguageProfile, load_profiles
 from weft.tasks.translate.model import BOS_ID, TranslationBatch, Translator, TranslatorMixture, last_weights
-from weft.text.codec import Codec
+from weft.text.text_field import Codec
 from weft.text.columns import read_rows
 from weft.text.parallel import SOURCE_NAMES, PairCodec, Pairs, PairSource
 from weft.text.subword_tokenizer import SubwordTokenizer
