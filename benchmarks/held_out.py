@@ -26,7 +26,7 @@ from weft.metrics import Likelihood
 from weft.tasks.lm.config import LmConfig
 from weft.tasks.lm.task import start_lm
 from weft.tasks.text_task import part_tokens
-from weft.text.text_field import Codec
+from weft.text.text_field import Text
 
 
 class PlainLSTM(nn.Module):
@@ -94,7 +94,7 @@ def main() -> None:
             seconds = time.perf_counter() - began
             found = Likelihood(training.trainer.progress.best, 1).perplexity
             print(f"weft, defaults, seed {seed}: {found:.3f} after {seconds:.0f} s, {epochs} epochs", flush=True)
-            size = len(training.run.field("text", Codec).vocabulary)
+            size = len(training.run.field("text", Text).vocabulary)
             train, dev = (part_tokens(training.run, part, size) for part in ("train", "dev"))
             for rate in options.rates:
                 found, epochs = plain(train, dev, size, seconds, rate, seed)

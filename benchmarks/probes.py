@@ -34,7 +34,7 @@ def main() -> None:
         model = weft.load(Path(folder) / "run")
         text = ("the old king sees a dog that the girl likes.\n" * 30)[:1000]
         weights = sum(parameter.numel() for parameter in model.model.parameters())
-        print(f"{weights:,} weights, {len(model.codec.encode(text)):,} tokens, one thread")
+        print(f"{weights:,} weights, {len(model.text_field.encode(text)):,} tokens, one thread")
         probes.surprisal(model, text[:20])
         for name, call in (
             ("surprisal", lambda: probes.surprisal(model, text)),

@@ -85,7 +85,7 @@ def classify(name: str) -> Callable[[Path, int], Result]:
 
 def _network(model: ClassifyPredictor, test: list[Example]) -> float:
     """The accuracy without the n-gram models."""
-    alone = ClassifyPredictor(model.run, model.model, model.codec, model.labels)
+    alone = ClassifyPredictor(model.run, model.model, model.text_field, model.labels)
     return alone.score(test).accuracy
 
 

@@ -31,8 +31,8 @@ from weft.tasks.config import ModelConfig
 from weft.tasks.lm.config import BpttConfig, LmBatchConfig, LmConfig
 from weft.tasks.lm.task import start_lm
 from weft.tasks.text_task import part_tokens
-from weft.text.text_field import Codec
 from weft.text.config import TextConfig
+from weft.text.text_field import Text
 from weft.training.config import TrainConfig
 
 TARGET = 1.1
@@ -115,7 +115,7 @@ def main() -> None:
         print(f"weft, median:  {median:6.2f} s")
         if not options.skip_notes:
             training = start_lm("timemachine", folder / "tokens", OURS)
-            size = len(training.run.field("text", Codec).vocabulary)
+            size = len(training.run.field("text", Text).vocabulary)
             tokens = part_tokens(training.run, "train", size)
             seconds, epochs = notes_recipe(tokens, size, seed=1)
             print(f"the notes:     {seconds:6.2f} s, {epochs} epochs")

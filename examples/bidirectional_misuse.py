@@ -23,10 +23,10 @@ from torch.nn import functional as F
 
 from weft.data.windows import RandomWindows
 from weft.nn import make_stack
-from weft.text.text_field import Codec, store_corpus
 from weft.text.config import TextConfig
 from weft.text.corpus import open_tokens
 from weft.text.datasets import open_data
+from weft.text.text_field import Text, store_corpus
 
 ROWS, STEPS = 32, 35  # of a batch
 PROMPT = "time traveller"
@@ -87,25 +87,25 @@ def sample(logits: Tensor, generator: torch.Generator) -> int:
 
 
 @torch.no_grad()
-def generate(model: NextCharacter, codec: Codec, prompt: str, length: int) -> str:
+def generate(model: NextCharacter, text_field: Text, prompt: str, length: int) -> str:
     """Generate step by step: read one character, carry the state, sample the next character."""
     generator = torch.Generator().manual_seed(0)
-    ids, state, outputs = codec.encode(prompt), None, torch.empty(0)
+    ids, state, outputs = text_field.encode(prompt), None, torch.empty(0)
     for index in range(len(ids) + length):
         if index == len(ids):
             ids.append(sample(model.output(outputs)[0, -1], generator))
         outputs, state = model.stack(torch.tensor([ids[index : index + 1]]), state)
-    return codec.decode(ids)
+    return text_field.decode(ids)
 
 
 @torch.no_grad()
-def generate_rereading(model: NextCharacter, codec: Codec, prompt: str, length: int) -> str:
+def generate_rereading(model: NextCharacter, text_field: Text, prompt: str, length: int) -> str:
     """Generate by reading the complete text again before each character, in both directions if the model has them."""
     generator = torch.Generator().manual_seed(0)
-    ids = codec.encode(prompt)
+    ids = text_field.encode(prompt)
     for _ in range(length):
         ids.append(sample(model(torch.tensor([ids]))[0, -1], generator))
-    return codec.decode(ids)
+    return text_field.decode(ids)
 
 
 @torch.no_grad()
@@ -127,11 +127,13 @@ def influence(model: NextCharacter, inputs: Tensor, distance: int, seed: int = 0
     return ((before - after).abs().sum(-1) / 2).mean().item()
 
 
-def report(models: dict[str, NextCharacter], codec: Codec, train_tokens: np.ndarray, dev_tokens: np.ndarray) -> None:
+def report(
+    models: dict[str, NextCharacter], text_field: Text, train_tokens: np.ndarray, dev_tokens: np.ndarray
+) -> None:
     def line(title: str, cells: list[str]) -> None:
         print(f"{title:44}" + "".join(f"{cell:>16}" for cell in cells))
 
-    noise = np.random.default_rng(0).integers(RESERVED, len(codec.vocabulary), 4000)
+    noise = np.random.default_rng(0).integers(RESERVED, len(text_field.vocabulary), 4000)
     line("", list(models))
     print("Perplexity of the next character, as reported by the training loop")
     for title, tokens in (("training text", train_tokens), ("unseen text", dev_tokens)):
@@ -154,8 +156,8 @@ def report(models: dict[str, NextCharacter], codec: Codec, train_tokens: np.ndar
         line(f"  {where}", [f"{move:.3f}" for move in moves])
     print(f"Text generated after {PROMPT!r}")
     for name, model in models.items():
-        print(f"  {name:28}{generate(model, codec, PROMPT, 60)}")
-    print(f"  {'bidirectional, rereading':28}{generate_rereading(models['bidirectional'], codec, PROMPT, 60)}")
+        print(f"  {name:28}{generate(model, text_field, PROMPT, 60)}")
+    print(f"  {'bidirectional, rereading':28}{generate_rereading(models['bidirectional'], text_field, PROMPT, 60)}")
 
 
 def main() -> None:
@@ -166,8 +168,8 @@ def main() -> None:
     data, hidden, steps = ("python-docs", 48, 120) if options.quick else (options.data, 128, 400)
     text = TextConfig(tokenizer="char", lower=True, letters_only=True, limit=100_000)
     with tempfile.TemporaryDirectory() as folder:
-        codec, _ = store_corpus(text, open_data(data), None, Path(folder))
-        size = len(codec.vocabulary)
+        text_field, _ = store_corpus(text, open_data(data), None, Path(folder))
+        size = len(text_field.vocabulary)
         train_tokens, dev_tokens = (
             np.array(open_tokens(Path(folder) / f"{name}.tokens.npy", size)) for name in ("train", "dev")
         )
@@ -177,7 +179,7 @@ def main() -> None:
         models[name] = NextCharacter(size, hidden, bidirectional=bidirectional)
         train(models[name], train_tokens, steps)
         models[name].eval()
-    report(models, codec, train_tokens, dev_tokens)
+    report(models, text_field, train_tokens, dev_tokens)
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ def large_shards(folder: Path, size: int) -> None:
     write_shards(text, config, folder)
     index = json.loads((folder / "index.json").read_text())
     generator = np.random.default_rng(0)
-    ids = generator.integers(4, len(open_shards(folder).codec.vocabulary), 1 << 24).astype(np.uint16)
+    ids = generator.integers(4, len(open_shards(folder).text_field.vocabulary), 1 << 24).astype(np.uint16)
     index["shards"] = []
     for number in range(-(-size // (2 * count))):
         name = f"shard-{number:05d}.npy"

@@ -290,7 +290,7 @@ def test_word_vectors_to_begin_with(tmp_path):
     settings = config(f"model.word_vectors={tmp_path / 'vectors.txt'}")
     training = weft.start_classify(PAIRS, tmp_path / "run", settings)
     assert "vectors for 2 of " in training.summary
-    vocabulary = weft.load(tmp_path / "run").codec.vocabulary
+    vocabulary = weft.load(tmp_path / "run").text_field.vocabulary
     weight = training.model.embedding.weight
     assert weight[vocabulary.id("bad")].tolist() == [1 + place for place in range(12)]
     assert weight[vocabulary.id("film")].std() > 0

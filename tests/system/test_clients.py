@@ -128,10 +128,10 @@ def openai_completions(world):
 @row("openai", "`completions.create(prompt=[3, 4])`")
 def openai_token_prompts(world):
     model = weft.load(world.runs["lm"])
-    ids = model.codec.encode("the cat")
+    ids = model.text_field.encode("the cat")
     given = {"model": "lm", "max_tokens": 9, "seed": 1}
     (expected,) = world.openai.completions.create(prompt="the cat", **given).choices
-    for prompt in (ids, [ids, model.codec.encode("a")], ["the cat"]):
+    for prompt in (ids, [ids, model.text_field.encode("a")], ["the cat"]):
         assert world.openai.completions.create(prompt=prompt, **given).choices[0].text == expected.text
     echoed = world.openai.completions.create(prompt=ids, echo=True, logprobs=0, **given).choices[0]
     assert echoed.text == f"the cat{expected.text}"
@@ -142,7 +142,7 @@ def openai_token_prompts(world):
 
 @row("openai", '`completions.create(logit_bias={"5": -100})`')
 def openai_logit_bias(world):
-    vocabulary = weft.load(world.runs["lm"]).codec.vocabulary
+    vocabulary = weft.load(world.runs["lm"]).text_field.vocabulary
     never, always = (str(vocabulary.id(letter)) for letter in "tz")
     given = {"model": "lm", "prompt": "the cat", "max_tokens": 60, "seed": 1}
     assert "t" in world.openai.completions.create(**given).choices[0].text
@@ -189,7 +189,7 @@ def openai_ignored(world):
 
 @row("openai", "`embeddings.create`")
 def openai_embeddings(world):
-    ids = weft.load(world.runs["lm"]).codec.encode("the cat")
+    ids = weft.load(world.runs["lm"]).text_field.encode("the cat")
     (expected,) = world.openai.embeddings.create(model="lm", input="the cat").data
     for given in (ids, [ids], ["the cat", "a"], [ids, ids]):
         found = world.openai.embeddings.create(model="lm", input=given, encoding_format="float")
@@ -243,10 +243,10 @@ def hub_details(world):
     found = lm.text_generation("the cat", max_new_tokens=9, details=True, decoder_input_details=True, top_n_tokens=3)
     assert found.generated_text == world.generated("lm", "the cat", tokens=9, sampler=weft.greedy)
     assert "".join(one.text for one in found.details.tokens) == found.generated_text
-    assert [one.id for one in found.details.tokens] == model.codec.encode(found.generated_text)
+    assert [one.id for one in found.details.tokens] == model.text_field.encode(found.generated_text)
     assert (found.details.finish_reason, found.details.generated_tokens) == ("length", 9)
     assert [top[0]["id"] for top in found.details.top_tokens] == [one.id for one in found.details.tokens]
-    ids = model.codec.encode("the cat" + found.generated_text)
+    ids = model.text_field.encode("the cat" + found.generated_text)
     log_probs = [None, *model.model.token_log_probs(np.array(ids))]
     given = [*found.details.prefill, *found.details.tokens]
     assert [one.id for one in given] == ids

@@ -346,7 +346,7 @@ def test_a_blank_as_other_models_write_it_and_the_beginning_of_a_translation(pro
     code, filled, _ = program("fill", others / "fill", "a ___ runs")
     assert code == 0
     assert {program("fill", others / "fill", f"a {mask} runs")[1] for mask in ("<mask>", "[MASK]")} == {filled}
-    token = weft.load(others / "translate").codec.target.vocabulary.tokens[-1]
+    token = weft.load(others / "translate").fields.target.vocabulary.tokens[-1]
     code, translated, err = program("translate", others / "translate", "one two", "--prefix", token)
     assert code == 0, err
     assert translated.startswith(token.strip())

@@ -43,7 +43,7 @@ def weights_of(module):
 
 @pytest.mark.parametrize("rule", ["rms", "sgd"])
 def test_learning_rate_0_is_the_static_model(model, rule):
-    tokens = np.asarray(held_out_tokens(model.run, model.codec))
+    tokens = np.asarray(held_out_tokens(model.run, model.text_field))
     config = DynamicConfig(learning_rate=0.0, decay=0.01, segment=16, rule=rule)
     adapted = model.adapt("dynamic", dynamic=config)
     static = torch.cat(
@@ -82,7 +82,7 @@ def test_an_update_is_a_step_down_the_gradient_and_back_to_the_trained_weights(m
 def test_a_token_is_never_predicted_by_weights_that_have_seen_it(model):
     """Other text after a segment does not change the probabilities inside it."""
     adapted = model.adapt("both", dynamic=DynamicConfig(0.003, 0.01, 8), cache=weft.CacheConfig(50, 0.5)).model
-    one = np.asarray(model.codec.encode("the cat sat on the mat and the dog sat"))
+    one = np.asarray(model.text_field.encode("the cat sat on the mat and the dog sat"))
     two = np.concatenate([one[:-7], one[:7][::-1]])
     same = len(one) - 8
     np.testing.assert_array_equal(adapted.token_log_probs(one)[:same], adapted.token_log_probs(two)[:same])
@@ -91,11 +91,11 @@ def test_a_token_is_never_predicted_by_weights_that_have_seen_it(model):
 @pytest.mark.parametrize("method", ["dynamic", "cache", "both"])
 def test_predictions_and_steps_of_an_adapted_model(model, method):
     adapted = model.adapt(method).model
-    tokens = np.asarray(held_out_tokens(model.run, model.codec))[:80]
+    tokens = np.asarray(held_out_tokens(model.run, model.text_field))[:80]
     found = adapted.predict_tokens(tokens)
     assert found.likelihood.nats == pytest.approx(adapted.evaluate(tokens).nats, rel=1e-6)
-    check_stepper(adapted, vocabulary=len(model.codec.vocabulary), steps=5)
-    check_stepper(adapted.after(tokens), vocabulary=len(model.codec.vocabulary), steps=5)
+    check_stepper(adapted, vocabulary=len(model.text_field.vocabulary), steps=5)
+    check_stepper(adapted.after(tokens), vocabulary=len(model.text_field.vocabulary), steps=5)
 
 
 def test_generation_adapts_to_the_prompt_and_each_prompt_alone(model):
@@ -105,11 +105,11 @@ def test_generation_adapts_to_the_prompt_and_each_prompt_alone(model):
     assert many[0] == adapted.generate(prompt, tokens=12, sampler=weft.greedy)
     assert many[1] == adapted.generate("the cat ", tokens=12, sampler=weft.greedy)
     after = AdaptedModel(model.model, Adaptation(adapted.adaptation.dynamic), adapted.model.rms).after(
-        model.codec.encode(prompt)
+        model.text_field.encode(prompt)
     )
     assert (
-        after.evaluate(np.asarray(model.codec.encode(prompt))).nats
-        < model.evaluate_tokens(np.asarray(model.codec.encode(prompt))).nats
+        after.evaluate(np.asarray(model.text_field.encode(prompt))).nats
+        < model.evaluate_tokens(np.asarray(model.text_field.encode(prompt))).nats
     )
 
 
@@ -193,7 +193,7 @@ def test_mix_command(folder, tmp_path):
 def test_a_filler_adapts_to_the_text_and_to_the_known_tokens(folder):
     model = weft.load(folder / "fill", weft.FillPredictor)
     before = weights_of(model.model)
-    tokens = np.asarray(model.codec.encode("mat dog cat mat dog cat " * 30))
+    tokens = np.asarray(model.text_field.encode("mat dog cat mat dog cat " * 30))
     static = model.predict_tokens(tokens)
     still = model.adapt(dynamic=DynamicConfig(0.0, 0.0, 1000))
     assert still.predict_tokens(tokens[:200]).likelihood.nats == model.predict_tokens(tokens[:200]).likelihood.nats

@@ -6,22 +6,22 @@ import pytest
 
 from weft.errors import WeftError
 from weft.tasks.fill.blanks import Blanked
-from weft.text.text_field import Codec, store_corpus
 from weft.text.config import TextConfig
 from weft.text.corpus import Corpus
+from weft.text.text_field import Text, store_corpus
 
 ENGLISH = "I am hungry, I could eat half a pig.\nHow hungry are you?\n" * 20
 CHINESE = "我很饿。我能吃半头猪。\n" * 20
 
 
-def codec(tmp_path, text=ENGLISH, **settings) -> Codec:
+def text_field(tmp_path, text=ENGLISH, **settings) -> Text:
     return store_corpus(TextConfig(**settings), Corpus.from_texts("t", [text]), None, tmp_path)[0]
 
 
-def read(codec, text, tokens=1):
+def read(text_field, text, tokens=1):
     """What the model reads, with _ for a blank."""
-    size = len(codec.vocabulary)
-    return [(*codec.vocabulary.tokens, "_")[token] for token in Blanked.read(text).ids(codec, size, tokens)]
+    size = len(text_field.vocabulary)
+    return [(*text_field.vocabulary.tokens, "_")[token] for token in Blanked.read(text).ids(text_field, size, tokens)]
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_what_is_none(text):
 
 
 def test_words(tmp_path):
-    words = codec(tmp_path, tokenizer="word", lower=True)
+    words = text_field(tmp_path, tokenizer="word", lower=True)
     assert read(words, "I ___ hungry, zebra") == ["i", "_", "hungry", ",", "<unk>"]
     assert read(words, "___ ___") == ["_", "_"]
     blanked = Blanked.read("I ___ Hungry, zebra")
@@ -56,26 +56,26 @@ def test_words(tmp_path):
 
 
 def test_characters(tmp_path):
-    characters = codec(tmp_path, tokenizer="char")
+    characters = text_field(tmp_path, tokenizer="char")
     assert read(characters, "a ___ p") == ["a", " ", "_", " ", "p"]
     assert read(characters, "a p___.", tokens=2) == ["a", " ", "p", "_", "_", "."]
     assert read(characters, "h____y", tokens=0) == ["h", "_", "_", "_", "_", "y"]
 
 
 def test_a_space_beside_a_blank_stays_where_only_letters_are_kept(tmp_path):
-    letters = codec(tmp_path, tokenizer="char", lower=True, letters_only=True)
+    letters = text_field(tmp_path, tokenizer="char", lower=True, letters_only=True)
     assert read(letters, "I, ___ H.") == ["i", " ", "_", " ", "h"]
     assert read(letters, " a___\nh") == ["a", "_", " ", "h"]
 
 
 @pytest.mark.parametrize("level", ["char", "word"])
 def test_chinese(tmp_path, level):
-    assert read(codec(tmp_path, CHINESE, tokenizer=level), "我___饿。") == ["我", "_", "饿", "。"]
+    assert read(text_field(tmp_path, CHINESE, tokenizer=level), "我___饿。") == ["我", "_", "饿", "。"]
 
 
 def test_sub_words_bring_their_own_space(tmp_path):
     pytest.importorskip("tokenizers")
-    pieces = codec(tmp_path, tokenizer="subword", max_vocab_size=60)
+    pieces = text_field(tmp_path, tokenizer="subword", max_vocab_size=60)
     whole = read(pieces, "I ___ hungry")
     assert whole[:2] == ["I", "_"]
     assert whole[2].startswith(" ")

@@ -12,15 +12,15 @@ from weft.data.column import Column, open_column, write_column
 from weft.data.field import Field
 from weft.data.values import Values
 from weft.errors import WeftError
-from weft.text.text_field import Codec
 from weft.text.config import TextConfig
 from weft.text.fields import Label, Tags
 from weft.text.spans import SCHEMES
+from weft.text.text_field import Text
 
 SERIES = np.random.default_rng(0).normal(3.0, 7.0, (9, 2))
 CASES = {
-    "text": (Codec, TextConfig(tokenizer="word", min_count=1), ["the cat sat", "a cat"], "the cat", ("the", "cat")),
-    "characters": (Codec, TextConfig(), ["猫 cat"], "cat猫", ("c", "a", "t", "猫")),
+    "text": (Text, TextConfig(tokenizer="word", min_count=1), ["the cat sat", "a cat"], "the cat", ("the", "cat")),
+    "characters": (Text, TextConfig(), ["猫 cat"], "cat猫", ("c", "a", "t", "猫")),
     "label": (Label, None, ["no", "yes", "no"], "yes", ("yes",)),
     "tags": (Tags, None, [["DET", "N"], ["V"]], ("N", "V"), ("N", "V")),
     "spans": (Tags, SCHEMES["bio"], [["B-X", "O"]], ("O", "B-X", "I-X"), ("O", "B-X", "I-X")),

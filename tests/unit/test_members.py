@@ -64,7 +64,7 @@ def folder(tmp_path_factory):
 def output(predictor):
     """What a model of any task predicts, as numbers."""
     if isinstance(predictor, weft.LmPredictor):
-        return predictor.model.token_log_probs(np.asarray(predictor.codec.encode("the cat sat on a mat"))).tolist()
+        return predictor.model.token_log_probs(np.asarray(predictor.text_field.encode("the cat sat on a mat"))).tolist()
     if isinstance(predictor, weft.FillPredictor):
         return [answer.probability for answer in predictor.fill("the ___at sat", 3)]
     if isinstance(predictor, weft.ClassifyPredictor):

@@ -44,7 +44,7 @@ def test_probabilities_are_the_weighted_sum(trained):
 @pytest.mark.parametrize("elements", [1, 300, 1 << 20])
 def test_most_probable_tokens_are_those_of_its_steps(trained, monkeypatch, elements):
     monkeypatch.setattr("weft.tasks.lm.ngram_mixture.TABLE_ELEMENTS", elements)
-    dev = held_out_tokens(trained.run, trained.codec)
+    dev = held_out_tokens(trained.run, trained.text_field)
     both = NgramMixture([*trained.model.members] * 2, trained.model.ngram, 0.4)
     for model in (trained.model, both):
         found, expected = model.predict_tokens(dev), predict_stepwise(model, dev)
@@ -57,7 +57,7 @@ def test_the_loaded_run_has_the_best_evaluation_and_its_weight(trained):
     best = min(evaluations, key=lambda one: one["cross_entropy"])
     assert trained.evaluate_held_out().cross_entropy == pytest.approx(best["cross_entropy"])
     assert trained.model.weights[1] == best[NGRAM_WEIGHT]
-    dev = held_out_tokens(trained.run, trained.codec)
+    dev = held_out_tokens(trained.run, trained.text_field)
     for part in trained.model.models:  # the fitted interpolation is at least as good as either part
         assert trained.evaluate_held_out().nats <= part.evaluate(dev).nats + 1e-3
 
@@ -120,6 +120,6 @@ def test_ngrams_are_those_of_the_training_text(trained):
 
 def test_surprisal_is_that_of_the_mixture(trained):
     text = "It was the best of worst times"
-    found, ids = weft.probes.surprisal(trained, text), np.array(trained.codec.encode(text))
+    found, ids = weft.probes.surprisal(trained, text), np.array(trained.text_field.encode(text))
     assert np.allclose(found.nats[1:], -trained.model.token_log_probs(ids), atol=1e-5)
     assert not np.allclose(found.nats[1:], -trained.model.members[0].token_log_probs(ids), atol=1e-2)

@@ -1,4 +1,4 @@
-"""Parallel text: every kind of source, errors by file and line, and lossless codecs."""
+"""Parallel text: every kind of source, errors by file and line, and lossless fields."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from weft.errors import WeftError, WeftWarning
 from weft.text.config import PairTextConfig
-from weft.text.parallel import PairCodec, Pairs, build_pair_codec, open_pairs
+from weft.text.parallel import PairFields, Pairs, fit_pair_fields, open_pairs
 from weft.text.tokenizers import SpaceTokenizer, WordTokenizer
 
 TABLE = "Go.\tVa !\tCC-BY 2.0\nI'm home.\tJe suis chez moi.\tCC-BY 2.0\n"
@@ -162,33 +162,33 @@ class TestMistakes:
             Pairs("3", ["a", "b"], ["c"])
 
 
-class TestCodecs:
+class TestTextFields:
     PAIRS = Pairs("small", ["Is the water good?", "Yes!", "Go away!", "It rains."] * 3, FRENCH * 3)
 
     @pytest.mark.parametrize("level", ["char", "word", "space", "subword"])
     @pytest.mark.parametrize("joint", [True, False])
-    def test_decode_inverts_encode_and_codecs_are_restored_from_json(self, level, joint):
-        codecs = build_pair_codec(PairTextConfig(tokenizer=level, joint=joint, max_vocab_size=120), self.PAIRS)
-        again = PairCodec.from_json(json.loads(json.dumps(codecs.to_json())))
-        assert again == codecs
-        assert again.joint is codecs.joint is (joint and level == "subword")
-        for codec, texts in ((again.source, self.PAIRS.sources), (again.target, self.PAIRS.targets)):
+    def test_decode_inverts_encode_and_fields_are_restored_from_json(self, level, joint):
+        fields = fit_pair_fields(PairTextConfig(tokenizer=level, joint=joint, max_vocab_size=120), self.PAIRS)
+        again = PairFields.from_json(json.loads(json.dumps(fields.to_json())))
+        assert again == fields
+        assert again.joint is fields.joint is (joint and level == "subword")
+        for text_field, texts in ((again.source, self.PAIRS.sources), (again.target, self.PAIRS.targets)):
             for text in texts:
-                ids = codec.encode(text)
-                assert codec.vocabulary.unk_id not in ids
+                ids = text_field.encode(text)
+                assert text_field.vocabulary.unk_id not in ids
                 if level == "space":  # its tokens stand apart, as the notes write them
-                    assert codec.encode(codec.decode(ids)) == ids
+                    assert text_field.encode(text_field.decode(ids)) == ids
                 else:
-                    assert codec.decode(ids) == text
+                    assert text_field.decode(ids) == text
 
     def test_word_vocabularies_are_separate(self):
-        codecs = build_pair_codec(PairTextConfig(tokenizer="word"), self.PAIRS)
-        assert "water" in codecs.source.vocabulary
-        assert "water" not in codecs.target.vocabulary
+        fields = fit_pair_fields(PairTextConfig(tokenizer="word"), self.PAIRS)
+        assert "water" in fields.source.vocabulary
+        assert "water" not in fields.target.vocabulary
 
     def test_joint_subwords_are_trained_on_both_sides(self):
-        codec = build_pair_codec(PairTextConfig(tokenizer="subword", max_vocab_size=150), self.PAIRS).source
-        assert not codec.unknown("water pluie")
+        text_field = fit_pair_fields(PairTextConfig(tokenizer="subword", max_vocab_size=150), self.PAIRS).source
+        assert not text_field.unknown("water pluie")
 
 
 class TestPrint:

@@ -113,7 +113,7 @@ def test_a_column_is_the_text(name, tables):
 
 def test_a_model_of_a_column_is_evaluated_on_that_column_and_knows_where_a_text_ends(tables):
     model = weft.train_lm(str(tables / "a.csv"), tables / "run", {**TINY, "text.column": "body", "text.holdout": 0})
-    assert "{" not in model.codec.vocabulary
+    assert "{" not in model.text_field.vocabulary
     assert model.evaluate(str(tables / "a.jsonl")).count == model.evaluate(str(tables / "a.csv")).count
     text = model.generate("the", tokens=None, seed=1)
     assert text.startswith("the")

@@ -18,9 +18,9 @@ from weft.tasks import get_task
 from weft.tasks.config import LayerRates, ModelConfig
 from weft.tasks.lm.model import AdaptiveLanguageModel, LanguageModel
 from weft.tasks.pretraining import ENCODER_RATES, layer_groups, load_encoder, take_over_stack
-from weft.text.text_field import Codec
 from weft.text.config import CorpusConfig
 from weft.text.shards import write_shards
+from weft.text.text_field import Text
 from weft.training.layer_groups import LayerGroups
 from weft.training.optimizer import Adam, Optimizer
 from weft.training.run import CHECKPOINT, open_run, with_prefix
@@ -46,7 +46,7 @@ QUICK = {"train.epochs": 6, "batch.size": 8}
 
 
 def tokens_of(path):
-    return open_run(path).field("text", Codec).vocabulary.tokens
+    return open_run(path).field("text", Text).vocabulary.tokens
 
 
 def layers_of(name, model):

@@ -105,7 +105,7 @@ def test_surprisal_is_the_likelihood_of_the_text(models):
     for task in ("lm", "ngram", "hmm"):
         model = models[task]
         found = probes.surprisal(model, TEXT, top=3)
-        expected = model.evaluate_tokens(np.array(model.codec.encode(TEXT)))
+        expected = model.evaluate_tokens(np.array(model.text_field.encode(TEXT)))
         assert found.context == "left"
         assert math.isnan(found.nats[0])
         assert np.nansum(found.nats) == pytest.approx(expected.nats, rel=1e-5)
@@ -274,7 +274,7 @@ def test_a_beam_goes_on_from_a_prefix(models, name):
 
 def test_posterior_of_an_hmm_by_enumeration(models):
     model, text = models["hmm"], "the king sees"
-    hmm, ids = model.model, model.codec.encode(text)
+    hmm, ids = model.model, model.text_field.encode(text)
     found = probes.posterior(model, text)
     T, K = len(ids), hmm.states
     shares, total, best = np.zeros((T, K)), 0.0, (0.0, ())

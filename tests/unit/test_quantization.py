@@ -139,7 +139,7 @@ def test_a_quantized_language_model_scores_and_writes(tmp_path):
         pass
     model = weft.load(tmp_path / "run")
     quantized = weft.quantize(model)
-    tokens = torch.tensor(model.codec.encode("the dog sat on the mat. the cat ran. ") * 5)
+    tokens = torch.tensor(model.text_field.encode("the dog sat on the mat. the cat ran. ") * 5)
     exact, found = model.model.evaluate(tokens).cross_entropy, quantized.model.evaluate(tokens).cross_entropy
     assert abs(found / exact - 1) < 0.02
     assert quantized.generate("the ", tokens=30, sampler=weft.greedy) == model.generate(

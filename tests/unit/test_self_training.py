@@ -44,14 +44,14 @@ def test_texts_are_trained_on_with_the_labels_of_the_teacher(teacher, tmp_path):
     run = taught(teacher, tmp_path)
     model, columns = weft.load(run.path), stored(run, TRAIN_PART)
     labels = [run.field("label", Label).labels[place] for place in columns["label"].values]
-    read = [model.codec.decode(columns["text"][row].tolist()) for row in range(len(labels))]
+    read = [model.text_field.decode(columns["text"][row].tolist()) for row in range(len(labels))]
     expected = weft.load(teacher).classify(["a great day", "what a bad day", "great and fine", "long dull long"])
     assert dict(zip(read[-4:], labels[-4:], strict=True)) == {" ".join(one.tokens): one.label for one in expected}
     assert Counter(read) == Counter([text for text, _ in LABELLED] * LABELLED_TIMES + read[-4:])
     assert run.field("label", Label).counts == {"bad": 4, "good": 4}  # of the labelled texts alone
     assert f"4 texts have the labels that {teacher} predicts" in run.reading["description"]
     held = stored(run, DEV_PART)["text"]
-    assert [model.codec.decode(held[row].tolist()) for row in range(len(held))] == [text for text, _ in HELD_OUT]
+    assert [model.text_field.decode(held[row].tolist()) for row in range(len(held))] == [text for text, _ in HELD_OUT]
 
 
 def test_the_ngram_models_learn_what_only_unlabelled_texts_have(teacher, tmp_path):

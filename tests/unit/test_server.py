@@ -45,7 +45,7 @@ from weft.tasks.fill.blanks import Blanked
 from weft.tasks.fill.predictor import FillPredictor
 from weft.tasks.lm.stopping import StopText
 from weft.tasks.operation import operations
-from weft.text.text_field import Codec, StreamingDecoder
+from weft.text.text_field import StreamingDecoder, Text
 from weft.text.tokenizers import TOKENIZERS
 from weft.training.run import WEIGHTS, load_tensors, save_tensors
 
@@ -368,11 +368,11 @@ def test_the_tokens_of_a_long_prompt_take_linear_time(context, monkeypatch):
         request = CompletionRequest((prompt,), 0, log_probs=0, echo=True)
         return openai_api._prompt_tokens(await Completion.prepare(context, context.models.get(name), request), 0)
 
-    lengths, decode = [], Codec.decode
+    lengths, decode = [], Text.decode
     text = "the cat sat on the mat.\n" * 100
     expected = asyncio.run(ask("ngram", text))
     assert [one[3] for one in expected] == list(range(len(text)))
-    monkeypatch.setattr(Codec, "decode", lambda codec, ids: lengths.append(len(ids)) or decode(codec, ids))
+    monkeypatch.setattr(Text, "decode", lambda text_field, ids: lengths.append(len(ids)) or decode(text_field, ids))
     assert asyncio.run(ask("ngram", text)) == expected
     assert max(lengths) <= StreamingDecoder.CONTEXT + 1
 
@@ -612,7 +612,7 @@ def test_a_translation_begins_with_its_prefix(context):
     assert (same.text, same.tokens) == (free.text, free.tokens)
     assert same.log_prob == pytest.approx(free.log_prob, abs=1e-4)
     torch.testing.assert_close(torch.tensor(same.attention), torch.tensor(free.attention))
-    other = next(token for token in model.codec.target.vocabulary.tokens[5:] if token != free.tokens[0])
+    other = next(token for token in model.fields.target.vocabulary.tokens[5:] if token != free.tokens[0])
     ((forced,),) = model.n_best(["the cat sat."], 1, prefix=[other])
     assert forced.tokens[0] == other
     with pytest.raises(weft.WeftError, match="the prefix has 'no token'"):

@@ -37,8 +37,8 @@ def test_an_interrupted_encoding_continues_to_the_same_shards(tmp_path, monkeypa
     again = write_shards(TEXT, CorpusConfig(), tmp_path / "again", shard_tokens=9000)
     assert again.digest == straight.digest
     assert [file.stat().st_mtime_ns for file in written] == times  # finished shards were not written again
-    codec = straight.codec
-    assert codec.decode(straight.tokens()[:200]) == "".join(LINES)[:200]
+    text_field = straight.text_field
+    assert text_field.decode(straight.tokens()[:200]) == "".join(LINES)[:200]
     with pytest.raises(weft.WeftError, match="other text or settings"):
         write_shards(TEXT, CorpusConfig(lower=True), tmp_path / "again", shard_tokens=9000)
 
@@ -53,7 +53,7 @@ def test_training_on_shards_is_training_on_the_text(tmp_path):
     ]
     assert not (runs[1] / "data" / "train.tokens.npy").exists()
     one, other = (predictor.model.state_dict() for predictor in predictors)
-    vocabularies = [predictor.codec.vocabulary for predictor in predictors]
+    vocabularies = [predictor.text_field.vocabulary for predictor in predictors]
     assert list(vocabularies[0]) == list(vocabularies[1])
     assert all(one[name].equal(other[name]) for name in one)
     with pytest.raises(weft.WeftError, match=r"encoded with 'char', False, 1.*`text\.lower=false` `text\.min_count=1`"):

@@ -152,7 +152,7 @@ class Own(NgramTask):
 
     def load(self, run):
         found = super().load(run)
-        return ShoutPredictor(found.run, found.model, found.codec)
+        return ShoutPredictor(found.run, found.model, found.text_field)
 
 
 TASK = Own()

@@ -64,7 +64,7 @@ def test_python_command_and_server_end_a_text_at_the_same_token(tmp_path, task, 
         models.stop()
     assert [prompt + text for prompt, text in zip(PROMPTS, generated, strict=True)] == expected
 
-    ends = texts == "several texts" and model.codec.tokenizer.line_end != "<eos>"
+    ends = texts == "several texts" and model.text_field.tokenizer.line_end != "<eos>"
     assert (model.end_id is not None) == ends
-    lengths = [len(model.codec.tokenizer.split(text)) for text in generated]
+    lengths = [len(model.text_field.tokenizer.split(text)) for text in generated]
     assert (min(lengths) < TOKENS / 2) == ends, lengths

@@ -28,7 +28,7 @@ from weft.tasks.translate.predictor import (
     split_whole,
 )
 from weft.tasks.translate.task import start_translate, train_translate
-from weft.text.parallel import Pairs, build_pair_codec
+from weft.text.parallel import Pairs, fit_pair_fields
 from weft.text.vocabulary import UNK
 from weft.training.run import DATA_RECORD, Run, read_json, write_json
 
@@ -41,13 +41,13 @@ PAIRS = Pairs(
 
 def translating(*sets, seed=0, spread=1.0):
     config = load_config(TranslateConfig, None, ["model.hidden_size=12", "model.embedding_dim=8", *sets])
-    codec = build_pair_codec(config.text, PAIRS)
+    text_field = fit_pair_fields(config.text, PAIRS)
     torch.manual_seed(seed)
-    model: Translator = make_translator(codec, config).eval()
+    model: Translator = make_translator(text_field, config).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(std=spread)
-    return TranslatePredictor(Run("nowhere", "translate", {}, {}), model, codec, config)
+    return TranslatePredictor(Run("nowhere", "translate", {}, {}), model, text_field, config)
 
 
 @pytest.mark.parametrize("level", ["word", "char", "subword"])
@@ -69,9 +69,9 @@ def test_the_score_is_that_of_the_model():
     found = translating("text.tokenizer=word")
     (best,) = found.n_best(PAIRS.sources[:1], 5, beam=5, length_penalty=0.6)
     for one in best:
-        ids = found.codec.target.vocabulary.encode(one.tokens)
+        ids = found.fields.target.vocabulary.encode(one.tokens)
         ended = one.tokens[-1] == "<eos>"
-        batch = sentences([found.codec.source.encode(PAIRS.sources[0])], [ids[:-1] if ended else ids])
+        batch = sentences([found.fields.source.encode(PAIRS.sources[0])], [ids[:-1] if ended else ids])
         nats = found.model.token_losses(batch)[0, : len(ids)].sum().item()
         assert one.log_prob == pytest.approx(-nats, abs=1e-3)
         assert one.score == pytest.approx(one.log_prob / len(one.tokens) ** 0.6)
@@ -82,7 +82,7 @@ def test_unknown_words_are_copied_from_where_attention_looks():
     for seed in range(20):
         found = translating("text.tokenizer=word", seed=seed)
         with torch.no_grad():
-            found.model.bias[found.codec.target.vocabulary.unk_id] = 1e3  # it writes nothing else
+            found.model.bias[found.fields.target.vocabulary.unk_id] = 1e3  # it writes nothing else
         (best,) = found.n_best([text], 1, copy_unknown=True, attention=True)[0]
         if any(weights[-1] == max(weights) for weights in best.attention):  # the end is never copied
             break
@@ -96,11 +96,11 @@ def test_unknown_words_are_copied_from_where_attention_looks():
 
 
 def test_strange_characters_of_subwords_are_themselves():
-    codec = translating("text.max_vocab_size=60").codec.source
+    text_field = translating("text.max_vocab_size=60").fields.source
     for text in ("the ξat sees.", "ξξ the", "日本 cat ☃", "the cat", "", "<unk> cat ξ"):
-        tokens = split_whole(codec, text)
+        tokens = split_whole(text_field, text)
         assert "".join(tokens) == text
-        assert codec.vocabulary.encode(tokens) == codec.encode(text)
+        assert text_field.vocabulary.encode(tokens) == text_field.encode(text)
 
 
 @pytest.mark.parametrize("decoder", ["attend_after", "attend_before"])
@@ -109,10 +109,10 @@ def test_recorded_attention_equals_that_of_the_whole_translation(decoder):
     found = translating("text.tokenizer=word", f"model.decoder={decoder}")
     texts = [*PAIRS.sources, "a cat!", "the dog"]
     for text, best in zip(texts, found.n_best(texts, 3, beam=4, attention=True), strict=True):
-        source = found.codec.source.encode(text)
+        source = found.fields.source.encode(text)
         for one in best:
             assert len(one.attention) == len(one.tokens)
-            target = found.codec.target.vocabulary.encode(token for token in one.tokens if token != "<eos>")
+            target = found.fields.target.vocabulary.encode(token for token in one.tokens if token != "<eos>")
             whole = found.model.attention_weights(sentences([source], [target]))[0, : len(one.tokens)]
             torch.testing.assert_close(torch.tensor(one.attention), whole)
 

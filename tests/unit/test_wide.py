@@ -248,9 +248,9 @@ def trained(tmp_path_factory):
 
 def test_prediction_is_the_mixture(trained):
     texts = [text for text, _ in PAIRS[:20]]
-    alone = type(trained)(trained.run, trained.model, trained.codec, trained.labels)
+    alone = type(trained)(trained.run, trained.model, trained.text_field, trained.labels)
     network = torch.tensor([list(one.probabilities.values()) for one in alone.classify(texts)]).double().log()
-    tokens = [trained.codec.tokenizer.split(trained.codec.normalizer(text)) for text in texts]
+    tokens = [trained.text_field.tokenizer.split(trained.text_field.normalizer(text)) for text in texts]
     parts = torch.cat([network[..., None], trained.wide.scores(tokens)], -1)
     expected = (parts @ torch.tensor(trained.mixture, dtype=torch.float64)).softmax(-1)
     found = torch.tensor([list(one.probabilities.values()) for one in trained.classify(texts)])
@@ -357,7 +357,7 @@ def test_final_models_are_fitted_to_the_drawn_texts_too(tmp_path):
     assert np.isin(words, given.wide.nbsvm.keys).tolist() == [False] * 10 + [True] * (len(pairs) - 10)
     before, after = (
         held_out_scores(given.run, 10).scores,
-        given.wide.scores([split_text(text, given.codec) for text, _ in pairs[:10]]),
+        given.wide.scores([split_text(text, given.text_field) for text, _ in pairs[:10]]),
     )
     torch.testing.assert_close(before, after)
 

@@ -69,6 +69,6 @@ def encode_data(
     found = write_shards(corpus, config.text, out, shard_tokens=shard * 1_000_000, sample_characters=sample * 1_000_000)
     tokens = sum(one["tokens"] for one in found.index["shards"])
     typer.echo(
-        f"{out}: {tokens:,} {found.codec.tokenizer.name} tokens in {len(found.index['shards'])} shards, vocabulary of "
-        f"{len(found.codec.vocabulary):,} from the first {sample} million characters"
+        f"{out}: {tokens:,} {found.text_field.tokenizer.name} tokens in {len(found.index['shards'])} shards, "
+        f"vocabulary of {len(found.text_field.vocabulary):,} from the first {sample} million characters"
     )

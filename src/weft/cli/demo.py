@@ -86,7 +86,7 @@ def _compare(model: LmPredictor, what: str) -> None:
     from weft.tasks.lm.baselines import Baseline, baselines
     from weft.tasks.text_task import held_out_tokens
 
-    tokens = held_out_tokens(model.run, model.codec)
+    tokens = held_out_tokens(model.run, model.text_field)
     rows = [Baseline("this model", model.evaluate_tokens(tokens)), *baselines(model, tokens)]
     typer.echo(f"\n   Perplexity per character on {what}:\n")
     for name, likelihood in sorted(rows, key=lambda row: row.likelihood.perplexity):

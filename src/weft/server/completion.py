@@ -93,7 +93,7 @@ async def prompt_ids(model: LoadedModel, prompts: Sequence[Prompt]) -> list[list
 
 def check_ids(predictor: LmPredictor, ids: Iterable[int]) -> None:
     """Refuses ids that are not in the vocabulary."""
-    size = len(predictor.codec.vocabulary)
+    size = len(predictor.text_field.vocabulary)
     wrong = next((one for one in ids if not 0 <= one < size), None)
     if wrong is not None:
         raise RequestError(400, f"a token id is {wrong}; expected 0 to {size - 1}")
@@ -132,7 +132,7 @@ class Completion:
             self.rows = [
                 SequenceRow(
                     history,
-                    self.predictor.codec,
+                    self.predictor.text_field,
                     choice,
                     limit=request.tokens,
                     seed=(self.seed, number),

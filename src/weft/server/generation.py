@@ -19,7 +19,7 @@ from weft.errors import WeftError
 from weft.server.errors import LOGGER
 from weft.server.metrics import Metrics
 from weft.tasks.lm.stopping import StopText
-from weft.text.text_field import Codec, StreamingDecoder
+from weft.text.text_field import StreamingDecoder, Text
 
 TICK_TOKENS = 16  # tokens that are generated in one tick, after the first
 
@@ -47,7 +47,7 @@ class SequenceRow(GeneratedRow):
 
     Args:
         history: Its tokens so far: a prompt of at least one token.
-        codec: Decodes tokens.
+        text_field: Decodes tokens.
         choice: How tokens are chosen.
         limit: The most tokens to generate.
         seed: Of its random numbers, with the number of the row.
@@ -59,7 +59,7 @@ class SequenceRow(GeneratedRow):
     def __init__(
         self,
         history: History,
-        codec: Codec,
+        text_field: Text,
         choice: TokenChoice,
         *,
         limit: int,
@@ -72,7 +72,7 @@ class SequenceRow(GeneratedRow):
         self.log_probs = log_probs
         self.log_prob, self.chosen = 0.0, 0  # of all tokens that were chosen with one, the end included; their number
         self.prompt = len(history.ids)
-        self.decoder = StreamingDecoder(codec, history.ids[-StreamingDecoder.CONTEXT :])
+        self.decoder = StreamingDecoder(text_field, history.ids[-StreamingDecoder.CONTEXT :])
         self.stop = StopText(stops)
         self.length = 0  # characters of the text so far that are final
         self.released: Callable[[], None] | None = None  # called when the worker no longer touches the row

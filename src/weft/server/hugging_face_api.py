@@ -170,7 +170,7 @@ def _to_fills(model: LoadedModel, record: JsonRecord, parameters: Mapping[str, A
     return [
         {
             "score": answer["probability"],
-            "token": model.predictor.codec.vocabulary.id(answer["fills"][0]),
+            "token": model.predictor.text_field.vocabulary.id(answer["fills"][0]),
             "token_str": answer["fills"][0],
             "sequence": answer["text"],
         }
@@ -246,7 +246,7 @@ async def _generate(context: Context, model: LoadedModel, body: Mapping[str, Any
 
 def _details(completion: Completion, row: int, piece: Piece) -> dict[str, Any]:
     """How a text was generated."""
-    history, vocabulary = completion.rows[row].history, completion.predictor.codec.vocabulary
+    history, vocabulary = completion.rows[row].history, completion.predictor.text_field.vocabulary
     prompt = zip(history.ids[: completion.rows[row].prompt], history.log_probs, strict=False)
     prefill = [{"id": id, "text": vocabulary.tokens[id], "logprob": value} for id, value in prompt]
     found = {
@@ -278,7 +278,7 @@ def _token(token: TokenInfo, text: str) -> dict[str, Any]:
 
 
 def _alternatives(completion: Completion, token: TokenInfo) -> list[dict[str, Any]]:
-    names = completion.predictor.codec.vocabulary.tokens
+    names = completion.predictor.text_field.vocabulary.tokens
     return [{"id": one.id, "text": names[one.id], "logprob": one.log_prob, "special": False} for one in token.top]
 
 
@@ -312,7 +312,12 @@ async def _events(completion: Completion, before: str) -> AsyncIterator[bytes]:
         if waiting:
             yield event(_token(waiting[0], text[waiting[0].offset :]), _alternatives(completion, waiting[0]), last)
         else:  # the text is empty
-            end = {"id": completion.predictor.codec.vocabulary.eos_id, "text": "", "logprob": None, "special": True}
+            end = {
+                "id": completion.predictor.text_field.vocabulary.eos_id,
+                "text": "",
+                "logprob": None,
+                "special": True,
+            }
             yield event(end, [], last)
     except RequestError as error:
         value = {"error": error.message, "error_type": "generation"}

@@ -238,21 +238,19 @@ def model_names(given: list[str]) -> dict[str, Path]:
 
 def held_out_example(model: LoadedModel) -> str:
     """A short sentence of the run's held-out texts that the model knows every token of, or "" if there is none."""
-    codec = getattr(model.predictor, "codec", None)
-    codec = getattr(codec, "source", codec)
+    text_field = getattr(model.predictor, "text_field", None)
     texts = islice(model.predictor.held_out_texts(), EXAMPLE_TEXTS)
     pieces = isinstance(model.predictor, TextPredictor)  # of a text begin and end anywhere
     inner = slice(1, -1) if pieces else slice(None)
     for line in (line.strip() for text in texts for line in SENTENCE_END.split(text)[inner]):
-        if SHORTEST_EXAMPLE <= len(line) <= LONGEST_EXAMPLE and not (codec and codec.unknown(line)):
+        if SHORTEST_EXAMPLE <= len(line) <= LONGEST_EXAMPLE and not (text_field and text_field.unknown(line)):
             return str(model.predictor.as_input(" ".join(line.split())))
     return ""
 
 
 def _describe(model: LoadedModel, example: str) -> dict[str, Any]:
     run, predictor = model.run, model.predictor
-    codec = getattr(predictor, "codec", None)
-    source = getattr(codec, "source", codec)
+    text_field = getattr(predictor, "text_field", None)
     best, metric = best_evaluation(run.metrics()) or {}, run.metric.name if run.metric else ""
     labels = getattr(predictor, "labels", getattr(predictor, "tags", None))
     probes = supported(predictor, model.example)
@@ -268,8 +266,8 @@ def _describe(model: LoadedModel, example: str) -> dict[str, Any]:
         "views": views,
         "example": example,
         "weights": weight_count(model),
-        "vocabulary": len(source.vocabulary) if source is not None else None,
-        "tokenizer": source.tokenizer.name if source is not None else None,
+        "vocabulary": len(text_field.vocabulary) if text_field is not None else None,
+        "tokenizer": text_field.tokenizer.name if text_field is not None else None,
         "labels": list(labels) if labels is not None else None,
         "layers": _layers(predictor, model.example),
         "languages": model.languages._asdict() if model.languages is not None else None,

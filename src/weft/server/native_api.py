@@ -183,14 +183,14 @@ async def read_session(context: Context, request: Request, body: Mapping[str, An
 
 async def _read(context: Context, session: Session, text: str, tokens: list[str] | None) -> dict[str, Any]:
     """Adds a text or tokens to a session and describes it."""
-    codec, history = generator(session.model).codec, session.history
+    text_field, history = generator(session.model).text_field, session.history
     if tokens is None:
-        ids = await _settled(session, lambda: codec.encode(text))
+        ids = await _settled(session, lambda: text_field.encode(text))
     else:
-        unknown = [one for one in tokens if one not in codec.vocabulary]
+        unknown = [one for one in tokens if one not in text_field.vocabulary]
         if unknown:
             raise RequestError(400, f"the token {unknown[0][:50]!r} is not in the vocabulary")
-        ids = codec.vocabulary.encode(tokens)
+        ids = text_field.vocabulary.encode(tokens)
     if len(history.ids) + len(ids) > context.config.session_tokens:
         raise RequestError(400, f"the session would have more than {context.config.session_tokens:,} tokens")
 

@@ -111,7 +111,7 @@ def _head(name: str) -> dict[str, Any]:
 def _log_probs(completion: Completion, tokens: tuple[TokenInfo, ...]) -> dict[str, Any]:
     if completion.request.log_probs is None:
         return {}
-    names = completion.predictor.codec.vocabulary.tokens
+    names = completion.predictor.text_field.vocabulary.tokens
     return {
         "logprobs": [
             {
@@ -218,7 +218,7 @@ async def running(context: Context, request: Request, body: None) -> Response:
 async def show(context: Context, request: Request, body: Mapping[str, Any]) -> Response:
     """`/api/show`."""
     model = _model(context, body)
-    task, codec = model.run.task, generator(model).codec
+    task, text_field = model.run.task, generator(model).text_field
     return JsonResponse(
         {
             "modelfile": f"FROM {model.name}",
@@ -229,8 +229,8 @@ async def show(context: Context, request: Request, body: Mapping[str, Any]) -> R
                 "general.architecture": task,
                 "general.basename": model.name,
                 "general.parameter_count": weight_count(model),
-                "tokenizer.model": codec.tokenizer.name,
-                f"{task}.vocab_size": len(codec.vocabulary),
+                "tokenizer.model": text_field.tokenizer.name,
+                f"{task}.vocab_size": len(text_field.vocabulary),
             },
             "capabilities": ["completion"] if task == "ngram" else ["completion", "embedding"],
             "modified_at": _changed(model),

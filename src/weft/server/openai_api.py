@@ -256,8 +256,11 @@ def _event(value: Mapping[str, Any]) -> bytes:
 
 
 def _prompt_text(completion: Completion, number: int) -> str:
-    prompt, codec = completion.request.prompts[number // completion.request.choices], completion.predictor.codec
-    text: str = codec.normalizer(prompt) if isinstance(prompt, str) else codec.decode(prompt)
+    prompt, text_field = (
+        completion.request.prompts[number // completion.request.choices],
+        completion.predictor.text_field,
+    )
+    text: str = text_field.normalizer(prompt) if isinstance(prompt, str) else text_field.decode(prompt)
     return text
 
 
@@ -271,7 +274,7 @@ def _choice(completion: Completion, number: int, piece: Piece, index: int, *, wh
     found = None
     if request.log_probs is not None:
         tokens, start = list(piece.tokens), len(before)
-        names = completion.predictor.codec.vocabulary.tokens
+        names = completion.predictor.text_field.vocabulary.tokens
         listed = [_token(one, names, start) for one in tokens]
         if whole and request.echo:
             listed = [*_prompt_tokens(completion, number), *listed]
@@ -294,12 +297,12 @@ def _token(one: TokenInfo, names: Sequence[str], start: int) -> LoggedToken:
 
 def _prompt_tokens(completion: Completion, number: int) -> list[LoggedToken]:
     """The tokens of an echoed prompt; offsets are those of the decoded prompt."""
-    history, codec = completion.rows[number].history, completion.predictor.codec
+    history, text_field = completion.rows[number].history, completion.predictor.text_field
     if not _prompt_text(completion, number):
         return []
-    found, decoder, final = list[LoggedToken](), StreamingDecoder(codec, []), 0
+    found, decoder, final = list[LoggedToken](), StreamingDecoder(text_field, []), 0
     for place in range(completion.rows[number].prompt):
-        name = codec.vocabulary.tokens[history.ids[place]]
+        name = text_field.vocabulary.tokens[history.ids[place]]
         found.append((name, history.log_probs[place], None, final + len(decoder.text) - decoder.shown))
         final += len(decoder.push(history.ids[place]))
     return found

@@ -59,14 +59,14 @@ class Session:
 
     def describe(self) -> dict[str, Any]:
         """Everything about it; computes the probabilities of the next token."""
-        history, codec = self.history, generator(self.model).codec
-        ids, names = history.ids[history.hidden :], codec.vocabulary.tokens
+        history, text_field = self.history, generator(self.model).text_field
+        ids, names = history.ids[history.hidden :], text_field.vocabulary.tokens
         log_probs = history.next_log_probs()
         found = [] if log_probs is None else top_tokens(log_probs, SHOWN_NEXT)
-        before = codec.decode(history.ids[: history.hidden])
+        before = text_field.decode(history.ids[: history.hidden])
         return {
             **self.summary(),
-            "text": codec.decode(history.ids)[len(before) :],
+            "text": text_field.decode(history.ids)[len(before) :],
             "tokens": [names[one] for one in ids],
             "logprobs": history.log_probs[history.hidden :],
             "next": [[names[one.id], one.log_prob] for one in found],

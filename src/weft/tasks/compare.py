@@ -14,7 +14,7 @@ from weft.metrics import Likelihood, TokenPredictions
 from weft.tasks import load
 from weft.tasks.operation import EvaluationReport
 from weft.tasks.text_task import corpus_for, encoded, held_out_tokens
-from weft.text.text_field import Codec
+from weft.text.text_field import Text
 from weft.training.run import Run
 
 
@@ -26,7 +26,7 @@ class TokenPredictor(Protocol):
     def run(self) -> Run: ...
 
     @property
-    def codec(self) -> Codec: ...
+    def text_field(self) -> Text: ...
 
     @property
     def context(self) -> str:
@@ -54,7 +54,7 @@ def compare(model: TokenPredictor, others: Sequence[TokenPredictor], tokens: Tok
                 f"{other.run.path} is a run of the task {other.run.task!r}", expected="one that predicts tokens, as lm"
             )
         check_same_tokens(model, other)
-    counts = np.array(model.codec.vocabulary.counts) + 1.0  # add-one smoothing: no token is impossible
+    counts = np.array(model.text_field.vocabulary.counts) + 1.0  # add-one smoothing: no token is impossible
     rows = [
         ComparedModel("uniform baseline", "none", _constant(np.ones_like(counts), tokens)),
         ComparedModel("unigram baseline", "none", _constant(counts, tokens)),
@@ -90,9 +90,9 @@ def compare_runs(
         return found
 
     if data is None:
-        return report(held_out_tokens(model.run, model.codec), {})
+        return report(held_out_tokens(model.run, model.text_field), {})
     corpus = corpus_for(model.run, data, strict=strict)
-    with encoded(corpus, model.codec) as tokens:
+    with encoded(corpus, model.text_field) as tokens:
         return report(tokens, {"left_out": corpus.left_out})
 
 
@@ -100,7 +100,7 @@ def _table(
     model: TokenPredictor, rows: Sequence[ComparedModel], adapted: Sequence[ComparedModel]
 ) -> tuple[dict[str, Any], list[str]]:
     """All rows as a record and as lines. The result is that of the last of `rows`, the model as it was trained."""
-    level, last = model.codec.tokenizer.name, rows[-1].predictions
+    level, last = model.text_field.tokenizer.name, rows[-1].predictions
     own = len(rows) - 1
     rows = [*rows, *adapted]
     compared = [
@@ -133,7 +133,7 @@ def _constant(weights: np.ndarray[Any, np.dtype[np.float64]], tokens: Tokens) ->
 
 def check_same_tokens(model: TokenPredictor, other: TokenPredictor) -> None:
     """Perplexities can only be compared over the same tokens of the same vocabulary."""
-    own, its = model.codec, other.codec
+    own, its = model.text_field, other.text_field
     same_tokens = own.normalizer == its.normalizer and own.tokenizer == its.tokenizer
     if same_tokens and own.vocabulary.tokens == its.vocabulary.tokens:
         return

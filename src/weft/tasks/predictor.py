@@ -16,10 +16,10 @@ from weft import html
 from weft.errors import WeftError, not_finite, short_repr, warn
 from weft.metrics import ExampleStatistics
 from weft.tasks.operation import TEXT_INPUT, EvaluationReport, Operation, ReadInputs, operations
-from weft.text.text_field import Codec
 from weft.text.corpus import open_documents
 from weft.text.dataframes import to_dataframe
 from weft.text.tables import numbered_lines
+from weft.text.text_field import Text
 from weft.text.vocabulary import RESERVED
 from weft.training.run import Run
 
@@ -136,10 +136,10 @@ class ResultList(list[_Result]):
         return html.below_each_other(self)
 
 
-def example_of(codec: Codec, count: int = 6) -> str:
+def example_of(text_field: Text, count: int = 6) -> str:
     """A text of the first tokens of a vocabulary."""
-    tokens = [token for token in codec.vocabulary.tokens[len(RESERVED) :] if token.strip()]
-    return codec.tokenizer.join(tokens[:count])
+    tokens = [token for token in text_field.vocabulary.tokens[len(RESERVED) :] if token.strip()]
+    return text_field.tokenizer.join(tokens[:count])
 
 
 def read_lines(source: str) -> list[str]:

@@ -120,7 +120,7 @@ class RunKind(ABC, Generic[TaskConfig, Predictor]):
         found: Any = self.load(run)
         every: Sequence[Any] = self.predictors
         kinds = [kind for kind in every if any(one.command == command for one in operations(kind).values())]
-        return found if not kinds or isinstance(found, tuple(kinds)) else kinds[0](run, found.model, found.codec)
+        return found if not kinds or isinstance(found, tuple(kinds)) else kinds[0](run, found.model, found.text_field)
 
     def inspect(self, predictor: Predictor, text: str) -> Inspection:
         """The parts of a loaded model on a text that `weft.probes` look at; none unless a task gives them."""

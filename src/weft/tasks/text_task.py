@@ -23,7 +23,6 @@ from weft.tasks.plausibility import check_plain_text, check_tokenization, repeat
 from weft.tasks.predictor import TaskPredictor, example_of
 from weft.tasks.stored_data import DEV_PART, TRAIN_PART, is_stored, store, stored
 from weft.tasks.task import Task
-from weft.text.text_field import Codec, store_corpus
 from weft.text.columns import column_texts, longest_column, read_column, read_rows, text_columns
 from weft.text.config import CorpusConfig
 from weft.text.corpus import Corpus, check_token_ids, encode_corpus, open_tokens
@@ -32,6 +31,7 @@ from weft.text.datasets import open_data
 from weft.text.left_out import LeftOut
 from weft.text.shards import Shards, is_shards, open_shards
 from weft.text.tables import format_with_column
+from weft.text.text_field import Text, store_corpus
 from weft.training.run import DATA_FOLDER, Run, read_json, write_json
 from weft.training.trainer import Phase
 
@@ -58,7 +58,7 @@ TextTaskConfig = TypeVar("TextTaskConfig", bound=HasText)
 class TextData(NamedTuple):
     """The encoded text of a run."""
 
-    codec: Codec
+    text_field: Text
     train: Tokens
     dev: Tokens | None
     reading: str = ""  # how a table was read
@@ -68,19 +68,19 @@ class TextData(NamedTuple):
         """The text in one line."""
         held_out = 0 if self.dev is None else len(self.dev)
         return (
-            f"{len(self.train):,} {self.codec.tokenizer.name} tokens to train on, {held_out:,} held out, "
-            f"vocabulary of {len(self.codec.vocabulary):,}{f' ({self.reading})' if self.reading else ''}"
+            f"{len(self.train):,} {self.text_field.tokenizer.name} tokens to train on, {held_out:,} held out, "
+            f"vocabulary of {len(self.text_field.vocabulary):,}{f' ({self.reading})' if self.reading else ''}"
         )
 
 
 class TextPredictor(TaskPredictor):
     """A loaded model of the tokens of a text."""
 
-    codec: Codec
+    text_field: Text
 
     @property
     def example(self) -> str:
-        return example_of(self.codec)
+        return example_of(self.text_field)
 
     @property
     def read_context(self) -> str:
@@ -94,17 +94,17 @@ class TextPredictor(TaskPredictor):
     def held_out_texts(self) -> Iterator[str]:
         """The held-out text in pieces of some hundred tokens."""
         if is_stored(self.run, DEV_PART):
-            tokens = held_out_tokens(self.run, self.codec)
+            tokens = held_out_tokens(self.run, self.text_field)
             for begin in range(0, len(tokens), PIECE_TOKENS):
-                yield self.codec.decode(tokens[begin : begin + PIECE_TOKENS].tolist())
+                yield self.text_field.decode(tokens[begin : begin + PIECE_TOKENS].tolist())
 
     def held_out_statistics(self) -> tuple[ExampleStatistics, ...]:
         """The cross-entropy of each block of the held-out text, every block read by itself."""
-        tokens = held_out_tokens(self.run, self.codec)
+        tokens = held_out_tokens(self.run, self.text_field)
         begins = range(0, min(len(tokens), BLOCK * MOST_BLOCKS) - BLOCK + 1, BLOCK)
         found = [self.evaluate_tokens(tokens[begin : begin + BLOCK]) for begin in begins]
         sums = np.array([[one.nats, one.count] for one in found], dtype=np.float64).reshape(len(found), 2)
-        signature = f"cross_entropy|per:{self.codec.tokenizer.name}|context:{self.read_context}"
+        signature = f"cross_entropy|per:{self.text_field.tokenizer.name}|context:{self.read_context}"
         unit = f"block of {BLOCK} tokens"
         return (ExampleStatistics("cross_entropy", unit, signature, sums, ratio, higher_is_better=False),)
 
@@ -131,9 +131,9 @@ class TextTask(Task[CorpusSource, TextTaskConfig, LoadedText]):
     ) -> Mapping[str, Any]:
         if origin is not None:
             corpus, held_out = _open_both(source, dev, config.text)
-            codec = origin.field("text", Codec)
-            warn_new_tokens(store_corpus(config.text, corpus, held_out, folder, codec)[1])
-            return fields_content({"text": codec}, **_reading(corpus))
+            text_field = origin.field("text", Text)
+            warn_new_tokens(store_corpus(config.text, corpus, held_out, folder, text_field)[1])
+            return fields_content({"text": text_field}, **_reading(corpus))
         if is_shards(source):
             shards = open_shards(str(source))
             shards.check_settings(config.text)
@@ -145,11 +145,11 @@ class TextTask(Task[CorpusSource, TextTaskConfig, LoadedText]):
         return fields_content({"text": store_corpus(config.text, corpus, held_out, folder)[0]}, **_reading(corpus))
 
     def build(self, run: Run, config: TextTaskConfig) -> Phase:
-        codec = run.field("text", Codec)
-        train = self._train_tokens(run, codec)
-        dev = held_out_tokens(run, codec) if is_stored(run, DEV_PART) else None
+        text_field = run.field("text", Text)
+        train = self._train_tokens(run, text_field)
+        dev = held_out_tokens(run, text_field) if is_stored(run, DEV_PART) else None
         reading = run.reading.get("description", "")
-        return self.make_phase(run, config, TextData(codec, train, dev, reading))
+        return self.make_phase(run, config, TextData(text_field, train, dev, reading))
 
     def train_token_count(self, run: Run) -> int:
         """The number of tokens that a run trains on."""
@@ -157,9 +157,9 @@ class TextTask(Task[CorpusSource, TextTaskConfig, LoadedText]):
             return int(read_json(run.path / SHARDS)["train_tokens"])
         return len(stored(run, TRAIN_PART)["tokens"])
 
-    def _train_tokens(self, run: Run, codec: Codec) -> Tokens:
+    def _train_tokens(self, run: Run, text_field: Text) -> Tokens:
         if not run.has(SHARDS):
-            return part_tokens(run, TRAIN_PART, len(codec.vocabulary))
+            return part_tokens(run, TRAIN_PART, len(text_field.vocabulary))
         record = read_json(run.data_file(SHARDS))
         shards = open_shards(record["folder"])
         if shards.digest != record["digest"]:
@@ -172,24 +172,26 @@ class TextTask(Task[CorpusSource, TextTaskConfig, LoadedText]):
         """Builds what trains on the text."""
 
 
-def store_shards(shards: Shards, config: CorpusConfig, dev: CorpusSource | None, data: Path) -> Codec:
+def store_shards(shards: Shards, config: CorpusConfig, dev: CorpusSource | None, data: Path) -> Text:
     """Records in a new run that it trains on shards, which stay where they are; the held-out part is copied."""
-    codec, tokens = shards.codec, shards.tokens()
+    text_field, tokens = shards.text_field, shards.tokens()
     count = min(len(tokens), config.limit or len(tokens))
     held_out = min(int(count * config.holdout), MOST_HELD_OUT) if dev is None else 0
     if held_out:
         store(data, DEV_PART, {"tokens": Column(tokens[count - held_out : count])})
     if dev is not None:
         corpus = open_corpus(dev, config.column, strict=config.strict)
-        encode_corpus(corpus, codec.normalizer, codec.tokenizer, codec.vocabulary, data / "dev.tokens.npy")
+        encode_corpus(
+            corpus, text_field.normalizer, text_field.tokenizer, text_field.vocabulary, data / "dev.tokens.npy"
+        )
     record = {"folder": str(shards.folder.absolute()), "digest": shards.digest, "train_tokens": count - held_out}
     write_json(data.parent / SHARDS, record)
-    return codec
+    return text_field
 
 
-def held_out_tokens(run: Run, codec: Codec) -> Tokens:
+def held_out_tokens(run: Run, text_field: Text) -> Tokens:
     """The part of a run's own text that its model was not trained on."""
-    return part_tokens(run, DEV_PART, len(codec.vocabulary))
+    return part_tokens(run, DEV_PART, len(text_field.vocabulary))
 
 
 def stored_tokens(run: Run, vocabulary_size: int) -> Tokens:
@@ -289,9 +291,9 @@ def corpus_for(run: Run, source: CorpusSource, *, strict: bool = False) -> Corpu
 
 
 @contextmanager
-def encoded(corpus: Corpus, codec: Codec) -> Iterator[Tokens]:
+def encoded(corpus: Corpus, text_field: Text) -> Iterator[Tokens]:
     """The token ids of a text, in a temporary file for the time of a `with`."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "tokens.npy"
-        encode_corpus(corpus, codec.normalizer, codec.tokenizer, codec.vocabulary, file)
-        yield open_tokens(file, len(codec.vocabulary))
+        encode_corpus(corpus, text_field.normalizer, text_field.tokenizer, text_field.vocabulary, file)
+        yield open_tokens(file, len(text_field.vocabulary))

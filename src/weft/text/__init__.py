@@ -6,7 +6,7 @@ tokens to ids. `open_data` opens data by name; `weft.text.grammars` generates se
 
 from weft.text.corpus import Corpus, Document, count_tokens, encode_corpus, open_tokens
 from weft.text.datasets import DATASETS, Dataset, locate, open_data
-from weft.text.parallel import PairCodec, Pairs, build_pair_codec, open_pairs
+from weft.text.parallel import PairFields, Pairs, fit_pair_fields, open_pairs
 from weft.text.tokenizers import (
     TOKENIZERS,
     CharTokenizer,
@@ -33,7 +33,7 @@ __all__ = [
     "Dataset",
     "Document",
     "Normalizer",
-    "PairCodec",
+    "PairFields",
     "Pairs",
     "SpaceTokenizer",
     "SubwordTokenizer",
@@ -41,9 +41,9 @@ __all__ = [
     "Vocabulary",
     "WhitespaceTokenizer",
     "WordTokenizer",
-    "build_pair_codec",
     "count_tokens",
     "encode_corpus",
+    "fit_pair_fields",
     "locate",
     "open_data",
     "open_pairs",

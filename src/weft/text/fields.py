@@ -1,4 +1,4 @@
-"""The fields of what is said of a text: a label, or a tag for each of its words. The text itself: `weft.text.text_field`."""
+"""The fields of what is said of a text, a label or a tag for each of its words. The text: `weft.text.text_field`."""
 
 from __future__ import annotations
 

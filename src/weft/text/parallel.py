@@ -1,4 +1,4 @@
-"""Parallel text: pairs of a sentence and its translation, and the codecs of the two sides."""
+"""Parallel text: pairs of a sentence and its translation, and the text fields of the two sides."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import WeftError, short_repr
-from weft.text.text_field import Codec
 from weft.text.columns import (
     ChosenColumns,
     column_length,
@@ -25,6 +24,7 @@ from weft.text.datasets import DATASETS, open_data
 from weft.text.left_out import LeftOut
 from weft.text.subword_tokenizer import SubwordTokenizer
 from weft.text.tables import Table, format_by_suffix, location_of, read_table
+from weft.text.text_field import Text
 
 
 @dataclass(frozen=True)
@@ -273,11 +273,11 @@ def _short_line(location: str, line: str, columns: int, most: int) -> WeftError:
 
 
 @dataclass(frozen=True)
-class PairCodec:
-    """The codecs of source and target; with a joint vocabulary both are the same object."""
+class PairFields:
+    """The text fields of source and target; with a joint vocabulary both are the same object."""
 
-    source: Codec
-    target: Codec
+    source: Text
+    target: Text
 
     @property
     def joint(self) -> bool:
@@ -288,14 +288,14 @@ class PairCodec:
         return {name: side.to_json() for name, side in sides.items()}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> PairCodec:
-        source = Codec.from_json(data["source"])
-        return cls(source, Codec.from_json(data["target"]) if "target" in data else source)
+    def from_json(cls, data: Mapping[str, Any]) -> PairFields:
+        source = Text.from_json(data["source"])
+        return cls(source, Text.from_json(data["target"]) if "target" in data else source)
 
 
-def build_pair_codec(config: PairTextConfig, pairs: Pairs) -> PairCodec:
-    """Build the codecs of both sides from the pairs. Only subword vocabularies can be joint."""
+def fit_pair_fields(config: PairTextConfig, pairs: Pairs) -> PairFields:
+    """Build the text fields of both sides from the pairs. Only subword vocabularies can be joint."""
     if config.joint and config.tokenizer == SubwordTokenizer.name:
-        codec = Codec.fit(pairs.sources + pairs.targets, config)
-        return PairCodec(codec, codec)
-    return PairCodec(Codec.fit(pairs.sources, config), Codec.fit(pairs.targets, config))
+        fields = Text.fit(pairs.sources + pairs.targets, config)
+        return PairFields(fields, fields)
+    return PairFields(Text.fit(pairs.sources, config), Text.fit(pairs.targets, config))

@@ -1,6 +1,6 @@
 """Encoded text in shards: files of token ids with an index, read through memory maps, for text larger than memory.
 
-    index.json         the codec, the shards with their sizes and hashes, and how far the source has been encoded
+    index.json         the text_field, the shards with their sizes and hashes, and how far the source has been encoded
     shard-00000.npy    a column of token ids, 16 or 32 bits each
 
 Encoding streams. A shard is added to the index when it is complete, so encoding that was interrupted continues after
@@ -25,12 +25,12 @@ import numpy as np
 from weft.data.column import Array, JoinedValues, open_values, write_values
 from weft.errors import WeftError
 from weft.files import file_hash, write_atomically
-from weft.text.text_field import Codec
 from weft.text.config import TextConfig
 from weft.text.corpus import Corpus, id_type, open_tokens, token_blocks
+from weft.text.text_field import Text
 
 INDEX = "index.json"
-SHARDS_FORMAT = 2
+SHARDS_FORMAT = 3
 SHARD_TOKENS = 1 << 26
 SAMPLE_CHARACTERS = 20_000_000
 _REPORT_SECONDS = 5.0
@@ -45,8 +45,8 @@ class Shards:
     index: dict[str, Any]
 
     @property
-    def codec(self) -> Codec:
-        return Codec.from_json(self.index["codec"])
+    def text_field(self) -> Text:
+        return Text.from_json(self.index["text_field"])
 
     def check_settings(self, config: TextConfig) -> None:
         """Refuses settings of the text that differ from those of the encoding.
@@ -71,7 +71,7 @@ class Shards:
 
     def tokens(self) -> JoinedValues:
         """The token ids, checked to be of the vocabulary."""
-        size = len(self.codec.vocabulary)
+        size = len(self.text_field.vocabulary)
         return JoinedValues([open_tokens(self.folder / one["file"], size) for one in self.index["shards"]])
 
 
@@ -140,26 +140,32 @@ def write_shards(
         if index["asked"] != json.loads(json.dumps(asked)):
             raise WeftError(f"{folder} was encoded from other text or settings", expected="a new folder")
     else:
-        codec = Codec.fit(_sample(corpus, sample_characters), config)
-        index = {"format": SHARDS_FORMAT, "asked": asked, "codec": codec.to_json(), "shards": [], "complete": False}
+        text_field = Text.fit(_sample(corpus, sample_characters), config)
+        index = {
+            "format": SHARDS_FORMAT,
+            "asked": asked,
+            "text_field": text_field.to_json(),
+            "shards": [],
+            "complete": False,
+        }
         _write_index(folder, index)
-    codec = Codec.from_json(index["codec"])
-    _encode(corpus, codec, folder, index, shard_tokens)
+    text_field = Text.from_json(index["text_field"])
+    _encode(corpus, text_field, folder, index, shard_tokens)
     return open_shards(folder)
 
 
-def _encode(corpus: Corpus, codec: Codec, folder: Path, index: dict[str, Any], shard_tokens: int) -> None:
+def _encode(corpus: Corpus, text_field: Text, folder: Path, index: dict[str, Any], shard_tokens: int) -> None:
     if index["complete"]:
         return
-    width, done = id_type(len(codec.vocabulary)), sum(one["tokens"] for one in index["shards"])
+    width, done = id_type(len(text_field.vocabulary)), sum(one["tokens"] for one in index["shards"])
     skipped, due = 0, time.monotonic() + _REPORT_SECONDS
     held: list[Array] = []
     size = 0
-    for block in token_blocks(corpus, codec.normalizer, codec.tokenizer):
+    for block in token_blocks(corpus, text_field.normalizer, text_field.tokenizer):
         if skipped + len(block) <= done:  # in a complete shard
             skipped += len(block)
             continue
-        ids = np.array(codec.vocabulary.encode(block), dtype=width)
+        ids = np.array(text_field.vocabulary.encode(block), dtype=width)
         ids, skipped = ids[max(0, done - skipped) :], max(skipped, done)
         while len(ids):
             taken = ids[: shard_tokens - size]
@@ -201,7 +207,7 @@ def _read_index(folder: Path) -> dict[str, Any]:
         index: dict[str, Any] = json.loads((folder / INDEX).read_text(encoding="utf-8"))
         if index["format"] != SHARDS_FORMAT:
             raise ValueError(f"it has format {index['format']}")
-        index["codec"], index["shards"], index["complete"], index["asked"]
+        index["text_field"], index["shards"], index["complete"], index["asked"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise WeftError(f"{folder / INDEX} cannot be read: {error}", expected="shards of `weft data encode`") from error
     return index

@@ -1,6 +1,6 @@
 """Text to token ids and back, and the encoding of a corpus for training.
 
-A `Codec` combines a normalizer, a tokenizer and a vocabulary. It is stored with every model, so that new text is
+A `Text` combines a normalizer, a tokenizer and a vocabulary. It is stored with every model, so that new text is
 encoded exactly as the training text was.
 """
 
@@ -33,7 +33,7 @@ _CHUNK = 1 << 22  # tokens processed at a time, so that the corpus need not fit 
 
 
 @dataclass(frozen=True)
-class Codec(Field[str]):
+class Text(Field[str]):
     """The field of a text: a normalizer, a tokenizer and a vocabulary, which turn it into token ids and back."""
 
     normalizer: Normalizer
@@ -41,8 +41,8 @@ class Codec(Field[str]):
     vocabulary: Vocabulary
 
     @classmethod
-    def fit(cls, values: Iterable[str], settings: TextConfig | None = None) -> Codec:
-        """The codec of short texts, with the vocabulary of these texts."""
+    def fit(cls, values: Iterable[str], settings: TextConfig | None = None) -> Text:
+        """The text_field of short texts, with the vocabulary of these texts."""
         texts, config = list(values), settings or TextConfig()
         normalizer = Normalizer(config.normalization, config.lower, config.letters_only)
         tokenizer = _tokenizer(config, normalizer, texts)
@@ -85,7 +85,7 @@ class Codec(Field[str]):
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Codec:
+    def from_json(cls, data: Mapping[str, Any]) -> Text:
         return cls(
             Normalizer.from_json(data["normalizer"]),
             tokenizer_from_json(data["tokenizer"]),
@@ -102,22 +102,22 @@ class StreamingDecoder:
 
     CONTEXT = 512  # tokens that are decoded together; older ones are final
 
-    def __init__(self, codec: Codec, ids: Sequence[int]) -> None:
+    def __init__(self, text_field: Text, ids: Sequence[int]) -> None:
         """Start after `ids` (a prompt), whose text is not returned."""
-        self.codec, self.ids = codec, list(ids)
-        self.text = codec.decode(self.ids)
+        self.text_field, self.ids = text_field, list(ids)
+        self.text = text_field.decode(self.ids)
         self.shown = len(self.text)
 
     def push(self, token: int) -> str:
         """Add a token and return the text that has become final."""
         self.ids.append(token)
-        text = self.codec.decode(self.ids)
+        text = self.text_field.decode(self.ids)
         same = text.startswith(self.text)  # nearly always, and found quickly
         final = len(self.text) if same else len(os.path.commonprefix([self.text, text]))  # noqa: RUF071  (of characters)
         if len(self.ids) > self.CONTEXT:
             piece = text[self.shown :]
             self.ids = [token]
-            self.text = self.codec.decode(self.ids)
+            self.text = self.text_field.decode(self.ids)
             self.shown = len(self.text)
             return piece
         piece = text[self.shown : final]
@@ -131,8 +131,8 @@ class StreamingDecoder:
 
 
 def store_corpus(
-    config: TextConfig, train: Corpus, dev: Corpus | None, folder: Path, known: Codec | None = None
-) -> tuple[Codec, dict[str, int]]:
+    config: TextConfig, train: Corpus, dev: Corpus | None, folder: Path, known: Text | None = None
+) -> tuple[Text, dict[str, int]]:
     """Encodes a corpus into the columns train.tokens and, of its held-out part, dev.tokens.
 
     Args:
@@ -140,10 +140,10 @@ def store_corpus(
         train: the training corpus.
         dev: the held-out corpus; None: the end of the training corpus is held out.
         folder: where the columns are written.
-        known: a codec to keep; None: it is built, its vocabulary from the training part only.
+        known: a text_field to keep; None: it is built, its vocabulary from the training part only.
 
     Returns:
-        The codec, and the counts of the tokens of the training corpus that a known one lacks.
+        The text_field, and the counts of the tokens of the training corpus that a known one lacks.
     """
     if known is None:
         normalizer = Normalizer(config.normalization, config.lower, config.letters_only)
@@ -170,7 +170,7 @@ def store_corpus(
     del tokens, training, rest  # Windows cannot delete a file that is still mapped
     whole.unlink()
     missing = {token: count for token, count in counts.items() if token not in vocabulary or token == UNK}
-    return known or Codec(normalizer, tokenizer, vocabulary), missing
+    return known or Text(normalizer, tokenizer, vocabulary), missing
 
 
 def _report_reserved(counts: Mapping[str, int]) -> None:

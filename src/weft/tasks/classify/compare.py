@@ -82,7 +82,7 @@ def _nbsvm(model: ClassifyPredictor, rows: Sequence[Example] | None) -> list[boo
     if model.wide is None:
         raise WeftError(f"{model.run.path} was trained without n-gram models", expected="a run with `model.wide=true`")
     if rows is not None:
-        tokens = [split_text(row.text, model.codec) for row in rows]
+        tokens = [split_text(row.text, model.text_field) for row in rows]
         return _equal(model.wide.nbsvm.logits(tokens), [model.labels.index(row.label) for row in rows])
     truth = load_examples(model.run, DEV_PART)["label"].values.tolist()
     wide = held_out_scores(model.run, len(truth))

@@ -20,8 +20,8 @@ from weft.tasks.classify.wide import LabelledTokens, store_ngrams
 from weft.tasks.origin import warn_new_tokens
 from weft.tasks.plausibility import check_labelled, repeated, report_examples, report_single
 from weft.tasks.stored_data import DEV_PART, TRAIN_PART, store, stored
-from weft.text.text_field import Codec
 from weft.text.fields import Label, ordered_labels
+from weft.text.text_field import Text
 from weft.text.tokenizers import Normalizer
 from weft.text.word_vectors import WordVectors, read_word_vectors
 from weft.training.run import DATA_FOLDER, Run, decoding
@@ -37,7 +37,7 @@ def store_examples(
     config: ClassifyConfig,
     folder: Path,
     origin: Run | None = None,
-    codec: Codec | None = None,
+    text_field: Text | None = None,
 ) -> Mapping[str, Any]:
     """Reads and encodes examples to train on and to hold out, and stores them; returns the vocabulary of the run.
 
@@ -47,17 +47,17 @@ def store_examples(
         config: All settings.
         folder: The folder data/ of the run.
         origin: The run that is fine-tuned: its tokens, labels and columns are kept.
-        codec: The tokens of an encoder.
+        text_field: The tokens of an encoder.
     """
     like = None
     if origin is not None:
-        codec = origin.field("text", Codec)
+        text_field = origin.field("text", Text)
         text_column, label_column = origin.column_names("text", "label")
         like = ExampleLayout(text_column, label_column, origin.field("label", Label).labels)
-    elif codec is not None and config.model.word_vectors:
+    elif text_field is not None and config.model.word_vectors:
         raise WeftError("`encoder` and `model.word_vectors` are both given", expected="one of the two")
     text = config.text
-    normalizer = codec.normalizer if codec else Normalizer(text.normalization, text.lower, text.letters_only)
+    normalizer = text_field.normalizer if text_field else Normalizer(text.normalization, text.lower, text.letters_only)
     examples = read_labelled(source, config.data, like, normalizer)
     rows = examples.rows
     if config.text.limit and config.text.limit < len(rows):
@@ -88,15 +88,15 @@ def store_examples(
         train = train * LABELLED_TIMES + taught
     parts = {TRAIN_PART: train, DEV_PART: held}
     texts = [row.text for row in train]
-    is_new = codec is None
-    codec = Codec.fit(texts, config.text) if codec is None else codec
+    is_new = text_field is None
+    text_field = Text.fit(texts, config.text) if text_field is None else text_field
     if not is_new:
-        warn_new_tokens(Counter(token for text in texts for token in codec.unknown(text)))
-    tokens = {name: [split_text(row.text, codec) for row in part] for name, part in parts.items()}
-    columns = {name: _encode(part, tokens[name], codec, labels) for name, part in parts.items()}
+        warn_new_tokens(Counter(token for text in texts for token in text_field.unknown(text)))
+    tokens = {name: [split_text(row.text, text_field) for row in part] for name, part in parts.items()}
+    columns = {name: _encode(part, tokens[name], text_field, labels) for name, part in parts.items()}
     long = sum(len(ids) > config.data.max_tokens for part in columns.values() for ids in part["text"])
     description += f"; {long:,} texts cut to {config.data.max_tokens:,} tokens" if long else ""
-    vectors = _vectors(codec, config) if is_new else None
+    vectors = _vectors(text_field, config) if is_new else None
     for name, part in columns.items():
         if part["text"]:
             cut = [cut_middle(ids, config.data.max_tokens) for ids in part["text"]]
@@ -111,13 +111,13 @@ def store_examples(
             folder, *labelled, count=len(labels), seed=config.train.seed, drawn=dev is None, cross_fit=not taught,
             origin=origin,
         )  # fmt: skip
-    fields = {"text": codec, "label": Label({label: counts[label] for label in labels})}
+    fields = {"text": text_field, "label": Label({label: counts[label] for label in labels})}
     return fields_content(fields, columns={"text": layout.text, "label": layout.label}, description=description)
 
 
 def load_examples(run: Run, name: str) -> dict[str, Column]:
     """The encoded examples of a part of a run's data."""
-    tokens = len(run.field("text", Codec).vocabulary)
+    tokens = len(run.field("text", Text).vocabulary)
     columns = stored(run, name, {"text": tokens, "label": len(run.field("label", Label).counts)})
     with decoding(run.path / DATA_FOLDER):
         if len(columns["label"].values) != len(columns["text"]):
@@ -145,16 +145,16 @@ def check_labels(rows: Sequence[Example], labels: Sequence[str]) -> None:
             )
 
 
-def split_text(text: str, codec: Codec) -> list[str]:
+def split_text(text: str, text_field: Text) -> list[str]:
     """The tokens of a text."""
-    return codec.tokenizer.split(codec.normalizer(text))
+    return text_field.tokenizer.split(text_field.normalizer(text))
 
 
 def _encode(
-    rows: Sequence[Example], tokens: Sequence[Sequence[str]], codec: Codec, labels: Sequence[str]
+    rows: Sequence[Example], tokens: Sequence[Sequence[str]], text_field: Text, labels: Sequence[str]
 ) -> dict[str, list[list[int]]]:
     places = {label: place for place, label in enumerate(labels)}
-    texts = [codec.vocabulary.encode(one) for one in tokens]
+    texts = [text_field.vocabulary.encode(one) for one in tokens]
     for row, ids in zip(rows, texts, strict=True):
         if not ids:
             raise WeftError(f"{row.place}: the text {row.text!r} has no tokens", expected="a text for every label")
@@ -166,10 +166,10 @@ def cut_middle(tokens: _Tokens, limit: int) -> _Tokens:
     return tokens if len(tokens) <= limit else tokens[: (limit + 1) // 2] + tokens[len(tokens) - limit // 2 :]
 
 
-def _vectors(codec: Codec, config: ClassifyConfig) -> WordVectors | None:
+def _vectors(text_field: Text, config: ClassifyConfig) -> WordVectors | None:
     if not config.model.word_vectors:
         return None
-    found = read_word_vectors(config.model.word_vectors, codec.vocabulary)
+    found = read_word_vectors(config.model.word_vectors, text_field.vocabulary)
     if found.values.shape[1] != config.model.embedding_dim:
         raise WeftError(
             f"model.embedding_dim is {config.model.embedding_dim}, and the vectors of {config.model.word_vectors} have "

@@ -20,18 +20,18 @@ from weft.tasks.mixture import first_member
 def inspect_classify(predictor: ClassifyPredictor, text: str) -> Inspection:
     """One prediction: the label of the text."""
     predictor = first_member(predictor)
-    model, codec = predictor.model.eval(), predictor.codec
+    model, text_field = predictor.model.eval(), predictor.text_field
     assert isinstance(model, Classifier)
-    whole = split_text(text, codec)
+    whole = split_text(text, text_field)
     tokens = tuple(cut_middle(whole, predictor.config.data.max_tokens))
     if not tokens:
         raise WeftError(f"the text {text[:40]!r} has no tokens as the model reads it", expected="at least one")
-    row = torch.tensor([codec.vocabulary.encode(tokens)], device=model.output.bias.device)
+    row = torch.tensor([text_field.vocabulary.encode(tokens)], device=model.output.bias.device)
 
     @cache
     def embeddings() -> Tensor:
         if model.embedding is None:
-            return F.one_hot(row, len(codec.vocabulary)).to(model.output.bias.dtype)
+            return F.one_hot(row, len(text_field.vocabulary)).to(model.output.bias.dtype)
         return model.embedding(row).detach()  # type: ignore[no-any-return]
 
     def pool(x: Tensor) -> Pooled:

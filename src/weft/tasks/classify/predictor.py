@@ -39,9 +39,9 @@ from weft.tasks.operation import (
 )
 from weft.tasks.predictor import NO_OPTIONS, ResultList, TaskPredictor, example_of
 from weft.tasks.stored_data import DEV_PART, is_stored
-from weft.text.text_field import Codec
 from weft.text.columns import read_rows
 from weft.text.fields import Label
+from weft.text.text_field import Text
 from weft.training.run import Run
 
 
@@ -113,7 +113,7 @@ class ClassifyPredictor(TaskPredictor):
 
     run: Run
     model: Classifier | ClassifierMixture
-    codec: Codec
+    text_field: Text
     labels: tuple[str, ...]
     wide: WideModels | None = None
     mixture: MixtureWeights = DEFAULT_MIXTURE
@@ -130,7 +130,7 @@ class ClassifyPredictor(TaskPredictor):
 
     @property
     def example(self) -> str:
-        return example_of(self.codec)
+        return example_of(self.text_field)
 
     @property
     def layout(self) -> ExampleLayout:
@@ -163,9 +163,9 @@ class ClassifyPredictor(TaskPredictor):
         limit, prior = self.config.data.max_tokens, self.prior
         rows = read_rows(texts, self.layout.text)
         given = rows.texts()
-        tokens = [split_text(text, self.codec) for text in given]
+        tokens = [split_text(text, self.text_field) for text in given]
         read = [cut_middle(row, limit) for row in tokens]
-        found = _predict(self.model, Column.from_rows([self.codec.vocabulary.encode(row) for row in read]))
+        found = _predict(self.model, Column.from_rows([self.text_field.vocabulary.encode(row) for row in read]))
         log_probs = _stacked(found, len(self.labels))
         if self.wide is not None and tokens:
             log_probs = self.mixture.log_probs(join_scores(log_probs, self.wide.scores(tokens)))
@@ -186,9 +186,9 @@ class ClassifyPredictor(TaskPredictor):
         """What a user should know about these texts: which are cut, which have no tokens or no known ones."""
         limit = self.config.data.max_tokens
         given = read_rows(texts, self.layout.text).texts()
-        tokens = [self.codec.vocabulary.encode(split_text(text, self.codec)) for text in given]
+        tokens = [self.text_field.vocabulary.encode(split_text(text, self.text_field)) for text in given]
         lengths = list(map(len, tokens))
-        unknown = [number for number, ids in enumerate(tokens, 1) if set(ids) == {self.codec.vocabulary.unk_id}]
+        unknown = [number for number, ids in enumerate(tokens, 1) if set(ids) == {self.text_field.vocabulary.unk_id}]
         long = [number for number, length in enumerate(lengths, start=1) if length > limit]
         blank = [number for number, text in enumerate(given, start=1) if not text.strip()]
         empty = [number for number, length in enumerate(lengths, start=1) if not length and number not in blank]
@@ -321,7 +321,7 @@ class ClassifyPredictor(TaskPredictor):
         if is_stored(self.run, DEV_PART):
             texts = load_examples(self.run, DEV_PART)["text"]
             for row in range(len(texts)):
-                yield self.codec.decode(texts[row].tolist())
+                yield self.text_field.decode(texts[row].tolist())
 
     def confusion(self, source: ExampleSource | None = None) -> Confusion:
         """How often each label was predicted for each true label, on examples or on the run's own held-out ones."""
@@ -376,7 +376,7 @@ def label_metrics(found: Confusion) -> dict[str, float]:
 
 def make_classifier(run: Run, config: ClassifyConfig) -> Classifier:
     """The untrained model of a run."""
-    vocabulary = run.field("text", Codec).vocabulary
+    vocabulary = run.field("text", Text).vocabulary
     return Classifier(len(vocabulary), len(run.field("label", Label).counts), config.model, unknown=vocabulary.unk_id)
 
 

@@ -45,9 +45,9 @@ from weft.tasks.pretraining import (
 from weft.tasks.stored_data import DEV_PART, TRAIN_PART, is_stored, stored
 from weft.tasks.task import Task
 from weft.tasks.text_task import CorpusSource, open_corpus
-from weft.text.text_field import Codec
 from weft.text.corpus import Corpus
 from weft.text.fields import Label
+from weft.text.text_field import Text
 from weft.text.vocabulary import RESERVED
 from weft.training.build import build_model, load_model
 from weft.training.devices import choose_precision, find_device
@@ -96,7 +96,7 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
     ) -> Mapping[str, Any]:
         if origin is None or origin.task == self.name:
             return store_examples(source, dev, config, folder, origin)
-        return store_examples(source, dev, config, folder, codec=origin.field("text", Codec))
+        return store_examples(source, dev, config, folder, text_field=origin.field("text", Text))
 
     def encoder_settings(self, encoder: Run) -> dict[str, Any]:
         return shared_settings(encoder, {"text": SHARED_TEXT, "model": SHARED_LAYERS})
@@ -121,7 +121,7 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
         return resolve_auto(config, {EPOCHS_SETTING: epochs}), f"{epochs} epochs: chosen for {texts:,} texts"
 
     def build(self, run: Run, config: ClassifyConfig) -> GradientDescent:
-        codec, counts = run.field("text", Codec), run.field("label", Label).counts
+        text_field, counts = run.field("text", Text), run.field("label", Label).counts
         labels = tuple(counts)
         train = load_examples(run, TRAIN_PART)
         dev = load_examples(run, DEV_PART) if is_stored(run, DEV_PART) else None
@@ -129,12 +129,11 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
         held_out = len(dev["text"]) if dev else 0
         few = " (few: their score is rough)" if 0 < held_out < FEW else ""
         description = f"{len(train['text']):,} texts to train on, {held_out:,} held out{few}, {len(labels)} labels"
-        description += f", vocabulary of {len(codec.vocabulary):,} ({run.reading.get('description', '')})"
+        description += f", vocabulary of {len(text_field.vocabulary):,} ({run.reading.get('description', '')})"
         if is_stored(run, WORD_VECTORS):
             found = load_word_vectors(model, run)
-            description += (
-                f", vectors for {found:,} of {len(codec.vocabulary) - len(RESERVED):,} tokens, the others at random"
-            )
+            size = len(text_field.vocabulary) - len(RESERVED)
+            description += f", vectors for {found:,} of {size:,} tokens, the others at random"
         model.to(find_device(config.train.device))
         weights = class_weights(config.train.class_weights, counts)
 
@@ -186,7 +185,7 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
         model = load_members(
             run, lambda member: load_model(lambda: make_classifier(run, config), member), ClassifierMixture
         )
-        codec, labels, wide = run.field("text", Codec), run.field("label", Label).labels, load_wide(run)
+        text_field, labels, wide = run.field("text", Text), run.field("label", Label).labels, load_wide(run)
         if is_untrained(run):
             alone = "" if wide is None else ": its linear models of n-grams predict alone"
             warn(f"the network of {run.path} is not trained{alone}")
@@ -194,7 +193,7 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
         else:
             metrics = [read_metadata(one.file(WEIGHTS)) if one.has(WEIGHTS) else {} for one in trained_members(run)]
             weights = MixtureWeights(*np.mean([MixtureWeights.from_metrics(one) for one in metrics], 0).tolist())
-        return ClassifyPredictor(run, model, codec, labels, wide, weights)
+        return ClassifyPredictor(run, model, text_field, labels, wide, weights)
 
     def inspect(self, predictor: ClassifyPredictor, text: str) -> Inspection:
         return inspect_classify(predictor, text)

@@ -120,10 +120,10 @@ def adapt_filler(
 
         rms = gradient_rms(filler, losses)
     if dynamic is None and is_stored(run, DEV_PART):
-        dev = held_out_tokens(run, predictor.codec)[: RATE_TOKENS + 1]
+        dev = held_out_tokens(run, predictor.text_field)[: RATE_TOKENS + 1]
 
         def nats(one: DynamicConfig) -> float:
             return AdaptedFiller(filler, one, rms).predict_tokens(dev).likelihood.nats
 
         config = best_rate(config, nats) if len(dev) > 1 else config
-    return AdaptedFillPredictor(run, AdaptedFiller(filler, config, rms), predictor.codec, config)
+    return AdaptedFillPredictor(run, AdaptedFiller(filler, config, rms), predictor.text_field, config)

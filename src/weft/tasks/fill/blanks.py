@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from weft.errors import WeftError
-from weft.text.text_field import Codec
 from weft.text.subword_tokenizer import SubwordTokenizer
+from weft.text.text_field import Text
 
 MASK = re.compile(r"<mask>|\[MASK\]")
 BLANKS = re.compile(rf"_{{3,}}|＿{{3,}}|(?<!_)_(?: _){{2,}}(?!_)|{MASK.pattern}")
@@ -51,36 +51,38 @@ class Blanked:
             raise WeftError(f"tokens is {tokens}", expected="1 or more, or 0 for its underscores")
         return [tokens or count for count in self.underscores]
 
-    def ids(self, codec: Codec, blank: int, tokens: int = 1) -> list[int]:
+    def ids(self, text_field: Text, blank: int, tokens: int = 1) -> list[int]:
         """The token ids of the text, with the id `blank` for every missing token."""
         found: list[int] = []
-        for piece, width in zip(self._read_pieces(codec), [*self.widths(tokens), 0], strict=True):
-            found += codec.vocabulary.encode(codec.tokenizer.split(piece)) + [blank] * width
+        for piece, width in zip(self._read_pieces(text_field), [*self.widths(tokens), 0], strict=True):
+            found += text_field.vocabulary.encode(text_field.tokenizer.split(piece)) + [blank] * width
         return found
 
-    def unknown(self, codec: Codec) -> list[str]:
+    def unknown(self, text_field: Text) -> list[str]:
         """The distinct tokens around the blanks that are not in the vocabulary."""
-        pieces = self._read_pieces(codec)
+        pieces = self._read_pieces(text_field)
         return list(
-            dict.fromkeys(token for piece in pieces for token in codec.vocabulary.unknown(codec.tokenizer.split(piece)))
+            dict.fromkeys(
+                token for piece in pieces for token in text_field.vocabulary.unknown(text_field.tokenizer.split(piece))
+            )
         )
 
-    def filled(self, codec: Codec, fills: Sequence[str]) -> str:
+    def filled(self, text_field: Text, fills: Sequence[str]) -> str:
         """The text as it was given, with the blanks filled."""
-        parts = [part for pair in zip(self._spaced(codec), [*fills, ""], strict=True) for part in pair]
+        parts = [part for pair in zip(self._spaced(text_field), [*fills, ""], strict=True) for part in pair]
         return "".join(parts)
 
-    def _read_pieces(self, codec: Codec) -> list[str]:
+    def _read_pieces(self, text_field: Text) -> list[str]:
         """The normalized pieces, each as if the blanks were letters."""
         found = []
-        for number, piece in enumerate(self._spaced(codec)):
+        for number, piece in enumerate(self._spaced(text_field)):
             before, after = _LETTER * (number > 0), _LETTER * (number < len(self.underscores))
-            normal = codec.normalizer(before + piece + after)
+            normal = text_field.normalizer(before + piece + after)
             found.append(normal[len(before) : len(normal) - len(after)])
         return found
 
-    def _spaced(self, codec: Codec) -> list[str]:
+    def _spaced(self, text_field: Text) -> list[str]:
         """The pieces; where tokens include the space before them, without the space before a blank."""
-        if not isinstance(codec.tokenizer, SubwordTokenizer):
+        if not isinstance(text_field.tokenizer, SubwordTokenizer):
             return list(self.pieces)
         return [*(piece.removesuffix(" ") for piece in self.pieces[:-1]), self.pieces[-1]]

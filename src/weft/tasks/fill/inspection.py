@@ -19,8 +19,8 @@ def inspect_fill(predictor: FillPredictor, text: str) -> Inspection:
     model = predictor.model
     assert isinstance(model, Filler)
     model.eval()
-    tokens, ids = read_tokens(predictor.codec, text, least=2)
-    names = predictor.codec.vocabulary.tokens
+    tokens, ids = read_tokens(predictor.text_field, text, least=2)
+    names = predictor.text_field.vocabulary.tokens
     row = torch.tensor([ids], device=model.bias.device)
 
     def embeddings() -> Tensor:

@@ -18,7 +18,7 @@ from weft.tasks.predictor import NO_OPTIONS, ResultList, example_of
 from weft.tasks.stored_data import DEV_PART, is_stored
 from weft.tasks.text_task import CorpusSource, TextPredictor, corpus_for, encoded, held_out_tokens
 from weft.text.arguments import check_text
-from weft.text.text_field import Codec
+from weft.text.text_field import Text
 from weft.text.vocabulary import RESERVED
 from weft.text.word_tokenizer import WordTokenizer
 from weft.training.run import Run
@@ -86,11 +86,11 @@ class FillPredictor(TextPredictor):
 
     run: Run
     model: BlankModel
-    codec: Codec
+    text_field: Text
 
     @property
     def example(self) -> str:
-        return self.as_input(example_of(self.codec, 5))
+        return self.as_input(example_of(self.text_field, 5))
 
     def as_input(self, sentence: str) -> str:
         return put_blank(sentence)
@@ -119,12 +119,12 @@ class FillPredictor(TextPredictor):
         if n < 1:
             raise WeftError(f"{n} answers are wanted", expected="1 or more")
         blanked = Blanked.read(check_text(text))
-        ids = blanked.ids(self.codec, self.model.blank, tokens)
+        ids = blanked.ids(self.text_field, self.model.blank, tokens)
         answers: ResultList[Answer] = ResultList()
         for filled in self.model.fill_blanks(ids, n, width=width, banned=self._no_answers()):
             rest = iter(filled.ids)
-            fills = [self.codec.decode([next(rest) for _ in range(count)]) for count in blanked.widths(tokens)]
-            answers.append(Answer(tuple(fills), blanked.filled(self.codec, fills), math.exp(filled.log_prob)))
+            fills = [self.text_field.decode([next(rest) for _ in range(count)]) for count in blanked.widths(tokens)]
+            answers.append(Answer(tuple(fills), blanked.filled(self.text_field, fills), math.exp(filled.log_prob)))
         return answers
 
     @operation(
@@ -156,13 +156,13 @@ class FillPredictor(TextPredictor):
 
     def _no_answers(self) -> list[int]:
         """Tokens that fill no blank: the reserved symbols and, among words, the line break."""
-        vocabulary = self.codec.vocabulary
-        names = (*RESERVED, "\n") if isinstance(self.codec.tokenizer, WordTokenizer) else RESERVED
+        vocabulary = self.text_field.vocabulary
+        names = (*RESERVED, "\n") if isinstance(self.text_field.tokenizer, WordTokenizer) else RESERVED
         return [vocabulary.id(name) for name in names if name in vocabulary]
 
     def unknown(self, text: str) -> list[str]:
         """The tokens around the blanks that are not in the vocabulary and are read as <unk>."""
-        return Blanked.read(check_text(text)).unknown(self.codec)
+        return Blanked.read(check_text(text)).unknown(self.text_field)
 
     def notes(self, texts: Iterable[str], options: Mapping[str, Any] = NO_OPTIONS) -> list[str]:
         """What a user should know about these texts: their unknown tokens."""
@@ -193,7 +193,7 @@ class FillPredictor(TextPredictor):
                 table (a DataFrame, a data set, a dict of columns, dicts).
             strict: Refuse rows without a text, which are left out and reported otherwise.
         """
-        with encoded(corpus_for(self.run, source, strict=strict), self.codec) as tokens:
+        with encoded(corpus_for(self.run, source, strict=strict), self.text_field) as tokens:
             return self.predict_tokens(tokens)
 
     @operation("evaluate", command="eval")
@@ -207,7 +207,7 @@ class FillPredictor(TextPredictor):
 
     def evaluate_held_out(self) -> TokenPredictions:
         """Predicts each token of the run's own held-out text from all others."""
-        return self.predict_tokens(held_out_tokens(self.run, self.codec))
+        return self.predict_tokens(held_out_tokens(self.run, self.text_field))
 
     def held_out_metrics(self) -> dict[str, float]:
         return token_metrics(self.evaluate_held_out()) if is_stored(self.run, DEV_PART) else {}

@@ -25,7 +25,7 @@ from weft.tasks.pretraining import (
     take_over_stack,
 )
 from weft.tasks.text_task import CorpusSource, TextData, TextTask
-from weft.text.text_field import Codec
+from weft.text.text_field import Text
 from weft.training.build import build_model, load_model
 from weft.training.devices import find_device
 from weft.training.gradient_descent import GradientDescent
@@ -46,7 +46,7 @@ class FillTask(TextTask[FillConfig, FillPredictor]):
 
     def make_phase(self, run: Run, config: FillConfig, data: TextData) -> GradientDescent:
         windows = RandomWindows(data.train, config.batch.size, config.batch.seq_length, config.train.seed)
-        size = len(data.codec.vocabulary)
+        size = len(data.text_field.vocabulary)
         model = build_model(lambda: Filler(size, config.model)).to(find_device(config.train.device))
         dev = data.dev
 
@@ -70,7 +70,7 @@ class FillTask(TextTask[FillConfig, FillPredictor]):
         layers = encoder.config["model"]
         # The tables of an adaptive softmax are tied; with a full one the embedding is only as small as an output layer
         # needs it if it is tied.
-        size = len(encoder.field("text", Codec).vocabulary)
+        size = len(encoder.field("text", Text).vocabulary)
         tied = layers["tied"] or is_adaptive(size, layers["softmax"])
         shared = shared_settings(encoder, {"text": SHARED_TEXT, "model": SHARED_LAYERS})
         return {**shared, "model.tied": tied and layers["embedding_dim"] == layers["hidden_size"]}
@@ -93,14 +93,14 @@ class FillTask(TextTask[FillConfig, FillPredictor]):
                 take_over_stack(stack, encoder)
 
     def load(self, run: Run) -> FillPredictor:
-        codec = run.field("text", Codec)
+        text_field = run.field("text", Text)
         config = from_dict(FillConfig, run.config).model
         model = load_members(
             run,
-            lambda member: load_model(lambda: Filler(len(codec.vocabulary), config), member),
+            lambda member: load_model(lambda: Filler(len(text_field.vocabulary), config), member),
             FillerMixture,
         )
-        return FillPredictor(run, model, codec)
+        return FillPredictor(run, model, text_field)
 
     def inspect(self, predictor: FillPredictor, text: str) -> Inspection:
         return inspect_fill(predictor, text)

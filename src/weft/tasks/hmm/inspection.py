@@ -16,8 +16,8 @@ def inspect_hmm(predictor: LmPredictor, text: str) -> Inspection:
     """The parts of a model of the next token, and the chain of hidden states."""
     model = predictor.model
     assert isinstance(model, HMM)
-    tokens, ids = read_tokens(predictor.codec, text, least=2)
-    names = predictor.codec.vocabulary.tokens
+    tokens, ids = read_tokens(predictor.text_field, text, least=2)
+    names = predictor.text_field.vocabulary.tokens
 
     def chain() -> ChainView:
         model.posterior([ids])  # an impossible text is refused here

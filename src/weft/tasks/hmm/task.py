@@ -17,7 +17,7 @@ from weft.tasks.hmm.model import HMM, Observations
 from weft.tasks.inspection import Inspection
 from weft.tasks.lm.predictor import LmPredictor
 from weft.tasks.text_task import TextData, TextTask
-from weft.text.text_field import Codec
+from weft.text.text_field import Text
 from weft.training.build import check_memory
 from weft.training.distributed import current_workers, split_evenly
 from weft.training.loss import MeanLoss
@@ -50,7 +50,7 @@ class BaumWelch(Phase):
         self.config, self.data, self.description = config, data, data.description
         self.epochs, self.minutes = config.train.restarts, config.train.minutes
         self.workers = current_workers()
-        self.size = len(data.codec.vocabulary)
+        self.size = len(data.text_field.vocabulary)
         states = config.model.num_states
         check_memory("training this model", 8 * 4 * states * (states + self.size + 1))  # doubles; model, best, counts
         self.model = self._first_model(0)
@@ -162,7 +162,7 @@ class HmmTask(TextTask[HmmConfig, LmPredictor]):
         return BaumWelch(config, data)
 
     def load(self, run: Run) -> LmPredictor:
-        return LmPredictor(run, _load_hmm(run), run.field("text", Codec))
+        return LmPredictor(run, _load_hmm(run), run.field("text", Text))
 
     def inspect(self, predictor: LmPredictor, text: str) -> Inspection:
         return inspect_hmm(predictor, text)

@@ -210,7 +210,9 @@ class AdaptedLmPredictor(LmPredictor):
     ) -> Iterator[list[int]]:
         """Each prompt has weights of its own, so each text is generated as if it were the only one."""
         rows = [
-            LmPredictor(self.run, adapted_to(self.model, start), self.codec)._new_tokens([start], tokens, sampler, seed)
+            LmPredictor(self.run, adapted_to(self.model, start), self.text_field)._new_tokens(
+                [start], tokens, sampler, seed
+            )
             for start in starts
         ]
         for new in zip_longest(*rows, fillvalue=[NO_TOKEN]):
@@ -244,7 +246,7 @@ def adapt(
     run = predictor.run
     statistics = [gradient_statistics(network, run, wanted.dynamic) for network in networks]
     if is_stored(run, DEV_PART):
-        dev = held_out_tokens(run, predictor.codec)
+        dev = held_out_tokens(run, predictor.text_field)
         if dynamic is None and wanted.dynamic is not None:
             wanted = replace(
                 wanted, dynamic=fit_rate(networks[0], wanted.dynamic, statistics[0], dev[: RATE_TOKENS + 1])
@@ -255,7 +257,7 @@ def adapt(
     model: TokenModel = models[0] if len(models) == 1 else join_networks(models)
     if isinstance(predictor.model, NgramMixture):
         model = predictor.model.replace_networks(models)
-    return AdaptedLmPredictor(run, model, predictor.codec, wanted)
+    return AdaptedLmPredictor(run, model, predictor.text_field, wanted)
 
 
 def _networks(predictor: LmPredictor) -> list[LanguageModel]:

@@ -34,12 +34,12 @@ def baselines(model: LmPredictor, tokens: Tokens) -> list[Baseline]:
 
 def _uniform(model: LmPredictor, tokens: Tokens) -> Baseline:
     count = len(tokens) - 1
-    return Baseline("uniform baseline", Likelihood(count * math.log(len(model.codec.vocabulary)), count))
+    return Baseline("uniform baseline", Likelihood(count * math.log(len(model.text_field.vocabulary)), count))
 
 
 def _ngram(model: LmPredictor, tokens: Tokens) -> Baseline | None:
     """An n-gram model of the run's own training text, unless that was deleted or the run is an n-gram model itself."""
-    run, size = model.run, len(model.codec.vocabulary)
+    run, size = model.run, len(model.text_field.vocabulary)
     if run.task == "ngram" or not is_stored(run, TRAIN_PART):
         return None
     train = part_tokens(run, TRAIN_PART, size)
@@ -50,12 +50,12 @@ def _ngram(model: LmPredictor, tokens: Tokens) -> Baseline | None:
 
 def _entropy(model: LmPredictor, tokens: Tokens) -> Baseline | None:
     """The entropy of the embedded grammar on the whole lines of a text, if the run was trained on that grammar."""
-    run, codec = model.run, model.codec
+    run, text_field = model.run, model.text_field
     if not run.has(DATA_RECORD) or read_json(run.path / DATA_RECORD)["source"] != GRAMMAR_DATASET:
         return None
-    text = codec.decode(tokens.tolist())
+    text = text_field.decode(tokens.tolist())
     lines = text[text.find("\n") + 1 : text.rfind("\n") + 1]
     if not lines:
         return None
-    nats, count = ENGLISH.likelihood(lines).nats, len(codec.encode(lines))
+    nats, count = ENGLISH.likelihood(lines).nats, len(text_field.encode(lines))
     return Baseline("true distribution", Likelihood(nats, count)) if math.isfinite(nats) else None

@@ -14,27 +14,27 @@ from weft.tasks.inspection import Inspection, NamedBeamTree, Network, StackUse, 
 from weft.tasks.lm.model import LanguageModel
 from weft.tasks.lm.predictor import LmPredictor
 from weft.tasks.mixture import first_member
-from weft.text.text_field import Codec
+from weft.text.text_field import Text
 from weft.text.vocabulary import RESERVED
 
 CONTINUATION = 12  # tokens that a beam search adds to a text
 ALPHA = 0.75
 
 
-def read_tokens(codec: Codec, text: str, least: int = 1) -> tuple[tuple[str, ...], list[int]]:
+def read_tokens(text_field: Text, text: str, least: int = 1) -> tuple[tuple[str, ...], list[int]]:
     """The tokens of a text and their ids.
 
     Raises:
         WeftError: There are fewer than `least` tokens.
     """
-    tokens = codec.names(text)
+    tokens = text_field.names(text)
     if len(tokens) < least:
-        known = " ".join(codec.vocabulary.tokens[len(RESERVED) :][:12])
+        known = " ".join(text_field.vocabulary.tokens[len(RESERVED) :][:12])
         raise WeftError(
             f"the text {text[:40]!r} has {len(tokens)} tokens as the model reads it",
             expected=f"at least {least}, with some of: {known}",
         )
-    return tokens, codec.vocabulary.encode(tokens)
+    return tokens, text_field.vocabulary.encode(tokens)
 
 
 def inspect_lm(predictor: LmPredictor, text: str) -> Inspection:
@@ -43,8 +43,8 @@ def inspect_lm(predictor: LmPredictor, text: str) -> Inspection:
     model = predictor.model
     assert isinstance(model, LanguageModel)
     model.eval()
-    tokens, ids = read_tokens(predictor.codec, text, least=2)
-    names = predictor.codec.vocabulary.tokens
+    tokens, ids = read_tokens(predictor.text_field, text, least=2)
+    names = predictor.text_field.vocabulary.tokens
     row = torch.tensor([ids], device=model.device)
 
     def logits(x: Tensor) -> Tensor:
@@ -67,7 +67,7 @@ def inspect_lm(predictor: LmPredictor, text: str) -> Inspection:
 
 def inspect_steps(predictor: LmPredictor, text: str) -> Inspection:
     """The parts of any model of the next token: its distribution after each token, and beam search."""
-    tokens, ids = read_tokens(predictor.codec, text, least=2)
+    tokens, ids = read_tokens(predictor.text_field, text, least=2)
 
     @torch.no_grad()
     def scores() -> TokenScores:
@@ -75,7 +75,7 @@ def inspect_steps(predictor: LmPredictor, text: str) -> Inspection:
         for token in ids[:-1]:
             log_probs, state = predictor.model.step(torch.tensor([token]), state)
             rows.append(log_probs)
-        names = predictor.codec.vocabulary.tokens
+        names = predictor.text_field.vocabulary.tokens
         return TokenScores(tokens, tuple(range(1, len(ids))), torch.cat(rows), torch.tensor(ids[1:]), names, "left")
 
     return Inspection(scores=scores, search=search_continuations(predictor, ids))
@@ -85,7 +85,7 @@ def search_continuations(
     predictor: LmPredictor, ids: list[int]
 ) -> Callable[[int, float | None, Sequence[str]], NamedBeamTree]:
     """Beam search for the best continuations of a text."""
-    vocabulary = predictor.codec.vocabulary
+    vocabulary = predictor.text_field.vocabulary
     end = predictor.end_id
     banned = predictor.banned_ids
 

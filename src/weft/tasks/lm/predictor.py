@@ -29,9 +29,9 @@ from weft.tasks.predictor import NO_OPTIONS, ResultList
 from weft.tasks.stored_data import DEV_PART, is_stored
 from weft.tasks.text_task import CorpusSource, TextPredictor, corpus_for, encoded, held_out_tokens
 from weft.text.arguments import check_text, check_texts
-from weft.text.text_field import Codec, StreamingDecoder
 from weft.text.columns import read_rows
 from weft.text.tables import TEXT_NAMES
+from weft.text.text_field import StreamingDecoder, Text
 from weft.text.vocabulary import EOS, RESERVED
 from weft.training.run import Run
 
@@ -119,7 +119,7 @@ class LmPredictor(TextPredictor):
 
     run: Run
     model: TokenModel
-    codec: Codec
+    text_field: Text
 
     def generate(
         self,
@@ -166,7 +166,7 @@ class LmPredictor(TextPredictor):
         if stops := check_stops(stop):
             pieces = list(self.stream(prompts, tokens=tokens, sampler=sampler, seed=seed, stop=stops))
             texts = [
-                self.codec.normalizer(prompt) + "".join(row)
+                self.text_field.normalizer(prompt) + "".join(row)
                 for prompt, row in zip(prompts, zip(*pieces, strict=True), strict=True)
             ]
             return ResultList(texts, index=given.index)
@@ -175,9 +175,9 @@ class LmPredictor(TextPredictor):
         for new in self._new_tokens(starts, tokens, sampler, seed):
             for row, token in zip(rows, new, strict=True):
                 row += [token] if token != NO_TOKEN else []
-        decode = self.codec.decode
+        decode = self.text_field.decode
         # The prompt as it was given, unknown characters included.
-        begins = [self.codec.normalizer(prompt) for prompt in prompts]
+        begins = [self.text_field.normalizer(prompt) for prompt in prompts]
         texts = [
             begin + decode(row)[len(decode(start)) :] for begin, row, start in zip(begins, rows, starts, strict=True)
         ]
@@ -209,7 +209,9 @@ class LmPredictor(TextPredictor):
         prompts, limit, sampler = list(prompts), None if until_end else tokens, sampling.sample()
         if len(prompts) == 1:
             rest = (piece for (piece,) in model.stream(prompts, tokens=limit, sampler=sampler, seed=seed, stop=stop))
-            yield GeneratedText(prompts[0], chain([self.codec.normalizer(prompts[0])], rest), self.unknown(prompts[0]))
+            yield GeneratedText(
+                prompts[0], chain([self.text_field.normalizer(prompts[0])], rest), self.unknown(prompts[0])
+            )
         elif prompts:
             found = model.generate_many(prompts, tokens=limit, sampler=sampler, seed=seed, stop=stop)
             for prompt, text in zip(prompts, found, strict=True):
@@ -226,7 +228,7 @@ class LmPredictor(TextPredictor):
     ) -> Iterator[list[str]]:
         """Continues every prompt and yield the text as it is generated: per step one piece for each, perhaps empty."""
         starts = [self.prompt_ids(prompt) for prompt in check_texts(prompts)]
-        writers = [StreamingDecoder(self.codec, start) for start in starts]
+        writers = [StreamingDecoder(self.text_field, start) for start in starts]
         stops = check_stops(stop)
         texts = [StopText(stops) for _ in starts]
         for new in self._new_tokens(starts, tokens, sampler, seed):
@@ -253,24 +255,24 @@ class LmPredictor(TextPredictor):
     @property
     def end_id(self) -> int | None:
         """The id that ends a text: <eos>, if it occurred in training between texts, not as the end of each line."""
-        vocabulary = self.codec.vocabulary
-        between_texts = vocabulary.counts[vocabulary.eos_id] and self.codec.tokenizer.line_end != EOS
+        vocabulary = self.text_field.vocabulary
+        between_texts = vocabulary.counts[vocabulary.eos_id] and self.text_field.tokenizer.line_end != EOS
         return vocabulary.eos_id if between_texts else None
 
     @property
     def banned_ids(self) -> list[int]:
         """The reserved tokens that are never generated."""
-        vocabulary = self.codec.vocabulary
-        used = EOS if self.codec.tokenizer.line_end == EOS or self.end_id is not None else None
+        vocabulary = self.text_field.vocabulary
+        used = EOS if self.text_field.tokenizer.line_end == EOS or self.end_id is not None else None
         return [vocabulary.id(token) for token in RESERVED if token != used]
 
     def prompt_ids(self, prompt: str) -> list[int]:
         """The ids of a prompt. An empty one is a line break, or a space where the training text has no lines."""
-        vocabulary = self.codec.vocabulary
+        vocabulary = self.text_field.vocabulary
         if not check_text(prompt, "the prompt"):
-            starts = (self.codec.tokenizer.line_end, " ")
+            starts = (self.text_field.tokenizer.line_end, " ")
             return [vocabulary.id(next((one for one in starts if one in vocabulary), vocabulary.tokens[-1]))]
-        ids = self.codec.encode(prompt)
+        ids = self.text_field.encode(prompt)
         if not ids:
             raise WeftError(
                 f"nothing is left of the prompt {prompt!r} as the model reads text",
@@ -280,7 +282,7 @@ class LmPredictor(TextPredictor):
 
     def unknown(self, prompt: str) -> list[str]:
         """The tokens of a prompt that are not in the vocabulary and are read as <unk>."""
-        return self.codec.unknown(prompt)
+        return self.text_field.unknown(prompt)
 
     def read_inputs(self, operation: Operation, texts: Sequence[str], file: str | None) -> ReadInputs:
         read = super().read_inputs(operation, texts, file)
@@ -331,7 +333,7 @@ class LmPredictor(TextPredictor):
                 table (a DataFrame, a data set, a dict of columns, dicts).
             strict: Refuse rows without a text, which are left out and reported otherwise.
         """
-        with encoded(corpus_for(self.run, source, strict=strict), self.codec) as tokens:
+        with encoded(corpus_for(self.run, source, strict=strict), self.text_field) as tokens:
             return self.evaluate_tokens(tokens)
 
     @operation("evaluate", command="eval")
@@ -345,9 +347,9 @@ class LmPredictor(TextPredictor):
             return compare_runs(self, against, data, adapt, strict=strict)
         adapted = None if adapt is None else self.adapt(adapt)  # before the evaluation: what cannot adapt is refused
         if data is None:
-            return self._likelihood_report(held_out_tokens(self.run, self.codec), adapted, {})
+            return self._likelihood_report(held_out_tokens(self.run, self.text_field), adapted, {})
         corpus = corpus_for(self.run, data, strict=strict)
-        with encoded(corpus, self.codec) as tokens:
+        with encoded(corpus, self.text_field) as tokens:
             return self._likelihood_report(tokens, adapted, {"left_out": corpus.left_out})
 
     def _likelihood_report(
@@ -357,14 +359,14 @@ class LmPredictor(TextPredictor):
 
         found, others = self.evaluate_tokens(tokens), baselines(self, tokens)
         beside = None if adapted is None else adapted.evaluate_tokens(tokens)
-        level = self.codec.tokenizer.name
+        level = self.text_field.tokenizer.name
         record: dict[str, Any] = {
             "tokens": found.count,
             "level": level,
             "cross_entropy": found.cross_entropy,
             "bits_per_token": found.bits_per_token,
             "perplexity": found.perplexity,
-            "uniform_perplexity": len(self.codec.vocabulary),
+            "uniform_perplexity": len(self.text_field.vocabulary),
             "signature": found.signature(level),
             "baselines": [
                 {"name": name, "perplexity": other.perplexity, "cross_entropy": other.cross_entropy}
@@ -396,7 +398,7 @@ class LmPredictor(TextPredictor):
 
     def evaluate_held_out(self) -> Likelihood:
         """The likelihood of the run's own held-out text."""
-        return self.evaluate_tokens(held_out_tokens(self.run, self.codec))
+        return self.evaluate_tokens(held_out_tokens(self.run, self.text_field))
 
     def held_out_metrics(self) -> dict[str, float]:
         if not is_stored(self.run, DEV_PART):

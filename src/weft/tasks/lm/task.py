@@ -19,7 +19,7 @@ from weft.tasks.lm.ngram_mixture import NGRAM, NgramEvaluation, NgramMixture, co
 from weft.tasks.lm.predictor import LmPredictor
 from weft.tasks.members import trained_members
 from weft.tasks.text_task import TextData, TextTask
-from weft.text.text_field import Codec
+from weft.text.text_field import Text
 from weft.training.build import build_model, load_model
 from weft.training.devices import find_device
 from weft.training.gradient_descent import GradientDescent
@@ -37,13 +37,13 @@ class LmTask(TextTask[LmConfig, LmPredictor]):
     config_class = LmConfig
 
     def choose(self, run: Run, config: LmConfig) -> tuple[LmConfig, str]:
-        return choose_settings(config, self.train_token_count(run), len(run.field("text", Codec).vocabulary))
+        return choose_settings(config, self.train_token_count(run), len(run.field("text", Text).vocabulary))
 
     def make_phase(self, run: Run, config: LmConfig, data: TextData) -> GradientDescent:
         windows = WINDOWS[config.batch.sampling](
             data.train, config.batch.size, config.batch.seq_length, config.train.seed
         )
-        size = len(data.codec.vocabulary)
+        size = len(data.text_field.vocabulary)
         model = build_model(lambda: make_language_model(size, config.model)).to(find_device(config.train.device))
         bptt = unroll(config.bptt.method, steps=config.bptt.steps, keep=config.bptt.keep_probability)
         return GradientDescent(
@@ -62,7 +62,7 @@ class LmTask(TextTask[LmConfig, LmPredictor]):
         """What evaluates the model on held-out text in training, if there is any; counts n-grams if they are wanted."""
         ngram = None
         if config.model.ngram_order:
-            ngram = count_ngrams(run, config.model.ngram_order, data.train, len(data.codec.vocabulary))
+            ngram = count_ngrams(run, config.model.ngram_order, data.train, len(data.text_field.vocabulary))
         dev = data.dev
         if dev is None:
             return None
@@ -75,7 +75,7 @@ class LmTask(TextTask[LmConfig, LmPredictor]):
         return evaluate
 
     def load(self, run: Run) -> LmPredictor:
-        codec = run.field("text", Codec)
+        text_field = run.field("text", Text)
         settings = from_dict(LmConfig, run.config)
         if unknown := auto_settings(settings):
             raise WeftError(
@@ -83,12 +83,12 @@ class LmTask(TextTask[LmConfig, LmPredictor]):
             )
         config = settings.model
         networks = [
-            load_model(lambda: make_language_model(len(codec.vocabulary), config), member)
+            load_model(lambda: make_language_model(len(text_field.vocabulary), config), member)
             for member in trained_members(run)
         ]
         if run.has(NGRAM):
-            return LmPredictor(run, NgramMixture(networks, load_ngrams(run), fitted_weight(run)), codec)
-        return LmPredictor(run, networks[0] if len(networks) == 1 else join_networks(networks), codec)
+            return LmPredictor(run, NgramMixture(networks, load_ngrams(run), fitted_weight(run)), text_field)
+        return LmPredictor(run, networks[0] if len(networks) == 1 else join_networks(networks), text_field)
 
     def inspect(self, predictor: LmPredictor, text: str) -> Inspection:
         return inspect_lm(predictor, text)

@@ -175,7 +175,7 @@ def _held_out(parts: Sequence[LmPredictor], source: CorpusSource | None, stack: 
     first = parts[0]
     if source is not None:
         corpus = corpus_for(first.run, source)
-        return stack.enter_context(encoded(corpus, first.codec)), str(source) if isinstance(
+        return stack.enter_context(encoded(corpus, first.text_field)), str(source) if isinstance(
             source, str
         ) else corpus.name
     owner = next((part for part in parts if is_stored(part.run, DEV_PART)), None)
@@ -191,7 +191,7 @@ def _held_out(parts: Sequence[LmPredictor], source: CorpusSource | None, stack: 
             f"the parts have held out different texts: the weights are fitted to that of {owner.run.path}, which the "
             "others may have been trained on"
         )
-    return held_out_tokens(owner.run, owner.codec), f"held-out text of {owner.run.path}"
+    return held_out_tokens(owner.run, owner.text_field), f"held-out text of {owner.run.path}"
 
 
 def _dev_hash(run: Run) -> str:

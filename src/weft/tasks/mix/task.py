@@ -23,7 +23,7 @@ from weft.tasks.lm.predictor import LmPredictor, TokenModel
 from weft.tasks.mix.config import MixConfig
 from weft.tasks.task import RunKind
 from weft.tasks.text_task import TextTask
-from weft.text.text_field import Codec
+from weft.text.text_field import Text
 from weft.training.run import WEIGHTS, Run, decoding, open_run
 
 PARTS_FOLDER = "parts"  # the folder of the parts
@@ -49,18 +49,18 @@ class MixedRun(RunKind[MixConfig, LmPredictor]):
             count = len(weights) - bool(cache)
         if not 1 <= count <= MOST_PARTS:
             raise WeftError(f"{run.path} has {count} parts", expected=f"1 to {MOST_PARTS}")
-        codec = run.field("text", Codec)
-        models = [self._load_part(run, number, codec) for number in range(1, count + 1)]
+        text_field = run.field("text", Text)
+        models = [self._load_part(run, number, text_field) for number in range(1, count + 1)]
         if config is not None:
             models.append(make_cache(models, config))
-        return LmPredictor(run, Interpolation(models, weights), codec)
+        return LmPredictor(run, Interpolation(models, weights), text_field)
 
-    def _load_part(self, run: Run, number: int, codec: Codec) -> TokenModel:
+    def _load_part(self, run: Run, number: int, text_field: Text) -> TokenModel:
         part = open_run(run.path / PARTS_FOLDER / str(number))
         if part.task not in PART_TASKS:
             raise WeftError(f"{part.path} is a run of the task {part.task!r}", expected=" or ".join(PART_TASKS))
         predictor = get_task(part.task).load(part)
-        if predictor.codec.vocabulary.tokens != codec.vocabulary.tokens:
+        if predictor.text_field.vocabulary.tokens != text_field.vocabulary.tokens:
             raise WeftError(f"{part.path} has another vocabulary than {run.path}", expected="the same one")
         model: TokenModel = predictor.model
         return model

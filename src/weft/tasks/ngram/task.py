@@ -15,7 +15,7 @@ from weft.tasks.lm.inspection import inspect_steps
 from weft.tasks.lm.predictor import LmPredictor
 from weft.tasks.ngram.config import NgramConfig
 from weft.tasks.text_task import TextData, TextTask
-from weft.text.text_field import Codec
+from weft.text.text_field import Text
 from weft.training.loss import MeanLoss
 from weft.training.run import WEIGHTS, Run, decoding
 from weft.training.step import Evaluation, Progress
@@ -38,7 +38,7 @@ class Counting(Phase):
 
     def step(self, progress: Progress, total: int, *, stop: bool) -> Update:
         tokens = self.data.train
-        self.model = modified_kneser_ney(tokens, len(self.data.codec.vocabulary), self.config.model.order)
+        self.model = modified_kneser_ney(tokens, len(self.data.text_field.vocabulary), self.config.model.order)
         progress.step = progress.epoch = 1
         found = self.model.evaluate(tokens) if len(tokens) > 1 else None
         loss = MeanLoss(0.0, 0) if found is None else MeanLoss(found.nats, found.count)
@@ -78,7 +78,7 @@ class NgramTask(TextTask[NgramConfig, LmPredictor]):
         saved = run.load(WEIGHTS)
         with decoding(run.file(WEIGHTS)):
             model = NGram.from_tensors(*saved)
-        return LmPredictor(run, model, run.field("text", Codec))
+        return LmPredictor(run, model, run.field("text", Text))
 
     def inspect(self, predictor: LmPredictor, text: str) -> Inspection:
         return inspect_steps(predictor, text)

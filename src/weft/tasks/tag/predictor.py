@@ -201,7 +201,7 @@ TEXTS = OperationInputs(
     missing="there is no text to tag",
     example='weft tag RUN "some text", or weft tag RUN --file sentences.txt',
 )
-Text = str | Sequence[str]
+TextOrWords = str | Sequence[str]
 FloatArray = np.ndarray[Any, np.dtype[np.float32]]
 _Decoded = TypeVar("_Decoded")
 SegmentedPath = tuple[
@@ -511,7 +511,7 @@ class TagPredictor(TaskPredictor):
         """The words of each sentence of a table, from the column that held them in the training data."""
         return [words for table in read_tables(self, source) for words in table.words]
 
-    def notes(self, texts: Iterable[Text] = (), options: Mapping[str, Any] = NO_OPTIONS) -> list[str]:
+    def notes(self, texts: Iterable[TextOrWords] = (), options: Mapping[str, Any] = NO_OPTIONS) -> list[str]:
         """What a user should know about raw text for this tagger: whether its words need spaces."""
         words_given = any(not isinstance(text, str) for text in texts)
         if words_given or options.get("split") == "space" or not self.unspaced:

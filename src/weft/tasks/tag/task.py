@@ -28,10 +28,10 @@ from weft.tasks.tag.predictor import TagPredictor
 from weft.tasks.tag.vocabulary import TaggerVocabulary
 from weft.tasks.task import Task
 from weft.tasks.text_task import CorpusSource, open_corpus
-from weft.text.text_field import Codec
 from weft.text.conll import SentenceSource, count_noun
 from weft.text.corpus import Corpus
 from weft.text.spans import OUTSIDE
+from weft.text.text_field import Text
 from weft.training.build import build_model, load_model
 from weft.training.devices import find_device
 from weft.training.gradient_descent import GradientDescent
@@ -69,7 +69,7 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
         if origin is not None and origin.task == self.name:
             known = origin.decode(TaggerVocabulary.from_json)
         elif origin is not None:
-            words = origin.field("text", Codec).vocabulary
+            words = origin.field("text", Text).vocabulary
         return store_tagged(source, dev, config, folder, known, words)
 
     def encoder_settings(self, encoder: Run) -> dict[str, Any]:

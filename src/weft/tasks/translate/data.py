@@ -16,7 +16,7 @@ from weft.tasks.plausibility import check_pairs, repeated, report_shared
 from weft.tasks.stored_data import DEV_PART, TRAIN_PART, store, stored
 from weft.tasks.translate.config import TranslateConfig
 from weft.tasks.translate.language_detection import store_profiles
-from weft.text.parallel import PairCodec, Pairs, PairSource, build_pair_codec, open_pairs
+from weft.text.parallel import PairFields, Pairs, PairSource, fit_pair_fields, open_pairs
 from weft.text.tokenizers import Normalizer
 from weft.training.run import Run
 
@@ -38,7 +38,7 @@ def store_pairs(
     dev: PairSource | None,
     config: TranslateConfig,
     folder: Path,
-    known: PairCodec | None = None,
+    known: PairFields | None = None,
 ) -> Mapping[str, Any]:
     """Reads pairs to train on and to hold out, and stores them; returns the vocabulary of the run.
 
@@ -66,13 +66,13 @@ def store_pairs(
         keys = ["".join(read(text).split()) for text in pairs.sources]
         rows, held_rows = hold_out(keys, config.text.holdout, config.train.seed)
         train, held = _rows(pairs, rows), _rows(pairs, held_rows)
-    codec = known or build_pair_codec(config.text, train)
+    fields = known or fit_pair_fields(config.text, train)
     if known is not None:
-        sides = ((codec.source, train.sources), (codec.target, train.targets))
+        sides = ((fields.source, train.sources), (fields.target, train.targets))
         warn_new_tokens(Counter(token for side, texts in sides for text in texts for token in side.unknown(text)))
     columns = {
-        "source": map(codec.source.encode, train.sources),
-        "target": map(codec.target.encode, train.targets),
+        "source": map(fields.source.encode, train.sources),
+        "target": map(fields.target.encode, train.targets),
     }
     store(folder, TRAIN_PART, columns)
     store_profiles(folder.parent, train)
@@ -82,7 +82,7 @@ def store_pairs(
     again = repeated(list(zip(pairs.sources, pairs.targets, strict=True)), "pairs")
     description = "; ".join(filter(None, (pairs.reading, again)))
     names = dict(zip(("source", "target"), pairs.columns, strict=False))
-    return {"fields": codec.to_json(), "reading": {"columns": names, "description": description}}
+    return {"fields": fields.to_json(), "reading": {"columns": names, "description": description}}
 
 
 def _rows(pairs: Pairs, rows: Sequence[int]) -> Pairs:

@@ -29,7 +29,7 @@ def inspect_translate(predictor: TranslatePredictor, text: str) -> Inspection:
     if not text.strip():
         raise WeftError("the text is blank", expected="a sentence to translate")
     source = predictor._read(text)
-    names = predictor.codec.target.vocabulary.tokens
+    names = predictor.fields.target.vocabulary.tokens
     banned = [RESERVED.index(name) for name in RESERVED if name != EOS]
 
     @torch.no_grad()
@@ -37,7 +37,7 @@ def inspect_translate(predictor: TranslatePredictor, text: str) -> Inspection:
         penalty = LENGTH_PENALTY if alpha is None else alpha
         tree = beam_tree(
             model.stepper(pad([source.ids])),
-            [BOS_ID, *predictor.codec.target.vocabulary.encode_known(prefix)],
+            [BOS_ID, *predictor.fields.target.vocabulary.encode_known(prefix)],
             width=width,
             tokens=most_tokens(len(source.ids)),
             end=END,

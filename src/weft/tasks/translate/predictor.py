@@ -28,11 +28,11 @@ from weft.tasks.translate.config import TranslateConfig
 from weft.tasks.translate.data import held_out_pairs, read_pairs
 from weft.tasks.translate.language_detection import LanguageProfile, load_profiles
 from weft.tasks.translate.model import BOS_ID, TranslationBatch, Translator, TranslatorMixture, last_weights
-from weft.text.text_field import Codec
 from weft.text.columns import read_rows
-from weft.text.parallel import SOURCE_NAMES, PairCodec, Pairs, PairSource
+from weft.text.parallel import SOURCE_NAMES, PairFields, Pairs, PairSource
 from weft.text.subword_tokenizer import SubwordTokenizer
 from weft.text.tables import TEXT_NAMES
+from weft.text.text_field import Text
 from weft.text.vocabulary import EOS, RESERVED, UNK
 from weft.training.run import Run
 
@@ -41,8 +41,8 @@ LENGTH_PENALTY = 1.0
 TOKENS, ROWS = 1 << 16, 2560  # source tokens and hypotheses in a batch
 
 
-def make_translator(codec: PairCodec, config: TranslateConfig) -> Translator:
-    return Translator(len(codec.source.vocabulary), len(codec.target.vocabulary), config.model)
+def make_translator(fields: PairFields, config: TranslateConfig) -> Translator:
+    return Translator(len(fields.source.vocabulary), len(fields.target.vocabulary), config.model)
 
 
 def sentences(
@@ -134,12 +134,17 @@ class TranslatePredictor(TaskPredictor):
 
     run: Run
     model: Translator | TranslatorMixture
-    codec: PairCodec
+    fields: PairFields
     config: TranslateConfig
 
     @property
+    def text_field(self) -> Text:
+        """The field of the texts to translate."""
+        return self.fields.source
+
+    @property
     def example(self) -> str:
-        return example_of(self.codec.source, 5).strip()
+        return example_of(self.text_field, 5).strip()
 
     @property
     def language_profiles(self) -> tuple[LanguageProfile, ...]:
@@ -239,9 +244,9 @@ class TranslatePredictor(TaskPredictor):
         self._warn_cut(sources)
         banned = [RESERVED.index(name) for name in RESERVED if name != EOS and not (copy_unknown and name == UNK)]
         for token in prefix:
-            if token not in self.codec.target.vocabulary or token in RESERVED:
+            if token not in self.fields.target.vocabulary or token in RESERVED:
                 raise WeftError(f"translate: the prefix has {token!r}", expected="tokens of the target vocabulary")
-        begin = self.codec.target.vocabulary.encode(prefix)
+        begin = self.fields.target.vocabulary.encode(prefix)
         options = _Options(n, beam, length_penalty, banned, attention=attention or copy_unknown, prefix=begin)
         lengths = np.array([len(source.ids) for source in sources])
 
@@ -257,7 +262,7 @@ class TranslatePredictor(TaskPredictor):
         long, limit = [source for source in sources if source.cut], self.config.text.max_tokens
         if not long:
             return
-        begin = self.codec.source.tokenizer.join(long[0].tokens[: min(limit, 10)])[:40]
+        begin = self.fields.source.tokenizer.join(long[0].tokens[: min(limit, 10)])[:40]
         others = f"; so for {len(long) - 1:,} more" if len(long) > 1 else ""
         warn(
             f"{begin!r}... has {limit + long[0].cut} tokens; only the first {limit} are translated "
@@ -300,15 +305,15 @@ class TranslatePredictor(TaskPredictor):
         return Hypothesis(tuple(ids), log_prob, log_prob / length**options.length_penalty, found.ended, weights)
 
     def _translation(self, source: _Source, found: Hypothesis) -> Translation:
-        codec = self.codec.target
-        tokens = codec.vocabulary.decode(found.ids)
+        target = self.fields.target
+        tokens = target.vocabulary.decode(found.ids)
         # Sources of a batch are padded: the weights of a hypothesis cover the longest of them.
         weights = () if found.recorded is None else found.recorded[:, : len(source.ids)].tolist()
         for place, token in enumerate(tokens):
             if token == UNK and weights and len(source.tokens) > 1:
                 attended = weights[place][:-1]  # not <eos>
                 tokens[place] = source.tokens[attended.index(max(attended))]
-        text = codec.tokenizer.join(tokens)
+        text = target.tokenizer.join(tokens)
         ends = (EOS,) if found.ended else ()
         return Translation(
             text.strip(),
@@ -321,14 +326,14 @@ class TranslatePredictor(TaskPredictor):
         )
 
     def _read(self, text: str) -> _Source:
-        codec, most = self.codec.source, self.config.text.max_tokens
-        tokens = split_whole(codec, text)
-        ids = codec.vocabulary.encode(tokens[:most])
+        source, most = self.fields.source, self.config.text.max_tokens
+        tokens = split_whole(source, text)
+        ids = source.vocabulary.encode(tokens[:most])
         return _Source([*ids, END], (*tokens[:most], EOS), max(0, len(tokens) - most))
 
     def unknown(self, text: str) -> list[str]:
         """The tokens of a text that are not in the vocabulary and are read as <unk>."""
-        return self.codec.source.unknown(text)
+        return self.fields.source.unknown(text)
 
     def notes(self, texts: Iterable[str], options: Mapping[str, Any] = NO_OPTIONS) -> list[str]:
         """What a user should know about these texts: their unknown tokens."""
@@ -339,7 +344,7 @@ class TranslatePredictor(TaskPredictor):
         """The likelihood of the tokens of each given translation, <eos> included."""
         self.model.eval()
         sources = [self._read(source).ids[:-1] for source in pairs.sources]
-        targets = [self.codec.target.encode(target) for target in pairs.targets]
+        targets = [self.fields.target.encode(target) for target in pairs.targets]
         lengths = np.array([[len(source), len(target)] for source, target in zip(sources, targets, strict=True)]) + 1
 
         def run(rows: IntArray) -> list[float]:
@@ -381,7 +386,7 @@ class TranslatePredictor(TaskPredictor):
 
     def _as_written(self, text: str) -> str:
         """A reference as it is compared: normalized and, with the space tokenizer, with spaces between its tokens."""
-        target = self.codec.target
+        target = self.fields.target
         text = target.normalizer(text)
         return target.tokenizer.join(target.tokenizer.split(text)) if target.tokenizer.name == "space" else text
 
@@ -416,7 +421,7 @@ class TranslatePredictor(TaskPredictor):
         pairs = held_out_pairs(self.run)
         found, nats = self.evaluate(pairs, beam=1), self.sentence_likelihoods(pairs)
         references = _digest(found.references)
-        target = _digest(self.codec.target.to_json())
+        target = _digest(self.fields.target.to_json())
         sums = np.array([[one.nats, one.count] for one in nats], dtype=np.float64).reshape(len(nats), 2)
         entropy = f"cross_entropy|target vocabulary:{target}"
         return (
@@ -443,11 +448,11 @@ def most_tokens(source: int) -> int:
     return 2 * source + 10
 
 
-def split_whole(codec: Codec, text: str) -> list[str]:
+def split_whole(text_field: Text, text: str) -> list[str]:
     """The tokens of a text, unknown ones included: where the subword tokenizer has <unk>, the character itself."""
-    text = codec.normalizer(text)
-    tokens = codec.tokenizer.split(text)
-    if codec.tokenizer.name != SubwordTokenizer.name or UNK not in tokens:
+    text = text_field.normalizer(text)
+    tokens = text_field.tokenizer.split(text)
+    if text_field.tokenizer.name != SubwordTokenizer.name or UNK not in tokens:
         return tokens
     place = 0
     for number, token in enumerate(tokens):

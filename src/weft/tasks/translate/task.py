@@ -24,7 +24,7 @@ from weft.tasks.translate.inspection import inspect_translate
 from weft.tasks.translate.model import TranslationBatch, TranslatorMixture
 from weft.tasks.translate.predictor import END, TranslatePredictor, make_translator, pair_metrics
 from weft.tasks.translate.recipe import PairWorkload, choose_for_pairs
-from weft.text.parallel import PairCodec, PairSource
+from weft.text.parallel import PairFields, PairSource
 from weft.training.build import build_model, load_model
 from weft.training.devices import find_device
 from weft.training.gradient_descent import GradientDescent
@@ -57,17 +57,17 @@ class TranslateTask(Task[PairSource, TranslateConfig, TranslatePredictor]):
         folder: Path,
         origin: Run | None = None,
     ) -> Mapping[str, Any]:
-        known = None if origin is None else origin.decode(PairCodec.from_json)
+        known = None if origin is None else origin.decode(PairFields.from_json)
         return store_pairs(source, dev, config, folder, known)
 
     def choose(self, run: Run, config: TranslateConfig) -> tuple[TranslateConfig, str]:
-        targets, codec = stored(run, TRAIN_PART)["target"], run.decode(PairCodec.from_json)
-        work = PairWorkload(len(targets), len(targets.values) + len(targets), len(codec.target.vocabulary))
+        targets, fields = stored(run, TRAIN_PART)["target"], run.decode(PairFields.from_json)
+        work = PairWorkload(len(targets), len(targets.values) + len(targets), len(fields.target.vocabulary))
         return choose_for_pairs(config, work)
 
     def build(self, run: Run, config: TranslateConfig) -> GradientDescent:
-        codec = run.decode(PairCodec.from_json)
-        below = {side: len(getattr(codec, side).vocabulary) for side in ("source", "target")}
+        fields = run.decode(PairFields.from_json)
+        below = {side: len(getattr(fields, side).vocabulary) for side in ("source", "target")}
         columns = stored(run, TRAIN_PART, below)
         lengths = np.stack([columns[name].lengths for name in ("source", "target")], 1)
         full = lengths.min(1) > 0  # else of one side nothing is left as the model reads text
@@ -90,9 +90,9 @@ class TranslateTask(Task[PairSource, TranslateConfig, TranslatePredictor]):
             return TranslationBatch(*(take(columns[name], rows, end=END) for name in ("source", "target")))
 
         buckets = Buckets(lengths[short] + 1, config.batch.max_tokens, config.batch.size, config.train.seed, collate)
-        model = build_model(lambda: make_translator(codec, config)).to(find_device(config.train.device))
+        model = build_model(lambda: make_translator(fields, config)).to(find_device(config.train.device))
         dev = held_out_pairs(run) if is_stored(run, DEV_PART) else None
-        predictor = TranslatePredictor(run, model, codec, config)
+        predictor = TranslatePredictor(run, model, fields, config)
 
         def objective(batch: TranslationBatch, carried: State) -> Loss:
             return model.loss(
@@ -106,11 +106,11 @@ class TranslateTask(Task[PairSource, TranslateConfig, TranslatePredictor]):
             metrics = pair_metrics(predictor, dev)
             return Evaluation.by(CROSS_ENTROPY, metrics)
 
-        sizes = [len(codec.source.vocabulary), *([] if codec.joint else [len(codec.target.vocabulary)])]
+        sizes = [len(fields.source.vocabulary), *([] if fields.joint else [len(fields.target.vocabulary)])]
         description = (
             f"{len(short):,} pairs to train on ({lengths[short, 0].sum():,} and {lengths[short, 1].sum():,} "
-            f"{codec.source.tokenizer.name} tokens), {0 if dev is None else len(dev):,} held out, "
-            f"{'joint vocabulary' if codec.joint else 'vocabularies'} of {' and '.join(f'{size:,}' for size in sizes)}"
+            f"{fields.source.tokenizer.name} tokens), {0 if dev is None else len(dev):,} held out, "
+            f"{'joint vocabulary' if fields.joint else 'vocabularies'} of {' and '.join(f'{size:,}' for size in sizes)}"
         )
         if reading := run.reading.get("description"):
             description += f" ({reading})"
@@ -123,13 +123,13 @@ class TranslateTask(Task[PairSource, TranslateConfig, TranslatePredictor]):
         return phase
 
     def load(self, run: Run) -> TranslatePredictor:
-        codec, config = run.decode(PairCodec.from_json), from_dict(TranslateConfig, run.config)
+        fields, config = run.decode(PairFields.from_json), from_dict(TranslateConfig, run.config)
         model = load_members(
             run,
-            lambda member: load_model(lambda: make_translator(codec, config), member),
+            lambda member: load_model(lambda: make_translator(fields, config), member),
             TranslatorMixture,
         )
-        return TranslatePredictor(run, model, codec, config)
+        return TranslatePredictor(run, model, fields, config)
 
     def inspect(self, predictor: TranslatePredictor, text: str) -> Inspection:
         return inspect_translate(predictor, text)
