@@ -132,9 +132,9 @@ def worker(size: Size, threads: int, slices: int) -> dict[str, float]:
 
     from weft.config import load_config
     from weft.data.windows import SequentialWindows
-    from weft.tasks.lm.chosen_settings import choose_settings
     from weft.tasks.lm.config import LmConfig
     from weft.tasks.lm.model import LanguageModel
+    from weft.tasks.lm.recipe import choose_settings
     from weft.training.distributed import Workers
     from weft.training.gradient_descent import GradientDescent
     from weft.training.trainer import Trainer

@@ -149,7 +149,7 @@ def test_a_new_run_chooses_the_fastest_precision_and_keeps_it(name, tmp_path, mo
     source, settings = CASES[name]
     task, settings = get_task(name), {**SMALL, **settings, "train.epochs": 1}
     for fastest in ("bf16", "float32"):
-        for module in ("weft.training.devices", "weft.tasks.lm.chosen_settings"):
+        for module in ("weft.training.devices", "weft.tasks.lm.recipe"):
             monkeypatch.setattr(f"{module}.fastest_precision", lambda device, fastest=fastest: fastest)
         training = task.start(source, tmp_path / fastest, settings)
         assert training.run.config["train"]["precision"] == fastest

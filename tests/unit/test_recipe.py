@@ -28,6 +28,7 @@ from weft.tasks.lm.recipe import (
     WORD_NGRAM_ORDER,
     Workload,
     choose_recipe,
+    choose_settings,
 )
 from weft.training.devices import fastest_precision
 from weft.training.run import open_run

@@ -10,13 +10,13 @@ from weft.errors import WeftError
 from weft.metrics import CROSS_ENTROPY
 from weft.nn.bptt import unroll
 from weft.tasks.inspection import Inspection
-from weft.tasks.lm.chosen_settings import choose_settings
 from weft.tasks.lm.config import LmConfig
 from weft.tasks.lm.inspection import inspect_lm
 from weft.tasks.lm.interpolation import join_networks
 from weft.tasks.lm.model import LanguageModel, make_language_model
 from weft.tasks.lm.ngram_mixture import NGRAM, NgramEvaluation, NgramMixture, count_ngrams, fitted_weight, load_ngrams
 from weft.tasks.lm.predictor import LmPredictor
+from weft.tasks.lm.recipe import choose_settings
 from weft.tasks.members import trained_members
 from weft.tasks.text_task import TextData, TextTask
 from weft.text.text_field import Text
