@@ -13,7 +13,7 @@ from tests.checks import check_stepper
 from weft.errors import WeftError
 from weft.tasks.config import ModelConfig
 from weft.tasks.kneser_ney import modified_kneser_ney
-from weft.tasks.lm.cache import CacheConfig, CacheModel, CacheReader, read_outputs
+from weft.tasks.lm.cache import CacheConfig, CacheModel, CacheReader
 from weft.tasks.lm.interpolation import Interpolation
 from weft.tasks.lm.model import LanguageModel
 from weft.tasks.mixture import LINEAR
@@ -75,7 +75,7 @@ def test_the_cache_is_the_sum_over_all_its_entries(network, tokens, size, theta)
     with torch.no_grad():
         for length in (1, 9):  # read in other segments, and as whole distributions
             reader = CacheReader(model.config, V)
-            parts = [reader.read_all(*segment) for segment in read_outputs(network, tokens, length)]
+            parts = [reader.read_all(*segment) for segment in network.read_segments(tokens, length)]
             whole = torch.cat(parts)
             np.testing.assert_allclose(whole.sum(1).numpy(), 1)
             own = whole.gather(1, torch.from_numpy(tokens[1:, None]))[:, 0].numpy()

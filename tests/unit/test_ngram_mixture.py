@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -12,9 +13,9 @@ import weft
 from weft.errors import WeftError
 from weft.tasks.kneser_ney import modified_kneser_ney
 from weft.tasks.lm.config import LmModelConfig
-from weft.tasks.lm.interpolation import predict_stepwise
+from weft.tasks.lm.interpolation import Interpolation, interpolate
 from weft.tasks.lm.model import make_language_model
-from weft.tasks.lm.ngram_mixture import NGRAM, NGRAM_WEIGHT, WEIGHT_WITHOUT_DEV, NgramMixture
+from weft.tasks.lm.ngrams import NGRAM, NGRAM_WEIGHT, WEIGHT_WITHOUT_DEV
 from weft.tasks.lm.task import TASK
 from weft.tasks.text_task import held_out_tokens, stored_tokens
 
@@ -29,8 +30,8 @@ def trained(tmp_path_factory):
 
 
 def test_probabilities_are_the_weighted_sum(trained):
-    assert isinstance(trained.model, NgramMixture)
-    (network,), ngram, (own, weight) = trained.model.members, trained.model.ngram, trained.model.weights
+    assert isinstance(trained.model, Interpolation)
+    (network,), (_, ngram), (own, weight) = trained.model.members, trained.model.models, trained.model.weights
     assert 0 < weight < 1
     assert own == pytest.approx(1 - weight)
     tokens = np.array([5, 6, 7, 5, 6])
@@ -41,15 +42,26 @@ def test_probabilities_are_the_weighted_sum(trained):
     assert len(trained.generate("It", tokens=9)) == 11
 
 
+def predict_stepwise(model, tokens):
+    """Predicts each token but the first from those before it, step by step."""
+    state, nats, correct = model.initial_state(1), 0.0, 0
+    for token, following in pairwise(tokens.tolist()):
+        log_probs, state = model.step(torch.tensor([token]), state)
+        nats -= float(log_probs[0, following])
+        correct += int(log_probs[0].argmax() == following)
+    return nats, correct
+
+
 @pytest.mark.parametrize("elements", [1, 300, 1 << 20])
 def test_most_probable_tokens_are_those_of_its_steps(trained, monkeypatch, elements):
-    monkeypatch.setattr("weft.tasks.lm.ngram_mixture.TABLE_ELEMENTS", elements)
+    monkeypatch.setattr("weft.tasks.lm.model.TABLE_ELEMENTS", elements)
+    monkeypatch.setattr("weft.tasks.kneser_ney._CHUNK", elements)
     dev = held_out_tokens(trained.run, trained.text_field)
-    both = NgramMixture([*trained.model.members] * 2, trained.model.ngram, 0.4)
+    both = interpolate([*trained.model.members] * 2, trained.model.models[-1], 0.4)
     for model in (trained.model, both):
-        found, expected = model.predict_tokens(dev), predict_stepwise(model, dev)
-        assert found.correct == expected.correct > 0
-        assert found.likelihood.nats == pytest.approx(expected.likelihood.nats, rel=1e-5)
+        found, (nats, correct) = model.predict_tokens(dev), predict_stepwise(model, dev)
+        assert found.correct == correct > 0
+        assert found.likelihood.nats == pytest.approx(nats, rel=1e-5)
 
 
 def test_the_loaded_run_has_the_best_evaluation_and_its_weight(trained):
@@ -79,7 +91,7 @@ def test_without_held_out_text_the_weight_is_fixed(tmp_path):
 
 def test_an_ensemble_has_one_ngram_model(tmp_path):
     both = weft.train_lm(TEXT, tmp_path / "run", {**SETTINGS, "train.epochs": 1, "train.members": 2}, progress=False)
-    assert isinstance(both.model, NgramMixture)
+    assert isinstance(both.model, Interpolation)
     assert len(both.model.members) == 2
     assert sum(both.model.weights) == pytest.approx(1)
 
@@ -113,9 +125,10 @@ def test_rows_have_the_likelihood_of_evaluate():
 
 
 def test_ngrams_are_those_of_the_training_text(trained):
-    size = trained.model.ngram.size
+    ngram = trained.model.models[-1]
+    size = ngram.size
     counted = modified_kneser_ney(stored_tokens(trained.run, size), size, 2)
-    assert len(trained.model.ngram) == len(counted)
+    assert len(ngram) == len(counted)
 
 
 def test_surprisal_is_that_of_the_mixture(trained):

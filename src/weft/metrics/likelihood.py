@@ -76,6 +76,10 @@ class TokenPredictions:
     def accuracy(self) -> float:
         return self.correct / self.likelihood.count if self.likelihood.count else math.nan
 
+    def metrics(self) -> dict[str, float]:
+        """What an evaluation reports."""
+        return {**self.likelihood.metrics(), "accuracy": self.accuracy}
+
     def score(self) -> float:
         return self.likelihood.score()
 

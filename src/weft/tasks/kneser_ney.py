@@ -105,19 +105,16 @@ class NGram:
 
     def predict_tokens(self, tokens: Array) -> TokenPredictions:
         """As `evaluate`, and counts how often the most probable token is the true one."""
-        ids, correct = self._checked(tokens), 0
-        rows = max(1, _CHUNK // self.size)
-        for place, probs in enumerate(self.tables(ids[:-1], rows)):
-            following = ids[place * rows + 1 :][: len(probs)]
-            correct += int((probs.argmax(-1) == following).sum())
-        return TokenPredictions(self.evaluate(tokens), correct)
+        found = self.evaluate(tokens)
+        best = np.concatenate([probs.argmax(-1) for probs in self.next_probs(tokens)])
+        return TokenPredictions(found, int((best == tokens[1:]).sum()))
 
-    def tables(self, tokens: Array, rows: int) -> Iterator[Array]:
-        """Reads tokens (N,). Yields P of every token after each of them, (R, V) for `rows` tokens at a time."""
-        contexts = np.full((1, self.order - 1), UNSEEN)
-        for begin in range(0, len(tokens), rows):
+    def next_probs(self, tokens: Array) -> Iterator[Array]:
+        """Reads tokens (N,). Yields P of every token after each of them but the last, (T, V) at a time."""
+        contexts, rows = np.full((1, self.order - 1), UNSEEN), max(1, _CHUNK // self.size)
+        for begin in range(0, len(tokens) - 1, rows):
             along = [contexts]
-            for token in self._checked(tokens[begin : begin + rows]):
+            for token in self._checked(tokens[begin : min(begin + rows, len(tokens) - 1)]):
                 along.append(self._advance(token[None], along[-1]))
             contexts = along[-1]
             yield self._table(np.concatenate(along[1:]))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import tempfile
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from weft.data.column import Column
 from weft.data.field import fields_content
 from weft.data.windows import Tokens
 from weft.errors import WeftError, warn
-from weft.metrics import PERPLEXITY, Likelihood
+from weft.metrics import PERPLEXITY, Likelihood, TokenPredictions
 from weft.metrics.paired import ExampleStatistics, ratio
 from weft.tasks.origin import warn_new_tokens
 from weft.tasks.plausibility import check_plain_text, check_tokenization, repeated, report_shared
@@ -33,7 +33,6 @@ from weft.text.shards import Shards, is_shards, open_shards
 from weft.text.tables import format_with_column
 from weft.text.text_field import Text, store_corpus
 from weft.training.run import DATA_FOLDER, Run, read_json, write_json
-from weft.training.trainer import Phase
 
 SHARDS = f"{DATA_FOLDER}/shards.json"  # instead of train.tokens: where the shards are that the run trains on
 MOST_HELD_OUT = 1_000_000  # tokens of shards that are held out at most
@@ -52,6 +51,7 @@ class HasText(Protocol):
     def text(self) -> CorpusConfig: ...
 
 
+Score = TypeVar("Score", Likelihood, TokenPredictions)
 TextTaskConfig = TypeVar("TextTaskConfig", bound=HasText)
 
 
@@ -73,9 +73,12 @@ class TextData(NamedTuple):
         )
 
 
-class TextPredictor(TaskPredictor):
-    """A loaded model of the tokens of a text."""
+@dataclass(frozen=True, repr=False)
+class TextPredictor(TaskPredictor, Generic[Score]):
+    """A loaded model of the tokens of a text. `Score` is what its evaluation returns."""
 
+    run: Run
+    model: Any
     text_field: Text
 
     @property
@@ -83,13 +86,50 @@ class TextPredictor(TaskPredictor):
         return example_of(self.text_field)
 
     @property
+    def context(self) -> str:
+        """What `predict_tokens` predicts a token from: "left" or "both"."""
+        context: str = self.model.context
+        return context
+
+    @property
     def read_context(self) -> str:
         """What `evaluate_tokens` predicts a token from: "left" or "both"."""
         return "left"
 
+    def predict_tokens(self, tokens: Tokens) -> TokenPredictions:
+        """Predicts each token but the first of token ids (N,) from its context."""
+        predictions: TokenPredictions = self.model.predict_tokens(tokens)
+        return predictions
+
     @abstractmethod
+    def score_tokens(self, tokens: Tokens) -> Score:
+        """What an evaluation of token ids (N,) returns."""
+
     def evaluate_tokens(self, tokens: Tokens) -> Likelihood:
         """The likelihood of token ids (N,), each but the first given its context."""
+        score = self.score_tokens(tokens)
+        return score.likelihood if isinstance(score, TokenPredictions) else score
+
+    def evaluate(self, source: CorpusSource, *, strict: bool = False) -> Score:
+        """Predicts each token of a text but the first: a language model from those before it, a filler from all others.
+
+        Args:
+            source: A path, the name of a data set, a Corpus, texts (a list, a Series, an array, a generator), or a
+                table (a DataFrame, a data set, a dict of columns, dicts).
+            strict: Refuse rows without a text, which are left out and reported otherwise.
+
+        Returns:
+            A likelihood, with `perplexity`; of a filler predictions, with `likelihood` and `accuracy`.
+        """
+        with encoded(corpus_for(self.run, source, strict=strict), self.text_field) as tokens:
+            return self.score_tokens(tokens)
+
+    def evaluate_held_out(self) -> Score:
+        """The same for the run's own held-out text."""
+        return self.score_tokens(held_out_tokens(self.run, self.text_field))
+
+    def held_out_metrics(self) -> dict[str, float]:
+        return self.evaluate_held_out().metrics() if is_stored(self.run, DEV_PART) else {}
 
     def held_out_texts(self) -> Iterator[str]:
         """The held-out text in pieces of some hundred tokens."""
@@ -109,11 +149,16 @@ class TextPredictor(TaskPredictor):
         return (ExampleStatistics("cross_entropy", unit, signature, sums, ratio, higher_is_better=False),)
 
 
-LoadedText = TypeVar("LoadedText", bound=TextPredictor)
+def unknown_note(unknown: Sequence[str], where: str) -> str:
+    """The note about unknown tokens of a text."""
+    return f"the model does not know {', '.join(map(repr, unknown))} in {where} and reads <unk>"
+
+
+LoadedText = TypeVar("LoadedText", bound=TextPredictor[Any])
 
 
 class TextTask(Task[CorpusSource, TextTaskConfig, LoadedText]):
-    """A task on one long text. A subclass gives `make_phase` and `load`."""
+    """A task on one long text. Its phases train on `text_data`."""
 
     inputs = ("text",)
     metric = PERPLEXITY
@@ -144,12 +189,12 @@ class TextTask(Task[CorpusSource, TextTaskConfig, LoadedText]):
             check_tokenization(corpus, config.text.tokenizer)
         return fields_content({"text": store_corpus(config.text, corpus, held_out, folder)[0]}, **_reading(corpus))
 
-    def build(self, run: Run, config: TextTaskConfig) -> Phase:
+    def text_data(self, run: Run) -> TextData:
+        """What a run trains on."""
         text_field = run.field("text", Text)
         train = self._train_tokens(run, text_field)
         dev = held_out_tokens(run, text_field) if is_stored(run, DEV_PART) else None
-        reading = run.reading.get("description", "")
-        return self.make_phase(run, config, TextData(text_field, train, dev, reading))
+        return TextData(text_field, train, dev, run.reading.get("description", ""))
 
     def train_token_count(self, run: Run) -> int:
         """The number of tokens that a run trains on."""
@@ -166,10 +211,6 @@ class TextTask(Task[CorpusSource, TextTaskConfig, LoadedText]):
             raise WeftError(f"{shards.folder} has changed", expected="the shards that training started with")
         tokens = shards.tokens().part(0, record["train_tokens"])
         return cast(Tokens, tokens) if self.reads_windows else tokens[:]
-
-    @abstractmethod
-    def make_phase(self, run: Run, config: TextTaskConfig, data: TextData) -> Phase:
-        """Builds what trains on the text."""
 
 
 def store_shards(shards: Shards, config: CorpusConfig, dev: CorpusSource | None, data: Path) -> Text:

@@ -8,7 +8,7 @@ be predicted. A text with blanks is filled by weights that have adapted to its k
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from weft.errors import WeftError
 from weft.metrics import Likelihood, TokenPredictions
 from weft.tasks.fill.model import Filler
 from weft.tasks.fill.predictor import FillPredictor
-from weft.tasks.lm.dynamic import RATE_TOKENS, DynamicConfig, DynamicModel, best_rate, gradient_rms
+from weft.tasks.lm.dynamic import DynamicConfig, DynamicModel, best_rate, gradient_rms
 from weft.tasks.stored_data import DEV_PART, is_stored
 from weft.tasks.text_task import held_out_tokens, stored_tokens
 
@@ -30,27 +30,12 @@ SAMPLED_SEGMENTS = 128  # of the training text, for the statistics of the gradie
 
 
 class AdaptedFiller(nn.Module):
-    """A fill-in-the-blank model whose weights follow the text.
-
-    Args:
-        filler: the trained model.
-        config: the parameters of dynamic evaluation.
-        rms: the statistics of the gradient, for the rule `rms`.
-    """
+    """A fill-in-the-blank model whose weights follow the text; `rms` is what `gradient_rms` returned."""
 
     def __init__(self, filler: Filler, config: DynamicConfig, rms: Sequence[Tensor] | None) -> None:
         super().__init__()
         self.filler, self.config, self.rms = filler, config, rms
-
-    @property
-    def context(self) -> str:
-        """What a token is predicted from: "left" or "both"."""
-        return self.filler.context
-
-    @property
-    def blank(self) -> int:
-        """The id of a missing token."""
-        return self.filler.blank
+        self.context, self.blank = filler.context, filler.blank
 
     def predict_tokens(self, tokens: Tokens) -> TokenPredictions:
         """Predicts each token but the first from all the others, and adapts to each segment afterwards."""
@@ -88,16 +73,9 @@ def mean_loss(model: Filler, passage: Passage) -> Tensor:
     return loss.total / max(1, loss.count)
 
 
-@dataclass(frozen=True, repr=False)
-class AdaptedFillPredictor(FillPredictor):
-    """A fill-in-the-blank model whose weights follow the text; `FillPredictor.adapt` makes it."""
-
-    dynamic: DynamicConfig = DEFAULT
-
-
 def adapt_filler(
     predictor: FillPredictor, method: str = "dynamic", *, dynamic: DynamicConfig | None = None
-) -> AdaptedFillPredictor:
+) -> FillPredictor:
     """A fill-in-the-blank model whose weights follow the text. See `FillPredictor.adapt`."""
     run, filler = predictor.run, predictor.model
     if method != "dynamic":
@@ -108,22 +86,18 @@ def adapt_filler(
             expected="a run of `weft train fill` with one member",
         )
     config = dynamic or DEFAULT
-    rms = None
-    if config.rule == "rms":
+
+    def losses(model: Filler) -> Iterator[Tensor]:
         tokens = stored_tokens(run, filler.vocabulary_size)
+        begins = np.linspace(0, max(0, len(tokens) - config.segment), SAMPLED_SEGMENTS).astype(int)
+        for begin in np.unique(begins):
+            ids = torch.from_numpy(np.asarray(tokens[begin : begin + config.segment]).astype(np.int64))[None]
+            yield mean_loss(model, Passage(ids, ids))
 
-        def losses(model: Filler) -> Iterator[Tensor]:
-            begins = np.linspace(0, max(0, len(tokens) - config.segment), SAMPLED_SEGMENTS).astype(int)
-            for begin in np.unique(begins):
-                ids = torch.from_numpy(np.asarray(tokens[begin : begin + config.segment]).astype(np.int64))[None]
-                yield mean_loss(model, Passage(ids, ids))
+    def nats(one: DynamicConfig, tokens: Tokens) -> float:
+        return AdaptedFiller(filler, one, rms).predict_tokens(tokens).likelihood.nats
 
-        rms = gradient_rms(filler, losses)
+    rms = gradient_rms(filler, config, losses)
     if dynamic is None and is_stored(run, DEV_PART):
-        dev = held_out_tokens(run, predictor.text_field)[: RATE_TOKENS + 1]
-
-        def nats(one: DynamicConfig) -> float:
-            return AdaptedFiller(filler, one, rms).predict_tokens(dev).likelihood.nats
-
-        config = best_rate(config, nats) if len(dev) > 1 else config
-    return AdaptedFillPredictor(run, AdaptedFiller(filler, config, rms), predictor.text_field, config)
+        config = best_rate(config, held_out_tokens(run, predictor.text_field), nats)
+    return replace(predictor, model=AdaptedFiller(filler, config, rms))

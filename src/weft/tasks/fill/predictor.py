@@ -10,21 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 from weft.data.windows import Tokens
 from weft.decoding.blanks import FilledBlanks
 from weft.errors import WeftError
-from weft.metrics import Likelihood, TokenPredictions
+from weft.metrics import TokenPredictions
 from weft.tasks.fill.blanks import BLANKS, Blanked
-from weft.tasks.lm.predictor import Adapt, Against, unknown_note
+from weft.tasks.lm.predictor import Adapt, Against
 from weft.tasks.operation import EvaluationData, EvaluationReport, OperationInputs, Option, Strict, operation
 from weft.tasks.predictor import NO_OPTIONS, ResultList, example_of
-from weft.tasks.stored_data import DEV_PART, is_stored
-from weft.tasks.text_task import CorpusSource, TextPredictor, corpus_for, encoded, held_out_tokens
+from weft.tasks.text_task import TextPredictor, unknown_note
 from weft.text.arguments import check_text
-from weft.text.text_field import Text
 from weft.text.vocabulary import RESERVED
 from weft.text.word_tokenizer import WordTokenizer
-from weft.training.run import Run
 
 if TYPE_CHECKING:
-    from weft.tasks.fill.adapt import AdaptedFillPredictor
     from weft.tasks.lm.dynamic import DynamicConfig
 
 BEAM_WIDTH = 100  # partial answers kept while several blanks are filled one after the other
@@ -81,12 +77,10 @@ class BlankModel(Protocol):
 
 
 @dataclass(frozen=True, repr=False)
-class FillPredictor(TextPredictor):
+class FillPredictor(TextPredictor[TokenPredictions]):
     """A trained fill-in-the-blank model, ready for use."""
 
-    run: Run
     model: BlankModel
-    text_field: Text
 
     @property
     def example(self) -> str:
@@ -168,7 +162,7 @@ class FillPredictor(TextPredictor):
         """What a user should know about these texts: their unknown tokens."""
         return [unknown_note(unknown, repr(text)) for text in texts if text.strip() and (unknown := self.unknown(text))]
 
-    def adapt(self, method: str = "dynamic", *, dynamic: DynamicConfig | None = None) -> AdaptedFillPredictor:
+    def adapt(self, method: str = "dynamic", *, dynamic: DynamicConfig | None = None) -> FillPredictor:
         """A model whose weights follow the text. This one, and its run, are not changed.
 
         Args:
@@ -185,17 +179,6 @@ class FillPredictor(TextPredictor):
 
         return adapt_filler(self, method, dynamic=dynamic)
 
-    def evaluate(self, source: CorpusSource, *, strict: bool = False) -> TokenPredictions:
-        """Predicts each token of a text from all others.
-
-        Args:
-            source: A path, the name of a data set, a Corpus, texts (a list, a Series, an array, a generator), or a
-                table (a DataFrame, a data set, a dict of columns, dicts).
-            strict: Refuse rows without a text, which are left out and reported otherwise.
-        """
-        with encoded(corpus_for(self.run, source, strict=strict), self.text_field) as tokens:
-            return self.predict_tokens(tokens)
-
     @operation("evaluate", command="eval")
     def evaluation(
         self, data: EvaluationData = None, *, against: Against = (), adapt: Adapt = None, strict: Strict = False
@@ -205,28 +188,12 @@ class FillPredictor(TextPredictor):
 
         return compare_runs(self, against, data, adapt, strict=strict)
 
-    def evaluate_held_out(self) -> TokenPredictions:
-        """Predicts each token of the run's own held-out text from all others."""
-        return self.predict_tokens(held_out_tokens(self.run, self.text_field))
-
-    def held_out_metrics(self) -> dict[str, float]:
-        return token_metrics(self.evaluate_held_out()) if is_stored(self.run, DEV_PART) else {}
-
-    def evaluate_tokens(self, tokens: Tokens) -> Likelihood:
-        return self.predict_tokens(tokens).likelihood
+    def score_tokens(self, tokens: Tokens) -> TokenPredictions:
+        return self.predict_tokens(tokens)
 
     @property
     def read_context(self) -> str:
         return self.context
-
-    @property
-    def context(self) -> str:
-        """What a token is predicted from: "left" or "both"."""
-        return self.model.context
-
-    def predict_tokens(self, tokens: Tokens) -> TokenPredictions:
-        """Predicts each token but the first of token ids (N,) from its context."""
-        return self.model.predict_tokens(tokens)
 
 
 def put_blank(sentence: str) -> str:
@@ -238,8 +205,3 @@ def put_blank(sentence: str) -> str:
     words = sentence.split()
     words[len(words) // 2] = "___"
     return " ".join(words)
-
-
-def token_metrics(found: TokenPredictions) -> dict[str, float]:
-    """The metrics of predicted tokens."""
-    return {**found.likelihood.metrics(), "accuracy": found.accuracy}

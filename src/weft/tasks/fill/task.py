@@ -12,7 +12,7 @@ from weft.metrics import CROSS_ENTROPY
 from weft.tasks.fill.config import FillConfig
 from weft.tasks.fill.inspection import inspect_fill
 from weft.tasks.fill.model import Filler, FillerMixture
-from weft.tasks.fill.predictor import FillPredictor, token_metrics
+from weft.tasks.fill.predictor import FillPredictor
 from weft.tasks.inspection import Inspection
 from weft.tasks.lm.model import is_adaptive
 from weft.tasks.members import load_members
@@ -24,7 +24,7 @@ from weft.tasks.pretraining import (
     shared_settings,
     take_over_stack,
 )
-from weft.tasks.text_task import CorpusSource, TextData, TextTask
+from weft.tasks.text_task import CorpusSource, TextTask
 from weft.text.text_field import Text
 from weft.training.build import build_model, load_model
 from weft.training.devices import find_device
@@ -44,7 +44,8 @@ class FillTask(TextTask[FillConfig, FillPredictor]):
     config_class = FillConfig
     encoder_defaults: ClassVar[Mapping[str, Any]] = {}
 
-    def make_phase(self, run: Run, config: FillConfig, data: TextData) -> GradientDescent:
+    def build(self, run: Run, config: FillConfig) -> GradientDescent:
+        data = self.text_data(run)
         windows = RandomWindows(data.train, config.batch.size, config.batch.seq_length, config.train.seed)
         size = len(data.text_field.vocabulary)
         model = build_model(lambda: Filler(size, config.model)).to(find_device(config.train.device))
@@ -56,8 +57,7 @@ class FillTask(TextTask[FillConfig, FillPredictor]):
 
         def evaluate() -> Evaluation:
             assert dev is not None
-            found = model.eval().predict_tokens(dev)
-            return Evaluation.by(CROSS_ENTROPY, token_metrics(found))
+            return Evaluation.by(CROSS_ENTROPY, model.eval().predict_tokens(dev).metrics())
 
         held_out = None if dev is None else evaluate
         stacks = [stack for stack in (model.forward_stack, model.backward_stack) if stack is not None]

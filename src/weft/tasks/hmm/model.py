@@ -13,9 +13,8 @@ impossible has the log-likelihood -inf. Rabiner 1989, "A tutorial on hidden Mark
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -230,12 +229,19 @@ class HMM:
 
     def token_log_probs(self, tokens: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Computes log P of each token but the first of (N,), given all tokens before it: (N - 1,)."""
-        state, found = self.initial_state(1), []
-        ids = torch.from_numpy(as_observations(tokens))
-        for now, following in pairwise(ids):
-            log_probs, state = self.step(now[None], state)
-            found.append(float(log_probs[0, following]))
-        return np.array(found, dtype=np.float64)
+        pairs = zip(self._next_log_probs(tokens), as_observations(tokens)[1:], strict=True)
+        return np.array([float(log_probs[0, following]) for log_probs, following in pairs], dtype=np.float64)
+
+    def next_probs(self, tokens: np.ndarray[Any, np.dtype[Any]]) -> Iterator[np.ndarray[Any, np.dtype[np.float64]]]:
+        """Reads tokens (N,). Yields P of every token, (1, V), after each of them but the last."""
+        for log_probs in self._next_log_probs(tokens):
+            yield log_probs.exp().numpy()
+
+    def _next_log_probs(self, tokens: np.ndarray[Any, np.dtype[Any]]) -> Iterator[Tensor]:
+        state = self.initial_state(1)
+        for token in torch.from_numpy(as_observations(tokens))[:-1]:
+            log_probs, state = self.step(token[None], state)
+            yield log_probs
 
     context = "both"  # `predict_tokens` predicts a token from those before and after it
 

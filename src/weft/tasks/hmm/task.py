@@ -158,8 +158,8 @@ class HmmTask(TextTask[HmmConfig, LmPredictor]):
     predictors = (LmPredictor, FillPredictor)
     config_class = HmmConfig
 
-    def make_phase(self, run: Run, config: HmmConfig, data: TextData) -> BaumWelch:
-        return BaumWelch(config, data)
+    def build(self, run: Run, config: HmmConfig) -> BaumWelch:
+        return BaumWelch(config, self.text_data(run))
 
     def load(self, run: Run) -> LmPredictor:
         return LmPredictor(run, _load_hmm(run), run.field("text", Text))

@@ -19,13 +19,10 @@ from weft.data.windows import Tokens
 from weft.decoding import NO_TOKEN, Sampler
 from weft.errors import WeftError, unknown_name
 from weft.metrics import Likelihood, TokenPredictions
-from weft.nn import map_state
-from weft.tasks.lm.cache import SEGMENT, CacheConfig, CacheModel, CacheReader
-from weft.tasks.lm.cache_fitting import fit_cache
-from weft.tasks.lm.dynamic import RATE_TOKENS, DynamicConfig, DynamicModel, best_rate, gradient_rms
-from weft.tasks.lm.interpolation import Interpolation, join_networks, likelihood
+from weft.tasks.lm.cache import CacheConfig, CacheModel, CacheReader, fit_cache
+from weft.tasks.lm.dynamic import DynamicConfig, DynamicModel, best_rate, gradient_rms
+from weft.tasks.lm.interpolation import Interpolation, likelihood
 from weft.tasks.lm.model import LanguageModel
-from weft.tasks.lm.ngram_mixture import NgramMixture
 from weft.tasks.lm.predictor import LmPredictor, TokenModel
 from weft.tasks.mixture import LINEAR, Array
 from weft.tasks.stored_data import DEV_PART, is_stored
@@ -77,35 +74,27 @@ class AdaptedModel(nn.Module):
     """A recurrent language model that adapts to the text it reads.
 
     As a `Stepper` it has the trained weights and, if there is one, the cache; `after` returns the model with weights
-    that have adapted to a text.
-
-    Args:
-        network: the trained model.
-        adaptation: how it adapts.
-        rms: the statistics of the gradient, for the rule `rms`.
+    that have adapted to a text. `rms` are the statistics of the gradient, for the rule `rms`.
     """
+
+    context = "left"
 
     def __init__(self, network: LanguageModel, adaptation: Adaptation, rms: Sequence[Tensor] | None = None) -> None:
         super().__init__()
         self.network, self.adaptation, self.rms = network, adaptation, rms
         self.stepper = self._stepper(network)
 
-    context = "left"
-
     def _stepper(self, network: LanguageModel) -> TokenModel:
         cache, weight = self.adaptation.cache, self.adaptation.cache_weight
         return network if cache is None else Interpolation([network, CacheModel(network, cache)], [1 - weight, weight])
 
     def initial_state(self, rows: int) -> Any:
-        """Returns the state before any token."""
         return self.stepper.initial_state(rows)
 
     def step(self, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Reads ids (R,). Returns log-probabilities (R, V) of the next token, and the new state."""
         return self.stepper.step(ids, state)
 
     def select(self, state: Any, rows: Tensor) -> Any:
-        """Returns the state of the given rows, which may repeat."""
         return self.stepper.select(state, rows)
 
     def after(self, tokens: Sequence[int]) -> TokenModel:
@@ -124,23 +113,30 @@ class AdaptedModel(nn.Module):
             return read_static(self.network, tokens)
         return read_dynamic(DynamicModel(self.network, dynamic, self.rms), tokens, dynamic.segment)
 
-    def token_log_probs(self, tokens: Tokens) -> Array:
-        """Computes log P of each token but the first of (N,), given all tokens before it: (N - 1,)."""
-        reader = self._reader()
-        found = []
-        for outputs, log_probs, targets in self.segments(tokens):
-            own = log_probs.gather(1, targets[:, None])[:, 0].double().numpy()
-            found.append(own if reader is None else self._interpolate(own, reader.read(outputs, targets).numpy()))
-        return np.concatenate(found) if found else np.zeros(0)
-
     def _reader(self) -> CacheReader | None:
         cache = self.adaptation.cache
         return None if cache is None else CacheReader(cache, self.network.vocabulary_size)
 
-    def _interpolate(self, own: Array, cache: Array) -> Array:
-        weight = self.adaptation.cache_weight
-        with np.errstate(divide="ignore"):
-            return LINEAR.join_targets(np.stack([own, np.log(cache)], 1), [1 - weight, weight])
+    def token_log_probs(self, tokens: Tokens) -> Array:
+        """Computes log P of each token but the first of (N,), given all tokens before it: (N - 1,)."""
+        reader, weight, found = self._reader(), self.adaptation.cache_weight, []
+        for outputs, log_probs, targets in self.segments(tokens):
+            own: Array = log_probs.gather(1, targets[:, None])[:, 0].double().numpy()
+            if reader is not None:
+                with np.errstate(divide="ignore"):
+                    both = np.stack([own, np.log(reader.read(outputs, targets).numpy())], 1)
+                own = LINEAR.join_targets(both, [1 - weight, weight])
+            found.append(own)
+        return np.concatenate(found) if found else np.zeros(0)
+
+    def next_probs(self, tokens: Tokens) -> Iterator[Array]:
+        """Reads tokens (N,). Yields P of every token after each of them but the last, (T, V) at a time."""
+        reader, weight = self._reader(), self.adaptation.cache_weight
+        for outputs, log_probs, targets in self.segments(tokens):
+            probs = log_probs.double().exp()
+            if reader is not None:
+                probs = (1 - weight) * probs + weight * reader.read_all(outputs, targets)
+            yield probs.numpy()
 
     def evaluate(self, tokens: Tokens) -> Likelihood:
         """Computes the likelihood of the tokens (N,), each given all tokens before it."""
@@ -148,48 +144,33 @@ class AdaptedModel(nn.Module):
 
     def predict_tokens(self, tokens: Tokens) -> TokenPredictions:
         """As `evaluate`, and counts how often the most probable token is the true one."""
-        reader, weight = self._reader(), self.adaptation.cache_weight
         nats, correct, count = 0.0, 0, 0
-        for outputs, log_probs, targets in self.segments(tokens):
-            probs = log_probs.double().exp()
-            if reader is not None:
-                probs = (1 - weight) * probs + weight * reader.read_all(outputs, targets)
-            nats -= float(probs.gather(1, targets[:, None]).log().sum())
+        for probs in self.next_probs(tokens):
+            targets = np.asarray(tokens[count + 1 : count + 1 + len(probs)])
+            nats -= float(np.log(probs[np.arange(len(probs)), targets]).sum())
             correct += int((probs.argmax(1) == targets).sum())
-            count += len(targets)
+            count += len(probs)
         return TokenPredictions(Likelihood(nats, count), correct)
 
 
 @torch.no_grad()
-def read_static(network: LanguageModel, tokens: Tokens, segment: int = SEGMENT) -> Iterator[ReadSegment]:
+def read_static(network: LanguageModel, tokens: Tokens, segment: int = 256) -> Iterator[ReadSegment]:
     """Reads a text in segments, from left to right."""
-    network.eval()
-    ids, state = _as_ids(tokens), None
-    for begin in range(0, len(ids) - 1, segment):
-        read, state = _read(network, ids[begin : begin + segment + 1], state)
-        yield read
+    for outputs, targets in network.read_segments(tokens, segment):
+        yield ReadSegment(outputs.cpu(), network.log_probs(outputs).cpu(), targets)
 
 
+@torch.enable_grad()
 def read_dynamic(adapted: DynamicModel[LanguageModel], tokens: Tokens, segment: int) -> Iterator[ReadSegment]:
     """The same; the weights are updated after each segment."""
-    ids, state = _as_ids(tokens), None
-    for begin in range(0, len(ids) - 1, segment):
-        with torch.enable_grad():
-            read, state = _read(adapted.model, ids[begin : begin + segment + 1], state)
-            loss = -read.log_probs.gather(1, read.targets[:, None]).mean()
-        state = map_state(Tensor.detach, state)
-        adapted.update(loss)
-        yield ReadSegment(read.outputs.detach(), read.log_probs.detach(), read.targets)
+    for outputs, targets in adapted.model.read_segments(tokens, segment):
+        log_probs = adapted.model.log_probs(outputs).cpu()
+        adapted.update(_mean_loss(log_probs, targets))
+        yield ReadSegment(outputs.detach().cpu(), log_probs.detach(), targets)
 
 
-def _as_ids(tokens: Tokens) -> Tensor:
-    return torch.from_numpy(np.asarray(tokens).astype(np.int64))
-
-
-def _read(network: LanguageModel, ids: Tensor, state: Any) -> tuple[ReadSegment, Any]:
-    """Reads all of ids (T + 1,) but the last."""
-    outputs, state = network.stack(network.embed(ids[None, :-1].to(network.device)), state)
-    return ReadSegment(outputs[0].cpu(), network.log_probs(outputs[0]).cpu(), ids[1:]), state
+def _mean_loss(log_probs: Tensor, targets: Tensor) -> Tensor:
+    return -log_probs.gather(1, targets[:, None]).mean()
 
 
 @dataclass(frozen=True, repr=False)
@@ -202,13 +183,9 @@ class AdaptedLmPredictor(LmPredictor):
         self, starts: Sequence[Sequence[int]], tokens: int | None, sampler: Sampler, seed: int
     ) -> Iterator[list[int]]:
         if self.adaptation.dynamic is None:
-            return super()._new_tokens(starts, tokens, sampler, seed)
-        return self._new_tokens_each(starts, tokens, sampler, seed)
-
-    def _new_tokens_each(
-        self, starts: Sequence[Sequence[int]], tokens: int | None, sampler: Sampler, seed: int
-    ) -> Iterator[list[int]]:
-        """Each prompt has weights of its own, so each text is generated as if it were the only one."""
+            yield from super()._new_tokens(starts, tokens, sampler, seed)
+            return
+        # Each prompt has weights of its own, so each text is generated as if it were the only one.
         rows = [
             LmPredictor(self.run, adapted_to(self.model, start), self.text_field)._new_tokens(
                 [start], tokens, sampler, seed
@@ -219,11 +196,12 @@ class AdaptedLmPredictor(LmPredictor):
             yield [token for row in new for token in row]
 
 
-def adapted_to(model: TokenModel, tokens: Sequence[int]) -> TokenModel:
+def adapted_to(model: Any, tokens: Sequence[int]) -> TokenModel:
     """The model, or each network of an interpolation, with weights that have adapted to a text."""
     if isinstance(model, Interpolation):
-        return Interpolation([adapted_to(one, tokens) for one in model.models], model.weights)
-    return model.after(tokens) if isinstance(model, AdaptedModel) else model
+        return model.with_members([adapted_to(member, tokens) for member in model.members])
+    adapted: TokenModel = model.after(tokens)
+    return adapted
 
 
 def adapt(
@@ -237,26 +215,26 @@ def adapt(
     """A language model that adapts to the text it reads. See `LmPredictor.adapt`."""
     if method not in ADAPTATIONS:
         raise unknown_name("the way to adapt", method, ADAPTATIONS)
-    networks = _networks(predictor)
+    run, networks = predictor.run, _networks(predictor)
     wanted = Adaptation(
         (dynamic or DynamicConfig()) if method != "cache" else None,
         (cache or CacheConfig()) if method != "dynamic" else None,
         CACHE_WEIGHT if cache_weight is None else cache_weight,
     )
-    run = predictor.run
     statistics = [gradient_statistics(network, run, wanted.dynamic) for network in networks]
     if is_stored(run, DEV_PART):
-        dev = held_out_tokens(run, predictor.text_field)
+        network, rms, dev = networks[0], statistics[0], held_out_tokens(run, predictor.text_field)
+
+        def nats(config: DynamicConfig, tokens: Tokens) -> float:
+            return AdaptedModel(network, Adaptation(config), rms).evaluate(tokens).nats
+
         if dynamic is None and wanted.dynamic is not None:
-            wanted = replace(
-                wanted, dynamic=fit_rate(networks[0], wanted.dynamic, statistics[0], dev[: RATE_TOKENS + 1])
-            )
+            wanted = replace(wanted, dynamic=best_rate(wanted.dynamic, dev, nats))
         if cache is None and wanted.cache is not None:
-            wanted = fit_adapted_cache(networks[0], wanted, statistics[0], dev[: CACHE_TOKENS + 1])
+            wanted = fit_adapted_cache(network, wanted, rms, dev[: CACHE_TOKENS + 1])
     models = [AdaptedModel(network, wanted, rms) for network, rms in zip(networks, statistics, strict=True)]
-    model: TokenModel = models[0] if len(models) == 1 else join_networks(models)
-    if isinstance(predictor.model, NgramMixture):
-        model = predictor.model.replace_networks(models)
+    whole = predictor.model
+    model = whole.with_members(models) if isinstance(whole, Interpolation) else models[0]
     return AdaptedLmPredictor(run, model, predictor.text_field, wanted)
 
 
@@ -275,30 +253,18 @@ def _networks(predictor: LmPredictor) -> list[LanguageModel]:
 
 
 def gradient_statistics(network: LanguageModel, run: Run, config: DynamicConfig | None) -> list[Tensor] | None:
-    """The root mean square of each weight's gradient on the run's stored text, for the rule `rms`."""
-    if config is None or config.rule != "rms":
+    """The statistics of the gradient on parts of the run's stored text."""
+    if config is None:
         return None
-    tokens, segment = stored_tokens(run, network.vocabulary_size), config.segment
+    segment = config.segment
 
     def losses(model: LanguageModel) -> Iterator[Tensor]:
-        length = segment * SEGMENTS
+        tokens, length = stored_tokens(run, network.vocabulary_size), segment * SEGMENTS
         for begin in np.linspace(0, max(0, len(tokens) - length - 1), CHUNKS).astype(int):
-            ids, state = _as_ids(tokens[begin : begin + length + 1]), None
-            for at in range(0, len(ids) - 1, segment):
-                read, state = _read(model, ids[at : at + segment + 1], state)
-                state = map_state(Tensor.detach, state)
-                yield -read.log_probs.gather(1, read.targets[:, None]).mean()
+            for outputs, targets in model.read_segments(tokens[begin : begin + length + 1], segment):
+                yield _mean_loss(model.log_probs(outputs).cpu(), targets)
 
-    return gradient_rms(network, losses)
-
-
-def fit_rate(network: LanguageModel, config: DynamicConfig, rms: Sequence[Tensor] | None, dev: Tokens) -> DynamicConfig:
-    """Selects the learning rate by the likelihood of held-out text."""
-
-    def nats(one: DynamicConfig) -> float:
-        return AdaptedModel(network, Adaptation(one), rms).evaluate(dev).nats
-
-    return best_rate(config, nats) if len(dev) > 1 else config
+    return gradient_rms(network, config, losses)
 
 
 def fit_adapted_cache(
@@ -308,9 +274,8 @@ def fit_adapted_cache(
     if len(dev) < 2:
         return wanted
     assert wanted.cache is not None
-    own, segments = [], []
-    for outputs, log_probs, targets in AdaptedModel(network, wanted, rms).segments(dev):
-        own.append(log_probs.gather(1, targets[:, None]).double())
-        segments.append((outputs, targets))
-    fitted = fit_cache(segments, torch.cat(own).numpy(), network.vocabulary_size, wanted.cache.size)
+    read = list(AdaptedModel(network, wanted, rms).segments(dev))
+    own = torch.cat([log_probs.gather(1, targets[:, None]).double() for _, log_probs, targets in read])
+    segments = [(outputs, targets) for outputs, _, targets in read]
+    fitted = fit_cache(segments, own.numpy(), network.vocabulary_size, wanted.cache.size)
     return replace(wanted, cache=fitted.config, cache_weight=float(fitted.weights[-1]))

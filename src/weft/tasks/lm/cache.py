@@ -10,9 +10,9 @@ Grave, Joulin and Usunier 2017, "Improving neural language models with a continu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,13 +21,13 @@ from torch import Tensor, nn
 from weft.cells import State
 from weft.data.windows import Tokens
 from weft.errors import WeftError
-from weft.metrics import Likelihood, TokenPredictions
-from weft.nn import map_state
-from weft.tasks.lm.interpolation import likelihood, predict_stepwise
 from weft.tasks.lm.model import LanguageModel
-from weft.tasks.mixture import Array
+from weft.tasks.mixture import LINEAR, Array
 
-SEGMENT = 256  # tokens that are read in one call
+# theta times the mean squared norm of the outputs: so the candidates do not depend on the size of the model.
+CANDIDATES = (0.0, 4.0, 8.0, 16.0, 32.0)
+
+Segment = tuple[Tensor, Tensor]  # outputs (T, H) of the stack, and the token (T,) that followed each of them
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,7 @@ class CacheConfig:
 class CacheReader:
     """Reads a text in segments and computes the cache's probability of each next token.
 
-    Args:
-        config: the parameters.
-        vocabulary_size: V. Without entries all V tokens have the same probability.
+    Without entries all V tokens have the same probability.
     """
 
     def __init__(self, config: CacheConfig, vocabulary_size: int) -> None:
@@ -61,15 +59,7 @@ class CacheReader:
         self.tokens = torch.zeros(0, dtype=torch.long)  # (n,) the token that followed each of them
 
     def read(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Reads T tokens.
-
-        Args:
-            outputs: (T, H) outputs of the stack.
-            targets: (T,) the token that followed each of them.
-
-        Returns:
-            The probability (T,) of each target, in double precision; 0 where the cache does not have it.
-        """
+        """The probabilities (T,) of a segment's targets, in double precision; 0 where the cache does not have one."""
         first = not len(self.tokens)
         shares, tokens = self._attend(outputs, targets)
         probs = (shares * (tokens == targets[:, None])).sum(1)
@@ -110,29 +100,23 @@ class CacheState(NamedTuple):
 
 
 class CacheModel(nn.Module):
-    """The distribution of a cache over the outputs of a recurrent language model. It is a `Stepper`.
+    """The distribution of a cache over the outputs of a recurrent language model, as a part of an interpolation.
 
     Without entries it is the uniform distribution. A token that the cache does not have has probability 0.
-
-    Args:
-        network: the language model whose outputs are compared.
-        config: the parameters.
     """
+
+    context = "left"
 
     def __init__(self, network: LanguageModel, config: CacheConfig) -> None:
         super().__init__()
         self.network, self.config = network, config
 
-    context = "left"
-
     def initial_state(self, rows: int) -> CacheState:
-        """Returns the state before any token."""
         empty = torch.zeros(rows, 0, self.network.stack.output_size)
         return CacheState(self.network.initial_state(rows), empty, empty, torch.zeros(rows, 0, dtype=torch.long))
 
     @torch.no_grad()
     def step(self, ids: Tensor, state: CacheState) -> tuple[Tensor, CacheState]:
-        """Reads ids (R,). Returns log-probabilities (R, V) of the next token, and the new state."""
         keys, tokens = state.keys, state.tokens
         if state.output.shape[1]:
             keys = torch.cat([keys, state.output], 1)[:, -self.config.size :]
@@ -150,37 +134,59 @@ class CacheModel(nn.Module):
         return probs.log(), CacheState(network, outputs, keys, tokens)
 
     def select(self, state: CacheState, rows: Tensor) -> CacheState:
-        """Returns the state of the given rows, which may repeat."""
-        return CacheState(
-            map_state(lambda part: part[rows], state.network),
-            state.output[rows],
-            state.keys[rows],
-            state.tokens[rows],
-        )
+        return CacheState(self.network.select(state.network, rows), *(part[rows] for part in state[1:]))
+
+    @torch.no_grad()
+    def next_probs(self, tokens: Tokens) -> Iterator[Array]:
+        reader = CacheReader(self.config, self.network.vocabulary_size)
+        for outputs, targets in self.network.read_segments(tokens):
+            yield reader.read_all(outputs.cpu(), targets).numpy()
 
     @torch.no_grad()
     def token_log_probs(self, tokens: Tokens) -> Array:
-        """Computes log P of each token but the first of (N,), given those before it: (N - 1,)."""
-        reader = CacheReader(self.config, self.network.vocabulary_size)
-        found = [reader.read(outputs, targets) for outputs, targets in read_outputs(self.network, tokens)]
-        with np.errstate(divide="ignore"):
-            return np.log(torch.cat(found).numpy()) if found else np.zeros(0)
-
-    def evaluate(self, tokens: Tokens) -> Likelihood:
-        """Computes the likelihood of the tokens (N,), each given all tokens before it."""
-        return likelihood(self.token_log_probs(tokens))
-
-    def predict_tokens(self, tokens: Tokens) -> TokenPredictions:
-        """As `evaluate`, and counts how often the most probable token is the true one."""
-        return predict_stepwise(self, tokens)
+        return cache_log_probs(self.network.read_segments(tokens), self.config, self.network.vocabulary_size)
 
 
-def read_outputs(network: LanguageModel, tokens: Tokens, segment: int = SEGMENT) -> Iterator[tuple[Tensor, Tensor]]:
-    """Reads a text from left to right. Yields the outputs (T, H) of each segment, and the tokens (T,) that followed."""
-    ids = torch.from_numpy(np.asarray(tokens).astype(np.int64))
-    state: Any = None
-    network.eval()
-    for begin in range(0, len(ids) - 1, segment):
-        end = min(begin + segment, len(ids) - 1)
-        outputs, state = network.stack(network.embed(ids[None, begin:end].to(network.device)), state)
-        yield outputs[0].cpu(), ids[begin + 1 : end + 1]
+def cache_log_probs(segments: Iterator[Segment] | Sequence[Segment], config: CacheConfig, size: int) -> Array:
+    """The log-probabilities (N,) of the tokens of segments by a cache over `size` tokens that reads them in order."""
+    reader = CacheReader(config, size)
+    probs = [reader.read(outputs.cpu(), targets) for outputs, targets in segments]
+    with np.errstate(divide="ignore"):
+        found: Array = np.log(torch.cat(probs).numpy()) if probs else np.zeros(0)
+    return found
+
+
+class FittedCache(NamedTuple):
+    """The parameters of a cache, and what it does on the text that they were fitted to."""
+
+    config: CacheConfig
+    log_probs: Array  # (N,) of each token by the cache
+    weights: Array  # (K + 1,) of the other models and of the cache
+
+
+def fit_cache(segments: Sequence[Segment], log_probs: Array, vocabulary_size: int, size: int) -> FittedCache:
+    """Selects theta from CANDIDATES by the likelihood of the interpolation with other models.
+
+    Args:
+        segments: N tokens as the network has read them, in order.
+        log_probs: (N, K) the log-probabilities of these tokens by the other models.
+        vocabulary_size: V.
+        size: how many tokens the cache holds.
+
+    Raises:
+        WeftError: there are no tokens.
+    """
+    if not segments:
+        raise WeftError("there is no text to fit the cache to", expected="at least 2 tokens")
+    norm = float(torch.cat([outputs.square().sum(1) for outputs, _ in segments]).mean())
+    best: tuple[float, FittedCache] | None = None
+    for candidate in CANDIDATES:
+        config = CacheConfig(size, candidate / max(norm, 1e-12))
+        found = cache_log_probs(segments, config, vocabulary_size)
+        joined = np.concatenate([log_probs, found[:, None]], 1)
+        weights = LINEAR.fit_to(joined)
+        value = float(LINEAR.join_targets(joined, weights).sum())
+        if best is None or value > best[0]:
+            best = value, FittedCache(config, found, weights)
+    assert best is not None
+    return best[1]

@@ -15,14 +15,15 @@ Krause, Kahembwe, Murray and Renals 2018, "Dynamic evaluation of neural sequence
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from weft.data.windows import Tokens
 from weft.errors import WeftError
 
 AdaptableModel = TypeVar("AdaptableModel", bound=nn.Module)
@@ -60,19 +61,13 @@ RELATIVE_EPS = 2.0  # eps, as a share of mean(r): weights with small gradients, 
 
 
 class DynamicModel(Generic[AdaptableModel]):
-    """A copy of a model whose weights follow the text. The model itself is not changed.
-
-    Args:
-        model: the trained model.
-        config: the parameters.
-        rms: what `gradient_rms` returned; None for the rule `sgd`.
-    """
+    """A copy of a trained model whose weights follow the text; `rms` is what `gradient_rms` returned."""
 
     def __init__(self, model: AdaptableModel, config: DynamicConfig, rms: Sequence[Tensor] | None = None) -> None:
         if (rms is None) != (config.rule == "sgd"):
             raise WeftError(f"rule={config.rule} and {'no ' * (rms is None)}statistics", expected="rms with statistics")
         self.model = copy.deepcopy(model).eval()
-        self.weights = trained_weights(self.model)
+        self.weights = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         self.trained = [weight.detach().clone() for weight in self.weights]
         if rms is None:
             self.scales = [torch.tensor(config.learning_rate) for _ in self.weights]
@@ -95,20 +90,20 @@ class DynamicModel(Generic[AdaptableModel]):
             weight.lerp_(trained, pull)
 
 
-def trained_weights(model: nn.Module) -> list[nn.Parameter]:
-    """The weights of a model that are trained."""
-    return [parameter for parameter in model.parameters() if parameter.requires_grad]
-
-
-def gradient_rms(model: AdaptableModel, losses: Callable[[AdaptableModel], Iterable[Tensor]]) -> list[Tensor]:
-    """The root mean square of the gradient of each weight.
+def gradient_rms(
+    model: AdaptableModel, config: DynamicConfig, losses: Callable[[AdaptableModel], Iterable[Tensor]]
+) -> list[Tensor] | None:
+    """The root mean square of the gradient of each weight, for the rule `rms`.
 
     Args:
         model: the trained model.
+        config: the parameters.
         losses: maps a copy of the model to losses of segments, each a mean over tokens, computed one by one.
     """
+    if config.rule != "rms":
+        return None
     reader = copy.deepcopy(model).eval()
-    weights = trained_weights(reader)
+    weights = [parameter for parameter in reader.parameters() if parameter.requires_grad]
     totals, count = [torch.zeros_like(weight) for weight in weights], 0
     with torch.enable_grad():
         for loss in losses(reader):
@@ -123,14 +118,16 @@ def gradient_rms(model: AdaptableModel, losses: Callable[[AdaptableModel], Itera
     return [(total / count).sqrt() for total in totals]
 
 
-def best_rate(config: DynamicConfig, nats: Callable[[DynamicConfig], float]) -> DynamicConfig:
+def best_rate(config: DynamicConfig, dev: Tokens, nats: Callable[[DynamicConfig, Tokens], float]) -> DynamicConfig:
     """Selects a learning rate near that of `config`.
 
     Args:
         config: the parameters.
-        nats: the negative log-likelihood of held-out text with given parameters; not finite where they diverge.
+        dev: held-out text.
+        nats: the negative log-likelihood of text with given parameters; not finite where they diverge.
     """
+    if len(dev) < 2:
+        return config
     candidates = [replace(config, learning_rate=config.learning_rate * rate) for rate in RATES]
-    found = [nats(one) for one in candidates]
-    best = min(range(len(found)), key=lambda number: found[number] if math.isfinite(found[number]) else math.inf)
-    return candidates[best]
+    found = [nats(one, dev[: RATE_TOKENS + 1]) for one in candidates]
+    return candidates[int(np.argmin(np.where(np.isfinite(found), found, np.inf)))]

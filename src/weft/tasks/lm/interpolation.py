@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
+from itertools import chain
 
 import numpy as np
 import torch
 
-from weft.data.windows import Tokens
+from weft.data.windows import ROW_TOKENS, Tokens
 from weft.errors import WeftError
 from weft.metrics import Likelihood, TokenPredictions
-from weft.tasks.lm.predictor import TokenModel
+from weft.tasks.kneser_ney import NGram
+from weft.tasks.lm.model import LanguageModel
+from weft.tasks.lm.predictor import NextTokenModel, TokenModel
 from weft.tasks.mixture import LINEAR, Array, Mixture
 
 
-class Interpolation(Mixture[TokenModel]):
+class Interpolation(Mixture[NextTokenModel]):
     """Several language models with fixed weights, as one.
 
     Args:
         models: the language models, of the same vocabulary.
         weights: as many weights, which sum to 1; None: equal ones.
-        members: those that are members of one run.
+        members: those that are members of one run, the first of the models.
     """
 
+    context = "left"  # tokens are predicted from those before them
+
     def __init__(
-        self, models: Sequence[TokenModel], weights: Sequence[float] | None = None, members: Sequence[TokenModel] = ()
+        self,
+        models: Sequence[NextTokenModel],
+        weights: Sequence[float] | None = None,
+        members: Sequence[NextTokenModel] = (),
     ) -> None:
         if weights is None:
             weights = [1 / len(models)] * len(models)
@@ -36,29 +43,48 @@ class Interpolation(Mixture[TokenModel]):
             )
         super().__init__(models, LINEAR, weights, members)
 
-    context = "left"  # tokens are predicted from those before them
+    def with_members(self, members: Sequence[TokenModel]) -> Interpolation:
+        """The interpolation with other models in the place of its members."""
+        return Interpolation([*members, *self.models[len(members) :]], self.weights, members)
 
     def token_log_probs(self, tokens: Tokens) -> Array:
         """Computes log P of each token but the first of (N,), given those before it: (N - 1,)."""
         return LINEAR.join_targets(all_log_probs(self.models, tokens), self.weights)
 
     def evaluate(self, tokens: Tokens) -> Likelihood:
-        """Computes the likelihood of the tokens (N,), each given all tokens before it."""
-        return likelihood(self.token_log_probs(tokens))
+        """Computes the likelihood of the tokens (N,). Networks read a long text in rows, as they do alone."""
+        return likelihood(LINEAR.join_targets(all_log_probs(self.models, tokens, ROW_TOKENS), self.weights))
 
+    def next_probs(self, tokens: Tokens) -> Iterable[Array]:
+        """Reads tokens (N,). Yields P of every token, (1, V), after each of them but the last."""
+        for rows in zip(*(chain.from_iterable(model.next_probs(tokens)) for model in self.models), strict=True):
+            yield np.stack([weight * row for weight, row in zip(self.weights, rows, strict=True)]).sum(0)[None]
+
+    @torch.no_grad()
     def predict_tokens(self, tokens: Tokens) -> TokenPredictions:
-        """As `evaluate`, and counts how often the most probable token is the true one."""
-        return predict_stepwise(self, tokens)
+        """As `token_log_probs`, and counts how often the most probable token is the true one."""
+        pairs = zip(chain.from_iterable(self.next_probs(tokens)), np.asarray(tokens)[1:], strict=True)
+        correct = sum(int(probs.argmax() == token) for probs, token in pairs)
+        return TokenPredictions(likelihood(self.token_log_probs(tokens)), correct)
 
 
-def join_networks(members: Sequence[TokenModel]) -> Interpolation:
-    """The members of a run, with equal weights."""
-    return Interpolation(members, members=members)
+def interpolate(networks: Sequence[TokenModel], ngram: NGram | None = None, weight: float = 0.0) -> TokenModel:
+    """The model of a run: its networks, one or the members of an ensemble, with equal weights, and an n-gram model."""
+    if ngram is None:
+        return networks[0] if len(networks) == 1 else Interpolation(networks, members=networks)
+    weights = [*[(1 - weight) / len(networks)] * len(networks), weight]
+    return Interpolation([*networks, ngram], weights, members=networks)
 
 
-def all_log_probs(models: Sequence[TokenModel], tokens: Tokens) -> Array:
-    """The log-probability of each token but the first by each model, (N - 1, K)."""
-    return np.stack([model.token_log_probs(tokens) for model in models], 1)
+def all_log_probs(models: Sequence[NextTokenModel], tokens: Tokens, row_tokens: int | None = None) -> Array:
+    """The log-probability of each token but the first by each model, (N - 1, K); networks may read rows of a length."""
+    found = [
+        model.token_log_probs(tokens, row_tokens=row_tokens)
+        if isinstance(model, LanguageModel)
+        else model.token_log_probs(tokens)
+        for model in models
+    ]
+    return np.stack(found, 1)
 
 
 def likelihood(log_probs: Array) -> Likelihood:
@@ -66,14 +92,3 @@ def likelihood(log_probs: Array) -> Likelihood:
     if not len(log_probs):
         raise WeftError("there are less than 2 tokens to evaluate on", expected="at least 2")
     return Likelihood(-float(log_probs.sum()), len(log_probs))
-
-
-def predict_stepwise(model: TokenModel, tokens: Tokens) -> TokenPredictions:
-    """Predicts each token but the first from those before it, step by step: for any model of the next token."""
-    state, nats, correct = model.initial_state(1), 0.0, 0
-    ids = torch.from_numpy(np.asarray(tokens).astype(np.int64))
-    for now, following in pairwise(ids):
-        log_probs, state = model.step(now[None], state)
-        nats -= float(log_probs[0, following])
-        correct += int(log_probs[0].argmax() == following)
-    return TokenPredictions(Likelihood(nats, len(ids) - 1), correct)

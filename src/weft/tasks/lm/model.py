@@ -52,6 +52,7 @@ from weft.training.loss import Loss, count_predictions
 
 SMALL_VOCABULARY = 1000  # tokens up to which the embedding has no dropout: it would hide which character was read
 LARGE_VOCABULARY = 10_000  # tokens from which on "auto" is an adaptive softmax
+TABLE_ELEMENTS = 1 << 20  # probabilities of next tokens that are computed at a time
 LARGEST_TABLE = 1 << 26  # maximum number of elements of the sampler's precomputed input projections
 
 
@@ -267,6 +268,26 @@ class LanguageModel(nn.Module):
             valid = targets != IGNORE_INDEX
             total += count_predictions(logits[valid], targets[valid])
         return total
+
+    def read_segments(self, tokens: Tokens, segment: int = 256) -> Iterator[tuple[Tensor, Tensor]]:
+        """Reads tokens (N,) from left to right; gradients flow within a segment.
+
+        Yields:
+            The outputs (T, H) of the stack, and the tokens (T,) that followed.
+        """
+        ids, state = torch.from_numpy(np.asarray(tokens).astype(np.int64)), None
+        self.eval()
+        for begin in range(0, len(ids) - 1, segment):
+            end = min(begin + segment, len(ids) - 1)
+            outputs, state = self.stack(self.embed(ids[None, begin:end].to(self.device)), state)
+            state = map_state(Tensor.detach, state)
+            yield outputs[0], ids[begin + 1 : end + 1]
+
+    @torch.no_grad()
+    def next_probs(self, tokens: Tokens) -> Iterator[np.ndarray[Any, np.dtype[Any]]]:
+        """Reads tokens (N,). Yields P of every token after each of them but the last, (T, V) at a time."""
+        for outputs, _ in self.read_segments(tokens, max(1, TABLE_ELEMENTS // self.vocabulary_size)):
+            yield self.log_probs(outputs).exp().cpu().numpy()
 
     @torch.no_grad()
     def token_log_probs(

@@ -26,14 +26,12 @@ from weft.tasks.operation import (
     operation,
 )
 from weft.tasks.predictor import NO_OPTIONS, ResultList
-from weft.tasks.stored_data import DEV_PART, is_stored
-from weft.tasks.text_task import CorpusSource, TextPredictor, corpus_for, encoded, held_out_tokens
+from weft.tasks.text_task import TextPredictor, corpus_for, encoded, held_out_tokens, unknown_note
 from weft.text.arguments import check_text, check_texts
 from weft.text.columns import read_rows
 from weft.text.tables import TEXT_NAMES
-from weft.text.text_field import StreamingDecoder, Text
+from weft.text.text_field import StreamingDecoder
 from weft.text.vocabulary import EOS, RESERVED
-from weft.training.run import Run
 
 if TYPE_CHECKING:
     from weft.tasks.lm.adapt import AdaptedLmPredictor
@@ -92,7 +90,19 @@ class GeneratedText:
         return {"prompt": self.prompt, "text": "".join(self.pieces), "unknown": self.unknown}
 
 
-class TokenModel(Stepper, Protocol):
+class NextTokenModel(Stepper, Protocol):
+    """A model of the next token, as a part of an interpolation."""
+
+    def token_log_probs(self, tokens: Tokens) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """The log-probability of each token but the first of (N,), given those before it: (N - 1,)."""
+        ...
+
+    def next_probs(self, tokens: Tokens) -> Iterable[np.ndarray[Any, np.dtype[Any]]]:
+        """The probabilities (T, V) of every token after each of (N,) but the last, for some of them at a time."""
+        ...
+
+
+class TokenModel(NextTokenModel, Protocol):
     """A language model of any kind: recurrent, n-gram, HMM."""
 
     @property
@@ -108,18 +118,12 @@ class TokenModel(Stepper, Protocol):
         """Predicts each token but the first from its context."""
         ...
 
-    def token_log_probs(self, tokens: Tokens) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """The log-probability of each token but the first of (N,), given those before it: (N - 1,)."""
-        ...
-
 
 @dataclass(frozen=True, repr=False)
-class LmPredictor(TextPredictor):
+class LmPredictor(TextPredictor[Likelihood]):
     """A trained language model, ready for use."""
 
-    run: Run
     model: TokenModel
-    text_field: Text
 
     def generate(
         self,
@@ -325,17 +329,6 @@ class LmPredictor(TextPredictor):
 
         return adapt(self, method, dynamic=dynamic, cache=cache, cache_weight=cache_weight)
 
-    def evaluate(self, source: CorpusSource, *, strict: bool = False) -> Likelihood:
-        """The likelihood of a text.
-
-        Args:
-            source: A path, the name of a data set, a Corpus, texts (a list, a Series, an array, a generator), or a
-                table (a DataFrame, a data set, a dict of columns, dicts).
-            strict: Refuse rows without a text, which are left out and reported otherwise.
-        """
-        with encoded(corpus_for(self.run, source, strict=strict), self.text_field) as tokens:
-            return self.evaluate_tokens(tokens)
-
     @operation("evaluate", command="eval")
     def evaluation(
         self, data: EvaluationData = None, *, against: Against = (), adapt: Adapt = None, strict: Strict = False
@@ -396,29 +389,5 @@ class LmPredictor(TextPredictor):
         ]
         return self.report({**record, **more}, lines)
 
-    def evaluate_held_out(self) -> Likelihood:
-        """The likelihood of the run's own held-out text."""
-        return self.evaluate_tokens(held_out_tokens(self.run, self.text_field))
-
-    def held_out_metrics(self) -> dict[str, float]:
-        if not is_stored(self.run, DEV_PART):
-            return {}
-        return self.evaluate_held_out().metrics()
-
-    def evaluate_tokens(self, tokens: Tokens) -> Likelihood:
-        """The likelihood of token ids (N,), each but the first given those before it."""
+    def score_tokens(self, tokens: Tokens) -> Likelihood:
         return self.model.evaluate(tokens)
-
-    @property
-    def context(self) -> str:
-        """What a token is predicted from: "left" or "both"."""
-        return self.model.context
-
-    def predict_tokens(self, tokens: Tokens) -> TokenPredictions:
-        """Predicts each token but the first of token ids (N,) from its context."""
-        return self.model.predict_tokens(tokens)
-
-
-def unknown_note(unknown: Sequence[str], where: str) -> str:
-    """The note about unknown tokens of a text."""
-    return f"the model does not know {', '.join(map(repr, unknown))} in {where} and reads <unk>"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import cache
 
 from weft.config import auto_settings, from_dict
 from weft.data.windows import WINDOWS
@@ -12,13 +12,14 @@ from weft.nn.bptt import unroll
 from weft.tasks.inspection import Inspection
 from weft.tasks.lm.config import LmConfig
 from weft.tasks.lm.inspection import inspect_lm
-from weft.tasks.lm.interpolation import join_networks
-from weft.tasks.lm.model import LanguageModel, make_language_model
-from weft.tasks.lm.ngram_mixture import NGRAM, NgramEvaluation, NgramMixture, count_ngrams, fitted_weight, load_ngrams
+from weft.tasks.lm.interpolation import interpolate
+from weft.tasks.lm.model import make_language_model
+from weft.tasks.lm.ngrams import NGRAM, Counting, evaluate_with_ngrams, fitted_weight, load_ngrams
 from weft.tasks.lm.predictor import LmPredictor
 from weft.tasks.lm.recipe import choose_settings
 from weft.tasks.members import trained_members
-from weft.tasks.text_task import TextData, TextTask
+from weft.tasks.mixture import Array
+from weft.tasks.text_task import TextTask
 from weft.text.text_field import Text
 from weft.training.build import build_model, load_model
 from weft.training.devices import find_device
@@ -39,40 +40,37 @@ class LmTask(TextTask[LmConfig, LmPredictor]):
     def choose(self, run: Run, config: LmConfig) -> tuple[LmConfig, str]:
         return choose_settings(config, self.train_token_count(run), len(run.field("text", Text).vocabulary))
 
-    def make_phase(self, run: Run, config: LmConfig, data: TextData) -> GradientDescent:
+    def build(self, run: Run, config: LmConfig) -> GradientDescent:
+        data, order = self.text_data(run), config.model.ngram_order
+        size, dev = len(data.text_field.vocabulary), data.dev
         windows = WINDOWS[config.batch.sampling](
             data.train, config.batch.size, config.batch.seq_length, config.train.seed
         )
-        size = len(data.text_field.vocabulary)
         model = build_model(lambda: make_language_model(size, config.model)).to(find_device(config.train.device))
         bptt = unroll(config.bptt.method, steps=config.bptt.steps, keep=config.bptt.keep_probability)
-        return GradientDescent(
+
+        @cache
+        def ngram_log_probs() -> Array:
+            assert dev is not None
+            return load_ngrams(run).token_log_probs(dev)
+
+        def evaluate() -> Evaluation:
+            assert dev is not None
+            metrics = evaluate_with_ngrams(model, ngram_log_probs(), dev) if order else model.evaluate(dev).metrics()
+            return Evaluation.by(CROSS_ENTROPY, metrics)
+
+        phase = GradientDescent(
             model,
             windows,
             lambda window, state: model.loss(window, state, unroll=bptt),
             config.train,
-            evaluate=self._evaluation(run, config, data, model),
+            evaluate=None if dev is None else evaluate,
             carried=model.initial_state(config.batch.size),
             description=data.description,
         )
-
-    def _evaluation(
-        self, run: Run, config: LmConfig, data: TextData, model: LanguageModel
-    ) -> Callable[[], Evaluation] | None:
-        """What evaluates the model on held-out text in training, if there is any; counts n-grams if they are wanted."""
-        ngram = None
-        if config.model.ngram_order:
-            ngram = count_ngrams(run, config.model.ngram_order, data.train, len(data.text_field.vocabulary))
-        dev = data.dev
-        if dev is None:
-            return None
-        if ngram is not None:
-            return NgramEvaluation(model, ngram, dev)
-
-        def evaluate() -> Evaluation:
-            return Evaluation.by(CROSS_ENTROPY, model.evaluate(dev).metrics())
-
-        return evaluate
+        if order:
+            phase.preparations = [lambda: Counting(order, data, NGRAM)]
+        return phase
 
     def load(self, run: Run) -> LmPredictor:
         text_field = run.field("text", Text)
@@ -81,14 +79,12 @@ class LmTask(TextTask[LmConfig, LmPredictor]):
             raise WeftError(
                 f"{run.path}: {unknown[0]} is auto", expected="the value that was chosen", hint="copy the run anew"
             )
-        config = settings.model
         networks = [
-            load_model(lambda: make_language_model(len(text_field.vocabulary), config), member)
+            load_model(lambda: make_language_model(len(text_field.vocabulary), settings.model), member)
             for member in trained_members(run)
         ]
-        if run.has(NGRAM):
-            return LmPredictor(run, NgramMixture(networks, load_ngrams(run), fitted_weight(run)), text_field)
-        return LmPredictor(run, networks[0] if len(networks) == 1 else join_networks(networks), text_field)
+        model = interpolate(networks, *((load_ngrams(run), fitted_weight(run)) if run.has(NGRAM) else ()))
+        return LmPredictor(run, model, text_field)
 
     def inspect(self, predictor: LmPredictor, text: str) -> Inspection:
         return inspect_lm(predictor, text)

@@ -20,10 +20,9 @@ from weft.files import file_hash
 from weft.metrics import Likelihood
 from weft.tasks import load
 from weft.tasks.compare import check_same_tokens
-from weft.tasks.lm.cache import CacheConfig, read_outputs
-from weft.tasks.lm.cache_fitting import fit_cache
+from weft.tasks.lm.cache import CacheConfig, fit_cache
 from weft.tasks.lm.interpolation import all_log_probs, likelihood
-from weft.tasks.lm.ngram_mixture import NGRAM
+from weft.tasks.lm.ngrams import NGRAM
 from weft.tasks.lm.predictor import LmPredictor, TokenModel
 from weft.tasks.members import trained_members
 from weft.tasks.mix.config import MixConfig, MixModelConfig
@@ -152,7 +151,7 @@ def _with_cache(
     if network is None:
         return log_probs, None
     with torch.no_grad():
-        segments = list(read_outputs(network, tokens))
+        segments = [(outputs.cpu(), targets) for outputs, targets in network.read_segments(tokens)]
     fitted = fit_cache(segments, log_probs, network.vocabulary_size, size)
     useful = fitted.weights[-1] >= LEAST_CACHE
     return (np.concatenate([log_probs, fitted.log_probs[:, None]], 1), fitted.config) if useful else (log_probs, None)

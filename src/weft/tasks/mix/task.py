@@ -19,7 +19,7 @@ from weft.tasks.lm.cache import CacheConfig, CacheModel
 from weft.tasks.lm.inspection import inspect_steps
 from weft.tasks.lm.interpolation import Interpolation
 from weft.tasks.lm.model import LanguageModel
-from weft.tasks.lm.predictor import LmPredictor, TokenModel
+from weft.tasks.lm.predictor import LmPredictor, NextTokenModel, TokenModel
 from weft.tasks.mix.config import MixConfig
 from weft.tasks.task import RunKind
 from weft.tasks.text_task import TextTask
@@ -50,7 +50,7 @@ class MixedRun(RunKind[MixConfig, LmPredictor]):
         if not 1 <= count <= MOST_PARTS:
             raise WeftError(f"{run.path} has {count} parts", expected=f"1 to {MOST_PARTS}")
         text_field = run.field("text", Text)
-        models = [self._load_part(run, number, text_field) for number in range(1, count + 1)]
+        models: list[NextTokenModel] = [self._load_part(run, number, text_field) for number in range(1, count + 1)]
         if config is not None:
             models.append(make_cache(models, config))
         return LmPredictor(run, Interpolation(models, weights), text_field)
@@ -69,7 +69,7 @@ class MixedRun(RunKind[MixConfig, LmPredictor]):
         return inspect_steps(predictor, text)
 
 
-def make_cache(models: list[TokenModel], config: CacheConfig) -> CacheModel:
+def make_cache(models: Sequence[NextTokenModel], config: CacheConfig) -> CacheModel:
     """The cache over the outputs of the first recurrent model.
 
     Raises:
@@ -81,7 +81,7 @@ def make_cache(models: list[TokenModel], config: CacheConfig) -> CacheModel:
     return CacheModel(network, config)
 
 
-def first_network(models: Sequence[TokenModel]) -> LanguageModel | None:
+def first_network(models: Sequence[NextTokenModel]) -> LanguageModel | None:
     """The first recurrent model, or the first member of the first ensemble of them."""
     each = (one for model in models for one in getattr(model, "members", ()) or (model,))
     return next((one for one in each if isinstance(one, LanguageModel)), None)

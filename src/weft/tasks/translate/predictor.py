@@ -20,10 +20,10 @@ from weft.errors import WeftError, warn
 from weft.metrics import Likelihood, Translations
 from weft.metrics.bleu import bleu_of_sums
 from weft.metrics.paired import ExampleStatistics, ratio
-from weft.tasks.lm.predictor import unknown_note
 from weft.tasks.operation import EvaluationData, EvaluationReport, OperationInputs, Option, Strict, operation
 from weft.tasks.predictor import NO_OPTIONS, ResultList, TaskPredictor, example_of
 from weft.tasks.stored_data import DEV_PART, is_stored
+from weft.tasks.text_task import unknown_note
 from weft.tasks.translate.config import TranslateConfig
 from weft.tasks.translate.data import held_out_pairs, read_pairs
 from weft.tasks.translate.language_detection import LanguageProfile, load_profiles
