@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
@@ -75,18 +76,7 @@ def beam_search(
     Raises:
         WeftError: a parameter is out of range, or a prompt is empty.
     """
-    if width < 1 or not 1 <= n_best <= width:
-        raise WeftError(
-            f"beam width {width} for the {n_best} best",
-            expected="a width of 1 or more, and at most as many hypotheses",
-            hint=f"`width={max(n_best, 1)}`",
-        )
-    if alpha < 0:
-        raise WeftError(f"the length penalty is {alpha}", expected="0 or more", hint="0.75")
-    if len(tokens) != len(prompts) or not all(count > 0 for count in tokens):
-        raise WeftError(f"tokens is {list(tokens)}", expected="a maximum length of 1 or more for each prompt")
-    if not all(prompts):
-        raise WeftError("a prompt has no token", expected="at least one token to start from in every row")
+    check_search(prompts, width, tokens, alpha, n_best)
     found: list[list[Hypothesis]] = [[] for _ in prompts]
     initial = stepper.initial_state(len(prompts))
     # Prompts of equal length are read together, all but the last token, which the first step of the search reads.
@@ -104,6 +94,24 @@ def beam_search(
     return found
 
 
+def check_search(
+    prompts: Sequence[Sequence[int]], width: int, tokens: Sequence[int], alpha: float, n_best: int
+) -> None:
+    if width < 1 or not 1 <= n_best <= width:
+        raise WeftError(
+            f"beam width {width} for the {n_best} best",
+            expected="a width of 1 or more, and at most as many hypotheses",
+            hint=f"`width={max(n_best, 1)}`",
+        )
+    if alpha < 0:
+        raise WeftError(f"the length penalty is {alpha}", expected="0 or more", hint="0.75")
+    if len(tokens) != len(prompts) or not all(count > 0 for count in tokens):
+        raise WeftError(f"tokens is {list(tokens)}", expected="a maximum length of 1 or more for each prompt")
+    if not all(prompts):
+        raise WeftError("a prompt has no token", expected="at least one token to start from in every row")
+
+
+@dataclass
 class Search:
     """A beam over B prompts at once. A row is an unfinished hypothesis; the rows of a prompt are adjacent.
 
@@ -111,23 +119,20 @@ class Search:
     hypothesis is an index into that history; its tokens are read by following the parents at the end.
     """
 
-    def __init__(
-        self,
-        width: int,
-        limits: Tensor,
-        end: int | None,
-        alpha: float,
-        n_best: int,
-        banned: Tensor,
-        record: Callable[[Any], Tensor] | None,
-    ) -> None:
-        self.width, self.limits, self.end, self.alpha, self.n_best = width, limits, end, alpha, n_best
-        self.banned, self.record = banned, record
+    width: int
+    limits: Tensor  # (B,)
+    end: int | None
+    alpha: float
+    n_best: int
+    banned: Tensor
+    record: Callable[[Any], Tensor] | None = None
+
+    def __post_init__(self) -> None:
         self.recorded: list[Tensor] = []  # what was recorded at each step, in the order of its tokens
         self.history: list[tuple[Tensor, Tensor]] = []  # tokens and parents of each step
         self.finished: list[tuple[int, Tensor, Tensor, Tensor, Tensor]] = []  # step; prompt, index, log_prob, ended
-        self.scores = torch.full((len(limits), width), -torch.inf, dtype=torch.float64)  # of finished hypotheses
-        self.count = torch.zeros(len(limits), dtype=torch.long)  # of finished hypotheses
+        self.scores = torch.full((len(self.limits), self.width), -torch.inf, dtype=torch.float64)  # of the finished
+        self.count = torch.zeros(len(self.limits), dtype=torch.long)  # of the finished
 
     def run(self, stepper: Stepper, ids: Tensor, state: Any) -> list[list[Hypothesis]]:
         prompt = torch.arange(len(ids))  # of each row
@@ -197,38 +202,26 @@ class Search:
             for prompt, index, log_prob, ended in zip(*(part.tolist() for part in parts), strict=True):
                 found[prompt].append((log_prob / step**self.alpha, step, index, log_prob, ended))
         steps = [(tokens.tolist(), parents.tolist()) for tokens, parents in self.history]
-        result = []
-        for hypotheses in found:
-            best = sorted(hypotheses, key=lambda one: -one[0])[: self.n_best]
-            result.append(
-                [
-                    self._hypothesis(steps, step, index, log_prob, score, ended)
-                    for score, step, index, log_prob, ended in best
-                ]
-            )
-        return result
+        return [
+            [self._hypothesis(steps, *one) for one in sorted(hypotheses, key=lambda one: -one[0])[: self.n_best]]
+            for hypotheses in found
+        ]
 
     def _hypothesis(
         self,
         steps: Sequence[tuple[list[int], list[int]]],
+        score: float,
         step: int,
         index: int,
         log_prob: float,
-        score: float,
         ended: bool,
     ) -> Hypothesis:
-        path = _follow_parents(steps, step, index)
-        ids = [tokens[at] for (tokens, _), at in zip(steps, path, strict=False)]
-        recorded = [values[at] for values, at in zip(self.recorded, path, strict=False)]
-        return Hypothesis(
-            tuple(ids[:-1] if ended else ids), log_prob, score, ended, torch.stack(recorded) if recorded else None
-        )
-
-
-def _follow_parents(steps: Sequence[tuple[list[int], list[int]]], step: int, index: int) -> list[int]:
-    """Returns the index at every step, from the first on, that leads to an index of the given step."""
-    path = []
-    for _, parents in reversed(steps[:step]):
-        path.append(index)
-        index = parents[index]
-    return path[::-1]
+        ids, recorded = [], []
+        for number in reversed(range(step)):  # from its last token back to the prompt
+            tokens, parents = steps[number]
+            ids.append(tokens[index])
+            if self.recorded:
+                recorded.append(self.recorded[number][index])
+            index = parents[index]
+        whole = tuple(ids[:0:-1] if ended else ids[::-1])
+        return Hypothesis(whole, log_prob, score, ended, torch.stack(recorded[::-1]) if recorded else None)

@@ -8,9 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from weft.decoding.beam_search import Hypothesis, Search
+from weft.decoding.beam_search import Hypothesis, Search, check_search
 from weft.decoding.stepper import Stepper
-from weft.errors import WeftError
 
 KEPT, ENDED, CUT, OUTRANKED, PRUNED = "kept", "ended", "cut", "outranked", "pruned"
 
@@ -62,17 +61,12 @@ def beam_tree(
 
     Considered are, at each step, the `width` most probable continuations of every hypothesis in the beam.
     """
-    if not prompt or width < 1 or tokens < 1 or not 1 <= n_best <= width or alpha < 0:
-        raise WeftError(
-            f"beam_tree: a prompt of {len(prompt)} tokens, width={width}, tokens={tokens}, n_best={n_best}, "
-            f"alpha={alpha}",
-            expected="at least one token, a width and a length of 1 or more, n_best up to width, alpha 0 or more",
-        )
+    check_search([prompt], width, [tokens], alpha, n_best)
     state = stepper.initial_state(1)
     for token in prompt[:-1]:
         _, state = stepper.step(torch.tensor([token]), state)
     ids_banned = torch.tensor(sorted(set(banned)), dtype=torch.long)
-    search = _RecordedSearch(width, torch.tensor([tokens]), end, alpha, n_best, ids_banned, None)
+    search = _RecordedSearch(width, torch.tensor([tokens]), end, alpha, n_best, ids_banned)
     (results,) = search.run(stepper, torch.tensor([prompt[-1]]), state)
     return BeamTree(tuple(search.nodes), tuple(results), width, alpha)
 
@@ -80,8 +74,8 @@ def beam_tree(
 class _RecordedSearch(Search):
     """A search over one prompt that notes what each step considered and what became of it."""
 
-    def __init__(self, *parameters: object) -> None:
-        super().__init__(*parameters)  # type: ignore[arg-type]
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self.nodes: list[BeamNode] = []
         self.rows = [-1]  # the node of each row of the beam
         self.chosen: list[int] = []  # the node of each chosen continuation
