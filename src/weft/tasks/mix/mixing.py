@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from weft.config import to_dict
+from weft.config import from_dict, to_dict
 from weft.data.column import Column
 from weft.data.windows import Tokens
 from weft.errors import WeftError, check_path, warn
@@ -23,9 +22,9 @@ from weft.tasks.compare import check_same_tokens
 from weft.tasks.lm.cache import CacheConfig, fit_cache
 from weft.tasks.lm.interpolation import all_log_probs, likelihood
 from weft.tasks.lm.ngrams import NGRAM
-from weft.tasks.lm.predictor import LmPredictor, TokenModel
+from weft.tasks.lm.predictor import LmPredictor, NextTokenModel
 from weft.tasks.members import trained_members
-from weft.tasks.mix.config import MixConfig, MixModelConfig
+from weft.tasks.mix.config import MixConfig
 from weft.tasks.mix.task import PART_TASKS, PARTS_FOLDER, TASK, first_network
 from weft.tasks.mixture import LINEAR, Array
 from weft.tasks.stored_data import DEV_PART, data_folder, is_stored, store, write_data_record
@@ -103,48 +102,40 @@ def mix(
     check_new(path)
     parts: list[Any] = [load(one) for one in runs]
     _check_parts(parts)
-    with ExitStack() as stack:
-        tokens, origin = _held_out(parts, source, stack)
-        settings = MixConfig(text_settings(parts[0].run), MixModelConfig(cache, cache_size))
-        return _mix(parts, path, settings, np.asarray(tokens), origin)
-
-
-def _mix(parts: list[LmPredictor], out: Path, settings: MixConfig, tokens: Tokens, origin: str) -> MixResult:
-    models = [part.model for part in parts]
-    names = [str(part.run.path) for part in parts]
-    log_probs = all_log_probs(models, tokens)
-    weights, config = LINEAR.fit_to(log_probs), None
-    if settings.model.cache:
-        joined, config = _with_cache(models, log_probs, tokens, settings.model.cache_size)
-        if config is not None:
-            log_probs, weights = joined, LINEAR.fit_to(joined)
-            names.append("cache")
+    first: Run = parts[0].run
+    tokens, origin = _held_out(parts, source)
+    models, names = [part.model for part in parts], [str(part.run.path) for part in parts]
+    log_probs, config = all_log_probs(models, tokens), None
+    if cache:
+        log_probs, config = _with_cache(models, log_probs, tokens, cache_size)
+        names += ["cache"] if config is not None else []
+    weights = LINEAR.fit_to(log_probs)
     found = likelihood(LINEAR.join_targets(log_probs, weights))
     own = [likelihood(log_probs[:, number]) for number in range(len(names))]
-    made = tuple(MixedPart(*one) for one in zip(names, weights.tolist(), own, strict=True))
     metrics = found.metrics()
     metadata = {
         "parts": [{"path": str(part.run.path), "sha256": file_hash(weights_file(part.run))} for part in parts],
         "cache": None if config is None else {"size": config.size, "theta": config.theta},
         **metrics,
     }
-
-    with staged(out) as folder:
+    settings = from_dict(MixConfig, {"text": first.config["text"], "model": {"cache": cache, "cache_size": cache_size}})
+    with staged(path) as folder:
         for number, part in enumerate(parts, start=1):
             copy_part(part.run, folder / PARTS_FOLDER / str(number))
         save_tensors(folder / WEIGHTS, {"weights": torch.tensor(weights, dtype=torch.float64)}, metadata)
-        content = {"fields": parts[0].run.fields, "reading": parts[0].run.reading}
-        store(data_folder(folder), DEV_PART, {"tokens": Column(np.asarray(tokens))})
+        store(data_folder(folder), DEV_PART, {"tokens": Column(tokens)})
         write_data_record(folder, origin, None)
+        content = {"fields": first.fields, "reading": first.reading}
         cells = {name: kind for part in parts for name, kind in part.run.custom_cells.items()}
         write_run(folder, TASK.name, to_dict(settings), content, custom_cells=cells, metric=TASK.metric)
-    run = open_run(out)
+    run = open_run(path)
     run.report({"step": 1, "epoch": 1, "evaluation": metrics, "best": True})
-    return MixResult(TASK.load(run), made, found)
+    mixed = (MixedPart(*one) for one in zip(names, weights.tolist(), own, strict=True))
+    return MixResult(TASK.load(run), tuple(mixed), found)
 
 
 def _with_cache(
-    models: Sequence[TokenModel], log_probs: Array, tokens: Tokens, size: int
+    models: Sequence[NextTokenModel], log_probs: Array, tokens: Tokens, size: int
 ) -> tuple[Array, CacheConfig | None]:
     """The log-probabilities with those of a cache as the last column, and its parameters; None if it is of no use."""
     network = first_network(models)
@@ -169,39 +160,31 @@ def _check_parts(parts: Sequence[Any]) -> None:
         check_same_tokens(parts[0], part)
 
 
-def _held_out(parts: Sequence[LmPredictor], source: CorpusSource | None, stack: ExitStack) -> tuple[Tokens, str]:
+def _held_out(parts: Sequence[LmPredictor], source: CorpusSource | None) -> tuple[Tokens, str]:
     """The text to fit the weights to, and its name."""
     first = parts[0]
     if source is not None:
         corpus = corpus_for(first.run, source)
-        return stack.enter_context(encoded(corpus, first.text_field)), str(source) if isinstance(
-            source, str
-        ) else corpus.name
-    owner = next((part for part in parts if is_stored(part.run, DEV_PART)), None)
-    if owner is None:
+        with encoded(corpus, first.text_field) as tokens:
+            return np.array(tokens), source if isinstance(source, str) else corpus.name
+    owners = [part for part in parts if is_stored(part.run, DEV_PART)]
+    if not owners:
         raise WeftError(
             f"none of {', '.join(str(part.run.path) for part in parts)} has held-out text",
             expected="text to fit the weights to, which no part was trained on",
             hint="`source=PATH`",
         )
-    hashes = {_dev_hash(part.run) for part in parts if is_stored(part.run, DEV_PART)}
-    if len(hashes) > 1:
+    owner = owners[0]
+    if len({_dev_hash(part.run) for part in owners}) > 1:
         warn(
             f"the parts have held out different texts: the weights are fitted to that of {owner.run.path}, which the "
             "others may have been trained on"
         )
-    return held_out_tokens(owner.run, owner.text_field), f"held-out text of {owner.run.path}"
+    return np.asarray(held_out_tokens(owner.run, owner.text_field)), f"held-out text of {owner.run.path}"
 
 
 def _dev_hash(run: Run) -> str:
     return str(read_json(run.path / DATA_RECORD)["files"]["dev.tokens.npy"])
-
-
-def text_settings(run: Run) -> Any:
-    """The `text` settings of a run."""
-    from weft.config import from_dict
-
-    return from_dict(MixConfig, {"text": run.config["text"]}).text
 
 
 def weights_file(run: Run) -> Path:

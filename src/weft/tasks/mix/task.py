@@ -52,7 +52,13 @@ class MixedRun(RunKind[MixConfig, LmPredictor]):
         text_field = run.field("text", Text)
         models: list[NextTokenModel] = [self._load_part(run, number, text_field) for number in range(1, count + 1)]
         if config is not None:
-            models.append(make_cache(models, config))
+            network = first_network(models)
+            if network is None:
+                raise WeftError(
+                    f"{run.path} has no recurrent model for its cache",
+                    expected="a run of `weft train lm` among its parts",
+                )
+            models.append(CacheModel(network, config))
         return LmPredictor(run, Interpolation(models, weights), text_field)
 
     def _load_part(self, run: Run, number: int, text_field: Text) -> TokenModel:
@@ -67,18 +73,6 @@ class MixedRun(RunKind[MixConfig, LmPredictor]):
 
     def inspect(self, predictor: LmPredictor, text: str) -> Inspection:
         return inspect_steps(predictor, text)
-
-
-def make_cache(models: Sequence[NextTokenModel], config: CacheConfig) -> CacheModel:
-    """The cache over the outputs of the first recurrent model.
-
-    Raises:
-        WeftError: there is none.
-    """
-    network = first_network(models)
-    if network is None:
-        raise WeftError("no recurrent model for the cache", expected="a run of `weft train lm` among the parts")
-    return CacheModel(network, config)
 
 
 def first_network(models: Sequence[NextTokenModel]) -> LanguageModel | None:
