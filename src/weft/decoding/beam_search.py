@@ -76,7 +76,7 @@ def beam_search(
     Raises:
         WeftError: a parameter is out of range, or a prompt is empty.
     """
-    check_search(prompts, width, tokens, alpha, n_best)
+    check_beam(prompts, width, tokens, alpha, n_best)
     found: list[list[Hypothesis]] = [[] for _ in prompts]
     initial = stepper.initial_state(len(prompts))
     # Prompts of equal length are read together, all but the last token, which the first step of the search reads.
@@ -94,9 +94,7 @@ def beam_search(
     return found
 
 
-def check_search(
-    prompts: Sequence[Sequence[int]], width: int, tokens: Sequence[int], alpha: float, n_best: int
-) -> None:
+def check_beam(prompts: Sequence[Sequence[int]], width: int, tokens: Sequence[int], alpha: float, n_best: int) -> None:
     if width < 1 or not 1 <= n_best <= width:
         raise WeftError(
             f"beam width {width} for the {n_best} best",

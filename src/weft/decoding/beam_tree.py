@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from weft.decoding.beam_search import Hypothesis, Search, check_search
+from weft.decoding.beam_search import Hypothesis, Search, check_beam
 from weft.decoding.stepper import Stepper
 
 KEPT, ENDED, CUT, OUTRANKED, PRUNED = "kept", "ended", "cut", "outranked", "pruned"
@@ -61,7 +61,7 @@ def beam_tree(
 
     Considered are, at each step, the `width` most probable continuations of every hypothesis in the beam.
     """
-    check_search([prompt], width, [tokens], alpha, n_best)
+    check_beam([prompt], width, [tokens], alpha, n_best)
     state = stepper.initial_state(1)
     for token in prompt[:-1]:
         _, state = stepper.step(torch.tensor([token]), state)

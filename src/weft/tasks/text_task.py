@@ -51,7 +51,7 @@ class HasText(Protocol):
     def text(self) -> CorpusConfig: ...
 
 
-Score = TypeVar("Score", Likelihood, TokenPredictions)
+TextScore = TypeVar("TextScore", Likelihood, TokenPredictions)
 TextTaskConfig = TypeVar("TextTaskConfig", bound=HasText)
 
 
@@ -74,8 +74,8 @@ class TextData(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class TextPredictor(TaskPredictor, Generic[Score]):
-    """A loaded model of the tokens of a text. `Score` is what its evaluation returns."""
+class TextPredictor(TaskPredictor, Generic[TextScore]):
+    """A loaded model of the tokens of a text. `TextScore` is what its evaluation returns."""
 
     run: Run
     model: Any
@@ -102,7 +102,7 @@ class TextPredictor(TaskPredictor, Generic[Score]):
         return predictions
 
     @abstractmethod
-    def score_tokens(self, tokens: Tokens) -> Score:
+    def score_tokens(self, tokens: Tokens) -> TextScore:
         """What an evaluation of token ids (N,) returns."""
 
     def evaluate_tokens(self, tokens: Tokens) -> Likelihood:
@@ -110,7 +110,7 @@ class TextPredictor(TaskPredictor, Generic[Score]):
         score = self.score_tokens(tokens)
         return score.likelihood if isinstance(score, TokenPredictions) else score
 
-    def evaluate(self, source: CorpusSource, *, strict: bool = False) -> Score:
+    def evaluate(self, source: CorpusSource, *, strict: bool = False) -> TextScore:
         """Predicts each token of a text but the first: a language model from those before it, a filler from all others.
 
         Args:
@@ -124,7 +124,7 @@ class TextPredictor(TaskPredictor, Generic[Score]):
         with encoded(corpus_for(self.run, source, strict=strict), self.text_field) as tokens:
             return self.score_tokens(tokens)
 
-    def evaluate_held_out(self) -> Score:
+    def evaluate_held_out(self) -> TextScore:
         """The same for the run's own held-out text."""
         return self.score_tokens(held_out_tokens(self.run, self.text_field))
 
