@@ -14,7 +14,6 @@ import weft
 from weft.cells import CELLS
 from weft.cli import main
 from weft.config import auto_settings, load_config
-from weft.tasks.lm.chosen_settings import choose_settings
 from weft.tasks.lm.config import LmConfig
 from weft.tasks.lm.model import make_language_model
 from weft.tasks.lm.recipe import (
