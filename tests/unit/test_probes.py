@@ -310,16 +310,40 @@ def test_evidence_by_hand(models):
     assert found.prediction == whole.label
     assert found.probability == pytest.approx(whole.probability, rel=1e-4)
     np.testing.assert_allclose(found.pooling, whole.weights, rtol=1e-4)
-    x = network.embeddings.clone()
-    x[0, 2] = 0
     order = network.logits(network.embeddings)[0, 0].argsort(descending=True)
     assert found.against == network.classes[order[1]]
 
-    def odds(x):
-        first, second = network.logits(x)[0, 0].log_softmax(-1)[order[:2]].tolist()
-        return first - second
+    def odds(text):
+        probabilities = model.classify([text])[0].probabilities
+        return math.log(probabilities[found.prediction] / probabilities[found.against])
 
-    assert found.occlusion[2] == pytest.approx(odds(network.embeddings) - odds(x), abs=1e-5)
+    without = " ".join(word for place, word in enumerate(found.tokens) if place != 2)
+    assert found.occlusion[2] == pytest.approx(odds(TEXT) - odds(without), abs=1e-5)
+
+
+def test_evidence_of_a_tagger_by_hand(models):
+    network = get_network(models["tag"], TEXT)
+    found = probes.evidence(models["tag"], TEXT, position=1)
+    x = network.embeddings.clone()
+    x[0, 2] = 0
+    target, against = network.targets[1], list(network.classes).index(found.against)
+    before, after = (network.logits(one)[0, 1].log_softmax(-1).tolist() for one in (network.embeddings, x))
+    expected = before[target] - before[against] - after[target] + after[against]
+    assert found.occlusion[2] == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_colours_of_evidence_begin_at_one(models):
+    found = probes.evidence(models["classify"], TEXT)
+    weak, strong = (replace(found, occlusion=scale * found.occlusion) for scale in (1e-3, 1e6))
+    assert weak.figures()[0].limits == (-1.0, 1.0)
+    assert strong.figures()[0].limits[1] == pytest.approx(np.abs(strong.occlusion).max())
+    ngrams = replace(found, ngrams=100 + found.integrated)
+    assert [figure.title.split(":")[0] for figure in ngrams.figures()][:3] == [
+        "N-grams", "Occlusion", "Integrated gradients"
+    ]  # fmt: skip
+    less = replace(found, ngrams=0 * found.integrated).figures()
+    assert [figure.title.split(" ")[0] for figure in less][:3] == ["Occlusion:", "Integrated", "N-grams:"]
+    assert "through the network alone" in less[1].title
 
 
 def test_evidence_does_not_saturate(models):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import math
 import random
 import shutil
 import time
@@ -261,6 +263,26 @@ def test_prediction_is_the_mixture(trained):
     labels = [trained.labels.index(name) for name in (evidence.prediction, evidence.against)]
     added = (trained.wide.contributions(evidence.tokens) @ torch.tensor(trained.mixture[1:]).double())[:, labels]
     assert evidence.ngrams == pytest.approx((added[:, 0] - added[:, 1]).tolist())
+    for place in range(len(evidence.tokens)):  # occlusion is of the mixture, not of its network alone
+        (changed,) = trained.classify([" ".join(evidence.tokens[:place] + evidence.tokens[place + 1 :])])
+        before, after = (
+            math.log(one.probabilities[evidence.prediction] / one.probabilities[evidence.against])
+            for one in (trained.classify([texts[0]])[0], changed)
+        )
+        assert evidence.occlusion[place] == pytest.approx(before - after, abs=1e-4)
+
+
+def test_occlusion_of_a_long_text_leaves_out_what_was_read(trained):
+    """The places of its last tokens are those of the whole text, and without any token it has the label frequencies."""
+    config = {**trained.run.config, "data": {**trained.run.config["data"], "max_tokens": 4}}
+    model = dataclasses.replace(trained, run=dataclasses.replace(trained.run, config=config))
+    words = ["good", "bad", "film", "book", "a", "the", "not"]
+    inspection = TASK.inspect(model, " ".join(words))
+    found = inspection.without([range(0), range(3, 4), range(1, 3)])
+    expected = [words, words[:-1], [words[0], *words[2:5], words[6]]]
+    torch.testing.assert_close(found, model.predict(expected)[0])
+    alone = TASK.inspect(model, "good").without([range(1)])
+    assert alone[0].exp().tolist() == pytest.approx(list(model.prior.values()))
 
 
 def test_nbsvm_is_compared(trained):

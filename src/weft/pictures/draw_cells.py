@@ -21,7 +21,7 @@ LEGEND = 84  # the width of a legend beside a map
 def draw_text(figure: ColouredText) -> Canvas:
     """Tokens on coloured boxes, in lines; a line break in the text ends a line."""
     size, height, limit = 15, 24, FIGURE_WIDTH - MARGIN - LEGEND
-    low, high = value_range(figure.values, figure.scale)
+    low, high = value_range(figure.values, figure.scale, figure.limits)
     boxes: list[tuple[float, float, float, int]] = []
     x, y = float(MARGIN), 58.0
     single = max((len(token) for token in figure.tokens), default=0) <= 1

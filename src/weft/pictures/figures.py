@@ -26,6 +26,7 @@ class ColouredText:
         influence: (P, T) or empty: the values of all tokens for each of P predictions.
         about: What each prediction is about.
         rows: For each token the prediction that is shown where one points at it, or -1; empty: none is about a token.
+        limits: The values of the ends of the scale, where they are not those of the data.
     """
 
     title: str
@@ -37,6 +38,7 @@ class ColouredText:
     influence: Array = field(default_factory=lambda: np.zeros((0, 0)))
     about: tuple[str, ...] = ()
     rows: tuple[int, ...] = ()
+    limits: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -85,7 +85,7 @@ def _scroll(canvas: Canvas) -> str:
 
 def _text(figure: ColouredText) -> str:
     """Coloured text as HTML, which wraps with the page; values of a token's influence appear on hover."""
-    low, high = value_range(figure.values, figure.scale)
+    low, high = value_range(figure.values, figure.scale, figure.limits)
     spans = []
     for place, token in enumerate(figure.tokens):
         value = float(figure.values[place])

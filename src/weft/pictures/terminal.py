@@ -102,7 +102,7 @@ def _style(value: float, low: float, high: float, scale: str) -> str:
 
 
 def _line(figure: ColouredText) -> Text:
-    low, high = value_range(figure.values, figure.scale)
+    low, high = value_range(figure.values, figure.scale, figure.limits)
     single = max((len(token) for token in figure.tokens), default=0) <= 1
     text = Text()
     for token, value in zip(figure.tokens, figure.values.tolist(), strict=True):

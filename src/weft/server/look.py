@@ -29,14 +29,18 @@ MOST_VALUES = 2_000_000  # of a result
 WIDTH = integer(240, 2000, "of the figures, in pixels")
 _NUMBERS = array(optional({"type": "number"}), maxItems=MOST_VALUES)
 _NAMES = array(string(), maxItems=MOST_VALUES)
+_LIMITS = array({"type": "number"}, minItems=2, maxItems=2)
 _COMMON = {"kind": string(), "title": string(), "label": string(), "scale": string(enum=[SEQUENTIAL, DIVERGING])}
 _FIGURES: dict[str, tuple[type[Any], Schema]] = {
-    "ColouredText": (ColouredText, object_of(("tokens", "values"), **_COMMON, tokens=_NAMES, values=_NUMBERS)),
+    "ColouredText": (
+        ColouredText,
+        object_of(("tokens", "values"), **_COMMON, tokens=_NAMES, values=_NUMBERS, limits=_LIMITS),
+    ),
     "HeatMap": (
         HeatMap,
         object_of(
             ("values",), **_COMMON, values=array(_NUMBERS), rows=_NAMES, columns=_NAMES,
-            limits=array({"type": "number"}, minItems=2, maxItems=2),
+            limits=_LIMITS,
         ),
     ),
     "Curves": (
@@ -87,7 +91,7 @@ def to_drawn(figure: Figure, width: int) -> dict[str, Any]:
     """A figure as data, with its SVG and where its values stand in it; a text is set by the page itself."""
     data = {"kind": type(figure).__name__, **to_plain(figure)}
     if isinstance(figure, ColouredText):
-        return {**data, "range": value_range(figure.values, figure.scale)}
+        return {**data, "range": value_range(figure.values, figure.scale, figure.limits)}
     svg, frame = to_embedded(figure, width)
     return {**data, "svg": svg, "frame": frame}
 

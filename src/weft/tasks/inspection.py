@@ -119,6 +119,8 @@ class Inspection:
         search: Beam search with this width and length penalty (None: the default) that goes on from these tokens, with
             every hypothesis.
         chain: The chain of hidden states.
+        without: The log-probabilities (N, C) of the classes of a text without each of N ranges of its tokens, predicted
+            anew; None: a probe puts embeddings of zero in the place of tokens.
         ngrams: (T, C), what the n-grams of each token add to the logits of a classifier.
         missing: Why a part is None, where there is more to say than that the task has none.
     """
@@ -128,5 +130,6 @@ class Inspection:
     attention: Callable[[], AttentionWeights] | None = None
     search: Callable[[int, float | None, Sequence[str]], NamedBeamTree] | None = None
     chain: Callable[[], ChainView] | None = None
+    without: Callable[[Sequence[range]], Tensor] | None = None
     ngrams: Callable[[], Tensor] | None = None
     missing: Mapping[str, str] = field(default_factory=dict)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache, partial
 
 import torch
@@ -18,8 +19,8 @@ from weft.tasks.mixture import first_member
 
 
 def inspect_classify(predictor: ClassifyPredictor, text: str) -> Inspection:
-    """One prediction: the label of the text."""
-    predictor = first_member(predictor)
+    """One prediction: the label of the text. It is that of all members; the network is the first one's."""
+    joint, predictor = predictor, first_member(predictor)
     model, text_field = predictor.model.eval(), predictor.text_field
     assert isinstance(model, Classifier)
     whole = split_text(text, text_field)
@@ -52,9 +53,16 @@ def inspect_classify(predictor: ClassifyPredictor, text: str) -> Inspection:
         return found[:, None]  # (B, 1, labels)
 
     @cache
-    @torch.no_grad()
     def target() -> int:
-        return int(logits(embeddings())[0, 0].argmax())
+        return int(joint.predict([whole])[0].argmax())
+
+    def without(removed: Sequence[range]) -> Tensor:
+        head, tail = (len(tokens) + 1) // 2, len(whole) - len(tokens)  # the middle of a long text was not read
+        omitted = [{place if place < head else place + tail for place in window} for window in removed]
+        texts = [[token for place, token in enumerate(whole) if place not in missing] for missing in omitted]
+        frequencies = torch.tensor(list(predictor.prior.values()), dtype=torch.float64).log()
+        rows = zip(texts, joint.predict(texts)[0], strict=True)
+        return torch.stack([log_probs if text else frequencies for text, log_probs in rows])
 
     @torch.no_grad()
     def attention() -> AttentionWeights:
@@ -65,7 +73,7 @@ def inspect_classify(predictor: ClassifyPredictor, text: str) -> Inspection:
         return Network(tokens, embeddings(), logits, (label,), (target(),), predictor.labels, stacks)
 
     ngrams = None if predictor.wide is None else partial(_ngrams, predictor, tokens)
-    return Inspection(network=network, attention=attention, ngrams=ngrams)
+    return Inspection(network=network, attention=attention, without=without, ngrams=ngrams)
 
 
 def _ngrams(predictor: ClassifyPredictor, tokens: tuple[str, ...]) -> Tensor:

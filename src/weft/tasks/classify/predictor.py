@@ -165,13 +165,11 @@ class ClassifyPredictor(TaskPredictor):
         given = rows.texts()
         tokens = [split_text(text, self.text_field) for text in given]
         read = [cut_middle(row, limit) for row in tokens]
-        found = _predict(self.model, Column.from_rows([self.text_field.vocabulary.encode(row) for row in read]))
-        log_probs = _stacked(found, len(self.labels))
-        if self.wide is not None and tokens:
-            log_probs = self.mixture.log_probs(join_scores(log_probs, self.wide.scores(tokens)))
-        probs = self.check_finite(log_probs).exp().tolist()
+        log_probs, pooling = self.predict(tokens)
         results: ResultList[ClassifiedText] = ResultList(index=rows.index)
-        for text, whole, row, values, (_, weights) in zip(given, tokens, read, probs, found, strict=True):
+        for text, whole, row, values, weights in zip(
+            given, tokens, read, log_probs.exp().tolist(), pooling, strict=True
+        ):
             if not text.strip():
                 results.append(ClassifiedText("", {}, (), (), text=text, labels=self.labels))
                 continue
@@ -181,6 +179,15 @@ class ClassifyPredictor(TaskPredictor):
             shown = (tuple(row), tuple(weights), left_out, text, self.labels)
             results.append(ClassifiedText(label, dict(known), *shown))
         return results
+
+    def predict(self, tokens: Sequence[list[str]]) -> tuple[Tensor, list[list[float]]]:
+        """The log-probabilities of the labels of tokenized texts, (N, labels), and the weight of each token read."""
+        read = [self.text_field.vocabulary.encode(cut_middle(row, self.config.data.max_tokens)) for row in tokens]
+        found = _predict(self.model, Column.from_rows(read))
+        log_probs = _stacked(found, len(self.labels))
+        if self.wide is not None and tokens:
+            log_probs = self.mixture.log_probs(join_scores(log_probs, self.wide.scores(tokens)))
+        return self.check_finite(log_probs), [weights for _, weights in found]
 
     def notes(self, texts: Iterable[Any], options: Mapping[str, Any] = NO_OPTIONS) -> list[str]:
         """What a user should know about these texts: which are cut, which have no tokens or no known ones."""

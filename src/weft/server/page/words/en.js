@@ -27,7 +27,7 @@ export default {
   addBlank: 'Add a blank', blankHint: 'Three underscores (___) are a blank.', noBlank: 'The text has no blank', labelsTitle: 'Probability of each label', firstOf: 'The first {n} of {all}.',
   evidenceTitle: 'Evidence for {what} ({p})', 'evidence-occlusion': 'Occlusion', 'evidence-integrated': 'Integrated gradients', 'evidence-ngrams': 'N-grams', 'evidence-pooling': 'Pooling', logOdds: 'log-odds', weight: 'weight',
   'evidence-occlusion-note': 'How much the log-odds against “{against}”, the most probable alternative, fall without the token. Orange speaks for the prediction, blue against it.',
-  'evidence-integrated-note': 'The share of the token in the log-odds against “{against}”, the most probable alternative. Orange speaks for the prediction, blue against it.',
+  'evidence-integrated-note': 'The share of the token in the log-odds against “{against}”, the most probable alternative, through the network alone. Orange speaks for the prediction, blue against it.',
   'evidence-ngrams-note': 'What the n-grams of the token add to the log-odds against “{against}” in the linear models of the classifier.', 'evidence-pooling-note': 'The weight of the token in the pooling of the classifier.',
   tagsTitle: 'Tags', tagsNote: 'The small number is the probability of the tag; all tags together have {p}.', tagHint: 'Press a word to see its other tags and the evidence.', span: 'Span', label: 'Label',
   tagsOfWord: 'Tags of “{word}”', marginalsTitle: 'Marginal probabilities', marginalsNote: 'The probability of each tag at each word, given the whole text. Tags below 0.5 % are left out.',

@@ -27,7 +27,7 @@ export default {
   addBlank: '插入一个空', blankHint: '三个下划线（___）表示一个空。', noBlank: '文本中没有空', labelsTitle: '各标签的概率', firstOf: '共 {all} 个，显示前 {n} 个。',
   evidenceTitle: '“{what}”（{p}）的依据', 'evidence-occlusion': '遮挡', 'evidence-integrated': '积分梯度', 'evidence-ngrams': 'n 元语法', 'evidence-pooling': '池化权重', logOdds: '对数几率', weight: '权重',
   'evidence-occlusion-note': '去掉该词元后，相对于次优选项“{against}”的对数几率下降多少。橙色支持该预测，蓝色反对。',
-  'evidence-integrated-note': '该词元对相对于次优选项“{against}”的对数几率的贡献。橙色支持该预测，蓝色反对。',
+  'evidence-integrated-note': '该词元仅通过网络对相对于次优选项“{against}”的对数几率的贡献。橙色支持该预测，蓝色反对。',
   'evidence-ngrams-note': '在分类器的线性模型中，含该词元的 n 元语法对相对于“{against}”的对数几率的贡献。', 'evidence-pooling-note': '该词元在分类器池化中的权重。',
   tagsTitle: '标签', tagsNote: '小字为各标签的概率；整个标签序列的概率为 {p}。', tagHint: '点击一个词，查看它的其他标签和依据。', span: '片段', label: '标签',
   tagsOfWord: '“{word}”的标签', marginalsTitle: '边缘概率', marginalsNote: '给定整个文本时，每个词取各标签的概率。低于 0.5% 的标签未显示。',
