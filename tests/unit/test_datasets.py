@@ -23,6 +23,7 @@ from weft.errors import WeftError
 from weft.text import datasets, download
 from weft.text.datasets import DATASETS, Dataset, cache_folder, locate, open_data, status
 from weft.text.download import silent
+from weft.text.sources import entries
 
 CONTENT = ("海内存知己，天涯若比邻。\n" * 9000).encode()
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -374,6 +375,9 @@ class TestOpening:
         assert str(caught.value).endswith("Try: timemachine or ./timemachine2.txt")
         with pytest.raises(WeftError, match=r"\./timemachin does not exist|timemachin does not exist"):
             open_data("./timemachin")
+        (tmp_path / "watermark").touch()  # has letters of the name, and is no likely slip for it
+        with pytest.raises(WeftError, match=r"grammar does not exist$"):
+            entries("grammar")
 
     def test_embedded_prose(self) -> None:
         lines = first_lines("python-docs", 10_000)

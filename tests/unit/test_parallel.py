@@ -142,9 +142,9 @@ class TestMistakes:
         self.refused(path, f"{path} has no pairs")
 
     def test_what_is_not_there(self, tmp_path):
-        here = write(tmp_path / "a.en", "Go.\n")
+        here = write(tmp_path / "small.en", "Go.\n")
         self.refused(tmp_path / "b.tsv", "b.tsv does not exist")
-        self.refused(f"{here},{tmp_path / 'a.fr'}", f"{tmp_path / 'a.fr'} does not exist. Try: {here}")
+        self.refused(f"{here},{tmp_path / 'small.fr'}", f"{tmp_path / 'small.fr'} does not exist. Try: {here}")
         self.refused("a.en,", "a.en, is neither a file nor two files separated by a comma")
         self.refused("a,b,c", "expected SOURCE-FILE,TARGET-FILE")
         self.refused("fra-en", "Try: fra-eng")
@@ -155,7 +155,7 @@ class TestMistakes:
         self.refused(path, "source and target are both column 2", source_column=2)
 
     def test_text_that_is_not_parallel(self):
-        self.refused("python-docs", "no tab in")
+        self.refused("grammar", "grammar is a text without translations; expected pairs. Try: `source=grammar-fr`")
 
     def test_sides_of_unequal_length(self):
         with pytest.raises(WeftError, match="3 has 2 sources and 1 targets"):

@@ -35,6 +35,7 @@ class Dataset:
     sha1: str = ""
     size: int = 0
     member: str = ""  # the text within the file, if it is an archive
+    parallel: bool = False  # whether its lines are pairs of a sentence and its translation
     text: Callable[[], str] | None = None
 
 
@@ -56,12 +57,14 @@ DATASETS = {
         description="20,000 different English sentences of a small grammar with their French translations (embedded)",
         licence="Apache-2.0",
         text=lambda: trilingual.text("french", 20_000, seed=0),
+        parallel=True,
     ),
     "grammar-zh": Dataset(
         name="grammar-zh",
         description="the same English sentences with their Chinese translations (embedded)",
         licence="Apache-2.0",
         text=lambda: trilingual.text("chinese", 20_000, seed=0),
+        parallel=True,
     ),
     "timemachine": Dataset(
         name="timemachine",
@@ -83,6 +86,7 @@ DATASETS = {
         sha1="94646ad1522d915e7b0f9296181140edcf86a4f5",
         size=3_420_152,
         member="fra-eng/fra.txt",
+        parallel=True,
     ),
 }
 
@@ -174,7 +178,7 @@ def open_data(source: str | Path, *, encoding: str = "utf-8") -> Corpus:
     is_bare_word = path.name == name and ":" not in name and name != "-"
     if is_bare_word and not path.exists():
         names = difflib.get_close_matches(name, DATASETS, n=1, cutoff=0.5)
-        files = difflib.get_close_matches(name, [entry.name for entry in Path().iterdir()], n=2, cutoff=0.5)
+        files = difflib.get_close_matches(name, [entry.name for entry in Path().iterdir()], n=2)
         raise WeftError(
             f"{source} is neither a dataset ({', '.join(DATASETS)}) nor a file or folder here",
             expected="a name or a path",

@@ -110,6 +110,8 @@ def open_pairs(
     name = str(source)
     if "," in name and name not in DATASETS and not Path(name).exists():
         return reading.read_two_files(name)
+    if name in DATASETS and not DATASETS[name].parallel:
+        raise WeftError(f"{name} is a text without translations", expected="pairs", hint="`source=grammar-fr`")
     corpus = open_data(name)
     document = _only_document(corpus)
     named = any(map(is_name, chosen))

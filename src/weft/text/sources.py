@@ -138,7 +138,7 @@ def _missing(path: Path) -> WeftError:
     folder = path.parent
     if not folder.is_dir():
         return WeftError(f"{path} does not exist, nor does the folder {folder}")
-    near = difflib.get_close_matches(path.name, sorted(entry.name for entry in folder.iterdir()), n=3, cutoff=0.5)
+    near = difflib.get_close_matches(path.name, sorted(entry.name for entry in folder.iterdir()), n=3)
     return WeftError(f"{path} does not exist", hint=", ".join(str(folder / name) for name in near))
 
 
