@@ -10,10 +10,6 @@ from pathlib import Path
 def write_atomically(path: Path, content: bytes) -> None:
     """Writes a file beside its place and renames it: a kill at any moment leaves the old file or the new one.
 
-    Args:
-        path: the file to create or to replace.
-        content: all of its bytes.
-
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_atomically(Path(folder) / "note", b"one")

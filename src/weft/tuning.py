@@ -1,8 +1,8 @@
 """Hyper-parameter search with Optuna: trials are ordinary training runs, and the best of them is kept.
 
 Trial 0 has the default settings. The later ones are sampled by TPE (Bergstra et al. 2011) from the task's search space
-(`weft/tasks/NAME/search.py`); one whose evaluations are worse than the median of the others is stopped. All trials are
-recorded in a study: a journal in the output folder, or a database that several machines share.
+(`search_space` of its settings); one whose evaluations are worse than the median of the others is stopped. All trials
+are recorded in a study: a journal in the output folder, or a database that several machines share.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.config import auto_settings, load_config, to_dict
+from weft.config import auto_settings, dotted, load_config, to_dict
 from weft.errors import WeftError, check_path
 from weft.metrics import Metric
 from weft.pictures import to_svg
@@ -27,15 +27,17 @@ from weft.tasks import get_task
 from weft.tasks.runs import PairedTest, paired_tests
 from weft.training.environment import in_group
 from weft.training.run import open_run
-from weft.training.search_space import Range, SearchSpace, names_of, nearest
+from weft.training.search_space import Choice, Range, SearchSpace, names_of, nearest
 from weft.training.study import beating, import_optuna, open_study, process_lock, take_over, trial_folder
 
 if TYPE_CHECKING:
     from optuna import Study, Trial
+    from optuna.trial import FrozenTrial
 
     from weft.tasks.task import Task
 
 PICTURE, BEST = "study.svg", "best"
+STATES = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}  # of trials that have ended
 TRIAL_SECONDS = "trial_seconds"  # an attribute of the study
 TRIALS_IN_BUDGET = 12  # the time of a trial is this part of the budget, if the number of trials is not given
 SHORTEST = 0.5  # of the time of a trial: with less of the budget left, no trial is started
@@ -119,7 +121,8 @@ def tune(
     study = open_study(optuna, task, out, storage)
     share = _trial_seconds(study, 60 * minutes / (trials or TRIALS_IN_BUDGET))
     defaults = _default_settings(get_task(task), source, dev, fixed, share / 60)
-    first = {key: nearest(way, _value(defaults, names_of(key)[0])) for key, way in space.items()}
+    flat = dotted(defaults)
+    first = {key: nearest(way, flat[names_of(key)[0]]) for key, way in space.items()}
     study.enqueue_trial(first, skip_if_exists=True)
     with process_lock(out) as process:
         while True:
@@ -130,10 +133,12 @@ def tune(
                 break
             trial = study.ask()
             trial.set_user_attr("process", process)
-            sampled = {name: value for key, way in space.items() for name, value in _sample(trial, key, way).items()}
+            values = {key: _sample(trial, key, way) for key, way in space.items()}
+            sampled = {name: value for key, value in values.items() for name in names_of(key)}
             seconds = min(share or math.inf, left)
             limit = {"train.minutes": seconds / 60} if "train" in defaults and seconds < math.inf else {}
-            report(_run_trial(optuna, study, trial, get_task(task), source, dev, out, {**limit, **fixed, **sampled}))
+            _run_trial(optuna, study, trial, get_task(task), source, dev, out, {**limit, **fixed, **sampled})
+            report(_trial_result(study.get_trials(deepcopy=False)[trial.number], out))
             _keep_best(study, out)
             draw_study(study, out / PICTURE, get_task(task).metric)
     return _result(study, out, get_task(task).metric)
@@ -188,63 +193,47 @@ def _default_settings(
         return training.run.config
 
 
-def _value(config: Mapping[str, Any], name: str) -> Any:
-    section, key = name.split(".")
-    return config[section][key]
-
-
-def _sample(trial: Trial, key: str, way: Any) -> dict[str, Any]:
-    value: Any
-    if not isinstance(way, Range):
-        value = trial.suggest_categorical(key, way.values)
-    elif isinstance(way.low, int):
-        value = trial.suggest_int(key, int(way.low), int(way.high), log=way.log)
-    else:
-        value = trial.suggest_float(key, way.low, way.high, log=way.log)
-    return dict.fromkeys(names_of(key), value)
+def _sample(trial: Trial, key: str, way: Range | Choice) -> Any:
+    if isinstance(way, Choice):
+        return trial.suggest_categorical(key, way.values)
+    if isinstance(way.low, int):
+        return trial.suggest_int(key, way.low, int(way.high), log=way.log)
+    return trial.suggest_float(key, way.low, way.high, log=way.log)
 
 
 def _run_trial(
     optuna: Any, study: Study, trial: Trial, task: Any, source: Any, dev: Any, out: Path, settings: dict[str, Any]
-) -> TrialResult:
+) -> None:
     """Trains one run; tells the study how it ended."""
     folder, states = out / trial_folder(trial.number), optuna.trial.TrialState
     try:
         with beating(optuna, study, trial):
             training = task.start(source, folder, settings, dev=dev)
             pruned = _train(trial, training)
-        progress = training.trainer.progress
-        trial.set_user_attr("metrics", progress.best_metrics)
+        trial.set_user_attr("metrics", training.trainer.progress.best_metrics)
     except optuna.exceptions.UpdateFinishedTrialError:
         # This process was silent for so long, or so the others thought, that one of them repeats the trial.
         shutil.rmtree(folder, ignore_errors=True)
-        return TrialResult(trial.number, "failed", math.nan, {}, settings, None)
+        return
     except WeftError:
         study.tell(trial, state=states.FAIL)
         shutil.rmtree(folder, ignore_errors=True)
         if trial.number == 0:
             raise  # the defaults do not work either: a mistake in the data or in the settings
-        return TrialResult(trial.number, "failed", math.nan, {}, settings, None)
+        return
     except BaseException:
         study.tell(trial, state=states.FAIL)
         study.enqueue_trial(trial.params)  # the next call repeats it
         shutil.rmtree(folder, ignore_errors=True)
         raise
+    score = training.trainer.progress.best
     if pruned:
         shutil.rmtree(folder, ignore_errors=True)
         study.tell(trial, state=states.PRUNED)
-    elif math.isfinite(progress.best):
-        study.tell(trial, progress.best)
+    elif math.isfinite(score):
+        study.tell(trial, score)
     else:
         study.tell(trial, state=states.FAIL)
-    return TrialResult(
-        trial.number,
-        "pruned" if pruned else "complete",
-        progress.best,
-        progress.best_metrics,
-        settings,
-        None if pruned else folder,
-    )
 
 
 def _train(trial: Trial, training: Any) -> bool:
@@ -276,23 +265,20 @@ def _keep_best(study: Study, out: Path) -> None:
 
 
 def _results(study: Study, out: Path) -> list[TrialResult]:
-    names = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
-    found = []
-    for trial in study.get_trials(deepcopy=False):
-        if trial.state.name in names:
-            here = out / trial_folder(trial.number)
-            score = math.nan if trial.value is None else trial.value
-            found.append(
-                TrialResult(
-                    trial.number,
-                    names[trial.state.name],
-                    score,
-                    trial.user_attrs.get("metrics", {}),
-                    {name: value for key, value in trial.params.items() for name in names_of(key)},
-                    here if here.exists() else None,
-                )
-            )
-    return found
+    return [_trial_result(trial, out) for trial in study.get_trials(deepcopy=False) if trial.state.name in STATES]
+
+
+def _trial_result(trial: FrozenTrial, out: Path) -> TrialResult:
+    """A trial that has ended, as the study knows it."""
+    here = out / trial_folder(trial.number)
+    return TrialResult(
+        trial.number,
+        STATES[trial.state.name],
+        math.nan if trial.value is None else trial.value,
+        trial.user_attrs.get("metrics", {}),
+        {name: value for key, value in trial.params.items() for name in names_of(key)},
+        here if here.exists() else None,
+    )
 
 
 def _result(study: Study, out: Path, metric: Metric) -> TuningResult:

@@ -218,7 +218,7 @@ def test_a_dev_file_that_is_read_otherwise_is_told_of(train_file, tmp_path):
     for name in (train_file, tmp_path / "dev.txt"):
         told[name] = weft.start_classify(
             train_file, tmp_path / f"run {name.name}", config("train.epochs=0"), dev=name
-        ).description
+        ).trainer.phase.description
     text = "text from column 'remark' (the longest texts)"
     label = "label from column 'verdict' (2 distinct values; `data.label_column=NAME` selects another)"
     first = f"read as CSV, with a header: {text}, {label}"

@@ -12,7 +12,6 @@ from weft.metrics import ExampleStatistics, Translations, paired_bootstrap
 from weft.metrics.bleu import bleu_of_sums
 from weft.metrics.paired import f1_score, ratio
 from weft.tasks import get_task
-from weft.tasks.runs import held_out_statistics
 
 PREDICTED = ["le roi voit un chien", "la reine", "un deux trois quatre cinq six", "rien de bon", ""]
 TRUE = ["le roi voit le chien", "la reine dort bien ici", "un deux trois quatre cinq", "tout autre chose", "vide"]
@@ -84,7 +83,7 @@ def test_every_task_sums_to_its_evaluation(task, tmp_path):
     else:
         own.start(source, tmp_path / "run", config)
     model = weft.load(tmp_path / "run")
-    found = {one.metric: float(one.score(one.sums.sum(0))) for one in held_out_statistics(model.run)}
+    found = {one.metric: float(one.score(one.sums.sum(0))) for one in model.held_out_statistics()}
     if task == "translate":
         expected = {"bleu": model.evaluate_held_out(beam=1).bleu}
         from weft.tasks.translate.data import held_out_pairs

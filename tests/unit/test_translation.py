@@ -264,7 +264,7 @@ def test_pairs_of_which_nothing_is_left_are_left_out(tmp_path):
     ]
     config = load_config(TranslateConfig, None, sets)
     some = Pairs("some", [*PAIRS.sources, "123"], [*PAIRS.targets, "abc"])
-    assert "; 1 pairs of which nothing is left on a side" in start_translate(some, tmp_path / "a", config).description
+    assert "; 1 pairs of which nothing is left on a side" in start_translate(some, tmp_path / "a", config).summary
     with pytest.raises(WeftError, match="of every pair to train on, nothing is left"):
         start_translate(Pairs("none", ["123", "x"], ["abc", "456"]), tmp_path / "b", config)
 

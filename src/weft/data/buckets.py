@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -39,12 +39,7 @@ def pad(rows: Sequence[Sequence[int] | Array]) -> Padded:
 
 
 def take(column: Column, rows: IntArray, *, end: int | None = None) -> Padded:
-    """Select rows of a column and pad them to the longest: `pad` without a Python loop.
-
-    Args:
-        column: the column.
-        rows: (B,) indices of the rows.
-        end: a value to append to each row, such as the id of "<eos>"; None: nothing.
+    """Selects rows (B,) of a column, appends `end` to each, such as the id of "<eos>", and pads them to the longest.
 
     >>> take(Column.from_rows([[3, 1], [4]]), np.array([1, 0]), end=9).ids.tolist()
     [[4, 9, 0], [3, 1, 9]]
@@ -115,10 +110,11 @@ class Buckets(Generic[Batch]):
         Examples of a batch are sorted by length; every slice takes some of each length, so that all take equally long.
         """
 
-        def slicer(rows: IntArray) -> Callable[[int], Batch | None]:
-            return lambda part: self.collate(rows[part::slices]) if part < len(rows) else None
+        for rows in self._rows(number, start):
+            yield partial(self._slice, rows, slices)
 
-        return map(slicer, self._rows(number, start))
+    def _slice(self, rows: IntArray, slices: int, part: int) -> Batch | None:
+        return self.collate(rows[part::slices]) if part < len(rows) else None
 
     def _rows(self, number: int, start: int) -> Iterator[IntArray]:
         """The indices of the examples of each batch."""
@@ -149,13 +145,9 @@ def split_batches(columns: IntArray, max_tokens: int, size: int) -> list[int]:
 def in_batches(
     lengths: IntArray, run: Callable[[IntArray], Sequence[Any]], *, max_tokens: int = 8192, size: int = 256
 ) -> list[Any]:
-    """Call `run` on batches of examples of similar length, and return its results in the order of the examples.
+    """Calls `run` on the indices (B,) of examples of similar length; returns all its results in the order of examples.
 
-    Args:
-        lengths: (N,) or (N, columns) the length of each example.
-        run: maps the indices (B,) of a batch to B results.
-        max_tokens: the maximum number of tokens per batch, padding included.
-        size: the maximum number of examples per batch.
+    `lengths`, `max_tokens` and `size` are as in `Buckets`.
 
     >>> in_batches(np.array([3, 1, 2]), lambda rows: [f"row {row}" for row in rows], size=2)
     ['row 0', 'row 1', 'row 2']
@@ -174,13 +166,8 @@ def in_batches(
 def hold_out(keys: Sequence[object], fraction: float, seed: int) -> tuple[list[int], list[int]]:
     """Split rows at random into training rows and held-out rows.
 
-    Rows with equal keys (the same text, the same source sentence) stay on one side. Neither side is empty, unless the
-    fraction is 0 or there is only one key.
-
-    Args:
-        keys: the key of each row.
-        fraction: the fraction of the different keys to hold out.
-        seed: the random seed.
+    Rows with equal keys (the same text, the same source sentence) stay on one side; the fraction is one of the
+    different keys. Neither side is empty, unless the fraction is 0 or there is only one key.
 
     Returns:
         The indices of the training rows and of the held-out rows.

@@ -79,13 +79,7 @@ class Column:
 
 
 def write_column(path: Path, rows: Column | Iterable[Sequence[Any] | Array], dtype: Any = np.int32) -> None:
-    """Writes rows to `path` and, unless each has one value, their ends beside it.
-
-    Args:
-        path: the file of the values, NAME.npy.
-        rows: a column, or rows, of which only some are in memory at a time.
-        dtype: the type of the values of rows.
-    """
+    """Writes rows to NAME.npy and, unless each has one value, their ends beside it; only some rows are in memory."""
     if isinstance(rows, Column):
         write_values(path, [rows.values], rows.values.dtype)
         lengths = rows.lengths

@@ -16,17 +16,13 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
-def _loop(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-    return [function(item) for item in items]
-
-
 class _Sharing(NamedTuple):
     parts: int  # into how many parts work is divided that could be one part
     map: Callable[[Callable[[Any], Any], Iterable[Any]], list[Any]]
 
 
-_ALONE = _Sharing(1, _loop)
-_current: ContextVar[_Sharing | None] = ContextVar("sharing", default=None)
+_ALONE = _Sharing(1, lambda function, items: [function(item) for item in items])
+_current = ContextVar("sharing", default=_ALONE)
 
 
 @contextmanager
@@ -45,9 +41,9 @@ def shared_map(function: Callable[[_Item], _Result], items: Iterable[_Item]) -> 
     >>> shared_map(len, ["one", "three"])
     [3, 5]
     """
-    return (_current.get() or _ALONE).map(function, items)
+    return _current.get().map(function, items)
 
 
 def shared_parts() -> int:
     """Into how many parts work is divided that could be one part."""
-    return (_current.get() or _ALONE).parts
+    return _current.get().parts

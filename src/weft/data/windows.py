@@ -8,8 +8,9 @@ comes next.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,7 +49,19 @@ class TrainingWindows(ABC):
     seed: int
 
     def __post_init__(self) -> None:
-        _check_size(self.tokens, self.batch_size, self.seq_length)
+        needed, count = self.seq_length * self.batch_size + self.seq_length, len(self.tokens)
+        if count < needed:
+            size, length = "`batch.size=1`", "`batch.seq_length={}`"
+            ways = [length.format(count // (self.batch_size + 1))] if count > self.batch_size else []
+            ways += [size] if count >= 2 * self.seq_length else []
+            if not ways and count > 1:
+                ways = [f"{size} and {length.format(count // 2)}"]
+            steps = "1 step" if self.seq_length == 1 else f"{self.seq_length} steps"
+            raise WeftError(
+                f"the text has {count:,} tokens",
+                expected=f"at least {needed:,} for one batch of {self.batch_size} rows of {steps}",
+                hint=", or ".join(["more text", *ways]),
+            )
 
     @property
     def batches(self) -> int:
@@ -67,7 +80,14 @@ class TrainingWindows(ABC):
     def sliced_epoch(self, number: int, start: int, slices: int) -> Iterator[Callable[[int], Window | None]]:
         """Like `epoch`, but each batch is a function that reads one of its slices; None: the slice has no rows."""
         for starts, reset_state in self._starts(number, start):
-            yield _slicer(self.tokens, starts, self.seq_length, slices, reset_state=reset_state)
+            parts = np.array_split(
+                starts, slices
+            )  # consecutive rows, as torch.tensor_split splits the state of all rows
+            yield partial(self._slice, parts, reset_state=reset_state)
+
+    def _slice(self, parts: Sequence[Starts], number: int, *, reset_state: bool) -> Window | None:
+        part = parts[number]
+        return _window(self.tokens, part, self.seq_length, reset_state=reset_state) if len(part) else None
 
 
 class SequentialWindows(TrainingWindows):
@@ -201,18 +221,6 @@ def _passage(tokens: Tokens, rows: list[tuple[int, int, int, int]]) -> Passage:
     return Passage(ids, targets)
 
 
-def _slicer(
-    tokens: Tokens, starts: Starts, seq_length: int, slices: int, *, reset_state: bool
-) -> Callable[[int], Window | None]:
-    parts = np.array_split(starts, slices)  # consecutive rows, as torch.tensor_split splits the state of all rows
-
-    def read(number: int) -> Window | None:
-        part = parts[number]
-        return _window(tokens, part, seq_length, reset_state=reset_state) if len(part) else None
-
-    return read
-
-
 def _window(tokens: Tokens, starts: Starts, seq_length: int, *, reset_state: bool) -> Window:
     """One row of `seq_length` inputs and targets per start; targets past the end of the stream are IGNORE_INDEX."""
     kind = batch_type(np.asarray(tokens[:0]).dtype)  # tokens may be a tensor
@@ -225,19 +233,3 @@ def _window(tokens: Tokens, starts: Starts, seq_length: int, *, reset_state: boo
         beyond = IGNORE_INDEX if kind.kind == "i" else np.nan
         targets[starts[:, None] + np.arange(1, seq_length + 1) >= len(tokens)] = beyond
     return Window(torch.from_numpy(np.ascontiguousarray(values[:, :-1])), torch.from_numpy(targets), reset_state)
-
-
-def _check_size(tokens: Tokens, batch_size: int, seq_length: int) -> None:
-    needed = seq_length * batch_size + seq_length
-    if len(tokens) < needed:
-        size, length = "`batch.size=1`", "`batch.seq_length={}`"
-        ways = [length.format(len(tokens) // (batch_size + 1))] if len(tokens) > batch_size else []
-        ways += [size] if len(tokens) >= 2 * seq_length else []
-        if not ways and len(tokens) > 1:
-            ways = [f"{size} and {length.format(len(tokens) // 2)}"]
-        steps = "1 step" if seq_length == 1 else f"{seq_length} steps"
-        raise WeftError(
-            f"the text has {len(tokens):,} tokens",
-            expected=f"at least {needed:,} for one batch of {batch_size} rows of {steps}",
-            hint=", or ".join(["more text", *ways]),
-        )

@@ -271,7 +271,7 @@ def load_for(path: str | Path, capability: str, *, device: str = "cpu") -> Any:
 
     run = open_run(path)
     task = kind_of(run)
-    if all(one["command"] != capability for one in describe(run.task)["operations"].values()):
+    if capability not in commands_of(run.task):
         able = [f"`weft train {name}`" for name in tasks_with(capability)]
         raise WeftError(f"{path} is a run of the task {run.task!r}", expected=f"a run of {' or '.join(able)}")
     found = task.load_for(capability, run)

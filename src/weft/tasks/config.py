@@ -75,12 +75,7 @@ class LengthBatchConfig(Settings):
 
 
 def with_strict(kind: type[Any], config: Any) -> Any:
-    """The settings of a task with `data.strict`, or `text.strict`: rows that lack something are refused.
-
-    Args:
-        kind: the settings of the task.
-        config: settings as they are; a dict of those that change; None: the defaults.
-    """
+    """The settings of a task with `data.strict`, or `text.strict`: rows that lack something are refused."""
     section = "data" if hasattr(as_config(kind, None), "data") else "text"
     if config is None or isinstance(config, Mapping):
         return {**(config or {}), f"{section}.strict": True}

@@ -24,12 +24,8 @@ def curve_figures(
 ) -> list[Curves]:
     """One figure for each metric, with all runs in it; training (dashed) and held-out loss share one.
 
-    A run has the same colour in every figure.
-
-    Args:
-        runs: The curves of each run by their names.
-        wanted: The metrics, in order; without it all.
-        smooth: The weight of the past in the exponential smoothing of training curves.
+    A run has the same colour in every figure. `smooth` is the weight of the past in the exponential smoothing of
+    training curves.
     """
     names = list(wanted or dict.fromkeys(name for one in runs for name in one))
     figures = []

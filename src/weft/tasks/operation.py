@@ -13,7 +13,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any, NamedTuple, Protocol, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_type_hints
 
 from weft.config import Settings, setting, setting_schema, without_none
 
@@ -66,16 +66,6 @@ class OperationInputs(NamedTuple):
     example: str = ""
     option: str = ""
     schema: Mapping[str, Any] = TEXT_INPUT
-
-
-class OperationResult(Protocol):
-    """The result for one input."""
-
-    def to_text(self, number: int) -> str | Iterator[str]:
-        """What people read, whole or in pieces, with its line end. `number` records stand before it."""
-        ...
-
-    def to_json(self) -> dict[str, Any]: ...
 
 
 class EvaluationReport(NamedTuple):
@@ -189,7 +179,11 @@ class ReadInputs(NamedTuple):
 
 
 def operation(name: str, inputs: OperationInputs | None = None, *, command: str = "") -> Callable[[Method], Method]:
-    """Marks a method of a predictor as an operation; the type that it returns many of is that of the records."""
+    """Marks a method of a predictor as an operation; the type that it returns many of is that of the records.
+
+    A record has `to_text(number)`, what people read, whole or in pieces, with its line end, where `number` records
+    stand before it; and `to_json()`, a dict.
+    """
 
     def mark(method: Method) -> Method:
         method.operation = (name, command or name, inputs)  # type: ignore[attr-defined]
@@ -209,17 +203,9 @@ def operations(kind: Any) -> Mapping[str, Operation]:
             record = get_type_hints(function)["return"]
             record = (get_args(record) or (record,))[-1]
             reading = {} if inputs is None else _arguments(kind.read_inputs)
-            found[name] = Operation(
-                name,
-                command,
-                method,
-                re.split(r"\n\n(?:Args|Returns|Raises):", inspect.getdoc(function) or "")[0],
-                inputs,
-                reading,
-                _arguments(function),
-                _arguments(record.to_text),
-                _arguments(record.to_json),
-            )
+            help = re.split(r"\n\n(?:Args|Returns|Raises):", inspect.getdoc(function) or "")[0]
+            options = map(_arguments, (function, record.to_text, record.to_json))
+            found[name] = Operation(name, command, method, help, inputs, reading, *options)
     return found
 
 

@@ -53,12 +53,7 @@ def fine_tuning_settings(run: Run) -> dict[str, Any]:
 def fine_tuning_config(
     kind: type[TaskSettings], run: Run, config: TaskSettings | Mapping[str, Any] | None
 ) -> TaskSettings:
-    """The settings of a run that starts from another one.
-
-    Args:
-        kind: the task's settings.
-        run: the source run.
-        config: settings as they are; a dict of those that change; None: those of `fine_tuning_settings`.
+    """The settings of a run that starts from another one: as they are, or those of `fine_tuning_settings` with changes.
 
     Raises:
         WeftError: a setting differs that the weights or the vocabulary depend on.
@@ -79,12 +74,6 @@ def fine_tuning_config(
     return settings
 
 
-def describe_source(run: Run) -> dict[str, str]:
-    """What config.json records of the source run: its path and the hash of its weights."""
-    file = WEIGHTS if run.has(WEIGHTS) else CHECKPOINT
-    return {"path": str(run.path), "file": file, "sha256": file_hash(run.path / file)}
-
-
 def warn_new_tokens(counts: Mapping[str, int], what: str = "tokens") -> None:
     """Report the tokens of the data that the kept vocabulary lacks."""
     if counts:
@@ -99,12 +88,7 @@ def warn_new_tokens(counts: Mapping[str, int], what: str = "tokens") -> None:
 def open_origin(
     task: Task[Any, Any, Any], from_run: Run | str | Path | None, encoder: Run | str | Path | None
 ) -> Run | None:
-    """The run that a new run of a task starts from, if there is one.
-
-    Args:
-        task: the task of the new run.
-        from_run: a run of the same task, or its path.
-        encoder: a language model, or its path.
+    """The run that a new run of a task starts from, if there is one: of the same task, or a language model.
 
     Raises:
         WeftError: both are given, or a run cannot be started from.
@@ -134,8 +118,10 @@ def settings_from(task: Task[Any, Any, Any], origin: Run, config: Any) -> Any:
 
 
 def describe_origin(task: Task[Any, Any, Any], origin: Run) -> dict[str, str]:
-    """What config.json says of the origin."""
-    return {**({} if origin.task == task.name else {"task": origin.task}), **describe_source(origin)}
+    """What config.json records of the origin: its path and the hash of its weights, and its task, if it is another."""
+    file = WEIGHTS if origin.has(WEIGHTS) else CHECKPOINT
+    found = {"path": str(origin.path), "file": file, "sha256": file_hash(origin.path / file)}
+    return found if origin.task == task.name else {"task": origin.task, **found}
 
 
 def initialize(task: Task[Any, Any, Any], phase: Phase, origin: Run) -> None:

@@ -47,10 +47,7 @@ def check_tagged(sentences: Sequence[TaggedSentence]) -> None:
 def check_labelled(labels: Sequence[str], read: str, *, chosen: bool) -> None:
     """Refuse labels that hardly recur, such as the first words of prose.
 
-    Args:
-        labels: the label of each example.
-        read: how the first example was understood.
-        chosen: the user chose the column of the labels: then only warn.
+    Only warns where the user has `chosen` the column of the labels. `read` says how the first example was understood.
     """
     counts = Counter(labels)
     once = sum(count == 1 for count in counts.values())
@@ -73,10 +70,7 @@ def report_examples(
 ) -> None:
     """Warn of texts that are in training and held-out data, and of equal texts with different labels.
 
-    Args:
-        train: the text, the label or labels, and the place of each example.
-        held_out: those that are held out.
-        what: what the texts are called, in the plural.
+    An example is its text, its label or labels, and its place; `what` is what the texts are called, in the plural.
     """
     report_shared([text for text, _, _ in train], [text for text, _, _ in held_out], what)
     first: dict[Hashable, tuple[object, str]] = {}

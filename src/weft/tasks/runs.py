@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.config import dotted
 from weft.errors import WeftError
-from weft.metrics.paired import ExampleStatistics, paired_bootstrap
+from weft.metrics.paired import paired_bootstrap
 from weft.results import Array, PlainResult
 from weft.tasks import load
 from weft.training.lock import is_locked
@@ -80,26 +81,23 @@ def find_runs(folder: str | Path) -> list[Path]:
 def summarize_run(path: str | Path) -> RunSummary:
     """The summary of a run, from its small files and the header of its weights."""
     run = open_run(path)
+    files = [run.path / name for name in (CONFIG, METRICS, WEIGHTS, CHECKPOINT) if run.has(name)]
     with decoding(run.path):
-        return _summarize(run, str(path))
-
-
-def _summarize(run: Run, path: str) -> RunSummary:
-    records = run.metrics()
-    best = best_evaluation(records)
-    shapes = run.shapes() if run.has(WEIGHTS) or run.has(CHECKPOINT) else {}
-    newest = max((run.path / name).stat().st_mtime for name in (CONFIG, METRICS, WEIGHTS, CHECKPOINT) if run.has(name))
-    return RunSummary(
-        path,
-        run.task,
-        _data_name(run),
-        sum(math.prod(shape) for shape in shapes.values()) if shapes else None,
-        newest,
-        records[-1]["step"] if records else 0,
-        run.metric.name if run.metric else "",
-        best.get(run.metric.name) if best and run.metric else None,
-        _state(run),
-    )
+        records = run.metrics()
+        best, metric = best_evaluation(records) or {}, run.metric.name if run.metric else ""
+        source = read_json(run.path / DATA_RECORD).get("source") if run.has(DATA_RECORD) else None
+        shapes = run.shapes() if run.has(WEIGHTS) or run.has(CHECKPOINT) else {}
+        return RunSummary(
+            path=str(path),
+            task=run.task,
+            data=source if isinstance(source, str) else None,
+            weights=sum(map(math.prod, shapes.values())) if shapes else None,
+            date=max(file.stat().st_mtime for file in files),
+            step=records[-1]["step"] if records else 0,
+            metric=metric,
+            best=best.get(metric),
+            state=_state(run),
+        )
 
 
 def _state(run: Run) -> str:
@@ -128,13 +126,6 @@ def best_evaluation(records: Sequence[dict[str, Any]]) -> dict[str, float] | Non
     marked = [record for record in evaluated if record.get("best")]
     chosen = (marked or evaluated)[-1:]
     return dict(chosen[0]["evaluation"]) if chosen else None
-
-
-def _data_name(run: Run) -> str | None:
-    if not run.has(DATA_RECORD):
-        return None
-    source = read_json(run.path / DATA_RECORD).get("source")
-    return source if isinstance(source, str) else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,7 +250,7 @@ def compare_run_results(paths: Sequence[str | Path]) -> RunComparison:
     if len(paths) < 2:
         raise WeftError(f"there are {len(paths)} runs to compare", expected="two or more", hint="weft compare A B")
     runs = [open_run(path) for path in paths]
-    flat = [_sections(run.config) for run in runs]
+    flat = [dotted(run.config) for run in runs]
     names = dict.fromkeys(name for one in flat for name in one)
     settings = {name: tuple(one.get(name) for one in flat) for name in names}
     common = {name for name in names if sum(name in one for one in flat) > 1}  # not those of one task alone
@@ -279,14 +270,6 @@ def compare_run_results(paths: Sequence[str | Path]) -> RunComparison:
     )
 
 
-def _sections(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Settings in one level: "section.key" to value."""
-    found: dict[str, Any] = {}
-    for name, value in config.items():
-        found |= _sections(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
-    return found
-
-
 class HeldOutComparison(NamedTuple):
     """The paired tests of two runs; where there are none, the reason."""
 
@@ -296,18 +279,14 @@ class HeldOutComparison(NamedTuple):
 
 def compare_held_out(first: Run, second: Run) -> HeldOutComparison:
     """Measures two runs on their held-out examples, where these are the same."""
-    reason = _why_not_paired(first, second)
-    tests = () if reason else paired_tests(first, second)
-    return HeldOutComparison(tests, reason or ("" if tests else "they have no metric of the same kind of example"))
-
-
-def _why_not_paired(first: Run, second: Run) -> str:
-    digests = [_dev_digest(run) for run in (first, second)]
-    if None in digests:
-        return "one of them has no held-out data"
-    if digests[0] == digests[1]:
-        return ""
-    return "their held-out data differs (train both with the same --dev, or with the same data, seed and vocabulary)"
+    one, other = (_dev_digest(run) for run in (first, second))
+    if one is None or other is None:
+        return HeldOutComparison((), "one of them has no held-out data")
+    if one != other:
+        remedy = "train both with the same --dev, or with the same data, seed and vocabulary"
+        return HeldOutComparison((), f"their held-out data differs ({remedy})")
+    tests = paired_tests(first, second)
+    return HeldOutComparison(tests, "" if tests else "they have no metric of the same kind of example")
 
 
 def _dev_digest(run: Run) -> str | None:
@@ -320,7 +299,7 @@ def _dev_digest(run: Run) -> str | None:
 
 def paired_tests(first: Run, second: Run) -> tuple[PairedTest, ...]:
     """Measures two runs on their common held-out examples: a paired bootstrap test of each metric that both have."""
-    one, other = ({each.metric: each for each in held_out_statistics(run)} for run in (first, second))
+    one, other = ({each.metric: each for each in load(run.path).held_out_statistics()} for run in (first, second))
     tests = []
     for name, own in one.items():
         its = other.get(name)
@@ -332,8 +311,3 @@ def paired_tests(first: Run, second: Run) -> tuple[PairedTest, ...]:
         better = higher if found.difference > 0 else lower if found.difference < 0 else "neither"
         tests.append(PairedTest(str(first.path), str(second.path), len(own.sums), *found, own.unit, name, better))
     return tuple(tests)
-
-
-def held_out_statistics(run: Run) -> tuple[ExampleStatistics, ...]:
-    """The metrics of a run on its own held-out examples, one by one."""
-    return load(run.path).held_out_statistics()

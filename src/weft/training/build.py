@@ -88,10 +88,7 @@ def cells_of(run: Run) -> Iterator[None]:
 
 
 def build_model(make: Callable[[], Model]) -> Model:
-    """Build a model for training.
-
-    Args:
-        make: Builds it; called twice.
+    """Builds a model for training by `make`, which is called twice.
 
     Raises:
         WeftError: The model does not fit into memory.

@@ -21,9 +21,7 @@ PRECISION = "train.precision"
 def find_device(name: str, setting: str = "train.device") -> torch.device:
     """The named torch device, after a tensor has been put on it. Each worker of a machine gets a GPU of its own.
 
-    Args:
-        name: The device: cpu, cuda, cuda:1, mps, ...
-        setting: The setting or argument that errors name.
+    Errors name the setting, or argument, that named it.
     """
     try:
         found = torch.device(f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if name == "cuda" and in_group() else name)

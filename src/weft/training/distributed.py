@@ -40,9 +40,7 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 CONNECT_SECONDS = 120.0  # for all workers to start and to find each other
-STEP_SECONDS = (
-    60.0  # for an answer of another worker in a step; the environment variable WEFT_STEP_SECONDS sets another
-)
+STEP_SECONDS = 60.0  # for an answer of another worker in a step, unless the variable WEFT_STEP_SECONDS is set
 STORE_SECONDS = 10.0  # for an answer of the store
 _POLL_SECONDS = 2.0  # between checks that the store still answers
 _LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"

@@ -15,16 +15,11 @@ class LostWorkerError(WeftError):
 
 def in_group() -> bool:
     """Whether this process is one of several that train together."""
-    return group_size() > 1 and "RANK" in os.environ
-
-
-def group_size() -> int:
-    """The number of processes that train together."""
-    return int(os.environ.get("WORLD_SIZE") or 1)
+    return int(os.environ.get("WORLD_SIZE") or 1) > 1 and "RANK" in os.environ
 
 
 def local_size() -> int:
-    """The number of these on this machine."""
+    """The number of processes on this machine that train together."""
     return int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
 
 

@@ -49,17 +49,13 @@ class GradientDescent(Phase):
 
     Args:
         model: the model; parameters with requires_grad are trained.
-        data: the training data.
         objective: maps (batch, carried state) to the loss; the state of that loss is carried to the next batch.
         config: the `train` settings.
         evaluate: evaluates the model on held-out data, after each epoch or every `config.evaluate_every` steps.
         groups: learning rates of their own for groups of parameters, and when they are unfrozen; None: all alike.
         carried: a state of the structure that the loss carries between batches, if it carries any.
-        description: the data, in one line.
-        loss: what the loss is, and what it is counted in.
 
-    Attributes:
-        done: the part of the training that is done, from 0 to 1, for objectives that change.
+    `done` is the part of the training that is done, from 0 to 1, for objectives that change.
     """
 
     def __init__(

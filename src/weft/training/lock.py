@@ -41,10 +41,7 @@ class RunLock:
 
 
 def lock_run(folder: Path) -> RunLock:
-    """Take the lock of a run directory.
-
-    Args:
-        folder: The run directory. It may be renamed afterwards; the lock stays with it.
+    """Takes the lock of a run directory, which stays with a folder that is renamed.
 
     Returns:
         The lock; the same one if this process holds it already.

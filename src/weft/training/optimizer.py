@@ -105,10 +105,8 @@ class Optimizer:
         """Takes one step. If the gradient norm is not finite, nothing is updated.
 
         Args:
-            learning_rate: the learning rate of this step.
             clip_norm: scale the gradient down to this global norm if it is larger; 0 means no clipping.
             ema: averaged copies of the parameters, updated in place: ema_decay * ema + (1 - ema_decay) * parameter.
-            ema_decay: the decay of the EMA at this step.
 
         Returns:
             The global norm of the gradient before clipping.

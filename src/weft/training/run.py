@@ -64,17 +64,11 @@ class Saved(NamedTuple):
 
 @dataclass(frozen=True)
 class Run:
-    """A run directory that exists and whose settings and fields have been read.
-
-    Attributes:
-        path: The directory.
-        task: The name of its task: "lm", "classify", ...
-        config: All settings, by section.
-    """
+    """A run directory that exists and whose settings and fields have been read."""
 
     path: Path
-    task: str
-    config: dict[str, Any] = field(repr=False)
+    task: str  # the name of its task: "lm", "classify", ...
+    config: dict[str, Any] = field(repr=False)  # all settings, by section
     fields: dict[str, Any] = field(repr=False)  # what describes the fields of its examples, by name
     reading: dict[str, Any] = field(default_factory=dict, repr=False)  # how its data were read
     from_run: dict[str, Any] | None = field(default=None, repr=False)  # what a fine-tuned run started from
@@ -142,10 +136,7 @@ class Run:
         return digest.hexdigest()
 
     def data_file(self, name: str) -> Path:
-        """Returns the path of a data file of the run after comparing its content with the recorded hash.
-
-        Args:
-            name: the file's name below the run directory, such as "data/dev.tokens.npy".
+        """Returns the path of a data file, such as "data/dev.tokens.npy", whose content has the recorded hash.
 
         Raises:
             WeftError: the file is missing or its content has changed.
@@ -199,9 +190,6 @@ class Run:
 def staged(path: Path) -> Iterator[Path]:
     """A folder beside `path` that becomes `path` when the block is complete; a failure leaves nothing.
 
-    Args:
-        path: the run directory to create.
-
     Raises:
         WeftError: the path exists already or cannot be written.
     """
@@ -236,18 +224,7 @@ def write_run(
     metric: Metric | None = None,
     package: str = "",
 ) -> Run:
-    """Writes what every run directory has.
-
-    Args:
-        folder: the folder.
-        task: the name of the task.
-        config: all settings.
-        content: the content of fields.json: what `Task.read` returns.
-        from_run: what config.json records of the run that this one starts from.
-        custom_cells: names of custom cells in the settings, with the names of their classes.
-        metric: the task's held-out metric.
-        package: the package that the task comes from, if it is not one of weft's own.
-    """
+    """Writes what every run directory has; `content` is that of fields.json, what `Task.read` returns."""
     write_json(folder / FIELDS, content)
     cells, fields, reading = dict(custom_cells or {}), dict(content["fields"]), dict(content["reading"])
     return _write_config(Run(folder, task, dict(config), fields, reading, from_run, cells, metric, package))
@@ -263,11 +240,13 @@ def _write_config(run: Run) -> Run:
 
 def check_new(path: Path) -> None:
     """Refuses a path that exists already."""
-    if (path / CONFIG).exists():
-        hint = f"another `out`, or `resume` to continue {path}"
-        raise WeftError(f"{path} exists already", expected="a new folder", hint=hint)
     if path.exists():
-        raise WeftError(f"{path} exists already and is not a run", expected="a new folder", hint="another `out`")
+        is_run = (path / CONFIG).exists()
+        raise WeftError(
+            f"{path} exists already{'' if is_run else ' and is not a run'}",
+            expected="a new folder",
+            hint="another `out`" + (f", or `resume` to continue {path}" if is_run else ""),
+        )
 
 
 def open_run(path: str | Path) -> Run:
@@ -280,33 +259,30 @@ def open_run(path: str | Path) -> Run:
         WeftError: If there is no run at the path, or it is damaged or of another format.
     """
     path = check_path(path, "the run directory")
-    if not path.is_dir():
-        raise WeftError(f"{path} is not a run directory", expected="a folder made by `weft train`")
     if not (path / CONFIG).exists():
-        raise WeftError(f"{path} has no {CONFIG}", expected="a folder made by `weft train`")
-    content = read_json(path / CONFIG)
-    task, config = content.get("task"), content.get("config")
+        what = f"has no {CONFIG}" if path.is_dir() else "is not a run directory"
+        raise WeftError(f"{path} {what}", expected="a folder made by `weft train`")
+    content, stored = read_json(path / CONFIG), read_json(path / FIELDS)
+    task, package, config = content.get("task"), content.get("package", ""), content.get("config")
     if not isinstance(task, str) or not isinstance(config, dict):
         raise _damaged(path / CONFIG, "it names no task and settings")
+    if not all(isinstance(name, str) and len(name) <= LONGEST_NAME for name in (task, package)):
+        raise _damaged(path / CONFIG, "its task or package is not a name")
     cells = content.get("custom_cells", {})
     if not isinstance(cells, dict) or not all(isinstance(name, str) for name in cells.values()):
         raise _damaged(path / CONFIG, "its custom cells are not names")
-    package = content.get("package", "")
-    if not all(isinstance(name, str) and len(name) <= LONGEST_NAME for name in (task, package)):
-        raise _damaged(path / CONFIG, "its task or package is not a name")
     try:
         metric, loss = (Metric.from_json(content[name]) if name in content else None for name in ("metric", "loss"))
     except ValueError as error:
         raise _damaged(path / CONFIG, f"its metric is none: {error}") from error
-    stored = read_json(path / FIELDS)
-    fields, reading, from_run = stored.get("fields"), stored.get("reading"), content.get("from_run")
+    fields, reading = stored.get("fields"), stored.get("reading")
     if not isinstance(fields, dict) or not isinstance(reading, dict):
         raise _damaged(path / FIELDS, "it has no fields")
     columns, notes = reading.get("columns", {}), reading.get("notes", [])
     texts = (*columns.values(), reading.get("description", "")) if isinstance(columns, dict) else (None,)
     if not isinstance(notes, list) or not all(isinstance(text, str) for text in (*texts, *notes)):
         raise _damaged(path / FIELDS, "it does not say how the data were read")
-    return Run(path, task, config, fields, reading, from_run, cells, metric, package, loss)
+    return Run(path, task, config, fields, reading, content.get("from_run"), cells, metric, package, loss)
 
 
 @contextmanager
@@ -486,18 +462,11 @@ def _tensor_hash(tensors: Mapping[str, Tensor], content: str) -> str:
 
 
 def _check_format(path: Path, number: int) -> None:
-    if number < FORMAT:
-        raise WeftError(
-            f"{path} has format {number}, written by an older weft",
-            expected=f"format {FORMAT}",
-            hint="train again, or use the weft that wrote it",
-        )
-    if number > FORMAT:
-        raise WeftError(
-            f"{path} has format {number}, written by a newer weft",
-            expected=f"format {FORMAT}",
-            hint="pip install --upgrade weft",
-        )
+    if number != FORMAT:
+        age, hint = ("an older", "train again, or use the weft that wrote it")
+        if number > FORMAT:
+            age, hint = ("a newer", "pip install --upgrade weft")
+        raise WeftError(f"{path} has format {number}, written by {age} weft", expected=f"format {FORMAT}", hint=hint)
 
 
 def _damaged(path: Path, how: str) -> WeftError:

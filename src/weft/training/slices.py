@@ -65,7 +65,6 @@ def sum_slices(
     """Adds one vector of every slice, of all workers, in the order of the tree.
 
     Args:
-        workers: the workers.
         slices: the number of slices of all workers.
         parts: (N,) of each slice of this worker, in order; changed in place.
         notes: further values of this worker, which are not added. Read after all parts.
@@ -117,13 +116,7 @@ def slice_seed(seed: int, step: int, number: int) -> int:
 class SlicedGradient:
     """Computes the gradient of a batch slice by slice, together with the other workers.
 
-    Args:
-        parameters: the parameters to train.
-        config: the `train` settings: the number of slices, and the seed.
-        workers: the workers.
-
-    Attributes:
-        stop_requested: whether this worker is asked to stop; after `compute`, whether any worker was.
+    `stop_requested` says whether this worker is asked to stop; after `compute`, whether any worker was.
     """
 
     def __init__(self, parameters: Sequence[nn.Parameter], config: TrainConfig, workers: Workers) -> None:
@@ -143,9 +136,8 @@ class SlicedGradient:
 
         Args:
             batch: reads a slice; None if it has no rows.
-            objective: as for `Trainer`.
+            objective: as for `GradientDescent`.
             carried: the state of each of this worker's slices.
-            step: the number of the step, for the seeds.
 
         Returns:
             The loss of the whole batch, and the states to carry.

@@ -16,7 +16,6 @@ from weft.training.lock import is_locked, lock_run
 
 if TYPE_CHECKING:
     from optuna import Study, Trial
-    from optuna.storages import BaseStorage
 
 JOURNAL = "study.journal"
 ATTEMPTS = 5  # to open a study
@@ -48,7 +47,7 @@ def open_study(optuna: Any, task: str, out: Path, storage: str) -> Study:
     for attempt in range(ATTEMPTS):
         try:
             study: Study = optuna.create_study(
-                storage=_open_storage(optuna, out, storage),
+                storage=_database(optuna, storage) if storage else _journal(optuna, out),
                 sampler=sampler,
                 pruner=pruner,
                 study_name=f"weft {task}",
@@ -68,19 +67,17 @@ def open_study(optuna: Any, task: str, out: Path, storage: str) -> Study:
     raise AssertionError
 
 
-def _open_storage(optuna: Any, out: Path, address: str) -> BaseStorage:
-    storages = optuna.storages
-    if address:
-        retry = storages.RetryHeartbeatStaleTrialCallback(max_retry=2)
-        found: BaseStorage = storages.RDBStorage(
-            address,
-            heartbeat_interval=HEARTBEAT_SECONDS,
-            grace_period=3 * HEARTBEAT_SECONDS,
-            heartbeat_stale_trial_callback=retry,
-        )
-        return found
-    journal: BaseStorage = storages.JournalStorage(storages.journal.JournalFileBackend(str(out / JOURNAL)))
-    return journal
+def _journal(optuna: Any, out: Path) -> Any:
+    return optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(out / JOURNAL)))
+
+
+def _database(optuna: Any, address: str) -> Any:
+    return optuna.storages.RDBStorage(
+        address,
+        heartbeat_interval=HEARTBEAT_SECONDS,
+        grace_period=3 * HEARTBEAT_SECONDS,
+        heartbeat_stale_trial_callback=optuna.storages.RetryHeartbeatStaleTrialCallback(max_retry=2),
+    )
 
 
 @contextmanager

@@ -371,10 +371,8 @@ class Trainer:
     def _report(self, update: Update, evaluation: Evaluation | None, *, best: bool) -> None:
         """Writes a line to metrics.jsonl every so many steps, with their mean loss, and for every evaluation."""
         progress = self.progress
-        progress.loss_total, progress.loss_count = (
-            progress.loss_total + update.loss.total,
-            progress.loss_count + update.loss.count,
-        )
+        progress.loss_total += update.loss.total
+        progress.loss_count += update.loss.count
         if not (evaluation or progress.step % self.phase.report_every == 0):
             return
         loss = MeanLoss(progress.loss_total, progress.loss_count)
@@ -406,12 +404,8 @@ class Trainer:
             run.save(phase.weights_file, tensors, {**metadata, "step": self.progress.step})
 
     def _next_phase(self) -> None:
-        before = self.progress
-        self.progress = Progress(
-            phase=before.phase + 1,
-            steps_before=before.all_steps,
-            seconds_before=before.all_seconds,
-        )
+        done = self.progress
+        self.progress = Progress(done.phase + 1, steps_before=done.all_steps, seconds_before=done.all_seconds)
         self.phase = self.phases[self.progress.phase]()
         self.save()
 

@@ -42,14 +42,8 @@ def store_pairs(
 ) -> Mapping[str, Any]:
     """Reads pairs to train on and to hold out, and stores them; returns the vocabulary of the run.
 
-    Equal sources stay on one side, with all their translations, so that no held-out source occurs in training.
-
-    Args:
-        source: The pairs to train on.
-        dev: The held-out pairs; None: a part of the source is held out.
-        config: All settings.
-        folder: The folder data/ of the run.
-        known: The tokens of a run that is fine-tuned; None: they are those of the data.
+    Equal sources stay on one side, with all their translations, so that no held-out source occurs in training. `known`
+    are the tokens of a run that is fine-tuned.
     """
     pairs = read_pairs(source, config)
     if config.text.limit:
@@ -70,15 +64,11 @@ def store_pairs(
     if known is not None:
         sides = ((fields.source, train.sources), (fields.target, train.targets))
         warn_new_tokens(Counter(token for side, texts in sides for text in texts for token in side.unknown(text)))
-    columns = {
-        "source": map(fields.source.encode, train.sources),
-        "target": map(fields.target.encode, train.targets),
-    }
-    store(folder, TRAIN_PART, columns)
+    encoded = {"source": map(fields.source.encode, train.sources), "target": map(fields.target.encode, train.targets)}
+    store(folder, TRAIN_PART, encoded)
     store_profiles(folder.parent, train)
     if len(held):  # as text, since that is what translations are compared with
-        held_texts = {"source": held.sources, "target": held.targets}
-        store(folder, DEV_PART, {name: Column.from_texts(texts) for name, texts in held_texts.items()})
+        store(folder, DEV_PART, {"source": Column.from_texts(held.sources), "target": Column.from_texts(held.targets)})
     again = repeated(list(zip(pairs.sources, pairs.targets, strict=True)), "pairs")
     description = "; ".join(filter(None, (pairs.reading, again)))
     names = dict(zip(("source", "target"), pairs.columns, strict=False))

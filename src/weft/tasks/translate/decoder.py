@@ -113,17 +113,24 @@ class ContextDecoder(Decoder):
         return Decoded(outputs, None, DecoderState(layers, context))
 
 
-class AttendBeforeDecoder(Decoder):
-    """The query is the top layer's state before the step; the context joins the step's input."""
+class AttentionDecoder(Decoder):
+    """A decoder with attention over the outputs of the encoder."""
 
     has_attention = True
 
-    def __init__(self, encoder: Encoder, config: TranslateModelConfig) -> None:
-        super().__init__(encoder, config, joined=encoder.output_size)
+    def __init__(self, encoder: Encoder, config: TranslateModelConfig, *, joined: int = 0) -> None:
+        super().__init__(encoder, config, joined=joined)
         self.attention = Attention(config.attention, config.hidden_size, encoder.output_size)
 
     def initial_state(self, encoded: Encoded) -> DecoderState:
         return DecoderState(self.bridge(encoded.state), self.attention.prepare(encoded.outputs, encoded.lengths))
+
+
+class AttendBeforeDecoder(AttentionDecoder):
+    """The query is the top layer's state before the step; the context joins the step's input."""
+
+    def __init__(self, encoder: Encoder, config: TranslateModelConfig) -> None:
+        super().__init__(encoder, config, joined=encoder.output_size)
 
     def forward(self, inputs: Embedded, state: DecoderState, *, lengths: Tensor | None = None) -> Decoded:
         layers, source = state.layers, state.source
@@ -137,21 +144,15 @@ class AttendBeforeDecoder(Decoder):
         return Decoded(torch.cat(outputs, 1), torch.cat(weights, 1), DecoderState(layers, source))
 
 
-class AttendAfterDecoder(Decoder):
+class AttendAfterDecoder(AttentionDecoder):
     """The query is the top layer's output h; the output is tanh(W [h; context])."""
-
-    has_attention = True
 
     def __init__(self, encoder: Encoder, config: TranslateModelConfig) -> None:
         super().__init__(encoder, config)
-        self.attention = Attention(config.attention, config.hidden_size, encoder.output_size)
         # The embedding dimension, so that tied output weights fit any hidden size.
         self.output_size = config.embedding_dim
         self.join = nn.Linear(config.hidden_size + encoder.output_size, self.output_size)
         self.dropout = config.dropout
-
-    def initial_state(self, encoded: Encoded) -> DecoderState:
-        return DecoderState(self.bridge(encoded.state), self.attention.prepare(encoded.outputs, encoded.lengths))
 
     def forward(self, inputs: Embedded, state: DecoderState, *, lengths: Tensor | None = None) -> Decoded:
         outputs, layers = self.stack(inputs, state.layers, lengths=lengths)

@@ -152,12 +152,7 @@ class TranslatePredictor(TaskPredictor):
         return load_profiles(self.run) or ()
 
     def translate(
-        self,
-        texts: Iterable[Any],
-        *,
-        beam: int = 5,
-        length_penalty: float = LENGTH_PENALTY,
-        copy_unknown: bool = False,
+        self, texts: Iterable[Any], *, beam: int = 5, length_penalty: float = LENGTH_PENALTY, copy_unknown: bool = False
     ) -> ResultList[str]:
         """The best translation of each text, "" of one that is empty or missing. See `n_best` for the arguments."""
         found = self.n_best(texts, 1, beam=beam, length_penalty=length_penalty, copy_unknown=copy_unknown)
@@ -285,18 +280,15 @@ class TranslatePredictor(TaskPredictor):
             banned=options.banned,
             record=last_weights if options.attention else None,
         )
-        if options.prefix:
-            found = [
-                [self._with_prefix(source, one, options) for one in hypotheses]
-                for source, hypotheses in zip(sources, found, strict=True)
-            ]
         return [
-            [self._translation(source, hypothesis) for hypothesis in hypotheses]
+            [self._translation(source, self._with_prefix(source, one, options)) for one in hypotheses]
             for source, hypotheses in zip(sources, found, strict=True)
         ]
 
     def _with_prefix(self, source: _Source, found: Hypothesis, options: _Options) -> Hypothesis:
         """A continuation of a prefix as a whole translation: scored, and with weights, from its first token on."""
+        if not options.prefix:
+            return found
         ids = [*options.prefix, *found.ids]
         batch = TranslationBatch(pad([source.ids]), pad([[*ids, END]]))
         length = len(ids) + found.ended

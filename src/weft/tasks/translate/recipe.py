@@ -66,15 +66,7 @@ def passes_within(seconds: float, work: PairWorkload, model: TranslateModelConfi
 
 
 def choose_for_pairs(config: TranslateConfig, work: PairWorkload) -> tuple[TranslateConfig, str]:
-    """Chooses the settings that are "auto".
-
-    Args:
-        config: the settings; those that are not "auto" stay as they are.
-        work: what they are chosen for.
-
-    Returns:
-        All settings, and a line that says which were chosen, and for what.
-    """
+    """Chooses the settings that are "auto"; returns all of them, and a line that says which were chosen, and why."""
     names, config = auto_settings(config), choose_precision(config)
     train = config.train
     most = epochs_for(work.pairs) * (WITH_TIME_LIMIT if train.minutes else 1)
