@@ -144,6 +144,7 @@ def served(*arguments: str | Path, cwd: Path | None = None) -> Iterator[Served]:
         process.stderr.close()
     assert code == 0, rest
     assert "Traceback" not in rest, rest
+    assert "ASGI" not in rest, rest
 
 
 def wait_for(condition: Any, seconds: float, what: str) -> None:

@@ -292,6 +292,10 @@ def hub_features(world):
         world.hub("lm").feature_extraction("a", dimensions=3)
     with pytest.raises(Exception, match="'normalize'; expected it for language models only"):
         world.hub("sentiment").feature_extraction("a", normalize=True)
+    with pytest.raises(Exception, match="is for language models; the model sentiment answers text_classification"):
+        world.hub("sentiment").feature_extraction("a")
+    with pytest.raises(Exception, match="the model ner answers token_classification: the parameter 'max_new_tokens'"):
+        world.hub("ner").text_generation("a", max_new_tokens=3)
 
 
 @row("huggingface_hub", "`text_classification`, `token_classification`, `fill_mask`, `translation`")
@@ -337,6 +341,9 @@ def ollama_generate(world):
     logged = world.ollama.generate(model="lm", prompt="the cat", options=options, logprobs=True, top_logprobs=2)
     assert "".join(one.token for one in logged.logprobs) == expected
     assert [len(one.top_logprobs) for one in logged.logprobs] == [2] * 20
+    assert world.ollama.generate(model="lm", keep_alive=60).done_reason == "load"
+    (loaded,) = world.ollama.generate(model="lm", prompt="", stream=True)
+    assert (loaded.response, loaded.done) == ("", True)
     texts = {world.ollama.generate(model="lm", prompt="a", options={"seed": -1}).response for _ in range(3)}
     assert len(texts) > 1
     penalized = world.ollama.generate(model="lm", prompt="a", options={"repeat_penalty": 1.9, "temperature": 0})
@@ -425,6 +432,7 @@ def libretranslate_detect(world):
         assert first["language"] == language
         assert first["confidence"] > 90
         assert first["confidence"] + second["confidence"] == pytest.approx(100, abs=0.2)
+    assert world.server.ask("/detect", {"q": " "}).body["error"].startswith("the text is empty")
 
 
 @row("libretranslatepy", "`POST /translate_file`")
@@ -455,6 +463,7 @@ def libretranslate_settings(world):
     settings = world.server.ask("/frontend/settings").body
     assert settings["language"]["source"] == {"code": "en", "name": "en"}
     assert (settings["keyRequired"], settings["supportedFilesFormat"]) == (False, [".txt"])
+    assert settings["charLimit"] == 100_000
 
 
 @row("libretranslatepy", "`GET /spec`, `GET /docs`")

@@ -583,6 +583,28 @@ def test_hostile_tokens_stay_text(reader):
     assert drawn == 0
 
 
+def test_hostile_labels_stay_text(reader, tmp_path):
+    """Of a run that somebody else has trained: markup, escape sequences, line ends."""
+    page, tags = reader.page, ["<img/src=x/onerror=broken=1>", "</text></svg><script>broken=1</script>"]
+    labels = [*tags, 'a"onload="broken=1', "\x1b[31mred\x07", "\u202eabc"]
+    texts = [(f"{text} {number}", label) for number, label in enumerate(labels * 8) for text in ("a film", "some day")]
+    spans = [(["Ann", "saw", "Bob"], [f"B-{tags[0]}", "O", f"B-{tags[1]}"])] * 20
+    runs = train_runs(tmp_path, {"sentiment": Recipe("classify", texts, SMALL), "ner": Recipe("tag", spans, SMALL)})
+    with served(*runs.values()) as server:
+        reader.address = server.address
+        for view, model, params, drawn in (
+            ("label", "sentiment", {}, tags[0]),
+            ("label", "ner", {}, tags[0]),
+            ("operate", "sentiment", {}, tags[0]),
+            ("look", "sentiment", {"show": "confusion"}, "onload"),
+            ("look", "ner", {"show": "posterior"}, tags[0]),
+        ):
+            reader.open(view, model=model, text="Ann saw Bob", **params)
+            expect(page.locator("main")).to_contain_text(drawn)
+            assert page.locator("main").locator("img, script, [onload], [onerror]").count() == 0
+            assert page.evaluate("window.broken") is None
+
+
 def test_learn_follows_a_training_run(reader, runs):
     """The steps of a run are taken here, one after the other, while the page looks at it."""
     page = reader.page

@@ -259,6 +259,14 @@ def test_limits(server):
         assert found.status == 400
         assert message in json.dumps(found.body), found.body
     assert server.ask("/weft/predict/en-fr", {"texts": ["a"], "options": {"beam": 10_000}}).status == 400
+    for path, body in (
+        ("/v1/completions", {"model": "lm", "max_tokens": 100_001}),
+        ("/models/lm", {"inputs": "a", "parameters": {"max_new_tokens": 100_001}}),
+        ("/api/generate", {"model": "lm", "prompt": "a", "options": {"num_predict": 100_001}}),
+    ):
+        assert "100,001 tokens to generate; expected at most 100,000" in json.dumps(server.ask(path, body).body)
+    for path, name in (("/models/sentiment", "inputs"), ("/weft/predict/sentiment", "texts"), ("/translate", "q")):
+        assert "1 to 256 items" in json.dumps(server.ask(path, {name: ["a"] * 257}).body)
 
 
 def test_slow_clients_hold_nothing(server):
@@ -286,6 +294,8 @@ def test_a_request_that_takes_too_long_is_ended_and_a_changed_run_is_reloaded(ru
         )
         late = server.ask("/v1/completions", {**LONG, "max_tokens": 1_000_000})
         assert (late.status, late.body["error"]["code"]) == (504, "timeout")
+        with pytest.raises(http.client.IncompleteRead):  # and nothing is said of it on standard error
+            server.ask("/v1/completions", {**LONG, "max_tokens": 1_000_000, "stream": True})
         wait_for(lambda: server.metric("weft_sequences") == 0, 20, "it stops")
         time.sleep(0.3)  # until the connections of the requests above are closed
         files = server.files()

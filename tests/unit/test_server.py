@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import dataclasses
 import json
 import math
 import os
@@ -625,6 +626,9 @@ SCHEMA = object_of(
     n=optional(integer(1, 4)),
     stop=either(string(), array(string(), maxItems=2)),
     kind=string("", enum=["a", "b"]),
+    last=optional(integer(-1, -1)),
+    least=optional(integer(0, None)),
+    label=optional(string("", enum=[f"label{number}" for number in range(10_000)])),
 )
 
 
@@ -642,12 +646,16 @@ SCHEMA = object_of(
         ({"model": "a", "stop": ["x"] * 3}, "stop has 3 items; expected a list of 0 to 2"),
         ({"model": "a", "kind": "c"}, "kind is 'c'; expected one of: a, b"),
         ({"model": "a", "modle": "b"}, "Try: model"),
+        ({"model": "a", "last": 3}, "last is 3; expected -1"),
+        ({"model": "a", "least": -1}, "least is -1; expected an integer of 0 or more"),
+        ({"model": "a", "label": "x" * 1000}, "... (10,000 in all)"),
     ],
 )
 def test_a_body_that_does_not_fit_its_schema_is_refused(value, message):
     with pytest.raises(RequestError) as error:
         check_value(SCHEMA, value)
     assert message in error.value.message
+    assert len(error.value.message) < 2000
     check_value(SCHEMA, {"model": "a", "n": None, "stop": ["x"], "kind": "b"})
 
 
@@ -859,7 +867,16 @@ def test_the_disk_is_not_filled_with_sessions(context, tmp_path):
 def test_inputs_that_are_no_texts_are_refused(context, name):
     operation = find_operation(context.models.get(name), None)
     with pytest.raises(RequestError, match=r"inputs\[1\] is None; expected a string"):
-        operation.check_inputs(["a", None], operation.read_options({}), context.config)
+        operation.check_inputs(["a", None], operation.read_options({}))
+
+
+def test_the_probabilities_of_an_answer_have_a_limit(context):
+    operation = find_operation(context.models.get("sentiment"), None)
+    labels = tuple(f"label{number}" for number in range(10_000))
+    many = ServedOperation(dataclasses.replace(operation.predictor, labels=labels), operation.operation)
+    many.check_inputs(["a"] * 200, operation.read_options({}))
+    with pytest.raises(RequestError, match="201 texts with 10,000 labels each; expected at most 200"):
+        many.check_inputs(["a"] * 201, operation.read_options({}))
 
 
 def test_names_that_are_no_text_are_shown(folder, tmp_path):

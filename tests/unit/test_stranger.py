@@ -270,6 +270,29 @@ def test_a_list_of_runs_leaves_out_what_cannot_be_read(run):
         list_runs(run.parent)
 
 
+@pytest.mark.parametrize("name", ["a" * 300, "a" * 5000, "a\x00b", "a\udcff"])
+def test_names_that_no_run_can_have(tmp_path, name):
+    with pytest.raises(WeftError, match="cannot be made") as refused:
+        weft.train("ngram", [["a b c"] * 20], tmp_path / name)
+    assert len(str(refused.value)) < 300
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_name_of_a_run_has_one_row(run, capsys):
+    run.rename(run.with_name("one\nrow\x85\u2028"))
+    list_runs(run.parent)
+    assert capsys.readouterr().out.splitlines()[1].startswith(f"{run.parent}/one\\nrow\\x85\\u2028  lm")
+
+
+@pytest.mark.parametrize("option", ["--tokens=1000000000000", "--top-k=99999999999999999999"])
+def test_options_that_are_too_large(run, monkeypatch, capsys, option):
+    monkeypatch.setattr("sys.argv", ["weft", "generate", str(run), option])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert end.value.code == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
 def test_a_model_that_does_not_fit_is_refused_with_its_size(tmp_path, monkeypatch):
     out = tmp_path / "run"
     with pytest.raises(WeftError, match="needs more than 8 EiB of memory, and this machine has"):

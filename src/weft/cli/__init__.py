@@ -37,6 +37,7 @@ from weft.training.environment import LOST_CODE, LostWorkerError, in_group, is_f
 
 # Errors of writing to an open stream: a full disk or quota, too large a file, a broken disk, a stream not for writing.
 _REFUSED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+_NO_MEMORY = "DefaultCPUAllocator: can't allocate memory"  # torch's RuntimeError
 DEFECT = (
     "this is a defect of weft, and not of what it was given; please report it as an issue of weft's repository, with "
     "the lines above and the command"
@@ -173,6 +174,12 @@ def main() -> None:
             _report_defect()
         _discard_output()
         print(f"weft: the output cannot be written: {error.strerror}", file=sys.stderr)
+        sys.exit(2)
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and _NO_MEMORY not in str(error):
+            _report_defect()
+        print("weft: there is not enough memory for this; expected smaller inputs, or smaller values of options",
+              file=sys.stderr)  # fmt: skip
         sys.exit(2)
     except Exception:
         _report_defect()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_format
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from weft.errors import WeftError, unknown_name, warn
 if TYPE_CHECKING:
     from weft.tasks.runs import RunSummary
 
+_LINE_END = re.compile(r"[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 SORTS = ("path", "task", "date", "best", "weights", "state")
 
 
@@ -107,7 +109,8 @@ def _shown(value: Any) -> str:
 
 
 def print_table(rows: Sequence[tuple[str, ...]], right: tuple[int, ...] = ()) -> None:
-    """Columns as wide as their longest entry."""
+    """Columns as wide as their longest entry. A line break in a name begins no row of its own."""
+    rows = [tuple(_LINE_END.sub(lambda found: repr(found[0])[1:-1], cell) for cell in row) for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         cells = [

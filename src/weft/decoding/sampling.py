@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from weft.config import Settings, setting
+from weft.config import LARGEST_INTEGER, Settings, setting
 from weft.errors import WeftError
 
 NO_TOKEN = -1  # of a row that has ended, or has not begun yet
@@ -69,7 +69,8 @@ class Sample(Settings):
 
     temperature: float = setting(1.0, "divides the log-probabilities: below 1 more conservative, above 1 more diverse",
                                  low=0, high=100)  # fmt: skip
-    top_k: int = setting(0, "sample from the k most probable tokens; 0: all", low=0)
+    top_k: int = setting(0, "sample from the k most probable tokens; 0: all", low=0,
+                         high=LARGEST_INTEGER)  # fmt: skip
     top_p: float = setting(1.0, "sample from the fewest tokens whose probabilities sum to at least this", low=0, high=1)
     min_p: float = setting(0.0, "leave out tokens less probable than this times the most probable one", low=0, high=1)
     typical_p: float = setting(1.0, "sample from the tokens with a surprisal closest to the entropy, the fewest whose "
@@ -83,8 +84,8 @@ class Sample(Settings):
     def __post_init__(self) -> None:
         if not self.temperature > 0:
             raise WeftError(f"temperature is {self.temperature}", expected="more than 0", hint="`sampler=greedy`")
-        if self.top_k < 0:
-            raise WeftError(f"top_k is {self.top_k}", expected="0 (all tokens) or more")
+        if not 0 <= self.top_k <= LARGEST_INTEGER:
+            raise WeftError(f"top_k is {self.top_k}", expected=f"0 (all tokens) to {LARGEST_INTEGER}")
         for name in ("top_p", "typical_p"):
             if not 0 < getattr(self, name) <= 1:
                 raise WeftError(f"{name} is {getattr(self, name)}", expected="more than 0, at most 1")

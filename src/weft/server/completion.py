@@ -14,6 +14,7 @@ from weft.decoding import Sample
 from weft.decoding.engines import TokenChoice
 from weft.decoding.history import History
 from weft.errors import WeftError
+from weft.server.config import MOST_CHARACTERS
 from weft.server.errors import RequestError, overloaded
 from weft.server.generation import Piece, SequenceRow, row_size
 from weft.server.http import Context
@@ -155,9 +156,9 @@ class Completion:
                 f"for each choice; expected at most {config.request_tokens:,}",
             )  # fmt: skip
         echoed = request.choices * sum(len(one) for one in request.prompts if isinstance(one, str)) * request.echo
-        if echoed > config.max_characters:
+        if echoed > MOST_CHARACTERS:
             raise RequestError(
-                400, f"the prompts to echo have {echoed:,} characters; expected at most {config.max_characters:,}"
+                400, f"the prompts to echo have {echoed:,} characters; expected at most {MOST_CHARACTERS:,}"
             )
 
     def _histories(self, ids: Sequence[Sequence[int]]) -> list[History]:

@@ -5,6 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+MOST_TEXTS = 256  # of a request
+LONGEST_TEXT = 100_000  # characters
+MOST_CHARACTERS = 1_000_000  # of all texts of a request, each counted as often as it may be answered
+MOST_VALUES = 2_000_000  # of an answer: of all layers of a probe, or the probabilities of all labels of all texts
+
 
 @dataclass(frozen=True)
 class ServerConfig:
@@ -22,9 +27,6 @@ class ServerConfig:
         max_body: The largest body of a request, in bytes.
         max_queue: How many requests of a model may wait.
         max_tokens: The most tokens that a request may generate.
-        max_texts: The most texts of a request.
-        max_text: The most characters of a text.
-        max_characters: The most characters of all texts of a request, each counted as often as it may be answered.
         max_requests: The most requests that are answered at the same time.
         timeout: Seconds that a request may take.
         read_timeout: Seconds that a client may take to send a request.
@@ -45,9 +47,6 @@ class ServerConfig:
     max_body: int = 1 << 20
     max_queue: int = 256
     max_tokens: int = 4096
-    max_texts: int = 256
-    max_text: int = 100_000
-    max_characters: int = 1_000_000
     max_requests: int = 1000
     timeout: float = 60.0
     read_timeout: float = 10.0

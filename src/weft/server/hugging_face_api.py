@@ -17,6 +17,7 @@ from starlette.responses import Response
 
 from weft.errors import WeftError, short_repr, unknown_name
 from weft.server.completion import (
+    MOST_SEQUENCES,
     SAMPLING,
     SEED,
     Completion,
@@ -25,6 +26,7 @@ from weft.server.completion import (
     prompt_ids,
     read_sample,
 )
+from weft.server.config import MOST_TEXTS
 from weft.server.errors import RequestError
 from weft.server.generation import Piece, TokenInfo
 from weft.server.http import Context, Endpoint, JsonResponse, Result, large_json
@@ -49,7 +51,7 @@ from weft.text.spans import OUTSIDE
 
 INFERENCE: Schema = object_of(
     ("inputs",),
-    inputs=either(string(), array(string(), minItems=1, maxItems=10_000), help="a text, or several"),
+    inputs=either(string(), array(string(), minItems=1, maxItems=MOST_TEXTS), help="a text, or several"),
     parameters=optional(ANY),
     options=ignored(),
     stream=optional(flag("send the tokens of a generated text as server-sent events")),
@@ -63,12 +65,14 @@ VECTOR_FIELDS = ("normalize", "dimensions", "encoding_format")
 PARAMETERS: Schema = object_of(
     (),
     **SAMPLING,
-    max_new_tokens=optional(integer(1, 1_000_000, "the most tokens to generate; 100 unless given")),
+    max_new_tokens=optional(integer(1, None, "the most tokens to generate; 100 unless given")),
     do_sample=optional(flag("sample even where no option of sampling is given; else the most probable tokens")),
     seed=SEED,
     stop=optional(array(string(), maxItems=16)),
     stop_sequences=optional(array(string(), maxItems=16)),
-    best_of=optional(integer(1, 64, "generate this many, and return the one with the highest mean log-probability")),
+    best_of=optional(
+        integer(1, MOST_SEQUENCES, "generate this many, and return the one with the highest mean log-probability")
+    ),
     return_full_text=optional(flag("return the prompt, too")),
     truncate=optional(integer(1, 1 << 30, "read only so many of the last tokens of the prompt")),
     details=optional(flag("return the tokens and their log-probabilities")),
@@ -91,8 +95,10 @@ async def infer(context: Context, request: Request, body: Mapping[str, Any]) -> 
         raise RequestError(400, f"the body has {given[0]!r}; expected it for language models only")
     operation = find_operation(model)
     pipeline = PIPELINES.get(operation.name, Pipeline())
+    if "parameters" not in body and "hf_hub" in request.headers.get("user-agent", ""):  # no other call of it has none
+        raise RequestError(400, f"feature_extraction is for language models; the model {model.name} {pipeline.answers}")
     parameters = body.get("parameters") or {}
-    options = _read_parameters(operation, pipeline, parameters)
+    options = _read_parameters(model, operation, pipeline, parameters)
     single = isinstance(body["inputs"], str)
     texts = [body["inputs"]] if single else body["inputs"]
     found = await compute(context, model, operation, texts, options)
@@ -111,20 +117,29 @@ class Pipeline(NamedTuple):
         parameters: Parameters of the client: name to the option it stands for; None: it is accepted and ignored.
         to_result: A record, and the parameters of the request, to the result that the client expects.
         listed: Whether that result stands in a list where the request has one text.
+        call: What huggingface_hub calls it.
     """
 
     parameters: Mapping[str, str | None] = {}
     to_result: Callable[[LoadedModel, JsonRecord, Mapping[str, Any]], Any] = lambda model, record, parameters: record
     listed: bool = False
+    call: str = ""
+
+    @property
+    def answers(self) -> str:
+        return f"answers {self.call or 'requests with its own options'}"
 
 
-def _read_parameters(operation: ServedOperation, pipeline: Pipeline, given: Mapping[str, Any]) -> Any:
+def _read_parameters(
+    model: LoadedModel, operation: ServedOperation, pipeline: Pipeline, given: Mapping[str, Any]
+) -> Any:
     """The options that parameters of a client stand for; the operation's own options are accepted, too."""
     own = [entry.name for entry in dataclasses.fields(operation.options)]
     options = {}
     for name, value in given.items():
         if name not in pipeline.parameters and name not in own:
-            raise unknown_name("parameter", name, [*pipeline.parameters, *own])
+            kind = f"the model {model.name} {pipeline.answers}: the parameter"
+            raise unknown_name(kind, name, [*pipeline.parameters, *own])
         option = pipeline.parameters.get(name, name)
         if option is not None and value is not None:
             options[option] = value
@@ -183,16 +198,21 @@ def _to_translation(model: LoadedModel, record: JsonRecord, parameters: Mapping[
     return {"translation_text": best[0]["text"] if best else ""}
 
 
-_TAGGING = Pipeline(dict.fromkeys(("aggregation_strategy", "ignore_labels", "stride")), _to_entities)
+_TAGGING = Pipeline(
+    dict.fromkeys(("aggregation_strategy", "ignore_labels", "stride")), _to_entities, call="token_classification"
+)
 PIPELINES = {
-    "classify": Pipeline({"top_k": None, "function_to_apply": None}, _to_labels, listed=True),
+    "classify": Pipeline(
+        {"top_k": None, "function_to_apply": None}, _to_labels, listed=True, call="text_classification"
+    ),
     "tag": _TAGGING,
     "segment": _TAGGING,
-    "fill": Pipeline({"top_k": "n_best", "targets": None}, _to_fills),
+    "fill": Pipeline({"top_k": "n_best", "targets": None}, _to_fills, call="fill_mask"),
     "translate": Pipeline(
         dict.fromkeys(("src_lang", "tgt_lang", "clean_up_tokenization_spaces", "truncation", "generate_parameters")),
         _to_translation,
         listed=True,
+        call="translation",
     ),
 }
 

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from weft.errors import short_repr
+from weft.server.config import LONGEST_TEXT, MOST_TEXTS
 from weft.server.errors import RequestError
 from weft.server.http import Context, Endpoint, JsonResponse, Result
 from weft.server.models import LoadedModel, find_operation
@@ -43,7 +44,7 @@ SOURCE = optional(string("the language of the text, or auto"))
 TARGET = optional(string("the language to translate to"))
 TRANSLATION: Schema = object_of(
     ("q",),
-    q=either(string(), array(string(), minItems=1, maxItems=10_000), help="a text, or several"),
+    q=either(string(), array(string(), minItems=1, maxItems=MOST_TEXTS), help="a text, or several"),
     source=SOURCE,
     target=TARGET,
     format=optional(string("text only", enum=["text"])),
@@ -132,6 +133,8 @@ def _detect(profiles: Sequence[tuple[str, Profile]], text: str) -> list[Detected
 async def detect(context: Context, request: Request, body: Mapping[str, Any]) -> Response:
     """`/detect`: one of the languages of the translators."""
     able = _translators(context)
+    if not body["q"].strip():
+        raise RequestError(400, "the text is empty; expected a text whose language is to be detected")
     profiles = _profiles(able)
     if not profiles:
         names = ", ".join(model.name for model, _ in able)
@@ -182,7 +185,7 @@ async def frontend_settings(context: Context, request: Request, body: None) -> R
         {
             "apiKeys": keyed,
             "keyRequired": keyed,
-            "charLimit": context.config.max_body,
+            "charLimit": LONGEST_TEXT,
             "frontendTimeout": 500,
             "filesTranslation": True,
             "supportedFilesFormat": [".txt"],

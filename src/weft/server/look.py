@@ -17,13 +17,13 @@ from weft.probes.parts import has_part, inspect
 from weft.probes.registry import all_probes
 from weft.probes.result import ProbeResult, count_values
 from weft.results import to_plain
+from weft.server.config import MOST_VALUES
 from weft.server.errors import RequestError
 from weft.server.schema import Schema, array, check_value, fields, flag, integer, object_of, optional, string
 from weft.tasks.inspection import Inspection
 
 LONGEST_SCORED, LONGEST_LOOK = 20_000, 2_000  # characters; most probes have values for every unit, or pair of tokens
 SEARCHED_CHARACTERS = 60_000  # of a corpus
-MOST_VALUES = 2_000_000  # of a result
 
 
 WIDTH = integer(240, 2000, "of the figures, in pixels")

@@ -18,6 +18,7 @@ from weft.errors import WeftError
 from weft.pictures import to_svg
 from weft.pictures.draw_cells import FIGURE_WIDTH
 from weft.probes.registry import all_probes
+from weft.server.config import MOST_TEXTS
 from weft.server.errors import RequestError
 from weft.server.guard import is_loopback
 from weft.server.http import Context, Endpoint, JsonResponse, Result, large_json
@@ -66,9 +67,8 @@ async def list_models(context: Context, request: Request, body: None) -> Respons
     """`/weft/models`."""
     found = [await model.worker.call(lambda model=model: context.models.describe(model)) for model in context.models]
     config = context.config
-    limits = {
-        name: getattr(config, name) for name in ("max_body", "max_tokens", "max_texts", "max_sessions", "timeout")
-    }
+    limits = {name: getattr(config, name) for name in ("max_body", "max_tokens", "max_sessions", "timeout")}
+    limits["max_texts"] = MOST_TEXTS
     return JsonResponse(
         {"models": found, "runs": config.runs is not None, "limits": limits, "version": weft.__version__}
     )
@@ -87,7 +87,7 @@ async def compute(
     context: Context, model: LoadedModel, operation: ServedOperation, inputs: Sequence[Any], options: Any
 ) -> list[JsonRecord]:
     """The record of each input of an operation, computed together with those of other requests."""
-    operation.check_inputs(inputs, options, context.config)
+    operation.check_inputs(inputs, options)
     return await model.worker.compute(
         lambda given: operation.predict(given, options), inputs, (operation.name, options)
     )
@@ -332,8 +332,8 @@ NATIVE_ENDPOINTS = [
     Endpoint("GET", "/weft/models", list_models, "The models: tasks, capabilities, probes, sizes, settings.",
              results={200: Result("The models.", ANY)}),
     Endpoint("POST", "/weft/predict/{model}", predict, "Predict texts; records as the command line's --json.",
-             body=object_of(("texts",), options=optional(ANY), operation=optional(string("its name")),
-                            texts=array({}, "inputs of the operation, see /weft/models", minItems=1, maxItems=10_000)),
+             body=object_of(("texts",), options=optional(ANY), operation=optional(string("its name")), texts=array(
+                 {}, "inputs of the operation, see /weft/models", minItems=1, maxItems=MOST_TEXTS)),
              results={200: Result("A record for each text.", object_of(("results",), results=array(ANY)))},
              errors=(404,)),
     Endpoint("POST", "/weft/look/{model}/{probe}", look, "Look inside a model: a probe's results.",

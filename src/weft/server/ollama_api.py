@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 import weft
 from weft.server.completion import SAMPLING, SEED, Completion, CompletionRequest, check_stop, read_sample
+from weft.server.config import MOST_TEXTS
 from weft.server.errors import RequestError
 from weft.server.generation import TokenInfo
 from weft.server.http import Context, Endpoint, JsonResponse, Result
@@ -31,7 +32,7 @@ IGNORED_OPTIONS = (
 )  # fmt: skip
 OPTIONS: Schema = fields({
     **SAMPLING,
-    "num_predict": optional(integer(-2, 1_000_000, "the most tokens to generate; 128 unless given; -1: many")),
+    "num_predict": optional(integer(-2, None, "the most tokens to generate; 128 unless given; -1: many")),
     "repeat_penalty": SAMPLING["repetition_penalty"],
     "repeat_last_n": optional(integer(-1, -1, "-1: the penalty counts the whole text")),
     "seed": SEED,
@@ -72,8 +73,10 @@ async def generate(context: Context, request: Request, body: Mapping[str, Any]) 
         raise RequestError(400, f"{given[0]} is not supported by a model that continues a text; expected it left out")
     options = {name: value for name, value in (body.get("options") or {}).items() if value is not None}
     tokens = options.get("num_predict", 128)
+    if not body.get("prompt"):  # clients ask to load the model, and all are loaded
+        return JsonResponse({**_head(model.name), "response": "", "done": True, "done_reason": "load"})
     wanted = CompletionRequest(
-        (body.get("prompt") or "",),
+        (body["prompt"],),
         context.config.max_tokens if tokens < 0 else tokens,
         sample=read_sample({"temperature": 0.8, "repetition_penalty": options.get("repeat_penalty"), **options}),
         seed=options.get("seed"),
@@ -141,7 +144,7 @@ def _last(completion: Completion, count: int, reason: str, began: int) -> dict[s
 EMBED: Schema = object_of(
     ("model", "input"),
     model=MODEL,
-    input=either(string(), array(string(), minItems=1, maxItems=256), help="a text, or several"),
+    input=either(string(), array(string(), minItems=1, maxItems=MOST_TEXTS), help="a text, or several"),
     dimensions=optional(integer(1, 1 << 20, "accepted if it is the size of the state")),
     truncate=ignored(),
     options=ignored(),

@@ -17,6 +17,7 @@ from starlette.responses import Response
 
 from weft.errors import short_repr
 from weft.server.completion import (
+    MOST_SEQUENCES,
     SAMPLING,
     SEED,
     Completion,
@@ -26,6 +27,7 @@ from weft.server.completion import (
     check_stop,
     read_sample,
 )
+from weft.server.config import MOST_TEXTS
 from weft.server.errors import RequestError, error_body
 from weft.server.generation import Piece, TokenInfo
 from weft.server.http import Context, Endpoint, EventResponse, JsonResponse, Result, large_json
@@ -64,12 +66,12 @@ def _read_texts(given: Any) -> tuple[Prompt, ...]:
 COMPLETION: Schema = object_of(
     ("model",),
     model=string("the name of a model"),
-    prompt=optional(_texts(64, "the beginning of the text, or several; or lists of token ids")),
+    prompt=optional(_texts(MOST_SEQUENCES, "the beginning of the text, or several; or lists of token ids")),
     suffix=optional(string("the text after a blank; for models that fill blanks")),
-    max_tokens=optional(integer(0, 1_000_000, "the most tokens to generate; 16 unless given")),
+    max_tokens=optional(integer(0, None, "the most tokens to generate; 16 unless given")),
     **SAMPLING,
-    n=optional(integer(1, 64, "how many continuations of each prompt")),
-    best_of=optional(integer(1, 64, "generate this many, and return the n with the highest mean log-probability")),
+    n=optional(integer(1, MOST_SEQUENCES, "how many continuations of each prompt")),
+    best_of=optional(integer(1, MOST_SEQUENCES, "generate so many; return the n of the highest mean log-probability")),
     seed=SEED,
     stop=optional(either(string(), array(string(), maxItems=16), help="end before this text")),
     echo=optional(flag("return the prompt, too")),
@@ -349,7 +351,7 @@ async def _fill(context: Context, model: LoadedModel, given: Mapping[str, Any], 
 EMBEDDING: Schema = object_of(
     ("model", "input"),
     model=string("the name of a language model"),
-    input=_texts(256, "a text, or several; or lists of token ids"),
+    input=_texts(MOST_TEXTS, "a text, or several; or lists of token ids"),
     encoding_format=optional(string("how vectors are written", enum=["float", "base64"])),
     dimensions=optional(integer(1, 1 << 20, "accepted if it is the size of the state")),
     **IGNORED_FIELDS,

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 from weft.config import from_dict
 from weft.errors import WeftError
+from weft.server.config import LONGEST_TEXT, MOST_CHARACTERS, MOST_TEXTS, MOST_VALUES
 from weft.server.errors import RequestError
 from weft.server.schema import Schema, check_value, options_schema
 from weft.tasks.operation import Operation, operations
@@ -96,7 +97,7 @@ class ServedOperation:
                 raise WeftError(f"the {name} has {len(value):,} entries", expected=f"at most {LONGEST_LIST:,}")
         return options
 
-    def check_inputs(self, inputs: Sequence[Any], options: Any, config: Any) -> None:
+    def check_inputs(self, inputs: Sequence[Any], options: Any) -> None:
         """Refuses more, or longer, inputs than a request may have.
 
         Raises:
@@ -105,14 +106,18 @@ class ServedOperation:
         for place, value in enumerate(inputs):
             check_value(self.input_schema, value, f"inputs[{place}]")
         sizes = [len(one if isinstance(one, str) else json.dumps(one)) for one in inputs]
-        if len(inputs) > config.max_texts:
-            raise RequestError(400, f"{len(inputs):,} texts; expected at most {config.max_texts:,}")
-        if (longest := max(sizes)) > config.max_text:
-            raise RequestError(400, f"a text has {longest:,} characters; expected at most {config.max_text:,}")
+        if len(inputs) > MOST_TEXTS:
+            raise RequestError(400, f"{len(inputs):,} texts; expected at most {MOST_TEXTS}")
+        if (longest := max(sizes)) > LONGEST_TEXT:
+            raise RequestError(400, f"a text has {longest:,} characters; expected at most {LONGEST_TEXT:,}")
+        labels = len(self.predictor.labels) if self.name == "classify" else 1
+        if len(inputs) * labels > MOST_VALUES:
+            most = max(1, MOST_VALUES // labels)
+            raise RequestError(400, f"{len(inputs):,} texts with {labels:,} labels each; expected at most {most:,}")
         growth = getattr(options, "n_best", 1) * (ATTENDED if getattr(options, "attention", False) else 1)
         growth *= max(1, options.tokens) if self.name == "generate" else 1
-        if sum(sizes) * growth > config.max_characters:
-            most = config.max_characters // growth
+        if sum(sizes) * growth > MOST_CHARACTERS:
+            most = MOST_CHARACTERS // growth
             raise RequestError(
                 400, f"the texts have {sum(sizes):,} characters; expected at most {most:,}"
                 + (" with these options, as each is returned several times" if growth > 1 else "")

@@ -66,9 +66,11 @@ class _Uvicorn(uvicorn.Server):
 
 
 def _is_no_cut(record: logging.LogRecord) -> bool:
-    """Whether a record of uvicorn's is something else than the traceback of a request that was cut off at the end."""
+    """Whether a record of uvicorn's says something else than that a request or a stream was cut off."""
     cancelled = record.exc_info is not None and isinstance(record.exc_info[1], asyncio.CancelledError)
-    return not cancelled and not record.getMessage().rstrip().endswith("CancelledError")
+    return not cancelled and not record.getMessage().rstrip().endswith(
+        ("CancelledError", "without completing response.")
+    )
 
 
 def run_server(

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any, get_type_hints
 
 from weft.config import setting_schema
-from weft.errors import short_repr
+from weft.errors import listed, short_repr
 from weft.server.errors import RequestError
 
 Schema = dict[str, Any]
@@ -24,8 +24,10 @@ TEXT: Schema = {"type": "string"}
 NULL: Schema = {"type": "null"}
 
 
-def integer(low: int, high: int, help: str = "", **more: Any) -> Schema:
-    return {"type": "integer", "minimum": low, "maximum": high, "description": help, **more}
+def integer(low: int, high: int | None, help: str = "", **more: Any) -> Schema:
+    """An integer; without a highest value, `ServerConfig` has one."""
+    limits = {"minimum": low} if high is None else {"minimum": low, "maximum": high}
+    return {"type": "integer", **limits, "description": help, **more}
 
 
 def real(low: float, high: float, help: str = "", **more: Any) -> Schema:
@@ -171,9 +173,12 @@ def _expected(schema: Schema) -> str:
         return " or ".join(_expected(one) for one in schema["anyOf"])
     words = _KINDS[schema["type"]][1]
     if "enum" in schema:
-        return f"one of: {', '.join(map(str, schema['enum']))}"
-    if "minimum" in schema and "maximum" in schema:
-        return f"{words} from {schema['minimum']:,} to {schema['maximum']:,}"
+        return f"one of: {listed(schema['enum'])}"
+    if "minimum" in schema:
+        low, high = schema["minimum"], schema.get("maximum")
+        if low == high:
+            return f"{low:,}"
+        return f"{words} of {low:,} or more" if high is None else f"{words} from {low:,} to {high:,}"
     if schema["type"] == "array" and ("maxItems" in schema or "minItems" in schema):
         most = f"{schema.get('minItems', 0):,} to {schema['maxItems']:,}" if "maxItems" in schema else "at least 1"
         return f"a list of {most} items"

@@ -38,7 +38,7 @@ def check_memory(what: str, needed: int | None) -> None:
         raise WeftError(
             f"{what} needs {size} of memory, and this machine has {total / 2**30:,.1f} GiB",
             expected="a model that fits",
-            hint="smaller sizes, such as `model.hidden_size=256`",
+            hint="smaller sizes, such as `model.hidden_size=256`, or `model.num_states=64` of an HMM",
         )
 
 

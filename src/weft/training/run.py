@@ -33,7 +33,7 @@ from safetensors import SafetensorError, safe_open
 
 import weft
 from weft.data.field import Field
-from weft.errors import WeftError, check_path
+from weft.errors import WeftError, check_path, short_repr
 from weft.files import file_hash, write_atomically
 from weft.machine import memory
 from weft.metrics.metric import LONGEST_NAME, Metric
@@ -194,7 +194,7 @@ def staged(path: Path) -> Iterator[Path]:
         WeftError: the path exists already or cannot be written.
     """
     check_new(path)
-    beside = path.with_name(f".{path.name}.partial")
+    beside = _partial(path)
     shutil.rmtree(beside, ignore_errors=True)  # left behind by a killed process
     new_parents = [parent for parent in path.parents if not parent.exists()]
     try:
@@ -211,6 +211,10 @@ def staged(path: Path) -> Iterator[Path]:
             for parent in new_parents:
                 with suppress(OSError):  # somebody else has put something there
                     parent.rmdir()
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(f".{path.name}.partial")
 
 
 def write_run(
@@ -239,7 +243,15 @@ def _write_config(run: Run) -> Run:
 
 
 def check_new(path: Path) -> None:
-    """Refuses a path that exists already."""
+    """Refuses a path that exists already, or cannot be that of a run."""
+    try:
+        str(path).encode("utf-8")  # files of tensors have no other names
+        if not path.exists():
+            with suppress(FileNotFoundError, NotADirectoryError):
+                _partial(path).lstat()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "its name is no name of a folder in UTF-8"
+        raise WeftError(f"{short_repr(str(path))} cannot be made: {reason}", expected="another `out`") from error
     if path.exists():
         is_run = (path / CONFIG).exists()
         raise WeftError(
