@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-MOST_TEXTS = 256  # of a request
-LONGEST_TEXT = 100_000  # characters
+MOST_INPUTS = 256  # of a request
+LONGEST_INPUT = 100_000  # characters
 MOST_CHARACTERS = 1_000_000  # of all texts of a request, each counted as often as it may be answered
 MOST_VALUES = 2_000_000  # of an answer: of all layers of a probe, or the probabilities of all labels of all texts
 

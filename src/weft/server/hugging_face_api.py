@@ -26,7 +26,7 @@ from weft.server.completion import (
     prompt_ids,
     read_sample,
 )
-from weft.server.config import MOST_TEXTS
+from weft.server.config import MOST_INPUTS
 from weft.server.errors import RequestError
 from weft.server.generation import Piece, TokenInfo
 from weft.server.http import Context, Endpoint, JsonResponse, Result, large_json
@@ -51,7 +51,7 @@ from weft.text.spans import OUTSIDE
 
 INFERENCE: Schema = object_of(
     ("inputs",),
-    inputs=either(string(), array(string(), minItems=1, maxItems=MOST_TEXTS), help="a text, or several"),
+    inputs=either(string(), array(string(), minItems=1, maxItems=MOST_INPUTS), help="a text, or several"),
     parameters=optional(ANY),
     options=ignored(),
     stream=optional(flag("send the tokens of a generated text as server-sent events")),

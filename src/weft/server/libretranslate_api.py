@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from weft.errors import short_repr
-from weft.server.config import LONGEST_TEXT, MOST_TEXTS
+from weft.server.config import LONGEST_INPUT, MOST_INPUTS
 from weft.server.errors import RequestError
 from weft.server.http import Context, Endpoint, JsonResponse, Result
 from weft.server.models import LoadedModel, find_operation
@@ -44,7 +44,7 @@ SOURCE = optional(string("the language of the text, or auto"))
 TARGET = optional(string("the language to translate to"))
 TRANSLATION: Schema = object_of(
     ("q",),
-    q=either(string(), array(string(), minItems=1, maxItems=MOST_TEXTS), help="a text, or several"),
+    q=either(string(), array(string(), minItems=1, maxItems=MOST_INPUTS), help="a text, or several"),
     source=SOURCE,
     target=TARGET,
     format=optional(string("text only", enum=["text"])),
@@ -185,7 +185,7 @@ async def frontend_settings(context: Context, request: Request, body: None) -> R
         {
             "apiKeys": keyed,
             "keyRequired": keyed,
-            "charLimit": LONGEST_TEXT,
+            "charLimit": LONGEST_INPUT,
             "frontendTimeout": 500,
             "filesTranslation": True,
             "supportedFilesFormat": [".txt"],

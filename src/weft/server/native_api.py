@@ -18,7 +18,7 @@ from weft.errors import WeftError
 from weft.pictures import to_svg
 from weft.pictures.draw_cells import FIGURE_WIDTH
 from weft.probes.registry import all_probes
-from weft.server.config import MOST_TEXTS
+from weft.server.config import MOST_INPUTS
 from weft.server.errors import RequestError
 from weft.server.guard import is_loopback
 from weft.server.http import Context, Endpoint, JsonResponse, Result, large_json
@@ -68,7 +68,7 @@ async def list_models(context: Context, request: Request, body: None) -> Respons
     found = [await model.worker.call(lambda model=model: context.models.describe(model)) for model in context.models]
     config = context.config
     limits = {name: getattr(config, name) for name in ("max_body", "max_tokens", "max_sessions", "timeout")}
-    limits["max_texts"] = MOST_TEXTS
+    limits["max_texts"] = MOST_INPUTS
     return JsonResponse(
         {"models": found, "runs": config.runs is not None, "limits": limits, "version": weft.__version__}
     )
@@ -333,7 +333,7 @@ NATIVE_ENDPOINTS = [
              results={200: Result("The models.", ANY)}),
     Endpoint("POST", "/weft/predict/{model}", predict, "Predict texts; records as the command line's --json.",
              body=object_of(("texts",), options=optional(ANY), operation=optional(string("its name")), texts=array(
-                 {}, "inputs of the operation, see /weft/models", minItems=1, maxItems=MOST_TEXTS)),
+                 {}, "inputs of the operation, see /weft/models", minItems=1, maxItems=MOST_INPUTS)),
              results={200: Result("A record for each text.", object_of(("results",), results=array(ANY)))},
              errors=(404,)),
     Endpoint("POST", "/weft/look/{model}/{probe}", look, "Look inside a model: a probe's results.",

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 import weft
 from weft.server.completion import SAMPLING, SEED, Completion, CompletionRequest, check_stop, read_sample
-from weft.server.config import MOST_TEXTS
+from weft.server.config import MOST_INPUTS
 from weft.server.errors import RequestError
 from weft.server.generation import TokenInfo
 from weft.server.http import Context, Endpoint, JsonResponse, Result
@@ -144,7 +144,7 @@ def _last(completion: Completion, count: int, reason: str, began: int) -> dict[s
 EMBED: Schema = object_of(
     ("model", "input"),
     model=MODEL,
-    input=either(string(), array(string(), minItems=1, maxItems=MOST_TEXTS), help="a text, or several"),
+    input=either(string(), array(string(), minItems=1, maxItems=MOST_INPUTS), help="a text, or several"),
     dimensions=optional(integer(1, 1 << 20, "accepted if it is the size of the state")),
     truncate=ignored(),
     options=ignored(),

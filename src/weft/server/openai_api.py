@@ -27,7 +27,7 @@ from weft.server.completion import (
     check_stop,
     read_sample,
 )
-from weft.server.config import MOST_TEXTS
+from weft.server.config import MOST_INPUTS
 from weft.server.errors import RequestError, error_body
 from weft.server.generation import Piece, TokenInfo
 from weft.server.http import Context, Endpoint, EventResponse, JsonResponse, Result, large_json
@@ -351,7 +351,7 @@ async def _fill(context: Context, model: LoadedModel, given: Mapping[str, Any], 
 EMBEDDING: Schema = object_of(
     ("model", "input"),
     model=string("the name of a language model"),
-    input=_texts(MOST_TEXTS, "a text, or several; or lists of token ids"),
+    input=_texts(MOST_INPUTS, "a text, or several; or lists of token ids"),
     encoding_format=optional(string("how vectors are written", enum=["float", "base64"])),
     dimensions=optional(integer(1, 1 << 20, "accepted if it is the size of the state")),
     **IGNORED_FIELDS,

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 from weft.config import from_dict
 from weft.errors import WeftError
-from weft.server.config import LONGEST_TEXT, MOST_CHARACTERS, MOST_TEXTS, MOST_VALUES
+from weft.server.config import LONGEST_INPUT, MOST_CHARACTERS, MOST_INPUTS, MOST_VALUES
 from weft.server.errors import RequestError
 from weft.server.schema import Schema, check_value, options_schema
 from weft.tasks.operation import Operation, operations
@@ -106,10 +106,10 @@ class ServedOperation:
         for place, value in enumerate(inputs):
             check_value(self.input_schema, value, f"inputs[{place}]")
         sizes = [len(one if isinstance(one, str) else json.dumps(one)) for one in inputs]
-        if len(inputs) > MOST_TEXTS:
-            raise RequestError(400, f"{len(inputs):,} texts; expected at most {MOST_TEXTS}")
-        if (longest := max(sizes)) > LONGEST_TEXT:
-            raise RequestError(400, f"a text has {longest:,} characters; expected at most {LONGEST_TEXT:,}")
+        if len(inputs) > MOST_INPUTS:
+            raise RequestError(400, f"{len(inputs):,} texts; expected at most {MOST_INPUTS}")
+        if (longest := max(sizes)) > LONGEST_INPUT:
+            raise RequestError(400, f"a text has {longest:,} characters; expected at most {LONGEST_INPUT:,}")
         labels = len(self.predictor.labels) if self.name == "classify" else 1
         if len(inputs) * labels > MOST_VALUES:
             most = max(1, MOST_VALUES // labels)
