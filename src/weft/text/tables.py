@@ -252,32 +252,32 @@ def _split_evenly(lines: list[str], delimiter: str) -> list[list[str]]:
     return rows if len(widths) == 1 and widths != {1} else []
 
 
-def _tsv(document: Document) -> Table:
-    rows = ((number, line.split("\t") if line else []) for number, line in numbered_lines(document))
-    return Table(
-        document.location, "tsv", None, _check_widths(document.location, rows, "a text must not contain a tab")
-    )
+def separated_rows(document: Document, format: str) -> Iterator[Row]:
+    """The rows of a TSV or CSV document one by one, with the number of the line where each begins.
 
+    All have equally many cells. A blank line is no row; one of empty cells is, except above all.
 
-def _csv(document: Document) -> Table:
+    Args:
+        document: the document.
+        format: "tsv" or "csv".
+    """
+    if format == "tsv":
+        rows = ((number, line.split("\t") if line else []) for number, line in numbered_lines(document))
+        yield from _of_one_width(document.location, rows, "a text must not contain a tab")
+        return
     lines = _peek(document)
     delimiter = next((one for one in DELIMITERS if _split_evenly(lines, one)), ",")
     numbered = numbered_lines(document)
     reader = csv.reader((f"{line}\n" for _, line in numbered), delimiter=delimiter, strict=True)
 
-    def rows() -> Iterator[tuple[int, list[str]]]:
+    def parsed() -> Iterator[tuple[int, list[str]]]:
         begin = 1
         for cells in reader:
             yield begin, cells
             begin = reader.line_num + 1
 
     try:
-        return Table(
-            document.location,
-            "csv",
-            None,
-            _check_widths(document.location, rows(), "a text with a comma must be quoted"),
-        )
+        yield from _of_one_width(document.location, parsed(), "a text with a comma must be quoted")
     except csv.Error as error:
         raise WeftError(
             f"{document.location}:{reader.line_num}: {error}",
@@ -286,21 +286,21 @@ def _csv(document: Document) -> Table:
         ) from error
 
 
-def _check_widths(location: str, rows: Iterator[tuple[int, list[str]]], why: str) -> list[Row]:
-    """The rows, checked to have equally many cells; a blank line is no row, one of empty cells is, except above all."""
-    found: list[Row] = []
+def _of_one_width(location: str, rows: Iterator[tuple[int, list[str]]], why: str) -> Iterator[Row]:
+    width = first = 0
     for number, cells in rows:
-        whole = not found or len(cells) == len(found[0][1])
-        if not any(cell.strip() for cell in cells) and not (found and whole):
+        whole = not width or len(cells) == width
+        if not any(cell.strip() for cell in cells) and not (width and whole):
             continue
         if not whole:
-            raise WeftError(
-                f"{location}:{number} has {len(cells)} columns",
-                expected=f"{len(found[0][1])}, as in line {found[0][0]}",
-                hint=why,
-            )
-        found.append((number, [*cells]))
-    return found
+            raise WeftError(f"{location}:{number} has {len(cells)} columns", expected=f"{width}, as in line {first}",
+                            hint=why)  # fmt: skip
+        width, first = width or len(cells), first or number
+        yield number, [*cells]
+
+
+def _separated(format: str) -> Callable[[Document], Table]:
+    return lambda document: Table(document.location, format, None, list(separated_rows(document, format)))
 
 
 def json_objects(document: Document) -> list[tuple[int, dict[str, Any]]]:
@@ -374,4 +374,9 @@ def _lines(document: Document) -> Table:
     return Table(document.location, "lines", ("label", "text"), rows)
 
 
-FORMATS: dict[str, Callable[[Document], Table]] = {"tsv": _tsv, "csv": _csv, "jsonl": _jsonl, "lines": _lines}
+FORMATS: dict[str, Callable[[Document], Table]] = {
+    "tsv": _separated("tsv"),
+    "csv": _separated("csv"),
+    "jsonl": _jsonl,
+    "lines": _lines,
+}
