@@ -4,6 +4,18 @@ Shapes: T steps, C channels of the target, F steps beyond it for which covariate
 """
 
 from weft.series.frequency import COUNTER, Frequency, infer_frequency
-from weft.series.time_series import SeriesSet, TimeSeries
+from weft.series.reader import read_columns, read_series
+from weft.series.time_series import SeriesColumns, SeriesSet, TimeSeries
+from weft.series.times import TimeFormat
 
-__all__ = ["COUNTER", "Frequency", "SeriesSet", "TimeSeries", "infer_frequency"]
+__all__ = [
+    "COUNTER",
+    "Frequency",
+    "SeriesColumns",
+    "SeriesSet",
+    "TimeFormat",
+    "TimeSeries",
+    "infer_frequency",
+    "read_columns",
+    "read_series",
+]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from weft.data.column import Array
 from weft.errors import WeftError
 from weft.series.frequency import COUNTER, Frequency, Time
+from weft.series.times import COUNTER_FORMAT, TimeFormat
+
+LAYOUTS = ("auto", "long", "columns", "rows")
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +88,53 @@ class TimeSeries:
         return replace(self, start=begin, **parts)
 
 
+@dataclass(frozen=True)
+class SeriesColumns:
+    """Which columns of a table are what. None: chosen by the rules; an empty tuple: there is none.
+
+    Attributes:
+        id: the names of series; of several columns, they are joined.
+        time: the times; several columns are year, month, day, hour, ...
+        target: the values to forecast, the channels of a series.
+        known: covariates that are known in advance.
+        past: covariates that are known as far as the target is.
+        static: what does not change within a series.
+        layout: a name in LAYOUTS: a row for each time of each series, or a column or a row for each series.
+    """
+
+    id: tuple[str, ...] | None = None
+    time: tuple[str, ...] | None = None
+    target: tuple[str, ...] | None = None
+    known: tuple[str, ...] | None = None
+    past: tuple[str, ...] | None = None
+    static: tuple[str, ...] | None = None
+    layout: str = "auto"
+
+    @classmethod
+    def of(cls, layout: str = "auto", **names: str | Sequence[str] | None) -> SeriesColumns:
+        """The columns of names that are given as a list, or as one text with commas."""
+        if layout not in LAYOUTS:
+            raise WeftError(f"the layout is {layout!r}", expected=f"one of: {', '.join(LAYOUTS)}")
+        split = {
+            role: tuple(part.strip() for part in given.split(",") if part.strip()) if isinstance(given, str) else (
+                None if given is None else tuple(map(str, given)))
+            for role, given in names.items()
+        }  # fmt: skip
+        listed = [name for part in split.values() for name in part or ()]
+        twice = next((name for name in listed if listed.count(name) > 1), None)
+        if twice is not None:
+            raise WeftError(f"column {twice!r} is named twice", expected="one use of each column")
+        return cls(**split, layout=layout)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data: the arguments of `of`."""
+        return {name: value if isinstance(value, str) or value is None else list(value)
+                for name, value in vars(self).items()}  # fmt: skip
+
+
+UNKNOWN_COLUMNS = SeriesColumns()
+
+
 @dataclass(frozen=True, eq=False)
 class SeriesSet:
     """Series with the same channels, covariates and frequency.
@@ -96,6 +147,8 @@ class SeriesSet:
         static: the names of what does not change over time.
         frequency: the step of time.
         reading: how a file was read: columns taken, gaps filled, duplicates; a line each.
+        time_format: how times are written, with their zone.
+        columns: the columns of a table that were read, for later data of the same kind.
     """
 
     series: tuple[TimeSeries, ...]
@@ -105,6 +158,8 @@ class SeriesSet:
     static: tuple[str, ...] = ()
     frequency: Frequency = COUNTER
     reading: tuple[str, ...] = ()
+    time_format: TimeFormat = COUNTER_FORMAT
+    columns: SeriesColumns = UNKNOWN_COLUMNS
 
     def __post_init__(self) -> None:
         widths = (len(self.channels), len(self.known), len(self.past), len(self.static))
