@@ -48,13 +48,11 @@ class Counts(NamedTuple):
     log_likelihood: float
 
     def flat(self) -> Tensor:
-        """All of it as one vector."""
         likelihood = torch.tensor([self.log_likelihood], dtype=torch.float64)
         return torch.cat([self.initial, self.transition.reshape(-1), self.emission.reshape(-1), likelihood])
 
     @classmethod
     def from_flat(cls, flat: Tensor, like: HMM) -> Counts:
-        """The counts for a model, from one vector."""
         K, V = like.states, like.size
         initial, transition, emission, likelihood = flat.split_with_sizes([K, K * K, K * V, 1])
         return cls(initial, transition.view(K, K), emission.view(K, V), float(likelihood))
@@ -76,17 +74,7 @@ def expected_counts(model: HMM, sequences: Sequence[Observations]) -> Counts:
 def improve(
     model: HMM, sequences: Sequence[Observations], *, smoothing: float = 0.0, expect: Expect = expected_counts
 ) -> tuple[HMM, float]:
-    """Takes one step of Baum-Welch.
-
-    Args:
-        model: the current model.
-        sequences: the observations.
-        smoothing: added to every expected count.
-        expect: computes the expected counts.
-
-    Returns:
-        The re-estimated model, and the log-likelihood of `model`.
-    """
+    """Takes one step of Baum-Welch. Returns the re-estimated model, and the log-likelihood of `model`."""
     _check(smoothing)
     found = expect(model, sequences)
     better = HMM(
@@ -133,25 +121,6 @@ def fit_hmm(
     Returns:
         The model with the best objective.
     """
-    *_, (_, best) = fit_steps(
-        sequences, states, size, iterations=iterations, tolerance=tolerance, smoothing=smoothing, restarts=restarts,
-        seed=seed,
-    )  # fmt: skip
-    return best.model
-
-
-def fit_steps(
-    sequences: Sequence[Observations],
-    states: int,
-    size: int,
-    *,
-    iterations: int,
-    tolerance: float,
-    smoothing: float,
-    restarts: int,
-    seed: int,
-) -> Iterator[tuple[Iteration, Iteration]]:
-    """Yields every iteration of every run of `fit_hmm`, with the best iteration so far."""
     if restarts < 1:
         raise WeftError(f"restarts is {restarts}", expected="1 (a single run) or more")
     observations = sum(int((as_observations(sequence) != MISSING).sum()) for sequence in sequences)
@@ -161,10 +130,11 @@ def fit_steps(
         for step in baum_welch(random_hmm(states, size, seed=seed + restart), sequences, smoothing=smoothing):
             if best is None or step.objective > best.objective:
                 best = step
-            yield step, best
             if step.number >= iterations or step.objective - before < tolerance * observations:
                 break
             before = step.objective
+    assert best is not None
+    return best.model
 
 
 def count_hmm(

@@ -88,17 +88,17 @@ class HMM:
         """V, the number of observation values."""
         return self.emission.shape[1]
 
-    # The chain of a sequence of observations
-
     def chains(self, sequences: Sequence[Observations]) -> Chains:
         """Builds the chains of the sequences. The last row of their table belongs to missing observations."""
         rows = [as_observations(sequence) for sequence in sequences]
         lengths = torch.tensor([len(row) for row in rows], dtype=torch.int64)
         ids = np.concatenate(rows) if rows else np.zeros(0, dtype=np.int64)
         if len(ids) and not (ids.min() >= MISSING and ids.max() < self.size):
-            number, position, wrong = _first_wrong(rows, self.size)
+            wrong = [(row < MISSING) | (row >= self.size) for row in rows]
+            number = next(number for number, each in enumerate(wrong) if each.any())
+            position = int(wrong[number].argmax())
             raise WeftError(
-                f"sequence {number}, position {position}: the observation is {wrong}",
+                f"sequence {number}, position {position}: the observation is {rows[number][position]}",
                 expected=f"0 to {self.size - 1}, or {MISSING} if it is missing",
             )
         ids = np.where(ids == MISSING, self.size, ids)
@@ -108,11 +108,7 @@ class HMM:
         return Chains(self.initial.log(), self.transition.log(), zeros, table, torch.from_numpy(ids), begins, lengths)
 
     def check_possible(self, sequences: Sequence[Observations], found: Partition) -> None:
-        """Refuses sequences of probability 0.
-
-        Raises:
-            WeftError: a sequence is impossible; the message names the observation.
-        """
+        """Refuses sequences of probability 0; the message names the observation."""
         impossible = (found.dead >= 0).nonzero().flatten().tolist()
         if not impossible:
             return
@@ -124,8 +120,6 @@ class HMM:
             expected="observations with a probability above 0",
             hint="a model fitted with smoothing",
         )
-
-    # Inference
 
     def log_likelihood(self, sequences: Sequence[Observations]) -> Tensor:
         """Computes log P(x) of each sequence, (B,); -inf if it is impossible."""
@@ -197,14 +191,10 @@ class HMM:
             observations[t] = sample_row(2, states[t], uniforms[t, 1])
         return torch.from_numpy(states), torch.from_numpy(observations)
 
-    # Stepper
-
     def initial_state(self, rows: int) -> Tensor:
-        """Returns P(h_1) for each row, (R, K)."""
         return self.initial.expand(rows, -1).clone()
 
     def step(self, ids: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Reads ids (R,). Returns log-probabilities (R, V) of the next observation, and P(h) of its state, (R, K)."""
         held = state * self.emission.t()[ids]  # (R, K)
         total = held.sum(-1, keepdim=True)
         if not (total > 0).all():
@@ -217,7 +207,6 @@ class HMM:
         return (after @ self.emission).log(), after
 
     def select(self, state: Tensor, rows: Tensor) -> Tensor:
-        """Returns the state of the given rows, which may repeat."""
         return state[rows]
 
     def evaluate(self, tokens: np.ndarray[Any, np.dtype[Any]]) -> Likelihood:
@@ -258,26 +247,13 @@ class HMM:
             correct += int((probs.argmax(-1) == true).sum())
         return TokenPredictions(Likelihood(nats, len(ids) - 1), correct)
 
-    # Storage
-
     def tensors(self) -> dict[str, Tensor]:
-        """Returns the parameters by name."""
         return {"initial": self.initial, "transition": self.transition, "emission": self.emission}
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> HMM:
-        """Builds the model from what `tensors` returned."""
         return cls(tensors["initial"], tensors["transition"], tensors["emission"])
 
 
 def as_observations(sequence: Observations) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Converts one sequence to an int64 array."""
     return np.asarray(sequence).astype(np.int64, copy=False).reshape(-1)
-
-
-def _first_wrong(rows: Sequence[np.ndarray[Any, Any]], size: int) -> tuple[int, int, int]:
-    for number, row in enumerate(rows):
-        wrong = np.flatnonzero((row < MISSING) | (row >= size))
-        if len(wrong):
-            return number, int(wrong[0]), int(row[wrong[0]])
-    raise AssertionError("all are right")

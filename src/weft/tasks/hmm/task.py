@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 from torch import Tensor
 
 from weft.tasks.fill.predictor import FillPredictor
 from weft.tasks.hmm.baum_welch import Counts, Iteration, baum_welch, expected_counts, random_hmm
 from weft.tasks.hmm.config import HmmConfig
-from weft.tasks.hmm.inspection import inspect_hmm
 from weft.tasks.hmm.model import HMM, Observations
-from weft.tasks.inspection import Inspection
+from weft.tasks.inspection import ChainView, Inspection
+from weft.tasks.lm.inspection import inspect_steps, read_tokens
 from weft.tasks.lm.predictor import LmPredictor
 from weft.tasks.text_task import TextData, TextTask
 from weft.text.text_field import Text
@@ -26,13 +27,7 @@ from weft.training.slices import sum_slices
 from weft.training.step import Evaluation, Progress
 from weft.training.trainer import Phase, Update
 
-
-class Scored(NamedTuple):
-    """A model and its scores on the training text."""
-
-    model: HMM
-    log_likelihood: float
-    objective: float
+EMISSIONS = 5  # the most probable observations shown of each state
 
 
 class BaumWelch(Phase):
@@ -54,7 +49,7 @@ class BaumWelch(Phase):
         states = config.model.num_states
         check_memory("training this model", 8 * 4 * states * (states + self.size + 1))  # doubles; model, best, counts
         self.model = self._first_model(0)
-        self.best: Scored | None = None
+        self.best: Iteration | None = None
         self.before = -math.inf  # the objective one iteration ago
         self._iterations: Iterator[Iteration] | None = None  # the rest of the restart
         self._stopping = False
@@ -79,7 +74,7 @@ class BaumWelch(Phase):
         progress.batch += 1
         self.model = iteration.model
         if self.best is None or iteration.objective > self.best.objective:
-            self.best = Scored(iteration.model, iteration.log_likelihood, iteration.objective)
+            self.best = iteration
         gain, self.before = iteration.objective - self.before, iteration.objective
         # The first iteration of a restart, number 0, is the random model.
         converged = number >= train.iterations or gain < train.tolerance * len(self.data.train)
@@ -113,9 +108,8 @@ class BaumWelch(Phase):
     def evaluate(self) -> Evaluation:
         """The held-out likelihood of the model with the best objective so far."""
         assert self.best is not None
-        if self.data.dev is None:
-            return Evaluation(-self.best.objective, {})
-        return Evaluation(-self.best.objective, self.best.model.evaluate(self.data.dev).metrics())
+        dev = self.data.dev
+        return Evaluation(-self.best.objective, {} if dev is None else self.best.model.evaluate(dev).metrics())
 
     def load_weights(self, weights: dict[str, Tensor]) -> None:
         self.model = HMM.from_tensors(weights)
@@ -133,19 +127,10 @@ class BaumWelch(Phase):
         return tensors, metadata
 
     def restore(self, tensors: dict[str, Tensor], metadata: dict[str, Any]) -> None:
-        self.model, self.before, self._iterations = (
-            HMM.from_tensors(with_prefix(tensors, "model.")),
-            metadata["before"],
-            None,
-        )
+        self.model, self.before = HMM.from_tensors(with_prefix(tensors, "model.")), metadata["before"]
+        self._iterations = None
         if metadata["best"] is not None:
-            self.best = Scored(HMM.from_tensors(with_prefix(tensors, "best.")), *metadata["best"])
-
-
-def _load_hmm(run: Run) -> HMM:
-    weights = run.weights()
-    with decoding(run.path):
-        return HMM.from_tensors(weights)
+            self.best = Iteration(0, HMM.from_tensors(with_prefix(tensors, "best.")), *metadata["best"])
 
 
 class HmmTask(TextTask[HmmConfig, LmPredictor]):
@@ -162,10 +147,29 @@ class HmmTask(TextTask[HmmConfig, LmPredictor]):
         return BaumWelch(config, self.text_data(run))
 
     def load(self, run: Run) -> LmPredictor:
-        return LmPredictor(run, _load_hmm(run), run.field("text", Text))
+        weights = run.weights()
+        with decoding(run.path):
+            model = HMM.from_tensors(weights)
+        return LmPredictor(run, model, run.field("text", Text))
 
     def inspect(self, predictor: LmPredictor, text: str) -> Inspection:
-        return inspect_hmm(predictor, text)
+        """The parts of a model of the next token, and the chain of hidden states."""
+        model = predictor.model
+        assert isinstance(model, HMM)
+        tokens, ids = read_tokens(predictor.text_field, text, least=2)
+        names = predictor.text_field.vocabulary.tokens
+
+        def chain() -> ChainView:
+            model.posterior([ids])  # an impossible text is refused here
+            probs, best = model.emission.topk(min(EMISSIONS, model.size))
+            emissions = tuple(
+                tuple((names[one], prob) for one, prob in zip(row, values, strict=True))
+                for row, values in zip(best.tolist(), probs.tolist(), strict=True)
+            )
+            states = tuple(map(str, range(model.states)))
+            return ChainView(tokens, states, model.chains([ids]), model.transition, emissions, "hmm")
+
+        return replace(inspect_steps(predictor, text), chain=chain)
 
 
 TASK = HmmTask()
