@@ -196,19 +196,18 @@ def test_mistakes():
 
 def raw_counts_below(ids, size, order):
     """Counts of occurrences at every order: interpolated absolute discounting, not Kneser-Ney."""
-    for length, counted in enumerate(real_count(ids, size, order), start=1):
+    for length, (keys, suffixes, counts) in enumerate(real_count(ids, size, order), start=1):
         grams = np.array([ids[i : i + length] for i in range(len(ids) - length + 1)])
-        _, counts = np.unique(grams, axis=0, return_counts=True)
-        full = np.zeros_like(counted.counts)
-        full[counted.counts > 0] = counts
-        yield counted._replace(counts=full)
+        raw = np.zeros_like(counts)
+        raw[counts > 0] = np.unique(grams, axis=0, return_counts=True)[1]
+        yield keys, suffixes, raw
 
 
 def without_the_start(ids, size, order):
-    for length, counted in enumerate(real_count(ids, size, order), start=1):
+    for length, (keys, suffixes, counts) in enumerate(real_count(ids, size, order), start=1):
         if length == 1 and order > 1:
-            counted.counts[ids[0]] -= 1
-        yield counted
+            counts[ids[0]] -= 1
+        yield keys, suffixes, counts
 
 
 real_count = ngram._count

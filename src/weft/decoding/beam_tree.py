@@ -17,24 +17,17 @@ KEPT, ENDED, CUT, OUTRANKED, PRUNED = "kept", "ended", "cut", "outranked", "prun
 class BeamNode(NamedTuple):
     """A hypothesis: its parent and one more token.
 
-    Attributes:
-        parent: The index of its parent in `BeamTree.nodes`, or -1 for the prompt.
-        step: The number of new tokens, from 1.
-        id: The last token.
-        log_prob: Of all new tokens.
-        score: log_prob / step^alpha.
-        status: "kept" in the beam; "ended" with the end token; "cut" at the maximum length; "outranked" by better
-            hypotheses of the same step; "pruned" because it can no longer beat a finished hypothesis.
-        reason: The status in words, with the numbers that decided it.
+    Its status is "kept" in the beam; "ended" with the end token; "cut" at the maximum length; "outranked" by better
+    hypotheses of the same step; "pruned" because it can no longer beat a finished hypothesis.
     """
 
-    parent: int
-    step: int
-    id: int
-    log_prob: float
-    score: float
+    parent: int  # its index in `BeamTree.nodes`, or -1 for the prompt
+    step: int  # the number of new tokens, from 1
+    id: int  # the last token
+    log_prob: float  # of all new tokens
+    score: float  # log_prob / step^alpha
     status: str
-    reason: str
+    reason: str  # the status in words, with the numbers that decided it
 
 
 class BeamTree(NamedTuple):

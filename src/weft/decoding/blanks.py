@@ -34,14 +34,11 @@ def fill_blanks(
     Args:
         ids: T token ids with blanks among them.
         blank: the id of the blank.
-        n: how many ways to return.
+        n: how many ways to return, most probable first.
         log_probs: maps rows (K, T), with blanks at the position and possibly later, and the position to the
             log-probabilities (K, V) of the token there.
         width: the beam width; at least `n` is used.
         banned: ids that are never filled in. Their probability is redistributed over the others.
-
-    Returns:
-        Up to `n` ways, most probable first.
     """
     rows = torch.tensor([list(ids)])
     positions = [position for position, token in enumerate(ids) if token == blank]

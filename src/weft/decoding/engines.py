@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -29,21 +29,12 @@ class TokenChoice(NamedTuple):
     end: int | None
 
 
-@runtime_checkable
-class StreamModel(Protocol):
-    """A language model that the engine's streams may run."""
-
-    def stream_layers(self) -> StreamLayers | None:
-        """What a stream is made of, with the current weights; None where the engine cannot run the model."""
-        ...
-
-
 class TokenEngine(ABC):
     """Reads tokens of rows and predicts the next ones."""
 
     @abstractmethod
     def start(self, rows: int) -> list[Any]:
-        """The states of some rows before any token."""
+        """The states of rows before any token."""
 
     @abstractmethod
     def step(self, ids: Sequence[int], states: Sequence[Any]) -> tuple[Tensor, list[Any]]:
@@ -73,9 +64,8 @@ class StreamEngine(TokenEngine):
 
     def _stream(self, rows: int, predicts: bool = True) -> Stream:
         if (rows, predicts) not in self._streams:
-            cells, weight, bias = self.layers
-            made = Stream(cells, weight, bias, rows=rows) if predicts else Stream(cells, rows=rows)
-            self._streams[rows, predicts] = made
+            output = self.layers if predicts else self.layers[:1]
+            self._streams[rows, predicts] = Stream(*output, rows=rows)
         return self._streams[rows, predicts]
 
     def start(self, rows: int) -> list[Any]:
@@ -161,8 +151,8 @@ class StepEngine(TokenEngine):
 
 
 def token_engine(model: Stepper) -> StreamEngine | StepEngine:
-    """The fastest engine that can run a model, with its current weights."""
-    layers = model.stream_layers() if isinstance(model, StreamModel) else None
+    """The fastest engine that can run a model, with its current weights: `stream_layers` are what the streams run."""
+    layers: StreamLayers | None = getattr(model, "stream_layers", lambda: None)()
     return StepEngine(model) if layers is None else StreamEngine(layers)
 
 
@@ -180,11 +170,6 @@ def parts(rows: int) -> Iterator[slice]:
 
 
 def _checked(values: Tensor) -> Tensor:
-    """The same values.
-
-    Raises:
-        WeftError: One is NaN or plus infinity.
-    """
     if not values.numel() or values.max() < torch.inf:  # not so of NaN
         return values
     raise not_finite("the model")

@@ -24,14 +24,9 @@ CHUNK = 32  # tokens that are generated at a time: few enough to watch them appe
 
 
 class GeneratedRow:
-    """A sequence that is being generated.
+    """A sequence of up to `limit` tokens that is being generated after a prompt of at least one token, its history.
 
-    Args:
-        history: Its tokens so far: a prompt of at least one token.
-        choice: How tokens are chosen.
-        limit: The most tokens to generate.
-        seed: Of its random numbers, one for each token.
-        scored: Compute the log-probabilities of the prompt, too.
+    `seed` is that of its random numbers, one for each token; with `scored` the prompt has log-probabilities, too.
     """
 
     def __init__(
@@ -167,25 +162,14 @@ def generate(
     banned: Sequence[int] = (),
     end: int | None = None,
 ) -> Iterator[list[int]]:
-    """Continues every prompt by up to `tokens` tokens.
+    """Continues every prompt, of at least one token, by up to `tokens` tokens.
 
     Each row has its own clock: it may start to write as soon as its own prompt has been read, even while longer prompts
     are still being read. The random number of row r's n-th token depends on (seed, r, n) alone, not on the other rows.
-
-    Args:
-        stepper: the model.
-        prompts: token ids, at least one in every row.
-        sampler: `greedy`, a `Sample`, or another `Sampler`.
-        tokens: the maximum number of new tokens in each row.
-        seed: the random seed.
-        banned: ids that are never generated.
-        end: the id that ends a row; it is not yielded.
+    `banned` ids are never generated; `end` ends a row and is not yielded.
 
     Yields:
         The new token of each row, step by step; NO_TOKEN before a row starts to write and after its end.
-
-    Raises:
-        WeftError: a prompt is empty.
     """
     if not prompts or not all(prompts):
         raise WeftError("a prompt has no token", expected="at least one token to start from in every row")

@@ -13,21 +13,14 @@ EVERY = 32  # tokens between two states that are kept; states in between are com
 
 
 class TopToken(NamedTuple):
-    """A token and its log-probability."""
-
     id: int
     log_prob: float
 
 
 class History:
-    """Tokens that were read or generated, their log-probabilities, and states at some of them.
+    """Tokens that were read or generated, their log-probabilities, and, with `keep`, states to return to.
 
     `state` is the state after `ids[:read]`. All tokens but the last have been read whenever a token is generated.
-
-    Args:
-        engine: Reads the tokens.
-        keep: Whether to keep the states to return to.
-        state: The state before any token; None: a new one of the engine.
     """
 
     def __init__(self, engine: TokenEngine, *, keep: bool = False, state: Any = None) -> None:

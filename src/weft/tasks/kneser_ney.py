@@ -65,41 +65,33 @@ class NGram:
         """The number of n-grams of all lengths."""
         return sum(len(level.keys) for level in self.levels)
 
-    # Probabilities
-
     def initial_state(self, rows: int) -> Tensor:
-        """Returns the state before any token, without contexts."""
         return torch.full((rows, self.order - 1), UNSEEN)
 
     def step(self, ids: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Reads ids (R,). Returns log-probabilities (R, V) of the next token, and the new state."""
-        tokens = self._checked(ids.numpy())
+        tokens = _checked(ids.numpy(), self.size)
         contexts = self._advance(tokens, state.numpy())
         with np.errstate(divide="ignore"):
             return torch.from_numpy(np.log(self._table(contexts))), torch.from_numpy(contexts)
 
     def select(self, state: Tensor, rows: Tensor) -> Tensor:
-        """Returns the state of the given rows, which may repeat."""
         return state[rows]
 
     def evaluate(self, tokens: Array) -> Likelihood:
         """Computes the likelihood of the tokens (N,), each but the first given those before it."""
         if len(tokens) < 2:
             raise WeftError(f"there are {len(tokens)} tokens to evaluate on", expected="at least 2")
-        nats = -sum(float(part.sum()) for part in self._log_probs_in_chunks(tokens))
-        return Likelihood(nats, len(tokens) - 1)
+        return Likelihood(-float(self.token_log_probs(tokens).sum()), len(tokens) - 1)
 
     def token_log_probs(self, tokens: Array) -> Array:
         """Computes log P of each token but the first of (N,), given those before it: (N - 1,)."""
-        return np.concatenate(list(self._log_probs_in_chunks(tokens)) or [np.zeros(0)])
-
-    def _log_probs_in_chunks(self, tokens: Array) -> Iterator[Array]:
-        memory = self.order - 1
+        found = [np.zeros(0)]
         with np.errstate(divide="ignore"):
             for begin in range(1, len(tokens), _CHUNK):
-                before = min(begin, memory)
-                probs = self._probs_along(self._checked(tokens[begin - before : begin + _CHUNK]))
-                yield np.log(probs[before:])
+                before = min(begin, self.order - 1)
+                probs = self._probs_along(_checked(tokens[begin - before : begin + _CHUNK], self.size))
+                found.append(np.log(probs[before:]))
+        return np.concatenate(found)
 
     context = "left"  # tokens are predicted from those before them
 
@@ -114,7 +106,7 @@ class NGram:
         contexts, rows = np.full((1, self.order - 1), UNSEEN), max(1, _CHUNK // self.size)
         for begin in range(0, len(tokens) - 1, rows):
             along = [contexts]
-            for token in self._checked(tokens[begin : min(begin + rows, len(tokens) - 1)]):
+            for token in _checked(tokens[begin : min(begin + rows, len(tokens) - 1)], self.size):
                 along.append(self._advance(token[None], along[-1]))
             contexts = along[-1]
             yield self._table(np.concatenate(along[1:]))
@@ -165,11 +157,6 @@ class NGram:
             probs = _at(self.levels[length - 1].probs, contexts, shorter)
         return probs
 
-    def _checked(self, tokens: Array) -> Array:
-        return _checked(tokens, self.size)
-
-    # Storage
-
     def tensors(self) -> dict[str, Tensor]:
         """Returns the arrays of the model by name; the size and the discounts are separate."""
         return {
@@ -215,16 +202,7 @@ def kneser_ney(tokens: Array, size: int, order: int, *, discount: float = 0.75) 
 
 
 def modified_kneser_ney(tokens: Array, size: int, order: int) -> NGram:
-    """Estimates an interpolated modified Kneser-Ney model, with three discounts for each order.
-
-    Args:
-        tokens: (N,) token ids of the text.
-        size: V, the size of the vocabulary.
-        order: the length of the longest n-grams.
-
-    Raises:
-        WeftError: an argument is out of range, or there are no tokens.
-    """
+    """Estimates an interpolated modified Kneser-Ney model, with three discounts for each order; see `kneser_ney`."""
     return _build(tokens, size, order, lambda length, counts: modified_discounts(counts))
 
 
@@ -241,14 +219,6 @@ def modified_discounts(counts: Array) -> tuple[float, float, float]:
 
 
 Discounts = Callable[[int, Array], tuple[float, float, float]]  # length, its counts -> for counts of 1, 2, 3 and more
-
-
-class _Counted(NamedTuple):
-    """The n-grams of one length."""
-
-    keys: Array
-    suffixes: Array  # indices of the n-grams without their first token, one level below
-    counts: Array
 
 
 def _build(tokens: Array, size: int, order: int, rule: Discounts) -> NGram:
@@ -278,28 +248,29 @@ def _build(tokens: Array, size: int, order: int, rule: Discounts) -> NGram:
     return NGram(size, tuple(levels), tuple(discounts))
 
 
-def _count(ids: Array, size: int, order: int) -> Iterator[_Counted]:
-    """Yields the n-grams of each length with their counts: occurrences at the highest order, continuations below."""
+def _count(ids: Array, size: int, order: int) -> Iterator[tuple[Array, Array, Array]]:
+    """Counts the n-grams of each length: occurrences at the highest order, continuations below.
+
+    Yields:
+        The keys, the indices of the n-grams without their first token, one level below, and the counts.
+    """
     keys, suffixes = np.arange(size), np.zeros(size, dtype=np.int64)
     occurrences = np.bincount(ids, minlength=size)
     indices = ids  # index of the n-gram that begins at each token
     for length in range(1, order + 1):
         if length == order:
-            yield _Counted(keys, suffixes, occurrences)
+            yield keys, suffixes, occurrences
             return
         longer = indices[:-1] * size + ids[length:]
-        longer_keys, firsts, inverse, longer_occurrences = _unique(longer)
+        longer_keys, firsts, inverse, longer_occurrences = np.unique(
+            longer, return_index=True, return_inverse=True, return_counts=True
+        )
         longer_suffixes = indices[1:][firsts]
         counts = np.bincount(longer_suffixes, minlength=len(keys))
         if len(indices):
             counts[indices[0]] += 1  # the beginning of the text precedes its first n-gram
-        yield _Counted(keys, suffixes, counts)
+        yield keys, suffixes, counts
         keys, suffixes, occurrences, indices = longer_keys, longer_suffixes, longer_occurrences, inverse
-
-
-def _unique(values: Array) -> tuple[Array, Array, Array, Array]:
-    """Returns the sorted unique values, their first indices, the inverse indices and the counts."""
-    return np.unique(values, return_index=True, return_inverse=True, return_counts=True)
 
 
 def _at(values: Array, indices: Array, otherwise: Array | float) -> Array:
