@@ -73,14 +73,7 @@ def load_members(
 
 
 def member_phase(task: Task[Any, Any, Any], run: Run, config: Any, member: int) -> Phase:
-    """What trains a member of a run; the only one has all the time, and its report does not name it.
-
-    Args:
-        task: the task.
-        run: the run directory.
-        config: all settings.
-        member: the number of the member, from 1.
-    """
+    """What trains a member of a run, by its number from 1; the only one has all the time, and no number in reports."""
     config, count = settings_of_member(config, member), members_of(config)
     torch.manual_seed(getattr(getattr(config, "train", None), "seed", 0))  # n-grams have none
     phase: Phase = task.build(run, config)

@@ -28,14 +28,10 @@ MOST_ITERATIONS, LEAST_GAIN = 1000, 1e-9  # of EM; nats per token
 
 
 class Rule(Protocol):
-    """How predictions are joined, and how its weights are fitted."""
+    """How predictions are joined. Rules with weights fit them, each to what it needs of the models."""
 
     def join(self, predictions: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
         """The predictions of K models as one."""
-        ...
-
-    def fit(self, predictions: Sequence[Tensor], targets: Tensor) -> Sequence[float]:
-        """The K weights that suit the targets best."""
         ...
 
 
@@ -48,9 +44,6 @@ class Equal:
 
     def join(self, predictions: Sequence[Tensor], weights: Sequence[float] = ()) -> Tensor:
         return torch.stack(list(predictions)).logsumexp(0) - math.log(len(predictions))
-
-    def fit(self, predictions: Sequence[Tensor], targets: Tensor) -> Sequence[float]:
-        return [1 / len(predictions)] * len(predictions)
 
 
 class MeanScores(Equal):
@@ -70,11 +63,6 @@ class Linear:
         joint = torch.stack([log_probs.cpu().double() for log_probs in predictions], -1)  # (..., K)
         return torch.logsumexp(joint + torch.tensor(weights, dtype=torch.float64).log(), -1)
 
-    def fit(self, predictions: Sequence[Tensor], targets: Tensor) -> Sequence[float]:
-        chosen = [log_probs.gather(-1, targets[..., None])[..., 0].double().numpy() for log_probs in predictions]
-        weights: list[float] = self.fit_to(np.stack(chosen, 1)).tolist()
-        return weights
-
     def join_targets(self, log_probs: Array, weights: Sequence[float] | Array) -> Array:
         """The log-probabilities (N,) of targets, from those that each of K models gives to them, (N, K)."""
         with np.errstate(divide="ignore"):
@@ -88,19 +76,13 @@ class Linear:
     def fit_to(self, log_probs: Array) -> Array:
         """The weights (K,), which sum to 1, from the log-probabilities (N, K) of N targets by each of K models.
 
-        Raises:
-            WeftError: a target has probability 0 in all models.
-
-        Example:
-            >>> LINEAR.fit_to(np.log([[0.5, 0.1], [0.5, 0.1]])).round(3).tolist()
-            [1.0, 0.0]
+        >>> LINEAR.fit_to(np.log([[0.5, 0.1], [0.5, 0.1]])).round(3).tolist()
+        [1.0, 0.0]
         """
         count, models = log_probs.shape
         top = log_probs.max(1, keepdims=True)
         if not np.isfinite(top).all():
-            raise WeftError(
-                "a token of the held-out text has probability 0 in every model", expected="a smoothed model"
-            )
+            raise WeftError("a token of the held-out text has probability 0 in every model", expected="a smoothed one")
         probs = np.exp(log_probs - top)
         weights, before = np.full(models, 1 / models), -np.inf
         for _ in range(MOST_ITERATIONS):
@@ -200,19 +182,16 @@ class Mixture(nn.Module, Generic[Joinable]):
         return self.rule.join([predict(model) for model in self.models], self.weights)
 
     def initial_state(self, rows: int) -> tuple[Any, ...]:
-        """Returns the states of all models before any token."""
         steppers: Sequence[Any] = self.models
         return tuple(stepper.initial_state(rows) for stepper in steppers)
 
     @torch.no_grad()
     def step(self, ids: Tensor, state: tuple[Any, ...]) -> tuple[Tensor, tuple[Any, ...]]:
-        """Reads ids (R,). Returns log-probabilities (R, V) of the next token, and the new states."""
         steppers: Sequence[Any] = self.models
         found = [stepper.step(ids, one) for stepper, one in zip(steppers, state, strict=True)]
         return self.rule.join([log_probs for log_probs, _ in found], self.weights), tuple(after for _, after in found)
 
     def select(self, state: tuple[Any, ...], rows: Tensor) -> tuple[Any, ...]:
-        """Returns the states of the given rows, which may repeat."""
         steppers: Sequence[Any] = self.models
         return tuple(stepper.select(one, rows) for stepper, one in zip(steppers, state, strict=True))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, cast, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -45,19 +45,13 @@ SHARED_LAYERS = ("cell", "hidden_size", "num_layers", "residual", "embedding_dim
 SHARED_TEXT = ("tokenizer", "normalization", "lower", "letters_only")  # of the section `text`
 
 
-class LayerWeights(NamedTuple):
-    """The parameters of the recurrent cells of a language model by name, the lowest layer first."""
-
-    forward: list[dict[str, Tensor]]
-    backward: list[dict[str, Tensor]]  # empty without `model.backward`
-
-
 class PretrainedLayers(NamedTuple):
-    """What another model takes over of a language model."""
+    """What another model takes over of a language model: of cells the parameters by name, the lowest layer first."""
 
     name: str  # of its run, for messages
     embedding: Tensor  # (V, E)
-    layers: LayerWeights
+    forward: list[dict[str, Tensor]]
+    backward: list[dict[str, Tensor]]  # empty without `model.backward`
 
 
 @runtime_checkable
@@ -66,29 +60,21 @@ class TakesEncoder(Protocol):
 
     encoder_defaults: ClassVar[Mapping[str, Any]]  # defaults of settings, by dotted keys, with an encoder
 
-    def encoder_settings(self, encoder: Run) -> dict[str, Any]:
-        """The settings, by dotted keys, that a model has to share with its encoder."""
-        ...
+    # The settings, by dotted keys, that a model has to share with its encoder.
+    def encoder_settings(self, encoder: Run) -> dict[str, Any]: ...
 
-    def pretraining_text(self, config: Any) -> dict[str, Any]:
-        """The settings of the text, by dotted keys, of an encoder for a model with these settings."""
-        ...
+    # The settings of the text, by dotted keys, of an encoder for a model with these settings.
+    def pretraining_text(self, config: Any) -> dict[str, Any]: ...
 
-    def pretraining_corpus(self, raw: Any, source: Any, config: Any) -> Any:
-        """What an encoder is trained on: raw text, and the texts of the examples, which have words of their own."""
-        ...
+    # What an encoder is trained on: raw text, and the texts of the examples, which have words of their own.
+    def pretraining_corpus(self, raw: Any, source: Any, config: Any) -> Any: ...
 
-    def take_over(self, model: Any, encoder: PretrainedLayers) -> None:
-        """Gives a new model the layers of the encoder."""
-        ...
+    # Gives a new model the layers of the encoder.
+    def take_over(self, model: Any, encoder: PretrainedLayers) -> None: ...
 
 
 def open_encoder(task: Task[Any, Any, Any], run: Run | str | Path) -> Run:
-    """The language model whose layers a run of a task starts from.
-
-    Raises:
-        WeftError: the task takes no encoder, or the run is of another task or has no embedding.
-    """
+    """The language model whose layers a run of a task starts from; others are refused."""
     check_takes_encoder(task)
     run = run if isinstance(run, Run) else open_run(run)
     if run.task != "lm":
@@ -112,11 +98,7 @@ def encoder_settings(task: Task[Any, Any, Any], encoder: Run) -> dict[str, Any]:
 
 
 def encoder_config(task: Task[Any, Any, Any], encoder: Run, config: Any) -> Any:
-    """The settings of a run with an encoder.
-
-    Raises:
-        WeftError: they do not fit the encoder.
-    """
+    """The settings of a run with an encoder; those that do not fit it are refused."""
     assert isinstance(task, TakesEncoder)
     if config is None or isinstance(config, Mapping):
         config = {**encoder_settings(task, encoder), **dotted(config or {})}
@@ -161,12 +143,14 @@ def load_encoder(run: Run) -> PretrainedLayers:
     from weft.tasks import get_task
 
     model = first_member(get_task("lm").load(run)).model
-    stacks = (model.stack, model.backward_stack)
-    layers = LayerWeights(
-        *([] if stack is None else [_parameters(one.cell) for one in stack.layers] for stack in stacks)
-    )
+
+    def parameters(stack: Stack | None) -> list[dict[str, Tensor]]:
+        cells = [] if stack is None else [cast(Cell, layer.cell) for layer in stack.layers]
+        return [{name: weight.detach() for name, weight in cell.named_parameters()} for cell in cells]
+
     with torch.no_grad():
-        return PretrainedLayers(str(run.path), model.embedding_table(), layers)
+        table = model.embedding_table()
+    return PretrainedLayers(str(run.path), table, parameters(model.stack), parameters(model.backward_stack))
 
 
 def shared_settings(encoder: Run, sections: Mapping[str, Sequence[str]]) -> dict[str, Any]:
@@ -179,31 +163,22 @@ def take_over_stack(stack: Stack, encoder: PretrainedLayers) -> None:
 
     The separate stacks of the encoder become one: where a layer of the model reads more than that of the encoder (both
     directions below it, or more features of a token), the additional input weights are zero, so that it computes at
-    first exactly what the encoder does.
-
-    Args:
-        stack: unidirectional or bidirectional layers. The first features that the lowest one reads are those of the
-            embedding.
-        encoder: the layers of a language model, as many.
+    first exactly what the encoder does. The first features that the lowest layer reads are those of the embedding.
     """
     for number, layer in enumerate(stack.layers):
         if isinstance(layer, Bidirectional):
-            take_over_cell(layer.forward_layer.cell, encoder.layers.forward[number], encoder.name)
+            take_over_cell(layer.forward_layer.cell, encoder.forward[number], encoder.name)
             below = layer.forward_layer.output_size if number else 0  # all layers have as many units
-            take_over_cell(layer.backward_layer.cell, encoder.layers.backward[number], encoder.name, first=below)
+            take_over_cell(layer.backward_layer.cell, encoder.backward[number], encoder.name, first=below)
         else:
             assert isinstance(layer, Recurrent)
-            direction = encoder.layers.backward if layer.reverse else encoder.layers.forward
+            direction = encoder.backward if layer.reverse else encoder.forward
             take_over_cell(layer.cell, direction[number], encoder.name)
 
 
 @torch.no_grad()
 def take_over_cell(cell: Cell, weights: Mapping[str, Tensor], name: str, *, first: int = 0) -> None:
-    """Gives a cell the weights of another one, whose inputs are those of this one from number `first` on.
-
-    Raises:
-        WeftError: the cell has other parameters, or their shapes differ in more than the inputs.
-    """
+    """Gives a cell the weights of another one, whose inputs are those of this one from number `first` on."""
     own = dict(cell.named_parameters())
     for key, parameter in own.items():
         given = weights.get(key)
@@ -225,13 +200,7 @@ def layer_groups(
     """The groups of a model for discriminative learning rates and gradual unfreezing; None if no setting asks for them.
 
     The first group has the layers that no encoder gives. Then come the recurrent layers from the top down, both
-    directions together, and the embedding.
-
-    Args:
-        model: the model.
-        stacks: its recurrent layers, one stack, or one for each direction.
-        embedding: its embedding, if it has one.
-        rates: the settings.
+    directions together (`stacks` are one, or one for each direction), and the embedding.
     """
     if rates.layer_decay == 1 and not rates.unfreeze_epochs:
         return None
@@ -255,7 +224,7 @@ def pretraining_settings(task: Task[Any, Any, Any], config: Any) -> dict[str, An
 def start_pretraining(
     task: Task[Any, Any, Any], raw: Any, source: Any, out: str | Path, config: Any = None, *, resume: bool = False
 ) -> Training:
-    """Starts the training of an encoder for a new run. It is a run of its own, `OUT.lm`.
+    """Starts the training of an encoder for a new run, or resumes it. It is a run of its own, `OUT.lm`.
 
     Args:
         task: the task of the new run.
@@ -275,7 +244,3 @@ def start_pretraining(
     assert isinstance(task, TakesEncoder)
     text = raw if is_shards(raw) else task.pretraining_corpus(raw, source, settings)  # encoded text is as it is
     return lm.start(text, folder, pretraining_settings(task, settings))
-
-
-def _parameters(cell: Cell) -> dict[str, Tensor]:
-    return {name: parameter.detach() for name, parameter in cell.named_parameters()}

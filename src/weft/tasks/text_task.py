@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -44,15 +44,8 @@ BLOCK, MOST_BLOCKS = 256, 400  # tokens of an example in a paired test, and how 
 CorpusSource = str | Path | Corpus | Iterable[Any]
 
 
-class HasText(Protocol):
-    """The settings of every task on text."""
-
-    @property
-    def text(self) -> CorpusConfig: ...
-
-
 TextScore = TypeVar("TextScore", Likelihood, TokenPredictions)
-TextTaskConfig = TypeVar("TextTaskConfig", bound=HasText)
+TextTaskConfig = TypeVar("TextTaskConfig", bound=Any)  # settings with a section `text`, a CorpusConfig
 
 
 class TextData(NamedTuple):
@@ -65,7 +58,6 @@ class TextData(NamedTuple):
 
     @property
     def description(self) -> str:
-        """The text in one line."""
         held_out = 0 if self.dev is None else len(self.dev)
         return (
             f"{len(self.train):,} {self.text_field.tokenizer.name} tokens to train on, {held_out:,} held out, "
@@ -236,11 +228,7 @@ def held_out_tokens(run: Run, text_field: Text) -> Tokens:
 
 
 def stored_tokens(run: Run, vocabulary_size: int) -> Tokens:
-    """The training text that a run has stored, or its held-out text.
-
-    Raises:
-        WeftError: there is neither.
-    """
+    """The training text that a run has stored, or its held-out text."""
     part = next((part for part in (TRAIN_PART, DEV_PART) if is_stored(run, part)), None)
     if part is None:
         raise WeftError(f"{run.path} has no stored text: its data folder was deleted", expected="a run with its data")
@@ -258,18 +246,13 @@ def _open_both(source: CorpusSource, dev: CorpusSource | None, config: CorpusCon
     """The corpora of the training text and of the held-out text, where that is given."""
     corpus = open_corpus(source, config.column, strict=config.strict)
     if dev is None:
-        _report_repeated(corpus, config.holdout)
+        if corpus.reading and config.holdout and (again := repeated(list(_texts(corpus)), "texts")):
+            warn(f"{again}: those at the end, which are held out, may be in the training data, too")
         return corpus, None
     held_out = open_corpus(dev, config.column, like=corpus.column, strict=config.strict)
     if corpus.reading and held_out.reading:
         report_shared(_texts(corpus), list(_texts(held_out)), "texts")
     return corpus, held_out
-
-
-def _report_repeated(corpus: Corpus, holdout: float) -> None:
-    """Warns of texts of a table that stand there more than once, if a part of it is held out."""
-    if corpus.reading and holdout and (again := repeated(list(_texts(corpus)), "texts")):
-        warn(f"{again}: those at the end, which are held out, may be in the training data, too")
 
 
 def _texts(corpus: Corpus) -> Iterator[str]:

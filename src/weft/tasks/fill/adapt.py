@@ -21,7 +21,7 @@ from weft.errors import WeftError
 from weft.metrics import Likelihood, TokenPredictions
 from weft.tasks.fill.model import Filler
 from weft.tasks.fill.predictor import FillPredictor
-from weft.tasks.lm.dynamic import DynamicConfig, DynamicModel, best_rate, gradient_rms
+from weft.tasks.lm.dynamic import RATE_TOKENS, DynamicConfig, DynamicModel, best_rate, gradient_rms
 from weft.tasks.stored_data import DEV_PART, is_stored
 from weft.tasks.text_task import held_out_tokens, stored_tokens
 
@@ -57,7 +57,8 @@ class AdaptedFiller(nn.Module):
             targets[:, part] = row[:, part].masked_fill(row[:, part] == self.blank, IGNORE_INDEX)
             if (targets != IGNORE_INDEX).any():
                 adapted.update(mean_loss(adapted.model, Passage(row, targets)))
-        return adapted.model.fill_blanks(ids, n, width=width, banned=banned)
+        found: list[FilledBlanks] = adapted.model.fill_blanks(ids, n, width=width, banned=banned)
+        return found
 
 
 def read_part(passage: Passage) -> Passage:
@@ -94,10 +95,11 @@ def adapt_filler(
             ids = torch.from_numpy(np.asarray(tokens[begin : begin + config.segment]).astype(np.int64))[None]
             yield mean_loss(model, Passage(ids, ids))
 
-    def nats(one: DynamicConfig, tokens: Tokens) -> float:
-        return AdaptedFiller(filler, one, rms).predict_tokens(tokens).likelihood.nats
-
     rms = gradient_rms(filler, config, losses)
-    if dynamic is None and is_stored(run, DEV_PART):
-        config = best_rate(config, held_out_tokens(run, predictor.text_field), nats)
+    if dynamic is None and is_stored(run, DEV_PART) and len(dev := held_out_tokens(run, predictor.text_field)) > 1:
+
+        def nats(one: DynamicConfig) -> float:
+            return AdaptedFiller(filler, one, rms).predict_tokens(dev[: RATE_TOKENS + 1]).likelihood.nats
+
+        config = best_rate(config, nats)
     return replace(predictor, model=AdaptedFiller(filler, config, rms))

@@ -29,18 +29,12 @@ def inspect_fill(predictor: FillPredictor, text: str) -> Inspection:
         return model.embedding(row).detach()  # type: ignore[no-any-return]
 
     def logits(x: Tensor) -> Tensor:
-        ahead, _ = model.forward_stack(x)
-        sides = [F.pad(ahead[:, :-1], (0, 0, 1, 0))]  # what stands before each token
-        if model.backward_stack is not None:
-            back, _ = model.backward_stack(x)
-            sides.append(F.pad(back[:, 1:], (0, 0, 0, 1)))  # and after it
-        return model.readout(torch.cat(sides, -1))
+        return model.readout(model.sides(x))
 
     @torch.no_grad()
     def scores() -> TokenScores:
         log_probs = logits(embeddings())[0].log_softmax(-1)
-        context = "left" if model.backward_stack is None else "both"
-        return TokenScores(tokens, tuple(range(len(ids))), log_probs, row[0].cpu(), names, context)
+        return TokenScores(tokens, tuple(range(len(ids))), log_probs, row[0].cpu(), names, model.context)
 
     def network() -> Network:
         stacks = {"left": StackUse(model.forward_stack, tokens)}

@@ -39,12 +39,7 @@ class Filler(nn.Module):
     row the stack outputs are zero. With bidirectional=false there is no backward stack, and a token is predicted from
     those before it.
 
-    Args:
-        vocabulary_size: V, the size of the vocabulary.
-        config: the `model` settings. With embedding_dim=0 the stacks read one-hot vectors.
-
-    Raises:
-        WeftError: tied weights of different sizes.
+    With embedding_dim=0 the stacks read one-hot vectors.
     """
 
     def __init__(self, vocabulary_size: int, config: ModelConfig) -> None:
@@ -79,19 +74,24 @@ class Filler(nn.Module):
         if self.weight is not None:
             nn.init.normal_(self.weight, std=config.hidden_size**-0.5)
         self.bias = nn.Parameter(torch.zeros(vocabulary_size))
+        self.context = "both" if config.bidirectional else "left"  # what a token is predicted from
 
     def contexts(self, ids: Tensor, lengths: Tensor | None = None) -> Tensor:
         """Computes the context of every position, which excludes its own token: (B, T) to (B, T, 2H), or (B, T, H)."""
         x = ids
         if self.embedding is not None:
             x = embed(ids, self.embedding.weight, self.dropout, self.training)
+        return dropout(self.sides(x, lengths), self.dropout, self.training)
+
+    def sides(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """The outputs of the stacks before and after every position, of ids (B, T) or vectors (B, T, E)."""
         forward, _ = self.forward_stack(x, lengths=lengths)
         sides = [F.pad(forward[:, :-1], (0, 0, 1, 0))]
         if self.backward_stack is not None:
             # Outputs past a row's length are zero, so the last position of each row has a zero right context.
             backward, _ = self.backward_stack(x, lengths=lengths)
             sides.append(F.pad(backward[:, 1:], (0, 0, 0, 1)))
-        return dropout(torch.cat(sides, -1), self.dropout, self.training)
+        return torch.cat(sides, -1)
 
     def readout(self, contexts: Tensor) -> Tensor:
         """Maps contexts (..., 2H) to logits (..., V)."""
@@ -121,11 +121,6 @@ class Filler(nn.Module):
         """Replaces random tokens of ids (B, T), on the CPU, by blanks; a row's rate is uniform in [0, 2 * rate]."""
         rates = 2 * rate * torch.rand(len(ids), 1)
         return ids.masked_fill(torch.rand(ids.shape) < rates, self.blank)
-
-    @property
-    def context(self) -> str:
-        """What a token is predicted from: "left" or "both"."""
-        return "left" if self.backward_stack is None else "both"
 
     @torch.no_grad()
     def predict_tokens(self, tokens: Tokens) -> TokenPredictions:
@@ -160,19 +155,12 @@ class Filler(nn.Module):
 class FillerMixture(Mixture[Filler]):
     """Averages the probabilities of the tokens."""
 
-    @property
-    def context(self) -> str:
-        """What a token is predicted from: "left" or "both"."""
-        return self.models[0].context
-
-    @property
-    def blank(self) -> int:
-        """The id of a missing token."""
-        return self.models[0].blank
+    def __init__(self, models: Sequence[Filler]) -> None:
+        super().__init__(models)
+        self.context, self.blank = models[0].context, models[0].blank
 
     @torch.no_grad()
     def predict_tokens(self, tokens: Tokens) -> TokenPredictions:
-        """Predicts each token but the first from all the others, and compares with the true tokens."""
         found = TokenPredictions(Likelihood(0.0, 0), 0)
         for passage in evaluation_passages(tokens):
             log_probs = EQUAL.join([member.logits_at_targets(passage).cpu().log_softmax(-1) for member in self.models])
@@ -181,8 +169,6 @@ class FillerMixture(Mixture[Filler]):
 
     @torch.no_grad()
     def fill_blanks(self, ids: Sequence[int], n: int, *, width: int, banned: Sequence[int] = ()) -> list[FilledBlanks]:
-        """Finds the `n` most probable ways to fill the blanks of one row; see `weft.decoding.fill_blanks`."""
-
         def log_probs(rows: Tensor, position: int) -> Tensor:
             return self.joined(lambda member: member.log_probs_at(rows, position))
 

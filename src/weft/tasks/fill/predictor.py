@@ -87,7 +87,10 @@ class FillPredictor(TextPredictor[TokenPredictions]):
         return self.as_input(example_of(self.text_field, 5))
 
     def as_input(self, sentence: str) -> str:
-        return put_blank(sentence)
+        """The sentence with a blank in the place of its middle word."""
+        words = sentence.split()
+        words[len(words) // 2] = "___"
+        return " ".join(words)
 
     def is_input(self, text: object) -> bool:
         """Whether a text has a blank in one of the ways to write it."""
@@ -194,14 +197,3 @@ class FillPredictor(TextPredictor[TokenPredictions]):
     @property
     def read_context(self) -> str:
         return self.context
-
-
-def put_blank(sentence: str) -> str:
-    """The sentence with a blank in the place of its middle word.
-
-    >>> put_blank("the cat sat on it")
-    'the cat ___ on it'
-    """
-    words = sentence.split()
-    words[len(words) // 2] = "___"
-    return " ".join(words)

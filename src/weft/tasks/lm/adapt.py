@@ -20,8 +20,8 @@ from weft.decoding import NO_TOKEN, Sampler
 from weft.errors import WeftError, unknown_name
 from weft.metrics import Likelihood, TokenPredictions
 from weft.tasks.lm.cache import CacheConfig, CacheModel, CacheReader, fit_cache
-from weft.tasks.lm.dynamic import DynamicConfig, DynamicModel, best_rate, gradient_rms
-from weft.tasks.lm.interpolation import Interpolation, likelihood
+from weft.tasks.lm.dynamic import RATE_TOKENS, DynamicConfig, DynamicModel, best_rate, gradient_rms
+from weft.tasks.lm.interpolation import Interpolation, likelihood, networks_of
 from weft.tasks.lm.model import LanguageModel
 from weft.tasks.lm.predictor import LmPredictor, TokenModel
 from weft.tasks.mixture import LINEAR, Array
@@ -37,17 +37,11 @@ CACHE_WEIGHT = 0.1  # of the cache in the interpolation, without held-out text
 
 @dataclass(frozen=True)
 class Adaptation:
-    """How a model adapts.
+    """How a model adapts."""
 
-    Attributes:
-        dynamic: The parameters of dynamic evaluation; None: the weights stay.
-        cache: The parameters of the cache; None: there is none.
-        cache_weight: The weight of the cache in the interpolation.
-    """
-
-    dynamic: DynamicConfig | None = None
+    dynamic: DynamicConfig | None = None  # the parameters of dynamic evaluation; None: the weights stay
     cache: CacheConfig | None = None
-    cache_weight: float = CACHE_WEIGHT
+    cache_weight: float = CACHE_WEIGHT  # in the interpolation
 
     def __post_init__(self) -> None:
         if not 0 <= self.cache_weight <= 1:
@@ -118,7 +112,6 @@ class AdaptedModel(nn.Module):
         return None if cache is None else CacheReader(cache, self.network.vocabulary_size)
 
     def token_log_probs(self, tokens: Tokens) -> Array:
-        """Computes log P of each token but the first of (N,), given all tokens before it: (N - 1,)."""
         reader, weight, found = self._reader(), self.adaptation.cache_weight, []
         for outputs, log_probs, targets in self.segments(tokens):
             own: Array = log_probs.gather(1, targets[:, None])[:, 0].double().numpy()
@@ -130,7 +123,6 @@ class AdaptedModel(nn.Module):
         return np.concatenate(found) if found else np.zeros(0)
 
     def next_probs(self, tokens: Tokens) -> Iterator[Array]:
-        """Reads tokens (N,). Yields P of every token after each of them but the last, (T, V) at a time."""
         reader, weight = self._reader(), self.adaptation.cache_weight
         for outputs, log_probs, targets in self.segments(tokens):
             probs = log_probs.double().exp()
@@ -139,7 +131,6 @@ class AdaptedModel(nn.Module):
             yield probs.numpy()
 
     def evaluate(self, tokens: Tokens) -> Likelihood:
-        """Computes the likelihood of the tokens (N,), each given all tokens before it."""
         return likelihood(self.token_log_probs(tokens))
 
     def predict_tokens(self, tokens: Tokens) -> TokenPredictions:
@@ -161,7 +152,7 @@ def read_static(network: LanguageModel, tokens: Tokens, segment: int = 256) -> I
 
 
 @torch.enable_grad()
-def read_dynamic(adapted: DynamicModel[LanguageModel], tokens: Tokens, segment: int) -> Iterator[ReadSegment]:
+def read_dynamic(adapted: DynamicModel, tokens: Tokens, segment: int) -> Iterator[ReadSegment]:
     """The same; the weights are updated after each segment."""
     for outputs, targets in adapted.model.read_segments(tokens, segment):
         log_probs = adapted.model.log_probs(outputs).cpu()
@@ -215,45 +206,41 @@ def adapt(
     """A language model that adapts to the text it reads. See `LmPredictor.adapt`."""
     if method not in ADAPTATIONS:
         raise unknown_name("the way to adapt", method, ADAPTATIONS)
-    run, networks = predictor.run, _networks(predictor)
+    run, networks = predictor.run, networks_of(predictor.model)
+    if not networks:
+        raise WeftError(
+            f"{run.path} is a run of the task {run.task!r}, which cannot adapt",
+            expected="a run of `weft train lm` or `weft train fill`",
+            hint="`weft mix`, which has a cache, for other language models",
+        )
     wanted = Adaptation(
         (dynamic or DynamicConfig()) if method != "cache" else None,
         (cache or CacheConfig()) if method != "dynamic" else None,
         CACHE_WEIGHT if cache_weight is None else cache_weight,
     )
     statistics = [gradient_statistics(network, run, wanted.dynamic) for network in networks]
-    if is_stored(run, DEV_PART):
-        network, rms, dev = networks[0], statistics[0], held_out_tokens(run, predictor.text_field)
+    if is_stored(run, DEV_PART) and len(dev := held_out_tokens(run, predictor.text_field)) > 1:
+        network, rms = networks[0], statistics[0]
 
-        def nats(config: DynamicConfig, tokens: Tokens) -> float:
-            return AdaptedModel(network, Adaptation(config), rms).evaluate(tokens).nats
+        def nats(config: DynamicConfig) -> float:
+            return AdaptedModel(network, Adaptation(config), rms).evaluate(dev[: RATE_TOKENS + 1]).nats
 
         if dynamic is None and wanted.dynamic is not None:
-            wanted = replace(wanted, dynamic=best_rate(wanted.dynamic, dev, nats))
+            wanted = replace(wanted, dynamic=best_rate(wanted.dynamic, nats))
         if cache is None and wanted.cache is not None:
-            wanted = fit_adapted_cache(network, wanted, rms, dev[: CACHE_TOKENS + 1])
+            read = list(AdaptedModel(network, wanted, rms).segments(dev[: CACHE_TOKENS + 1]))
+            own = torch.cat([log_probs.gather(1, targets[:, None]).double() for _, log_probs, targets in read])
+            segments = [(outputs, targets) for outputs, _, targets in read]
+            fitted = fit_cache(segments, own.numpy(), network.vocabulary_size, wanted.cache.size)
+            wanted = replace(wanted, cache=fitted.config, cache_weight=float(fitted.weights[-1]))
     models = [AdaptedModel(network, wanted, rms) for network, rms in zip(networks, statistics, strict=True)]
     whole = predictor.model
     model = whole.with_members(models) if isinstance(whole, Interpolation) else models[0]
     return AdaptedLmPredictor(run, model, predictor.text_field, wanted)
 
 
-def _networks(predictor: LmPredictor) -> list[LanguageModel]:
-    """The networks of a recurrent language model: one, or the members of an ensemble."""
-    model = predictor.model
-    found = getattr(model, "members", ()) or (model,)
-    networks = [one for one in found if isinstance(one, LanguageModel)]
-    if len(networks) < len(found):
-        raise WeftError(
-            f"{predictor.run.path} is a run of the task {predictor.run.task!r}, which cannot adapt",
-            expected="a run of `weft train lm` or `weft train fill`",
-            hint="`weft mix`, which has a cache, for other language models",
-        )
-    return networks
-
-
 def gradient_statistics(network: LanguageModel, run: Run, config: DynamicConfig | None) -> list[Tensor] | None:
-    """The statistics of the gradient on parts of the run's stored text."""
+    """The statistics of the gradient on parts of the run's stored text, if the weights adapt."""
     if config is None:
         return None
     segment = config.segment
@@ -265,17 +252,3 @@ def gradient_statistics(network: LanguageModel, run: Run, config: DynamicConfig 
                 yield _mean_loss(model.log_probs(outputs).cpu(), targets)
 
     return gradient_rms(network, config, losses)
-
-
-def fit_adapted_cache(
-    network: LanguageModel, wanted: Adaptation, rms: Sequence[Tensor] | None, dev: Tokens
-) -> Adaptation:
-    """Fits theta and the weight of the cache to held-out text, which the network reads as it will read other text."""
-    if len(dev) < 2:
-        return wanted
-    assert wanted.cache is not None
-    read = list(AdaptedModel(network, wanted, rms).segments(dev))
-    own = torch.cat([log_probs.gather(1, targets[:, None]).double() for _, log_probs, targets in read])
-    segments = [(outputs, targets) for outputs, _, targets in read]
-    fitted = fit_cache(segments, own.numpy(), network.vocabulary_size, wanted.cache.size)
-    return replace(wanted, cache=fitted.config, cache_weight=float(fitted.weights[-1]))

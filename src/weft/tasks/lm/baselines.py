@@ -28,34 +28,23 @@ class Baseline(NamedTuple):
 
 def baselines(model: LmPredictor, tokens: Tokens) -> list[Baseline]:
     """The baselines that exist for this model and this text, the strongest first."""
-    found = [_entropy(model, tokens), _ngram(model, tokens), _uniform(model, tokens)]
-    return [one for one in found if one is not None]
-
-
-def _uniform(model: LmPredictor, tokens: Tokens) -> Baseline:
-    count = len(tokens) - 1
-    return Baseline("uniform baseline", Likelihood(count * math.log(len(model.text_field.vocabulary)), count))
-
-
-def _ngram(model: LmPredictor, tokens: Tokens) -> Baseline | None:
-    """An n-gram model of the run's own training text, unless that was deleted or the run is an n-gram model itself."""
-    run, size = model.run, len(model.text_field.vocabulary)
-    if run.task == "ngram" or not is_stored(run, TRAIN_PART):
-        return None
-    train = part_tokens(run, TRAIN_PART, size)
-    part = f" of its first {BASELINE_TOKENS:,} tokens" if len(train) > BASELINE_TOKENS else " of the same text"
-    ngram = modified_kneser_ney(train[:BASELINE_TOKENS], size, ORDER)
-    return Baseline(f"{ORDER}-gram{part}", ngram.evaluate(tokens))
+    run, size, count = model.run, len(model.text_field.vocabulary), len(tokens) - 1
+    found = [_entropy(model, tokens)] if run.has(DATA_RECORD) else []
+    if run.task != "ngram" and is_stored(run, TRAIN_PART):  # the text may have been deleted
+        train = part_tokens(run, TRAIN_PART, size)
+        part = f" of its first {BASELINE_TOKENS:,} tokens" if len(train) > BASELINE_TOKENS else " of the same text"
+        ngram = modified_kneser_ney(train[:BASELINE_TOKENS], size, ORDER)
+        found.append(Baseline(f"{ORDER}-gram{part}", ngram.evaluate(tokens)))
+    return [*filter(None, found), Baseline("uniform baseline", Likelihood(count * math.log(size), count))]
 
 
 def _entropy(model: LmPredictor, tokens: Tokens) -> Baseline | None:
     """The entropy of the embedded grammar on the whole lines of a text, if the run was trained on that grammar."""
-    run, text_field = model.run, model.text_field
-    if not run.has(DATA_RECORD) or read_json(run.path / DATA_RECORD)["source"] != GRAMMAR_DATASET:
+    if read_json(model.run.path / DATA_RECORD)["source"] != GRAMMAR_DATASET:
         return None
-    text = text_field.decode(tokens.tolist())
+    text = model.text_field.decode(tokens.tolist())
     lines = text[text.find("\n") + 1 : text.rfind("\n") + 1]
     if not lines:
         return None
-    nats, count = ENGLISH.likelihood(lines).nats, len(text_field.encode(lines))
+    nats, count = ENGLISH.likelihood(lines).nats, len(model.text_field.encode(lines))
     return Baseline("true distribution", Likelihood(nats, count)) if math.isfinite(nats) else None

@@ -48,10 +48,7 @@ class CacheConfig:
 
 
 class CacheReader:
-    """Reads a text in segments and computes the cache's probability of each next token.
-
-    Without entries all V tokens have the same probability.
-    """
+    """Reads a text in segments and computes the cache's probability of each next token, without entries 1 / V."""
 
     def __init__(self, config: CacheConfig, vocabulary_size: int) -> None:
         self.config, self.vocabulary_size = config, vocabulary_size
@@ -68,7 +65,7 @@ class CacheReader:
         return probs
 
     def read_all(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Like `read`, but returns the probabilities (T, V) of all tokens."""
+        """The probabilities (T, V) of all tokens."""
         first = not len(self.tokens)
         shares, tokens = self._attend(outputs, targets)
         probs = shares.new_zeros(len(targets), self.vocabulary_size)
@@ -172,9 +169,6 @@ def fit_cache(segments: Sequence[Segment], log_probs: Array, vocabulary_size: in
         log_probs: (N, K) the log-probabilities of these tokens by the other models.
         vocabulary_size: V.
         size: how many tokens the cache holds.
-
-    Raises:
-        WeftError: there are no tokens.
     """
     if not segments:
         raise WeftError("there is no text to fit the cache to", expected="at least 2 tokens")

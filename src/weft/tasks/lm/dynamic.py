@@ -17,16 +17,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from weft.data.windows import Tokens
 from weft.errors import WeftError
-
-AdaptableModel = TypeVar("AdaptableModel", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -60,13 +57,13 @@ RATE_TOKENS = 4000  # of the held-out text, to which the learning rate is fitted
 RELATIVE_EPS = 2.0  # eps, as a share of mean(r): weights with small gradients, such as rare words, move slowly
 
 
-class DynamicModel(Generic[AdaptableModel]):
+class DynamicModel:
     """A copy of a trained model whose weights follow the text; `rms` is what `gradient_rms` returned."""
 
-    def __init__(self, model: AdaptableModel, config: DynamicConfig, rms: Sequence[Tensor] | None = None) -> None:
+    def __init__(self, model: nn.Module, config: DynamicConfig, rms: Sequence[Tensor] | None = None) -> None:
         if (rms is None) != (config.rule == "sgd"):
             raise WeftError(f"rule={config.rule} and {'no ' * (rms is None)}statistics", expected="rms with statistics")
-        self.model = copy.deepcopy(model).eval()
+        self.model: Any = copy.deepcopy(model).eval()
         self.weights = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         self.trained = [weight.detach().clone() for weight in self.weights]
         if rms is None:
@@ -91,14 +88,11 @@ class DynamicModel(Generic[AdaptableModel]):
 
 
 def gradient_rms(
-    model: AdaptableModel, config: DynamicConfig, losses: Callable[[AdaptableModel], Iterable[Tensor]]
+    model: nn.Module, config: DynamicConfig, losses: Callable[[Any], Iterable[Tensor]]
 ) -> list[Tensor] | None:
     """The root mean square of the gradient of each weight, for the rule `rms`.
 
-    Args:
-        model: the trained model.
-        config: the parameters.
-        losses: maps a copy of the model to losses of segments, each a mean over tokens, computed one by one.
+    `losses` maps a copy of the model to losses of segments, each a mean over tokens, computed one by one.
     """
     if config.rule != "rms":
         return None
@@ -118,16 +112,8 @@ def gradient_rms(
     return [(total / count).sqrt() for total in totals]
 
 
-def best_rate(config: DynamicConfig, dev: Tokens, nats: Callable[[DynamicConfig, Tokens], float]) -> DynamicConfig:
-    """Selects a learning rate near that of `config`.
-
-    Args:
-        config: the parameters.
-        dev: held-out text.
-        nats: the negative log-likelihood of text with given parameters; not finite where they diverge.
-    """
-    if len(dev) < 2:
-        return config
+def best_rate(config: DynamicConfig, nats: Callable[[DynamicConfig], float]) -> DynamicConfig:
+    """Selects a learning rate near that of `config` by the negative log-likelihood of RATE_TOKENS of held-out text."""
     candidates = [replace(config, learning_rate=config.learning_rate * rate) for rate in RATES]
-    found = [nats(one, dev[: RATE_TOKENS + 1]) for one in candidates]
+    found = [nats(one) for one in candidates]
     return candidates[int(np.argmin(np.where(np.isfinite(found), found, np.inf)))]

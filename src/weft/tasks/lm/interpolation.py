@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import torch
@@ -48,7 +49,6 @@ class Interpolation(Mixture[NextTokenModel]):
         return Interpolation([*members, *self.models[len(members) :]], self.weights, members)
 
     def token_log_probs(self, tokens: Tokens) -> Array:
-        """Computes log P of each token but the first of (N,), given those before it: (N - 1,)."""
         return LINEAR.join_targets(all_log_probs(self.models, tokens), self.weights)
 
     def evaluate(self, tokens: Tokens) -> Likelihood:
@@ -56,7 +56,6 @@ class Interpolation(Mixture[NextTokenModel]):
         return likelihood(LINEAR.join_targets(all_log_probs(self.models, tokens, ROW_TOKENS), self.weights))
 
     def next_probs(self, tokens: Tokens) -> Iterable[Array]:
-        """Reads tokens (N,). Yields P of every token, (1, V), after each of them but the last."""
         for rows in zip(*(chain.from_iterable(model.next_probs(tokens)) for model in self.models), strict=True):
             yield np.stack([weight * row for weight, row in zip(self.weights, rows, strict=True)]).sum(0)[None]
 
@@ -74,6 +73,11 @@ def interpolate(networks: Sequence[TokenModel], ngram: NGram | None = None, weig
         return networks[0] if len(networks) == 1 else Interpolation(networks, members=networks)
     weights = [*[(1 - weight) / len(networks)] * len(networks), weight]
     return Interpolation([*networks, ngram], weights, members=networks)
+
+
+def networks_of(model: Any) -> list[LanguageModel]:
+    """A recurrent language model, or those that are the members of an interpolation; none of other models."""
+    return [one for one in getattr(model, "members", ()) or (model,) if isinstance(one, LanguageModel)]
 
 
 def all_log_probs(models: Sequence[NextTokenModel], tokens: Tokens, row_tokens: int | None = None) -> Array:

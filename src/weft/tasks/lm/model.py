@@ -59,15 +59,14 @@ LARGEST_TABLE = 1 << 26  # maximum number of elements of the sampler's precomput
 class LanguageModel(nn.Module):
     """A recurrent language model. It is also a `Stepper`: decoding runs it one token at a time.
 
+    With embedding_dim=0 the stack reads one-hot vectors. Tied weights of different sizes are tied through a projection
+    of the outputs.
+
     Args:
         vocabulary_size: V, the size of the vocabulary.
-        config: the `model` settings. With embedding_dim=0 the stack reads one-hot vectors. Tied weights of different
-            sizes are tied through a projection of the outputs.
+        config: the `model` settings.
         backward: whether there is a stack that reads from the last token to the first.
         recurrent_dropout: dropout rate of the state where it enters the recurrent products, one mask for a window.
-
-    Raises:
-        WeftError: a bidirectional stack, or tied weights without an embedding.
     """
 
     def __init__(
@@ -129,16 +128,7 @@ class LanguageModel(nn.Module):
         return next(self.parameters()).device
 
     def forward(self, ids: Tensor, state: State = None, *, unroll: Unroll = full) -> tuple[Tensor, State]:
-        """Computes logits.
-
-        Args:
-            ids: (B, T) token ids.
-            state: the initial state; None means zeros.
-            unroll: the method of backpropagation through time (weft.nn.bptt).
-
-        Returns:
-            Logits (B, T, V) of each next token, and the final state.
-        """
+        """The logits (B, T, V) of each next token of ids (B, T), and the final state; `unroll` as in weft.nn.bptt."""
         outputs, state = unroll(self.stack, self._inputs(ids), state)
         return self.logits(dropout(outputs, self.dropout, self.training)), state
 
@@ -201,12 +191,10 @@ class LanguageModel(nn.Module):
         return Loss(total, count, map_state(Tensor.detach, state))
 
     def initial_state(self, rows: int) -> State:
-        """Returns the zero state for `rows` sequences."""
         return self.stack.initial_state(rows)
 
     @torch.no_grad()
     def step(self, ids: Tensor, state: State) -> tuple[Tensor, State]:
-        """Reads ids (R,). Returns log-probabilities (R, V) of the next token and the new state."""
         logits, state = self(ids[:, None].to(self.device), state)
         return F.log_softmax(logits[:, 0], -1), state
 
@@ -237,7 +225,6 @@ class LanguageModel(nn.Module):
         return None if self.embedding is None else self.embedding.weight
 
     def select(self, state: State, rows: Tensor) -> State:
-        """Returns the state of the given rows, which may repeat."""
         return map_state(lambda part: part[rows], state)
 
     @torch.no_grad()
@@ -270,11 +257,7 @@ class LanguageModel(nn.Module):
         return total
 
     def read_segments(self, tokens: Tokens, segment: int = 256) -> Iterator[tuple[Tensor, Tensor]]:
-        """Reads tokens (N,) from left to right; gradients flow within a segment.
-
-        Yields:
-            The outputs (T, H) of the stack, and the tokens (T,) that followed.
-        """
+        """Yields the outputs (T, H) of the stack and the tokens (T,) that followed; gradients flow within a segment."""
         ids, state = torch.from_numpy(np.asarray(tokens).astype(np.int64)), None
         self.eval()
         for begin in range(0, len(ids) - 1, segment):

@@ -167,25 +167,19 @@ class LmPredictor(TextPredictor[Likelihood]):
         """
         given = read_rows(prompts, names=("prompt", *TEXT_NAMES))
         prompts = given.texts()
-        if stops := check_stops(stop):
-            pieces = list(self.stream(prompts, tokens=tokens, sampler=sampler, seed=seed, stop=stops))
-            texts = [
-                self.text_field.normalizer(prompt) + "".join(row)
-                for prompt, row in zip(prompts, zip(*pieces, strict=True), strict=True)
-            ]
-            return ResultList(texts, index=given.index)
-        starts = [self.prompt_ids(prompt) for prompt in prompts]
-        rows = [list(start) for start in starts]
-        for new in self._new_tokens(starts, tokens, sampler, seed):
-            for row, token in zip(rows, new, strict=True):
-                row += [token] if token != NO_TOKEN else []
-        decode = self.text_field.decode
         # The prompt as it was given, unknown characters included.
         begins = [self.text_field.normalizer(prompt) for prompt in prompts]
-        texts = [
-            begin + decode(row)[len(decode(start)) :] for begin, row, start in zip(begins, rows, starts, strict=True)
-        ]
-        return ResultList(texts, index=given.index)
+        if stops := check_stops(stop):
+            pieces = self.stream(prompts, tokens=tokens, sampler=sampler, seed=seed, stop=stops)
+            rests = ["".join(row) for row in zip(*pieces, strict=True)]
+        else:
+            starts, decode = [self.prompt_ids(prompt) for prompt in prompts], self.text_field.decode
+            rows = [list(start) for start in starts]
+            for new in self._new_tokens(starts, tokens, sampler, seed):
+                for row, token in zip(rows, new, strict=True):
+                    row += [token] if token != NO_TOKEN else []
+            rests = [decode(row)[len(decode(start)) :] for row, start in zip(rows, starts, strict=True)]
+        return ResultList((begin + rest for begin, rest in zip(begins, rests, strict=True)), index=given.index)
 
     @operation(
         "generate",
@@ -356,38 +350,22 @@ class LmPredictor(TextPredictor[Likelihood]):
         record: dict[str, Any] = {
             "tokens": found.count,
             "level": level,
-            "cross_entropy": found.cross_entropy,
+            **found.metrics(),
             "bits_per_token": found.bits_per_token,
-            "perplexity": found.perplexity,
             "uniform_perplexity": len(self.text_field.vocabulary),
             "signature": found.signature(level),
-            "baselines": [
-                {"name": name, "perplexity": other.perplexity, "cross_entropy": other.cross_entropy}
-                for name, other in others
-            ],
+            "baselines": [{"name": name, **other.metrics()} for name, other in others],
+            **more,
         }
+        lines = [f"perplexity      {found.perplexity:.3f} per {level}"]
         if adapted is not None and beside is not None:
-            record["adapted"] = {
-                **adapted.adaptation.describe(),
-                "cross_entropy": beside.cross_entropy,
-                "perplexity": beside.perplexity,
-            }
+            record["adapted"] = {**adapted.adaptation.describe(), **beside.metrics()}
+            lines.append(f"adapted         {beside.perplexity:.3f} per {level}, while it reads the text")
         wide = max(len(name) for name, _ in others)
-        lines = [
-            f"perplexity      {found.perplexity:.3f} per {level}",
-            *(
-                []
-                if beside is None
-                else [f"adapted         {beside.perplexity:.3f} per {level}, while it reads the text"]
-            ),
-            f"{f'bits per {level}':15} {found.bits_per_token:.3f}",
-            f"tokens          {found.count:,}",
-            *(
-                f"{'' if number else 'baselines':16}{name:{wide}}  {other.perplexity:.3f}"
-                for number, (name, other) in enumerate(others)
-            ),
-        ]
-        return self.report({**record, **more}, lines)
+        lines += [f"{f'bits per {level}':15} {found.bits_per_token:.3f}", f"tokens          {found.count:,}"]
+        for number, (name, other) in enumerate(others):
+            lines.append(f"{'' if number else 'baselines':16}{name:{wide}}  {other.perplexity:.3f}")
+        return self.report(record, lines)
 
     def score_tokens(self, tokens: Tokens) -> Likelihood:
         return self.model.evaluate(tokens)

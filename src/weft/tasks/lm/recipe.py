@@ -25,10 +25,7 @@ from weft.training.distributed import current_workers
 CELL = "model.cell"
 LONG = 3600.0  # seconds from which on the length of a training is announced
 EFFICIENCY = 0.8  # of training, relative to large matrix products
-SPEED = {
-    "float32": 90e9,
-    "bf16": 160e9,
-}  # floating point operations per second of a thread: what a time limit stands for
+SPEED = {"float32": 90e9, "bf16": 160e9}  # operations per second of a thread: what a time limit stands for
 OPERATIONS = 6  # for each weight and token: a multiplication and an addition, forward, and twice that backward
 SIZES = (64, 96, 128, 192, 256, 384, 512, 640, 768, 1024)  # of hidden layers
 LARGEST_WITHOUT_LIMIT = 512
@@ -89,10 +86,6 @@ class Recipe(NamedTuple):
     epochs: int
     ngram_order: int
 
-    def settings(self) -> dict[str, int | float]:
-        """The settings by their dotted names."""
-        return {SETTINGS[name]: value for name, value in self._asdict().items()}
-
 
 _TRAIN = ("learning_rate", "weight_decay", "epochs")
 SETTINGS = {name: f"{'train' if name in _TRAIN else 'model'}.{name}" for name in Recipe._fields}
@@ -130,11 +123,9 @@ def _hidden_size(work: Workload) -> int:
     fitting = [SIZES[0]]
     for size in SIZES:
         dim = _embedding_dim(size, work.vocabulary_size)
-        weights = work.recurrent_weights(size, dim)
+        weights, in_time = work.recurrent_weights(size, dim), size <= LARGEST_WITHOUT_LIMIT
         if work.minutes:
             in_time = work.tokens * work.passes(size, dim) >= TOKENS_PER_WEIGHT * weights
-        else:
-            in_time = size <= LARGEST_WITHOUT_LIMIT
         if in_time and weights <= WEIGHTS_PER_TOKEN * work.tokens:
             fitting.append(size)
     return fitting[-1]
@@ -176,11 +167,6 @@ def _ngram_order(work: Workload) -> int:
 def choose_settings(config: LmConfig, tokens: int, vocabulary_size: int) -> tuple[LmConfig, str]:
     """Chooses the settings that are "auto".
 
-    Args:
-        config: the settings; those that are not "auto" stay as they are.
-        tokens: the number of tokens to train on.
-        vocabulary_size: V.
-
     Returns:
         All settings, and lines that say which were chosen, and for what, and if training will take hours.
     """
@@ -199,26 +185,26 @@ def choose_settings(config: LmConfig, tokens: int, vocabulary_size: int) -> tupl
     given = {name: value for name, value in dotted(to_dict(config)).items() if name in {*SETTINGS.values()} - names}
     recipe = choose_recipe(work, given)
     lines = [_describe(work, recipe, names, cell), "" if work.minutes else _announce(work, recipe)]
-    chosen = {**recipe.settings(), CELL: cell, PRECISION: work.precision}
+    chosen = {SETTINGS[name]: value for name, value in recipe._asdict().items()}
+    chosen |= {CELL: cell, PRECISION: work.precision}
     return resolve_auto(config, chosen), "\n".join(filter(None, lines))
 
 
 def _describe(work: Workload, recipe: Recipe, names: set[str], cell: str) -> str:
     passes = work.passes(recipe.hidden_size, recipe.embedding_dim)
+    ngrams = f"interpolated with {recipe.ngram_order}-grams" if recipe.ngram_order else ""
     words = {
         "hidden_size": f"hidden {recipe.hidden_size}",
         "embedding_dim": f"embedding {recipe.embedding_dim}",
         "dropout": f"dropout {recipe.dropout:g}",
         "learning_rate": f"learning rate {recipe.learning_rate:g}",
         "weight_decay": f"weight decay {recipe.weight_decay:g}",
-        "epochs": f"at most {recipe.epochs} epochs" if work.minutes else f"{recipe.epochs} epochs",
+        "epochs": f"{'at most ' if work.minutes else ''}{recipe.epochs} epochs",
+        "ngram_order": ngrams,
     }
-    if recipe.ngram_order:
-        words["ngram_order"] = f"interpolated with {recipe.ngram_order}-grams"
-    shown = [f"cell {cell}"] if CELL in names else []
-    shown += [text for name, text in words.items() if SETTINGS[name] in names]
-    if PRECISION in names:
-        shown.append(f"precision {work.precision}")
+    settings = {CELL: f"cell {cell}", **{SETTINGS[name]: text for name, text in words.items()}}
+    settings[PRECISION] = f"precision {work.precision}"
+    shown = [text for name, text in settings.items() if name in names and text]
     if not shown:
         return ""
     reason = f"{work.tokens:,} tokens"

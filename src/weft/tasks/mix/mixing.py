@@ -19,14 +19,14 @@ from weft.files import file_hash
 from weft.metrics import Likelihood
 from weft.tasks import load
 from weft.tasks.compare import check_same_tokens
-from weft.tasks.lm.cache import CacheConfig, fit_cache
+from weft.tasks.lm.cache import fit_cache
 from weft.tasks.lm.interpolation import all_log_probs, likelihood
 from weft.tasks.lm.ngrams import NGRAM
-from weft.tasks.lm.predictor import LmPredictor, NextTokenModel
+from weft.tasks.lm.predictor import LmPredictor
 from weft.tasks.members import trained_members
 from weft.tasks.mix.config import MixConfig
 from weft.tasks.mix.task import PART_TASKS, PARTS_FOLDER, TASK, first_network
-from weft.tasks.mixture import LINEAR, Array
+from weft.tasks.mixture import LINEAR
 from weft.tasks.stored_data import DEV_PART, data_folder, is_stored, store, write_data_record
 from weft.tasks.text_task import CorpusSource, corpus_for, encoded, held_out_tokens
 from weft.training.run import (
@@ -101,14 +101,27 @@ def mix(
     path = check_path(out, "`out`")
     check_new(path)
     parts: list[Any] = [load(one) for one in runs]
-    _check_parts(parts)
+    if not parts:
+        raise WeftError("there is no run to mix", expected="two or more runs", hint="weft.mix([RUN, RUN], OUT)")
+    for part in parts:
+        if part.run.task not in PART_TASKS:
+            raise WeftError(
+                f"{part.run.path} is a run of the task {part.run.task!r}",
+                expected=f"a language model: a run of {', '.join(f'`weft train {task}`' for task in PART_TASKS)}",
+            )
+        check_same_tokens(parts[0], part)
     first: Run = parts[0].run
     tokens, origin = _held_out(parts, source)
     models, names = [part.model for part in parts], [str(part.run.path) for part in parts]
     log_probs, config = all_log_probs(models, tokens), None
-    if cache:
-        log_probs, config = _with_cache(models, log_probs, tokens, cache_size)
-        names += ["cache"] if config is not None else []
+    network = first_network(models) if cache else None
+    if network is not None:
+        with torch.no_grad():
+            segments = [(outputs.cpu(), targets) for outputs, targets in network.read_segments(tokens)]
+        fitted = fit_cache(segments, log_probs, network.vocabulary_size, cache_size)
+        if fitted.weights[-1] >= LEAST_CACHE:
+            log_probs, config = np.concatenate([log_probs, fitted.log_probs[:, None]], 1), fitted.config
+            names.append("cache")
     weights = LINEAR.fit_to(log_probs)
     found = likelihood(LINEAR.join_targets(log_probs, weights))
     own = [likelihood(log_probs[:, number]) for number in range(len(names))]
@@ -134,32 +147,6 @@ def mix(
     return MixResult(TASK.load(run), tuple(mixed), found)
 
 
-def _with_cache(
-    models: Sequence[NextTokenModel], log_probs: Array, tokens: Tokens, size: int
-) -> tuple[Array, CacheConfig | None]:
-    """The log-probabilities with those of a cache as the last column, and its parameters; None if it is of no use."""
-    network = first_network(models)
-    if network is None:
-        return log_probs, None
-    with torch.no_grad():
-        segments = [(outputs.cpu(), targets) for outputs, targets in network.read_segments(tokens)]
-    fitted = fit_cache(segments, log_probs, network.vocabulary_size, size)
-    useful = fitted.weights[-1] >= LEAST_CACHE
-    return (np.concatenate([log_probs, fitted.log_probs[:, None]], 1), fitted.config) if useful else (log_probs, None)
-
-
-def _check_parts(parts: Sequence[Any]) -> None:
-    if not parts:
-        raise WeftError("there is no run to mix", expected="two or more runs", hint="weft.mix([RUN, RUN], OUT)")
-    for part in parts:
-        if part.run.task not in PART_TASKS:
-            raise WeftError(
-                f"{part.run.path} is a run of the task {part.run.task!r}",
-                expected=f"a language model: a run of {', '.join(f'`weft train {task}`' for task in PART_TASKS)}",
-            )
-        check_same_tokens(parts[0], part)
-
-
 def _held_out(parts: Sequence[LmPredictor], source: CorpusSource | None) -> tuple[Tokens, str]:
     """The text to fit the weights to, and its name."""
     first = parts[0]
@@ -175,16 +162,13 @@ def _held_out(parts: Sequence[LmPredictor], source: CorpusSource | None) -> tupl
             hint="`source=PATH`",
         )
     owner = owners[0]
-    if len({_dev_hash(part.run) for part in owners}) > 1:
+    records = [read_json(part.run.path / DATA_RECORD)["files"] for part in owners]
+    if len({str(files["dev.tokens.npy"]) for files in records}) > 1:
         warn(
             f"the parts have held out different texts: the weights are fitted to that of {owner.run.path}, which the "
             "others may have been trained on"
         )
     return np.asarray(held_out_tokens(owner.run, owner.text_field)), f"held-out text of {owner.run.path}"
-
-
-def _dev_hash(run: Run) -> str:
-    return str(read_json(run.path / DATA_RECORD)["files"]["dev.tokens.npy"])
 
 
 def weights_file(run: Run) -> Path:

@@ -17,7 +17,7 @@ from weft.tasks import get_task
 from weft.tasks.inspection import Inspection
 from weft.tasks.lm.cache import CacheConfig, CacheModel
 from weft.tasks.lm.inspection import inspect_steps
-from weft.tasks.lm.interpolation import Interpolation
+from weft.tasks.lm.interpolation import Interpolation, networks_of
 from weft.tasks.lm.model import LanguageModel
 from weft.tasks.lm.predictor import LmPredictor, NextTokenModel, TokenModel
 from weft.tasks.mix.config import MixConfig
@@ -76,9 +76,8 @@ class MixedRun(RunKind[MixConfig, LmPredictor]):
 
 
 def first_network(models: Sequence[NextTokenModel]) -> LanguageModel | None:
-    """The first recurrent model, or the first member of the first ensemble of them."""
-    each = (one for model in models for one in getattr(model, "members", ()) or (model,))
-    return next((one for one in each if isinstance(one, LanguageModel)), None)
+    """The network whose outputs a cache compares."""
+    return next((network for model in models for network in networks_of(model)), None)
 
 
 TASK = MixedRun()
