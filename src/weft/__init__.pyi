@@ -56,8 +56,8 @@ from weft.tasks.lm.predictor import LmPredictor as LmPredictor
 from weft.tasks.lm.task import resume_lm as resume_lm
 from weft.tasks.lm.task import start_lm as start_lm
 from weft.tasks.lm.task import train_lm as train_lm
-from weft.tasks.mix.mixing import MixResult as MixResult
-from weft.tasks.mix.mixing import mix as mix
+from weft.tasks.mix.task import MixResult as MixResult
+from weft.tasks.mix.task import mix as mix
 from weft.tasks.ngram.config import NgramConfig as NgramConfig
 from weft.tasks.ngram.task import resume_ngram as resume_ngram
 from weft.tasks.ngram.task import start_ngram as start_ngram

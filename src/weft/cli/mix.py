@@ -28,7 +28,7 @@ def mix_command(
     The weights are fitted to held-out text. The result is a run with copies of its parts: `weft eval`, `weft generate`,
     `weft look` and `weft serve` take it.
     """
-    from weft.tasks.mix.mixing import mix
+    from weft.tasks.mix.task import mix
 
     if out is None:
         raise WeftError("--out is missing", expected="a directory for the mixture", hint="--out runs/mixed")

@@ -38,7 +38,6 @@ class AdaptedFiller(nn.Module):
         self.context, self.blank = filler.context, filler.blank
 
     def predict_tokens(self, tokens: Tokens) -> TokenPredictions:
-        """Predicts each token but the first from all the others, and adapts to each segment afterwards."""
         adapted = DynamicModel(self.filler, self.config, self.rms)
         total = TokenPredictions(Likelihood(0.0, 0), 0)
         for passage in evaluation_passages(tokens, seq_length=self.config.segment, batch_size=1):
@@ -48,7 +47,6 @@ class AdaptedFiller(nn.Module):
         return total
 
     def fill_blanks(self, ids: Sequence[int], n: int, *, width: int, banned: Sequence[int] = ()) -> list[FilledBlanks]:
-        """Finds the `n` most probable ways to fill the blanks of one row, after adapting to its known tokens."""
         adapted = DynamicModel(self.filler, self.config, self.rms)
         row = torch.tensor([list(ids)])
         for begin in range(0, row.shape[1], self.config.segment):
@@ -77,7 +75,6 @@ def mean_loss(model: Filler, passage: Passage) -> Tensor:
 def adapt_filler(
     predictor: FillPredictor, method: str = "dynamic", *, dynamic: DynamicConfig | None = None
 ) -> FillPredictor:
-    """A fill-in-the-blank model whose weights follow the text. See `FillPredictor.adapt`."""
     run, filler = predictor.run, predictor.model
     if method != "dynamic":
         raise WeftError(f"a fill-in-the-blank model is to adapt by {method!r}", expected="dynamic")

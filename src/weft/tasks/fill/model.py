@@ -124,7 +124,6 @@ class Filler(nn.Module):
 
     @torch.no_grad()
     def predict_tokens(self, tokens: Tokens) -> TokenPredictions:
-        """Predicts each token but the first from all the others, and compares with the true tokens."""
         found = shared_map(self.predict_passage, evaluation_passages(tokens))
         return sum(found, start=TokenPredictions(Likelihood(0.0, 0), 0))
 
@@ -141,7 +140,6 @@ class Filler(nn.Module):
 
     @torch.no_grad()
     def fill_blanks(self, ids: Sequence[int], n: int, *, width: int, banned: Sequence[int] = ()) -> list[FilledBlanks]:
-        """Finds the `n` most probable ways to fill the blanks of one row; see `weft.decoding.fill_blanks`."""
         return fill_blanks(ids, self.blank, n, self.log_probs_at, width=width, banned=banned)
 
     def log_probs_at(self, rows: Tensor, position: int) -> Tensor:

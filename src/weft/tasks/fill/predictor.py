@@ -162,7 +162,6 @@ class FillPredictor(TextPredictor[TokenPredictions]):
         return Blanked.read(check_text(text)).unknown(self.text_field)
 
     def notes(self, texts: Iterable[str], options: Mapping[str, Any] = NO_OPTIONS) -> list[str]:
-        """What a user should know about these texts: their unknown tokens."""
         return [unknown_note(unknown, repr(text)) for text in texts if text.strip() and (unknown := self.unknown(text))]
 
     def adapt(self, method: str = "dynamic", *, dynamic: DynamicConfig | None = None) -> FillPredictor:

@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
 from weft.cells import State
 from weft.config import from_dict
 from weft.data.windows import Passage, RandomWindows, Window
 from weft.metrics import CROSS_ENTROPY
 from weft.tasks.fill.config import FillConfig
-from weft.tasks.fill.inspection import inspect_fill
 from weft.tasks.fill.model import Filler, FillerMixture
 from weft.tasks.fill.predictor import FillPredictor
-from weft.tasks.inspection import Inspection
+from weft.tasks.inspection import Inspection, Network, StackUse, TokenScores
+from weft.tasks.lm.inspection import read_tokens
 from weft.tasks.lm.model import is_adaptive
 from weft.tasks.members import load_members
+from weft.tasks.mixture import first_member
 from weft.tasks.pretraining import (
     SHARED_LAYERS,
     SHARED_TEXT,
@@ -35,8 +40,6 @@ from weft.training.step import Evaluation
 
 
 class FillTask(TextTask[FillConfig, FillPredictor]):
-    """Trains a recurrent model to predict each token of a text from those on both sides of it."""
-
     name = "fill"
     summary = "Train a fill-in-the-blank model: it predicts a token from the text on both sides of it."
     predictors = (FillPredictor,)
@@ -103,7 +106,35 @@ class FillTask(TextTask[FillConfig, FillPredictor]):
         return FillPredictor(run, model, text_field)
 
     def inspect(self, predictor: FillPredictor, text: str) -> Inspection:
-        return inspect_fill(predictor, text)
+        """Every token of the text is predicted from all others."""
+        predictor = first_member(predictor)
+        model = predictor.model
+        assert isinstance(model, Filler)
+        model.eval()
+        tokens, ids = read_tokens(predictor.text_field, text, least=2)
+        names = predictor.text_field.vocabulary.tokens
+        row = torch.tensor([ids], device=model.bias.device)
+
+        def embeddings() -> Tensor:
+            if model.embedding is None:
+                return F.one_hot(row, model.vocabulary_size + 1).to(model.bias.dtype)
+            return model.embedding(row).detach()  # type: ignore[no-any-return]
+
+        def logits(x: Tensor) -> Tensor:
+            return model.readout(model.sides(x))
+
+        @torch.no_grad()
+        def scores() -> TokenScores:
+            log_probs = logits(embeddings())[0].log_softmax(-1)
+            return TokenScores(tokens, tuple(range(len(ids))), log_probs, row[0].cpu(), names, model.context)
+
+        def network() -> Network:
+            stacks = {"left": StackUse(model.forward_stack, tokens)}
+            if model.backward_stack is not None:
+                stacks["right"] = StackUse(model.backward_stack, tokens)
+            return Network(tokens, embeddings(), logits, tokens, tuple(ids), names, stacks)
+
+        return Inspection(scores=scores, network=network)
 
 
 TASK = FillTask()
