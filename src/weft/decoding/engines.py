@@ -180,7 +180,6 @@ def _batch_rows(state: Any, rows: int) -> list[Any]:
 
 
 def _joined(states: Sequence[Any]) -> Any:
-    """States of single rows as one state."""
     if len(states) == 1:
         return states[0]
     layers = zip(*states, strict=True)

@@ -88,6 +88,5 @@ class History:
 
 
 def top_tokens(log_probs: Tensor, count: int) -> list[TopToken]:
-    """The most probable tokens, best first."""
     values, ids = log_probs.topk(min(count, len(log_probs)))
     return [TopToken(*pair) for pair in zip(ids.tolist(), values.tolist(), strict=True)]

@@ -17,7 +17,6 @@ TokenCounts = dict[int, int]  # of a text so far: id to how often it was generat
 
 
 def count_token(seen: TokenCounts, token: int) -> None:
-    """Notes that a token has been generated."""
     seen[token] = seen.get(token, 0) + 1
 
 

@@ -58,11 +58,9 @@ class NGram:
 
     @property
     def order(self) -> int:
-        """The length of the longest n-grams."""
         return len(self.levels)
 
     def __len__(self) -> int:
-        """The number of n-grams of all lengths."""
         return sum(len(level.keys) for level in self.levels)
 
     def initial_state(self, rows: int) -> Tensor:
@@ -78,13 +76,11 @@ class NGram:
         return state[rows]
 
     def evaluate(self, tokens: Array) -> Likelihood:
-        """Computes the likelihood of the tokens (N,), each but the first given those before it."""
         if len(tokens) < 2:
             raise WeftError(f"there are {len(tokens)} tokens to evaluate on", expected="at least 2")
         return Likelihood(-float(self.token_log_probs(tokens).sum()), len(tokens) - 1)
 
     def token_log_probs(self, tokens: Array) -> Array:
-        """Computes log P of each token but the first of (N,), given those before it: (N - 1,)."""
         found = [np.zeros(0)]
         with np.errstate(divide="ignore"):
             for begin in range(1, len(tokens), _CHUNK):
@@ -96,13 +92,11 @@ class NGram:
     context = "left"  # tokens are predicted from those before them
 
     def predict_tokens(self, tokens: Array) -> TokenPredictions:
-        """As `evaluate`, and counts how often the most probable token is the true one."""
         found = self.evaluate(tokens)
         best = np.concatenate([probs.argmax(-1) for probs in self.next_probs(tokens)])
         return TokenPredictions(found, int((best == tokens[1:]).sum()))
 
     def next_probs(self, tokens: Array) -> Iterator[Array]:
-        """Reads tokens (N,). Yields P of every token after each of them but the last, (T, V) at a time."""
         contexts, rows = np.full((1, self.order - 1), UNSEEN), max(1, _CHUNK // self.size)
         for begin in range(0, len(tokens) - 1, rows):
             along = [contexts]
@@ -158,7 +152,6 @@ class NGram:
         return probs
 
     def tensors(self) -> dict[str, Tensor]:
-        """Returns the arrays of the model by name; the size and the discounts are separate."""
         return {
             f"{name}.{length}": torch.from_numpy(array)
             for length, level in enumerate(self.levels, start=1)
@@ -202,7 +195,16 @@ def kneser_ney(tokens: Array, size: int, order: int, *, discount: float = 0.75) 
 
 
 def modified_kneser_ney(tokens: Array, size: int, order: int) -> NGram:
-    """Estimates an interpolated modified Kneser-Ney model, with three discounts for each order; see `kneser_ney`."""
+    """Estimates an interpolated modified Kneser-Ney model, with three discounts for each order.
+
+    Args:
+        tokens: (N,) token ids of the text.
+        size: V, the size of the vocabulary.
+        order: the length of the longest n-grams.
+
+    Raises:
+        WeftError: an argument is out of range, or there are no tokens.
+    """
     return _build(tokens, size, order, lambda length, counts: modified_discounts(counts))
 
 

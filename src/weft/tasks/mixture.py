@@ -178,7 +178,6 @@ class Mixture(nn.Module, Generic[Joinable]):
         self.networks = nn.ModuleList(model for model in models if isinstance(model, nn.Module))
 
     def joined(self, predict: Callable[[Joinable], Tensor]) -> Tensor:
-        """What the models predict, as one."""
         return self.rule.join([predict(model) for model in self.models], self.weights)
 
     def initial_state(self, rows: int) -> tuple[Any, ...]:

@@ -49,8 +49,6 @@ TextTaskConfig = TypeVar("TextTaskConfig", bound=Any)  # settings with a section
 
 
 class TextData(NamedTuple):
-    """The encoded text of a run."""
-
     text_field: Text
     train: Tokens
     dev: Tokens | None
@@ -182,14 +180,12 @@ class TextTask(Task[CorpusSource, TextTaskConfig, LoadedText]):
         return fields_content({"text": store_corpus(config.text, corpus, held_out, folder)[0]}, **_reading(corpus))
 
     def text_data(self, run: Run) -> TextData:
-        """What a run trains on."""
         text_field = run.field("text", Text)
         train = self._train_tokens(run, text_field)
         dev = held_out_tokens(run, text_field) if is_stored(run, DEV_PART) else None
         return TextData(text_field, train, dev, run.reading.get("description", ""))
 
     def train_token_count(self, run: Run) -> int:
-        """The number of tokens that a run trains on."""
         if run.has(SHARDS):
             return int(read_json(run.path / SHARDS)["train_tokens"])
         return len(stored(run, TRAIN_PART)["tokens"])

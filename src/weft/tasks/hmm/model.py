@@ -222,7 +222,6 @@ class HMM:
         return np.array([float(log_probs[0, following]) for log_probs, following in pairs], dtype=np.float64)
 
     def next_probs(self, tokens: np.ndarray[Any, np.dtype[Any]]) -> Iterator[np.ndarray[Any, np.dtype[np.float64]]]:
-        """Reads tokens (N,). Yields P of every token, (1, V), after each of them but the last."""
         for log_probs in self._next_log_probs(tokens):
             yield log_probs.exp().numpy()
 

@@ -106,7 +106,6 @@ class BaumWelch(Phase):
         return Counts.from_flat(total, model)
 
     def evaluate(self) -> Evaluation:
-        """The held-out likelihood of the model with the best objective so far."""
         assert self.best is not None
         dev = self.data.dev
         return Evaluation(-self.best.objective, {} if dev is None else self.best.model.evaluate(dev).metrics())
@@ -134,8 +133,6 @@ class BaumWelch(Phase):
 
 
 class HmmTask(TextTask[HmmConfig, LmPredictor]):
-    """Trains a hidden Markov model of a text by Baum-Welch."""
-
     name = "hmm"
     summary = (
         "Train a hidden Markov model by Baum-Welch: it predicts a token from its left context, or from both sides."

@@ -57,8 +57,6 @@ class Adaptation:
 
 
 class ReadSegment(NamedTuple):
-    """A segment of a text as the model has read it."""
-
     outputs: Tensor  # (T, H) of the stack
     log_probs: Tensor  # (T, V) of the next token
     targets: Tensor  # (T,) the next token
@@ -134,7 +132,6 @@ class AdaptedModel(nn.Module):
         return likelihood(self.token_log_probs(tokens))
 
     def predict_tokens(self, tokens: Tokens) -> TokenPredictions:
-        """As `evaluate`, and counts how often the most probable token is the true one."""
         nats, correct, count = 0.0, 0, 0
         for probs in self.next_probs(tokens):
             targets = np.asarray(tokens[count + 1 : count + 1 + len(probs)])
@@ -203,7 +200,6 @@ def adapt(
     cache: CacheConfig | None = None,
     cache_weight: float | None = None,
 ) -> AdaptedLmPredictor:
-    """A language model that adapts to the text it reads. See `LmPredictor.adapt`."""
     if method not in ADAPTATIONS:
         raise unknown_name("the way to adapt", method, ADAPTATIONS)
     run, networks = predictor.run, networks_of(predictor.model)

@@ -65,7 +65,6 @@ class CacheReader:
         return probs
 
     def read_all(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """The probabilities (T, V) of all tokens."""
         first = not len(self.tokens)
         shares, tokens = self._attend(outputs, targets)
         probs = shares.new_zeros(len(targets), self.vocabulary_size)

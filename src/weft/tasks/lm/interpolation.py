@@ -61,7 +61,6 @@ class Interpolation(Mixture[NextTokenModel]):
 
     @torch.no_grad()
     def predict_tokens(self, tokens: Tokens) -> TokenPredictions:
-        """As `token_log_probs`, and counts how often the most probable token is the true one."""
         pairs = zip(chain.from_iterable(self.next_probs(tokens)), np.asarray(tokens)[1:], strict=True)
         correct = sum(int(probs.argmax() == token) for probs, token in pairs)
         return TokenPredictions(likelihood(self.token_log_probs(tokens)), correct)

@@ -229,7 +229,6 @@ class LanguageModel(nn.Module):
 
     @torch.no_grad()
     def evaluate(self, tokens: Tokens) -> Likelihood:
-        """Computes the likelihood of the tokens (N,), each given all tokens before it."""
         self.eval()
         return sum(
             shared_map(self._evaluate_stream, evaluation_streams(tokens, shared_parts())), start=Likelihood(0.0, 0)
@@ -246,7 +245,6 @@ class LanguageModel(nn.Module):
 
     @torch.no_grad()
     def predict_tokens(self, tokens: Tokens) -> TokenPredictions:
-        """As `evaluate`, and counts how often the most probable token is the true one."""
         self.eval()
         total, state = TokenPredictions(Likelihood(0.0, 0), 0), None
         for window in evaluation_windows(tokens):
@@ -268,7 +266,6 @@ class LanguageModel(nn.Module):
 
     @torch.no_grad()
     def next_probs(self, tokens: Tokens) -> Iterator[np.ndarray[Any, np.dtype[Any]]]:
-        """Reads tokens (N,). Yields P of every token after each of them but the last, (T, V) at a time."""
         for outputs, _ in self.read_segments(tokens, max(1, TABLE_ELEMENTS // self.vocabulary_size)):
             yield self.log_probs(outputs).exp().cpu().numpy()
 
@@ -352,6 +349,5 @@ def is_adaptive(vocabulary_size: int, softmax: str) -> bool:
 
 
 def make_language_model(vocabulary_size: int, config: LmModelConfig) -> LanguageModel:
-    """The language model that `model.softmax` names."""
     kind = AdaptiveLanguageModel if is_adaptive(vocabulary_size, config.softmax) else LanguageModel
     return kind(vocabulary_size, config, backward=config.backward, recurrent_dropout=config.recurrent_dropout)

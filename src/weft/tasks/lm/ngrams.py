@@ -73,7 +73,6 @@ class Counting(Phase):
 
 
 def load_ngrams(run: Run, file: str = NGRAM) -> NGram:
-    """Loads the n-gram model of a run."""
     saved = run.load(file)
     with decoding(run.file(file)):
         return NGram.from_tensors(*saved)

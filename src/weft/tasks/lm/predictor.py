@@ -287,7 +287,6 @@ class LmPredictor(TextPredictor[Likelihood]):
         return read if texts or file is not None else ReadInputs([""])
 
     def notes(self, prompts: Iterable[str], options: Mapping[str, Any] = NO_OPTIONS) -> list[str]:
-        """What a user should know about these prompts: their unknown tokens."""
         return [unknown_note(unknown, f"the prompt {one!r}") for one in prompts if (unknown := self.unknown(one))]
 
     def adapt(

@@ -76,8 +76,6 @@ class Workload(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """Settings of a language model."""
-
     hidden_size: int
     embedding_dim: int
     dropout: float

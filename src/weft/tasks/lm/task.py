@@ -29,8 +29,6 @@ from weft.training.step import Evaluation
 
 
 class LmTask(TextTask[LmConfig, LmPredictor]):
-    """Trains a recurrent model to predict the next token of a text."""
-
     name = "lm"
     summary = "Train a recurrent language model: it predicts the next token and generates text."
     predictors = (LmPredictor,)

@@ -17,8 +17,6 @@ from weft.training.run import WEIGHTS, Run
 
 
 class NgramTask(TextTask[NgramConfig, LmPredictor]):
-    """Counts the n-grams of a text: a smoothed language model with a short context."""
-
     name = "ngram"
     summary = "Train an n-gram language model by counting: a strong, fast baseline."
     predictors = (LmPredictor,)
