@@ -13,6 +13,7 @@ import copy
 import dataclasses
 import functools
 import json
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -44,6 +45,7 @@ from weft.cells import (
 )
 from weft.decoding import TopKStepper
 from weft.nn import Bidirectional, Recurrent, Stack, map_state
+from weft.text.grammars.pcfg import Grammar
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-9}
 SIZES = [(3, 5, 4, 7), (19, 4, 6, 17), (1, 1, 1, 1)]  # B, T, I, H; 17 and 19 cross the width of a vector register
@@ -1187,3 +1189,12 @@ def check_flow(network: Any, found: Any, *, atol: float) -> None:
         for one in found.layers:
             late = one.states["h"][row, t + 1 : T]
             assert not late.any(), f"{one.name}: a later state has a gradient"
+
+
+def derivations(grammar: Grammar, words: Sequence[str]) -> int:
+    """The number of derivations of a sentence: its probability where every rule and every word has probability 1."""
+    counting = copy.copy(grammar)
+    rules = {name: tuple(rule._replace(log_prob=0.0) for rule in rules) for name, rules in grammar.rules.items()}
+    classes = {name: one._replace(words=dict.fromkeys(one.words, 0.0)) for name, one in grammar.word_classes.items()}
+    vars(counting).update(rules=rules, word_classes=classes)
+    return round(math.exp(counting.log_prob(words)))

@@ -416,7 +416,7 @@ def test_strict_from_python(tmp_path):
 def test_strict_evaluations_from_python(models):
     with pytest.raises(WeftError, match="DataFrame:row 30: the text is empty"):
         models["classify"].evaluate(frame(), strict=True)
-    with pytest.raises(WeftError, match="Series:row 30 is empty"):
+    with pytest.raises(WeftError, match="Series:row 30: the text is empty"):
         models["lm"].evaluate(frame()["review"], strict=True)
     with pytest.raises(WeftError, match="DataFrame:1: the target side of"):
         models["translate"].evaluate(pandas.DataFrame(PAIRS), strict=True)

@@ -207,7 +207,7 @@ def test_a_later_file_is_read_as_the_first_was(tmp_path):
         ("a.tsv", tsv(head="label\ttext\n"), {"text_column": "txet"}, ["column 'txet'", "Try: text"]),
         ("a.tsv", tsv(), {"label_column": 3}, ["data.label_column is 3", "2 columns"]),
         ("a.tsv", tsv(), {"text_column": "review", "header": "no"}, ["no names", "number from 1"]),
-        ("a.tsv", tsv(), {"text_column": 1, "label_column": 1}, ["both column 1", "two columns"]),
+        ("a.tsv", tsv(), {"text_column": 1, "label_column": 1}, ["both column 1", "two different columns"]),
         ("a.tsv", "one\ntwo\n", {}, ["one column"]),
         ("a.tsv", "good\tone\n\ttwo\n", {"strict": True}, ["a.tsv:2", "label is empty"]),
         ("a.tsv", "text\ttext\nnice\tgood\n", {"header": "yes"}, ["a.tsv:1", "'text'"]),

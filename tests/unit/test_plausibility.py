@@ -16,8 +16,9 @@ from weft.tasks.plausibility import (
     check_tokenization,
 )
 from weft.tasks.text_task import open_corpus
-from weft.text import Corpus, python_docs
+from weft.text import python_docs
 from weft.text.conll import open_sentences
+from weft.text.corpus import Corpus
 
 PROSE = python_docs.prose().replace(chr(34), "").split()[:600]
 TINY = {"model.hidden_size": 8, "model.embedding_dim": 8, "train.epochs": 1}

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from weft.errors import WeftError
-from weft.text import Corpus, Pairs, open_data
 from weft.text.arguments import check_text, check_texts
+from weft.text.corpus import Corpus
+from weft.text.datasets import open_data
+from weft.text.parallel import Pairs
 
 
 def test_texts_of_any_kind() -> None:

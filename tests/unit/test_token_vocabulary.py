@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.errors import WeftError
-from weft.text.vocabulary import RESERVED, UNK, Vocabulary
+from weft.text.vocabulary import EOS, RESERVED, UNK, Vocabulary
 
 counts = st.dictionaries(st.text(max_size=3) | st.sampled_from(RESERVED), st.integers(0, 9), max_size=20)
 
@@ -19,7 +19,7 @@ def test_order_is_count_then_code_points() -> None:
     vocabulary = Vocabulary.build({"b": 2, "中": 2, "a": 2, "文": 7, "Z": 1})
     assert vocabulary.tokens == (*RESERVED, "文", "a", "b", "中", "Z")
     assert vocabulary.counts == (0, 0, 0, 0, 7, 2, 2, 2, 1)
-    assert (vocabulary.unk_id, vocabulary.pad_id, vocabulary.bos_id, vocabulary.eos_id) == (0, 1, 2, 3)
+    assert (vocabulary.unk_id, vocabulary.eos_id) == (RESERVED.index(UNK), RESERVED.index(EOS)) == (0, 3)
     assert [vocabulary.tokens[i] for i in range(4)] == list(RESERVED)
 
 

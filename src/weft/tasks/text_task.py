@@ -23,14 +23,14 @@ from weft.tasks.plausibility import check_plain_text, check_tokenization, repeat
 from weft.tasks.predictor import TaskPredictor, example_of
 from weft.tasks.stored_data import DEV_PART, TRAIN_PART, is_stored, store, stored
 from weft.tasks.task import Task
-from weft.text.columns import column_texts, longest_column, read_column, read_rows, text_columns
+from weft.text.columns import Role, choose_columns, column_texts, longest_column, read_column, read_rows
 from weft.text.config import CorpusConfig
 from weft.text.corpus import Corpus, check_token_ids, encode_corpus, open_tokens
 from weft.text.dataframes import from_python, index_of
 from weft.text.datasets import open_data
 from weft.text.left_out import LeftOut
 from weft.text.shards import Shards, is_shards, open_shards
-from weft.text.tables import format_with_column
+from weft.text.tables import TEXT_NAMES, format_with_column
 from weft.text.text_field import Text, store_corpus
 from weft.training.run import DATA_FOLDER, Run, read_json, write_json
 
@@ -283,7 +283,8 @@ def open_corpus(source: CorpusSource, column: str = "", *, like: str = "", stric
     data, index = from_python(source), index_of(source)
     if not isinstance(data, list):
         table = data.table()
-        chosen = text_columns(table, column, "`column`", like=like) or longest_column(table, range(table.width))
+        (known,) = choose_columns(table, Role("text", column, "`column`", like, TEXT_NAMES))
+        chosen = known or longest_column(table, range(table.width))
         texts = column_texts(table, chosen.places, left_out)
         reading = f"read as {table.description}: text from {chosen.describe(table)}"
         corpus = _of_texts(data.kind, texts, left_out, reading)
@@ -294,7 +295,7 @@ def open_corpus(source: CorpusSource, column: str = "", *, like: str = "", stric
             texts.append(text)
         else:
             place = f"text {number + 1}" if index is None else f"{type(source).__name__}:{index[number]}"
-            left_out.add(WeftError(f"{place} is empty", expected="some text"), place, "no text")
+            left_out.add(place, "text", expected="some text")
     return _of_texts("the texts", texts, left_out, f"{len(texts):,} texts")
 
 

@@ -78,24 +78,43 @@ def usual_column(table: Table, names: Sequence[str], *, but: Collection[int] = (
     return next((place for place in places if place not in but), None)
 
 
-def text_columns(
-    table: Table, wanted: int | str, setting: str, *, like: str = "", but: Collection[int] = ()
-) -> ChosenColumns | None:
-    """The columns of the texts, if they are set, named as those of the training data, or have a usual name.
+class Role(NamedTuple):
+    """What columns may hold: texts, labels, words."""
 
-    Args:
-        table: the table.
-        wanted: the columns that are set; empty: none.
-        setting: what messages call the setting.
-        like: the names of the columns of the training data, separated by commas; empty: unknown.
-        but: columns that are taken.
+    name: str  # in messages
+    wanted: int | str  # the columns that are set; empty: none
+    setting: str  # what messages call the setting
+    like: str  # the names of the columns of the training data, separated by commas; empty: unknown
+    usual: Sequence[str]  # usual names, in order of preference
+
+
+def choose_columns(table: Table, *roles: Role) -> list[ChosenColumns | None]:
+    """The columns of each role: as set, named as those of the training data, or with a usual name; None: none of these.
+
+    Raises:
+        WeftError: there is no such column, or one column has two roles.
     """
-    if wanted != "":
-        return ChosenColumns(find_columns(table, wanted, setting), "as set")
-    if like and table.names and set(split_names(like)) <= set(table.names):
-        return ChosenColumns([table.names.index(name) for name in split_names(like)], "as in the training data")
-    place = usual_column(table, TEXT_NAMES, but=but)
-    return None if place is None else ChosenColumns([place], "a usual name")
+    found: list[ChosenColumns | None] = [
+        None if role.wanted == "" else ChosenColumns(find_columns(table, role.wanted, role.setting), "as set")
+        for role in roles
+    ]
+    for at, role in enumerate(roles):
+        names = [role.like] if role.like in (table.names or ()) else split_names(role.like)
+        known = [place for name in names if (place := usual_column(table, [name], but=_taken(found))) is not None]
+        if found[at] is None and role.like and len(known) == len(names):
+            found[at] = ChosenColumns(known, "as in the training data")
+    for at, role in enumerate(roles):
+        place = usual_column(table, role.usual, but=_taken(found))
+        if found[at] is None and place is not None:
+            found[at] = ChosenColumns([place], "a usual name")
+    if len(roles) == 2 and found[0] and found[1] and (shared := set(found[0].places) & set(found[1].places)):
+        called = f"{column_title(table, min(shared))} of {table.location}"
+        raise WeftError(f"{roles[0].name} and {roles[1].name} are both {called}", expected="two different columns")
+    return found
+
+
+def _taken(found: Iterable[ChosenColumns | None]) -> set[int]:
+    return {place for chosen in found if chosen is not None for place in chosen.places}
 
 
 def longest_column(table: Table, free: Sequence[int]) -> ChosenColumns:
@@ -141,8 +160,7 @@ def column_texts(table: Table, columns: Sequence[int], left_out: LeftOut) -> lis
         if text := " ".join(cell for column in columns if (cell := row[1][column] or "").strip()):
             found.append(text)
         elif not is_blank(table, row):
-            place = location_of(table, row)
-            left_out.add(WeftError(f"{place}: the text is empty", expected="a text in every row"), place, "no text")
+            left_out.add(location_of(table, row), "text", expected="a text in every row")
     return found
 
 
@@ -176,18 +194,15 @@ def read_rows(source: Iterable[Any], like: str = "", names: Sequence[str] = TEXT
     data = from_python(source, "the texts")
     if isinstance(data, list):
         return TextRows(data, index_of(source))
-    table, wanted = data.table(), split_names(like)
-    if table.names and set(wanted) <= set(table.names):
-        places = [table.names.index(name) for name in wanted]
-    else:
-        found = 0 if table.width == 1 else usual_column(table, names)
-        if found is None:
-            raise WeftError(
-                f"the texts are a {data.kind} with the columns {', '.join(table.names or ())}",
-                expected=f"a column {like or names[0]!r}",
-                hint=f"one of its columns, as data[{(table.names or names)[0]!r}]",
-            )
-        places = [found]
+    table = data.table()
+    (chosen,) = choose_columns(table, Role("text", "", "", like, names))
+    if chosen is None and table.width != 1:
+        raise WeftError(
+            f"the texts are a {data.kind} with the columns {', '.join(table.names or ())}",
+            expected=f"a column {like or names[0]!r}",
+            hint=f"one of its columns, as data[{(table.names or names)[0]!r}]",
+        )
+    places = [0] if chosen is None else chosen.places
     if len(places) > 1:
         return TextRows([joined_cells(row, places) for row in table.rows], index_of(source))
     return TextRows([plain_value(value) for value in data.values[places[0]]], index_of(source))

@@ -230,8 +230,7 @@ def table_sentences(
         for line, fields in rows.items():
             lack = "word" if not fields[word_at].strip() else "tag" if tagged and not fields[tag_at].strip() else ""
             if lack:
-                place = f"{location}:{line}"
-                left_out.add(WeftError(f"{place}: the {lack} is empty", expected=f"a {lack}"), place, f"no {lack}")
+                left_out.add(f"{location}:{line}", lack)
                 break
         else:
             tags = tuple(fields[tag_at] for fields in rows.values()) if tagged else ()
@@ -327,7 +326,7 @@ def _of_pairs(pairs: list[Any], left_out: LeftOut) -> list[TaggedSentence]:
         one, tags = (() if is_missing(side) else tuple(cell_text(value) or "" for value in side) for side in pair)
         lack = "word" if tags and not (one and all(one)) else "tag" if one and not (tags and all(tags)) else ""
         if lack:
-            left_out.add(WeftError(f"{place}: the {lack} is empty", expected=f"a {lack}"), place, f"no {lack}")
+            left_out.add(place, lack)
         elif len(one) != len(tags):
             raise WeftError(
                 f"{place} has {count_noun(len(one), 'word')} and {count_noun(len(tags), 'tag')}",
@@ -353,8 +352,7 @@ def open_segmented(source: SentenceSource, left_out: LeftOut | None = None) -> l
         if words := tuple(text.split()):
             found.append(TaggedSentence(words, (), "text", (number,) * len(words)))
         else:
-            place = f"text {number}"
-            left_out.add(WeftError(f"{place} is empty", expected="words with spaces between them"), place, "no text")
+            left_out.add(f"text {number}", "text", expected="words with spaces between them")
     left_out.report(len(found) + left_out.count)
     return _not_empty(found, "the texts")
 

@@ -18,7 +18,7 @@ class LeftOut:
         rows: what a row is called.
 
     >>> left_out = LeftOut("data.strict", strict=False)
-    >>> for line in (5, 9): left_out.add(WeftError(f"a.csv:{line}: the label is empty"), f"a.csv:{line}", "no label")
+    >>> for line in (5, 9): left_out.add(f"a.csv:{line}", "label")
     >>> left_out.count, left_out.words(120)
     (2, '2 of 120 rows (no label: 2): a.csv:5, a.csv:9')
     """
@@ -32,11 +32,11 @@ class LeftOut:
     def count(self) -> int:
         return self.reasons.total()
 
-    def add(self, refusal: WeftError, place: str, reason: str) -> None:
-        """Leaves a row out; `refusal` is the error if that is not wanted."""
+    def add(self, place: str, lack: str, *, given: str = "", expected: str = "", hint: str = "") -> None:
+        """Leaves the row at a place out, which lacks something; where that is not wanted, this is an error."""
         if self.strict:
-            raise refusal
-        self.reasons[reason] += 1
+            raise WeftError(given or f"{place}: the {lack} is empty", expected=expected or f"a {lack}", hint=hint)
+        self.reasons[f"no {lack}"] += 1
         if len(self.places) < MOST_PLACES:
             self.places.append(place)
 

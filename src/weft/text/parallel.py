@@ -8,15 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import WeftError, short_repr
-from weft.text.columns import (
-    ChosenColumns,
-    column_length,
-    column_title,
-    find_columns,
-    is_name,
-    joined_cells,
-    usual_column,
-)
+from weft.text.columns import ChosenColumns, Role, choose_columns, column_length, is_name, joined_cells
 from weft.text.config import PairTextConfig
 from weft.text.corpus import Corpus, Document
 from weft.text.dataframes import cell_text, from_python, is_missing, is_series, to_list
@@ -174,8 +166,8 @@ class _PairReading:
             self.targets.append(target)
         elif source or target:
             place, side, other = (target_place, "target", source) if source else (source_place, "source", target)
-            what = f"{place}: the {side} side of {other[:40]!r} is empty"
-            self.left_out.add(WeftError(what, expected="text on both sides, or on neither"), place, f"no {side}")
+            given = f"{place}: the {side} side of {other[:40]!r} is empty"
+            self.left_out.add(place, side, given=given, expected="text on both sides, or on neither")
 
     def read_two_files(self, name: str) -> Pairs:
         halves = name.split(",")
@@ -238,29 +230,15 @@ class _PairReading:
         """The columns of source and target: as set, as in the training data, by usual names, or by their texts."""
         if table.width < 2:
             raise WeftError(f"{table.location} has one column", expected="a source and a target in every row")
-        found: dict[str, ChosenColumns] = {}
-        for role, column in zip(_ROLES, self.columns, strict=True):
-            if column != "":
-                found[role] = ChosenColumns(find_columns(table, column, f"text.{role}_column"), "as set")
-        if not found and self.like and set(self.like) <= set(table.names or ()):
-            for role, name in zip(_ROLES, self.like, strict=True):
-                found[role] = ChosenColumns([(table.names or ()).index(name)], "as in the training data")
-        for role, names in zip(_ROLES, (SOURCE_NAMES, TARGET_NAMES), strict=True):
-            taken = {place for one in found.values() for place in one.places}
-            usual = None if role in found else usual_column(table, names, but=taken)
-            if usual is not None:
-                found[role] = ChosenColumns([usual], "a usual name")
-        taken = {place for one in found.values() for place in one.places}
-        if len(taken) < len(found):
-            called = column_title(table, found["source"].places[0])
-            raise WeftError(f"source and target are both {called}", expected="two different columns")
-        roles = [role for role in _ROLES if role not in found]
-        free = [place for place in range(table.width) if place not in taken]
-        longest = sorted(free, key=lambda place: -column_length(table, place))[: len(roles)]
-        why = "the longest texts" if len(free) > len(roles) else "the only other one" if taken else "the order"
-        for role, place in zip(roles, sorted(longest), strict=True):  # in the order of the table
-            found[role] = ChosenColumns([place], why)
-        return found["source"], found["target"]
+        sides = zip(_ROLES, self.columns, self.like or ("", ""), (SOURCE_NAMES, TARGET_NAMES), strict=True)
+        roles = [Role(name, column, f"text.{name}_column", like, usual) for name, column, like, usual in sides]
+        source, target = choose_columns(table, *roles)
+        taken = {place for chosen in (source, target) if chosen for place in chosen.places}
+        free, missing = [place for place in range(table.width) if place not in taken], (not source) + (not target)
+        longest = sorted(free, key=lambda place: -column_length(table, place))[:missing]
+        why = "the longest texts" if len(free) > missing else "the only other one" if taken else "the order"
+        others = (ChosenColumns([place], why) for place in sorted(longest))  # in the order of the table
+        return source or next(others), target or next(others)
 
 
 def _short_line(location: str, line: str, columns: int, most: int) -> WeftError:

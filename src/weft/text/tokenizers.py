@@ -13,21 +13,7 @@ from typing import ClassVar, Literal, Protocol
 
 from weft.errors import WeftError, unknown_name
 from weft.text.subword_tokenizer import SubwordTokenizer
-from weft.text.word_tokenizer import MARK, SpaceTokenizer, WhitespaceTokenizer, WordTokenizer
-
-__all__ = [
-    "FORMS",
-    "TOKENIZERS",
-    "CharTokenizer",
-    "Normalizer",
-    "SpaceTokenizer",
-    "SubwordTokenizer",
-    "Tokenizer",
-    "WhitespaceTokenizer",
-    "WordTokenizer",
-    "normalize_unicode",
-    "tokenizer_from_json",
-]
+from weft.text.word_tokenizer import MARK, SpaceTokenizer, StoredByName, WhitespaceTokenizer, WordTokenizer
 
 FORMS = ("NFC", "NFKC", "none")  # Unicode normalization forms
 _NOT_LETTERS = re.compile(r"[^A-Za-z]+")
@@ -168,7 +154,7 @@ class Tokenizer(Protocol):
 
 
 @dataclass(frozen=True)
-class CharTokenizer:
+class CharTokenizer(StoredByName):
     """Every Unicode code point is a token; `join` is the exact inverse of `split`.
 
     >>> CharTokenizer().split("人 a")
@@ -183,13 +169,6 @@ class CharTokenizer:
 
     def join(self, tokens: Sequence[str]) -> str:
         return "".join(tokens)
-
-    def to_json(self) -> dict[str, object]:
-        return {"name": self.name}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, object]) -> CharTokenizer:
-        return cls()
 
 
 TOKENIZERS: dict[str, type[Tokenizer]] = {

@@ -116,14 +116,6 @@ class Vocabulary:
         return 0
 
     @property
-    def pad_id(self) -> int:
-        return 1
-
-    @property
-    def bos_id(self) -> int:
-        return 2
-
-    @property
     def eos_id(self) -> int:
         return 3
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from weft.errors import WeftError
-from weft.text.columns import ChosenColumns, column_title, find_columns, usual_column
+from weft.text.columns import ChosenColumns, Role, choose_columns, usual_column
 from weft.text.corpus import Document
 from weft.text.dataframes import Columns, cell_text, plain_value
 from weft.text.left_out import LeftOut
@@ -67,28 +67,25 @@ def word_table(data: Columns, tags: str, words: str) -> WordTable:
         raise WeftError(f"{data.kind} has one column", expected="words and their tags")
     sentences = usual_column(table, SENTENCE_NAMES) if table.width > 2 else None
     free = [place for place in range(table.width) if place != sentences]
-    reading: list[str] = []
-    places: list[int] = []
-    for role, column, names, place in (("word", words, WORD_NAMES, free[0]), ("tag", tags, TAG_NAMES, free[-1])):
-        usual = usual_column(table, names, but=places)
-        if column:
-            chosen = ChosenColumns(find_columns(table, column, f"data.{role}_column")[:1], "as set")
-        elif usual is not None:
-            chosen = ChosenColumns([usual], "a usual name")
-        else:
-            chosen = ChosenColumns([place], "the first" if role == "word" else "the last")
-        places += chosen.places
-        reading.append(f"{role}s from {chosen.describe(table)}")
-    if places[0] == places[1]:
-        called = column_title(table, places[0])
+    roles = (
+        Role("words", words, "data.word_column", "", WORD_NAMES),
+        Role("tags", tags, "data.tag_column", "", TAG_NAMES),
+    )
+    found = choose_columns(table, *roles)
+    chosen = [
+        found[0] or ChosenColumns(free[:1], "the first"),
+        found[1] or ChosenColumns(free[-1:], "the last"),
+    ]
+    if chosen[0].places[0] == chosen[1].places[0]:
         raise WeftError(
-            f"{data.kind}: {called} is given for both the words and the tags",
+            f"{data.kind}: words and tags are both {chosen[0].title(table)}",
             expected="two different columns",
             hint="`column=NAME`",
         )
-    values = [[_value(value) for value in data.values[place]] for place in places]
+    values = [[_value(value) for value in data.values[one.places[0]]] for one in chosen]
     names_of = None if sentences is None else [cell_text(value) for value in data.values[sentences]]
-    return WordTable(data.rows, values[0], values[1], names_of, False, f"{data.kind}: {', '.join(reading)}")
+    reading = f"{data.kind}: words from {chosen[0].describe(table)}, tags from {chosen[1].describe(table)}"
+    return WordTable(data.rows, values[0], values[1], names_of, False, reading)
 
 
 def _value(value: Any) -> Any:
@@ -104,8 +101,7 @@ def table_rows(table: WordTable, location: str, left_out: LeftOut) -> list[Sente
         place = f"{location}:{table.rows[rows[0]]}"
         lack = "word" if not words or not all(map(_full, words)) else "tag" if not all(map(_full, tags)) else ""
         if lack or not tags:
-            lack = lack or "tag"
-            left_out.add(WeftError(f"{place}: the {lack} is empty", expected=f"a {lack}"), place, f"no {lack}")
+            left_out.add(place, lack or "tag")
         elif len(words) != len(tags):
             raise WeftError(f"{place} has {len(words)} words and {len(tags)} tags", expected="as many of both")
         else:

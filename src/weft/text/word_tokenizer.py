@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cached_property, lru_cache
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from weft.errors import WeftError
 from weft.text.vocabulary import EOS
@@ -226,12 +226,28 @@ class WordTokenizer:
         return cls(tuple(gaps.items()))
 
 
+_Stored = TypeVar("_Stored", bound="StoredByName")
+
+
+class StoredByName:
+    """A tokenizer without settings."""
+
+    name: ClassVar[str]
+
+    def to_json(self) -> dict[str, object]:
+        return {"name": self.name}
+
+    @classmethod
+    def from_json(cls: type[_Stored], data: Mapping[str, object]) -> _Stored:
+        return cls()
+
+
 # A run without white space; each of the four marks begins a new token.
 _PLAIN = re.compile(r"\n|[,.!?][^\s,.!?]*|[^\s,.!?]+")
 
 
 @dataclass(frozen=True)
-class SpaceTokenizer:
+class SpaceTokenizer(StoredByName):
     """Splits at white space and before every , . ! and ?, as textbooks often do.
 
     A no-break space counts as a space. `join` puts one space between all tokens.
@@ -249,20 +265,13 @@ class SpaceTokenizer:
     def join(self, tokens: Sequence[str]) -> str:
         return " ".join(tokens).replace(" \n", "\n").replace("\n ", "\n")
 
-    def to_json(self) -> dict[str, object]:
-        return {"name": self.name}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, object]) -> SpaceTokenizer:
-        return cls()
-
 
 # A word of pre-tokenized text, or a line end.
 _SPACELESS = re.compile(r"\n|\S+")
 
 
 @dataclass(frozen=True)
-class WhitespaceTokenizer:
+class WhitespaceTokenizer(StoredByName):
     """Splits at white space only: for text that is tokenized already, such as WikiText.
 
     A line end is the token "<eos>", as in the literature on such texts, so that perplexities can be compared with it.
@@ -280,10 +289,3 @@ class WhitespaceTokenizer:
 
     def join(self, tokens: Sequence[str]) -> str:
         return " ".join("\n" if token == EOS else token for token in tokens).replace(" \n", "\n").replace("\n ", "\n")
-
-    def to_json(self) -> dict[str, object]:
-        return {"name": self.name}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, object]) -> WhitespaceTokenizer:
-        return cls()

@@ -16,6 +16,8 @@ from weft.tasks.classify.config import ClassifyDataConfig
 from weft.tasks.classify.example import Example, grammar_examples
 from weft.text.columns import (
     ChosenColumns,
+    Role,
+    choose_columns,
     column_title,
     find_columns,
     is_blank,
@@ -23,8 +25,6 @@ from weft.text.columns import (
     joined_cells,
     longest_column,
     split_names,
-    text_columns,
-    usual_column,
 )
 from weft.text.corpus import Document, open_documents
 from weft.text.dataframes import cell_text, from_python, is_missing
@@ -33,6 +33,7 @@ from weft.text.left_out import LeftOut
 from weft.text.sources import entries
 from weft.text.tables import (
     LABEL_NAMES,
+    TEXT_NAMES,
     Row,
     Table,
     format_with_column,
@@ -186,15 +187,14 @@ class _Reading:
     def add(self, text: str, label: str, place: str) -> None:
         """An example, unless it lacks something."""
         if not text.strip():
-            refusal = WeftError(f"{place}: the text is empty", expected="a text for every label", hint=_REMOVE)
-            self.left_out.add(refusal, place, "no text")
+            self.left_out.add(place, "text", expected="a text for every label", hint=_REMOVE)
         elif not label:
-            refusal = WeftError(f"{place}: the label is empty", expected="a label for every text", hint=_REMOVE)
-            self.left_out.add(refusal, place, "no label")
+            self.left_out.add(place, "label", expected="a label for every text", hint=_REMOVE)
         elif self.normalizer is not None and not self.normalizer(text).strip():
-            what = f"{place}: the text {text!r} has no tokens after normalization"
-            refusal = WeftError(what, expected="a text for every label", hint=_REMOVE)
-            self.left_out.add(refusal, place, "nothing left of the text after normalization")
+            given = f"{place}: the text {text!r} has no tokens after normalization"
+            self.left_out.add(
+                place, "text after normalization", given=given, expected="a text for every label", hint=_REMOVE
+            )
         else:
             self.rows.append(Example(text, _checked_label(label, place), place))
 
@@ -275,28 +275,14 @@ def _columns(table: Table, config: ClassifyDataConfig, like: ExampleLayout) -> _
             expected="a text and its label in every row",
             hint="`data.format=lines`" if table.format != "columns" else "",
         )
-    label = None
-    if config.label_column != "":
-        label = ChosenColumns(find_columns(table, config.label_column, "data.label_column")[:1], "as set")
-    taken = label.places if label else []
-    text = text_columns(table, config.text_column, "data.text_column", like=like.text, but=taken)
-    if text and set(taken) & set(text.places):
-        called = column_title(table, taken[0])
-        raise WeftError(f"text and label are both {called} of {table.location}", expected="two columns")
-    if label is None:
-        label = _label_by_name(table, like, text.places if text else [])
-    free = [place for place in range(table.width) if place not in (text.places if text else [])]
-    if label is None:
-        label = _label_by_values(table, like, free)
+    text, label = choose_columns(
+        table,
+        Role("text", config.text_column, "data.text_column", like.text, TEXT_NAMES),
+        Role("label", config.label_column, "data.label_column", like.label, LABEL_NAMES),
+    )
+    free = [place for place in range(table.width) if text is None or place not in text.places]
+    label = label or _label_by_values(table, like, free)
     return _ExampleColumns(text or longest_column(table, [place for place in free if place not in label.places]), label)
-
-
-def _label_by_name(table: Table, like: ExampleLayout, taken: Sequence[int]) -> ChosenColumns | None:
-    known = usual_column(table, [like.label], but=taken) if like.label else None
-    if known is not None:
-        return ChosenColumns([known], "as in the training data")
-    usual = usual_column(table, LABEL_NAMES, but=taken)
-    return None if usual is None else ChosenColumns([usual], "a usual name")
 
 
 def _label_by_values(table: Table, like: ExampleLayout, free: Sequence[int]) -> ChosenColumns:

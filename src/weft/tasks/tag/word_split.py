@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Protocol
 
 from weft.errors import unknown_name
 from weft.text.web import WHOLE
@@ -41,12 +40,6 @@ def _split_around_hyphens(text: str) -> list[str]:
         words += [*split(text[done : found.start()]), found[0]]
         done = found.end()
     return words + split(text[done:])
-
-
-class Split(Protocol):
-    """Splits a text into words."""
-
-    def __call__(self, text: str) -> list[str]: ...
 
 
 class TokenizedWords:
@@ -122,31 +115,8 @@ class TokenizedWords:
         return [word]
 
 
-class SpacedWords:
-    """Splits at spaces, for text that is segmented already.
-
-    >>> SpacedWords(lambda word: 0)("看似 簡單 ， @weft")
-    ['看似', '簡單', '，', '@weft']
-    """
-
-    def __init__(self, count: Count, *, whole_hyphens: bool = False) -> None:
-        pass
-
-    def __call__(self, text: str) -> list[str]:
-        return text.split()
-
-
-SPLITS: dict[str, type[TokenizedWords] | type[SpacedWords]] = {"word": TokenizedWords, "space": SpacedWords}
-
-
-def make_split(name: str, count: Count, *, whole_hyphens: bool = False) -> Split:
-    """The named way to split text into words.
-
-    Args:
-        name: "word" or "space".
-        count: How often a word was seen in training.
-        whole_hyphens: Whether hyphenated words that were not seen are one word.
-    """
-    if name not in SPLITS:
-        raise unknown_name("split", name, SPLITS)
-    return SPLITS[name](count, whole_hyphens=whole_hyphens)
+def make_split(name: str, count: Count, *, whole_hyphens: bool = False) -> Callable[[str], list[str]]:
+    """The named way to split text into words: "word", as `TokenizedWords` does, or "space", at spaces."""
+    if name not in ("word", "space"):
+        raise unknown_name("split", name, ("word", "space"))
+    return TokenizedWords(count, whole_hyphens=whole_hyphens) if name == "word" else str.split

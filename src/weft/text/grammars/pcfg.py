@@ -1,16 +1,11 @@
-"""Probabilistic context-free grammars: sampling, the probability of a sentence, and the exact entropy.
-
-Each rule is chosen independently, so the entropy has a closed form: the sum over all symbols of the expected number
-of uses times the entropy of the rules. This is the entropy of derivations. It equals that of sentences if the grammar
-is unambiguous, as `weft.text.grammars.english` is.
-"""
+"""Probabilistic context-free grammars: sampling, and the probability of a sentence."""
 
 from __future__ import annotations
 
 import math
 import random
 from bisect import bisect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -81,14 +76,6 @@ class GrammarLikelihood(NamedTuple):
     nats: float
     words: int
     characters: int
-
-    @property
-    def perplexity_per_word(self) -> float:
-        return math.exp(self.nats / self.words)
-
-    @property
-    def perplexity_per_character(self) -> float:
-        return math.exp(self.nats / self.characters)
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,28 +184,19 @@ class Grammar:
 
     def log_prob(self, words: Sequence[str]) -> float:
         """The log-probability of a sentence in nats, over all its derivations; -inf if it has none."""
-        return self._inside(words, lambda log_prob: log_prob)
-
-    def derivations(self, words: Sequence[str]) -> int:
-        """The number of derivations of a sentence."""
-        return round(math.exp(self._inside(words, lambda log_prob: 0.0)))
-
-    def _inside(self, words: Sequence[str], weigh: Callable[[float], float]) -> float:
-        """The inside algorithm, top-down from left to right: where a symbol that starts here can end, and its weight.
-
-        Only spans that are consistent with the words to their left are visited.
-        """
+        # The inside algorithm, top-down from left to right: where a symbol that starts here can end, and its weight.
+        # Only spans that are consistent with the words to their left are visited.
         known: dict[tuple[str, int], dict[int, float]] = {}
 
         def ends(symbol: str, begin: int) -> dict[int, float]:
             if symbol in self.word_classes:
                 log_probs = self.word_classes[symbol].words
                 matches = begin < len(words) and words[begin] in log_probs
-                return {begin + 1: weigh(log_probs[words[begin]])} if matches else {}
+                return {begin + 1: log_probs[words[begin]]} if matches else {}
             if (symbol, begin) not in known:
                 found: dict[int, float] = {}
                 for rule in self.rules[symbol]:
-                    reached = {begin: weigh(rule.log_prob)}
+                    reached = {begin: rule.log_prob}
                     for part in rule.symbols:
                         reached = _advance(reached, part)
                     for end, weight in reached.items():
@@ -247,8 +225,6 @@ class Grammar:
         nats = -sum(self.log_prob(words) for words in lines)
         return GrammarLikelihood(nats, sum(len(words) + 1 for words in lines), len(text))
 
-    # Expectations
-
     @cached_property
     def _expected_children(self) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
         """The expected number of each symbol (column) in one expansion of a symbol (row)."""
@@ -260,57 +236,11 @@ class Grammar:
                     matrix[indices[left], indices[symbol]] += math.exp(rule.log_prob)
         return matrix
 
-    @cached_property
-    def expected_uses(self) -> dict[str, float]:
-        """The expected number of uses of each symbol in a sentence: the solution u of u = start + u A."""
-        names = [*self.rules, *self.word_classes]
-        start = np.array([float(name == self.start) for name in names])
-        uses = np.linalg.solve(np.eye(len(names)) - self._expected_children.T, start)
-        return dict(zip(names, uses.tolist(), strict=True))
-
-    def entropy_per_sentence(self) -> float:
-        """The entropy of a sentence in nats."""
-        choices = {name: [rule.log_prob for rule in rules] for name, rules in self.rules.items()}
-        choices |= {name: list(words.words.values()) for name, words in self.word_classes.items()}
-        return sum(self.expected_uses[name] * _entropy(log_probs) for name, log_probs in choices.items())
-
-    def expected_words(self) -> float:
-        """The expected number of words and punctuation marks of a sentence, without its line end."""
-        return sum(self.expected_uses[name] for name in self.word_classes)
-
-    def expected_characters(self) -> float:
-        """The expected number of characters of a sentence, with its line end."""
-        return sum(
-            self.expected_uses[name] * math.exp(log_prob) * _width(word, word_class.tag)
-            for name, word_class in self.word_classes.items()
-            for word, log_prob in word_class.words.items()
-        )
-
-    def entropy_per_word(self) -> float:
-        """The entropy rate of the text in nats per word token, line ends included."""
-        return self.entropy_per_sentence() / (self.expected_words() + 1)
-
-    def entropy_per_character(self) -> float:
-        """The entropy rate of the text in nats per character, line ends included."""
-        return self.entropy_per_sentence() / self.expected_characters()
-
-
-def _width(word: str, tag: str) -> int:
-    """The number of characters that a word adds to its line.
-
-    There is a space before each word except the first, which the line end compensates for, and none before punctuation.
-    """
-    return len(word) + (tag != "PUNCT")
-
 
 def _log_probs(weights: Sequence[float]) -> list[float]:
     if not weights or min(weights) <= 0:
         raise WeftError(f"weights are {list(weights)}", expected="at least one, all above 0")
     return [math.log(weight / sum(weights)) for weight in weights]
-
-
-def _entropy(log_probs: Sequence[float]) -> float:
-    return -sum(math.exp(log_prob) * log_prob for log_prob in log_probs)
 
 
 def _log_add(left: float, right: float) -> float:
