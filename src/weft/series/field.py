@@ -1,0 +1,206 @@
+"""The field of series: what all series of a data set have in common, and how one becomes a row of a column."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from weft.data.column import Array
+from weft.data.field import Field
+from weft.errors import WeftError
+from weft.series.archives import series_of_json
+from weft.series.frequency import LAST_DAY, Frequency, Time
+from weft.series.time_series import UNKNOWN_COLUMNS, SeriesColumns, SeriesSet, TimeSeries
+from weft.series.times import COUNTER_FORMAT, TimeFormat
+
+
+@dataclass(frozen=True)
+class Series(Field[TimeSeries]):
+    """Series of C channels with K covariates known in advance and P past ones, at equal steps of time.
+
+    A row of a column has the steps of one series and of its future: (T + F, C + K + P) values, NaN where one is
+    missing.
+
+    >>> field = Series.fit([TimeSeries("a", 0, Frequency("step"), np.array([1.0, np.nan, 3.0]))])
+    >>> field.encode(field.parse('{"y": [1, null, 3]}')).tolist()
+    [[1.0], [nan], [3.0]]
+
+    Attributes:
+        channels: the names of the channels to forecast.
+        known: the names of covariates that are known in advance.
+        past: the names of covariates that are known as far as the target is.
+        static: the names of what does not change within a series.
+        frequency: the step of time.
+        time_format: how times are written.
+        columns: the columns of the table that the series were read from.
+        categories: the values of static columns of texts, by name.
+    """
+
+    channels: tuple[str, ...]
+    known: tuple[str, ...] = ()
+    past: tuple[str, ...] = ()
+    static: tuple[str, ...] = ()
+    frequency: Frequency = Frequency("step")  # noqa: RUF009
+    time_format: TimeFormat = COUNTER_FORMAT
+    columns: SeriesColumns = UNKNOWN_COLUMNS
+    categories: Mapping[str, tuple[str, ...]] = None  # type: ignore[assignment]
+
+    @classmethod
+    def fit(cls, values: Iterable[TimeSeries], settings: SeriesSet | None = None) -> Series:
+        """The field of series; `settings` is the set that they are from, which names channels and covariates."""
+        series = list(values)
+        if not series:
+            raise WeftError("there are no series", expected="at least one")
+        named = settings or _numbered_set(series)
+        categories = {
+            name: tuple(sorted({str(one.static[place]) for one in series}))
+            for place, name in enumerate(named.static)
+            if any(isinstance(one.static[place], str) for one in series)
+        }
+        return cls(named.channels, named.known, named.past, named.static, named.frequency, named.time_format,
+                   named.columns, categories)  # fmt: skip
+
+    def set_of(self, series: Iterable[TimeSeries]) -> SeriesSet:
+        """A set of series of this field."""
+        names = ("channels", "known", "past", "static", "frequency", "time_format", "columns")
+        return SeriesSet(tuple(series), **{name: getattr(self, name) for name in names})
+
+    def encode(self, value: TimeSeries) -> Array:
+        """Target, known and past covariates (T + F, C + K + P)."""
+        steps = len(value.known) if self.known else len(value)
+        row = np.full((steps, len(self.channels) + len(self.known) + len(self.past)), np.nan)
+        parts = (value.target, value.known[:steps], value.past)
+        place = 0
+        for name, part, names in zip(("channels", "known covariates", "past covariates"), parts,
+                                     (self.channels, self.known, self.past), strict=True):  # fmt: skip
+            if part.shape[1] != len(names):
+                raise WeftError(f"series {value.id!r} has {part.shape[1]} {name}",
+                                expected=f"{len(names)}{': ' * bool(names)}{', '.join(names)}")  # fmt: skip
+            row[: len(part), place : place + len(names)] = part
+            place += len(names)
+        return row
+
+    def decode(self, row: Any) -> TimeSeries:
+        """The series of a row: its id, its start and what is static are stored beside it."""
+        values = np.asarray(row, np.float64)
+        width, known = len(self.channels), len(self.channels) + len(self.known)
+        there = np.flatnonzero(~np.isnan(values[:, :width]).all(1))
+        steps = int(there[-1]) + 1 if len(there) else 0
+        start: Time = np.datetime64(0, "us") if self.frequency.has_times else 0
+        return TimeSeries("", start, self.frequency, values[:steps, :width], values[:, width:known],
+                          values[:steps, known:])  # fmt: skip
+
+    def names(self, value: TimeSeries) -> tuple[str, ...]:
+        """The time of each step, and of the future that its covariates are known for."""
+        steps = len(value.known) if self.known else len(value)
+        return tuple(self.time_format.write(self.frequency.range(value.start, steps)))
+
+    def parse(self, text: str) -> TimeSeries:
+        """A series from JSON: an object with `y` and, if there are, `id`, `start`, `known`, `past`, `static`."""
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise WeftError(f"{text[:60]!r} is not JSON: {error}", expected='a series such as {"y": [1, 2]}') from error
+        return self.of_json(value)
+
+    def of_json(self, value: Any, what: str = "the series") -> TimeSeries:
+        """A series of plain data: an object, or the list of its values.
+
+        Raises:
+            WeftError: it is no series of this field.
+        """
+        record = {"y": value} if isinstance(value, list) else value
+        if not isinstance(record, Mapping):
+            raise WeftError(f"{what} is {str(value)[:60]}", expected='an object such as {"start": TIME, "y": [1, 2]}')
+        timed = self.frequency.has_times and any(name in record for name in ("start", "ds", "times"))
+        found = series_of_json([record], [what], frequency=self.frequency if timed else None,
+                               form=self.time_format if timed else None).series[0]  # fmt: skip
+        self.encode(found)  # checks the number of channels and covariates
+        return found
+
+    def json_of(self, value: TimeSeries) -> dict[str, Any]:
+        """A series as plain data, from which `of_json` makes it again."""
+        record: dict[str, Any] = {"id": value.id}
+        if self.frequency.has_times:
+            record["start"] = self.time_format.write(np.array([value.start], "M8[us]"))[0]
+        record["y"] = _plain(value.target[:, 0] if len(self.channels) == 1 else value.target)
+        if self.known:
+            record["known"] = _plain(value.known)
+        if self.past:
+            record["past"] = _plain(value.past)
+        if value.static:
+            record["static"] = list(value.static)
+        return record
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        number = {"type": ["number", "null"]}
+
+        def steps(width: int) -> dict[str, Any]:
+            return {"type": "array", "items": {"type": "array", "items": number, "minItems": width, "maxItems": width}}
+
+        y = {"type": "array", "items": number, "minItems": 1} if len(self.channels) == 1 else {
+            **steps(len(self.channels)), "minItems": 1}  # fmt: skip
+        parts = {"known": steps(len(self.known)) if self.known else None,
+                 "past": steps(len(self.past)) if self.past else None,
+                 "static": {"type": "array"} if self.static else None}  # fmt: skip
+        properties = {"id": {"type": "string"}, "start": {"type": "string"}, "y": y}
+        return {
+            "type": "object",
+            "properties": {**properties, **{name: part for name, part in parts.items() if part}},
+            "required": ["y", *(("known",) if self.known else ()), *(("past",) if self.past else ())],
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "channels": list(self.channels), "known": list(self.known), "past": list(self.past),
+            "static": list(self.static), "frequency": asdict(self.frequency), "time_format": asdict(self.time_format),
+            "columns": self.columns.to_json(),
+            "categories": {name: list(values) for name, values in (self.categories or {}).items()},
+        }  # fmt: skip
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Series:
+        names = [_texts(data[name]) for name in ("channels", "known", "past", "static")]
+        frequency, form = Frequency(**data["frequency"]), TimeFormat(**data["time_format"])
+        counts = (frequency.count, frequency.day)
+        if not names[0] or not all(type(count) is int and count >= 1 for count in counts) or frequency.day > LAST_DAY:
+            raise ValueError("series have channels, and a step of time")
+        types = (type(form.pattern), type(form.zone), type(form.utc), type(frequency.anchor))
+        if frequency.unit not in ("us", "month", "B", "step") or types[:3] != (str, str, bool) or types[3] not in (
+            int, type(None)):  # fmt: skip
+            raise ValueError("series have a step of time, and a format of times")
+        columns = dict(data["columns"])
+        layout = columns.pop("layout")
+        read = SeriesColumns.of(
+            layout, **{name: None if part is None else _texts(part) for name, part in columns.items()}
+        )
+        categories = {str(name): _texts(values) for name, values in data["categories"].items()}
+        return cls(names[0], names[1], names[2], names[3], frequency, form, read, categories)
+
+
+def _texts(values: Any) -> tuple[str, ...]:
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise ValueError("names are no list of texts")
+    return tuple(values)
+
+
+def _plain(values: Array) -> list[Any]:
+    """Numbers as JSON has them: null where one is missing."""
+    return np.where(np.isnan(values), None, values).tolist()  # type: ignore[call-overload,no-any-return]
+
+
+def _numbered_set(series: list[TimeSeries]) -> SeriesSet:
+    first = series[0]
+
+    def names(name: str, count: int) -> tuple[str, ...]:
+        return tuple(f"{name}{number}" for number in range(1, count + 1))
+
+    channels = ("y",) if first.target.shape[1] == 1 else names("y", first.target.shape[1])
+    form = TimeFormat("%Y-%m-%d %H:%M:%S") if first.frequency.has_times else COUNTER_FORMAT
+    return SeriesSet(tuple(series), channels, names("known", first.known.shape[1]), names("past", first.past.shape[1]),
+                     names("static", len(first.static)), first.frequency, time_format=form)  # fmt: skip
