@@ -281,18 +281,17 @@ def parse_assignments(sets: Iterable[str]) -> dict[str, Any]:
     >>> parse_assignments(["train.epochs=3", "model.cell=gru"])
     {'train.epochs': 3, 'model.cell': 'gru'}
     """
-    return dict(map(_parse_assignment, sets))
-
-
-def _parse_assignment(assignment: str) -> tuple[str, Any]:
-    key, equals, text = (part.strip() for part in assignment.partition("="))
-    if not equals or not key:
-        raise WeftError(
-            f"the setting {assignment!r} has no key and value",
-            expected="section.key=value",
-            hint="`train.learning_rate=0.01`",
-        )
-    return key, _parse_value(text)
+    found = {}
+    for assignment in sets:
+        key, equals, text = (part.strip() for part in assignment.partition("="))
+        if not equals or not key:
+            raise WeftError(
+                f"the setting {assignment!r} has no key and value",
+                expected="section.key=value",
+                hint="`train.learning_rate=0.01`",
+            )
+        found[key] = _parse_value(text)
+    return found
 
 
 def _parse_value(text: str) -> Any:

@@ -19,15 +19,12 @@ _FAINT = "opacity:.7"
 _CELL = "padding:3px 8px;border:0;text-align:center;white-space:nowrap;background:none"
 
 
-def to_html_fragment(value: object) -> str:
-    """The HTML of a result that has one, otherwise its repr."""
-    method = getattr(value, "_repr_html_", None)
-    return str(method()) if method is not None else f"<code>{escape(repr(value))}</code>"
-
-
 def below_each_other(results: Sequence[object]) -> str:
-    """Results below each other, each as it is shown by itself."""
-    shown = [to_html_fragment(item) for item in results[:MOST_RESULTS]]
+    """Results below each other: the HTML of each that has one, otherwise its repr."""
+    shown = [
+        str(item._repr_html_()) if hasattr(item, "_repr_html_") else f"<code>{escape(repr(item))}</code>"
+        for item in results[:MOST_RESULTS]
+    ]
     left = len(results) - len(shown)
     note = f'<div style="{_FAINT}">and {left:,} more</div>' if left else ""
     return box("".join(f'<div style="margin:0 0 12px">{one}</div>' for one in shown) + note)
@@ -83,6 +80,15 @@ def table(
     return (
         f'<table style="border-collapse:separate;border-spacing:2px;margin:6px 0;width:auto">{"".join(lines)}</table>'
     )
+
+
+def score_table(scores: Iterable[tuple[str, float, float, float, int]], counted: str) -> str:
+    """A table of label, precision, recall, F1 and how many there are of what is counted."""
+    rows = [
+        (label, [*((f"{value:.3f}", 0.0, "") for value in values), (f"{count:,}", 0.0, "")])
+        for label, *values, count in scores
+    ]
+    return table(rows, ("precision", "recall", "F1", counted), "label")
 
 
 def confusion_matrix(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> str:

@@ -6,7 +6,6 @@ import inspect
 import json as json_format
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,11 +37,6 @@ def name_option(option: str, help: str) -> Any:
 def path_option(option: str, help: str) -> Any:
     """The same for a path."""
     return typer.Option(option, parser=lambda value: Path(_not_empty(option, value)), metavar="<path>", help=help)
-
-
-def run_argument(help: str) -> Any:
-    """The argument of a run directory."""
-    return typer.Argument(parser=lambda value: Path(_not_empty("RUN", value)), metavar="RUN", help=help)
 
 
 def _not_empty(what: str, value: str | Path) -> str:
@@ -77,13 +71,6 @@ def option_of(flag: str, schema: Mapping[str, Any]) -> Parameter:
     return option(flag, kind, help, default or None if kind is list[str] else default, **limits)
 
 
-def in_precision(name: str, device: str) -> AbstractContextManager[None]:
-    """A context in which models run in this precision on a device."""
-    from weft.training.devices import find_device, mixed_precision
-
-    return mixed_precision(name, find_device(device, "device"))
-
-
 def make_commands() -> list[Callable[..., None]]:
     """A command for each name of a command that the tasks' operations have."""
     names = dict.fromkeys(one["command"] for task in TASKS for one in describe(task)["operations"].values())
@@ -108,11 +95,13 @@ def make_command(name: str, tasks: Sequence[str] = ()) -> Callable[..., None]:
     lists = {key for _, one in found for key, schema in one["options"].items() if schema["type"] == "array"}
 
     def command(run: Path, precision: str, device: str, out: Path | None, json: bool, **given: Any) -> None:
+        from weft.training.devices import find_device, mixed_precision
+
         texts, file = given.pop("texts", None) or (), given.pop("file", None)
         if inputs is not None:
             _check_input(texts, file, inputs)
         given |= {key: tuple(given[key] or ()) for key in lists}
-        with output(out) as stream, in_precision(precision, device):
+        with output(out) as stream, mixed_precision(precision, find_device(device, "device")):
             # output first, so that an --out that cannot be written is reported at once
             predictor = load_for(run, name, device=device)
             operation = next(one for one in predictor.operations.values() if one.command == name)
@@ -124,7 +113,11 @@ def make_command(name: str, tasks: Sequence[str] = ()) -> Callable[..., None]:
                 if out is None:
                     stream.flush()
 
-    parameters = [keyword("run", Annotated[Path, run_argument(_runs_of(tasks, inputs))], Parameter.empty)]
+    of = "" if inputs is None else f" of {' or '.join(f'`weft train {task}`' for task in tasks)}"
+    run = typer.Argument(
+        parser=lambda value: Path(_not_empty("RUN", value)), metavar="RUN", help=f"A run directory{of}."
+    )
+    parameters = [keyword("run", Annotated[Path, run], Parameter.empty)]
     if inputs is not None:
         texts = (
             typer.Option(inputs["option"], help=inputs["help"])
@@ -145,12 +138,6 @@ def make_command(name: str, tasks: Sequence[str] = ()) -> Callable[..., None]:
         option("--json", bool, "Write a line of JSON for each result.", default=False),
     ]
     return as_command(command, name, EVALUATE_HELP if name == "eval" else found[0][1]["help"], parameters)
-
-
-def _runs_of(tasks: Sequence[str], inputs: Any) -> str:
-    if inputs is None:
-        return "A run directory."
-    return f"A run directory of {' or '.join(f'`weft train {task}`' for task in tasks)}."
 
 
 def _pieces(

@@ -21,7 +21,7 @@ from weft.cli.cells import cell_options
 from weft.cli.commands import as_command, option, option_of
 from weft.cli.elsewhere import task_group
 from weft.cli.messages import for_command_line
-from weft.cli.workers import run_workers
+from weft.cli.workers import handling_signals, run_workers
 from weft.errors import WeftError
 from weft.tasks import TASKS, describe, get_task
 from weft.training.environment import LostWorkerError, in_group, is_first, local_size, threads_of_worker
@@ -235,23 +235,11 @@ def train_with_progress(training: Training) -> Step | None:
     """Trains to the end, or to the end of the step in which Ctrl-C comes, and shows the progress."""
     from weft.training.progress import TrainingProgress
 
-    previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def stop(number: int, frame: object) -> None:
-        training.trainer.stop()
-        signal.signal(number, previous[signal.Signals(number)])  # a second one ends it at once
-
     last, shown = None, TrainingProgress(training.task.metric, training.trainer.phase.loss) if is_first() else None
-    try:
-        for number in previous:
-            signal.signal(number, stop)
-        with shown or nullcontext() as progress:
-            for last in training.steps():
-                if progress is not None:
-                    progress.step(last)
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+    with handling_signals(training.trainer.stop, once=True), shown or nullcontext() as progress:
+        for last in training.steps():
+            if progress is not None:
+                progress.step(last)
     return last
 
 

@@ -12,8 +12,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from weft.training.environment import LOST_CODE, threads_of_worker
 
@@ -34,7 +35,7 @@ def run_workers(count: int, threads: int | None) -> int:
     """
     for restart in range(RESTARTS + 1):
         workers = _start(count, threads, restart)
-        with _forwarded(workers):
+        with handling_signals(partial(_forward, workers)):
             code = _supervise(workers)
         if code >= 0 and code != LOST_CODE:
             return code
@@ -87,21 +88,28 @@ def _end(workers: list[subprocess.Popen[bytes]]) -> None:
             worker.wait()
 
 
-@contextmanager
-def _forwarded(workers: list[subprocess.Popen[bytes]]) -> Iterator[None]:
+def _forward(workers: list[subprocess.Popen[bytes]]) -> None:
     """Passes Ctrl-C and SIGTERM on to the workers, which finish their step and save."""
+    for worker in workers:
+        if worker.poll() is None:
+            worker.send_signal(signal.SIGTERM)
 
-    def forward(number: int, frame: object) -> None:
-        for worker in workers:
-            if worker.poll() is None:
-                worker.send_signal(signal.SIGTERM)
 
-    previous = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
+@contextmanager
+def handling_signals(handle: Callable[[], None], *, once: bool = False) -> Iterator[None]:
+    """Calls `handle` when Ctrl-C or SIGTERM comes in the block; with `once`, a second one ends the program."""
+
+    def handler(number: int, frame: object) -> None:
+        handle()
+        if once:
+            signal.signal(number, previous[signal.Signals(number)])
+
+    previous = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+        for number, before in previous.items():
+            signal.signal(number, before)
 
 
 def _reason(code: int) -> str:

@@ -102,16 +102,8 @@ class Confusion:
     def _repr_html_(self) -> str:
         """The confusion matrix and the scores of each label, for notebooks."""
         facts = {"accuracy": f"{self.accuracy:.3f}", "macro F1": f"{self.macro_f1:.3f}", "texts": f"{self.count:,}"}
-        scores = [
-            (
-                one.label,
-                [(f"{value:.3f}", 0.0, "") for value in (one.precision, one.recall, one.f1)]
-                + [(f"{one.support:,}", 0.0, "")],
-            )
-            for one in self.scores
-        ]
         matrix = html.confusion_matrix(self.labels, self.counts) if len(self.labels) <= html.MOST_LABELS else ""
-        by_label = html.table(scores, ("precision", "recall", "F1", "texts"), "label")
+        by_label = html.score_table(self.scores, "texts")
         side_by_side = f'<div style="display:flex;flex-wrap:wrap;gap:32px">{matrix}{by_label}</div>'
         return html.box(html.heading("Confusion matrix" if matrix else "Scores", facts) + side_by_side)
 

@@ -133,15 +133,8 @@ class SpanScores:
 
     def label_table(self) -> str:
         """The scores of each label as an HTML table."""
-        rows = [
-            (
-                label,
-                [(f"{value:.3f}", 0.0, "") for value in (one.precision, one.recall, one.f1)]
-                + [(f"{one.true:,}", 0.0, "")],
-            )
-            for label, one in sorted(self.labels.items())
-        ]
-        return html.table(rows, ("precision", "recall", "F1", "spans"), "label")
+        scores = ((label, one.precision, one.recall, one.f1, one.true) for label, one in sorted(self.labels.items()))
+        return html.score_table(scores, "spans")
 
     def _repr_html_(self) -> str:
         """The scores and those of each label, for notebooks."""
