@@ -18,6 +18,7 @@ from weft.errors import WeftError
 from weft.server.config import LONGEST_INPUT, MOST_CHARACTERS, MOST_INPUTS, MOST_VALUES
 from weft.server.errors import RequestError
 from weft.server.schema import Schema, check_value, options_schema
+from weft.tasks import load_for
 from weft.tasks.operation import Operation, operations
 from weft.training.run import Run
 
@@ -142,7 +143,7 @@ def served_operations(task: Any, run: Run, predictor: Any) -> dict[str, ServedOp
     for kind in task.predictors:
         for name, one in {} if isinstance(predictor, kind) else operations(kind).items():
             if one.inputs and name not in found:
-                found[name] = ServedOperation(task.load_for(name, run), one)
+                found[name] = ServedOperation(load_for(run, one.command), one)
     return found
 
 

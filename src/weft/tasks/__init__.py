@@ -256,7 +256,7 @@ def check_predictor(predictor: Any, run: Run, kind: type[Any] | None) -> Any:
     return predictor
 
 
-def load_for(path: str | Path, capability: str, *, device: str = "cpu") -> Any:
+def load_for(path: str | Path | Run, capability: str, *, device: str = "cpu") -> Any:
     """Loads what serves a command from a run directory; runs of tasks without that command are refused.
 
     Args:
@@ -267,16 +267,21 @@ def load_for(path: str | Path, capability: str, *, device: str = "cpu") -> Any:
     Raises:
         WeftError: If the run is not of a task that serves the command.
     """
-    from weft.training.run import open_run
+    from weft.tasks.operation import operations
+    from weft.training.run import Run, open_run
 
-    run = open_run(path)
+    run = path if isinstance(path, Run) else open_run(path)
     task = kind_of(run)
-    if capability not in commands_of(run.task):
+    every: Iterable[Any] = task.predictors
+    kinds = [kind for kind in every if any(one.command == capability for one in operations(kind).values())]
+    if not kinds:
         able = [f"`weft train {name}`" for name in tasks_with(capability)]
-        raise WeftError(f"{path} is a run of the task {run.task!r}", expected=f"a run of {' or '.join(able)}")
-    found = task.load_for(capability, run)
-    move_model(found, device)
-    return found
+        raise WeftError(f"{run.path} is a run of the task {run.task!r}", expected=f"a run of {' or '.join(able)}")
+    predictor: Any = task.load(run)
+    if not isinstance(predictor, tuple(kinds)):  # another one with the same model
+        predictor = kinds[0](run, predictor.model, predictor.text_field)
+    move_model(predictor, device)
+    return predictor
 
 
 def move_model(predictor: Any, device: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,7 +25,6 @@ from weft.tasks.config import with_strict
 from weft.tasks.elsewhere import package_of
 from weft.tasks.inspection import Inspection
 from weft.tasks.members import INITIAL, choose_for_members, member_phase, members_of
-from weft.tasks.operation import operations
 from weft.tasks.origin import change_settings, describe_origin, initialize, merge_settings, open_origin, settings_from
 from weft.tasks.predictor import TaskPredictor
 from weft.tasks.stored_data import data_folder, write_data_record
@@ -114,13 +113,6 @@ class RunKind(ABC, Generic[TaskConfig, Predictor]):
     @abstractmethod
     def load(self, run: Run) -> Predictor:
         """Loads a run: the best weights of its members, or the newest while there are no best ones."""
-
-    def load_for(self, command: str, run: Run) -> Any:
-        """Loads what serves a command: the predictor, or another one with the same model."""
-        found: Any = self.load(run)
-        every: Sequence[Any] = self.predictors
-        kinds = [kind for kind in every if any(one.command == command for one in operations(kind).values())]
-        return found if not kinds or isinstance(found, tuple(kinds)) else kinds[0](run, found.model, found.text_field)
 
     def inspect(self, predictor: Predictor, text: str) -> Inspection:
         """The parts of a loaded model on a text that `weft.probes` look at; none unless a task gives them."""
