@@ -16,7 +16,7 @@ from tools.records import read
 from tools.tables import AXES, CLASSIFICATION, OTHERS, cpu_minutes, of_row, peers
 from weft.pictures.draw_curves import draw_curves
 from weft.pictures.figures import Curve, Curves
-from weft.pictures.svg import SMALL, TITLE, Canvas, number, text_width
+from weft.pictures.svg import SMALL, Canvas, number, text_width
 
 WIDTH, LEFT, RIGHT, TOP, PANEL = 680, 46, 14, 34, 236
 OURS, ALONE, THEIRS = 0, 1, 6  # hues of weft.pictures
@@ -117,7 +117,6 @@ def draw(title: str, panels: Sequence[Panel]) -> str:
     """Panels of points in two columns, each with axes of its own; the horizontal one is logarithmic."""
     lines = math.ceil(len(panels) / 2)
     canvas = Canvas(WIDTH, 44 + lines * PANEL + 8, title)
-    canvas.text(16, 26, title, size=TITLE, weight="600")
     for place, panel in enumerate(panels):
         alone = place % 2 == 0 and place == len(panels) - 1
         width = (WIDTH - 16) / (1 if alone else 2)
@@ -238,7 +237,6 @@ def draw_bars(title: str, groups: dict[str, list[Bar]]) -> str:
     step, left, right = 19, 300, WIDTH - 30
     height = 110 + step * sum(len(bars) for bars in groups.values()) + 30 * len(groups)
     canvas = Canvas(WIDTH, height, title)
-    canvas.text(16, 26, title, size=TITLE, weight="600")
     for line, words in enumerate(
         (
             "A bar ends at the measured ratio; 1 is as fast as the peer. The stroke behind it is the bound: the",

@@ -59,7 +59,7 @@ def test_look_reads_standard_input_and_prints_json(folder):
     done = weft("look", folder / "a", "-", "--json", stdin=TEXT)
     (found,) = json.loads(done.stdout)
     assert found["probe"] == "surprisal"
-    assert "".join(found["tokens"]) == TEXT
+    assert "".join(found["steps"]) == TEXT
     assert found["nats"][0] is None
 
 

@@ -144,7 +144,7 @@ def test_a_part_that_fails_breaks_no_other_probe(runs, monkeypatch):
     monkeypatch.setattr("weft.tasks.lm.inspection.Network", fail)
     with pytest.raises(RuntimeError, match="no network"):
         probes.activations(model, "the cat")
-    assert len(probes.surprisal(model, "the cat").tokens) == 7
+    assert len(probes.surprisal(model, "the cat").steps) == 7
     assert supported(model, "the cat") == names
 
 

@@ -133,7 +133,7 @@ def test_probes_over_its_steps(program, run, installed):
     assert "Forget gate f" in succeeds(program, "look", "run", SERIES, "--show", "gates")
     model = weft.load(run)
     gates = probes.activations(model, SERIES).layers[0]
-    assert (gates.tokens, gates.gates["f"].shape) == (("1", "2", "3"), (3, 16))
+    assert (gates.steps, gates.gates["f"].shape) == (("1", "2", "3"), (3, 16))
     flow = probes.gradient_flow(model, SERIES)
     assert flow.names == ("1", "2", "3")
     norms = flow.layers[0].states["h"]
@@ -211,7 +211,7 @@ def test_serving(site, run, monkeypatch):
         wrong = server.ask("/weft/predict/run", {"texts": [[["1", 2]]]})
         assert (wrong.status, "expected a number" in wrong.body["error"]["message"]) == (400, True)
         gates = server.ask("/weft/look/run/gates", {"text": SERIES}).body[0]["layers"][0]
-        assert gates["tokens"] == ["1", "2", "3"]
+        assert gates["steps"] == ["1", "2", "3"]
 
 
 def test_page(site, run, monkeypatch):

@@ -162,7 +162,7 @@ def test_a_mixture_is_a_run_like_any_other(folder, tmp_path):
     assert model.evaluate_held_out().nats == pytest.approx(found.likelihood.nats, rel=1e-9)
     assert model.generate("the", tokens=5, seed=1) == found.model.generate("the", tokens=5, seed=1)
     surprisal = weft.probes.surprisal(model, "the cat sat")
-    assert len(surprisal.tokens) == len("the cat sat")
+    assert len(surprisal.steps) == len("the cat sat")
     assert "mix" in run_program("runs", tmp_path)
     assert run_program("runs", tmp_path, "--json").count("\n") == 1  # its parts are not listed
     report = json.loads(run_program("eval", tmp_path / "mixed", "--json"))

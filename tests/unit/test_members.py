@@ -181,7 +181,7 @@ def test_settings_of_an_ensemble_do_not_change(folder):
 
 def test_probes_adaptation_and_mixing_take_an_ensemble(folder, tmp_path):
     model = weft.load(folder / "lm", weft.LmPredictor)
-    assert len(weft.probes.surprisal(model, "the cat").tokens) == 7
+    assert len(weft.probes.surprisal(model, "the cat").steps) == 7
     assert np.isfinite(model.adapt("both").evaluate_held_out().nats)
     assert model.adapt("dynamic").generate("the", tokens=3).startswith("the")
     weft.train_ngram(TEXT, tmp_path / "ngram", {"model.order": 2}, progress=False)

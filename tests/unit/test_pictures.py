@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import math
 import re
@@ -19,10 +20,14 @@ from weft.cells import Cell, HiddenState
 from weft.errors import WeftError
 from weft.nn import make_stack
 from weft.pictures import (
+    Alignment,
+    Bars,
     ColouredText,
     Curve,
     Curves,
     HeatMap,
+    Interval,
+    Intervals,
     StateDiagram,
     Tree,
     TreeNode,
@@ -35,7 +40,7 @@ from weft.pictures.draw_curves import BOTTOM, PLOT_HEIGHT, TOP
 from weft.pictures.figures import value_range, visible
 from weft.pictures.palette import colours, level, luminance
 from weft.pictures.save import check_suffix, content
-from weft.pictures.svg import number, shorten, text_width
+from weft.pictures.svg import number, percent, shorten, text_width
 from weft.tasks.curves import curve_figures, smoothed
 from weft.tasks.inspection import Network, StackUse
 from weft.tasks.runs import MetricCurve
@@ -60,6 +65,10 @@ FIGURES = [
     Tree(
         "Tree", (TreeNode(-1, 1, "un", -0.5, "kept", "why", True), TreeNode(0, 2, "<eos>", -1.0, "ended", "why", True))
     ),
+    Alignment("Alignment", np.array([[0.9, 0.1], [0.01, 0.99]]), ("le", "<chat>"), ("the", "cat")),
+    Bars("Bars", ("a", "<b> & c", ""), np.array([0.9, 0.1, 0.0]), 0),
+    Bars("Small bars", ("a",), np.array([0.0002])),
+    Intervals("Intervals", (Interval("a", -0.1, -0.2, -0.05, "p < 0.01", True), Interval("b", 0.0, 0.0, 0.0))),
     StateDiagram("States", ("0", "1"), (("a 0.5",), ("b 0.5",)), np.array([[0.9, 0.1], [0.3, 0.7]])),
 ]
 
@@ -137,6 +146,14 @@ def test_numbers_and_labels():
         "1e-7",
         "1e5",
         "–",
+    ]
+    assert [percent(value) for value in (1, 0.5, 0.0672, 0.00012, 2e-7, 0)] == [
+        "100%",
+        "50.0%",
+        "6.7%",
+        "0.012%",
+        "2e-5%",
+        "0%",
     ]
     assert visible(" ") == "␣"
     assert visible("a\n") == "a↵"
@@ -230,6 +247,16 @@ def test_a_run_has_one_colour_in_all_figures():
     assert len(paths) == 6  # two of them as they were before smoothing
     assert min(heights) >= TOP
     assert max(heights) <= PLOT_HEIGHT - BOTTOM
+
+
+def test_the_name_of_a_short_curve_is_joined_to_its_end():
+    short, long = (
+        Curve(name, np.arange(size), np.arange(size), best=1) for name, size in (("short", 3.0), ("long", 99))
+    )
+    svg = to_svg(Curves("Curves", (short, long)))
+    assert svg.count('stroke-dasharray="1 3"') == 1
+    assert "short, best 1" in svg
+    assert "short, kept 1" in to_svg(Curves("Curves", (dataclasses.replace(short, mark="kept"),)))
 
 
 def test_several_figures_are_one_file(tmp_path):

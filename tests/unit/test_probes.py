@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import re
 import sys
 from dataclasses import replace
 
@@ -25,7 +26,9 @@ from weft.probes import labels
 from weft.probes.jacobian import step_jacobian, unrolled_jacobian
 from weft.probes.laid_over import align_tokens
 from weft.probes.parts import get_network
+from weft.probes.registry import all_probes
 from weft.probes.units import find_phrase
+from weft.server.figure_words import translate_figure
 from weft.tasks import get_task
 from weft.tasks.inspection import Inspection, Network
 
@@ -205,7 +208,7 @@ def test_a_decoder_without_attention(tmp_path):
 def test_attention_rows_sum_to_one(models):
     for task in ("classify", "translate"):
         found = probes.attention(models[task], TEXT)
-        assert found.weights.shape == (len(found.queries), len(found.tokens))
+        assert found.weights.shape == (len(found.queries), len(found.steps))
         np.testing.assert_allclose(found.weights.sum(1), 1, rtol=1e-5)
 
 
@@ -298,7 +301,7 @@ def test_posterior_of_a_tagger(models):
     (tagged,) = models["tag"].tag([TEXT])
     assert tuple(found.states[state] for state in found.viterbi) == tagged.tags
     np.testing.assert_allclose(found.marginals.sum(1), 1, rtol=1e-6)
-    confidence = found.marginals[np.arange(len(found.tokens)), found.viterbi]
+    confidence = found.marginals[np.arange(len(found.steps)), found.viterbi]
     np.testing.assert_allclose(confidence, tagged.confidence, rtol=1e-5)
 
 
@@ -317,7 +320,7 @@ def test_evidence_by_hand(models):
         probabilities = model.classify([text])[0].probabilities
         return math.log(probabilities[found.prediction] / probabilities[found.against])
 
-    without = " ".join(word for place, word in enumerate(found.tokens) if place != 2)
+    without = " ".join(word for place, word in enumerate(found.steps) if place != 2)
     assert found.occlusion[2] == pytest.approx(odds(TEXT) - odds(without), abs=1e-5)
 
 
@@ -382,9 +385,7 @@ def test_units(models):
     found = probes.top_passages(model, corpus, unit=2, layer=0, count=2)
     states = [probes.activations(model, text, layer=0).layers[0].states["h"][:, 2] for text in corpus]
     assert found.passages[0].values[found.passages[0].peak] == pytest.approx(max(map(max, states)), rel=1e-4)
-    assert (
-        found.passages[0].tokens[found.passages[0].peak] == corpus[found.passages[0].text][found.passages[0].position]
-    )
+    assert found.passages[0].steps[found.passages[0].peak] == corpus[found.passages[0].text][found.passages[0].position]
     correlated = probes.correlate_units(model, corpus, "line-position")
     strongest = correlated.units[0]
     assert len(correlated.units) == 16
@@ -428,8 +429,8 @@ def test_two_models_on_one_text(models):
     text = "the king sees a dog ."
     found = probes.compare_surprisal(models["lm"], models["ngram"], text)
     own, its = probes.surprisal(models["lm"], text), probes.surprisal(models["ngram"], text)
-    assert "".join(found.tokens).split() == text.split()
-    assert len(found.tokens) == 6
+    assert "".join(found.steps).split() == text.split()
+    assert len(found.steps) == 6
     np.testing.assert_allclose(found.second_nats, its.nats)
     assert math.isnan(found.difference[0])
     np.testing.assert_allclose(found.first_nats[1], own.nats[4:9].sum())
@@ -493,3 +494,19 @@ def test_a_table_without_pandas(models, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(WeftError, match=r"pandas is not installed; expected pandas. Try: pip install pandas"):
         probes.surprisal(models["lm"], TEXT).to_dataframe()
+
+
+@pytest.mark.parametrize("task", ["lm", "classify", "tag", "translate", "hmm"])
+def test_figures_of_probes_have_words_in_chinese(models, task):
+    """What weft writes into them is translated, in whole; tokens, numbers and labels of data are not."""
+    for name, probe in all_probes().items():
+        text, options = (TEXT, {"unit": 1, "phrase": None}) if name == "units" else (TEXT, {})
+        try:
+            figures = probe.draw(probe.look(models[task], text, options), options)
+        except WeftError:
+            continue  # not a probe of this model
+        for figure in figures:
+            chinese = translate_figure(figure, "zh")
+            for field in ("title", "label", "x_label", "y_label", "row_title", "column_title"):
+                english = getattr(figure, field, "")
+                assert len(english) < 2 or re.search("[\u4e00-\u9fff]", getattr(chinese, field)), (name, english)

@@ -261,10 +261,10 @@ def test_prediction_is_the_mixture(trained):
     evidence = weft.probes.evidence(trained, texts[0])
     assert abs(evidence.probability - float(expected[0].max())) < 1e-4
     labels = [trained.labels.index(name) for name in (evidence.prediction, evidence.against)]
-    added = (trained.wide.contributions(evidence.tokens) @ torch.tensor(trained.mixture[1:]).double())[:, labels]
+    added = (trained.wide.contributions(evidence.steps) @ torch.tensor(trained.mixture[1:]).double())[:, labels]
     assert evidence.ngrams == pytest.approx((added[:, 0] - added[:, 1]).tolist())
-    for place in range(len(evidence.tokens)):  # occlusion is of the mixture, not of its network alone
-        (changed,) = trained.classify([" ".join(evidence.tokens[:place] + evidence.tokens[place + 1 :])])
+    for place in range(len(evidence.steps)):  # occlusion is of the mixture, not of its network alone
+        (changed,) = trained.classify([" ".join(evidence.steps[:place] + evidence.steps[place + 1 :])])
         before, after = (
             math.log(one.probabilities[evidence.prediction] / one.probabilities[evidence.against])
             for one in (trained.classify([texts[0]])[0], changed)

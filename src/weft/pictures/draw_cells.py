@@ -9,16 +9,15 @@ import numpy as np
 
 from weft.pictures.figures import Array, ColouredText, HeatMap, value_range, visible
 from weft.pictures.palette import level_class
-from weft.pictures.svg import SMALL, TITLE, Canvas, shorten, text_width, title_width, two_decimals
+from weft.pictures.svg import MARGIN, SMALL, Canvas, shorten, text_width, title_width, two_decimals
 
 FIGURE_WIDTH = 760  # of a figure, in pixels
-MARGIN = 16
 MOST_COLUMNS, MOST_ROWS = 720, 256  # above which neighbouring cells are averaged
 LONGEST_LABEL = 110
 LEGEND = 84  # the width of a legend beside a map
 
 
-def draw_text(figure: ColouredText) -> Canvas:
+def draw_text(figure: ColouredText, _width: float = 0) -> Canvas:
     """Tokens on coloured boxes, in lines; a line break in the text ends a line."""
     size, height, limit = 15, 24, FIGURE_WIDTH - MARGIN - LEGEND
     low, high = value_range(figure.values, figure.scale, figure.limits)
@@ -36,12 +35,10 @@ def draw_text(figure: ColouredText) -> Canvas:
             x, y = float(MARGIN), y + height + 4
     bottom = max([y + height for _, y, _, _ in boxes], default=y)
     canvas = Canvas(FIGURE_WIDTH, max(bottom + MARGIN, 150), figure.title)
-    canvas.text(MARGIN, 26, shorten(figure.title, FIGURE_WIDTH - 2 * MARGIN, TITLE), size=TITLE, weight="600")
     for x, y, width, place in boxes:
         value = float(figure.values[place])
         name = level_class(value, low, high, figure.scale)
-        note = figure.notes[place] if place < len(figure.notes) else ""
-        canvas.rect(x, y, width, height, name, note=note, radius=0 if single else 3)
+        canvas.rect(x, y, width, height, name, note=figure.note(place), radius=0 if single else 3)
         shown = visible(figure.tokens[place])
         css = "faint" if name == "none" else f"on-{name}"
         inside = width - (2 if single else 6)
@@ -74,7 +71,6 @@ def draw_heat_map(figure: HeatMap, width: float = FIGURE_WIDTH) -> Canvas:
     width = max(left + C * w + LEGEND, min(380, width), title_width(figure.title) + 2 * MARGIN)
     bottom = top + R * h + deep + (20 if figure.column_title else 0) + 10
     canvas = Canvas(width, max(bottom, top + 80), figure.title)
-    canvas.text(MARGIN, 26, figure.title, size=TITLE, weight="600")
     canvas.frame = (left, top, w, h, R, C)
     _cells(canvas, figure, values, (left, top, w, h), (low, high))
     skip = max(1, math.ceil(12 / h))

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.pictures.figures import Array, Curve, Curves, visible
 from weft.pictures.palette import LIGHT_HUES
-from weft.pictures.svg import SMALL, TITLE, Canvas, at, number, shorten, text_width
+from weft.pictures.svg import SMALL, Canvas, at, number, shorten, text_width
 
 PLOT_WIDTH, PLOT_HEIGHT = 760, 360
 LEFT, RIGHT, TOP, BOTTOM = 64, 20, 46, 50
@@ -21,7 +21,6 @@ def draw_curves(figure: Curves, width: float = PLOT_WIDTH) -> Canvas:
     shown = [_clean(curve, figure.log) for curve in figure.curves]
     shown = [curve for curve in shown if len(curve.x)]
     canvas = Canvas(width, PLOT_HEIGHT, figure.title)
-    canvas.text(16, 26, shorten(figure.title, width - 32, TITLE), size=TITLE, weight="600")
     if not shown:
         canvas.text(width / 2, PLOT_HEIGHT / 2, "no points", "faint", anchor="middle")
         return canvas
@@ -41,7 +40,7 @@ def draw_curves(figure: Curves, width: float = PLOT_WIDTH) -> Canvas:
         value = math.log10(value) if figure.log else value
         return PLOT_HEIGHT - BOTTOM - (value - y_low) / (y_high - y_low) * (PLOT_HEIGHT - BOTTOM - TOP)
 
-    for tick in _log_ticks(y_low, y_high) if figure.log else _ticks(y_low, y_high):
+    for tick in log_ticks(y_low, y_high) if figure.log else ticks(y_low, y_high):
         canvas.line(LEFT, py(tick), plot_right, py(tick), "grid")
         canvas.text(LEFT - 8, py(tick) + 4, number(tick), "faint", size=SMALL, anchor="end")
     _x_axis(canvas, figure, px, (x_low, x_high), plot_right)
@@ -58,11 +57,15 @@ def draw_curves(figure: Curves, width: float = PLOT_WIDTH) -> Canvas:
         canvas.path(_path(curve.x, curve.y, px, py), f"line{hue}", 1.8, extra=f' stroke-linejoin="round"{dash}')
         if curve.best is not None and curve.best < len(curve.x):
             x, y = float(curve.x[curve.best]), float(curve.y[curve.best])
-            canvas.circle(px(x), py(y), 4, f"dot{hue}", note=f"best: {number(y)} at {number(x)}")
+            canvas.circle(px(x), py(y), 4, f"dot{hue}", note=f"{curve.mark}: {number(y)} at {number(x)}")
         ends.append(py(float(curve.y[-1])) + 4)
     for place, y in zip(np.argsort(ends, kind="stable").tolist(), _apart(sorted(ends)), strict=True):
-        name = shorten(_end_name(shown[place]), 200, SMALL)
-        canvas.text(plot_right + 8, y, name, f"dot{curve_hue(shown[place], place)}", size=SMALL)
+        curve = shown[place]
+        hue, end = curve_hue(curve, place), px(float(curve.x[-1]))
+        if plot_right - end > 16:  # the line ends far from its name
+            leader = f"M{at(end + 6)} {at(ends[place] - 4)}L{at(plot_right + 4)} {at(y - 4)}"
+            canvas.path(leader, f"line{hue}", 0.8, extra=' stroke-dasharray="1 3"')
+        canvas.text(plot_right + 8, y, shorten(_end_name(curve), 200, SMALL), f"dot{hue}", size=SMALL)
     return canvas
 
 
@@ -82,7 +85,7 @@ def _x_axis(canvas: Canvas, figure: Curves, px, ends: tuple[float, float], right
             if ends[0] <= place <= ends[1]:
                 canvas.text(px(place), base + 16, names[place], "faint", size=SMALL, anchor="middle")
     else:
-        for tick in _ticks(*ends):
+        for tick in ticks(*ends):
             canvas.line(px(tick), base, px(tick), base + 4)
             canvas.text(
                 px(tick),
@@ -97,8 +100,8 @@ def _x_axis(canvas: Canvas, figure: Curves, px, ends: tuple[float, float], right
 
 
 def _end_name(curve: Curve) -> str:
-    """The name at the end of a line, with the value of its best point."""
-    return curve.name if curve.best is None else f"{curve.name}, best {number(float(curve.y[curve.best]))}"
+    """The name at the end of a line, with the value of its marked point."""
+    return curve.name if curve.best is None else f"{curve.name}, {curve.mark} {number(float(curve.y[curve.best]))}"
 
 
 def _clean(curve: Curve, log: bool) -> Curve:
@@ -133,7 +136,7 @@ def _ends(values: Array, pad: float = 0.0) -> tuple[float, float]:
     return low - pad * (high - low), high + pad * (high - low)
 
 
-def _ticks(low: float, high: float, count: int = 5) -> list[float]:
+def ticks(low: float, high: float, count: int = 5) -> list[float]:
     """Round numbers between two ends."""
     rough = (high - low) / count
     power = 10 ** math.floor(math.log10(rough))
@@ -142,12 +145,12 @@ def _ticks(low: float, high: float, count: int = 5) -> list[float]:
     return [round(step * k, 12) for k in range(first, math.floor(high / step) + 1)]
 
 
-def _log_ticks(low: float, high: float) -> list[float]:
+def log_ticks(low: float, high: float) -> list[float]:
     first, last = math.ceil(low), math.floor(high)
     if last - first < 1:
         round_numbers = [factor * 10.0**power for power in range(math.floor(low), last + 1) for factor in (1, 2, 5)]
         inside = [value for value in round_numbers if low <= math.log10(value) <= high]
-        return inside if len(inside) > 1 else _ticks(10**low, 10**high, 4)
+        return inside if len(inside) > 1 else ticks(10**low, 10**high, 4)
     return [10.0**power for power in range(first, last + 1, max(1, math.ceil((last - first) / 6)))]
 
 

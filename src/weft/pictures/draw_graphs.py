@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import math
 
-from weft.pictures.figures import StateDiagram, Tree, visible
-from weft.pictures.svg import NORMAL, SMALL, TITLE, Canvas, at, number, shorten, text_width, title_width
+from weft.pictures.figures import Alignment, StateDiagram, Tree, visible
+from weft.pictures.svg import MARGIN, NORMAL, SMALL, Canvas, at, number, shorten, text_width, title_width
 
 STEP, ROW = 118, 26  # pixels between the steps of a tree, and between its rows
 BOX = 92
+TOKEN, GAP, ABOVE, BELOW = 15, 18, 58, 184  # of an alignment: the size of its text, and where its two rows stand
+LEAST_WEIGHT = 0.03  # lines below are not drawn
 
 
-def draw_tree(figure: Tree) -> Canvas:
+def draw_tree(figure: Tree, _width: float = 0) -> Canvas:
     """A tree that grows to the right; kept hypotheses in boxes, dropped ones faint, the best path in colour."""
     rows = _rows(figure)
     depth = max((node.depth for node in figure.nodes), default=0)
     left, top = 24 + max(BOX * 0.4, text_width(figure.root, SMALL)), 74.0
-    note = "◦ ended or cut; the number is log P; point at a token for the reason"
-    legend = (("line1", "best"), ("line0", "kept"), ("axis", "dropped"))
+    *names, note = figure.key
+    legend = tuple(zip(("line1", "line0", "axis"), names, strict=True))
     explained = 32 + sum(44 + text_width(name, SMALL) for _, name in legend) + text_width(note, SMALL)
     width = max(left + depth * STEP + 24, title_width(figure.title) + 32, explained)
     height = top + (max(rows, default=0) + 1) * ROW + 16
     canvas = Canvas(width, height, figure.title)
-    canvas.text(16, 26, figure.title, size=TITLE, weight="600")
     x = 16.0
     for css, name in legend:
         canvas.line(x, 46, x + 22, 46, css, 2.5 if css == "line1" else 1.2)
@@ -51,11 +52,38 @@ def draw_tree(figure: Tree) -> Canvas:
         x, y = place(at_)
         css = "dot1" if node.best else "ink" if node.kind in ("kept", "ended", "cut") else "faint"
         note = f"{node.text}: {node.kind}. {node.note}"
-        canvas.rect(x, y - ROW / 2 + 2, BOX, ROW - 4, "page", note=note, radius=4, place=at_)
+        canvas.rect(x, y - ROW / 2 + 2, BOX, ROW - 4, "page", note=note, radius=4, place=str(at_))
         mark = " ◦" if node.kind in ("ended", "cut") else ""
         shown = shorten(visible(node.text), BOX - 46, NORMAL) + mark
         canvas.text(x + 4, y + 4, shown, css, weight="600" if node.best else "")
         canvas.text(x + BOX - 2, y + 4, f"{node.value:.2f}", "faint", size=SMALL - 1, anchor="end")
+    return canvas
+
+
+def draw_alignment(figure: Alignment, width: float) -> Canvas:
+    """Two rows of tokens, the shorter one in the middle of the longer one, and a line for each weight that counts."""
+    rows = [[text_width(visible(name), TOKEN) for name in names] for names in (figure.columns, figure.rows)]
+    wide = [sum(widths) + GAP * max(0, len(widths) - 1) for widths in rows]
+    canvas = Canvas(max(*wide, min(width, 320) - 2 * MARGIN) + 2 * MARGIN, 208, figure.title)
+    middles = []
+    for names, widths, size, y, side in zip(
+        (figure.columns, figure.rows), rows, wide, (ABOVE, BELOW), "cr", strict=True
+    ):
+        x, found = (canvas.width - size) / 2, []
+        for place, (name, token) in enumerate(zip(names, widths, strict=True)):
+            canvas.rect(x - GAP / 2, y - TOKEN - 3, token + GAP, TOKEN + 11, "page", place=f"{side}{place}")
+            canvas.text(x, y, visible(name), size=TOKEN)
+            found.append(x + token / 2)
+            x += token + GAP
+        middles.append(found)
+    half = (ABOVE + BELOW) / 2
+    for row, line in enumerate(figure.values.tolist()):
+        for column, weight in enumerate(line):
+            if weight >= LEAST_WEIGHT:
+                a, b = at(middles[0][column]), at(middles[1][row])
+                d = f"M{a} {ABOVE + 7}C{a} {at(half)} {b} {at(half)} {b} {BELOW - 17}"
+                extra = f' opacity="{0.12 + 0.8 * weight:.2f}" stroke-linecap="round" data-joins="r{row} c{column}"'
+                canvas.path(d, "line0", 0.6 + 5 * weight, extra=extra)
     return canvas
 
 
@@ -75,7 +103,7 @@ def _root_row(figure: Tree, rows: list[int]) -> float:
     return sum(first) / len(first) if first else 0.0
 
 
-def draw_states(figure: StateDiagram) -> Canvas:
+def draw_states(figure: StateDiagram, _width: float = 0) -> Canvas:
     """States in a circle, arrows as wide as their probability; most probable tokens outside the circle."""
     K = len(figure.states)
     radius = max(110.0, K * 26.0)
@@ -85,7 +113,6 @@ def draw_states(figure: StateDiagram) -> Canvas:
     width, height = 2 * (radius + side), 2 * (radius + node + 62 + deep) + 30
     cx, cy = width / 2, height / 2 + 15
     canvas = Canvas(width, height, figure.title)
-    canvas.text(16, 26, figure.title, size=TITLE, weight="600")
     angles = [2 * math.pi * k / K - math.pi / 2 for k in range(K)]
     spots = [(cx + radius * math.cos(angle), cy + radius * math.sin(angle)) for angle in angles]
     for a in range(K):

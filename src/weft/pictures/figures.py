@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +23,7 @@ class ColouredText:
         values: One for each token; NaN for a token without a value.
         label: What the values are, for the legend.
         scale: "sequential" or "diverging".
-        notes: For each token what is shown when the pointer is on it.
+        notes: For each token what is shown when the pointer is on it; without them its value.
         influence: (P, T) or empty: the values of all tokens for each of P predictions.
         about: What each prediction is about.
         rows: For each token the prediction that is shown where one points at it, or -1; empty: none is about a token.
@@ -39,6 +40,10 @@ class ColouredText:
     about: tuple[str, ...] = ()
     rows: tuple[int, ...] = ()
     limits: tuple[float, float] | None = None
+
+    def note(self, place: int) -> str:
+        """What is shown when the pointer is on a token."""
+        return self.notes[place] if self.notes else f"{visible(self.tokens[place])}: {number(self.values[place])}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +77,7 @@ class HeatMap:
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """One line of `Curves`: its name, its points, and the number of the point that is marked as the best, if any."""
+    """One line of `Curves`: its name, its points, the number of the point that is marked, if any, and what that is."""
 
     name: str
     x: Array
@@ -81,6 +86,7 @@ class Curve:
     faint: Array | None = None  # y before smoothing
     hue: int | None = None  # the number of its colour; None: its place among the curves
     dashed: bool = False
+    mark: str = "best"
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +130,12 @@ class Tree:
     title: str
     nodes: tuple[TreeNode, ...]
     root: str = ""
+    key: tuple[str, str, str, str] = (  # what its lines are, and a note
+        "best",
+        "kept",
+        "dropped",
+        "◦ ended or cut; the number is log P; point at a token for the reason",
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +157,54 @@ class StateDiagram:
     least: float = 0.05
 
 
-Figure = ColouredText | HeatMap | Curves | Tree | StateDiagram
+@dataclass(frozen=True, eq=False)
+class Alignment:
+    """Two rows of tokens, and lines between them, as thick as their weights: the attention of a translation.
+
+    Attributes:
+        title: One line above the figure.
+        values: (R, C), from 0 to 1.
+        rows: R tokens, below.
+        columns: C tokens, above.
+    """
+
+    title: str
+    values: Array
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Bars:
+    """Shares from 0 to 1 as bars: the probabilities of labels. `best` is the number of the one in colour, if any."""
+
+    title: str
+    names: tuple[str, ...]
+    values: Array
+    best: int | None = None
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A value and the ends of its interval: what it says, a note with its numbers, and whether 0 lies outside."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    note: str = ""
+    marked: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Intervals:
+    """Intervals around 0, each on an axis of its own: the differences of a paired test."""
+
+    title: str
+    intervals: tuple[Interval, ...]
+
+
+Figure = ColouredText | HeatMap | Curves | Tree | StateDiagram | Alignment | Bars | Intervals
 
 
 def value_range(values: Array, scale: str, limits: tuple[float, float] | None = None) -> tuple[float, float]:
@@ -168,3 +227,14 @@ def visible(token: str) -> str:
     if token == " ":
         return "␣"
     return token.replace("\n", "↵").replace("\t", "⇥").strip(" ") or "␣"
+
+
+def number(value: float) -> str:
+    """A number for a label: short, without a needless exponent."""
+    if not math.isfinite(value):
+        return "–"
+    if value == 0:
+        return "0"
+    if abs(value) >= 10000 or abs(value) < 0.001:
+        return f"{value:.0e}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"

@@ -3,31 +3,51 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from html import escape
+from typing import Any
 
 import numpy as np
 
+from weft.pictures.draw_bars import draw_bars, draw_intervals
 from weft.pictures.draw_cells import FIGURE_WIDTH, draw_heat_map, draw_text
 from weft.pictures.draw_curves import draw_curves
-from weft.pictures.draw_graphs import draw_states, draw_tree
-from weft.pictures.figures import ColouredText, Curves, Figure, HeatMap, Tree, value_range, visible
+from weft.pictures.draw_graphs import draw_alignment, draw_states, draw_tree
+from weft.pictures.figures import (
+    Alignment,
+    Bars,
+    ColouredText,
+    Curves,
+    Figure,
+    HeatMap,
+    Intervals,
+    StateDiagram,
+    Tree,
+    value_range,
+    visible,
+)
 from weft.pictures.palette import DARK_PAGE, LIGHT_PAGE, PREFIX, level, level_class, style_sheet
 from weft.pictures.svg import FONT, Canvas, at, number
 
 TITLE_HEIGHT = 30  # of a title above a figure
 
 
+DRAWING: Mapping[type[Any], Callable[[Any, float], Canvas]] = {
+    ColouredText: draw_text,
+    HeatMap: draw_heat_map,
+    Curves: draw_curves,
+    Tree: draw_tree,
+    StateDiagram: draw_states,
+    Alignment: draw_alignment,
+    Bars: draw_bars,
+    Intervals: draw_intervals,
+}
+
+
 def draw(figure: Figure, width: float = FIGURE_WIDTH) -> Canvas:
-    """The figure as shapes; maps and curves fit the width, in pixels."""
-    if isinstance(figure, ColouredText):
-        return draw_text(figure)
-    if isinstance(figure, HeatMap):
-        return draw_heat_map(figure, width)
-    if isinstance(figure, Curves):
-        return draw_curves(figure, width)
-    return draw_tree(figure) if isinstance(figure, Tree) else draw_states(figure)
+    """The figure as shapes; those that can fit the width, in pixels."""
+    return DRAWING[type(figure)](figure, width)
 
 
 def to_svg(*figures: Figure, title: str = "") -> str:
@@ -90,9 +110,10 @@ def _text(figure: ColouredText) -> str:
     for place, token in enumerate(figure.tokens):
         value = float(figure.values[place])
         name = level_class(value, low, high, figure.scale)
-        note = figure.notes[place] if place < len(figure.notes) else f"{visible(token)}: {number(value)}"
         end = "<br>" if "\n" in token else ""
-        spans.append(f'<span class="token {name}" title="{escape(note)}">{escape(visible(token))}</span>{end}')
+        spans.append(
+            f'<span class="token {name}" title="{escape(figure.note(place))}">{escape(visible(token))}</span>{end}'
+        )
     single = max((len(token) for token in figure.tokens), default=0) <= 1
     kind = "text characters" if single else "text"
     data = ""

@@ -7,11 +7,11 @@ figures. Whoever wants another figure has the numbers: `to_dict()` and `to_dataf
 
 from __future__ import annotations
 
-import math
 import re
 import unicodedata
 from html import escape
 
+from weft.pictures.figures import number as number
 from weft.pictures.palette import LEVELS, PREFIX, style_sheet
 
 FONT = (
@@ -19,6 +19,7 @@ FONT = (
     "'WenQuanYi Micro Hei',sans-serif"
 )
 SMALL, NORMAL, TITLE = 11, 13, 15
+MARGIN = 16
 NARROW, WIDE = "iljtf.,:;'|!()[]r ", "mwMWQ@%"
 
 
@@ -53,15 +54,11 @@ def shorten(text: str, most: float, size: float = NORMAL) -> str:
     return text + "…"
 
 
-def number(value: float) -> str:
-    """A number for a label: short, without a needless exponent."""
-    if not math.isfinite(value):
-        return "–"
-    if value == 0:
-        return "0"
-    if abs(value) >= 10000 or abs(value) < 0.001:
-        return f"{value:.0e}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
-    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+def percent(value: float) -> str:
+    """A share as people read it; a small one by its first two digits."""
+    if 0 < value < 0.001:
+        return f"{number(float(f'{100 * value:.1e}'))}%"
+    return f"{value:.0%}" if value >= 0.9995 or value == 0 else f"{value:.1%}"
 
 
 def two_decimals(value: float) -> str:
@@ -84,13 +81,14 @@ class Canvas:
         self.width, self.height, self.title = width, height, title
         self.parts: list[str] = []
         self.frame: tuple[float, ...] = ()  # where its values stand, for who points at them
+        self.text(MARGIN, 26, shorten(title, width - 2 * MARGIN, TITLE), size=TITLE, weight="600")
 
     def rect(
-        self, x: float, y: float, w: float, h: float, css: str, *, note: str = "", radius: float = 0, place: int = -1
+        self, x: float, y: float, w: float, h: float, css: str, *, note: str = "", radius: float = 0, place: str = ""
     ) -> None:
-        """A rectangle; `place` is the number of what it stands for, for who points at it."""
+        """A rectangle; `place` names what it stands for, for who points at it."""
         round_ = f' rx="{at(radius)}"' if radius else ""
-        round_ += f' data-at="{place}"' if place >= 0 else ""
+        round_ += f' data-at="{place}"' if place else ""
         shape = f'<rect x="{at(x)}" y="{at(y)}" width="{at(w)}" height="{at(h)}" class="{css}"{round_}'
         self.parts.append(f"{shape}><title>{escape(note)}</title></rect>" if note else f"{shape}/>")
 

@@ -12,6 +12,8 @@ from rich.text import Text
 from weft.pictures.draw_cells import shrink
 from weft.pictures.draw_curves import curve_hue
 from weft.pictures.figures import (
+    Alignment,
+    Bars,
     ColouredText,
     Curves,
     Figure,
@@ -22,7 +24,7 @@ from weft.pictures.figures import (
     visible,
 )
 from weft.pictures.palette import DARK_HUES, colours, level
-from weft.pictures.svg import number
+from weft.pictures.svg import number, percent
 
 SHADES = " ▁▂▃▄▅▆▇█"
 PLOT_ROWS = 12  # of a plot
@@ -61,8 +63,16 @@ def plain_lines(figure: Figure) -> Iterator[str]:
         for node in figure.nodes:
             mark = "*" if node.best else " "
             yield f"{mark} {node.depth:3} {visible(node.text):16} {node.value:9.3f}  {node.kind:9} {node.note}"
-    else:
+    elif isinstance(figure, StateDiagram):
         yield from _transitions(figure)
+    elif isinstance(figure, Alignment):
+        yield from list(plain_lines(HeatMap("", figure.values, figure.rows, figure.columns)))[1:]
+    elif isinstance(figure, Bars):
+        for name, value in zip(figure.names, figure.values.tolist(), strict=True):
+            yield f"{visible(name)}\t{percent(value)}"
+    else:
+        for one in figure.intervals:
+            yield f"{one.name}\t{number(one.value)}\t[{number(one.low)}, {number(one.high)}]\t{one.note}"
 
 
 def _transitions(figure: StateDiagram) -> Iterator[str]:
@@ -90,8 +100,7 @@ def _coloured(figure: Figure, width: int) -> Iterator[Text]:
             style = "bold red" if node.best else "" if node.kind in ("kept", "ended", "cut") else "dim"
             yield Text(line[:width], style=style)
     else:
-        for line in _transitions(figure):
-            yield Text(line)
+        yield from map(Text, list(plain_lines(figure))[1:])
 
 
 def _style(value: float, low: float, high: float, scale: str) -> str:

@@ -24,7 +24,7 @@ from weft.probes.layers import (
 )
 from weft.probes.parts import get_network
 from weft.probes.registry import Probe
-from weft.probes.result import ProbeResult, to_array
+from weft.probes.result import ProbeResult, rows_by_step, to_array
 from weft.tasks.inspection import Network
 from weft.tasks.operation import Option
 
@@ -43,7 +43,7 @@ class LayerActivations:
     Attributes:
         name: The stack ("stack", "encoder", ...), the layer from 0 (the lowest, as in torch), and the direction.
         cell: The class of the cell.
-        tokens: The T tokens it reads.
+        steps: What each of the T steps is, such as the token that is read.
         gates: (T, H) of each gate, by its name in the cell's NamedTuple.
         states: (T, H) of each part of the state after each step: h, and c where the cell has one.
         labels: What gates and parts of the state are called, by their names: {"i": "input gate", ...}.
@@ -51,7 +51,7 @@ class LayerActivations:
 
     name: LayerName
     cell: str
-    tokens: tuple[str, ...]
+    steps: tuple[str, ...]
     gates: Mapping[str, Array]
     states: Mapping[str, Array]
     labels: Mapping[str, str]
@@ -71,7 +71,7 @@ class LayerActivations:
         called = part_title(self.labels, name)
         title = f"{called[:1].upper() + called[1:] if len(called) > 1 else called} of"  # single letters are names
         if unit is not None:
-            return ColouredText(f"{title} unit {unit}, {self.name} ({self.cell})", self.tokens, shown, name, scale)
+            return ColouredText(f"{title} unit {unit}, {self.name} ({self.cell})", self.steps, shown, name, scale)
         limits = None if signed or values.max() > 1 else (0.0, 1.0)
         units = order_units(values, order)[:most]
         by_number = order == "number" and most is None
@@ -79,7 +79,7 @@ class LayerActivations:
             f"{title} {self.name} ({self.cell})",
             values.T if by_number else values.T[units],
             () if by_number else tuple(map(str, units)),
-            columns=self.tokens,
+            columns=self.steps,
             label=name,
             row_title="units",
             scale=scale,
@@ -99,10 +99,10 @@ class Activations(ProbeResult):
         for one in self.layers:
             for kind, parts in (("gate", one.gates), ("state", one.states)):
                 for name, values in parts.items():
-                    for position, token in enumerate(one.tokens):
-                        where = {**one.name._asdict(), kind: name, "position": position, "token": token}
-                        for unit, value in enumerate(values[position].tolist()):
-                            yield {**where, "unit": unit, "value": value}
+                    for row in rows_by_step(one.steps, values=values):
+                        units = row.pop("values")
+                        for unit, value in enumerate(units):
+                            yield {**one.name._asdict(), kind: name, **row, "unit": unit, "value": value}
 
     def figures(self) -> list[Figure]:
         return [*self.gate_figures(), *self.state_figures()]

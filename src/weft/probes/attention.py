@@ -8,10 +8,10 @@ from typing import Annotated, Any, NamedTuple
 
 from weft.errors import WeftError
 from weft.pictures.figures import Array, ColouredText, Figure, HeatMap, Tree, TreeNode
-from weft.pictures.svg import number
+from weft.pictures.svg import number as short
 from weft.probes.parts import get_part
 from weft.probes.registry import Probe
-from weft.probes.result import ProbeResult, to_array
+from weft.probes.result import ProbeResult, rows_by_step, to_array
 from weft.tasks.inspection import AttentionWeights, NamedBeamTree
 from weft.tasks.operation import Option
 
@@ -24,36 +24,26 @@ class Attention(ProbeResult):
 
     Attributes:
         queries: What asks: each token of the best translation, or the label of a text.
-        tokens: The S tokens of the source.
+        steps: The S tokens of the source.
         weights: (Q, S); each row sums to 1.
     """
 
     probe = "attention"
 
     queries: tuple[str, ...]
-    tokens: tuple[str, ...]
+    steps: tuple[str, ...]
     weights: Array
 
     def records(self) -> Iterator[dict[str, Any]]:
-        for step, (query, row) in enumerate(zip(self.queries, self.weights.tolist(), strict=True)):
-            for position, (token, weight) in enumerate(zip(self.tokens, row, strict=True)):
-                yield {"step": step, "query": query, "position": position, "token": token, "weight": weight}
+        for number, (query, weights) in enumerate(zip(self.queries, self.weights, strict=True)):
+            for row in rows_by_step(self.steps, weight=weights):
+                yield {"query_position": number, "query": query, **row}
 
     def figures(self) -> list[Figure]:
         if len(self.queries) == 1:
-            return [ColouredText(f"Attention of {self.queries[0]}", self.tokens, self.weights[0], "weight")]
-        return [
-            HeatMap(
-                "Attention",
-                self.weights,
-                self.queries,
-                self.tokens,
-                "weight",
-                "translation",
-                "source",
-                limits=(0.0, 1.0),
-            )
-        ]
+            return [ColouredText(f"Attention of {self.queries[0]}", self.steps, self.weights[0], "weight")]
+        named = ("weight", "translation", "source")
+        return [HeatMap("Attention", self.weights, self.queries, self.steps, *named, limits=(0.0, 1.0))]
 
 
 def attention(model: Any, text: str) -> Attention:
@@ -113,7 +103,7 @@ class BeamSearch(ProbeResult):
             for n, one in enumerate(self.hypotheses)
             if n in shown
         )
-        penalty = number(self.length_penalty)
+        penalty = short(self.length_penalty)
         return [Tree(f"Beam search, width {self.width}, length penalty {penalty}, score {self.score:.3f}", nodes)]
 
 

@@ -20,11 +20,10 @@ from torch import Tensor
 
 from weft.errors import WeftError
 from weft.pictures.figures import DIVERGING, SEQUENTIAL, Array, ColouredText, Figure, HeatMap, visible
-from weft.pictures.svg import number
 from weft.probes.gradient_flow import choose_predictions, losses_of, sweep, token_rows
 from weft.probes.parts import get_network
 from weft.probes.registry import Probe
-from weft.probes.result import ProbeResult, to_array
+from weft.probes.result import ProbeResult, rows_by_step, to_array
 from weft.tasks.inspection import Network
 from weft.tasks.operation import Option
 
@@ -38,10 +37,10 @@ MOST_TOKENS = 1 << 14  # rows x tokens by default; longer texts show their last 
 
 @dataclass(frozen=True, eq=False)
 class Connectivity(ProbeResult):
-    """The influence (P, T) of T tokens on P predictions.
+    """The influence (P, T) of T steps on P predictions.
 
     Attributes:
-        tokens: The T tokens that are read.
+        steps: What each of the T steps is, such as the token that is read.
         predictions: The numbers of the predictions.
         names: What each of them predicts.
         log_probs: (P,), the log-probability of each prediction's target.
@@ -51,7 +50,7 @@ class Connectivity(ProbeResult):
 
     probe = "connectivity"
 
-    tokens: tuple[str, ...]
+    steps: tuple[str, ...]
     predictions: tuple[int, ...]
     names: tuple[str, ...]
     log_probs: Array
@@ -59,26 +58,21 @@ class Connectivity(ProbeResult):
     method: str
 
     def records(self) -> Iterator[dict[str, Any]]:
-        for prediction, name, row in zip(self.predictions, self.names, self.influence.tolist(), strict=True):
-            for position, (token, value) in enumerate(zip(self.tokens, row, strict=True)):
-                where = {"prediction": prediction, "predicted": name, "position": position, "token": token}
-                yield {**where, "influence": value, "method": self.method}
+        for prediction, name, values in zip(self.predictions, self.names, self.influence, strict=True):
+            for row in rows_by_step(self.steps, influence=values):
+                yield {"prediction": prediction, "predicted": name, **row, "method": self.method}
 
     def figures(self) -> list[Figure]:
         """The influence on the last prediction as coloured text (on others where one points), and the whole matrix."""
         scale = DIVERGING if self.method == INTEGRATED else SEQUENTIAL
         label = "integrated gradients" if self.method == INTEGRATED else "gradient norm"
         title = f"Influence on the prediction of {visible(self.names[-1])!r}"
-        last = self.influence[-1]
-        notes = tuple(
-            f"{visible(token)}: {number(value)}" for token, value in zip(self.tokens, last.tolist(), strict=True)
-        )
-        rows = token_rows(self.tokens, self.predictions, self.names)
-        text = ColouredText(title, self.tokens, last, label, scale, notes, self.influence, self.names, rows)
+        rows = token_rows(self.steps, self.predictions, self.names)
+        text = ColouredText(title, self.steps, self.influence[-1], label, scale, (), self.influence, self.names, rows)
         if len(self.predictions) == 1:
             return [text]
         title = "Influence of each token on each prediction"
-        return [text, HeatMap(title, self.influence, self.names, self.tokens, label, "predicted", "read", scale)]
+        return [text, HeatMap(title, self.influence, self.names, self.steps, label, "predicted", "read", scale)]
 
 
 def connectivity(

@@ -24,7 +24,7 @@ from weft.probes.connectivity import BATCH_TOKENS, integrated_gradients
 from weft.probes.gradient_flow import choose_predictions
 from weft.probes.parts import find_part, inspect
 from weft.probes.registry import Probe
-from weft.probes.result import ProbeResult, to_array
+from weft.probes.result import ProbeResult, rows_by_step, to_array
 from weft.tasks.inspection import Network
 from weft.tasks.operation import Option
 
@@ -37,7 +37,7 @@ class Evidence(ProbeResult):
     """Measures of how much each token counts for a prediction, (T,) each.
 
     Attributes:
-        tokens: The T tokens.
+        steps: The T tokens.
         prediction: What is predicted: the label of a text, the tag of a word, the next token.
         against: The most probable other class, against which the log-odds are; "" if no other is possible.
         probability: The probability of the prediction.
@@ -53,7 +53,7 @@ class Evidence(ProbeResult):
 
     probe = "evidence"
 
-    tokens: tuple[str, ...]
+    steps: tuple[str, ...]
     prediction: str
     against: str
     probability: float
@@ -64,15 +64,10 @@ class Evidence(ProbeResult):
     ngrams: Array | None = None
 
     def records(self) -> Iterator[dict[str, Any]]:
-        for position, token in enumerate(self.tokens):
-            record = {"position": position, "token": token, "occlusion": float(self.occlusion[position])}
-            record |= {"integrated": float(self.integrated[position])}
-            record |= {"prediction": self.prediction, "against": self.against}
-            if self.pooling is not None:
-                record["pooling"] = float(self.pooling[position])
-            if self.ngrams is not None:
-                record["ngrams"] = float(self.ngrams[position])
-            yield record
+        measures = {name: getattr(self, name) for name in ("occlusion", "integrated", "pooling", "ngrams")}
+        found = {name: values for name, values in measures.items() if values is not None}
+        for row in rows_by_step(self.steps, **found):
+            yield {**row, "prediction": self.prediction, "against": self.against}
 
     def figures(self) -> list[Figure]:
         against = f" against {visible(self.against)}" if self.against else ""
@@ -82,7 +77,7 @@ class Evidence(ProbeResult):
 
         def coloured(name: str, values: Array, label: str) -> ColouredText:
             end = max(LEAST_COLOURED, float(np.abs(values).max(initial=0.0)))
-            return ColouredText(f"{name} for {title}", self.tokens, values, label, DIVERGING, limits=(-end, end))
+            return ColouredText(f"{name} for {title}", self.steps, values, label, DIVERGING, limits=(-end, end))
 
         figures: list[Figure] = [
             coloured(f"Occlusion{window}: evidence", self.occlusion, "fall of the log-odds"),
@@ -94,7 +89,7 @@ class Evidence(ProbeResult):
                 0 if carries_more else 2, coloured("N-grams: evidence", self.ngrams, "share of the log-odds")
             )
         if self.pooling is not None:
-            figures.append(ColouredText("Pooling weights", self.tokens, self.pooling, "weight"))
+            figures.append(ColouredText("Pooling weights", self.steps, self.pooling, "weight"))
         return figures
 
 
@@ -125,7 +120,7 @@ def evidence(
     odds = to_array(log_probs[:, target] - log_probs[:, other])  # of the whole text, and without each window
     scores = None if inspection.ngrams is None else inspection.ngrams()
     return Evidence(
-        tokens=network.tokens,
+        steps=network.tokens,
         prediction=network.predictions[number],
         against="" if other == target else network.classes[other],
         probability=math.exp(float(log_probs[0, target])),

@@ -18,17 +18,7 @@ from torch.nn import functional as F
 from weft.cells import State
 from weft.errors import WeftError
 from weft.nn import Recurrent
-from weft.pictures.figures import (
-    SEQUENTIAL,
-    Array,
-    ColouredText,
-    Curve,
-    Curves,
-    Figure,
-    HeatMap,
-    visible,
-)
-from weft.pictures.svg import number as short
+from weft.pictures.figures import SEQUENTIAL, Array, ColouredText, Curve, Curves, Figure, HeatMap, visible
 from weft.probes.layers import (
     LayerName,
     OnlyDirection,
@@ -43,7 +33,7 @@ from weft.probes.layers import (
 )
 from weft.probes.parts import get_network
 from weft.probes.registry import Probe
-from weft.probes.result import ProbeResult
+from weft.probes.result import ProbeResult, rows_by_step
 from weft.probes.unrolled import take_step, unrolled
 from weft.tasks.inspection import Network
 from weft.tasks.operation import Option
@@ -57,14 +47,14 @@ class LayerGradients:
 
     Attributes:
         name: The stack, the layer from 0 and the direction.
-        tokens: The T tokens it reads.
+        steps: What each of the T steps is, such as the token that is read.
         states: The norm of dL/d(part of the state after step s), for h, and c where the cell has one.
         gates: The norm of dL/d(gate at step s), by the names of the gates.
         labels: What gates and parts of the state are called, by their names: {"i": "input gate", ...}.
     """
 
     name: LayerName
-    tokens: tuple[str, ...]
+    steps: tuple[str, ...]
     states: Mapping[str, Array]
     gates: Mapping[str, Array]
     labels: Mapping[str, str]
@@ -90,10 +80,9 @@ class GradientFlow(ProbeResult):
         for one in self.layers:
             for kind, parts in (("state", one.states), ("gate", one.gates)):
                 for part, norms in parts.items():
-                    for prediction, name, row in zip(self.predictions, self.names, norms.tolist(), strict=True):
+                    for prediction, name, values in zip(self.predictions, self.names, norms, strict=True):
                         where = {**one.name._asdict(), kind: part, "prediction": prediction, "predicted": name}
-                        for position, (token, norm) in enumerate(zip(one.tokens, row, strict=True)):
-                            yield {**where, "position": position, "token": token, "norm": norm}
+                        yield from ({**where, **row} for row in rows_by_step(one.steps, norm=values))
 
     def figures(
         self,
@@ -128,7 +117,7 @@ class GradientFlow(ProbeResult):
         )
         first, part, values = chosen[0]
         what = visible(self.names[position])
-        same = len({one.tokens for one in layers}) == 1
+        same = len({one.steps for one in layers}) == 1
         figures: list[Figure] = [
             Curves(
                 f"Gradient of the loss of {what!r} at each earlier step",
@@ -136,7 +125,7 @@ class GradientFlow(ProbeResult):
                 x_label="step s",
                 y_label="norm of dL/dh_s" if gate is None else f"norm of dL/d{gate}_s",
                 log=True,
-                ticks=first.tokens if same else (),
+                ticks=first.steps if same else (),
             )
         ]
         for one, name, norms in chosen if len(self.predictions) > 1 else ():
@@ -145,14 +134,10 @@ class GradientFlow(ProbeResult):
             logs = np.maximum(logs, np.nanmax(logs) - 8) if np.isfinite(logs).any() else logs
             title = f"Gradient norms of {part_title(one.labels, name)}, {one.name}"
             label = f"log10 of the norm of dL/d{name}"
-            figures.append(HeatMap(title, logs, self.names, one.tokens, label, "loss of", "step"))
+            figures.append(HeatMap(title, logs, self.names, one.steps, label, "loss of", "step"))
         title = f"Gradient of the loss of {what!r} on the text: {part_title(first.labels, part)}, {first.name}"
-        rows = token_rows(first.tokens, self.predictions, self.names)
-        notes = tuple(
-            f"{visible(token)}: {short(value)}"
-            for token, value in zip(first.tokens, values[position].tolist(), strict=True)
-        )
-        text = ColouredText(title, first.tokens, values[position], "norm", SEQUENTIAL, notes, values, self.names, rows)
+        rows = token_rows(first.steps, self.predictions, self.names)
+        text = ColouredText(title, first.steps, values[position], "norm", SEQUENTIAL, (), values, self.names, rows)
         return [*figures, text]
 
 

@@ -48,7 +48,7 @@ class StepJacobians(ProbeResult):
 
     Attributes:
         name: The stack, the layer from 0 and the direction.
-        tokens: All T tokens.
+        steps: What each of all T steps is, such as the token that is read.
         positions: The steps that were computed: all of them, or evenly spaced ones of a long text.
         norm: The largest singular value at each of them.
         radius: The spectral radius (the largest absolute value of an eigenvalue) at each of them.
@@ -57,14 +57,14 @@ class StepJacobians(ProbeResult):
     probe = "jacobian"
 
     name: LayerName
-    tokens: tuple[str, ...]
+    steps: tuple[str, ...]
     positions: tuple[int, ...]
     norm: Array
     radius: Array
 
     def records(self) -> Iterator[dict[str, Any]]:
         for position, norm, radius in zip(self.positions, self.norm.tolist(), self.radius.tolist(), strict=True):
-            where = {**self.name._asdict(), "position": position, "token": self.tokens[position]}
+            where = {**self.name._asdict(), "position": position, "step": self.steps[position]}
             yield {**where, "norm": norm, "radius": radius}
 
     def figures(self, *others: StepJacobians) -> list[Figure]:
@@ -74,7 +74,7 @@ class StepJacobians(ProbeResult):
             x = np.array(one.positions, dtype=np.float64)
             curves += [Curve(f"norm, {one.name}", x, one.norm), Curve(f"spectral radius, {one.name}", x, one.radius)]
         title = "Jacobian of a step: dh_t/dh_(t-1)"
-        return [Curves(title, tuple(curves), "step t", "value", log=True, ticks=self.tokens)]
+        return [Curves(title, tuple(curves), "step t", "value", log=True, ticks=self.steps)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,7 @@ class GradientTerms(ProbeResult):
 
     Attributes:
         name: The stack, the layer from 0 and the direction.
-        tokens: All T tokens.
+        steps: What each of all T steps is, such as the token that is read.
         position: t.
         positions: The steps s that contribute, in the order in which the layer reads them.
         norms: The Frobenius norm of each term.
@@ -94,7 +94,7 @@ class GradientTerms(ProbeResult):
     probe = "terms"
 
     name: LayerName
-    tokens: tuple[str, ...]
+    steps: tuple[str, ...]
     position: int
     positions: tuple[int, ...]
     norms: Array
@@ -104,7 +104,7 @@ class GradientTerms(ProbeResult):
     def records(self) -> Iterator[dict[str, Any]]:
         for position, norm in zip(self.positions, self.norms.tolist(), strict=True):
             where = {**self.name._asdict(), "position": self.position, "source": position}
-            yield {**where, "token": self.tokens[position], "norm": norm}
+            yield {**where, "step": self.steps[position], "norm": norm}
 
     def figures(self, *others: GradientTerms) -> list[Figure]:
         """The curves of this layer and of others."""
@@ -113,7 +113,7 @@ class GradientTerms(ProbeResult):
             for one in (self, *others)
         ]
         title = f"Contribution of each step to dh_t/dw, t = {self.position}"
-        return [Curves(title, tuple(curves), "step s", "norm of the term", log=True, ticks=self.tokens)]
+        return [Curves(title, tuple(curves), "step s", "norm of the term", log=True, ticks=self.steps)]
 
 
 def step_jacobians(

@@ -12,7 +12,7 @@ import numpy as np
 from weft.errors import WeftError
 from weft.pictures.figures import DIVERGING, Array, ColouredText, Figure, visible
 from weft.pictures.svg import number
-from weft.probes.result import ProbeResult
+from weft.probes.result import ProbeResult, rows_by_step
 from weft.probes.surprisal import Surprisal, surprisal
 
 
@@ -26,7 +26,7 @@ class SurprisalComparison(ProbeResult):
     Attributes:
         first: The path of one run.
         second: The path of the other.
-        tokens: The S tokens or stretches.
+        steps: The S tokens or stretches.
         first_nats: (S,), -log P by the first model; NaN where it predicts none.
         second_nats: (S,), the same by the second.
         difference: (S,), second minus first; positive: the second model is more surprised. NaN where one predicts none.
@@ -37,35 +37,33 @@ class SurprisalComparison(ProbeResult):
 
     first: str
     second: str
-    tokens: tuple[str, ...]
+    steps: tuple[str, ...]
     first_nats: Array
     second_nats: Array
     difference: Array
     contexts: tuple[str, str]
 
     def records(self) -> Iterator[dict[str, Any]]:
-        rows = zip(self.tokens, self.first_nats.tolist(), self.second_nats.tolist(), strict=True)
-        for position, (token, one, other) in enumerate(rows):
-            yield {"position": position, "token": token, "first": one, "second": other, "difference": other - one}
+        return rows_by_step(self.steps, first=self.first_nats, second=self.second_nats, difference=self.difference)
 
     def figures(self) -> list[Figure]:
         """The difference of two models as coloured text, and the surprisal of each."""
         notes = tuple(
             f"{visible(token)}: {number(one)} and {number(other)} nats"
-            for token, one, other in zip(self.tokens, self.first_nats.tolist(), self.second_nats.tolist(), strict=True)
+            for token, one, other in zip(self.steps, self.first_nats.tolist(), self.second_nats.tolist(), strict=True)
         )
         both = np.isfinite(self.difference)
         mean = float(self.difference[both].mean()) if both.any() else math.nan
         what = "nats, second - first"
         title = f"Surprisal of {self.second} minus that of {self.first} (mean {mean:+.2f} nats)"
-        figures: list[Figure] = [ColouredText(title, self.tokens, self.difference, what, DIVERGING, notes)]
+        figures: list[Figure] = [ColouredText(title, self.steps, self.difference, what, DIVERGING, notes)]
         for path, nats, context in zip(
             (self.first, self.second), (self.first_nats, self.second_nats), self.contexts, strict=True
         ):
             own = float(nats[both].mean()) if both.any() else math.nan
             sides = "the tokens before" if context == "left" else "all other tokens"
             figures.append(
-                ColouredText(f"{path}: given {sides} (mean {own:.2f} nats)", self.tokens, nats, "nats", notes=notes)
+                ColouredText(f"{path}: given {sides} (mean {own:.2f} nats)", self.steps, nats, "nats", notes=notes)
             )
         return figures
 
@@ -82,14 +80,14 @@ def compare_surprisal(first: Any, second: Any, text: str) -> SurprisalComparison
         WeftError: A model predicts no tokens, or the two read different text: one of them in lower case, for example.
     """
     one, other = surprisal(first, text, top=0), surprisal(second, text, top=0)
-    tokens, starts = align_tokens(one.tokens, other.tokens)
+    tokens, starts = align_tokens(one.steps, other.steps)
     own, its = _sums(one, starts[0]), _sums(other, starts[1])
     paths = str(first.run.path), str(second.run.path)
     return SurprisalComparison(*paths, tokens, own, its, its - own, (one.context, other.context))
 
 
 def _sums(found: Surprisal, begins: Sequence[int]) -> Array:
-    ends = [*begins[1:], len(found.tokens)]
+    ends = [*begins[1:], len(found.steps)]
     return np.array([found.nats[begin:end].sum() for begin, end in zip(begins, ends, strict=True)])
 
 

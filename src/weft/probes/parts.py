@@ -44,6 +44,13 @@ def inspect(model: Any, text: str) -> Inspection:
     return kind_of(run).inspect(model, text)
 
 
+def unknown_tokens(model: Any, text: str) -> list[str]:
+    """The tokens of a text that the model reads as unknown."""
+    codec = getattr(model, "codec", None)
+    codec = getattr(codec, "source", codec)
+    return [] if codec is None else codec.unknown(text)
+
+
 def has_part(model: Any, inspection: Inspection, name: str) -> bool:
     """Whether a model has a part; nothing is built."""
     return (getattr(model, "confusion", None) if name == "labels" else getattr(inspection, name)) is not None

@@ -15,7 +15,7 @@ from weft.chains.reference import Recursions
 from weft.pictures.figures import DIVERGING, SEQUENTIAL, Array, ColouredText, Figure, HeatMap, StateDiagram, visible
 from weft.probes.parts import get_part
 from weft.probes.registry import Probe
-from weft.probes.result import ProbeResult, to_array
+from weft.probes.result import ProbeResult, rows_by_step, to_array
 from weft.tasks.inspection import ChainView
 
 MOST_DIAGRAM_STATES = 16  # of a state diagram that can still be read
@@ -27,7 +27,7 @@ class Posterior(ProbeResult):
 
     Attributes:
         kind: "hmm" or "crf".
-        tokens: The T tokens.
+        steps: The T tokens.
         states: The names of the K states or tags.
         forward: (T, K), log of the summed scores of all paths that reach a state, without the token's own score.
         backward: (T, K), log of the summed scores of all paths from a state on.
@@ -42,7 +42,7 @@ class Posterior(ProbeResult):
     probe = "posterior"
 
     kind: str
-    tokens: tuple[str, ...]
+    steps: tuple[str, ...]
     states: tuple[str, ...]
     forward: Array
     backward: Array
@@ -54,17 +54,12 @@ class Posterior(ProbeResult):
     emissions: tuple[tuple[tuple[str, float], ...], ...]
 
     def records(self) -> Iterator[dict[str, Any]]:
-        for position, token in enumerate(self.tokens):
+        columns = {"forward": self.forward, "backward": self.backward, "marginal": self.marginals}
+        for row in rows_by_step(self.steps, **columns, best=self.viterbi):
+            best, where = row.pop("best"), {name: row.pop(name) for name in ("position", "step")}
             for number, state in enumerate(self.states):
-                yield {
-                    "position": position,
-                    "token": token,
-                    "state": state,
-                    "forward": float(self.forward[position, number]),
-                    "backward": float(self.backward[position, number]),
-                    "marginal": float(self.marginals[position, number]),
-                    "viterbi": self.viterbi[position] == number,
-                }
+                values = {name: value[number] for name, value in row.items()}
+                yield {**where, "state": state, **values, "viterbi": best == number}
 
     def figures(self) -> list[Figure]:
         names = tuple(f"state {name}" if self.kind == "hmm" else name for name in self.states)
@@ -76,13 +71,13 @@ class Posterior(ProbeResult):
                 f"Probability of the {what} given the whole text",
                 self.marginals.T,
                 names,
-                self.tokens,
+                self.steps,
                 "probability",
                 limits=(0.0, 1.0),
             ),
             ColouredText(
                 f"Viterbi path: the most probable {what} together (probability {probability:.3f})",
-                tuple(f"{token}/{name.removeprefix('state ')}" for token, name in zip(self.tokens, path, strict=True)),
+                tuple(f"{token}/{name.removeprefix('state ')}" for token, name in zip(self.steps, path, strict=True)),
                 self.marginals[np.arange(len(path)), list(self.viterbi)],
                 "probability",
             ),

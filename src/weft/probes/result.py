@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,13 @@ class ProbeResult(PlainResult):
 
     def _repr_html_(self) -> str | None:
         return "".join(map(to_fragment, self.figures())) or None
+
+
+def rows_by_step(steps: Sequence[str], **columns: Any) -> Iterator[dict[str, Any]]:
+    """A row for each step: its position, what it is, and what each column has there."""
+    lists = {name: one.tolist() if isinstance(one, np.ndarray) else one for name, one in columns.items()}
+    for position, step in enumerate(steps):
+        yield {"position": position, "step": step, **{name: values[position] for name, values in lists.items()}}
 
 
 def count_values(value: Any) -> int:

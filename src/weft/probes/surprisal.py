@@ -14,7 +14,7 @@ from weft.errors import WeftError
 from weft.pictures.figures import Array, ColouredText, Figure, visible
 from weft.probes.parts import get_part
 from weft.probes.registry import Probe
-from weft.probes.result import ProbeResult, to_array
+from weft.probes.result import ProbeResult, rows_by_step, to_array
 from weft.tasks.inspection import TokenScores
 from weft.tasks.operation import Option
 
@@ -31,7 +31,7 @@ class Surprisal(ProbeResult):
     """The surprisal of the tokens of a text.
 
     Attributes:
-        tokens: All T tokens.
+        steps: All T tokens.
         nats: (T,), -log P of each token; NaN where the model predicts none (the first token of a language model).
         entropy: (T,), the entropy of the predicted distribution in nats; NaN as above.
         alternatives: For each token the most probable tokens at its position, best first; empty where there are none.
@@ -40,22 +40,21 @@ class Surprisal(ProbeResult):
 
     probe = "surprisal"
 
-    tokens: tuple[str, ...]
+    steps: tuple[str, ...]
     nats: Array
     entropy: Array
     alternatives: tuple[tuple[Alternative, ...], ...]
     context: str
 
     def records(self) -> Iterator[dict[str, Any]]:
-        rows = zip(self.tokens, self.nats.tolist(), self.entropy.tolist(), self.alternatives, strict=True)
-        for position, (token, nats, entropy, best) in enumerate(rows):
-            record = {"position": position, "token": token, "nats": nats, "entropy": entropy}
-            yield record | {"best": best[0].token if best else None, "context": self.context}
+        best = [alternatives[0].token if alternatives else None for alternatives in self.alternatives]
+        for row in rows_by_step(self.steps, nats=self.nats, entropy=self.entropy, best=best):
+            yield {**row, "context": self.context}
 
     def figures(self) -> list[Figure]:
         notes = []
         for token, nats, entropy, best in zip(
-            self.tokens, self.nats.tolist(), self.entropy.tolist(), self.alternatives, strict=True
+            self.steps, self.nats.tolist(), self.entropy.tolist(), self.alternatives, strict=True
         ):
             if math.isnan(nats):
                 notes.append(f"{visible(token)}: not predicted")
@@ -65,7 +64,7 @@ class Surprisal(ProbeResult):
         mean = float(np.nanmean(self.nats)) if np.isfinite(self.nats).any() else math.nan
         sides = "the tokens before it" if self.context == "left" else "all other tokens"
         title = f"Surprisal of each token given {sides} (mean {mean:.2f} nats)"
-        return [ColouredText(title, self.tokens, self.nats, "nats", notes=tuple(notes))]
+        return [ColouredText(title, self.steps, self.nats, "nats", notes=tuple(notes))]
 
 
 def surprisal(

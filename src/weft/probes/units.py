@@ -65,8 +65,8 @@ class Passage(NamedTuple):
 
     text: int  # the number of the text in the corpus
     position: int  # of the maximum, in the text
-    peak: int  # of the maximum, among the tokens
-    tokens: tuple[str, ...]
+    peak: int  # of the maximum, among the steps
+    steps: tuple[str, ...]
     values: tuple[float, ...]
 
 
@@ -82,14 +82,14 @@ class TopPassages(ProbeResult):
 
     def records(self) -> Iterator[dict[str, Any]]:
         for rank, one in enumerate(self.passages):
-            for token, value in zip(one.tokens, one.values, strict=True):
-                yield {**self.unit._asdict(), "rank": rank, "text": one.text, "token": token, "value": value}
+            for step, value in zip(one.steps, one.values, strict=True):
+                yield {**self.unit._asdict(), "rank": rank, "text": one.text, "step": step, "value": value}
 
     def figures(self) -> list[Figure]:
         return [
             ColouredText(
-                f"{rank}. {self.unit}: {number(one.values[one.peak])} at {visible(one.tokens[one.peak])!r}",
-                one.tokens,
+                f"{rank}. {self.unit}: {number(one.values[one.peak])} at {visible(one.steps[one.peak])!r}",
+                one.steps,
                 np.array(one.values),
                 "h",
                 DIVERGING if min(one.values) < 0 else SEQUENTIAL,
@@ -120,8 +120,8 @@ class UnitSelection(ProbeResult):
 
     probe = "selection"
 
-    tokens: tuple[str, ...]
-    begin: int  # of the phrase, in tokens
+    steps: tuple[str, ...]
+    begin: int  # of the phrase, in steps
     end: int
     threshold: float
     units: tuple[SelectedUnit, ...]
@@ -131,9 +131,9 @@ class UnitSelection(ProbeResult):
             yield {**one.unit._asdict(), "sign": one.sign, "inside": one.inside, "outside": one.outside}
 
     def figures(self) -> list[Figure]:
-        inside = np.zeros(len(self.tokens))
+        inside = np.zeros(len(self.steps))
         inside[self.begin : self.end] = 1
-        figures: list[Figure] = [ColouredText("The phrase", self.tokens, inside, "inside")]
+        figures: list[Figure] = [ColouredText("The phrase", self.steps, inside, "inside")]
         if self.units:
             title = "Units that are on in the phrase and off around it"
             table = np.array([[one.inside, one.outside] for one in self.units[:SHOWN_UNITS]])

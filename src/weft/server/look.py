@@ -11,14 +11,28 @@ from typing import Any
 import numpy as np
 
 from weft.errors import WeftError
-from weft.pictures.figures import DIVERGING, SEQUENTIAL, ColouredText, Curve, Curves, Figure, HeatMap, value_range
+from weft.pictures.figures import (
+    DIVERGING,
+    SEQUENTIAL,
+    Alignment,
+    Bars,
+    ColouredText,
+    Curve,
+    Curves,
+    Figure,
+    HeatMap,
+    Interval,
+    Intervals,
+    value_range,
+)
 from weft.pictures.page import to_embedded
-from weft.probes.parts import has_part, inspect
+from weft.probes.parts import has_part, inspect, unknown_tokens
 from weft.probes.registry import all_probes
 from weft.probes.result import ProbeResult, count_values
 from weft.results import to_plain
 from weft.server.config import MOST_VALUES
 from weft.server.errors import RequestError
+from weft.server.figure_words import PAGE_LANGUAGES, translate_figure
 from weft.server.schema import Schema, array, check_value, fields, flag, integer, object_of, optional, string
 from weft.tasks.inspection import Inspection
 
@@ -27,14 +41,16 @@ SEARCHED_CHARACTERS = 60_000  # of a corpus
 
 
 WIDTH = integer(240, 2000, "of the figures, in pixels")
+LANGUAGE = string("of the words in the figures", enum=list(PAGE_LANGUAGES))
 _NUMBERS = array(optional({"type": "number"}), maxItems=MOST_VALUES)
 _NAMES = array(string(), maxItems=MOST_VALUES)
 _LIMITS = array({"type": "number"}, minItems=2, maxItems=2)
-_COMMON = {"kind": string(), "title": string(), "label": string(), "scale": string(enum=[SEQUENTIAL, DIVERGING])}
+_TITLED = {"kind": string(), "title": string()}
+_COMMON = {**_TITLED, "label": string(), "scale": string(enum=[SEQUENTIAL, DIVERGING])}
 _FIGURES: dict[str, tuple[type[Any], Schema]] = {
     "ColouredText": (
         ColouredText,
-        object_of(("tokens", "values"), **_COMMON, tokens=_NAMES, values=_NUMBERS, limits=_LIMITS),
+        object_of(("tokens", "values"), **_COMMON, tokens=_NAMES, notes=_NAMES, values=_NUMBERS, limits=_LIMITS),
     ),
     "HeatMap": (
         HeatMap,
@@ -46,10 +62,31 @@ _FIGURES: dict[str, tuple[type[Any], Schema]] = {
     "Curves": (
         Curves,
         object_of(
-            ("curves",), kind=string(), title=string(), x_label=string(), y_label=string(), log=flag(),
+            ("curves",), **_TITLED, x_label=string(), y_label=string(), log=flag(),
             curves=array(object_of(
                 ("name", "x", "y"), name=string(), x=_NUMBERS, y=_NUMBERS, best=optional(integer(0, MOST_VALUES)),
-                hue=integer(0, 1000), dashed=flag(),
+                hue=integer(0, 1000), dashed=flag(), mark=string(),
+            )),
+        ),
+    ),
+    "Alignment": (
+        Alignment,
+        object_of(("values", "rows", "columns"), **_TITLED, values=array(_NUMBERS), rows=_NAMES, columns=_NAMES),
+    ),
+    "Bars": (
+        Bars,
+        object_of(
+            ("names", "values"), **_TITLED, names=_NAMES, values=array({"type": "number"}),
+            best=optional(integer(0, MOST_VALUES)),
+        ),
+    ),
+    "Intervals": (
+        Intervals,
+        object_of(
+            ("intervals",), **_TITLED,
+            intervals=array(object_of(
+                ("name", "value", "low", "high"), name=string(), note=string(), marked=flag(),
+                value={"type": "number"}, low={"type": "number"}, high={"type": "number"},
             )),
         ),
     ),
@@ -75,16 +112,22 @@ def look_schema(name: str, *, drawn: bool) -> Schema:
     """The schema of a request to a probe, or for its figures."""
     probe = all_probes()[name]
     text = string("the text to look at", maxLength=LONGEST_SCORED if probe.part == "scores" else LONGEST_LOOK)
-    more = {"width": WIDTH} if drawn else {}
+    more = {"width": WIDTH, "language": LANGUAGE} if drawn else {}
     required = ("text",) if probe.describe()["text"] == "required" else ()
     return object_of(required, text=text, options=fields(offered_options(name, drawn=drawn)), **more)
 
 
-def draw_look(model: Any, name: str, text: str, options: Mapping[str, Any], width: int) -> dict[str, Any]:
-    """The results of a probe and its figures, as data and as SVG."""
+def draw_look(
+    model: Any, name: str, text: str, options: Mapping[str, Any], width: int, language: str
+) -> dict[str, Any]:
+    """The results of a probe and its figures, as data and as SVG, and the tokens of the text that are unknown."""
     results = run_look(model, name, text, options)
-    figures = [to_drawn(figure, width) for figure in all_probes()[name].draw(results, options)]
-    return {"results": [one.to_dict() for one in results], "figures": figures}
+    drawn = [translate_figure(figure, language) for figure in all_probes()[name].draw(results, options)]
+    return {
+        "results": [one.to_dict() for one in results],
+        "figures": [to_drawn(figure, width) for figure in drawn],
+        "unknown": unknown_tokens(model, text),
+    }
 
 
 def to_drawn(figure: Figure, width: int) -> dict[str, Any]:
@@ -106,17 +149,33 @@ def read_figure(given: Mapping[str, Any]) -> Figure:
     check_value(schema, given, "figure")
     data = {name: _value(name, value) for name, value in given.items() if name != "kind"}
     found: Figure = kind(**{"title": "", **data})
-    sizes = (
-        [(len(found.values), len(found.tokens))] if isinstance(found, ColouredText)
-        else [(len(one.x), len(one.y)) for one in found.curves] if isinstance(found, Curves)
-        else [(len(row), len(given.get("columns", ()))) for row in given["values"]]
-    )  # fmt: skip
-    if any(one != other for one, other in sizes):
+    if any(one != other for one, other in _sizes(found, given)):
         raise RequestError(400, "the lists of the figure differ in length; expected one value for each place")
     return found
 
 
+def _sizes(figure: Figure, given: Mapping[str, Any]) -> list[tuple[int, int]]:
+    """Pairs of lengths that have to be equal."""
+    match figure:
+        case ColouredText():
+            notes = len(figure.notes) or len(figure.tokens)
+            return [(len(figure.values), len(figure.tokens)), (notes, len(figure.tokens))]
+        case Bars():
+            return [
+                (len(figure.values), len(figure.names)),
+                (max(figure.best or 0, len(figure.names) - 1) + 1, len(figure.names)),
+            ]
+        case Curves():
+            return [(len(one.x), len(one.y)) for one in figure.curves]
+        case HeatMap() | Alignment():
+            rows = [(len(given["values"]), len(figure.rows))] if isinstance(figure, Alignment) else []
+            return [*rows, *((len(row), len(figure.columns)) for row in given["values"])]
+    return []
+
+
 def _value(name: str, value: Any) -> Any:
+    if name == "intervals":
+        return tuple(Interval(**one) for one in value)
     if name == "values":
         return np.array(value, dtype=np.float64)  # None is NaN
     if name == "curves":

@@ -24,6 +24,7 @@ from weft.server.guard import is_loopback
 from weft.server.http import Context, Endpoint, JsonResponse, Result, large_json
 from weft.server.look import (
     FIGURE,
+    LANGUAGE,
     WIDTH,
     draw_look,
     look_schema,
@@ -111,8 +112,8 @@ async def look(context: Context, request: Request, body: Mapping[str, Any]) -> R
 async def look_figures(context: Context, request: Request, body: Mapping[str, Any]) -> Response:
     """`/weft/look/{model}/{probe}/figures`."""
     model, name, options = _asked(context, request, body, drawn=True)
-    text, width = body.get("text", ""), body.get("width", FIGURE_WIDTH)
-    found = await model.worker.call(lambda: draw_look(model.predictor, name, text, options, width))
+    text, width, language = body.get("text", ""), body.get("width", FIGURE_WIDTH), body.get("language", "en")
+    found = await model.worker.call(lambda: draw_look(model.predictor, name, text, options, width, language))
     return await large_json(lambda: found)
 
 
@@ -324,7 +325,7 @@ async def run_curves(context: Context, request: Request, body: None) -> Response
     name = request.path_params["name"]
     path = await asyncio.to_thread(_run_path, context, name)
     curves = await asyncio.to_thread(metric_curves, path)
-    return JsonResponse({key: {**one.to_dict(), "path": name} for key, one in curves.items()})
+    return JsonResponse({key: {**one.to_dict(), "path": name, "label": one.label} for key, one in curves.items()})
 
 
 _SESSION_RESULT = {200: Result("The session.", SESSION)}
@@ -341,7 +342,7 @@ NATIVE_ENDPOINTS = [
              results={200: Result("The results of the probe.", array(ANY))}, errors=(403, 404),
              choices={"probe": list(all_probes())}),
     Endpoint("POST", "/weft/look/{model}/{probe}/figures", look_figures, "Its results, and figures of them as SVG.",
-             body=object_of(text=string(maxLength=20_000), options=optional(ANY), width=WIDTH),
+             body=object_of(text=string(maxLength=20_000), options=optional(ANY), width=WIDTH, language=LANGUAGE),
              results={200: Result("The results and the figures.", ANY)}, errors=(403, 404),
              choices={"probe": list(all_probes())}),
     Endpoint("GET", "/weft/probes", list_probes, "The probes: what each shows, and its options.",

@@ -50,6 +50,7 @@ class RunSummary(PlainResult):
         metric: The name of the task's held-out metric.
         best: The value of that metric at the best evaluation, or None.
         state: "training" (a process trains it now), "done", "stopped" (it can be resumed) or "started" (no step yet).
+        held_out: The digest of its held-out data, None without any: scores of runs with the same one can be compared.
     """
 
     probe = "run"
@@ -63,6 +64,7 @@ class RunSummary(PlainResult):
     metric: str
     best: float | None
     state: str
+    held_out: str | None
 
 
 def find_runs(folder: str | Path) -> list[Path]:
@@ -97,6 +99,7 @@ def summarize_run(path: str | Path) -> RunSummary:
             metric=metric,
             best=best.get(metric),
             state=_state(run),
+            held_out=_dev_digest(run),
         )
 
 

@@ -1,7 +1,7 @@
 // The page: header, the view that the address names, and what every view needs (models, language, theme).
 import { html, render, useEffect, useErrorBoundary, useRef, useState } from './vendor/htm-preact-standalone.module.js';
 import { MODELS_CHANGED, get, setKey, useRequest } from './api.js';
-import { Language, LANGUAGES, firstLanguage, keepLanguage, taskName, useWords } from './language.js';
+import { Language, LANGUAGES, firstLanguage, keepLanguage, named, useWords } from './language.js';
 import { link, useAddress } from './location.js';
 import { Empty, Failure, Progress } from './components/status.js';
 import { Compare } from './views/compare.js';
@@ -20,7 +20,7 @@ const VIEWS = {
   operate: [Operate, ['operate']],
   look: [Look, ['look']],
   learn: [Learn, []],
-  compare: [Compare, ['write', 'translate', 'tag', 'segment', 'classify', 'fill', 'look']],
+  compare: [Compare, ['operate', 'look']],
 };
 const THEMES = ['auto', 'light', 'dark'];
 const THEME = 'weft-theme';
@@ -75,7 +75,7 @@ function KeyForm({ retry }) {
 /** A view that none of the models has. */
 function NoModel({ models }) {
   const t = useWords();
-  return html`<${Empty} title=${t('noModel')}>${t('noModelHint', { models: models.map((one) => `${one.name} (${taskName(t, one.task)})`).join(', ') })}<//>`;
+  return html`<${Empty} title=${t('noModel')}>${t('noModelHint', { models: models.map((one) => `${one.name} (${named(t, 'task', one.task)})`).join(', ') })}<//>`;
 }
 
 /** A view that fails shows its error; the rest of the page goes on. */

@@ -20,20 +20,27 @@ export function keepLanguage(language) {
   window.localStorage.setItem(KEPT, language);
 }
 
-/** The name of a task, also of one that this page does not know. */
-export function taskName(t, task) {
-  return `task-${task}` in WORDS.en ? t(`task-${task}`) : task;
-}
-
 /** A gate or a part of the state of a layer: by its label, if its type has one, and its letter. */
 export function partName(t, layer, name) {
   const label = layer.labels[name];
   if (label === undefined) return t(name in layer.gates ? 'gateName' : 'stateName', { name });
-  return `${`part-${label}` in WORDS.en ? t(`part-${label}`) : label} ${name}`;
+  return `${named(t, 'part', label)} ${name}`;
+}
+
+export const useLanguage = () => useContext(Language);
+
+/** The name of something that the server names, such as a probe, an option or a metric; as it is where this page does not know it. */
+export function named(t, kind, name) {
+  return `${kind}-${name}` in WORDS.en ? t(`${kind}-${name}`) : name.replaceAll('_', ' ');
+}
+
+/** The name of a metric within a sentence. */
+export function metricName(t, metric) {
+  return named(t, 'metric', metric).replace(/^[A-Z](?=[a-z])/, (letter) => letter.toLowerCase());
 }
 
 export function useWords() {
-  const language = useContext(Language);
+  const language = useLanguage();
   return (name, values = {}) => {
     const text = WORDS[language][name] ?? WORDS.en[name];
     if (text === undefined) throw new Error(`no text is named ${name}`);

@@ -10,7 +10,7 @@ export function short(value) {
 }
 
 export function percent(value) {
-  if (value > 0 && value < 0.001) return '<0.1%';
+  if (value > 0 && value < 0.001) return `${short(Number((100 * value).toPrecision(2)))}%`;
   return `${(100 * value).toFixed(value >= 0.9995 || value === 0 ? 0 : 1)}%`;
 }
 

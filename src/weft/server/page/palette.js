@@ -9,14 +9,14 @@ export function levelClass(value, low, high, scale) {
   return PREFIX[scale] + Math.min(LAST[scale], Math.max(0, Math.round(at * LAST[scale])));
 }
 
-/** The ends of a scale for these values: symmetric around 0 and at least `least` from it, or from 0 (or the least value) up. */
-export function valueRange(values, scale, least = 0) {
+/** The ends of a scale for these values: symmetric around 0, or from 0 (or the least value) up. */
+export function valueRange(values, scale) {
   const finite = values.filter((value) => Number.isFinite(value));
   if (!finite.length) return [0, 1];
   const low = finite.reduce((a, b) => Math.min(a, b));
   const high = finite.reduce((a, b) => Math.max(a, b));
   if (scale === 'diverging') {
-    const end = Math.max(Math.abs(low), Math.abs(high), least) || 1;
+    const end = Math.max(Math.abs(low), Math.abs(high)) || 1;
     return [-end, end];
   }
   return [Math.min(0, low), high > 0 ? high : 1];

@@ -1,7 +1,10 @@
-// Form controls of the panel: all with a label, all native elements, so the keyboard works as everywhere.
+// A view's panel and its form controls: all with a label, all native elements, so the keyboard works as everywhere.
 import { html, useEffect, useRef, useState } from '../vendor/htm-preact-standalone.module.js';
-import { taskName, useWords } from '../language.js';
+import { named, useWords } from '../language.js';
 import { useParam } from '../location.js';
+import { percent, visible } from '../numbers.js';
+
+const WIDE = window.matchMedia('(min-width: 901px)'); // the panel stands beside the results
 
 let made = 0;
 
@@ -9,6 +12,17 @@ function useId() {
   const id = useRef(null);
   if (id.current === null) id.current = `control-${made += 1}`;
   return id.current;
+}
+
+/** What goes in beside what comes out. */
+export function Bench({ panel, children }) {
+  return html`<div class="bench"><div class="panel">${panel}</div><div class="results">${children}</div></div>`;
+}
+
+/** Options that are folded where the panel stands above the results. */
+export function Fold({ children }) {
+  const t = useWords();
+  return html`<details class="fold" open=${WIDE.matches}><summary>${t('options')}</summary><div class="fold-body">${children}</div></details>`;
 }
 
 export function Field({ label, note, id, children }) {
@@ -124,6 +138,50 @@ export function Menu({ label, items }) {
   </details>`;
 }
 
+/** A list of choices with their probabilities; each is a button. */
+export function ChoiceBars({ items, current, onPick, label }) {
+  const most = Math.max(...items.map((item) => item.probability), 1e-9);
+  return html`<ul class="bars" aria-label=${label}>${items.map((item) => html`<li key=${item.token}>
+    <button class=${item.token === current ? 'bar current' : 'bar'} onClick=${() => onPick(item)}>
+      <span class="bar-fill" style=${{ width: `${(100 * item.probability / most).toFixed(1)}%` }}></span>
+      <span class="bar-name">${visible(item.token)}</span><span class="bar-value">${percent(item.probability)}</span>
+    </button></li>`)}</ul>`;
+}
+
+/** The control of an option that the server describes. An empty box, undefined, is the option's default. */
+export function OptionControl({ label, schema, value, onChange }) {
+  const t = useWords();
+  const shown = value ?? schema.default;
+  if (schema.type === 'boolean') return html`<${Check} label=${label} value=${Boolean(shown)} onChange=${onChange} />`;
+  if (schema.enum) {
+    const choices = [...(schema.default === undefined ? [['', t('byDefault')]] : []), ...schema.enum.map((one) => [one, one])];
+    return html`<${Select} label=${label} value=${shown ?? ''} onChange=${(one) => onChange(one || undefined)} options=${choices} />`;
+  }
+  if (schema.type === 'integer' || schema.type === 'number') {
+    return html`<${NumberBox} label=${label} value=${shown ?? ''} min=${schema.minimum} max=${schema.maximum} whole=${schema.type === 'integer'} onChange=${onChange} onClear=${() => onChange(undefined)} />`;
+  }
+  const lines = schema.type === 'array';
+  return html`<${TextBox} label=${lines ? t('onePerLine', { name: label }) : label} rows=${lines ? 2 : 1} placeholder=${String(schema.default ?? '')} value=${lines ? (shown ?? []).join('\n') : shown ?? ''}
+    onChange=${(text) => onChange(text === '' ? undefined : lines ? text.split('\n').filter(Boolean) : text)} />`;
+}
+
+/** The value that a text has as JSON, or undefined. */
+export function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** The options in the address that have one of these schemas and are not the default; and what sets one. */
+export function useOptions(schemas) {
+  const [given, setGiven] = useParam('options', '{}');
+  const differs = ([name, value]) => name in schemas && JSON.stringify(value) !== JSON.stringify(schemas[name].default);
+  const set = (name, value) => setGiven((old) => JSON.stringify({ ...parsed(old), [name]: value })); // several may change at once
+  return [Object.fromEntries(Object.entries(parsed(given) ?? {}).filter(differs)), set];
+}
+
 /** The model that the address names, or another one of the view; how to choose it; its name if the view does not have it. */
 export function useModel(models, name = 'model', other = models[0]) {
   const [given, set] = useParam(name, other.name);
@@ -134,7 +192,7 @@ export function useModel(models, name = 'model', other = models[0]) {
 /** The runs that suit a view. `missing`: the name of a run that the address asks for and the view does not have. */
 export function ModelPicker({ models, value, onChange, label, missing = null }) {
   const t = useWords();
-  const options = models.map((one) => [one.name, `${one.name} · ${taskName(t, one.task)}`]);
+  const options = models.map((one) => [one.name, `${one.name} · ${named(t, 'task', one.task)}`]);
   return html`<div><${Select} label=${label ?? t('model')} value=${value} options=${options} onChange=${onChange} />
     ${missing === null ? null : html`<p class="hint" role="status">${t('missingModel', { model: missing })}</p>`}</div>`;
 }

@@ -1,11 +1,18 @@
 // Any JSON value as people read it: shares as bars, records as tables, numbers with three digits.
 import { html } from '../vendor/htm-preact-standalone.module.js';
 import { short } from '../numbers.js';
-import { DrawnBars } from './bars.js';
+import { Drawn } from './figure.js';
 
 const MOST = 20; // bars that are drawn
 
 const isRecord = (value) => value !== null && typeof value === 'object' && !Array.isArray(value);
+
+/** Shares by name as a figure, the largest first; `best`: the name in colour. */
+export function sharesFigure(shares, best) {
+  const items = Object.entries(shares).sort((a, b) => b[1] - a[1]).slice(0, MOST);
+  const at = items.findIndex(([name]) => name === best);
+  return { kind: 'Bars', names: items.map(([name]) => name), values: items.map(([, value]) => value), best: Math.max(0, at) };
+}
 
 function areShares(value) {
   const numbers = Object.values(value);
@@ -33,10 +40,7 @@ export function Value({ value, title }) {
     return value.map((one) => (typeof one === 'number' && !Number.isInteger(one) ? short(one) : String(one))).join(' · ');
   }
   if (!isRecord(value)) return String(value);
-  if (areShares(value)) {
-    const items = Object.entries(value).map(([name, share]) => ({ name, value: share })).sort((a, b) => b.value - a.value);
-    return html`<${DrawnBars} items=${items.slice(0, MOST)} best=${items[0].name} title=${title} />`;
-  }
+  if (areShares(value)) return html`<${Drawn} figure=${sharesFigure(value)} title=${title} />`;
   return html`<div class="table-scroll"><table class="table record"><tbody>${Object.entries(value).map(([name, one]) => html`<tr><th scope="row">${called(name)}</th>
     <td><${Value} value=${one} title=${called(name)} /></td></tr>`)}</tbody></table></div>`;
 }

@@ -1,12 +1,11 @@
 // Learn: training curves of the runs below a folder, live while they train.
 import { html, useEffect, useRef, useState } from '../vendor/htm-preact-standalone.module.js';
 import { get, useRequest } from '../api.js';
-import { taskName, useWords } from '../language.js';
+import { metricName, named, useWords } from '../language.js';
 import { useParam } from '../location.js';
 import { count, short } from '../numbers.js';
 import { Check, Choice } from '../components/controls.js';
-import { Drawn } from '../components/drawing.js';
-import { Figure } from '../components/figure.js';
+import { Drawn, Figure } from '../components/figure.js';
 import { Empty, Failure, Progress } from '../components/status.js';
 
 const EVERY = 2000; // ms between looks at runs that train
@@ -29,37 +28,41 @@ function RunTable({ runs, selected, toggle }) {
     <th class="number">${t('best')}</th><th class="number">${t('weights')}</th><th class="number">${t('changed')}</th></tr></thead>
     <tbody>${runs.map((run) => html`<tr key=${run.name}><td><label class="check"><input type="checkbox" checked=${selected.includes(run.name)} onChange=${() => toggle(run.name)} />
         <span>${selected.includes(run.name) ? html`<i class=${`swatch hue${selected.indexOf(run.name) % 7}`}></i>` : null}${run.name}</span></label></td>
-      <td><span class=${`state ${run.state}`}>${t(`state-${run.state}`)}</span></td><td>${taskName(t, run.task)}</td><td>${run.data ?? '–'}</td><td class="number">${count(run.step)}</td>
-      <td class="number">${run.best === null ? '–' : `${short(run.best)} ${run.metric}`}</td><td class="number">${count(run.weights)}</td><td class="number">${age(run.date, t)}</td></tr>`)}</tbody></table></div>`;
+      <td><span class=${`state ${run.state}`}>${t(`state-${run.state}`)}</span></td><td>${named(t, 'task', run.task)}</td><td>${run.data ?? '–'}</td><td class="number">${count(run.step)}</td>
+      <td class="number">${run.best === null ? '–' : `${short(run.best)} ${metricName(t, run.metric)}`}</td><td class="number">${count(run.weights)}</td><td class="number">${age(run.date, t)}</td></tr>`)}</tbody></table></div>`;
 }
 
-// Curves of one picture: the loss in training (dashed) belongs beside the held-out one of the same name.
-function groups(curvesByRun) {
-  const names = new Set(Object.values(curvesByRun).flatMap((curves) => Object.keys(curves)));
+// The curves of each picture, by its title. The loss in training (dashed) belongs beside the held-out one of the same name.
+// Scores and losses of runs share an axis where they are of the same held-out data.
+function pictures({ selected, runs, curves: byRun }, optimization, t) {
   const found = {};
-  names.forEach((name) => {
+  const names = [...new Set(selected.flatMap((name) => Object.keys(byRun[name])))];
+  const dataOf = Object.fromEntries(runs.map((run) => [run.name, run.held_out ?? run.name]));
+  const several = new Set(selected.map((name) => dataOf[name])).size > 1;
+  selected.forEach((run, hue) => Object.entries(byRun[run]).forEach(([name, { steps, values, best, label }]) => {
     const base = name.replace(/^train_/, '');
-    const key = names.has(base) || names.has(`train_${base}`) ? base : name;
-    (found[key] ??= []).push(name);
-  });
-  return found;
+    const loss = name !== base && names.includes(base);
+    const key = loss ? base : name;
+    if (OPTIMIZATION.includes(name) !== optimization) return;
+    const { metric } = runs.find((one) => one.name === run);
+    const curve = { name: loss ? t('inTraining', { run }) : run, x: steps, y: values, best, hue, dashed: loss, mark: t(base === metric ? 'bestPoint' : 'keptPoint') };
+    const picture = found[`${key} ${several && !optimization ? dataOf[run] : ''}`] ??= { name: key, label: label === name ? '' : label, curves: [] };
+    picture.curves.push(curve);
+  }));
+  return Object.values(found);
 }
 
 function RunCurves({ found, log }) {
   const t = useWords();
   const [which, setWhich] = useParam('curves', 'quality');
-  const { selected, curves: byRun } = found;
-  const pictures = Object.entries(groups(byRun)).filter(([name]) => OPTIMIZATION.includes(name) === (which === 'optimization'));
-  if (!selected.length) return html`<${Empty} title=${t('chooseRuns')} />`;
-  if (!Object.values(byRun).some((curves) => Object.keys(curves).length)) return html`<${Empty} title=${t('noCurves')} />`;
-  return html`<div class="stack"><${Choice} label=${t('curves')} value=${which} onChange=${setWhich} options=${[['quality', t('quality')], ['optimization', t('optimization')]]} />
-    <div class="charts">${pictures.map(([name, parts]) => {
-      const curves = selected.flatMap((run, hue) => parts.filter((part) => byRun[run]?.[part]).map((part) => ({
-        name: part.startsWith('train_') && parts.length > 1 ? t('inTraining', { run }) : run, x: byRun[run][part].steps, y: byRun[run][part].values, best: byRun[run][part].best,
-        hue, dashed: part.startsWith('train_') && parts.length > 1,
-      })));
-      return html`<${Figure} key=${name} title=${name.replace(/_/g, ' ')} data=${curves.map(({ name: run, x, y, best }) => ({ run, steps: x, values: y, best }))}>
-        <${Drawn} figure=${{ kind: 'Curves', curves, x_label: t('step'), log: log && curves.every((curve) => curve.y.every((value) => value === null || value > 0)) }} title=${name} /><//>`;
+  if (!found.selected.length) return html`<${Empty} title=${t('chooseRuns')} />`;
+  if (!Object.values(found.curves).some((curves) => Object.keys(curves).length)) return html`<${Empty} title=${t('noCurves')} />`;
+  return html`<div class="stack"><div><${Choice} label=${t('curves')} value=${which} onChange=${setWhich} options=${[['quality', t('quality')], ['optimization', t('optimization')]]} />
+    <p class="hint">${t(which === 'quality' ? 'qualityNote' : 'optimizationNote')}</p></div>
+    <div class="charts">${pictures(found, which === 'optimization', t).map(({ name, label, curves }) => {
+      const figure = { kind: 'Curves', curves, x_label: t('step'), y_label: label, log: log && curves.every((curve) => curve.y.every((value) => value === null || value > 0)) };
+      return html`<${Figure} key=${`${name} ${curves[0].name}`} title=${named(t, 'metric', name)} data=${curves.map(({ name: run, x, y, best }) => ({ run, steps: x, values: y, best }))}>
+        <${Drawn} figure=${figure} title=${named(t, 'metric', name)} /><//>`;
     })}</div></div>`;
 }
 
@@ -67,7 +70,7 @@ function RunCurves({ found, log }) {
 function selection(runs, chosen) {
   const asked = chosen ? chosen.split(MARK).filter((name) => runs.some((run) => run.name === name)) : [];
   if (asked.length || chosen === MARK) return asked;
-  return runs.filter((run) => run.task === runs[0]?.task).slice(0, FIRST).map((run) => run.name);
+  return runs.filter((run) => run.task === runs[0]?.task && run.held_out === runs[0]?.held_out).slice(0, FIRST).map((run) => run.name);
 }
 
 /** All runs, those that train and the newest first, and the curves of the selected ones. */

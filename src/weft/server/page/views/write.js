@@ -4,13 +4,10 @@ import { html, useCallback, useEffect, useRef, useState } from '../vendor/htm-pr
 import { useWords } from '../language.js';
 import { link, useParam } from '../location.js';
 import { percent, short, visible } from '../numbers.js';
-import { ChoiceBars } from '../components/bars.js';
-import { ModelPicker, NumberBox, Slider, TextBox, useModel } from '../components/controls.js';
-import { Figure } from '../components/figure.js';
-import { Legend } from '../components/legend.js';
+import { Bench, ChoiceBars, Fold, ModelPicker, NumberBox, Slider, TextBox, useModel } from '../components/controls.js';
+import { TextFigure } from '../components/figure.js';
 import { Popover } from '../components/popover.js';
 import { Empty, Failure, Progress } from '../components/status.js';
-import { TokenText } from '../components/token-text.js';
 import { Writer } from './writer.js';
 
 const MOST_NATS = 6; // the end of the scale; fixed, so colours stay as they are while a text grows
@@ -199,45 +196,40 @@ export function Write({ models }) {
   const written = nats.filter((value, at) => value !== null && !tokens[at].given);
   const mean = written.length ? written.reduce((a, b) => a + b, 0) / written.length : null;
   const note = mean === null ? '' : t('meanSurprisal', { nats: short(mean), perplexity: short(Math.exp(mean)), n: written.length });
-  const drawing = { tokens: tokens.map((one) => one.token), values: nats, low: 0, high: MOST_NATS };
   const started = tokens.some((one) => !one.given);
-  return html`
-    <div class="bench">
-      <div class="panel">
-        <${ModelPicker} models=${models} value=${model.name} missing=${missing} onChange=${another(setModel)} />
-        <${TextBox} label=${t('prompt')} value=${prompt} onChange=${another(setPrompt)} onSubmit=${writers.write} rows=${3} placeholder=${t('promptEmpty')} />
-        <${Slider} label=${t('temperature')} value=${temperature} min="0" max="2" step="0.05" onChange=${setTemperature} format=${(value) => (value === 0 ? t('greedy') : value.toFixed(2))} />
-        <${Slider} label=${t('topP')} value=${topP} min="0.05" max="1" step="0.05" onChange=${setTopP} format=${(value) => value.toFixed(2)} />
-        <${Slider} label=${t('minP')} value=${minP} min="0" max="0.5" step="0.01" onChange=${setMinP} format=${(value) => value.toFixed(2)} />
-        <${Slider} label=${t('typicalP')} value=${typicalP} min="0.05" max="1" step="0.05" onChange=${setTypicalP} format=${(value) => value.toFixed(2)} />
-        <${Slider} label=${t('repetitionPenalty')} value=${penalty} min="1" max="2" step="0.05" onChange=${setPenalty} format=${(value) => value.toFixed(2)} />
+  const two = (value) => value.toFixed(2);
+  return html`<${Bench} panel=${html`
+      <${ModelPicker} models=${models} value=${model.name} missing=${missing} onChange=${another(setModel)} />
+      <${TextBox} label=${t('prompt')} value=${prompt} onChange=${another(setPrompt)} onSubmit=${writers.write} rows=${3} placeholder=${t('promptEmpty')} />
+      <div class="buttons">
+        ${writing ? html`<button class="button primary" onClick=${writers.stop}>${t('stop')}</button>`
+          : html`<button class="button primary" disabled=${!writer} onClick=${() => { close(); writers.write(); }}>${started ? t('writeOn') : t('write')}</button>`}
+        ${started && !writing ? html`<button class="button" onClick=${() => { close(); writers.clear(); }}>${t('clear')}</button>` : null}
+      </div>
+      <p class="hint"><kbd>Ctrl</kbd>+<kbd>Enter</kbd> ${t('submitHint')}</p>
+      <${Fold}>
+        <${Slider} label=${t('temperature')} value=${temperature} min="0" max="2" step="0.05" onChange=${setTemperature} format=${(value) => (value === 0 ? t('greedy') : two(value))} />
+        <${Slider} label=${t('topP')} value=${topP} min="0.05" max="1" step="0.05" onChange=${setTopP} format=${two} />
+        <${Slider} label=${t('minP')} value=${minP} min="0" max="0.5" step="0.01" onChange=${setMinP} format=${two} />
+        <${Slider} label=${t('typicalP')} value=${typicalP} min="0.05" max="1" step="0.05" onChange=${setTypicalP} format=${two} />
+        <${Slider} label=${t('repetitionPenalty')} value=${penalty} min="1" max="2" step="0.05" onChange=${setPenalty} format=${two} />
         <div class="pair"><${NumberBox} label=${t('length')} value=${count} min=${1} max=${1000} onChange=${setCount} />
           <${NumberBox} label=${t('seed')} value=${seed} min=${0} max=${999999} onChange=${setSeed} /></div>
-        <div class="buttons">
-          ${writing ? html`<button class="button primary" onClick=${writers.stop}>${t('stop')}</button>`
-            : html`<button class="button primary" disabled=${!writer} onClick=${() => { close(); writers.write(); }}>${started ? t('writeOn') : t('write')}</button>`}
-          ${started && !writing ? html`<button class="button" onClick=${() => { close(); writers.clear(); }}>${t('clear')}</button>` : null}
-        </div>
-        <p class="hint"><kbd>Ctrl</kbd>+<kbd>Enter</kbd> ${t('submitHint')}</p>
+      <//>`}>
+      <div class="result" aria-busy=${String(writers.busy)}>
+        <${Progress} busy=${writers.busy && !writing} />
+        ${writers.error ? html`<${Failure} error=${writers.error} retry=${writer ? () => writers.write() : writers.reopen} />` : null}
+        ${writers.writers.length > 1 ? html`<div class="tabs" role="group" aria-label=${t('branches')}>${writers.writers.map((_, at) => html`
+          <button aria-pressed=${String(at === writers.current)} onClick=${() => { close(); writers.select(at); }}>${branchName(writers.writers, at, t)}</button>`)}</div>` : null}
+        ${tokens.length && (started || prompt) ? html`
+          <${TextFigure} title=${t('surprisalTitle')} note=${note} data=${{ model: model.name, ...sampling, seed, tokens: tokens.map((one, at) => ({ token: one.token, nats: nats[at], given: one.given, top: one.top })) }}
+            tokens=${tokens.map((one) => one.token)} values=${nats} range=${[0, MOST_NATS]} label=${t('nats')} selected=${open?.at ?? null} onSelect=${select} classes=${tokens.map((one) => (one.chosen ? 'chosen' : one.given ? 'given' : ''))}>
+            ${writing ? html`<span class="caret" aria-label=${t('working')}></span>` : null}
+            <div class="figure-foot"><span class="hint">${started ? t('tokenHint') : t('writeHint')}</span>
+              <a class="button small" href=${link('look', { model: model.name, text: tokens.map((one) => one.token).join(model.tokenizer === 'word' || model.tokenizer === 'space' ? ' ' : '') })}>${t('lookInside')}</a></div>
+          <//>` : writers.error || writers.busy ? null : html`<${Empty} title=${t('writeEmpty')}>${t('writeHint')}<//>`}
       </div>
-      <div class="results">
-        <div class="result" aria-busy=${String(writers.busy)}>
-          <${Progress} busy=${writers.busy && !writing} />
-          ${writers.error ? html`<${Failure} error=${writers.error} retry=${writer ? () => writers.write() : writers.reopen} />` : null}
-          ${writers.writers.length > 1 ? html`<div class="tabs" role="group" aria-label=${t('branches')}>${writers.writers.map((_, at) => html`
-            <button aria-pressed=${String(at === writers.current)} onClick=${() => { close(); writers.select(at); }}>${branchName(writers.writers, at, t)}</button>`)}</div>` : null}
-          ${tokens.length && (started || prompt) ? html`
-            <${Figure} title=${t('surprisalTitle')} note=${note} data=${{ model: model.name, ...sampling, seed, tokens: tokens.map((one, at) => ({ token: one.token, nats: nats[at], given: one.given, top: one.top })) }}
-              figure=${{ kind: 'ColouredText', tokens: drawing.tokens, values: nats, label: t('nats') }} tools=${html`<${Legend} low=${0} high=${MOST_NATS} scale="sequential" label=${t('nats')} />`}>
-              <${TokenText} ...${drawing} label=${t('text')} selected=${open?.at ?? null} onSelect=${select}
-                classes=${tokens.map((one) => (one.chosen ? 'chosen' : one.given ? 'given' : ''))} />
-              ${writing ? html`<span class="caret" aria-label=${t('working')}></span>` : null}
-              <div class="figure-foot"><span class="hint">${started ? t('tokenHint') : t('writeHint')}</span>
-                <a class="button small" href=${link('look', { model: model.name, text: tokens.map((one) => one.token).join(model.tokenizer === 'word' || model.tokenizer === 'space' ? ' ' : '') })}>${t('lookInside')}</a></div>
-            <//>` : writers.error || writers.busy ? null : html`<${Empty} title=${t('writeEmpty')}>${t('writeHint')}<//>`}
-        </div>
-      </div>
-    </div>
+    <//>
     ${open && open.writer === writer && tokens[open.at] ? html`<${Alternatives} writer=${writer} at=${open.at} anchor=${open.anchor} onClose=${close}
       onChoose=${(token) => { const { at } = open; close(); writers.choose(at, token); }} onFork=${() => { const { at } = open; close(); writers.fork(at); }} />` : null}`;
 }
