@@ -49,9 +49,9 @@ from weft.tasks.hmm.task import start_hmm as start_hmm
 from weft.tasks.hmm.task import train_hmm as train_hmm
 from weft.tasks.kneser_ney import kneser_ney as kneser_ney
 from weft.tasks.kneser_ney import modified_kneser_ney as modified_kneser_ney
-from weft.tasks.lm.cache import CacheConfig as CacheConfig
+from weft.tasks.lm.adapt import CacheConfig as CacheConfig
+from weft.tasks.lm.adapt import DynamicConfig as DynamicConfig
 from weft.tasks.lm.config import LmConfig as LmConfig
-from weft.tasks.lm.dynamic import DynamicConfig as DynamicConfig
 from weft.tasks.lm.predictor import LmPredictor as LmPredictor
 from weft.tasks.lm.task import resume_lm as resume_lm
 from weft.tasks.lm.task import start_lm as start_lm

@@ -13,7 +13,7 @@ from tests.checks import check_stepper
 from weft.errors import WeftError
 from weft.tasks.config import ModelConfig
 from weft.tasks.kneser_ney import modified_kneser_ney
-from weft.tasks.lm.cache import CacheConfig, CacheModel, CacheReader
+from weft.tasks.lm.adapt import CacheConfig, CacheModel, CacheReader
 from weft.tasks.lm.interpolation import Interpolation
 from weft.tasks.lm.model import LanguageModel
 from weft.tasks.mixture import LINEAR

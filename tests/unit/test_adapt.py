@@ -14,8 +14,7 @@ from tests.checks import check_stepper
 from weft.cli import app
 from weft.errors import WeftError
 from weft.files import file_hash
-from weft.tasks.lm.adapt import Adaptation, AdaptedModel, read_static
-from weft.tasks.lm.dynamic import DynamicConfig, DynamicModel
+from weft.tasks.lm.adapt import Adaptation, AdaptedModel, DynamicConfig, DynamicModel, read_static
 from weft.tasks.text_task import held_out_tokens
 
 SMALL = {"model.hidden_size": 12, "model.embedding_dim": 8, "batch.size": 4, "batch.seq_length": 10, "train.epochs": 2}

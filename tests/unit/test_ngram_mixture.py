@@ -13,9 +13,8 @@ import weft
 from weft.errors import WeftError
 from weft.tasks.kneser_ney import modified_kneser_ney
 from weft.tasks.lm.config import LmModelConfig
-from weft.tasks.lm.interpolation import Interpolation, interpolate
+from weft.tasks.lm.interpolation import NGRAM, NGRAM_WEIGHT, WEIGHT_WITHOUT_DEV, Interpolation, interpolate
 from weft.tasks.lm.model import make_language_model
-from weft.tasks.lm.ngrams import NGRAM, NGRAM_WEIGHT, WEIGHT_WITHOUT_DEV
 from weft.tasks.lm.task import TASK
 from weft.tasks.text_task import held_out_tokens, stored_tokens
 

@@ -19,7 +19,7 @@ from tests.checks import check_probes
 from weft import probes
 from weft.config import load_config
 from weft.decoding import beam_search
-from weft.decoding.beam_tree import beam_tree
+from weft.decoding.beam_search import beam_tree
 from weft.errors import WeftError
 from weft.nn import Recurrent
 from weft.probes import labels

@@ -25,6 +25,7 @@ from tests.serving import RECIPES, train_runs
 from weft import probes
 from weft.decoding import Sample
 from weft.decoding.engines import StepEngine, StreamEngine, parts
+from weft.decoding.generation import StopText
 from weft.decoding.history import History
 from weft.server import http, native_api, openai_api
 from weft.server.app import ENDPOINTS, Server
@@ -44,7 +45,6 @@ from weft.server.state_vectors import state_vectors
 from weft.server.worker import SMALL_BATCH, Interrupted, Worker
 from weft.tasks.fill.blanks import Blanked
 from weft.tasks.fill.predictor import FillPredictor
-from weft.tasks.lm.stopping import StopText
 from weft.tasks.operation import operations
 from weft.text.text_field import StreamingDecoder, Text
 from weft.text.tokenizers import TOKENIZERS

@@ -57,7 +57,7 @@ def attention(model: Any, text: str) -> Attention:
 
 
 class Hypothesis(NamedTuple):
-    """A hypothesis of a beam search; see `weft.decoding.beam_tree.BeamNode`."""
+    """A hypothesis of a beam search; see `weft.decoding.beam_search.BeamNode`."""
 
     parent: int  # its index, or -1 for the beginning
     step: int

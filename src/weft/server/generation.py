@@ -14,11 +14,11 @@ from typing import NamedTuple
 from torch import Tensor
 
 from weft.decoding import GeneratedRow, History, TokenChoice, TokenEngine, advance
+from weft.decoding.generation import StopText
 from weft.decoding.history import TopToken, top_tokens
 from weft.errors import WeftError
 from weft.server.errors import LOGGER
 from weft.server.metrics import Metrics
-from weft.tasks.lm.stopping import StopText
 from weft.text.text_field import StreamingDecoder, Text
 
 TICK_TOKENS = 16  # tokens that are generated in one tick, after the first

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from weft.chains import Chains
-from weft.decoding.beam_tree import BeamTree
+from weft.decoding.beam_search import BeamTree
 from weft.nn import Stack
 
 

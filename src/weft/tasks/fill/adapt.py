@@ -1,4 +1,4 @@
-"""Fill-in-the-blank models whose weights follow the text: dynamic evaluation (`weft.tasks.lm.dynamic`).
+"""Fill-in-the-blank models whose weights follow the text: dynamic evaluation (`weft.tasks.lm.adapt`).
 
 In evaluation the text is read in segments. Each is predicted, from the text on both sides, by weights that have adapted
 to the segments before it. Updates read no token after the segment, so that no weight has seen a token that is still to
@@ -21,7 +21,7 @@ from weft.errors import WeftError
 from weft.metrics import Likelihood, TokenPredictions
 from weft.tasks.fill.model import Filler
 from weft.tasks.fill.predictor import FillPredictor
-from weft.tasks.lm.dynamic import RATE_TOKENS, DynamicConfig, DynamicModel, best_rate, gradient_rms
+from weft.tasks.lm.adapt import RATE_TOKENS, DynamicConfig, DynamicModel, best_rate, gradient_rms
 from weft.tasks.stored_data import DEV_PART, is_stored
 from weft.tasks.text_task import held_out_tokens, stored_tokens
 

@@ -21,7 +21,7 @@ from weft.text.vocabulary import RESERVED
 from weft.text.word_tokenizer import WordTokenizer
 
 if TYPE_CHECKING:
-    from weft.tasks.lm.dynamic import DynamicConfig
+    from weft.tasks.lm.adapt import DynamicConfig
 
 BEAM_WIDTH = 100  # partial answers kept while several blanks are filled one after the other
 

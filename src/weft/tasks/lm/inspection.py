@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from weft.decoding.beam_tree import beam_tree
+from weft.decoding.beam_search import beam_tree
 from weft.errors import WeftError
 from weft.tasks.inspection import Inspection, NamedBeamTree, Network, StackUse, TokenScores
 from weft.tasks.lm.model import LanguageModel

@@ -12,9 +12,9 @@ import numpy as np
 from weft.config import setting
 from weft.data.windows import Tokens
 from weft.decoding import NO_TOKEN, Sample, Sampler, Stepper, generate
+from weft.decoding.generation import StopText, check_stops
 from weft.errors import WeftError
 from weft.metrics import Likelihood, TokenPredictions
-from weft.tasks.lm.stopping import StopText, check_stops
 from weft.tasks.operation import (
     EvaluationData,
     EvaluationReport,
@@ -34,9 +34,7 @@ from weft.text.text_field import StreamingDecoder
 from weft.text.vocabulary import EOS, RESERVED
 
 if TYPE_CHECKING:
-    from weft.tasks.lm.adapt import AdaptedLmPredictor
-    from weft.tasks.lm.cache import CacheConfig
-    from weft.tasks.lm.dynamic import DynamicConfig
+    from weft.tasks.lm.adapt import AdaptedLmPredictor, CacheConfig, DynamicConfig
 
 LONGEST_TEXT = 100_000  # of a text that is generated to its end
 DEFAULT_SAMPLER = Sample(temperature=0.8)

@@ -12,9 +12,8 @@ from weft.nn.bptt import unroll
 from weft.tasks.inspection import Inspection
 from weft.tasks.lm.config import LmConfig
 from weft.tasks.lm.inspection import inspect_lm
-from weft.tasks.lm.interpolation import interpolate
+from weft.tasks.lm.interpolation import NGRAM, Counting, evaluate_with_ngrams, fitted_weight, interpolate, load_ngrams
 from weft.tasks.lm.model import make_language_model
-from weft.tasks.lm.ngrams import NGRAM, Counting, evaluate_with_ngrams, fitted_weight, load_ngrams
 from weft.tasks.lm.predictor import LmPredictor
 from weft.tasks.lm.recipe import choose_settings
 from weft.tasks.members import trained_members

@@ -27,11 +27,10 @@ from weft.metrics import PERPLEXITY, Likelihood
 from weft.tasks import get_task, load
 from weft.tasks.compare import check_same_tokens
 from weft.tasks.inspection import Inspection
-from weft.tasks.lm.cache import CacheConfig, CacheModel, fit_cache
+from weft.tasks.lm.adapt import CacheConfig, CacheModel, fit_cache
 from weft.tasks.lm.inspection import inspect_steps
-from weft.tasks.lm.interpolation import Interpolation, all_log_probs, likelihood, networks_of
+from weft.tasks.lm.interpolation import NGRAM, Interpolation, all_log_probs, likelihood, networks_of
 from weft.tasks.lm.model import LanguageModel
-from weft.tasks.lm.ngrams import NGRAM
 from weft.tasks.lm.predictor import LmPredictor, NextTokenModel, TokenModel
 from weft.tasks.members import trained_members
 from weft.tasks.mixture import LINEAR

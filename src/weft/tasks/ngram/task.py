@@ -8,7 +8,7 @@ from typing import Any
 from weft.errors import WeftError
 from weft.tasks.inspection import Inspection
 from weft.tasks.lm.inspection import inspect_steps
-from weft.tasks.lm.ngrams import Counting, load_ngrams
+from weft.tasks.lm.interpolation import Counting, load_ngrams
 from weft.tasks.lm.predictor import LmPredictor
 from weft.tasks.ngram.config import NgramConfig
 from weft.tasks.text_task import TextTask

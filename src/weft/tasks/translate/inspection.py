@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from weft.data.buckets import Padded, pad
-from weft.decoding.beam_tree import beam_tree
+from weft.decoding.beam_search import beam_tree
 from weft.errors import WeftError
 from weft.tasks.inspection import AttentionWeights, Inspection, NamedBeamTree, Network, StackUse
 from weft.tasks.mixture import first_member
