@@ -83,7 +83,7 @@ def _pictures(run: Path) -> None:
 
 def _compare(model: LmPredictor, what: str) -> None:
     """Its perplexity on its held-out text, beside baselines and the true entropy."""
-    from weft.tasks.lm.baselines import Baseline, baselines
+    from weft.tasks.lm.predictor import Baseline, baselines
     from weft.tasks.text_task import held_out_tokens
 
     tokens = held_out_tokens(model.run, model.text_field)

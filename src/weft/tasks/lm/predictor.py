@@ -1,11 +1,14 @@
-"""A trained language model in use: it generates text and is evaluated."""
+"""A trained language model in use: it generates text and is evaluated beside baselines: the uniform distribution,
+an n-gram model of its own text, the true entropy.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -15,6 +18,7 @@ from weft.decoding import NO_TOKEN, Sample, Sampler, Stepper, generate
 from weft.decoding.generation import StopText, check_stops
 from weft.errors import WeftError
 from weft.metrics import Likelihood, TokenPredictions
+from weft.tasks.kneser_ney import modified_kneser_ney
 from weft.tasks.operation import (
     EvaluationData,
     EvaluationReport,
@@ -26,12 +30,14 @@ from weft.tasks.operation import (
     operation,
 )
 from weft.tasks.predictor import NO_OPTIONS, ResultList
-from weft.tasks.text_task import TextPredictor, corpus_for, encoded, held_out_tokens, unknown_note
+from weft.tasks.stored_data import TRAIN_PART, is_stored
+from weft.tasks.text_task import TextPredictor, corpus_for, encoded, held_out_tokens, part_tokens, unknown_note
 from weft.text.arguments import check_text, check_texts
 from weft.text.columns import read_rows
 from weft.text.tables import TEXT_NAMES
 from weft.text.text_field import StreamingDecoder
 from weft.text.vocabulary import EOS, RESERVED
+from weft.training.run import DATA_RECORD, read_json
 
 if TYPE_CHECKING:
     from weft.tasks.lm.adapt import AdaptedLmPredictor, CacheConfig, DynamicConfig
@@ -339,8 +345,6 @@ class LmPredictor(TextPredictor[Likelihood]):
     def _likelihood_report(
         self, tokens: Tokens, adapted: AdaptedLmPredictor | None, more: Mapping[str, Any]
     ) -> EvaluationReport:
-        from weft.tasks.lm.baselines import baselines
-
         found, others = self.evaluate_tokens(tokens), baselines(self, tokens)
         beside = None if adapted is None else adapted.evaluate_tokens(tokens)
         level = self.text_field.tokenizer.name
@@ -366,3 +370,41 @@ class LmPredictor(TextPredictor[Likelihood]):
 
     def score_tokens(self, tokens: Tokens) -> Likelihood:
         return self.model.evaluate(tokens)
+
+
+ORDER = 5
+BASELINE_TOKENS = 5_000_000  # counted at most, so that the baseline takes no longer than the evaluation
+GRAMMAR_DATASET = "grammar"  # the data set whose entropy is known
+
+
+class Baseline(NamedTuple):
+    """A likelihood of the same text to compare with."""
+
+    name: str
+    likelihood: Likelihood
+
+
+def baselines(model: LmPredictor, tokens: Tokens) -> list[Baseline]:
+    """The baselines that exist for this model and this text, the strongest first."""
+    run, size, count = model.run, len(model.text_field.vocabulary), len(tokens) - 1
+    found = [_entropy(model, tokens)] if run.has(DATA_RECORD) else []
+    if run.task != "ngram" and is_stored(run, TRAIN_PART):  # the text may have been deleted
+        train = part_tokens(run, TRAIN_PART, size)
+        part = f" of its first {BASELINE_TOKENS:,} tokens" if len(train) > BASELINE_TOKENS else " of the same text"
+        ngram = modified_kneser_ney(train[:BASELINE_TOKENS], size, ORDER)
+        found.append(Baseline(f"{ORDER}-gram{part}", ngram.evaluate(tokens)))
+    return [*filter(None, found), Baseline("uniform baseline", Likelihood(count * math.log(size), count))]
+
+
+def _entropy(model: LmPredictor, tokens: Tokens) -> Baseline | None:
+    """The entropy of the embedded grammar on the whole lines of a text, if the run was trained on that grammar."""
+    from weft.text.grammars.english import ENGLISH
+
+    if read_json(model.run.path / DATA_RECORD)["source"] != GRAMMAR_DATASET:
+        return None
+    text = model.text_field.decode(tokens.tolist())
+    lines = text[text.find("\n") + 1 : text.rfind("\n") + 1]
+    if not lines:
+        return None
+    nats, count = ENGLISH.likelihood(lines).nats, len(model.text_field.encode(lines))
+    return Baseline("true distribution", Likelihood(nats, count)) if math.isfinite(nats) else None
