@@ -1,0 +1,112 @@
+"""The combination of forecasters, a rule of `Mixture`: quantiles are averaged.
+
+The weights minimize the mean scaled pinball loss on held-out windows over the simplex. Each iteration replaces the
+absolute errors by quadratic bounds that touch them (Hunter and Lange, 2000), so it solves a small quadratic problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from weft.metrics.forecast import QUANTILE_LEVELS
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+MOST_BOUNDS = 50
+MOST_TARGETS = 6_000  # targets that the weights are fitted to; of more every second, third, ... is taken
+PRIOR_TARGETS = 20.0  # values that equal weights are worth
+FITTED = [QUANTILE_LEVELS.index(level) for level in (0.1, 0.3, 0.5, 0.7, 0.9)]  # what the weights are fitted to
+LEAST_SHARE = 0.01  # a smaller one becomes 0: the forecaster is not run
+
+
+class QuantileAverage:
+    """Weighted means of quantiles (N, H, Q).
+
+    >>> AVERAGE.join([torch.zeros(1, 1, 3), torch.ones(1, 1, 3)], [0.25, 0.75])
+    tensor([[[0.7500, 0.7500, 0.7500]]])
+    """
+
+    def join(self, predictions: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
+        stacked = torch.stack(list(predictions), -1)
+        return stacked @ torch.tensor(list(weights), dtype=stacked.dtype)
+
+    def fit(self, predictions: Sequence[Tensor], targets: Tensor) -> Sequence[float]:
+        """The weights (K,), which are not negative and sum to 1.
+
+        Args:
+            predictions: K times (N, H, Q), in units of the scale of each series.
+            targets: (N, H) in the same units; NaN where missing.
+        """
+        parts = np.stack([one.numpy().astype(np.float64).reshape(-1, len(QUANTILE_LEVELS)) for one in predictions], -1)
+        wanted = targets.numpy().astype(np.float64).ravel()
+        known = np.isfinite(wanted) & np.isfinite(parts).all((1, 2))
+        parts, wanted = parts[known][:, FITTED], wanted[known]
+        stride = max(1, -(-len(wanted) // MOST_TARGETS))
+        weights: list[float] = _fit(parts[::stride], wanted[::stride]).tolist()
+        return weights
+
+
+AVERAGE = QuantileAverage()
+
+
+def pinball(quantiles: Array, targets: Array) -> Array:
+    """The pinball loss (..., Q) of quantiles (..., Q) of targets (...); its mean over levels is half a CRPS."""
+    errors = targets[..., None] - quantiles
+    levels = np.array(QUANTILE_LEVELS)
+    found: Array = np.maximum(levels * errors, (levels - 1) * errors)
+    return found
+
+
+def _fit(parts: Array, targets: Array) -> Array:
+    """The weights (K,) for parts (R, Q, K) and targets (R,)."""
+    rows, _, count = parts.shape
+    weights = np.full(count, 1 / count)
+    if count == 1 or not rows:
+        return weights
+    middle = parts.mean((1, 2), keepdims=True)  # the weights sum to 1: what all parts share changes nothing
+    parts, targets = parts - middle, targets - middle[:, 0, 0]
+    tilt = np.einsum("rqk,q->k", parts, np.array(QUANTILE_LEVELS)[FITTED] - 0.5)
+    flat, wanted = parts.reshape(-1, count), np.repeat(targets, len(FITTED))
+    least = 1e-3 * max(float(np.abs(wanted - flat.mean(1)).mean()), 1e-12)
+    for _ in range(MOST_BOUNDS):
+        touching = 0.5 / (np.abs(wanted - flat @ weights) + least)
+        weighted = flat * touching[:, None]
+        curvature, slope = weighted.T @ flat, weighted.T @ wanted + tilt
+        sizes = np.diag(curvature)  # a bad forecaster has a large one
+        prior = PRIOR_TARGETS / rows * sizes.min() + 1e-9 * sizes.max() + 1e-300
+        curvature[np.diag_indices(count)] += prior
+        before, weights = weights, _on_simplex(curvature, slope + prior / count)
+        if np.abs(weights - before).max() < 1e-4:
+            break
+    weights = np.where(weights < LEAST_SHARE, 0.0, weights)
+    weights /= weights.sum()
+    return weights
+
+
+def _on_simplex(curvature: Array, slope: Array) -> Array:
+    """The minimum of w'Aw / 2 - b'w over weights that are not negative and sum to 1, by an active set."""
+    count = len(slope)
+    free = np.ones(count, bool)
+    weights = np.full(count, 1 / count)
+    for _ in range(4 * count):
+        size = int(free.sum())
+        system = np.ones((size + 1, size + 1))
+        system[:size, :size], system[size, size] = curvature[np.ix_(free, free)], 0.0
+        solved = np.linalg.solve(system, np.append(slope[free], 1.0))
+        weights = np.zeros(count)
+        weights[free] = solved[:size]
+        if weights.min() < -1e-12:
+            free[weights.argmin()] = False
+            continue
+        pressures = curvature @ weights - slope + solved[size]  # of the bound at 0
+        pressures[free] = 0.0
+        if pressures.min() >= -1e-9 * np.abs(slope).max():
+            break
+        free[pressures.argmin()] = True
+    found: Array = np.maximum(weights, 0.0) / np.maximum(weights, 0.0).sum()
+    return found
