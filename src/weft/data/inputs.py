@@ -26,7 +26,9 @@ KIND_SUFFIXES = {
 SIGNATURES = {b"RIFF": "audio", b"fLaC": "audio", b"OggS": "audio", b"ID3": "audio", b"\x93NUMPY": "series"}
 PEEKED = 1 << 16  # bytes
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[nN]a[nN]|")
-_TIME = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T]\d{1,2}:\d\d(:\d\d([.,]\d+)?)?)?(Z|[+-]\d\d:?\d\d)?|\d+")
+_TIME = re.compile(
+    r"\d{4}[-/.]\d{1,2}|\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T]\d{1,2}:\d\d(:\d\d([.,]\d+)?)?)?(Z|[+-]\d\d:?\d\d)?|\d+"
+)
 
 
 class InputKind(NamedTuple):
