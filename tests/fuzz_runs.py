@@ -57,6 +57,8 @@ def make_runs(folder: Path) -> list[Path]:
         source: Any = task.sample
         if name == "tag":
             source = [(["a", "Rome", "b"], ["O", "B-X", "O"]), (["c", "d"], ["O", "O"])] * 20
+        if name == "forecast":
+            source = [[float(step % 4 + row) for step in range(40)] for row in range(3)]
         task.train(source, folder / name, load_config(task.config_class, sets=sets))
         made.append(folder / name)
     return made

@@ -39,6 +39,11 @@ from weft.tasks.fill.predictor import FillPredictor as FillPredictor
 from weft.tasks.fill.task import resume_fill as resume_fill
 from weft.tasks.fill.task import start_fill as start_fill
 from weft.tasks.fill.task import train_fill as train_fill
+from weft.tasks.forecast.config import ForecastConfig as ForecastConfig
+from weft.tasks.forecast.predictor import ForecastPredictor as ForecastPredictor
+from weft.tasks.forecast.task import resume_forecast as resume_forecast
+from weft.tasks.forecast.task import start_forecast as start_forecast
+from weft.tasks.forecast.task import train_forecast as train_forecast
 from weft.tasks.hmm.baum_welch import count_hmm as count_hmm
 from weft.tasks.hmm.baum_welch import fit_hmm as fit_hmm
 from weft.tasks.hmm.config import HmmConfig as HmmConfig

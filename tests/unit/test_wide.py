@@ -18,6 +18,7 @@ from torch.nn import functional as F
 import weft
 from weft.errors import WeftError, WeftWarning
 from weft.tasks.classify.compare import compare_classifiers
+from weft.tasks.classify.cross_fitting import folds, is_worthwhile
 from weft.tasks.classify.data import split_text
 from weft.tasks.classify.linear import (
     FITS,
@@ -52,15 +53,7 @@ from weft.tasks.classify.ngram_features import (
     scaled_features,
 )
 from weft.tasks.classify.task import TASK, epochs_for_texts
-from weft.tasks.classify.wide import (
-    LINEAR_FILE,
-    blended,
-    fitted_scores,
-    folds,
-    held_out_scores,
-    is_worthwhile,
-    join_fitted,
-)
+from weft.tasks.classify.wide import LINEAR_FILE, blended, fitted_scores, held_out_scores, join_fitted
 from weft.training.run import WEIGHTS, load_tensors, save_tensors
 
 CLASS_WEIGHTS = torch.tensor([0.5, 2.0, 1.25])

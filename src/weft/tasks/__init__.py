@@ -20,13 +20,16 @@ if TYPE_CHECKING:
     from weft.cells import Cell
     from weft.tasks.classify.predictor import ClassifyPredictor
     from weft.tasks.fill.predictor import FillPredictor
+    from weft.tasks.forecast.predictor import ForecastPredictor
     from weft.tasks.lm.predictor import LmPredictor
     from weft.tasks.tag.predictor import TagPredictor
     from weft.tasks.task import RunKind, Task
     from weft.tasks.translate.predictor import TranslatePredictor
     from weft.training.run import Run
 
-    Predictor: TypeAlias = LmPredictor | FillPredictor | ClassifyPredictor | TagPredictor | TranslatePredictor
+    Predictor: TypeAlias = (
+        LmPredictor | FillPredictor | ClassifyPredictor | TagPredictor | TranslatePredictor | ForecastPredictor
+    )
 
 PredictorKind = TypeVar("PredictorKind")
 
@@ -39,6 +42,7 @@ TASKS: dict[str, str] = {
     "classify": "weft.tasks.classify",
     "tag": "weft.tasks.tag",
     "translate": "weft.tasks.translate",
+    "forecast": "weft.tasks.forecast",
 }
 
 DESCRIPTIONS = Path(__file__).with_name("descriptions.json")
@@ -120,7 +124,7 @@ def train(
     """Trains a model to the end and loads it.
 
     Args:
-        task: The name of a task: "lm", "fill", "ngram", "hmm", "classify", "tag" or "translate".
+        task: The name of a task: "lm", "fill", "ngram", "hmm", "classify", "tag", "translate" or "forecast".
         source: What to train on: a path, the name of a data set, or the examples themselves: a list, a generator, or a
             table such as a DataFrame.
         out: The run directory to create.
@@ -179,7 +183,7 @@ def load(
 
     Returns:
         The predictor of the run's task: an LmPredictor (lm, ngram, hmm, mix), FillPredictor, ClassifyPredictor,
-        TagPredictor or TranslatePredictor.
+        TagPredictor, TranslatePredictor or ForecastPredictor.
 
     Raises:
         WeftError: If there is no run at the path, it is damaged, of another format, or of another kind.

@@ -13,7 +13,8 @@ from weft.data.column import Column
 from weft.data.field import fields_content
 from weft.errors import WeftError, short_repr
 from weft.tasks.classify.config import ClassifyConfig
-from weft.tasks.classify.readers import Example, ExampleLayout, ExampleSource, read_labelled
+from weft.tasks.classify.example import Example
+from weft.tasks.classify.readers import ExampleLayout, ExampleSource, read_labelled
 from weft.tasks.classify.self_training import LABELLED_TIMES, labelled_by_teacher
 from weft.tasks.classify.wide import LabelledTokens, store_ngrams
 from weft.tasks.origin import warn_new_tokens

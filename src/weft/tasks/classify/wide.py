@@ -4,9 +4,6 @@ They are fitted before the network is trained, one in each step. The logistic re
 sum of two, which differ in how they weight their features; their shares are fitted to held-out texts, too. The file
 has the scores of the held-out texts by models of the other texts: the weights of the mixture are fitted to these. Where
 the held-out texts were drawn from the training texts, the models that are stored are then fitted again, to all of them.
-
-Where the held-out texts are few, the weights of the n-gram models are fitted to all training texts by cross-fitting:
-each fifth of them is scored by models of the other four.
 """
 
 from __future__ import annotations
@@ -24,6 +21,7 @@ from torch import Tensor
 from weft.config import from_dict
 from weft.data.column import Column
 from weft.tasks.classify.config import ClassifyConfig
+from weft.tasks.classify.cross_fitting import folds, is_worthwhile
 from weft.tasks.classify.linear import (
     FITS,
     IDF,
@@ -54,10 +52,6 @@ from weft.training.trainer import Phase, Update
 
 LINEAR_FILE = "linear.safetensors"
 SOURCE_FILE, PLAN_FILE = f"{DATA_FOLDER}/source.safetensors", f"{DATA_FOLDER}/linear.json"
-FOLDS = 5  # of cross-fitting
-FEW_HELD_OUT = 500  # held-out texts from which on they suffice
-LEAST_TEXTS = 50
-MOST_WORK = 1 << 23  # features of all texts, times labels: keeps cross-fitting within about half a minute
 NGRAMS = "ngrams"  # ends the names of the parts of the data that have the n-gram keys of texts
 MARGIN_SCALE = 5.0  # makes margins of the SVM about as large as log-probabilities
 
@@ -340,27 +334,3 @@ def held_out_scores(run: Run, texts: int) -> HeldOutScores | None:
             raise ValueError("no prior of 4 finite numbers")
         *centre, strength = prior.tolist()
     return HeldOutScores(scores, MixturePrior(MixtureWeights(*centre), strength))
-
-
-def is_worthwhile(texts: Sequence[TextKeys], labels: int, held_out: int) -> bool:
-    """Whether to cross-fit: the held-out texts are few, and the training texts neither few nor many."""
-    work = labels * sum(len(group) for text in texts for group in text)
-    return held_out < FEW_HELD_OUT and len(texts) >= LEAST_TEXTS and work <= MOST_WORK
-
-
-def folds(texts: Sequence[TextKeys]) -> list[tuple[list[int], list[int]]]:
-    """For each fold the texts outside of it, which models are fitted to, and those inside, which they score."""
-    fold_of = _folds(texts)
-    found = []
-    for fold in range(FOLDS):
-        inside = [row for row, own in enumerate(fold_of) if own == fold]
-        others = [row for row, own in enumerate(fold_of) if own != fold]
-        if inside and others:
-            found.append((others, inside))
-    return found
-
-
-def _folds(texts: Sequence[TextKeys]) -> list[int]:
-    """The fold of each text. Equal texts have the same one."""
-    known: dict[tuple[bytes, bytes], int] = {}
-    return [known.setdefault((text.tokens.tobytes(), text.characters.tobytes()), len(known)) % FOLDS for text in texts]

@@ -1,1 +1,1 @@
-"""Forecasts of numeric series: a linear map, baselines, a recurrent network, and their combination."""
+"""Forecasts of numeric series: a linear map, baselines, and their combination."""

@@ -1,0 +1,83 @@
+"""Settings of forecasts (`weft train forecast`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from weft.config import AUTO, Settings, setting
+from weft.series import SeriesColumns
+from weft.series.reader import AGGREGATES, DUPLICATES
+from weft.series.time_series import LAYOUTS
+from weft.training.search_space import Choice, SearchSpace
+
+MODEL_KINDS = ("auto", "linear", "baselines")
+
+
+@dataclass(frozen=True)
+class SeriesDataConfig(Settings):
+    """The `data` section: which columns are what. Empty: found by usual names."""
+
+    id: str = setting("", "column that names a series, such as unique_id", option="--id")
+    time: str = setting("", "column of times, such as ds", option="--time")
+    target: str = setting("", "column to forecast, such as y; several, with commas, are channels", option="--target")
+    known: str = setting("", "columns of covariates that are known in advance, with commas", option="--known")
+    past: str = setting("", "columns of covariates known as far as the target is, with commas", option="--past")
+    static: str = setting("", "columns that do not change within a series, with commas", option="--static")
+    layout: str = setting(
+        "auto", "long: a row for each time; columns, rows: a column or a row for each series", choices=LAYOUTS
+    )
+    freq: str = setting(
+        "", "step of time, such as h, D, W-SUN or MS; other times are resampled; empty: inferred", option="--freq"
+    )
+    aggregate: str = setting("mean", "how the values of a step are joined in resampling", choices=AGGREGATES)
+    duplicates: str = setting("refuse", "rows with the same time: refuse, or how they are joined", choices=DUPLICATES)
+
+    @property
+    def columns(self) -> SeriesColumns:
+        """The columns; None where they are not given."""
+        names: dict[str, Any] = {name: getattr(self, name) or None for name in ROLES}
+        return SeriesColumns.of(self.layout, **names)
+
+    @property
+    def steps(self) -> dict[str, str]:
+        """How rows become steps."""
+        return {"freq": self.freq, "aggregate": self.aggregate, "duplicates": self.duplicates}
+
+
+ROLES = ("id", "time", "target", "known", "past", "static")
+
+
+@dataclass(frozen=True)
+class ForecastModelConfig(Settings):
+    """The `model` section."""
+
+    kind: str = setting(
+        "auto",
+        "linear: a linear map for all series; baselines: exponential smoothing, Theta and others; auto: both, combined",
+        choices=MODEL_KINDS,
+    )  # fmt: skip
+    horizon: int = setting(AUTO, "steps to forecast; auto: one season", low=1, high=10_000, auto=True,
+                           option="--horizon")  # fmt: skip
+    season: int = setting(AUTO, "steps of a season; auto: by the step of time", low=1, high=10_000, auto=True,
+                          option="--season")  # fmt: skip
+    lags: int = setting(AUTO, "last values that the linear map reads; auto: chosen on held-out windows", low=1,
+                        high=10_000, auto=True)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ForecastTrainConfig(Settings):
+    """The `train` section."""
+
+    seed: int = setting(1, "random seed", low=0, fixed=True, option="--seed")
+
+
+@dataclass(frozen=True)
+class ForecastConfig:
+    """All settings of `weft train forecast`."""
+
+    data: SeriesDataConfig = field(default_factory=SeriesDataConfig)
+    model: ForecastModelConfig = field(default_factory=ForecastModelConfig)
+    train: ForecastTrainConfig = field(default_factory=ForecastTrainConfig)
+
+    search_space: ClassVar[SearchSpace] = {"model.kind": Choice(MODEL_KINDS)}

@@ -1,0 +1,386 @@
+"""Fits the forecasters of a run, and their combination on held-out windows, as a phase of training.
+
+The last horizons of each series are held out one after the other: window 1 is the last one. Window 1 evaluates; the
+windows before it choose the linear maps, give the weights, and calibrate, all cross-fitted: what is applied to a fold
+of series (of windows, where the series are few) is fitted to the others. The model of the run is then fitted to all
+windows; the one that was evaluated is stored beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from weft.data.column import IntArray
+from weft.metrics.forecast import MASE, QUANTILE_LEVELS, ForecastScores, seasonal_scale
+from weft.tasks.forecast.baselines import BASELINES
+from weft.tasks.forecast.calibration import Calibration, normal_quantiles
+from weft.tasks.forecast.combination import AVERAGE
+from weft.tasks.forecast.config import ForecastConfig
+from weft.tasks.forecast.evaluation import finite, score
+from weft.tasks.forecast.linear import (
+    Array,
+    BoolArray,
+    LinearForm,
+    LinearMap,
+    Panel,
+    first_value,
+    make_panel,
+    sum_windows,
+    windows_at,
+)
+from weft.tasks.forecast.model import (
+    LINEAR_MAP,
+    LOG_LINEAR_MAP,
+    ForecastModel,
+    SeriesRows,
+    baseline_quantiles,
+    is_positive,
+    medians,
+    on_scale,
+    within_range,
+)
+from weft.training.loss import MeanLoss
+from weft.training.step import Evaluation, Progress
+from weft.training.trainer import Phase, Update
+
+MOST_SERIES = 2000  # that held-out windows are forecast of; of more, some drawn at random
+ENOUGH = 30  # held-out windows: of few series several are taken
+MOST_WINDOWS, SERIES_FOLDS, FEW_SERIES = 8, 5, 10
+OWN, HELD = "own.", "held."  # begin the names of the tensors of the model, and of the one that was evaluated
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """The held-out windows of some series.
+
+    Attributes:
+        rows: the series.
+        cutoffs: (W, N) where each window begins.
+        usable: (W, N) whether there is enough before it.
+        targets: (W, N, H), NaN where missing.
+        scales: (W, N) the mean absolute seasonal difference before the window; 1 where it is 0.
+        folds: (W, N) the number of the fold.
+        evaluating: how many of the first windows only evaluate.
+        varies: whether a series varies before its last window.
+    """
+
+    rows: SeriesRows
+    cutoffs: IntArray
+    usable: BoolArray
+    targets: Array
+    scales: Array
+    folds: IntArray
+    evaluating: int
+    varies: bool
+
+    @classmethod
+    def of(cls, rows: SeriesRows, horizon: int, season: int, *, evaluating: int) -> HeldOut:
+        lengths = np.array([len(row) for row in rows.targets])
+        firsts = np.array([first_value(row) for row in rows.targets])
+        spare = int(np.median(lengths - firsts)) - season - 2
+        windows = -(-ENOUGH // len(lengths))
+        windows = min(max(windows, 2), max(1, spare // (2 * horizon)), MOST_WINDOWS) + evaluating
+        cutoffs = lengths - horizon * np.arange(1, windows + 1)[:, None]  # (W, N)
+        usable = cutoffs - firsts >= season + 2
+        targets = np.full((*cutoffs.shape, horizon), np.nan)
+        scales, varies = np.ones(cutoffs.shape), False
+        for window, number in zip(*np.nonzero(usable), strict=True):
+            cutoff, row = cutoffs[window, number], rows.targets[number]
+            targets[window, number] = row[cutoff : cutoff + horizon]
+            scale = seasonal_scale([row[:cutoff]], season)[0]
+            varies |= bool(window == 0 and scale > 0 and np.isfinite(targets[window, number]).any())
+            scales[window, number] = scale if scale > 0 else 1.0
+        series = np.arange(len(lengths)) % SERIES_FOLDS
+        numbers = np.broadcast_to(series, cutoffs.shape)
+        if len(lengths) < FEW_SERIES:
+            numbers = np.broadcast_to(np.arange(windows)[:, None], cutoffs.shape)
+        return cls(rows, cutoffs, usable, targets, scales, numbers, evaluating, varies)
+
+    @property
+    def windows(self) -> int:
+        return len(self.cutoffs)
+
+    @property
+    def fitting(self) -> BoolArray:
+        """(W, N) the windows that choose and fit, where the first ones evaluate."""
+        found: BoolArray = self.usable.copy()
+        found[: self.evaluating] = False
+        return found
+
+    def errors(self, forecasts: Array) -> Array:
+        """The mean absolute error (W, N) of forecasts (W, N, H) in units of the scales; NaN where there is none."""
+        errors = np.abs(forecasts - self.targets) / self.scales[..., None]
+        known = ~np.isnan(errors)
+        counts = known.sum(-1)
+        found: Array = np.where(counts > 0, np.where(known, errors, 0).sum(-1) / np.maximum(counts, 1), np.nan)
+        return found
+
+
+class Fitting(Phase):
+    """Fits one forecaster in each step, and their combination in the last one.
+
+    Args:
+        rows: all series.
+        horizon: the number of steps to forecast.
+        season: the length of a season.
+        names: the forecasters.
+        seed: draws the series whose held-out windows are forecast, where there are many.
+        evaluates: whether the last window evaluates; otherwise there are held-out data of their own.
+        lags: the number of last values of the linear maps; 0: chosen.
+    """
+
+    epochs, report_every, save_seconds = 1, 1, 5.0
+    loss = MASE.of("window")
+
+    def __init__(
+        self,
+        rows: SeriesRows,
+        horizon: int,
+        season: int,
+        names: Sequence[str],
+        *,
+        seed: int,
+        evaluates: bool,
+        lags: int = 0,
+    ) -> None:
+        self.rows, self.horizon, self.season, self.names, self.lags = rows, horizon, season, tuple(names), lags
+        numbers = np.arange(len(rows.targets))
+        if len(numbers) > MOST_SERIES:
+            numbers = np.sort(np.random.default_rng((seed, 0x5E)).permutation(numbers)[:MOST_SERIES])
+        self.numbers = numbers
+        self.held_out = HeldOut.of(rows.at(numbers), horizon, season, evaluating=int(evaluates))
+        self.forecasts: dict[str, Array] = {}  # (W, N, H, Q) of the held-out windows by name
+        self.maps: dict[str, tuple[LinearMap, LinearMap]] = {}  # that of the run, and the one that is evaluated
+        self.joined: tuple[ForecastModel, ForecastModel] | None = None
+        self.scores: dict[str, ForecastScores] = {}  # of the combination ("") and of each forecaster
+        self.held_out_scores: Callable[[ForecastModel], dict[str, ForecastScores]] | None = None  # on data of their own
+
+    @property
+    def model(self) -> ForecastModel | None:
+        return None if self.joined is None else self.joined[0]
+
+    @property
+    def can_evaluate(self) -> bool:
+        """Whether there is something to evaluate on, and a series that varies: MASE is not defined of constant ones."""
+        return self.held_out.varies and (bool(self.held_out.evaluating) or self.held_out_scores is not None)
+
+    @property
+    def _own_maps(self) -> list[str]:
+        return [name for name in self.names if name in (LINEAR_MAP, LOG_LINEAR_MAP)]
+
+    @property
+    def _baselines(self) -> list[str]:
+        return [name for name in self.names if name in BASELINES]
+
+    def steps(self, progress: Progress) -> int:
+        return len(self._own_maps) + (self.held_out.windows if self._baselines else 0) + 1
+
+    def step(self, progress: Progress, total: int, *, stop: bool) -> Update:
+        number, maps, held_out = progress.step, self._own_maps, self.held_out
+        progress.step += 1
+        last = progress.step == self.steps(progress)
+        if last:
+            errors = held_out.errors(medians(self._join()))
+            shares = sorted(self.joined[0].weights.items(), key=lambda one: -one[1]) if self.joined else []
+            note = ", ".join(f"{name} {share:.2f}" for name, share in shares if share > 0)
+            progress.epoch = 1
+        elif number < len(maps):
+            note = maps[number]
+            self._fit_map(note)
+            errors = held_out.errors(medians(self.forecasts[note]))
+        else:
+            window = number - len(maps)
+            self._forecast_baselines(window)
+            note = f"baselines, window {window + 1}"
+            parts = [medians(self.forecasts[name])[window] for name in self._baselines]
+            errors = np.array(
+                [held_out.errors(np.broadcast_to(part, held_out.targets.shape))[window] for part in parts]
+            )
+        known = errors[~np.isnan(errors)]
+        loss = MeanLoss(float(known.sum()), len(known))
+        return Update(loss, 1, evaluation_due=last, stop=stop, note=note)
+
+    def _fit_map(self, name: str) -> None:
+        """Fits a linear map for each cutoff; its lags and the strength of its ridge are those of the other folds."""
+        held_out, log = self.held_out, name == LOG_LINEAR_MAP
+        width = self.rows.features[0].shape[1] if self.rows.features else 0
+        fitted = [number for number, row in enumerate(self.rows.targets) if not log or is_positive(row)]
+        chosen = [place for place, row in enumerate(held_out.rows.targets) if not log or is_positive(row)]
+        if log and LINEAR_MAP in self.forecasts:  # series that are not positive
+            quantiles = self.forecasts[LINEAR_MAP].copy()
+        else:
+            quantiles = np.full((*held_out.targets.shape, len(QUANTILE_LEVELS)), np.nan)
+        if not fitted:
+            self.forecasts[name] = quantiles
+            return
+        maps, means, deviations = list[list[LinearMap]](), list[Array](), list[Array]()
+        sampled, whole = held_out.rows.at(chosen), self.rows.at(fitted)
+        for lags in self._lags():
+            form = LinearForm(self.horizon, self.season, lags, log, width)
+            sums = sum_windows(make_panel(whole.targets, form, whole.features or None), held_out.windows)
+            solved = [LinearMap.solve(form, one) for one in sums]  # by cutoff, by strength
+            panel = make_panel(sampled.targets, form, sampled.features or None)
+            for strength in range(len(solved[0])):
+                of_cutoffs = [one[strength] for one in solved]
+                found = [
+                    self._at_window(of_cutoffs[window + 1], panel, chosen, window) for window in range(held_out.windows)
+                ]
+                maps.append(of_cutoffs)
+                means.append(np.stack([mean for mean, _ in found]))
+                deviations.append(np.stack([deviation for _, deviation in found]))
+        medians_of = np.stack([np.exp(one.clip(-700, 700)) if log else one for one in means])  # (C, W, n, H)
+        errors = np.abs(medians_of - held_out.targets[:, chosen]) / held_out.scales[:, chosen, None]
+        errors = np.where(held_out.fitting[:, chosen, None], errors, np.nan)
+        folds = held_out.folds[:, chosen]
+        for fold in np.unique(folds):
+            best = _least(errors, folds != fold)
+            part = normal_quantiles(means[best], deviations[best])
+            part = on_scale(part, log=log)
+            inside = (folds == fold)[..., None, None] & held_out.usable[:, chosen, None, None]
+            quantiles[:, chosen] = np.where(inside, part, quantiles[:, chosen])
+        best = _least(errors, folds >= 0)
+        self.maps[name] = maps[best][0], maps[best][held_out.evaluating]
+        self.forecasts[name] = quantiles
+
+    def _at_window(self, one: LinearMap, panel: Panel, chosen: Sequence[int], window: int) -> tuple[Array, Array]:
+        held_out = self.held_out
+        firsts = np.array([first_value(held_out.rows.targets[number]) for number in chosen])
+        places = panel.starts + np.maximum(held_out.cutoffs[window, chosen] - firsts, 0)
+        return one.forecast(windows_at(panel, places))
+
+    def _lags(self) -> list[int]:
+        """The numbers of lags to choose from."""
+        if self.lags:
+            return [max(self.lags, self.season)]
+        season, lengths = self.season, [len(row) for row in self.rows.targets]
+        longest = max(season, int(np.median(lengths)) // 3)
+        wanted = {max(season, 3), 2 * season, max(2 * season, self.horizon)}
+        if season in (24, 48, 96):  # of a day: a week
+            wanted = {2 * season, 7 * season}
+        return sorted(one for one in wanted if one <= longest) or [season]
+
+    def _forecast_baselines(self, window: int) -> None:
+        held_out, names = self.held_out, self._baselines
+        for name in names:
+            self.forecasts.setdefault(name, np.full((*held_out.targets.shape, len(QUANTILE_LEVELS)), np.nan))
+        usable = np.flatnonzero(held_out.usable[window])
+        history = held_out.rows.at(usable).until(held_out.cutoffs[window, usable])
+        for name, part in baseline_quantiles(history.targets, self.horizon, self.season, names).items():
+            self.forecasts[name][window, usable] = part
+
+    def _join(self) -> Array:
+        """Fits the weights and the calibration; returns the quantiles (W, N, H, Q) of the run's own model."""
+        held_out = self.held_out
+        fitted = [name for name in self.names if name in self.maps or name in BASELINES]
+        names = [name for name in fitted if np.isfinite(self.forecasts[name][held_out.usable]).all()]
+        models = []
+        joined = np.full((*held_out.targets.shape, len(QUANTILE_LEVELS)), np.nan)
+        for version, fitting in enumerate((held_out.usable, held_out.fitting)):
+            if not fitting.any():  # one window alone evaluates: nothing is fitted for it
+                fitting = held_out.usable
+            for fold in np.unique(held_out.folds):
+                inside = held_out.usable & (held_out.folds == fold)
+                others = fitting & (held_out.folds != fold)
+                weights = self._weights(names, others if others.any() else fitting)
+                joined[inside] = sum(share * self.forecasts[name][inside] for name, share in weights.items())
+            calibration = Calibration.fit(joined[fitting], held_out.targets[fitting])
+            weights = self._weights(names, fitting)
+            maps = {name: self.maps[name][version] for name in self.maps}
+            models.append(ForecastModel(self.horizon, self.season, weights, maps, calibration))
+            if version and held_out.evaluating:
+                self._score(models[version], names)
+        self.joined = models[0], models[1]
+        if self.held_out_scores is not None:
+            self.scores = self.held_out_scores(models[0])
+        return joined
+
+    def _weights(self, names: Sequence[str], windows: BoolArray) -> dict[str, float]:
+        held_out = self.held_out
+        scales = held_out.scales[windows][:, None]
+        parts = [torch.from_numpy(self.forecasts[name][windows] / scales[..., None]) for name in names]
+        found = AVERAGE.fit(parts, torch.from_numpy(held_out.targets[windows] / scales))
+        return dict(zip(names, found, strict=True))
+
+    def _score(self, model: ForecastModel, names: Sequence[str]) -> None:
+        """The scores of window 1: of the model, and of each forecaster alone."""
+        held_out = self.held_out
+        usable = held_out.usable[0]
+        history = held_out.rows.at(np.flatnonzero(usable)).until(held_out.cutoffs[0, usable])
+        parts = {name: self.forecasts[name][0, usable] for name in names}
+        found = {"": model.join(parts, history.targets)}
+        found |= {name: within_range(part, history.targets) for name, part in parts.items()}
+        self.scores = {
+            name: score(part, held_out.targets[0, usable], history, self.season) for name, part in found.items()
+        }
+
+    def evaluate(self) -> Evaluation:
+        """The scores of the last horizon of each series, by a model that does not know it."""
+        return Evaluation.by(MASE, finite(self.scores[""].metrics()))
+
+    def baselines(self) -> dict[str, float]:
+        """The best baseline on the same window."""
+        found = {name: one.score() for name, one in self.scores.items() if name in BASELINES}
+        best = min(found, key=lambda name: found[name]) if found else ""
+        return {best: found[best]} if best else {}
+
+    def weights(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        assert self.joined is not None
+        own, held = self.joined
+        scores = {name: finite(one.metrics()) for name, one in self.scores.items()}
+        return {**own.tensors(OWN), **held.tensors(HELD)}, {"model": own.to_json(), "scores": scores}
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        tensors = {f"forecasts.{name}": torch.from_numpy(part) for name, part in self.forecasts.items()}
+        maps = {}
+        for name, both in self.maps.items():
+            maps[name] = [both[0].form.lags, both[0].form.features]
+            for version, one in enumerate(both):
+                tensors[f"maps.{name}.{version}.weights"] = torch.tensor(one.weights)
+                tensors[f"maps.{name}.{version}.deviations"] = torch.tensor(one.deviations)
+        return tensors, {"maps": maps, "joined": self.joined is not None}
+
+    def restore(self, tensors: dict[str, Tensor], metadata: dict[str, Any]) -> None:
+        self.forecasts = {
+            name: tensors[f"forecasts.{name}"].numpy() for name in self.names if f"forecasts.{name}" in tensors
+        }
+        for name, (lags, features) in metadata["maps"].items():
+            form = LinearForm(self.horizon, self.season, lags, name == LOG_LINEAR_MAP, features)
+            both = [
+                LinearMap(
+                    form,
+                    tensors[f"maps.{name}.{version}.weights"].numpy(),
+                    tensors[f"maps.{name}.{version}.deviations"].numpy(),
+                )
+                for version in range(2)
+            ]
+            self.maps[name] = both[0], both[1]
+        if metadata["joined"]:
+            self._join()
+
+
+def _least(errors: Array, windows: BoolArray) -> int:
+    """The candidate of the least mean error (C, W, N, H) in some windows (W, N)."""
+    chosen = errors[:, windows]
+    known = ~np.isnan(chosen)
+    totals = np.where(known, chosen, 0).sum((1, 2)) / np.maximum(known.sum((1, 2)), 1)
+    return int(totals.argmin())
+
+
+def fit_model(
+    rows: SeriesRows, horizon: int, season: int, names: Sequence[str], config: ForecastConfig
+) -> ForecastModel:
+    """A model that is fitted to all windows of some series, as training does it."""
+    fitting = Fitting(
+        rows, horizon, season, names, seed=config.train.seed, evaluates=False, lags=max(0, config.model.lags)
+    )
+    progress = Progress()
+    for _ in range(fitting.steps(progress)):
+        fitting.step(progress, 0, stop=False)
+    assert fitting.model is not None
+    return fitting.model

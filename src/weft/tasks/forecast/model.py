@@ -1,0 +1,180 @@
+"""What forecasts: a linear map on values and one on logarithms, the baselines, their weights and their calibration.
+
+Each forecaster gives quantiles. These are averaged with weights, calibrated, and kept within what the series can be:
+those of a series that is never negative are not negative, those of counts are whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from weft.data.column import IntArray
+from weft.metrics.forecast import QUANTILE_LEVELS
+from weft.tasks.forecast.baselines import BASELINES, forecast_baselines
+from weft.tasks.forecast.calibration import MEDIAN, Calibration, normal_quantiles, ordered
+from weft.tasks.forecast.linear import Array, LinearForm, LinearMap, first_value, make_panel, windows_at
+from weft.training.run import with_prefix
+
+LINEAR_MAP, LOG_LINEAR_MAP = "linear", "log-linear"  # the maps on values and on logarithms, which have to be positive
+LARGEST_LOG = 700.0
+
+
+class SeriesRows(NamedTuple):
+    """Series of one channel.
+
+    Attributes:
+        targets: (T,) of each; NaN where missing.
+        features: (T + F, E) of each, known F steps beyond the end; empty where there are none.
+    """
+
+    targets: Sequence[Array]
+    features: Sequence[Array] = ()
+
+    def at(self, numbers: Sequence[int] | IntArray) -> SeriesRows:
+        """Some of the series."""
+        return SeriesRows(
+            [self.targets[one] for one in numbers], [self.features[one] for one in numbers if self.features]
+        )
+
+    def until(self, cutoffs: Sequence[int] | IntArray) -> SeriesRows:
+        """The series as they are known before their cutoffs; covariates are known beyond."""
+        return SeriesRows([row[:cutoff] for row, cutoff in zip(self.targets, cutoffs, strict=True)], self.features)
+
+
+@dataclass(frozen=True)
+class ForecastModel:
+    """A combination of forecasters for all series.
+
+    Attributes:
+        horizon: the number of steps H.
+        season: the length of a season.
+        weights: of the forecasters, by name.
+        maps: the linear maps by name.
+        calibration: of the joined quantiles.
+    """
+
+    horizon: int
+    season: int
+    weights: Mapping[str, float]
+    maps: Mapping[str, LinearMap]
+    calibration: Calibration
+
+    def quantiles(self, rows: SeriesRows) -> Array:
+        """The calibrated quantiles (N, H, Q) of the steps after the ends of series; NaN for one without any value."""
+        return self.join(self.parts(rows), rows.targets)
+
+    def parts(self, rows: SeriesRows, names: Sequence[str] = ()) -> dict[str, Array]:
+        """The quantiles (N, H, Q) of each forecaster that has a weight, and of further ones."""
+        wanted = dict.fromkeys((*(name for name, share in self.weights.items() if share > 0), *names))
+        found = {name: map_quantiles(name, rows, self.maps) for name in wanted if name in self.maps}
+        baselines = [name for name in wanted if name not in found]
+        return found | baseline_quantiles(rows.targets, self.horizon, self.season, baselines)
+
+    def join(self, parts: Mapping[str, Array], targets: Sequence[Array]) -> Array:
+        """The calibrated quantiles (N, H, Q) from those of the forecasters."""
+        joined = np.sum([share * parts[name] for name, share in self.weights.items() if share > 0], 0)
+        return within_range(self.calibration.apply(joined), targets)
+
+    def tensors(self, prefix: str = "") -> dict[str, Tensor]:
+        """What `from_tensors` restores, beside `to_json`."""
+        found = {"calibration": self.calibration.factors, "weights": np.array(list(self.weights.values()))}
+        for name, one in self.maps.items():
+            found |= {f"{name}.weights": one.weights, f"{name}.deviations": one.deviations}
+        return {f"{prefix}{name}": torch.from_numpy(np.array(values)) for name, values in found.items()}
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "horizon": self.horizon,
+            "season": self.season,
+            "forecasters": list(self.weights),
+            "maps": {name: [one.form.lags, one.form.features] for name, one in self.maps.items()},
+        }
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor], data: Mapping[str, Any], prefix: str = "") -> ForecastModel:
+        """The inverse of `tensors` and `to_json`. A ValueError or KeyError says that they are not those of a model."""
+        own = {name: tensor.numpy() for name, tensor in with_prefix(tensors, prefix).items()}
+        horizon, season, names = int(data["horizon"]), int(data["season"]), list(data["forecasters"])
+        maps = {}
+        for name, (lags, features) in data["maps"].items():
+            form = LinearForm(horizon, season, int(lags), name == LOG_LINEAR_MAP, int(features))
+            maps[name] = LinearMap(form, own[f"{name}.weights"], own[f"{name}.deviations"])
+            if (
+                name not in (LINEAR_MAP, LOG_LINEAR_MAP)
+                or maps[name].weights.shape != (horizon, form.inputs)
+                or maps[name].deviations.shape != (horizon,)
+            ):
+                raise ValueError(f"the map {name} does not have the sizes of its horizon and lags")
+        known = {*BASELINES, *maps}
+        weights, factors = own["weights"], own["calibration"]
+        if (
+            not set(names) <= known
+            or weights.shape != (len(names),)
+            or factors.shape != (horizon, len(QUANTILE_LEVELS))
+        ):
+            raise ValueError("the weights of the combination are not those of its forecasters")
+        return cls(horizon, season, dict(zip(names, weights.tolist(), strict=True)), maps, Calibration(factors))
+
+
+def map_quantiles(name: str, rows: SeriesRows, maps: Mapping[str, LinearMap]) -> Array:
+    """The quantiles (N, H, Q) of a linear map for the steps after the ends of series."""
+    found = np.full((len(rows.targets), maps[name].form.horizon, len(QUANTILE_LEVELS)), np.nan)
+    for kind, numbers in by_map(name, rows.targets, maps).items():
+        chosen = rows.at(numbers)
+        panel = make_panel(chosen.targets, maps[kind].form, chosen.features or None)
+        means, deviations = maps[kind].forecast(windows_at(panel, panel.ends))
+        found[numbers] = on_scale(normal_quantiles(means, deviations), log=maps[kind].form.log)
+    return found
+
+
+def by_map(name: str, targets: Sequence[Array], maps: Mapping[str, Any]) -> dict[str, list[int]]:
+    """The series that each map forecasts: those that are not positive are not on the log scale."""
+    found: dict[str, list[int]] = {}
+    for number, row in enumerate(targets):
+        if first_value(row) < len(row):
+            kind = name if name == LINEAR_MAP or is_positive(row) else LINEAR_MAP
+            if kind in maps:
+                found.setdefault(kind, []).append(number)
+    return found
+
+
+def is_positive(row: Array) -> bool:
+    """Whether all values that are not missing are above 0."""
+    return bool((row[~np.isnan(row)] > 0).all())
+
+
+def on_scale(quantiles: Array, *, log: bool) -> Array:
+    """Quantiles on the scale of the values, from those of a map."""
+    return np.exp(quantiles.clip(-LARGEST_LOG, LARGEST_LOG)) if log else quantiles
+
+
+def baseline_quantiles(targets: Sequence[Array], horizon: int, season: int, names: Sequence[str]) -> dict[str, Array]:
+    """The quantiles (N, H, Q) of baselines by name."""
+    if not names or not targets:
+        return {name: np.zeros((0, horizon, len(QUANTILE_LEVELS))) for name in names}
+    found = forecast_baselines(targets, horizon, season, names)
+    return {name: found[name].quantiles(QUANTILE_LEVELS) for name in names}
+
+
+def within_range(quantiles: Array, targets: Sequence[Array]) -> Array:
+    """Quantiles (N, H, Q) that a series can take: not negative where it never was, whole where it counts."""
+    found = ordered(quantiles)
+    for number, row in enumerate(targets):
+        values = row[~np.isnan(row)]
+        if len(values) and values.min() >= 0:
+            found[number] = np.maximum(found[number], 0.0)
+            if (values == np.round(values)).all():
+                found[number] = np.round(found[number])
+    return found
+
+
+def medians(quantiles: Array) -> Array:
+    """The forecasts (...) of quantiles (..., Q)."""
+    found: Array = quantiles[..., MEDIAN]
+    return found

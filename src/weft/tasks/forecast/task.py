@@ -1,0 +1,152 @@
+"""The forecast task: how forecasters of series are trained and loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weft.config import as_config, auto_settings, load_config, resolve_auto, to_dict
+from weft.data.field import fields_content
+from weft.errors import WeftError
+from weft.metrics.forecast import MASE
+from weft.series import Series
+from weft.tasks.forecast.baselines import BASELINES
+from weft.tasks.forecast.config import ForecastConfig
+from weft.tasks.forecast.data import (
+    read_like_training,
+    read_set,
+    rows_of,
+    store_set,
+    stored_set,
+)
+from weft.tasks.forecast.fitting import HELD, OWN, Fitting
+from weft.tasks.forecast.model import LINEAR_MAP, LOG_LINEAR_MAP, ForecastModel
+from weft.tasks.forecast.predictor import ForecastPredictor
+from weft.tasks.stored_data import DEV_PART, TRAIN_PART, is_stored
+from weft.tasks.task import Task
+from weft.training.run import WEIGHTS, Run, decoding, finite_weights
+
+FORECASTERS = {
+    "auto": (LINEAR_MAP, LOG_LINEAR_MAP, *BASELINES),
+    "linear": (LINEAR_MAP, LOG_LINEAR_MAP),
+    "baselines": BASELINES,
+}
+HORIZON, SEASON, LAGS = "model.horizon", "model.season", "model.lags"
+USUAL_HORIZON = 6  # of series without a season
+
+
+class ForecastTask(Task[Any, ForecastConfig, ForecastPredictor]):
+    """Fits forecasters of series, and combines them."""
+
+    name = "forecast"
+    summary = "Train a forecaster of numeric series: it predicts the next values, with intervals."
+    details = (
+        "Columns of names, times and values are found by usual names (unique_id, ds, y), or named by --id, --time and "
+        "--target. Missing values are left out."
+    )
+    data_help = "Series: CSV, TSV, JSON lines, Parquet, .tsf, .ts or arrays, also as .gz."
+    dev_help = "Later values of the series; without them the last horizon of each series is held out to evaluate."
+    predictors = (ForecastPredictor,)
+    config_class = ForecastConfig
+    inputs = ("series", "text")  # a table with names of series looks like text
+    metric = MASE
+
+    def read(
+        self, source: Any, dev: Any, config: ForecastConfig, folder: Path, origin: Run | None = None
+    ) -> Mapping[str, Any]:
+        if origin is not None:
+            raise WeftError("forecasters are fitted anew, not fine-tuned", expected="a new run on all the data")
+        found = read_set(source, config.data)
+        layout = Series.fit(found, found)
+        store_set(folder, TRAIN_PART, found)
+        if dev is not None:
+            store_set(folder, DEV_PART, read_like_training(dev, layout, config.data))
+        return fields_content({"series": layout}, description="; ".join(found.reading), notes=[])
+
+    def choose(self, run: Run, config: ForecastConfig) -> tuple[ForecastConfig, str]:
+        layout = run.field("series", Series)
+        found = stored_set(run, TRAIN_PART, layout)
+        length = int(np.median([len(one) for one in found]))
+        usual = layout.frequency.season
+        season = usual if length >= 2 * usual + 2 else 1
+        asked = config.model.season if SEASON not in auto_settings(config) else season
+        values = {SEASON: season, HORIZON: asked if asked > 1 else USUAL_HORIZON}
+        open_settings = [name for name in (SEASON, HORIZON) if name in auto_settings(config)]
+        chosen = resolve_auto(config, values)
+        horizon = chosen.model.horizon
+        if horizon >= max(len(one) for one in found):
+            raise WeftError(
+                f"the horizon is {horizon} steps, and the longest series has {max(len(one) for one in found)}",
+                expected="series longer than the horizon",
+                hint=f"`model.horizon={max(1, length // 4)}`",
+            )
+        words = ", ".join(f"{name.partition('.')[2]} {values[name]}" for name in open_settings)
+        short = f" (the series are too short for {usual})" if SEASON in open_settings and season != usual else ""
+        return chosen, f"{words}: chosen for a value {layout.frequency.words}{short}" if words else ""
+
+    def build(self, run: Run, config: ForecastConfig) -> Fitting:
+        layout, model = run.field("series", Series), config.model
+        found = stored_set(run, TRAIN_PART, layout)
+        phase = Fitting(
+            rows_of(found),
+            model.horizon,
+            model.season,
+            FORECASTERS[model.kind],
+            seed=config.train.seed,
+            evaluates=not is_stored(run, DEV_PART),
+            lags=max(0, model.lags),
+        )
+        values = sum(int(np.isfinite(one.target).sum()) for one in found)
+        phase.description = f"{len(found):,} series, {values:,} values ({run.reading.get('description', '')})"
+        if is_stored(run, DEV_PART):
+            phase.held_out_scores = lambda fitted: ForecastPredictor(run, fitted, fitted, layout).held_out_scores()
+        return phase
+
+    def load(self, run: Run) -> ForecastPredictor:
+        layout = run.field("series", Series)
+        saved = run.load(WEIGHTS)
+        finite_weights(run.file(WEIGHTS), saved.tensors)
+        with decoding(run.file(WEIGHTS)):
+            data = saved.metadata["model"]
+            models = [ForecastModel.from_tensors(saved.tensors, data, prefix) for prefix in (OWN, HELD)]
+        return ForecastPredictor(run, models[0], models[1], layout)
+
+
+TASK = ForecastTask()
+start_forecast, resume_forecast = TASK.start, TASK.resume
+
+
+def train_forecast(
+    source: Any,
+    out: str | Path,
+    config: ForecastConfig | Mapping[str, Any] | None = None,
+    *,
+    horizon: int | None = None,
+    season: int | None = None,
+    dev: Any = None,
+    progress: bool = True,
+) -> ForecastPredictor:
+    """Trains a forecaster of series and loads it.
+
+    Args:
+        source: A file of series, a DataFrame, arrays, or a SeriesSet.
+        out: The run directory to create.
+        config: Settings; a dict such as `{"model.kind": "linear"}` changes some of the defaults.
+        horizon: Steps to forecast; the setting `model.horizon`.
+        season: Steps of a season; the setting `model.season`.
+        dev: Later values of the series; without them the last horizon of each series is held out to evaluate.
+        progress: Whether to show progress.
+
+    Raises:
+        WeftError: If `out` exists, or the data or a setting is not usable.
+
+    Example:
+        model = weft.train_forecast(df, "runs/f", horizon=24)
+        print(model.forecast(df))
+    """
+    given = {name: value for name, value in ((HORIZON, horizon), (SEASON, season)) if value is not None}
+    settings = load_config(ForecastConfig, sets=given, base=to_dict(as_config(ForecastConfig, config)))
+    return TASK.train(source, out, settings, dev=dev, progress=progress)
