@@ -83,6 +83,20 @@ def test_a_resumed_run_keeps_its_ngrams_and_ends_with_the_same_weights(trained, 
     assert weft.load(tmp_path / "run").model.weights == trained.model.weights
 
 
+def test_counting_is_a_step_before_those_of_the_network(trained, tmp_path):
+    training = weft.start_lm(TEXT, tmp_path / "run", SETTINGS)
+    assert not training.run.has(NGRAM)
+    steps = training.steps()
+    counted, first = next(steps), next(steps)
+    assert (counted.note, counted.total) == ("2-grams of the text", 1)
+    assert (first.note, first.number) == ("", 1)
+    assert training.run.has(NGRAM)
+    assert training.trainer.progress.prepared == 1
+    steps.close()
+    assert {step.note for step in weft.resume_lm(tmp_path / "run").steps()} == {""}  # they are not counted again
+    assert weft.load(tmp_path / "run").model.weights == trained.model.weights
+
+
 def test_without_held_out_text_the_weight_is_fixed(tmp_path):
     short = {**SETTINGS, "train.epochs": 1, "text.holdout": 0.0}
     assert weft.train_lm(TEXT, tmp_path / "run", short, progress=False).model.weights[1] == WEIGHT_WITHOUT_DEV

@@ -212,15 +212,6 @@ def layer_groups(
     return LayerGroups([first, *filter(None, lower)], rates.layer_decay, rates.unfreeze_epochs)
 
 
-def pretraining_settings(task: Task[Any, Any, Any], config: Any) -> dict[str, Any]:
-    """The settings of a language model whose layers a model with these settings can take over."""
-    assert isinstance(task, TakesEncoder)
-    settings = as_config(task.config_class, config)
-    layers = {f"model.{name}": getattr(settings.model, name) for name in SHARED_LAYERS}
-    train = {f"train.{name}": getattr(settings.train, name) for name in ("seed", "device", "precision")}
-    return {**layers, **train, **PRETRAINING, **task.pretraining_text(settings)}
-
-
 def start_pretraining(
     task: Task[Any, Any, Any], raw: Any, source: Any, out: str | Path, config: Any = None, *, resume: bool = False
 ) -> Training:
@@ -243,4 +234,6 @@ def start_pretraining(
     settings = as_config(task.config_class, config)
     assert isinstance(task, TakesEncoder)
     text = raw if is_shards(raw) else task.pretraining_corpus(raw, source, settings)  # encoded text is as it is
-    return lm.start(text, folder, pretraining_settings(task, settings))
+    layers = {f"model.{name}": getattr(settings.model, name) for name in SHARED_LAYERS}
+    train = {f"train.{name}": getattr(settings.train, name) for name in ("seed", "device", "precision")}
+    return lm.start(text, folder, {**layers, **train, **PRETRAINING, **task.pretraining_text(settings)})

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -154,7 +154,6 @@ class TextTask(Task[CorpusSource, TextTaskConfig, LoadedText]):
     metric = PERPLEXITY
     data_help = "Text: a file, a folder, .gz, .zip, - for standard input, or a name of `weft data`."
     dev_help = "Held-out text; without it the end of --data is held out."
-    reads_windows: ClassVar[bool] = False  # whether training reads short parts of the text, which need not be in memory
 
     def read(
         self,
@@ -181,24 +180,16 @@ class TextTask(Task[CorpusSource, TextTaskConfig, LoadedText]):
 
     def text_data(self, run: Run) -> TextData:
         text_field = run.field("text", Text)
-        train = self._train_tokens(run, text_field)
         dev = held_out_tokens(run, text_field) if is_stored(run, DEV_PART) else None
-        return TextData(text_field, train, dev, run.reading.get("description", ""))
-
-    def train_token_count(self, run: Run) -> int:
         if run.has(SHARDS):
-            return int(read_json(run.path / SHARDS)["train_tokens"])
-        return len(stored(run, TRAIN_PART)["tokens"])
-
-    def _train_tokens(self, run: Run, text_field: Text) -> Tokens:
-        if not run.has(SHARDS):
-            return part_tokens(run, TRAIN_PART, len(text_field.vocabulary))
-        record = read_json(run.data_file(SHARDS))
-        shards = open_shards(record["folder"])
-        if shards.digest != record["digest"]:
-            raise WeftError(f"{shards.folder} has changed", expected="the shards that training started with")
-        tokens = shards.tokens().part(0, record["train_tokens"])
-        return cast(Tokens, tokens) if self.reads_windows else tokens[:]
+            record = read_json(run.data_file(SHARDS))
+            shards = open_shards(record["folder"])
+            if shards.digest != record["digest"]:
+                raise WeftError(f"{shards.folder} has changed", expected="the shards that training started with")
+            train = cast(Tokens, shards.tokens().part(0, record["train_tokens"]))  # read where they are
+        else:
+            train = part_tokens(run, TRAIN_PART, len(text_field.vocabulary))
+        return TextData(text_field, train, dev, run.reading.get("description", ""))
 
 
 def store_shards(shards: Shards, config: CorpusConfig, dev: CorpusSource | None, data: Path) -> Text:

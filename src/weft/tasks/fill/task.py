@@ -43,7 +43,6 @@ class FillTask(TextTask[FillConfig, FillPredictor]):
     name = "fill"
     summary = "Train a fill-in-the-blank model: it predicts a token from the text on both sides of it."
     predictors = (FillPredictor,)
-    reads_windows = True
     config_class = FillConfig
     encoder_defaults: ClassVar[Mapping[str, Any]] = {}
 

@@ -70,6 +70,17 @@ class Workload(NamedTuple):
         weights = self.recurrent_weights(hidden_size, embedding_dim) + self.output_weights(hidden_size, embedding_dim)
         return self.tokens * OPERATIONS * weights / (self.threads * SPEED[self.precision])
 
+    def embedding_dim(self, hidden_size: int) -> int:
+        return min(CHARACTER_DIM, hidden_size) if self.vocabulary_size <= SMALL_VOCABULARY else hidden_size
+
+    def fits(self, hidden_size: int) -> bool:
+        """Whether the text has enough tokens for a size, and the time limit can train it."""
+        dim = self.embedding_dim(hidden_size)
+        weights, in_time = self.recurrent_weights(hidden_size, dim), hidden_size <= LARGEST_WITHOUT_LIMIT
+        if self.minutes:
+            in_time = self.tokens * self.passes(hidden_size, dim) >= TOKENS_PER_WEIGHT * weights
+        return in_time and weights <= WEIGHTS_PER_TOKEN * self.tokens
+
     def passes(self, hidden_size: int, embedding_dim: int) -> float:
         """The passes over the text that the time limit is expected to allow."""
         return 60 * self.minutes / self.epoch_seconds(hidden_size, embedding_dim)
@@ -101,65 +112,31 @@ def choose_recipe(work: Workload, given: Mapping[str, float] | None = None) -> R
     (512, 0.1, 0.0042, 12, 7)
     """
     given = given or {}
-    hidden_size = int(given["model.hidden_size"]) if "model.hidden_size" in given else _hidden_size(work)
-    embedding_dim = int(given.get("model.embedding_dim", _embedding_dim(hidden_size, work.vocabulary_size)))
-    epochs = int(given.get("train.epochs", _epochs(work.tokens)))
+    characters = work.vocabulary_size <= SMALL_VOCABULARY
+    # The largest size that the text has enough tokens for and that the time limit can train.
+    hidden_size = int(given.get("model.hidden_size", max(filter(work.fits, SIZES), default=SIZES[0])))
+    embedding_dim = int(given.get("model.embedding_dim", work.embedding_dim(hidden_size)))
+    # 12 epochs for a million tokens; half as many for eight times the text.
+    chosen_epochs = max(1, min(MOST_EPOCHS, round(12 * math.pow(1e6 / work.tokens, 1 / 3))))
+    epochs = int(given.get("train.epochs", chosen_epochs))
     passes = min(epochs, work.passes(hidden_size, embedding_dim)) if work.minutes else epochs
+    # None up to two passes; 0.1 more each time the passes double, 0.2 for words, whose embeddings memorise faster.
+    dropout = (0.1 if characters else 0.2) * math.log2(max(1.0, passes / 2))
+    # 0.006 for 256 units, 0.004 if the tokens are words; larger layers need smaller steps.
+    learning_rate = (0.006 if characters else 0.004) * math.sqrt(256 / hidden_size)
+    # In a limited time the network alone needs long to learn the rare words and phrases of a small text.
+    counts = work.minutes and work.tokens <= MOST_COUNTED
+    ngram_order = (NGRAM_ORDER if characters else WORD_NGRAM_ORDER) if counts else 0
     return Recipe(
         hidden_size,
         embedding_dim,
-        dropout=given.get("model.dropout", _dropout(passes, work.vocabulary_size)),
-        learning_rate=given.get("train.learning_rate", _learning_rate(hidden_size, work.vocabulary_size)),
-        weight_decay=given.get("train.weight_decay", _weight_decay(work.vocabulary_size)),
+        dropout=given.get("model.dropout", round(min(0.5, max(0.0, dropout)), 2)),
+        learning_rate=given.get("train.learning_rate", min(0.01, float(f"{learning_rate:.2g}"))),
+        # For words less, since it would shrink their rare embeddings.
+        weight_decay=given.get("train.weight_decay", 0.1 if characters else 0.01),
         epochs=epochs,
-        ngram_order=int(given.get("model.ngram_order", _ngram_order(work))),
+        ngram_order=int(given.get("model.ngram_order", ngram_order)),
     )
-
-
-def _hidden_size(work: Workload) -> int:
-    """The largest size that the text has enough tokens for and that the time limit can train."""
-    fitting = [SIZES[0]]
-    for size in SIZES:
-        dim = _embedding_dim(size, work.vocabulary_size)
-        weights, in_time = work.recurrent_weights(size, dim), size <= LARGEST_WITHOUT_LIMIT
-        if work.minutes:
-            in_time = work.tokens * work.passes(size, dim) >= TOKENS_PER_WEIGHT * weights
-        if in_time and weights <= WEIGHTS_PER_TOKEN * work.tokens:
-            fitting.append(size)
-    return fitting[-1]
-
-
-def _embedding_dim(hidden_size: int, vocabulary_size: int) -> int:
-    return min(CHARACTER_DIM, hidden_size) if vocabulary_size <= SMALL_VOCABULARY else hidden_size
-
-
-def _epochs(tokens: int) -> int:
-    """12 for a million tokens; half as many for eight times the text."""
-    return max(1, min(MOST_EPOCHS, round(12 * math.pow(1e6 / tokens, 1 / 3))))
-
-
-def _dropout(passes: float, vocabulary_size: int) -> float:
-    """None up to two passes; 0.1 more each time the passes double, 0.2 for words, whose embeddings memorise faster."""
-    rate = 0.1 if vocabulary_size <= SMALL_VOCABULARY else 0.2
-    return round(min(0.5, max(0.0, rate * math.log2(max(1.0, passes / 2)))), 2)
-
-
-def _learning_rate(hidden_size: int, vocabulary_size: int) -> float:
-    """0.006 for 256 units, 0.004 if the tokens are words; larger layers need smaller steps."""
-    rate = 0.006 if vocabulary_size <= SMALL_VOCABULARY else 0.004
-    return min(0.01, float(f"{rate * math.sqrt(256 / hidden_size):.2g}"))
-
-
-def _weight_decay(vocabulary_size: int) -> float:
-    """0.1 for characters; for words, whose rare embeddings it would shrink, 0.01."""
-    return 0.1 if vocabulary_size <= SMALL_VOCABULARY else 0.01
-
-
-def _ngram_order(work: Workload) -> int:
-    """In a limited time: the network alone needs long to learn the rare words and phrases of a small text."""
-    if not work.minutes or work.tokens > MOST_COUNTED:
-        return 0
-    return NGRAM_ORDER if work.vocabulary_size <= SMALL_VOCABULARY else WORD_NGRAM_ORDER
 
 
 def choose_settings(config: LmConfig, tokens: int, vocabulary_size: int) -> tuple[LmConfig, str]:

@@ -31,11 +31,11 @@ class LmTask(TextTask[LmConfig, LmPredictor]):
     name = "lm"
     summary = "Train a recurrent language model: it predicts the next token and generates text."
     predictors = (LmPredictor,)
-    reads_windows = True
     config_class = LmConfig
 
     def choose(self, run: Run, config: LmConfig) -> tuple[LmConfig, str]:
-        return choose_settings(config, self.train_token_count(run), len(run.field("text", Text).vocabulary))
+        data = self.text_data(run)
+        return choose_settings(config, len(data.train), len(data.text_field.vocabulary))
 
     def build(self, run: Run, config: LmConfig) -> GradientDescent:
         data, order = self.text_data(run), config.model.ngram_order

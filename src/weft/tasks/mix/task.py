@@ -31,7 +31,7 @@ from weft.tasks.lm.adapt import CacheConfig, CacheModel, fit_cache
 from weft.tasks.lm.inspection import inspect_steps
 from weft.tasks.lm.interpolation import NGRAM, Interpolation, all_log_probs, likelihood, networks_of
 from weft.tasks.lm.model import LanguageModel
-from weft.tasks.lm.predictor import LmPredictor, NextTokenModel, TokenModel
+from weft.tasks.lm.predictor import LmPredictor, NextTokenModel
 from weft.tasks.members import trained_members
 from weft.tasks.mixture import LINEAR
 from weft.tasks.stored_data import DEV_PART, data_folder, is_stored, store, write_data_record
@@ -94,7 +94,15 @@ class MixedRun(RunKind[MixConfig, LmPredictor]):
         if not 1 <= count <= MOST_PARTS:
             raise WeftError(f"{run.path} has {count} parts", expected=f"1 to {MOST_PARTS}")
         text_field = run.field("text", Text)
-        models: list[NextTokenModel] = [self._load_part(run, number, text_field) for number in range(1, count + 1)]
+        models: list[NextTokenModel] = []
+        for number in range(1, count + 1):
+            part = open_run(run.path / PARTS_FOLDER / str(number))
+            if part.task not in PART_TASKS:
+                raise WeftError(f"{part.path} is a run of the task {part.task!r}", expected=" or ".join(PART_TASKS))
+            predictor = get_task(part.task).load(part)
+            if predictor.text_field.vocabulary.tokens != text_field.vocabulary.tokens:
+                raise WeftError(f"{part.path} has another vocabulary than {run.path}", expected="the same one")
+            models.append(predictor.model)
         if config is not None:
             network = first_network(models)
             if network is None:
@@ -104,16 +112,6 @@ class MixedRun(RunKind[MixConfig, LmPredictor]):
                 )
             models.append(CacheModel(network, config))
         return LmPredictor(run, Interpolation(models, weights), text_field)
-
-    def _load_part(self, run: Run, number: int, text_field: Text) -> TokenModel:
-        part = open_run(run.path / PARTS_FOLDER / str(number))
-        if part.task not in PART_TASKS:
-            raise WeftError(f"{part.path} is a run of the task {part.task!r}", expected=" or ".join(PART_TASKS))
-        predictor = get_task(part.task).load(part)
-        if predictor.text_field.vocabulary.tokens != text_field.vocabulary.tokens:
-            raise WeftError(f"{part.path} has another vocabulary than {run.path}", expected="the same one")
-        model: TokenModel = predictor.model
-        return model
 
     def inspect(self, predictor: LmPredictor, text: str) -> Inspection:
         return inspect_steps(predictor, text)
