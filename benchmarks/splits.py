@@ -12,7 +12,7 @@ from __future__ import annotations
 from benchmarks.rows import data
 from weft.tasks.tag.config import TagDataConfig
 from weft.tasks.tag.lexicon import WordLexicon
-from weft.tasks.tag.word_split import SPLITS
+from weft.tasks.tag.word_split import make_split
 from weft.text.conll import read_conll, table_sentences
 from weft.text.corpus import Corpus
 from weft.text.word_tokenizer import WordTokenizer
@@ -30,7 +30,10 @@ def main() -> None:
         count = WordLexicon.build(table_sentences(train), TagDataConfig()).count
         words = [list(one.words) for one in table_sentences(test)]
         raw = [line.strip().removeprefix(TEXT) for line in test.lines if line.startswith(TEXT)]
-        for name, split in (("print", WordTokenizer().split), *((name, make(count)) for name, make in SPLITS.items())):
+        for name, split in (
+            ("print", WordTokenizer().split),
+            *((name, make_split(name, count)) for name in ("word", "space")),
+        ):
             counts = [("joined by spaces", sum(split(" ".join(row)) == row for row in words))]
             if raw:
                 counts.append(("raw", sum(split(text) == row for text, row in zip(raw, words, strict=True))))

@@ -341,13 +341,17 @@ def ollama_generate(world):
     logged = world.ollama.generate(model="lm", prompt="the cat", options=options, logprobs=True, top_logprobs=2)
     assert "".join(one.token for one in logged.logprobs) == expected
     assert [len(one.top_logprobs) for one in logged.logprobs] == [2] * 20
-    assert world.ollama.generate(model="lm", keep_alive=60).done_reason == "load"
-    (loaded,) = world.ollama.generate(model="lm", prompt="", stream=True)
-    assert (loaded.response, loaded.done) == ("", True)
     texts = {world.ollama.generate(model="lm", prompt="a", options={"seed": -1}).response for _ in range(3)}
     assert len(texts) > 1
     penalized = world.ollama.generate(model="lm", prompt="a", options={"repeat_penalty": 1.9, "temperature": 0})
     assert penalized.response != world.ollama.generate(model="lm", prompt="a", options={"temperature": 0}).response
+
+
+@row("ollama", '`generate(model="lm")`')
+def ollama_loads(world):
+    assert world.ollama.generate(model="lm", keep_alive=60).done_reason == "load"
+    (loaded,) = world.ollama.generate(model="lm", prompt="", stream=True)
+    assert (loaded.response, loaded.done) == ("", True)
 
 
 @row("ollama", '`generate(keep_alive=..., options={"num_ctx": ...})`')

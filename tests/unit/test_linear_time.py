@@ -17,6 +17,7 @@ import pytest
 import weft
 from weft.pictures.save import SCRIPT_LETTERS
 from weft.server.app import ENDPOINTS
+from weft.series.times import _expression, _parts
 from weft.tasks.fill.blanks import Blanked
 from weft.tasks.tag.word_split import make_split
 from weft.text.tokenizers import FORMS, TOKENIZERS, SubwordTokenizer, WordTokenizer, normalize_unicode
@@ -54,6 +55,9 @@ def expressions(argument, module):
     elsewhere = {
         "letters": list(SCRIPT_LETTERS.values()),
         r"""f'\\b{key}="([^"]*)"'""": [r'\bname="([^"]*)"', r'\bfilename="([^"]*)"'],
+        "''.join(parts)": [
+            _expression(f"{date}{clock}")[0].pattern for date in _parts()[0] for clock in ("", "T%H:%M:%S.%f %Z")
+        ],
         "schema['pattern']": [
             part["pattern"]
             for one in ENDPOINTS

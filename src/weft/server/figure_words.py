@@ -40,20 +40,41 @@ def translate_figure(figure: Figure, language: str) -> Figure:
 def translate_phrase(text: str, language: str) -> str:
     """A phrase in another language; one that no template fits stays as it is."""
     for one in (text, text[:1].lower() + text[1:]):
-        for pattern, recursive, template in _templates(language):
-            if found := pattern.fullmatch(one):
-                parts = zip(found.groups(), recursive, strict=True)
+        for pieces, recursive, template in _templates(language):
+            if (found := _places(one, pieces)) is not None:
+                parts = zip(found, recursive, strict=True)
                 return template.format(*(translate_phrase(part, language) if again else part for part, again in parts))
     return text
 
 
+def _places(text: str, pieces: list[str]) -> list[str] | None:
+    """What stands between the pieces of a template, in linear time; None: the template does not fit the text.
+
+    >>> _places("norm, layer 1", ["norm, ", ""])
+    ['layer 1']
+    """
+    first, *between, last = pieces if len(pieces) > 1 else (*pieces, "")
+    found, start = [], len(first)
+    for piece in between:
+        end = text.find(piece, start + 1)
+        if end < 0:
+            return None
+        found.append(text[start:end])
+        start = end + len(piece)
+    if not text.startswith(first) or not text.endswith(last):
+        return None
+    if len(pieces) == 1:
+        return found if text == first else None
+    rest = text[start : len(text) - len(last)]
+    return [*found, rest] if rest else None
+
+
 @cache
-def _templates(language: str) -> list[tuple[re.Pattern[str], list[bool], str]]:
-    """For each template its pattern, which of its places are translated, and its translation; the longest first."""
+def _templates(language: str) -> list[tuple[list[str], list[bool], str]]:
+    """For each template its pieces, which of its places are translated, and its translation; the longest first."""
     table: dict[str, str] = json.loads((FOLDER / f"figures-{language}.json").read_text(encoding="utf-8"))
     found = []
     for english, other in sorted(table.items(), key=lambda item: -len(item[0])):
         pieces = re.split(r"(\{~?\})", english)
-        pattern = "".join("(.+?)" if at % 2 else re.escape(piece) for at, piece in enumerate(pieces))
-        found.append((re.compile(pattern, re.DOTALL), [piece == "{~}" for piece in pieces[1::2]], other))
+        found.append((pieces[::2], [piece == "{~}" for piece in pieces[1::2]], other))
     return found
