@@ -16,8 +16,8 @@ import pytest
 
 import weft
 from weft.pictures.save import SCRIPT_LETTERS
-from weft.server.app import ENDPOINTS
 from weft.series.times import _expression, _parts
+from weft.server.app import ENDPOINTS
 from weft.tasks.fill.blanks import Blanked
 from weft.tasks.tag.word_split import make_split
 from weft.text.tokenizers import FORMS, TOKENIZERS, SubwordTokenizer, WordTokenizer, normalize_unicode

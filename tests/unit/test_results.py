@@ -73,18 +73,27 @@ def test_results_are_short_and_have_no_goals():
         assert "here others are ahead" in " ".join(section.split()), heading
 
 
-@pytest.mark.parametrize("path", LAB, ids=lambda path: path.stem)
-def test_pages_of_the_lab(path):
+def test_pages_of_the_lab():
+    assert len(LAB) > 20
+    listed = (DOCS / "lab" / "index.md").read_text(encoding="utf-8")
+    wrong = [f"{path.name}: {mistake}" for path in LAB for mistake in mistakes_of_the_lab(path, listed)]
+    assert not wrong, "\n".join(wrong)
+
+
+def mistakes_of_the_lab(path, listed):
     text = path.read_text(encoding="utf-8")
-    assert text.startswith("---\nsearch:\n  exclude: true\n---\n\n# ")
-    if path.stem in ("index", "measurements", "cells-compared"):  # the list; the tables and the method of other pages
-        return
-    assert f"]({path.name})" in (DOCS / "lab" / "index.md").read_text(encoding="utf-8")
-    assert re.search(r"\n\n2026-\d\d-\d\d.*, commits? ([0-9a-f]{7}|in)", text)
-    assert "\n**Question.** " in text
-    assert "\n| " in text
     conclusion = " ".join(text.partition("**Conclusion.** ")[2].split())
-    assert len(re.findall(r"[.!?](?= |$)", conclusion)) == 3, conclusion
+    sentences = len(re.findall(r"[.!?](?= |$)", conclusion))
+    checks = {"is found by the search": text.startswith("---\nsearch:\n  exclude: true\n---\n\n# ")}
+    if path.stem not in ("index", "measurements", "cells-compared"):  # the list; tables and the method of other pages
+        checks |= {
+            "is not in the list": f"]({path.name})" in listed,
+            "has no date and commit": re.search(r"\n\n2026-\d\d-\d\d.*, commits? ([0-9a-f]{7}|in)", text),
+            "has no question": "\n**Question.** " in text,
+            "has no table": "\n| " in text,
+            f"has a conclusion of {sentences} sentences, not three": sentences == 3,
+        }
+    return [mistake for mistake, fine in checks.items() if not fine]
 
 
 def test_records_say_where_they_come_from():
