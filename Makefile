@@ -13,15 +13,15 @@ demo: $(VENV)/ready
 	$(BIN)/weft demo
 
 # The test processes share the cores, so threads that wait for work sleep; and they share the byte code of the package.
+# `make test FILE=tests/unit/test_config.py` runs one file, or some with -k: FILE="tests/unit -k config".
 test: $(VENV)/ready-dev
-	OMP_WAIT_POLICY=passive PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist worksteal
+	OMP_WAIT_POLICY=passive PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest $(if $(FILE),$(FILE),-n auto --dist worksteal)
 
 check: $(VENV)/ready-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(if $(CLANG_FORMAT),$(CLANG_FORMAT) --dry-run -Werror $(CPP),@echo "clang-format is not installed: C++ is not checked")
-	$(MAKE) test
 
 format: $(VENV)/ready-dev
 	$(BIN)/ruff format .
