@@ -92,6 +92,8 @@ def check_run(run: Path) -> list[str]:
     checks: dict[Path, Any] = {run / name: check_json for name in ("config.json", "fields.json")}
     checks |= dict.fromkeys(run.glob("languages.json"), check_json)
     checks |= dict.fromkeys(sorted(run.glob("**/*.safetensors")), check_tensors)
+    if not (run / "parts").exists():
+        checks[run / "checkpoint.safetensors"] = check_tensors
     checks |= dict.fromkeys(sorted(run.glob("parts/*/*.json")), check_json)
     if (run / "metrics.jsonl").exists():
         checks[run / "metrics.jsonl"] = check_metrics
