@@ -11,7 +11,11 @@ from weft.series.reader import AGGREGATES, DUPLICATES
 from weft.series.time_series import LAYOUTS
 from weft.training.search_space import Choice, SearchSpace
 
-MODEL_KINDS = ("auto", "linear", "baselines")
+MODEL_KINDS = {  # by name, what each is; how it is trained stands in kinds.py
+    "auto": "linear and baselines, combined",
+    "linear": "a linear map for all series",
+    "baselines": "exponential smoothing, Theta and others",
+}
 
 
 @dataclass(frozen=True)
@@ -54,8 +58,8 @@ class ForecastModelConfig(Settings):
 
     kind: str = setting(
         "auto",
-        "linear: a linear map for all series; baselines: exponential smoothing, Theta and others; auto: both, combined",
-        choices=MODEL_KINDS,
+        "; ".join(f"{name}: {words}" for name, words in MODEL_KINDS.items()),
+        choices=tuple(MODEL_KINDS),
     )  # fmt: skip
     horizon: int = setting(AUTO, "steps to forecast; auto: one season", low=1, high=10_000, auto=True,
                            option="--horizon")  # fmt: skip
@@ -80,4 +84,4 @@ class ForecastConfig:
     model: ForecastModelConfig = field(default_factory=ForecastModelConfig)
     train: ForecastTrainConfig = field(default_factory=ForecastTrainConfig)
 
-    search_space: ClassVar[SearchSpace] = {"model.kind": Choice(MODEL_KINDS)}
+    search_space: ClassVar[SearchSpace] = {"model.kind": Choice(tuple(MODEL_KINDS))}

@@ -8,6 +8,7 @@ windows; the one that was evaluated is stored beside it.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,6 @@ from weft.metrics.forecast import MASE, QUANTILE_LEVELS, ForecastScores, seasona
 from weft.tasks.forecast.baselines import BASELINES
 from weft.tasks.forecast.calibration import Calibration, normal_quantiles
 from weft.tasks.forecast.combination import AVERAGE
-from weft.tasks.forecast.config import ForecastConfig
 from weft.tasks.forecast.evaluation import finite, score
 from weft.tasks.forecast.linear import (
     Array,
@@ -37,6 +37,7 @@ from weft.tasks.forecast.linear import (
 from weft.tasks.forecast.model import (
     LINEAR_MAP,
     LOG_LINEAR_MAP,
+    Forecaster,
     ForecastModel,
     SeriesRows,
     baseline_quantiles,
@@ -122,7 +123,22 @@ class HeldOut:
         return found
 
 
-class Fitting(Phase):
+class ForecastPhase(Phase):
+    """A training of a forecaster, which makes two models.
+
+    Attributes:
+        held_out_scores: the scores of a model on held-out data of their own, where there are such data: of the model
+            ("") and of baselines.
+    """
+
+    held_out_scores: Callable[[Forecaster], dict[str, ForecastScores]] | None = None
+
+    @abstractmethod
+    def models(self) -> tuple[Forecaster, Forecaster]:
+        """The model of the run, and the one that does not know the last horizon of each series."""
+
+
+class Fitting(ForecastPhase):
     """Fits one forecaster in each step, and their combination in the last one.
 
     Args:
@@ -159,11 +175,14 @@ class Fitting(Phase):
         self.maps: dict[str, tuple[LinearMap, LinearMap]] = {}  # that of the run, and the one that is evaluated
         self.joined: tuple[ForecastModel, ForecastModel] | None = None
         self.scores: dict[str, ForecastScores] = {}  # of the combination ("") and of each forecaster
-        self.held_out_scores: Callable[[ForecastModel], dict[str, ForecastScores]] | None = None  # on data of their own
 
     @property
     def model(self) -> ForecastModel | None:
         return None if self.joined is None else self.joined[0]
+
+    def models(self) -> tuple[ForecastModel, ForecastModel]:
+        assert self.joined is not None
+        return self.joined
 
     @property
     def can_evaluate(self) -> bool:
@@ -370,17 +389,3 @@ def _least(errors: Array, windows: BoolArray) -> int:
     known = ~np.isnan(chosen)
     totals = np.where(known, chosen, 0).sum((1, 2)) / np.maximum(known.sum((1, 2)), 1)
     return int(totals.argmin())
-
-
-def fit_model(
-    rows: SeriesRows, horizon: int, season: int, names: Sequence[str], config: ForecastConfig
-) -> ForecastModel:
-    """A model that is fitted to all windows of some series, as training does it."""
-    fitting = Fitting(
-        rows, horizon, season, names, seed=config.train.seed, evaluates=False, lags=max(0, config.model.lags)
-    )
-    progress = Progress()
-    for _ in range(fitting.steps(progress)):
-        fitting.step(progress, 0, stop=False)
-    assert fitting.model is not None
-    return fitting.model

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -47,6 +47,33 @@ class SeriesRows(NamedTuple):
         return SeriesRows([row[:cutoff] for row, cutoff in zip(self.targets, cutoffs, strict=True)], self.features)
 
 
+class Forecaster(Protocol):
+    """A trained model of any kind (`kinds.py`), as the predictor uses it."""
+
+    @property
+    def horizon(self) -> int:
+        """The number of steps H."""
+        ...
+
+    @property
+    def season(self) -> int:
+        """The length of a season."""
+        ...
+
+    @property
+    def summary(self) -> str:
+        """What it is made of, in a few words."""
+        ...
+
+    def quantiles(self, rows: SeriesRows) -> Array:
+        """The quantiles (N, H, Q) of the steps after the ends of series; NaN for one without any value."""
+        ...
+
+    def with_baselines(self, rows: SeriesRows, names: Sequence[str]) -> dict[str, Array]:
+        """The quantiles (N, H, Q) of the model (""), and of baselines by name."""
+        ...
+
+
 @dataclass(frozen=True)
 class ForecastModel:
     """A combination of forecasters for all series.
@@ -68,6 +95,16 @@ class ForecastModel:
     def quantiles(self, rows: SeriesRows) -> Array:
         """The calibrated quantiles (N, H, Q) of the steps after the ends of series; NaN for one without any value."""
         return self.join(self.parts(rows), rows.targets)
+
+    @property
+    def summary(self) -> str:
+        return ", ".join(f"{name} {share:.2f}" for name, share in self.weights.items() if share > 0)
+
+    def with_baselines(self, rows: SeriesRows, names: Sequence[str]) -> dict[str, Array]:
+        """The quantiles (N, H, Q) of the model (""), and of baselines by name, each of which is computed once."""
+        parts = self.parts(rows, names)
+        alone = {name: within_range(parts[name], rows.targets) for name in names}
+        return {"": self.join(parts, rows.targets), **alone}
 
     def parts(self, rows: SeriesRows, names: Sequence[str] = ()) -> dict[str, Array]:
         """The quantiles (N, H, Q) of each forecaster that has a weight, and of further ones."""

@@ -31,9 +31,9 @@ from weft.tasks.forecast.data import (
     with_future,
 )
 from weft.tasks.forecast.evaluation import Forecasters, finite, lines_of, scores_at, summed
-from weft.tasks.forecast.fitting import fit_model
+from weft.tasks.forecast.kinds import fit_model
 from weft.tasks.forecast.linear import Array
-from weft.tasks.forecast.model import ForecastModel, SeriesRows, within_range
+from weft.tasks.forecast.model import Forecaster, SeriesRows, within_range
 from weft.tasks.operation import (
     EvaluationData,
     EvaluationReport,
@@ -180,13 +180,12 @@ class ForecastPredictor(TaskPredictor):
     """
 
     run: Run
-    model: ForecastModel
-    held_out: ForecastModel
+    model: Forecaster
+    held_out: Forecaster
     layout: Series
 
     def __repr__(self) -> str:
-        shares = ", ".join(f"{name} {share:.2f}" for name, share in self.model.weights.items() if share > 0)
-        return f"ForecastPredictor({str(self.run.path)!r}, horizon {self.model.horizon}, {shares})"
+        return f"ForecastPredictor({str(self.run.path)!r}, horizon {self.model.horizon}, {self.model.summary})"
 
     @cached_property
     def config(self) -> ForecastConfig:
@@ -394,17 +393,7 @@ class ForecastPredictor(TaskPredictor):
             return self._later_scores(stored_set(self.run, DEV_PART, self.layout))
         rows = rows_of(stored_set(self.run, TRAIN_PART, self.layout))
         cutoffs = np.array([len(row) - self.model.horizon for row in rows.targets])
-        return scores_at(self._forecasters(self.held_out), rows, cutoffs, self.model.horizon, self.model.season)
-
-    def _forecasters(self, model: ForecastModel, names: Sequence[str] = BASELINES) -> Forecasters:
-        """The model ("") and baselines by name."""
-
-        def forecast(rows: SeriesRows) -> dict[str, Array]:
-            parts = model.parts(rows, names)
-            alone = {name: within_range(parts[name], rows.targets) for name in names}
-            return {"": model.join(parts, rows.targets), **alone}
-
-        return forecast
+        return scores_at(_forecasters(self.held_out), rows, cutoffs, self.model.horizon, self.model.season)
 
     def _later_scores(self, data: Any) -> dict[str, ForecastScores]:
         """The scores on later values of known series, and on the last horizon of others."""
@@ -421,7 +410,7 @@ class ForecastPredictor(TaskPredictor):
         cutoffs = np.repeat(begins, channels)
         most = max((len(row) - begin for row, begin in zip(rows.targets, cutoffs, strict=True)), default=0)
         windows = [
-            scores_at(self._forecasters(self.model), rows, cutoffs + step, horizon, self.model.season)
+            scores_at(_forecasters(self.model), rows, cutoffs + step, horizon, self.model.season)
             for step in range(0, most, horizon)
         ]
         if not windows:
@@ -494,10 +483,10 @@ class ForecastPredictor(TaskPredictor):
             cutoffs = lengths - horizon - stride * (windows - 1 - number)
             if model is None or refit:
                 model = self._fitted_before(rows, cutoffs)
-            scores.append(scores_at(self._forecasters(model, names), rows, cutoffs, horizon, season))
+            scores.append(scores_at(_forecasters(model, names), rows, cutoffs, horizon, season))
         return scores
 
-    def _fitted_before(self, rows: SeriesRows, cutoffs: IntArray) -> ForecastModel:
+    def _fitted_before(self, rows: SeriesRows, cutoffs: IntArray) -> Forecaster:
         chosen = np.flatnonzero(cutoffs > self.model.horizon)
         if not len(chosen):
             longest = max((len(row) for row in rows.targets), default=0)
@@ -507,7 +496,12 @@ class ForecastPredictor(TaskPredictor):
                 hint="fewer `windows`",
             )
         history = rows.at(chosen).until(cutoffs[chosen])
-        return fit_model(history, self.model.horizon, self.model.season, list(self.model.weights), self.config)
+        return fit_model(history, self.config)
+
+
+def _forecasters(model: Forecaster, names: Sequence[str] = BASELINES) -> Forecasters:
+    """The model ("") and baselines by name."""
+    return lambda rows: model.with_baselines(rows, names)
 
 
 def best_baseline(scores: Mapping[str, ForecastScores]) -> str:

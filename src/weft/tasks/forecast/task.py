@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from weft.config import as_config, auto_settings, load_config, resolve_auto, to_dict
+from weft.config import as_config, auto_settings, from_dict, load_config, resolve_auto, to_dict
 from weft.data.field import fields_content
 from weft.errors import WeftError
 from weft.metrics.forecast import MASE
 from weft.series import Series
-from weft.tasks.forecast.baselines import BASELINES
 from weft.tasks.forecast.config import ForecastConfig
 from weft.tasks.forecast.data import (
     read_like_training,
@@ -22,18 +21,13 @@ from weft.tasks.forecast.data import (
     store_set,
     stored_set,
 )
-from weft.tasks.forecast.fitting import HELD, OWN, Fitting
-from weft.tasks.forecast.model import LINEAR_MAP, LOG_LINEAR_MAP, ForecastModel
+from weft.tasks.forecast.fitting import HELD, OWN, ForecastPhase
+from weft.tasks.forecast.kinds import FORECAST_KINDS
 from weft.tasks.forecast.predictor import ForecastPredictor
 from weft.tasks.stored_data import DEV_PART, TRAIN_PART, is_stored
 from weft.tasks.task import Task
 from weft.training.run import WEIGHTS, Run, decoding, finite_weights
 
-FORECASTERS = {
-    "auto": (LINEAR_MAP, LOG_LINEAR_MAP, *BASELINES),
-    "linear": (LINEAR_MAP, LOG_LINEAR_MAP),
-    "baselines": BASELINES,
-}
 HORIZON, SEASON, LAGS = "model.horizon", "model.season", "model.lags"
 USUAL_HORIZON = 6  # of series without a season
 
@@ -87,18 +81,10 @@ class ForecastTask(Task[Any, ForecastConfig, ForecastPredictor]):
         short = f" (the series are too short for {usual})" if SEASON in open_settings and season != usual else ""
         return chosen, f"{words}: chosen for a value {layout.frequency.words}{short}" if words else ""
 
-    def build(self, run: Run, config: ForecastConfig) -> Fitting:
-        layout, model = run.field("series", Series), config.model
+    def build(self, run: Run, config: ForecastConfig) -> ForecastPhase:
+        layout = run.field("series", Series)
         found = stored_set(run, TRAIN_PART, layout)
-        phase = Fitting(
-            rows_of(found),
-            model.horizon,
-            model.season,
-            FORECASTERS[model.kind],
-            seed=config.train.seed,
-            evaluates=not is_stored(run, DEV_PART),
-            lags=max(0, model.lags),
-        )
+        phase = FORECAST_KINDS[config.model.kind].phase(rows_of(found), config, not is_stored(run, DEV_PART))
         values = sum(int(np.isfinite(one.target).sum()) for one in found)
         phase.description = f"{len(found):,} series, {values:,} values ({run.reading.get('description', '')})"
         if is_stored(run, DEV_PART):
@@ -106,12 +92,12 @@ class ForecastTask(Task[Any, ForecastConfig, ForecastPredictor]):
         return phase
 
     def load(self, run: Run) -> ForecastPredictor:
-        layout = run.field("series", Series)
+        layout, config = run.field("series", Series), from_dict(ForecastConfig, run.config)
         saved = run.load(WEIGHTS)
         finite_weights(run.file(WEIGHTS), saved.tensors)
         with decoding(run.file(WEIGHTS)):
-            data = saved.metadata["model"]
-            models = [ForecastModel.from_tensors(saved.tensors, data, prefix) for prefix in (OWN, HELD)]
+            restore, data = FORECAST_KINDS[config.model.kind].restore, saved.metadata["model"]
+            models = [restore(saved.tensors, data, prefix) for prefix in (OWN, HELD)]
         return ForecastPredictor(run, models[0], models[1], layout)
 
 

@@ -1,0 +1,57 @@
+"""The kinds of models that forecast, by `model.kind`: how each is trained, and how a run has stored it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from weft.tasks.forecast.baselines import BASELINES
+from weft.tasks.forecast.config import ForecastConfig
+from weft.tasks.forecast.fitting import Fitting, ForecastPhase
+from weft.tasks.forecast.model import LINEAR_MAP, LOG_LINEAR_MAP, Forecaster, ForecastModel, SeriesRows
+from weft.training.step import Progress
+
+
+class ForecastKind(NamedTuple):
+    """A kind of model.
+
+    Attributes:
+        phase: what trains it: (rows, config, evaluates) -> phase. `evaluates` says whether the last horizon of each
+            series is held out to evaluate; otherwise there are held-out data of their own.
+        restore: the model from the tensors and the metadata "model" that its phase stores, and the prefix of its
+            tensors: OWN or HELD. A ValueError or KeyError says that they are not those of such a model.
+    """
+
+    phase: Callable[[SeriesRows, ForecastConfig, bool], ForecastPhase]
+    restore: Callable[[Mapping[str, Tensor], Mapping[str, Any], str], Forecaster]
+
+
+def combination(names: Sequence[str]) -> ForecastKind:
+    """Forecasters whose quantiles are averaged."""
+    return ForecastKind(partial(_fitting, tuple(names)), ForecastModel.from_tensors)
+
+
+def _fitting(names: Sequence[str], rows: SeriesRows, config: ForecastConfig, evaluates: bool) -> Fitting:
+    model = config.model
+    lags = max(0, model.lags)
+    return Fitting(rows, model.horizon, model.season, names, seed=config.train.seed, evaluates=evaluates, lags=lags)
+
+
+FORECAST_KINDS: Mapping[str, ForecastKind] = {
+    "auto": combination((LINEAR_MAP, LOG_LINEAR_MAP, *BASELINES)),
+    "linear": combination((LINEAR_MAP, LOG_LINEAR_MAP)),
+    "baselines": combination(BASELINES),
+}
+
+
+def fit_model(rows: SeriesRows, config: ForecastConfig) -> Forecaster:
+    """A model that is fitted to all windows of some series, as training does it."""
+    phase = FORECAST_KINDS[config.model.kind].phase(rows, config, False)
+    progress = Progress()
+    total = phase.steps(progress)
+    while progress.step < total and progress.epoch < phase.epochs:
+        phase.step(progress, total, stop=False)
+    return phase.models()[0]
