@@ -23,7 +23,8 @@ import venv
 import zipfile
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from tests.paths import ROOT
+
 MADE = ("PKG-INFO", "setup.cfg", "src/weft.egg-info/")  # what setuptools adds
 PIP_INSTALL = ("python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
 LARGEST_LIBRARY = 2 << 20  # bytes; without debug information and symbols one has 1.2 million

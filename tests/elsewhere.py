@@ -9,9 +9,10 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from tests.paths import ROOT
 from weft.tasks import describe, elsewhere
 
-PAGE = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 FILES = {
     name: textwrap.dedent(code).strip() + "\n"
     for name, code in re.findall(r"^    # (pyproject\.toml|running_mean\.py)\n((?:    .*\n|\n)+)", PAGE, flags=re.M)

@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from tests.paths import ROOT
+
 QUERIES = {  # what readers type -> a page that has to be among the first results
     "install": "install.html",
     "cpu torch": "install.html",
@@ -54,7 +56,7 @@ QUERIES = {  # what readers type -> a page that has to be among the first result
 }
 LOOKED_AT = ("index", "index.zh", "install", "troubleshooting", "accelerate", "classify", "gradients", "results", "cli")
 LOOKED_AT += ("glossary", "api/layers")
-AXE = Path(__file__).parent / "vendor" / "axe.min.js"
+AXE = ROOT / "tests" / "vendor" / "axe.min.js"
 FIRST = 5  # so many results count as found
 
 

@@ -25,6 +25,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from tests.paths import ROOT
+
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
@@ -32,7 +34,7 @@ from safetensors.torch import load_file
 
 from tests.unit.test_weights import machine
 
-RECORD = Path(__file__).parent.parent / "recorded.json"
+RECORD = ROOT / "tests" / "recorded.json"
 # What differs from run to run: times, and the folders that the runs are in.
 VARYING = {"seconds", "minutes", "path", "date", "started", "duration", "tokens_per_second", "steps_per_second"}
 

@@ -15,6 +15,8 @@ import tempfile
 from pathlib import Path
 from xml.etree import ElementTree
 
+from tests.paths import ROOT
+
 FILES = (
     "test_nn.py",
     "test_modules.py",
@@ -57,7 +59,7 @@ def results(tests: Path, mode: str, file: str) -> dict[str, str]:
     """The tests of a file by name: "" for one that passed, "skipped", or the last line of the failure."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        roots = [str(Path(__file__).parents[2]), *sys.path]
+        roots = [str(ROOT), *sys.path]
         process = subprocess.run(
             [sys.executable, "-m", "tests.long.torch_suite", "--run", mode, file, str(report)],
             cwd=tests,

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.paths import ROOT
 from tests.serving import Served, served
 
 openai = pytest.importorskip("openai")
@@ -64,7 +65,7 @@ def world(runs):
 
 def table() -> list[tuple[str, str]]:
     """The clients and calls of the tables, one below the name of each client."""
-    page = (Path(__file__).parents[2] / "docs" / "serve.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "serve.md").read_text(encoding="utf-8")
     part = page.partition("## Calls of clients")[2].partition("\n## ")[0]
     _, *sections = re.split(r"^### (\w+)$", part, flags=re.M)
     rows = [re.findall(r"^\| (`.+?) \|", section, flags=re.M) for section in sections[1::2]]

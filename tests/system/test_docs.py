@@ -8,7 +8,6 @@ import runpy
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -17,8 +16,8 @@ import weft.nn
 import weft.probes
 from tests import forked
 from tests.pages import examples, same
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 SERVE = ROOT / "docs" / "serve.md"  # its examples need a server: tests/system/test_serve.py
 NOTES, NOTES_ZH = ROOT / "docs" / "from-the-notes.md", ROOT / "docs" / "from-the-notes.zh.md"  # one program, two texts

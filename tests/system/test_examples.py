@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from pathlib import Path
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+from tests.paths import ROOT
+
+EXAMPLES = ROOT / "examples"
 
 
 def values(output, title):

@@ -15,12 +15,13 @@ import typer
 
 import weft
 from examples.own_cell import MinimalGatedUnitCell, PeepholeLSTMCell
+from tests.paths import ROOT
 from weft.cells import CELLS, custom_cells, using_cells
 from weft.cli import WITHOUT_CELLS, app, main
 from weft.cli import train as cli_train
 from weft.training.run import write_json
 
-FILE = Path(__file__).parents[2] / "examples" / "own_cell.py"
+FILE = ROOT / "examples" / "own_cell.py"
 PEEPHOLE = ["--cell", f"{FILE}:PeepholeLSTMCell"]
 TINY = {"model.hidden_size": 8, "text.limit": 3000, "train.epochs": 1}
 NEEDED = r"needs the cell 'PeepholeLSTMCell', which is not part of weft"

@@ -25,6 +25,7 @@ import pytest
 import torch
 
 import weft
+from tests.paths import ROOT
 from tests.serving import CORPUS, LABELLED, SPANS, Recipe, served, train_runs
 from weft import probes
 from weft.cells import CELLS
@@ -45,7 +46,7 @@ if CHROMIUM is None:
 expect = sync_api.expect
 expect.set_options(timeout=20_000)
 LOOPBACK = ("127.0.0.1", "localhost")
-AXE = Path(__file__).parents[1] / "vendor" / "axe.min.js"
+AXE = ROOT / "tests" / "vendor" / "axe.min.js"
 SMALLEST_TARGET = 24  # pixels in both directions, as WCAG 2.2 has it; tokens within a running text are exempt
 SMALL_TARGETS = """(least) => [...document.querySelectorAll(`a:not(.skip), button, summary, select, textarea,
     label:has(input), input:not(label input), [role=button]:not(.running *)`)].filter((one) => {

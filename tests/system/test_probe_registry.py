@@ -7,19 +7,18 @@ import runpy
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 import weft.probes
+from tests.paths import ROOT
 from tests.serving import CORPUS, Recipe, served, train_runs
 from weft import probes
 from weft.cli import make_app
 from weft.probes.registry import all_probes
 from weft.server.look import supported
 
-ROOT = Path(__file__).parents[2]
 SMALL = {"model.hidden_size": 8, "model.embedding_dim": 8, "train.epochs": 1, "batch.size": 8}
 ADDED = '''
 """Which tokens have vowels."""

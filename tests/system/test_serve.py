@@ -15,11 +15,11 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from tests.paths import ROOT
 from tests.serve_soak import check_schema
 from tests.serving import served, wait_for
 from weft.cli import app
@@ -467,7 +467,7 @@ def test_answers_conform_to_the_description(server):
 
 def run_page(server, language, command):
     """Runs the examples of docs/serve.md in one language, with the address of the server."""
-    page = (Path(__file__).parents[2] / "docs" / "serve.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "serve.md").read_text(encoding="utf-8")
     code = "\n".join(re.findall(rf"^```{language}\n(.*?)^```", page, flags=re.M | re.S))
     code = code.replace("http://127.0.0.1:8000", server.address)
     return subprocess.run([*command, code], capture_output=True, text=True, timeout=60, check=False)

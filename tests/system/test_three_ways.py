@@ -12,9 +12,10 @@ import pytest
 from typer.testing import CliRunner
 
 import weft.cli
+from tests.paths import ROOT
 from tests.serving import RECIPES, TEXT, train_runs
 
-PAGE = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 PARTS = ("cli", "tasks", "data", "training", "decoding", "probes", "server")
 MOST_HOPS = 15
 FILES = re.compile(rf"`((?:{'|'.join(PARTS)})/[\w/]+\.py)`")

@@ -6,14 +6,14 @@ import random
 import re
 import shlex
 import shutil
-from pathlib import Path
 
 import pytest
 
 from tests.pages import same
+from tests.paths import ROOT
 from tests.program import succeeds, weft
 
-PAGE = Path(__file__).parents[2] / "docs" / "troubleshooting.md"
+PAGE = ROOT / "docs" / "troubleshooting.md"
 SMALL = ("--set", "model.hidden_size=16", "--set", "model.embedding_dim=16", "--epochs", "1")
 BLOCKS = re.findall(
     r"^```console\n\$ weft ((?:[^\n]*\\\n)*[^\n]*)\n(.*?)^```", PAGE.read_text("utf-8"), flags=re.M | re.S

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import importlib
 import json
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from benchmarks import accelerate, chains, engine, growth, inference, peers, precision, results
 from benchmarks.rows import Result, Row
+from tests.paths import ROOT
 from tools import records, tables
 
-PROGRAMS = sorted(path.stem for path in (Path(__file__).parents[2] / "benchmarks").glob("*.py"))
+PROGRAMS = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py"))
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -9,12 +9,12 @@ import subprocess
 import sys
 import warnings
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 
+from tests.paths import ROOT
+
 LIBRARY = import_module("weft.engine.library")  # the package has a function of that name
-ROOT = Path(__file__).parents[2]
 
 
 def test_an_installation_without_a_compiler_says_what_to_do(tmp_path):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from tests.paths import ROOT
+
 COMPILER = shutil.which("g++") or shutil.which("clang++")
-SOURCE = Path(__file__).parents[1] / "core" / "thread_pool.cpp"
+SOURCE = ROOT / "tests" / "core" / "thread_pool.cpp"
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler")
 
 

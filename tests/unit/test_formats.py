@@ -7,16 +7,15 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 import weft
+from tests.paths import ROOT
 from tools.check_run import check_run
 from weft.text.corpus import Corpus
 from weft.training.run import FORMAT
 
-ROOT = Path(__file__).parents[2]
 SMALL = {"model.hidden_size": 8, "model.embedding_dim": 4, "train.epochs": 1}
 
 

@@ -6,15 +6,14 @@ import csv
 import gzip
 import io
 import json
-import os
 import re
 import zipfile
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.paths import REAL_DATA
 from weft.config import load_config, to_toml
 from weft.errors import WeftError, WeftWarning
 from weft.tasks.classify.config import ClassifyConfig, ClassifyDataConfig
@@ -357,7 +356,7 @@ def test_columns_are_set_by_name_or_number(tmp_path):
         load_config(ClassifyConfig, sets=["data.text_column=1.5"])
 
 
-FOLDER = Path(os.environ.get("WEFT_DATA") or Path(__file__).parents[3] / "shared" / "data") / "cls"
+FOLDER = REAL_DATA / "cls"
 
 
 @pytest.mark.skipif(not FOLDER.is_dir(), reason=f"the real data is not at {FOLDER}; WEFT_DATA says where it is")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import os
 import re
 import sys
 import zipfile
@@ -15,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.paths import REAL_DATA
 from weft.errors import WeftError, WeftWarning
 from weft.text.config import PairTextConfig
 from weft.text.parallel import PairFields, Pairs, fit_pair_fields, open_pairs
@@ -251,7 +251,7 @@ class TestSpaces:
         assert SpaceTokenizer().split(text.lower()) == by_hand(text)
 
 
-DATA = Path(os.environ.get("WEFT_DATA") or Path(__file__).resolve().parents[3] / "shared" / "data")
+DATA = REAL_DATA
 
 
 @pytest.mark.skipif(

@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
-from pathlib import Path
 
 import pytest
 
 import weft
 import weft.nn
+from tests.paths import ROOT
 
-REFERENCE = Path(__file__).parents[2] / "docs" / "api"
+REFERENCE = ROOT / "docs" / "api"
 NAMES = [(weft, name) for name in weft.__all__ if name not in ("__version__", "nn", "probes")]
 NAMES += [(weft.nn, name) for name in weft.nn.__all__ if name not in weft.__all__]
 

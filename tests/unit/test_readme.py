@@ -10,10 +10,10 @@ import pytest
 
 import weft
 from tests.dist import installations
+from tests.paths import ROOT
 from tools.tables import best_peer, cpu_minutes, exact, minutes, of_row, shown
 from weft.cli import app
 
-ROOT = Path(__file__).parents[2]
 README, CHINESE = (ROOT / name for name in ("README.md", "README.zh-CN.md"))
 ROWS = {  # what the tables call a row of the records
     "English Web Treebank": "tag/en_ewt",

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import re
 import xml.etree.ElementTree as ElementTree
-from pathlib import Path
 from statistics import mean
 
 import pytest
 
+from tests.paths import ROOT
 from tools import lost_figures, pages, records, tables
 from tools.charts import CHARTS
 
-ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 LAB = sorted((DOCS / "lab").glob("*.md"))
 TRAININGS = json.loads((DOCS / "results.json").read_text(encoding="utf-8"))

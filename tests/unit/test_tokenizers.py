@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import sys
 import unicodedata
-from pathlib import Path
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.paths import REAL_DATA
 from weft.errors import WeftError
 from weft.text.tokenizers import (
     TOKENIZERS,
@@ -27,7 +26,7 @@ from weft.text.tokenizers import (
 )
 from weft.text.vocabulary import RESERVED
 
-DATA = Path(os.environ.get("WEFT_DATA") or Path(__file__).resolve().parents[3] / "shared" / "data")
+DATA = REAL_DATA
 WIKITEXT = DATA / "lm" / "wikitext-2" / "test.txt.gz"
 
 # Free text rarely hits the rules, so half of the examples are made of the characters that the rules are about.

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.paths import ROOT
+
 FOLDERS = ("src", "docs", "benchmarks", "examples", "tools")
 SUFFIXES = (".py", ".hpp", ".cpp", ".h", ".md", ".toml")
 

@@ -18,6 +18,7 @@ import pytest
 import torch
 
 import weft
+from tests.paths import ROOT
 from weft.config import load_config
 from weft.engine import description
 from weft.tasks import get_task
@@ -31,7 +32,7 @@ from weft.tasks.translate.config import TranslateConfig
 from weft.text.corpus import Corpus
 from weft.training.run import WEIGHTS, load_tensors
 
-RECORD = Path(__file__).parent.parent / "weights.json"
+RECORD = ROOT / "tests" / "weights.json"
 STEPS = 20
 
 SMALL = [
