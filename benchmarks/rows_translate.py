@@ -146,7 +146,7 @@ ROWS = {
     "mt/fra-eng, 14 min, dropout 0.05": Row(
         None, by_beam(limited(14, threads=2, sets=["model.dropout=0.05"])), seeds=(1, 2, 3)
     ),
-    "mt/fra-eng, 4 min": Row(None, limited(4, threads=1), seeds=(1,)),
+    "mt/fra-eng, 4 min": Row(None, limited(4, threads=1), seeds=(1, 2, 3)),
     **{f"mt/fra-eng, {pairs:,} pairs": Row(None, some_pairs(pairs), seeds=(1,)) for pairs in (1_000, 10_000, 30_000)},
     "mt/fra-eng, notes": Row(None, notes),
     "mt/fra-eng, 4 min, additive": four_minutes("model.attention=additive"),
