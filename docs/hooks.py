@@ -1,6 +1,6 @@
-"""Hooks of the documentation site: equations become MathML when it is built, so pages need no script and no network.
+"""Hooks of the documentation site: pages of the reference are made when it is built, equations become MathML.
 
-mkdocs calls the functions by their names.
+So pages need no script and no network. mkdocs calls the functions by their names.
 """
 
 from __future__ import annotations
@@ -8,9 +8,15 @@ from __future__ import annotations
 import html
 import posixpath
 import re
+import sys
+from pathlib import Path
 from typing import Any
 
 from latex2mathml.converter import convert
+from mkdocs.structure.files import File, Files
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tools.reference_pages import PAGES
 
 EQUATION = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', flags=re.S)
 LINK = re.compile(r"\[([^\]]*)\]\((\.\./[^)#\s]+)(?:#[^)]*)?\)")
@@ -20,6 +26,12 @@ SECTION = re.compile(
     r"( [^>]*>\s*<label [^>]*>\s*<span [^>]*></span>\s*)([^<]*\S)"
 )
 HOW_TO = ("Start", "For torch users", "Tasks")  # sections of the navigation
+
+
+def on_files(files: Files, *, config: Any) -> None:
+    """Adds the pages of the reference."""
+    for name, make in PAGES.items():
+        files.append(File.generated(config, name, content=make()))
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
