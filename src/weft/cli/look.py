@@ -128,9 +128,16 @@ def _suitable(model: Any, text: str | None) -> list[str]:
     """What suits a model: by the parts that it has."""
     from weft.probes.parts import inspect
 
-    if text is None:
+    try:
+        parts = inspect(model, text or "")
+    except WeftError:
+        if text is not None:
+            raise
+        parts = None
+    if parts is not None and parts.series is not None:
+        return ["forecast"]
+    if text is None or parts is None:
         raise WeftError("there is no text to look at", expected="TEXT, or - for standard input")
-    parts = inspect(model, text)
     if parts.attention is not None and parts.search is not None:
         return ["attention", "beam"]
     if parts.chain is not None:

@@ -11,6 +11,7 @@ save.py        .html, .svg, .png, .json by the name of a file
 
 from weft.pictures.figures import (
     Alignment,
+    Band,
     Bars,
     ColouredText,
     Curve,
@@ -28,6 +29,7 @@ from weft.pictures.terminal import plain_lines, print_figure
 
 __all__ = [
     "Alignment",
+    "Band",
     "Bars",
     "ColouredText",
     "Curve",

@@ -9,12 +9,13 @@ from weft.pictures.svg import MARGIN, SMALL, Canvas, number, percent, shorten, t
 BAR_ROW, BARS_TOP, LONGEST = 30, 38, 180  # pixels: the height of a bar's row, where the first begins, the longest name
 INTERVAL_ROW = 96
 WIDEST = 640
+BOLD = 1.15  # how much wider bold text is
 
 
 def draw_bars(figure: Bars, width: float) -> Canvas:
     """A row for each share: its name, its bar, its percentage. Small shares are drawn relative to the largest."""
     names = [shorten(visible(name), LONGEST) for name in figure.names]
-    left = MARGIN + 1.08 * max(map(text_width, names), default=0) + 12
+    left = MARGIN + BOLD * max(map(text_width, names), default=0) + 12
     width = min(width, WIDEST)
     room, most = width - left - 70, float(figure.values.max(initial=0))
     full = 1.0 if most >= 0.1 or most <= 0 else most

@@ -7,17 +7,20 @@ import math
 
 import numpy as np
 
-from weft.pictures.figures import Array, Curve, Curves, visible
+from weft.pictures.date_ticks import date_ticks
+from weft.pictures.figures import Array, Band, Curve, Curves, visible
 from weft.pictures.palette import LIGHT_HUES
 from weft.pictures.svg import SMALL, Canvas, at, number, shorten, text_width
 
 PLOT_WIDTH, PLOT_HEIGHT = 760, 360
 LEFT, RIGHT, TOP, BOTTOM = 64, 20, 46, 50
 MOST_POINTS = 400  # of a curve; more are averaged in groups
+DATE_WIDTH = 74  # pixels between dates
+BAND_OPACITY = 0.18
 
 
 def draw_curves(figure: Curves, width: float = PLOT_WIDTH) -> Canvas:
-    """Lines with axes, their names at their ends, and the best point of each marked."""
+    """Lines with axes, their names at their ends, the best point of each marked, and bands behind them."""
     shown = [_clean(curve, figure.log) for curve in figure.curves]
     shown = [curve for curve in shown if len(curve.x)]
     canvas = Canvas(width, PLOT_HEIGHT, figure.title)
@@ -26,8 +29,9 @@ def draw_curves(figure: Curves, width: float = PLOT_WIDTH) -> Canvas:
         return canvas
     names = max(text_width(_end_name(curve), SMALL) for curve in shown)
     plot_right = width - RIGHT - (min(names, 200) + 14)
-    x_low, x_high = _ends(np.concatenate([curve.x for curve in shown]))
-    y_all = np.concatenate([part for curve in shown for part in (curve.y, curve.faint) if part is not None])
+    x_low, x_high = _ends(np.concatenate([*(curve.x for curve in shown), *(band.x for band in figure.bands)]))
+    areas = [part for band in figure.bands for part in (band.low, band.high)]
+    y_all = np.concatenate([*(part for curve in shown for part in (curve.y, curve.faint) if part is not None), *areas])
     y_all = y_all[np.isfinite(y_all) & ((y_all > 0) | (not figure.log))]
     y_low, y_high = _ends(np.log10(y_all) if figure.log else y_all, pad=0.04)
 
@@ -48,13 +52,19 @@ def draw_curves(figure: Curves, width: float = PLOT_WIDTH) -> Canvas:
         canvas.text(
             16, (TOP + PLOT_HEIGHT - BOTTOM) / 2, figure.y_label, "faint", size=SMALL, anchor="middle", turn=-90
         )
+    for band in figure.bands:
+        canvas.path(_area(band, px, py), f"dot{band.hue}", extra=f' fill-opacity="{BAND_OPACITY}"')
+    _band_names(canvas, figure, plot_right)
     ends: list[float] = []
     for place, curve in enumerate(shown):
         hue = curve_hue(curve, place)
         dash = ' stroke-dasharray="6 3"' if curve.dashed or (curve.hue is None and place >= len(LIGHT_HUES)) else ""
         if curve.faint is not None:
             canvas.path(_path(curve.x, curve.faint, px, py), f"line{hue}", 1, extra=' opacity="0.25"')
-        canvas.path(_path(curve.x, curve.y, px, py), f"line{hue}", 1.8, extra=f' stroke-linejoin="round"{dash}')
+        line, extra = _path(curve.x, curve.y, px, py), f' stroke-linejoin="round"{dash}'
+        if figure.dates:
+            line, extra = _broken_path(curve, px, py), f' stroke-linejoin="round" stroke-linecap="round"{dash}'
+        canvas.path(line, f"line{hue}", 1.8, extra=extra)
         if curve.best is not None and curve.best < len(curve.x):
             x, y = float(curve.x[curve.best]), float(curve.y[curve.best])
             canvas.circle(px(x), py(y), 4, f"dot{hue}", note=f"{curve.mark}: {number(y)} at {number(x)}")
@@ -77,7 +87,12 @@ def curve_hue(curve: Curve, place: int) -> int:
 def _x_axis(canvas: Canvas, figure: Curves, px, ends: tuple[float, float], right: float) -> None:  # type: ignore[no-untyped-def]
     base = PLOT_HEIGHT - BOTTOM
     canvas.line(LEFT, base, right, base)
-    if figure.ticks:
+    if figure.dates:
+        for date in date_ticks(figure.dates, *ends, most=int((right - LEFT) / DATE_WIDTH) + 1):
+            canvas.line(px(date.place), base, px(date.place), base + 4)
+            canvas.text(px(date.place), base + 17, date.label, "faint", size=SMALL, anchor="middle")
+            canvas.text(px(date.place), base + 31, date.below, "faint", size=SMALL, anchor="middle")
+    elif figure.ticks:
         room = (right - LEFT) / max(1, len(figure.ticks))
         names = [visible(name) for name in figure.ticks]
         skip = max(1, math.ceil((max(text_width(name, SMALL) for name in names) + 4) / room))
@@ -127,6 +142,36 @@ def _grouped(values: Array, by: int) -> Array:
 def _path(x: Array, y: Array, px, py) -> str:  # type: ignore[no-untyped-def]
     points = [f"{at(px(a))} {at(py(b))}" for a, b in zip(x.tolist(), y.tolist(), strict=True)]
     return "M" + "L".join(points)
+
+
+def _broken_path(curve: Curve, px, py) -> str:  # type: ignore[no-untyped-def]
+    """The line in pieces, which end where steps are missing; a piece of one point is a dot."""
+    gaps = np.diff(curve.x)
+    breaks = np.flatnonzero(gaps > 1.5 * np.median(gaps)) + 1 if len(gaps) else np.zeros(0, np.int64)
+    pieces = [
+        _path(x, y, px, py) + ("h0" if len(x) == 1 else "")
+        for x, y in zip(np.split(curve.x, breaks), np.split(curve.y, breaks), strict=True)
+    ]
+    return "".join(pieces)
+
+
+def _area(band: Band, px, py) -> str:  # type: ignore[no-untyped-def]
+    by = math.ceil(len(band.x) / MOST_POINTS)
+    x, low, high = (_grouped(part, by) for part in (band.x, band.low, band.high))
+    return _path(np.append(x, x[::-1]), np.append(high, low[::-1]), px, py) + "z"
+
+
+def _band_names(canvas: Canvas, figure: Curves, right: float) -> None:
+    """A key of the bands above the plot, from the right; where bands lie on each other, the colours do."""
+    x = right
+    for place, band in reversed(list(enumerate(figure.bands))):
+        x -= text_width(band.name, SMALL)
+        canvas.text(x, TOP - 7, band.name, "faint", size=SMALL)
+        x -= 18
+        below = sum(other.hue == band.hue for other in figure.bands[: place + 1])
+        for _ in range(below):
+            canvas.path(f"M{at(x)} {TOP - 16}h13v10h-13z", f"dot{band.hue}", extra=f' fill-opacity="{BAND_OPACITY}"')
+        x -= 12
 
 
 def _ends(values: Array, pad: float = 0.0) -> tuple[float, float]:

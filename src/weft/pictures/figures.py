@@ -90,6 +90,17 @@ class Curve:
 
 
 @dataclass(frozen=True, eq=False)
+class Band:
+    """An area of `Curves`, such as an interval: its name, x, the ends of y, and the number of its colour."""
+
+    name: str
+    x: Array
+    low: Array
+    high: Array
+    hue: int = 0
+
+
+@dataclass(frozen=True, eq=False)
 class Curves:
     """Lines over a common x axis.
 
@@ -99,7 +110,10 @@ class Curves:
         x_label: What x is.
         y_label: What y is.
         log: A logarithmic y axis; values that are not positive are left out.
-        ticks: Labels of x = 0, 1, ..., where x counts tokens.
+        ticks: Labels of x = 0, 1, ..., where x counts tokens or steps of time.
+        dates: The times of x = 0, 1, ... in ISO 8601, where x counts steps of time: the axis has round dates, and a
+            line ends where a step is missing.
+        bands: Areas behind the lines, the widest first.
     """
 
     title: str
@@ -108,6 +122,8 @@ class Curves:
     y_label: str = ""
     log: bool = False
     ticks: tuple[str, ...] = ()
+    dates: tuple[str, ...] = ()
+    bands: tuple[Band, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,10 @@ def plain_lines(figure: Figure) -> Iterator[str]:
         for curve in figure.curves:
             for place, (x, y) in enumerate(zip(curve.x.tolist(), curve.y.tolist(), strict=True)):
                 best = "\tbest" if place == curve.best else ""
-                yield f"{curve.name}\t{x:g}\t{y:.6g}{best}"
+                yield f"{curve.name}\t{_name_of(figure, x)}\t{y:.6g}{best}"
+        for band in figure.bands:
+            for x, low, high in zip(band.x.tolist(), band.low.tolist(), band.high.tolist(), strict=True):
+                yield f"{band.name}\t{_name_of(figure, x)}\t{low:.6g}\t{high:.6g}"
     elif isinstance(figure, Tree):
         for node in figure.nodes:
             mark = "*" if node.best else " "
@@ -73,6 +76,11 @@ def plain_lines(figure: Figure) -> Iterator[str]:
     else:
         for one in figure.intervals:
             yield f"{one.name}\t{number(one.value)}\t[{number(one.low)}, {number(one.high)}]\t{one.note}"
+
+
+def _name_of(figure: Curves, x: float) -> str:
+    """A place on the axis: its date, or its number."""
+    return figure.ticks[int(x)] if figure.dates else f"{x:g}"
 
 
 def _transitions(figure: StateDiagram) -> Iterator[str]:
@@ -148,13 +156,21 @@ def _plot(figure: Curves, width: int) -> Iterator[Text]:
         return
     label = 10
     columns = max(10, min(100, width - label - 2))
-    xs = np.concatenate([curve.x for curve in curves])
-    ys = np.concatenate([curve.y[np.isfinite(curve.y) & ((curve.y > 0) | (not figure.log))] for curve in curves])
+    xs = np.concatenate([*(curve.x for curve in curves), *(band.x for band in figure.bands)])
+    ys = np.concatenate([curve.y for curve in curves] + [part for one in figure.bands for part in (one.low, one.high)])
+    ys = ys[np.isfinite(ys) & ((ys > 0) | (not figure.log))]
     scale = np.log10 if figure.log else np.asarray
     low, high = float(scale(ys).min()), float(scale(ys).max())
     high = high if high > low else low + 1
     first, last = float(xs.min()), float(xs.max())
     grid: list[list[tuple[str, str]]] = [[(" ", "")] * columns for _ in range(PLOT_ROWS)]
+    for shade, band in zip("░▒▓"[: len(figure.bands)], figure.bands, strict=False):
+        at = np.round((band.x - first) / ((last - first) or 1) * (columns - 1)).astype(int)
+        for column in sorted(set(at.tolist())):
+            inside = [float(scale(part[at == column]).mean()) for part in (band.high, band.low)]
+            top, bottom = (PLOT_ROWS - 1 - round((value - low) / (high - low) * (PLOT_ROWS - 1)) for value in inside)
+            for row in range(max(0, top), min(PLOT_ROWS - 1, bottom) + 1):
+                grid[row][column] = (shade, DARK_HUES[band.hue])
     for place, curve in enumerate(curves):
         good = np.isfinite(curve.y) & ((curve.y > 0) | (not figure.log))
         at = np.round((curve.x[good] - first) / ((last - first) or 1) * (columns - 1)).astype(int)
@@ -170,10 +186,11 @@ def _plot(figure: Curves, width: int) -> Iterator[Text]:
         for mark, colour in line:
             text.append(mark, style=colour)
         yield text
-    yield Text(
-        f"{'':{label}} {number(first)}{number(last):>{columns - len(number(first))}}  {figure.x_label}", style="dim"
-    )
+    begin, end = (_name_of(figure, x) if figure.dates else number(x) for x in (first, last))
+    yield Text(f"{'':{label}} {begin}{end:>{columns - len(begin)}}  {figure.x_label}", style="dim")
     names = Text(" " * (label + 1))
     for place, curve in enumerate(curves):
         names.append(f"{'◦' if curve.dashed else '•'} {curve.name}  ", style=DARK_HUES[curve_hue(curve, place)])
+    for shade, band in zip("░▒▓", figure.bands, strict=False):
+        names.append(f"{shade} {band.name}  ", style=DARK_HUES[band.hue])
     yield names

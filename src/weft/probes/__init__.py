@@ -20,6 +20,7 @@ evidence         which tokens speak for a prediction: occlusion, integrated grad
 attention, beam  attention weights; every hypothesis of a beam search
 posterior        forward, backward, marginals, Viterbi path of an HMM or a CRF
 top_passages, select_units, correlate_units   what single units respond to
+forecast         a series with its forecast over the dates, baselines and residuals
 confusion        how often each label was predicted for each true label
 probe_texts      a probe on a batch of texts
 summarize_run, metric_curves, compare_run_results    runs side by side
@@ -34,6 +35,7 @@ from weft.probes.batch import ProbeBatch, probe_texts
 from weft.probes.confusion import ConfusionMatrix, confusion
 from weft.probes.connectivity import Connectivity, connect, connectivity, integrated_gradients
 from weft.probes.evidence import Evidence, evidence
+from weft.probes.forecast import Forecast, forecast
 from weft.probes.gradient_flow import GradientFlow, LayerGradients, flow, flow_by_autograd, gradient_flow
 from weft.probes.jacobian import GradientTerms, StepJacobians, gradient_terms, step_jacobians
 from weft.probes.laid_over import SurprisalComparison, compare_surprisal
@@ -57,6 +59,7 @@ __all__ = [
     "ConfusionMatrix",
     "Connectivity",
     "Evidence",
+    "Forecast",
     "GradientFlow",
     "GradientTerms",
     "LayerActivations",
@@ -85,6 +88,7 @@ __all__ = [
     "find_runs",
     "flow",
     "flow_by_autograd",
+    "forecast",
     "gradient_flow",
     "gradient_terms",
     "integrated_gradients",

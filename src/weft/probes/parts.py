@@ -16,6 +16,7 @@ PARTS = {
     "attention": ("has no attention", "translate with attention, classify"),
     "search": ("has no beam search", "lm, ngram, hmm, translate"),
     "chain": ("has no chain of hidden states", "hmm, tag"),
+    "series": ("forecasts no series", "forecast"),
     "labels": ("has no labels to confuse", "classify, tag"),
 }
 

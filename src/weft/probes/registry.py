@@ -39,6 +39,7 @@ FIRST = (
     "posterior",
     "units",
     "evidence",
+    "forecast",
     "confusion",
 )
 

@@ -28,7 +28,7 @@ from weft.series.typed_columns import (
     read_typed_columns,
     typed_dataframe,
 )
-from weft.text.corpus import open_documents
+from weft.text.corpus import Document, open_documents
 
 ID_NAMES = ("unique_id", "series_id", "item_id", "id", "series", "item", "series_name", "ts_id")
 TIME_NAMES = ("ds", "date", "time", "datetime", "timestamp", "date_time", "day", "week", "month", "quarter", "year",
@@ -63,7 +63,7 @@ def read_series(
 
     Args:
         source: CSV, TSV, JSON lines, Parquet, `.tsf`, `.ts`, `.npy`, `.npz`, also as `.gz`; a DataFrame, a Series with
-            times as its index, an array (T,) or (T, C), or a list of arrays, one a series.
+            times as its index, an array (T,) or (T, C), or a list of arrays, one a series; a `Document` of a table.
         id: the columns that name a series.
         time: the column of times, or columns of year, month, day, ...
         target: the values to forecast; several are the channels of one series.
@@ -143,6 +143,9 @@ def _table(source: Any, columns: SeriesColumns) -> TypedColumns:
     as_names = {name.lower() for name in (*ID_NAMES, *TIME_NAMES, *listed)} - {
         name.lower() for part in (columns.target, columns.known, columns.past) for name in part or ()
     }
+    usual = {*ID_NAMES, *TIME_NAMES, *TARGET_COLUMN_NAMES, *(name.lower() for name in _listed(columns))}
+    if isinstance(source, Document):
+        return read_typed_columns(source, as_names=as_names, header_names=usual)
     if not isinstance(source, str | Path):
         return typed_dataframe(source, as_names=as_names)
     if Path(source).suffix.lower() in (".parquet", ".pq"):
@@ -153,7 +156,6 @@ def _table(source: Any, columns: SeriesColumns) -> TypedColumns:
     documents = open_documents(source)
     if len(documents) != 1:
         raise WeftError(f"{source} has {len(documents)} files", expected="one file of series")
-    usual = {*ID_NAMES, *TIME_NAMES, *TARGET_COLUMN_NAMES, *(name.lower() for name in _listed(columns))}
     return read_typed_columns(documents[0], as_names=as_names, header_names=usual)
 
 

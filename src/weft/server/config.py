@@ -7,6 +7,7 @@ from pathlib import Path
 
 MOST_INPUTS = 256  # of a request
 LONGEST_INPUT = 100_000  # characters
+LONGEST_TABLE = 1_000_000  # characters of a table of series
 MOST_CHARACTERS = 1_000_000  # of all texts of a request, each counted as often as it may be answered
 MOST_VALUES = 2_000_000  # of an answer: of all layers of a probe, or the probabilities of all labels of all texts
 

@@ -30,13 +30,14 @@ from weft.probes.parts import has_part, inspect, unknown_tokens
 from weft.probes.registry import all_probes
 from weft.probes.result import ProbeResult, count_values
 from weft.results import to_plain
-from weft.server.config import MOST_VALUES
+from weft.server.config import LONGEST_TABLE, MOST_VALUES
 from weft.server.errors import RequestError
 from weft.server.figure_words import PAGE_LANGUAGES, translate_figure
 from weft.server.schema import Schema, array, check_value, fields, flag, integer, object_of, optional, string
 from weft.tasks.inspection import Inspection
 
-LONGEST_SCORED, LONGEST_LOOK = 20_000, 2_000  # characters; most probes have values for every unit, or pair of tokens
+LONGEST_LOOK = 2_000  # characters; most probes have values for every unit, or pair of tokens
+LONGEST_BY_PART = {"scores": 20_000, "series": LONGEST_TABLE}  # of the probes of other parts
 SEARCHED_CHARACTERS = 60_000  # of a corpus
 
 
@@ -111,7 +112,7 @@ def offered_options(name: str, *, drawn: bool) -> dict[str, Schema]:
 def look_schema(name: str, *, drawn: bool) -> Schema:
     """The schema of a request to a probe, or for its figures."""
     probe = all_probes()[name]
-    text = string("the text to look at", maxLength=LONGEST_SCORED if probe.part == "scores" else LONGEST_LOOK)
+    text = string("the text to look at", maxLength=LONGEST_BY_PART.get(probe.part, LONGEST_LOOK))
     more = {"width": WIDTH, "language": LANGUAGE} if drawn else {}
     required = ("text",) if probe.describe()["text"] == "required" else ()
     return object_of(required, text=text, options=fields(offered_options(name, drawn=drawn)), **more)
@@ -185,9 +186,10 @@ def _value(name: str, value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def shows_held_out(name: str, options: Mapping[str, Any]) -> bool:
-    """Whether the answer to a request is made of the held-out examples of a run."""
-    return all_probes()[name].part == "labels" or "data" in options
+def shows_own_data(name: str, text: str, options: Mapping[str, Any]) -> bool:
+    """Whether the answer to a request is made of the data of a run."""
+    part = all_probes()[name].part
+    return part == "labels" or "data" in options or (part == "series" and not text.strip())
 
 
 def run_look(model: Any, name: str, text: str, options: Mapping[str, Any]) -> tuple[ProbeResult, ...]:

@@ -18,7 +18,7 @@ from weft.errors import WeftError
 from weft.pictures import to_svg
 from weft.pictures.draw_cells import FIGURE_WIDTH
 from weft.probes.registry import all_probes
-from weft.server.config import MOST_INPUTS
+from weft.server.config import LONGEST_TABLE, MOST_INPUTS
 from weft.server.errors import RequestError
 from weft.server.guard import is_loopback
 from weft.server.http import Context, Endpoint, JsonResponse, Result, large_json
@@ -31,7 +31,7 @@ from weft.server.look import (
     offered_options,
     read_figure,
     run_look,
-    shows_held_out,
+    shows_own_data,
     to_drawn,
 )
 from weft.server.models import LoadedModel, find_operation, generator
@@ -133,8 +133,8 @@ def _asked(
         raise RequestError(404, f"there is no probe {name[:50]!r}; expected one of: {', '.join(all_probes())}")
     check_value(look_schema(name, drawn=drawn), body)
     options = body.get("options") or {}
-    if shows_held_out(name, options) and not is_loopback(context.config.host):
-        raise RequestError(403, "held-out text is shown on loopback only; expected `texts`")
+    if shows_own_data(name, body.get("text", ""), options) and not is_loopback(context.config.host):
+        raise RequestError(403, "the data of a run is shown on loopback only; expected a text of your own")
     return model, name, options
 
 
@@ -338,11 +338,12 @@ NATIVE_ENDPOINTS = [
              results={200: Result("A record for each text.", object_of(("results",), results=array(ANY)))},
              errors=(404,)),
     Endpoint("POST", "/weft/look/{model}/{probe}", look, "Look inside a model: a probe's results.",
-             body=object_of(text=string(maxLength=20_000), options=optional(ANY)),
+             body=object_of(text=string(maxLength=LONGEST_TABLE), options=optional(ANY)),
              results={200: Result("The results of the probe.", array(ANY))}, errors=(403, 404),
              choices={"probe": list(all_probes())}),
     Endpoint("POST", "/weft/look/{model}/{probe}/figures", look_figures, "Its results, and figures of them as SVG.",
-             body=object_of(text=string(maxLength=20_000), options=optional(ANY), width=WIDTH, language=LANGUAGE),
+             body=object_of(text=string(maxLength=LONGEST_TABLE), options=optional(ANY), width=WIDTH,
+                            language=LANGUAGE),
              results={200: Result("The results and the figures.", ANY)}, errors=(403, 404),
              choices={"probe": list(all_probes())}),
     Endpoint("GET", "/weft/probes", list_probes, "The probes: what each shows, and its options.",

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 from torch import Tensor
 
 from weft.chains import Chains
@@ -108,6 +109,41 @@ class ChainView(NamedTuple):
     kind: str
 
 
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+
+class SeriesView(NamedTuple):
+    """A series and its forecast. T steps of history, H steps of the forecast.
+
+    Attributes:
+        reading: How a table was read, a line each.
+        ids: The names of all series.
+        id: The name of this one.
+        channel: The name of the value that is forecast.
+        times: The T + H times, as the input writes times.
+        dates: The same in ISO 8601; empty for a counter.
+        history: (T,), NaN where missing.
+        forecast: (H,), the median.
+        intervals: The ends (H,) of each interval, by its percent.
+        baselines: (H,) of each baseline, by name.
+        weights: The weight of each forecaster in the combination.
+        earlier: (T,), what was forecast of the history from earlier cutoffs; NaN where nothing was.
+    """
+
+    reading: tuple[str, ...]
+    ids: tuple[str, ...]
+    id: str
+    channel: str
+    times: tuple[str, ...]
+    dates: tuple[str, ...]
+    history: Array
+    forecast: Array
+    intervals: Mapping[str, tuple[Array, Array]]
+    baselines: Mapping[str, Array]
+    weights: Mapping[str, float]
+    earlier: Array
+
+
 @dataclass(frozen=True)
 class Inspection:
     """What builds the parts of a model on one text; None where a model does not have one.
@@ -122,6 +158,7 @@ class Inspection:
         without: The log-probabilities (N, C) of the classes of a text without each of N ranges of its tokens, predicted
             anew; None: a probe puts embeddings of zero in the place of tokens.
         ngrams: (T, C), what the n-grams of each token add to the logits of a classifier.
+        series: A series and its forecast.
         missing: Why a part is None, where there is more to say than that the task has none.
     """
 
@@ -132,4 +169,5 @@ class Inspection:
     chain: Callable[[], ChainView] | None = None
     without: Callable[[Sequence[range]], Tensor] | None = None
     ngrams: Callable[[], Tensor] | None = None
+    series: Callable[..., SeriesView] | None = None
     missing: Mapping[str, str] = field(default_factory=dict)

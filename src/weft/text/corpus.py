@@ -41,6 +41,11 @@ class Document:
     open_bytes: Callable[[], BinaryIO] = field(repr=False)
     encoding: str = field(default="utf-8", repr=False)
 
+    @classmethod
+    def of_text(cls, text: str, name: str) -> Document:
+        """A text in memory, by the name that messages call it."""
+        return cls(name, name, _bytes_of(text))
+
     def lines(self) -> Iterator[str]:
         """Iterate over the lines, each with its "\\n"; the last one may have none.
 
@@ -148,7 +153,7 @@ class Corpus:
         documents = []
         for number, text in enumerate(check_texts(texts), start=1):
             label = f"{name} {number}"
-            documents.append(Document(label, label, _bytes_of(text)))
+            documents.append(Document.of_text(text, label))
         if not documents:
             raise WeftError(f"{name} has no texts", expected="at least one")
         return cls._checked(name, documents)

@@ -17,6 +17,7 @@ from weft.tasks.forecast.config import SeriesDataConfig
 from weft.tasks.forecast.linear import Array
 from weft.tasks.forecast.model import SeriesRows
 from weft.tasks.stored_data import store, stored
+from weft.text.corpus import Document
 from weft.training.run import DATA_FOLDER, Run, decoding
 
 
@@ -41,7 +42,8 @@ def read_like_training(source: Any, layout: Series, config: SeriesDataConfig) ->
     if isinstance(source, SeriesSet):
         found = source
     else:
-        columns = layout.columns if isinstance(source, str | Path) or hasattr(source, "columns") else config.columns
+        is_table = isinstance(source, str | Path | Document) or hasattr(source, "columns")
+        columns = layout.columns if is_table else config.columns
         found = read_columns(source, columns, **config.steps)
         if found.frequency != layout.frequency and layout.frequency.has_times and found.frequency.has_times:
             # The step of few rows is not known. With that of the training no two of them may be one.

@@ -243,11 +243,9 @@ class ForecastPredictor(TaskPredictor):
         """
         levels, found = parse_levels(level), self.read_series(series)
         if future is not None:
-            found = self._with_future(found, future)
+            found = self.with_future(found, future)
         steps = horizon or self.model.horizon
-        self._check_future(found, steps)
-        rows = rows_of(found)
-        quantiles = self._quantiles(rows, steps)
+        quantiles = self.quantiles(found, steps)
         channels, results, named = self.layout.channels, ForecastList(), len(found) > 1 or any(one.id for one in found)
         for number, one in enumerate(found):
             part = quantiles[number * len(channels) : (number + 1) * len(channels)].swapaxes(0, 1)  # (H, C, Q)
@@ -263,8 +261,14 @@ class ForecastPredictor(TaskPredictor):
             return table
         return results
 
-    def _quantiles(self, rows: SeriesRows, steps: int) -> Array:
-        """The quantiles (N, steps, Q) after the ends of series; beyond the horizon, medians are fed back."""
+    def quantiles(self, series: SeriesSet, steps: int) -> Array:
+        """The quantiles (N, steps, Q) after the ends of all channels; beyond the horizon, medians are fed back.
+
+        Raises:
+            WeftError: a covariate is not known for all steps.
+        """
+        self._check_future(series, steps)
+        rows = rows_of(series)
         found = self.model.quantiles(rows)
         while found.shape[1] < steps:
             targets = [np.concatenate([row, part[:, MEDIAN]]) for row, part in zip(rows.targets, found, strict=True)]
@@ -288,7 +292,8 @@ class ForecastPredictor(TaskPredictor):
                         hint="`future=FILE`, or a smaller `horizon`",
                     )
 
-    def _with_future(self, found: SeriesSet, source: Any) -> SeriesSet:
+    def with_future(self, found: SeriesSet, source: Any) -> SeriesSet:
+        """Series whose covariates go on with those of a file or a DataFrame."""
         after = read_future(source, self.layout, self.config.data)
         only = next(iter(after.values())) if len(after) == len(found) == 1 else None
         series = []
@@ -347,7 +352,7 @@ class ForecastPredictor(TaskPredictor):
             found = self.read_series(source)
             notes = [] if source is None else ["; ".join(found.reading)]
         if future is not None:
-            found = self._with_future(found, future)
+            found = self.with_future(found, future)
         return ReadInputs(found, [note for note in notes if note])  # type: ignore[arg-type]
 
     def notes(self, texts: Any, options: Mapping[str, Any] = NO_OPTIONS) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,10 @@ from weft.tasks.forecast.data import (
     stored_set,
 )
 from weft.tasks.forecast.fitting import HELD, OWN, ForecastPhase
+from weft.tasks.forecast.inspection import view_series
 from weft.tasks.forecast.kinds import FORECAST_KINDS
 from weft.tasks.forecast.predictor import ForecastPredictor
+from weft.tasks.inspection import Inspection
 from weft.tasks.stored_data import DEV_PART, TRAIN_PART, is_stored
 from weft.tasks.task import Task
 from weft.training.run import WEIGHTS, Run, decoding, finite_weights
@@ -99,6 +102,9 @@ class ForecastTask(Task[Any, ForecastConfig, ForecastPredictor]):
             restore, data = FORECAST_KINDS[config.model.kind].restore, saved.metadata["model"]
             models = [restore(saved.tensors, data, prefix) for prefix in (OWN, HELD)]
         return ForecastPredictor(run, models[0], models[1], layout)
+
+    def inspect(self, predictor: ForecastPredictor, text: str) -> Inspection:
+        return Inspection(series=partial(view_series, predictor, text))
 
 
 TASK = ForecastTask()
