@@ -33,26 +33,36 @@ CASES: dict[str, list[str]] = {
     "tag": ["model.hidden_size=16", "train.epochs=8", SAVES],
     "translate": ["text.limit=1500", "model.hidden_size=32", "train.epochs=9", SAVES],
     "hmm": ["text.limit=200000", "model.num_states=64", "train.iterations=60", "train.tolerance=0"],
+    "forecast": ["model.horizon=6", "model.season=12"],
 }
 DATA = {"translate": "grammar-fr"}
 COUNTED = ["text.limit=2000000", "model.order=6"]  # n-grams, which have one step
 SHORT = {"lm": 12, "fill": 12, "classify": 12, "tag": 3, "translate": 3}  # epochs of each member, and of two workers
 SENTENCES = 3000  # of the raw text of --pretrain
+SERIES, VALUES = 600, 90  # of the table of forecast
 
 
 @dataclass(frozen=True)
 class Case:
-    """A training: its task, its options, and the settings beside those of the task."""
+    """A training: its task, its options, and the settings beside those of the task.
+
+    Attributes:
+        data: the data; "": those of the task in DATA.
+        begins: stands in the line that describes the data.
+    """
 
     task: str
     settings: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     delay: float = DELAY
+    data: str = ""
+    begins: str = "held out"
 
 
-def cases(raw: Path) -> dict[str, Case]:
-    """All trainings by name; those with `--pretrain` read the file `raw`."""
+def cases(raw: Path, table: Path) -> dict[str, Case]:
+    """All trainings by name; those with `--pretrain` read the file `raw`, the forecaster reads `table`."""
     named = {task: Case(task) for task in CASES} | {"ngram": Case("ngram", delay=5.0)}
+    named["forecast"] = Case("forecast", delay=1.0, data=str(table), begins=" values (")
     for task, epochs in SHORT.items():
         shorter = (f"train.epochs={epochs}",)
         pretrain = ("--pretrain", str(raw)) if task in ("fill", "classify", "tag") else ()
@@ -63,9 +73,20 @@ def cases(raw: Path) -> dict[str, Case]:
     return named
 
 
+def write_series(path: Path) -> None:
+    """A table of series with a season."""
+    chance = random.Random(1)
+    rows = [
+        f"s{number},{step},{10 + step % 12 + chance.random():.3f}\n"
+        for number in range(SERIES)
+        for step in range(VALUES)
+    ]
+    path.write_text("".join(["unique_id,ds,y\n", *rows]), encoding="utf-8")
+
+
 def command(case: Case, out: Path, *extra: str) -> list[str]:
     sets = [part for one in (*CASES.get(case.task, COUNTED), *case.settings) for part in ("--set", one)]
-    data = ["--data", DATA.get(case.task, "grammar")]
+    data = ["--data", case.data or DATA.get(case.task, "grammar")]
     column = ["--column", "upos"] if case.task == "tag" else []
     own = [sys.executable, "-m", "weft", "train", case.task, "--out", str(out)]
     return [*own, *data, *column, *sets, *case.options, *extra]
@@ -83,7 +104,7 @@ def start(case: Case, out: Path, *extra: str) -> subprocess.Popen[str]:
     )
     assert process.stderr is not None
     for line in process.stderr:
-        if "held out" in line:
+        if case.begins in line:
             return process
     raise SystemExit(f"{out.name}: no training, exit code {process.wait()}")
 
@@ -154,7 +175,8 @@ def main(kills: int = 50, *names: str) -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "raw.txt").write_text(ENGLISH.text(SENTENCES, seed=1), encoding="utf-8")
-        named = cases(folder / "raw.txt")
+        write_series(folder / "series.csv")
+        named = cases(folder / "raw.txt", folder / "series.csv")
         for number, case in enumerate(names or named):
             out, again = folder / f"run{number}", folder / f"killed{number}"
             lines = train(named[case], out)

@@ -13,11 +13,14 @@ import polars
 import pytest
 import torch
 from safetensors.torch import load_file
+from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 import weft
 import weft.cli
 from weft.errors import WeftError
+from weft.server.app import Server
+from weft.server.config import ServerConfig
 from weft.tasks.forecast.baselines import BASELINES
 from weft.tasks.forecast.predictor import parse_levels
 from weft.training.run import CHECKPOINT, WEIGHTS
@@ -238,6 +241,66 @@ def test_mistakes_are_named(folder, model, tmp_path):
         model.forecast(
             pandas.DataFrame({"unique_id": "a", "ds": pandas.date_range("2024", periods=9, freq="MS"), "y": 1.0})
         )
+
+
+@pytest.fixture(scope="module")
+def client(folder):
+    with TestClient(Server({"sales": folder / "run"}, ServerConfig()).app, base_url="http://localhost") as client:
+        yield client
+
+
+def ask(client, texts, **options):
+    """The status and the body of a request; texts may be JSON as it is sent."""
+    sent = texts if isinstance(texts, str) else json.dumps(texts)
+    body = f'{{"texts": [{sent}], "options": {json.dumps(options)}}}'
+    answer = client.post("/weft/predict/sales", content=body, headers={"Content-Type": "application/json"})
+    return answer.status_code, answer.json()
+
+
+STEPS = {"y": list(range(1, 25)), "start": "2020-01-01"}
+
+
+@pytest.mark.parametrize(
+    ("series", "options", "message"),
+    [
+        (STEPS, {"horizon": 2000}, "horizon of 2,000; expected at most 20,000 values with a horizon of 4"),
+        ({"y": [1, 2] * 10_000}, {}, "series of 20,000 values and a horizon of 4; expected at most 20,000"),
+        ([1] * 50_000, {}, "a text has 150,000 characters"),
+        (STEPS, {"level": ",".join(str(number / 2) for number in range(1, 100))}, "99 intervals; expected at most 20"),
+        (STEPS, {"level": "9" * 10_000}, "the level is '999"),
+        ('{"y": [1e61, 1, 2, 3, 4]}', {}, "is 1e+61; expected numbers up to 1e+60"),
+        (f'{{"y": [{"9" * 400}, 1, 2, 3, 4]}}', {}, "y is [999"),
+        ('{"y": [1e999, 1]}', {}, "is inf; expected a number"),
+        ('{"y": [["a"], 1]}', {}, "expected a number"),
+        (f"{'[' * 500}1{']' * 500}", {}, "expected a number"),
+        ({**STEPS, "static": 5}, {}, "static is 5; expected a list"),
+        ({**STEPS, "freq": f"{'9' * 5000}D"}, {}, "expected at least one step"),
+        ({**STEPS, "start": "9999-07-01"}, {}, "times go beyond the years 1 to 9999"),
+        ({**STEPS, "start": "1" * 9000}, {}, "is not a time"),
+        (STEPS, {"future": "/etc/passwd"}, "'future' is not known"),
+    ],
+)  # fmt: skip
+def test_hostile_requests_to_a_forecaster(client, series, options, message):
+    status, body = ask(client, series, **options)
+    assert status == 400
+    assert message in body["error"]["message"]
+    assert len(body["error"]["message"]) < 400
+
+
+def test_a_forecast_does_not_depend_on_the_other_series_of_its_batch(client):
+    (alone,), (named,) = (ask(client, one)[1]["results"] for one in (STEPS, {**STEPS, "id": "a"}))
+    assert "unique_id" not in alone
+    assert named == {"unique_id": "a", **alone}
+    both = ask(client, f"{json.dumps(STEPS)}, {json.dumps({**STEPS, 'id': 'a'})}")[1]["results"]
+    assert [list(one) for one in both] == [list(alone), list(named)]
+    for name in alone:
+        assert both[0][name] == pytest.approx(alone[name]) if name != "ds" else both[0][name] == alone[name]
+
+
+def test_values_at_the_limit_give_numbers(model):
+    for values in ([1e60, -1e60, 3.0] * 8, [1e60] * 24, [5e-324, 0.0] * 12):
+        (found,) = model.forecast([values])
+        assert np.isfinite(found.values).all()
 
 
 def test_a_damaged_model_is_refused(folder, tmp_path):

@@ -11,7 +11,8 @@ import polars
 import pytest
 
 from weft.errors import WeftError
-from weft.series import TimeFormat, read_series
+from weft.series import Frequency, TimeFormat, read_series
+from weft.series.frequency import infer_frequency
 
 NAN = float("nan")
 
@@ -185,6 +186,17 @@ DAYS = "".join(f"b,2024-01-{day:02} 00:00,{day}\n" for day in range(1, 15))
     [
         (HOURS + "2024-01-01 03:00,many\n", {}, r"csv:5: the target column 'y' has 'many'"),
         (HOURS + "2024-01-01 03:00,inf\n", {}, r"x\.csv:5: column 'y' is infinite"),
+        (HOURS + "2024-01-01 03:00,-1e61\n", {}, r"x\.csv:5: column 'y' is -1e\+61 \(1 values.*up to 1e\+60"),
+        (
+            HOURS.replace("2024", "0000"),
+            {},
+            r"x\.csv:2: .*'0000-01-01 00:00' is not a time; expected a date of the cal",
+        ),
+        (f"ds,y\n{'9' * 400},1\n{'9' * 399}8,2\n", {}, r"x\.csv:2: the time column 'ds': '9{59}\.\.\. is not a time"),
+        (f"ds,y\n{1 << 63},1\n{1 << 64},2\n", {}, r"x\.csv:2: .*'9223372036854775808' is not a time"),
+        (HOURS, {"freq": f"{'9' * 5000}D"}, "frequency is .9{59}\\.\\.\\.; expected at least one step"),
+        (HOURS, {"freq": "9999999999W"}, "frequency is '9999999999W'; expected .* less than 20,000 years"),
+        (HOURS, {"freq": "0M-15"}, "frequency is '0M-15'; expected at least one step"),
         (HOURS + "2024-01-01 02:00,4\n", {}, r"csv:5: the series has the time .* twice, first in line 4"),
         (HOURS + "2024-01-01 02:20,4\n", {}, r"csv:5: the time .* is not on the steps every hour.*freq=h"),
         (HOURS + "someday,4\n", {}, r"x\.csv:5: the time column 'ds': 'someday' is not a time"),
@@ -275,6 +287,28 @@ def test_times_are_written_as_they_were_read(texts, pattern, first):
     times = form.read(texts)
     assert (form.pattern, times[0]) == (pattern, np.datetime64(first, "us"))
     assert form.write(times) == texts
+
+
+def test_times_beyond_the_calendar_are_refused():
+    """Those after the year 9999, which a forecast may reach, in every way that times are counted and written."""
+    for texts in (
+        ["9999-12-30", "9999-12-31"],
+        ["9999-12-31 20:00+01:00", "9999-12-31 22:00+02:00"],
+        ["9998-01-01", "9999-01-01"],
+    ):
+        form = TimeFormat.detect(texts)
+        times = form.read(texts)
+        assert form.write(times)[-1].startswith("9999")
+        frequency = infer_frequency([times])
+        with pytest.raises(WeftError, match="times go beyond the years 1 to 9999"):
+            form.write(frequency.range(times[0], 9000))
+    epoch = TimeFormat.detect(["1704067200", "1704067260"])
+    with pytest.raises(WeftError, match="'999999999999999999' is not a time"):
+        epoch.read(["1704067200", "9" * 18])
+    counter = TimeFormat.detect(["123456789012345678", "123456789012345679"])
+    assert np.diff(counter.read(["123456789012345678", "123456789012345679"])).tolist() == [1]  # float64 has 53 bits
+    with pytest.raises(WeftError, match="times go beyond"):
+        Frequency.parse("1000YE").range(np.datetime64("2024-12-31"), 10_000)
 
 
 def test_clocks_that_change():

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from weft.data.column import Array
-from weft.errors import WeftError
+from weft.errors import WeftError, short_repr
 from weft.series.frequency import COUNTER, Frequency, Time, infer_frequency
-from weft.series.time_series import SeriesSet, TimeSeries
+from weft.series.time_series import LARGEST_VALUE, SeriesSet, TimeSeries
 from weft.series.times import COUNTER_FORMAT, TimeFormat
 from weft.text.corpus import Document
 from weft.text.tables import json_objects, numbered_lines
@@ -57,18 +57,21 @@ def read_arrays(source: Any) -> SeriesSet:
 
 
 def _steps(values: Any, what: str) -> Array:
-    """Values as (T, C), checked to be finite or missing, and some of them there."""
+    """Values as (T, C), checked to be missing or not too large, and some of them there."""
     try:
         found = np.array(values, np.float64)
-    except (TypeError, ValueError) as error:
-        raise WeftError(f"{what} is {str(values)[:60]}", expected="numbers, equally many in each step") from error
+    except (TypeError, ValueError, OverflowError) as error:
+        raise WeftError(f"{what} is {short_repr(values)}", expected="numbers, equally many in each step") from error
     if found.ndim not in (1, 2) or not found.size:
         raise WeftError(f"{what} has the shape {found.shape}", expected="(T,) values, or (T, C) of several channels")
     found = found.reshape(len(found), -1)
-    if np.isinf(found).any():
-        step, channel = np.argwhere(np.isinf(found))[0]
+    beyond = np.argwhere(np.abs(found) > LARGEST_VALUE)
+    if len(beyond):
+        step, channel = beyond[0]
+        size = "infinite" if np.isinf(found[step, channel]) else f"{found[step, channel]:g}"
         raise WeftError(
-            f"{what}: step {step + 1}, channel {channel + 1} is infinite", expected="finite numbers, or NaN"
+            f"{what}: step {step + 1}, channel {channel + 1} is {size}",
+            expected=f"numbers up to {LARGEST_VALUE:g}, or NaN",
         )
     if np.isnan(found).all():
         raise WeftError(f"{what}: all values are missing", expected="numbers")
@@ -117,6 +120,8 @@ def series_of_json(records: Sequence[Mapping[str, Any]], places: Sequence[str], 
                 given = f"{place}: {role} has {len(found)} steps, and y {len(values)}"
                 raise WeftError(given, expected=f"a step for each of y{more}")
         static = parts["static"] or ()
+        if not isinstance(static, Mapping | list | tuple):
+            raise WeftError(f"{place}: static is {short_repr(static)}", expected="a list of values")
         fixed = tuple(static.values()) if isinstance(static, Mapping) else tuple(static)
         series.append(TimeSeries(name, begin, step, values, covariates["known"], covariates["past"], fixed))
         frequency = frequency or step

@@ -13,7 +13,7 @@ from weft.data.column import Array
 from weft.data.field import Field
 from weft.errors import WeftError
 from weft.series.archives import series_of_json
-from weft.series.frequency import LAST_DAY, Frequency, Time
+from weft.series.frequency import LAST_DAY, LONGEST_SPANS, Frequency, Time
 from weft.series.time_series import UNKNOWN_COLUMNS, SeriesColumns, SeriesSet, TimeSeries
 from weft.series.times import COUNTER_FORMAT, TimeFormat
 
@@ -170,6 +170,8 @@ class Series(Field[TimeSeries]):
         counts = (frequency.count, frequency.day)
         if not names[0] or not all(type(count) is int and count >= 1 for count in counts) or frequency.day > LAST_DAY:
             raise ValueError("series have channels, and a step of time")
+        if frequency.count > LONGEST_SPANS.get(frequency.unit, 0):
+            raise ValueError("a step of time is longer than the calendar")
         types = (type(form.pattern), type(form.zone), type(form.utc), type(frequency.anchor))
         if frequency.unit not in ("us", "month", "B", "step") or types[:3] != (str, str, bool) or types[3] not in (
             int, type(None)):  # fmt: skip

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from weft.data.column import Array, IntArray
-from weft.errors import WeftError, unknown_name
+from weft.errors import WeftError, short_repr, unknown_name
 
 Time = np.datetime64 | int  # of one step: of a calendar, or of a counter
 
@@ -48,7 +48,9 @@ FREQUENCIES = (*DURATIONS, *MONTHS, "B", "step")
 DURATION_WORDS = dict(
     zip(DURATIONS, ("week", "day", "hour", "minute", "second", "millisecond", "microsecond"), strict=True)
 )
-_PATTERN = re.compile(r"(\d*)\s*([A-Za-z]+)(?:-(\w+))?")
+_PATTERN = re.compile(r"\A(\d*)\s*([A-Za-z]+)(?:-(\w+))?")
+MOST_YEARS = 20_000  # from the first time to the last: int64 has them in microseconds
+LONGEST_SPANS = {"us": MOST_YEARS * 366 * DAY, "month": MOST_YEARS * 12, "B": MOST_YEARS * 366, "step": 1 << 62}
 
 
 @dataclass(frozen=True)
@@ -82,16 +84,22 @@ class Frequency:
         """
         match = _PATTERN.fullmatch(text.strip())
         count, unit, anchor = match.groups() if match else ("", text, None)
-        if anchor is not None and anchor.isdecimal() and unit == "M":  # our name of a day of the month: M-15
-            if not 1 <= int(anchor) <= LAST_DAY:
-                raise WeftError(f"the frequency is {text!r}", expected="a day of the month from 1 to 31")
-            return cls("month", int(count or 1), int(anchor), None)
+        number = int(count or 1) if len(count) <= 10 else 0  # Python refuses to read thousands of digits
+        of_day = anchor is not None and anchor.isdecimal() and unit == "M"
         name = unit if unit in FREQUENCIES else ALIASES.get(unit) or ALIASES.get(unit.lower()) or unit
         if name not in FREQUENCIES:
             raise unknown_name("the frequency", text, FREQUENCIES)
-        number = int(count or 1)
-        if not 1 <= number <= 1 << 32:
-            raise WeftError(f"the frequency is {text!r}", expected="at least one step, such as 15min")
+        kind = "us" if name in DURATIONS else "month" if name in MONTHS else name
+        if not 1 <= number <= LONGEST_SPANS[kind] // {**DURATIONS, **MONTHS}.get(name, 1):
+            raise WeftError(
+                f"the frequency is {short_repr(text)}",
+                expected=f"at least one step, and less than {MOST_YEARS:,} years: 15min",
+            )
+        if of_day:  # our name of a day of the month: M-15
+            day = int(anchor or 0) if len(anchor or "") <= 2 else 0
+            if not 1 <= day <= LAST_DAY:
+                raise WeftError(f"the frequency is {short_repr(text)}", expected="a day of the month from 1 to 31")
+            return cls("month", number, day, None)
         if name in DURATIONS:
             weekday = _anchor(text, anchor, WEEKDAYS) if name == "W" else None
             return cls("us", number * DURATIONS[name], anchor=weekday)
@@ -171,6 +179,9 @@ class Frequency:
         """The times of steps that are counted from `start`; the inverse of `steps`."""
         if self.unit == "step":
             return int(start) + self.count * np.asarray(steps, np.int64)
+        counts = np.asarray(steps)
+        if counts.size and max(-int(counts.min()), int(counts.max())) * self.count > LONGEST_SPANS[self.unit]:
+            raise beyond_the_calendar()
         begin = _moment(start)
         if self.unit == "us":
             return np.asarray(begin + (np.asarray(steps, np.int64) * self.count).astype("m8[us]"))
@@ -224,6 +235,10 @@ class Frequency:
         return _moment(np.datetime64(int(month - back), "M")) + np.timedelta64((self.day - 1) * DAY, "us")
 
 
+def beyond_the_calendar() -> WeftError:
+    return WeftError("times go beyond the years 1 to 9999", expected="times of the calendar", hint="a smaller horizon")
+
+
 def _times(count: int, name: str) -> str:
     return name if count == 1 else f"{count}{name}"
 
@@ -232,7 +247,7 @@ def _anchor(text: str, anchor: str | None, names: Sequence[str]) -> int | None:
     if anchor is None:
         return None
     if anchor.upper() not in names:
-        raise unknown_name(f"the frequency {text!r}: anchor", anchor, names)
+        raise unknown_name(f"the frequency {short_repr(text)}: anchor", anchor, names)
     return names.index(anchor.upper())
 
 

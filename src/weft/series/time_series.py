@@ -13,6 +13,7 @@ from weft.errors import WeftError
 from weft.series.frequency import COUNTER, Frequency, Time
 from weft.series.times import COUNTER_FORMAT, TimeFormat
 
+LARGEST_VALUE = 1e60  # of a value: products of several are numbers too
 LAYOUTS = ("auto", "long", "columns", "rows")
 
 

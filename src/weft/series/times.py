@@ -17,8 +17,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import numpy as np
 
 from weft.data.column import Array, IntArray
-from weft.errors import WeftError
-from weft.series.frequency import DAY, HOUR, MINUTE, SECOND, infer_frequency
+from weft.errors import WeftError, short_repr
+from weft.series.frequency import DAY, HOUR, MINUTE, SECOND, beyond_the_calendar, infer_frequency
 
 COUNTER_PATTERN, EPOCH_PATTERNS = "counter", {"epoch s": SECOND, "epoch ms": SECOND // 1000}
 SHORT_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -31,6 +31,8 @@ PATTERN_TOKENS = {
     "Z": r"(Z|z|UTC|[+-]\d\d(?::?\d\d)?)",
 }  # fmt: skip
 _TOKEN = re.compile(r"%(-?[A-Za-z]|\df)")
+_INTEGER = re.compile(r"(-?\d{1,18})(\.0+)?")
+FIRST_TIME, LAST_TIME = np.datetime64("0001-01-01", "us"), np.datetime64("9999-12-31T23:59:59.999999", "us")
 _DATES = (
     "%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%Y-%m", "%Y/%m", "%Y.%m", "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%m-%d-%Y",
     "%d-%m-%Y", "%m/%d/%y", "%d/%m/%y", "%d.%m.%y", "%m/%Y", "%m-%Y", "%m.%Y", "%d-%b-%Y", "%d-%b-%y", "%d %b %Y",
@@ -111,11 +113,13 @@ class TimeFormat:
         """
         if not texts:
             return cls(COUNTER_PATTERN)
-        if all(re.fullmatch(r"-?\d+(\.0+)?", text) for text in texts):
-            return cls(_of_integers([int(float(text)) for text in texts], years))
+        if all(map(_INTEGER.fullmatch, texts)):
+            return cls(_of_integers(_integers(texts, COUNTER_PATTERN).tolist(), years))
         fitting = _fitting(texts[0])
         if not fitting:
-            raise WeftError(f"{texts[0]!r} is not a time", expected="times such as 2024-01-31, or 2024-01-31 18:00:00")
+            raise WeftError(
+                f"{short_repr(texts[0])} is not a time", expected="times such as 2024-01-31, or 2024-01-31 18:00:00"
+            )
         problem: WeftError | None = None
         found: list[tuple[int, TimeFormat]] = []
         for pattern in fitting:
@@ -162,25 +166,34 @@ class TimeFormat:
             WeftError: a text is not written like this. Its `index` is the place of the text.
         """
         if self.is_counter or self.pattern in EPOCH_PATTERNS:
-            try:
-                numbers = np.array([int(float(text)) for text in texts], np.int64)
-            except (ValueError, OverflowError):
-                index = next(place for place, text in enumerate(texts) if not re.fullmatch(r"-?\d+(\.0+)?", text))
-                raise _no_time(texts[index], self.pattern, index) from None
-            return numbers if self.is_counter else (numbers * EPOCH_PATTERNS[self.pattern]).astype("M8[us]")
+            numbers = _integers(texts, self.pattern)
+            if self.is_counter:
+                return numbers
+            unit = EPOCH_PATTERNS[self.pattern]
+            within = np.clip(numbers, FIRST_TIME.astype(int) // unit, LAST_TIME.astype(int) // unit)
+            _check({"": texts}, within == numbers)
+            return np.asarray((numbers * unit).astype("M8[us]"))
         if self.pattern in _ISO and min(texts, default="") >= "0" and max(texts, default="9") < ":":
             try:
-                return np.array(texts, "M8[us]")
+                moments = np.array(texts, "M8[us]")
             except ValueError:
                 pass  # what reads them one by one says which it is
+            else:
+                _check({"": texts}, moments >= FIRST_TIME)
+                return moments
         fields = _fields(self.pattern, texts)
         moments = _moments(fields)
+        _check(fields, moments >= FIRST_TIME)
         if "Z" in fields and self.utc:
             return np.asarray(moments - _offsets(fields["Z"]).astype("m8[us]"))
         return moments
 
     def write(self, times: Array) -> list[str]:
-        """Times as texts, as the input has them."""
+        """Times as texts, as the input has them.
+
+        Raises:
+            WeftError: a time is not of the years 1 to 9999.
+        """
         if self.is_counter:
             return [str(int(time)) for time in times]
         if self.pattern in EPOCH_PATTERNS:
@@ -189,6 +202,7 @@ class TimeFormat:
                 for number in times.astype("M8[us]").astype(np.int64).tolist()
             ]
         clocks, offsets = self._on_clock(times)
+        _check_years(clocks)
         zones = offsets if offsets else [self.zone] * len(times)
         return [_written(self.pattern, moment, zone) for moment, zone in zip(clocks.tolist(), zones, strict=True)]
 
@@ -220,11 +234,27 @@ def to_zone(moments: Array, name: str) -> tuple[Array, list[str]]:
         zone = timezone.utc if name.upper() in ("UTC", "Z") else ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise WeftError(f"the time zone is {name!r}", expected="a name such as Europe/Berlin, or UTC") from error
+    day = np.timedelta64(1, "D")  # no clock is farther from UTC
+    _check_years(np.concatenate([moments - day, moments + day]))
     different, places = np.unique(moments.astype("M8[us]"), return_inverse=True)
     local = [moment.replace(tzinfo=timezone.utc).astimezone(zone) for moment in different.tolist()]
     clocks = np.array([moment.replace(tzinfo=None) for moment in local], "M8[us]")
     written = [f"{text[:3]}:{text[3:]}" for text in (moment.strftime("%z") for moment in local)]
     return clocks[places], [written[place] for place in places.tolist()]
+
+
+def _check_years(moments: Array) -> None:
+    """Refuses what Python's calendar does not have."""
+    if len(moments) and not (moments.min() >= FIRST_TIME and moments.max() <= LAST_TIME):
+        raise beyond_the_calendar()
+
+
+def _integers(texts: Sequence[str], pattern: str) -> IntArray:
+    matches = [_INTEGER.fullmatch(text) for text in texts]
+    if not all(matches):
+        index = matches.index(None)
+        raise _no_time(texts[index], pattern, index)
+    return np.array([int(match[1]) for match in matches if match], np.int64)
 
 
 def _of_integers(numbers: Sequence[int], years: bool) -> str:

@@ -19,6 +19,7 @@ import numpy as np
 
 from weft.data.column import Array, IntArray
 from weft.errors import WeftError, unknown_name
+from weft.series.time_series import LARGEST_VALUE
 from weft.series.times import COUNTER_PATTERN, TimeFormat
 from weft.text.corpus import Document
 from weft.text.dataframes import from_python
@@ -103,7 +104,7 @@ class TypedColumns:
         """A column of numbers.
 
         Raises:
-            WeftError: a cell is something else, or infinite.
+            WeftError: a cell is something else, infinite or too large.
         """
         column = self[name]
         if isinstance(column, Names):
@@ -127,12 +128,13 @@ class TypedColumns:
         )
 
     def _finite(self, name: str, column: Array) -> Array:
-        infinite = np.isinf(column)
-        if infinite.any():
-            row = int(np.argmax(infinite))
+        beyond = np.abs(column) > LARGEST_VALUE
+        if beyond.any():
+            row = int(np.argmax(beyond))
+            size = "infinite" if np.isinf(column[row]) else f"{column[row]:g}"
             raise WeftError(
-                f"{self.place(row)}: column {name!r} is infinite ({infinite.sum():,} values are)",
-                expected="finite numbers, or empty cells where they are missing",
+                f"{self.place(row)}: column {name!r} is {size} ({beyond.sum():,} values are too large)",
+                expected=f"numbers up to {LARGEST_VALUE:g}, or empty cells where they are missing",
             )
         return column
 

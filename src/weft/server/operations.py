@@ -32,6 +32,7 @@ LIMITS: Mapping[str, Mapping[str, Mapping[str, float]]] = {
 LONGEST_LIST = 1000  # of an option
 ATTENDED = 100  # how many weights a character may have: one for each token of its translation
 MOST_MISSING = 20  # tokens of a text with blanks
+MOST_FORECAST = 20_000  # values of all series, each counted once for every horizon that follows another
 SEARCHED = 200_000  # characters of a text with blanks times beam width
 
 
@@ -104,8 +105,6 @@ class ServedOperation:
         Raises:
             RequestError: 400.
         """
-        for place, value in enumerate(inputs):
-            check_value(self.input_schema, value, f"inputs[{place}]")
         sizes = [len(one if isinstance(one, str) else json.dumps(one)) for one in inputs]
         if len(inputs) > MOST_INPUTS:
             raise RequestError(400, f"{len(inputs):,} texts; expected at most {MOST_INPUTS}")
@@ -123,6 +122,10 @@ class ServedOperation:
                 400, f"the texts have {sum(sizes):,} characters; expected at most {most:,}"
                 + (" with these options, as each is returned several times" if growth > 1 else "")
             )  # fmt: skip
+        for place, value in enumerate(inputs):
+            check_value(self.input_schema, value, f"inputs[{place}]")
+        if self.name == "forecast":
+            check_forecast(inputs, options.horizon, self.predictor.model.horizon)
 
     def predict(self, inputs: Sequence[Any], options: Any) -> list[JsonRecord]:
         """A record for each input. It does not depend on the other inputs."""
@@ -157,6 +160,27 @@ def check_search(text: str, missing: int, options: Any) -> None:
             f"a text of {len(text):,} characters with {missing} missing tokens and a beam width of {beam}",
             expected=f"at most {SEARCHED // beam:,} characters",
         )
+
+
+def check_forecast(series: Sequence[Any], horizon: int | None, trained: int) -> None:
+    """Refuses series that take long: forecasters are fitted to each value, and anew after each horizon of training.
+
+    Raises:
+        RequestError: 400.
+    """
+    steps = horizon or trained
+    values = sum(map(_count_values, series))
+    if (values + steps * len(series)) * -(-steps // trained) > MOST_FORECAST:
+        fewer = f" with a horizon of {trained:,}, that of the training" if steps > trained else ""
+        raise RequestError(
+            400,
+            f"series of {values:,} values and a horizon of {steps:,}; expected at most {MOST_FORECAST:,} values{fewer}",
+        )
+
+
+def _count_values(value: Any) -> int:
+    rows = value.get("y", ()) if isinstance(value, Mapping) else value
+    return sum(len(row) if isinstance(row, list) else 1 for row in rows)
 
 
 def word_offsets(text: str, words: Sequence[str]) -> list[tuple[int, int]]:

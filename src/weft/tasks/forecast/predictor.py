@@ -48,7 +48,7 @@ from weft.tasks.stored_data import DEV_PART, TRAIN_PART, is_stored
 from weft.training.run import Run
 
 FORECAST_COLUMN = "weft"  # the column of forecasts, where there is one channel
-DEFAULT_LEVELS = "80,95"
+DEFAULT_LEVELS, MOST_LEVELS = "80,95", 20
 NUMBER_LIST = {"type": "array", "items": {"anyOf": [{"type": "number"}, {"type": "null"}]}, "minItems": 1}
 VALUES = {"anyOf": [NUMBER_LIST, {"type": "array", "items": NUMBER_LIST, "minItems": 1}]}
 SERIES_INPUT: Mapping[str, Any] = {
@@ -119,8 +119,10 @@ class SeriesForecast:
         return text.getvalue()
 
     def to_json(self) -> dict[str, Any]:
+        """Without what depends on the other series: a name stands where this one has it."""
         found = {name: [_plain(value) for value in values] for name, values in self.columns().items()}
-        return {**found, **({"unique_id": self.id} if self.named else {})}
+        found.pop("unique_id", None)
+        return {**({"unique_id": self.id} if self.id else {}), **found}
 
     def records(self) -> Iterator[dict[str, Any]]:
         """A row for each step."""
@@ -530,6 +532,8 @@ def parse_levels(level: str | Sequence[float]) -> dict[str, float]:
         raise WeftError(
             f"the level is {short_repr(level)}", expected="percent between 0 and 100", hint='`level="80,95"`'
         )
+    if len(found) > MOST_LEVELS:
+        raise WeftError(f"the level names {len(found):,} intervals", expected=f"at most {MOST_LEVELS}")
     return found
 
 
