@@ -12,9 +12,10 @@ from weft.series.time_series import LAYOUTS
 from weft.training.search_space import Choice, SearchSpace
 
 MODEL_KINDS = {  # by name, what each is; how it is trained stands in kinds.py
-    "auto": "linear and baselines, combined",
+    "auto": "linear, baselines and direct, combined",
     "linear": "a linear map for all series",
     "baselines": "exponential smoothing, Theta and others",
+    "direct": "a network that forecasts all steps at once, on top of the linear map",
 }
 
 
@@ -65,8 +66,11 @@ class ForecastModelConfig(Settings):
                            option="--horizon")  # fmt: skip
     season: int = setting(AUTO, "steps of a season; auto: by the step of time", low=1, high=10_000, auto=True,
                           option="--season")  # fmt: skip
-    lags: int = setting(AUTO, "last values that the linear map reads; auto: chosen on held-out windows", low=1,
-                        high=10_000, auto=True)  # fmt: skip
+    lags: int = setting(AUTO, "last values that the linear map or a network reads; auto: chosen on held-out windows",
+                        low=1, high=10_000, auto=True)  # fmt: skip
+    cell: str = setting("gru", "recurrent cell of a network, a name in weft.cells.CELLS")
+    hidden_size: int = setting(AUTO, "hidden units of a network; auto: by the amount of data", low=1, auto=True)
+    dropout: float = setting(0.1, "dropout rate of the outputs of a network's layer", low=0, high=0.95)
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,14 @@ class ForecastTrainConfig(Settings):
     """The `train` section."""
 
     seed: int = setting(1, "random seed", low=0, fixed=True, option="--seed")
+    epochs: int = setting(AUTO, "epochs of 50 batches of a network; auto: by the amount of data", low=1, auto=True,
+                          fixed=True, option="--epochs")  # fmt: skip
+    learning_rate: float = setting(0.004, "peak learning rate of a network", low=0, fixed=True,
+                                   option="--learning-rate")  # fmt: skip
+    slices: int = setting(
+        1, "parts of a batch, computed one by one or by several workers: the weights depend on it, not on the workers",
+        low=1, high=4096,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

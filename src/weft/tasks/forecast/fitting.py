@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor
 
 from weft.data.column import IntArray
+from weft.errors import WeftError
 from weft.metrics.forecast import MASE, QUANTILE_LEVELS, ForecastScores, seasonal_scale
 from weft.tasks.forecast.baselines import BASELINES
 from weft.tasks.forecast.calibration import Calibration, normal_quantiles
@@ -37,6 +39,8 @@ from weft.tasks.forecast.linear import (
 from weft.tasks.forecast.model import (
     LINEAR_MAP,
     LOG_LINEAR_MAP,
+    LOG_PREFIX,
+    NETWORKS,
     Forecaster,
     ForecastModel,
     SeriesRows,
@@ -44,15 +48,20 @@ from weft.tasks.forecast.model import (
     is_positive,
     medians,
     on_scale,
+    restored_network,
     within_range,
 )
+from weft.tasks.forecast.network import NetworkForm, SeriesNetwork
+from weft.tasks.forecast.network_fitting import NetworkFitting, NetworkPlan, first_windows, stages_of
 from weft.training.loss import MeanLoss
+from weft.training.run import with_prefix
 from weft.training.step import Evaluation, Progress
 from weft.training.trainer import Phase, Update
 
 MOST_SERIES = 2000  # that held-out windows are forecast of; of more, some drawn at random
 ENOUGH = 30  # held-out windows: of few series several are taken
 MOST_WINDOWS, SERIES_FOLDS, FEW_SERIES = 8, 5, 10
+FEWEST_WINDOWS = 300  # to train a network on, where there are other forecasters
 OWN, HELD = "own.", "held."  # begin the names of the tensors of the model, and of the one that was evaluated
 
 
@@ -149,6 +158,7 @@ class Fitting(ForecastPhase):
         seed: draws the series whose held-out windows are forecast, where there are many.
         evaluates: whether the last window evaluates; otherwise there are held-out data of their own.
         lags: the number of last values of the linear maps; 0: chosen.
+        plan: how networks are made and trained, where there are any.
     """
 
     epochs, report_every, save_seconds = 1, 1, 5.0
@@ -164,6 +174,7 @@ class Fitting(ForecastPhase):
         seed: int,
         evaluates: bool,
         lags: int = 0,
+        plan: NetworkPlan | None = None,
     ) -> None:
         self.rows, self.horizon, self.season, self.names, self.lags = rows, horizon, season, tuple(names), lags
         numbers = np.arange(len(rows.targets))
@@ -173,6 +184,18 @@ class Fitting(ForecastPhase):
         self.held_out = HeldOut.of(rows.at(numbers), horizon, season, evaluating=int(evaluates))
         self.forecasts: dict[str, Array] = {}  # (W, N, H, Q) of the held-out windows by name
         self.maps: dict[str, tuple[LinearMap, LinearMap]] = {}  # that of the run, and the one that is evaluated
+        self.networks: dict[str, tuple[SeriesNetwork, SeriesNetwork]] = {}
+        self.plan = plan
+        self.names = tuple(name for name in names if not _is_network(name) or self._has_windows(name))
+        if not self.names:
+            longest = max(len(row) for row in rows.targets)
+            raise WeftError(
+                f"a network cannot be trained on series of at most {longest} values to forecast {horizon}, with a "
+                f"season of {season}",
+                expected=f"more than {season + 1 + horizon * (self.held_out.windows + 1)} values",
+                hint="`model.kind=auto`, or a smaller `model.horizon`",
+            )
+        self.training: NetworkFitting | None = None  # of the network under way
         self.joined: tuple[ForecastModel, ForecastModel] | None = None
         self.scores: dict[str, ForecastScores] = {}  # of the combination ("") and of each forecaster
 
@@ -194,14 +217,28 @@ class Fitting(ForecastPhase):
         return [name for name in self.names if name in (LINEAR_MAP, LOG_LINEAR_MAP)]
 
     @property
+    def _own_networks(self) -> list[str]:
+        return [name for name in self.names if _is_network(name)]
+
+    @property
+    def _network_epochs(self) -> int:
+        """The epochs of a network, in all stages."""
+        if self.plan is None:
+            return 0
+        stages = stages_of(self.held_out.windows, self.held_out.evaluating, self.plan.epochs)
+        return sum(stage.epochs for stage in stages)
+
+    @property
     def _baselines(self) -> list[str]:
         return [name for name in self.names if name in BASELINES]
 
     def steps(self, progress: Progress) -> int:
-        return len(self._own_maps) + (self.held_out.windows if self._baselines else 0) + 1
+        networks = len(self._own_networks) * self._network_epochs
+        return len(self._own_maps) + networks + (self.held_out.windows if self._baselines else 0) + 1
 
     def step(self, progress: Progress, total: int, *, stop: bool) -> Update:
         number, maps, held_out = progress.step, self._own_maps, self.held_out
+        networks, epochs = self._own_networks, self._network_epochs
         progress.step += 1
         last = progress.step == self.steps(progress)
         if last:
@@ -213,8 +250,11 @@ class Fitting(ForecastPhase):
             note = maps[number]
             self._fit_map(note)
             errors = held_out.errors(medians(self.forecasts[note]))
+        elif number < len(maps) + len(networks) * epochs:
+            note = networks[(number - len(maps)) // epochs]
+            return Update(self._train_network(note), 1, stop=stop, note=note)
         else:
-            window = number - len(maps)
+            window = number - len(maps) - len(networks) * epochs
             self._forecast_baselines(window)
             note = f"baselines, window {window + 1}"
             parts = [medians(self.forecasts[name])[window] for name in self._baselines]
@@ -284,6 +324,47 @@ class Fitting(ForecastPhase):
             wanted = {2 * season, 7 * season}
         return sorted(one for one in wanted if one <= longest) or [season]
 
+    def _train_network(self, name: str) -> MeanLoss:
+        """Trains a network for an epoch; at the end of a stage it forecasts the windows that the next one knows."""
+        held_out, log = self.held_out, name.startswith(LOG_PREFIX)
+        if name not in self.forecasts:
+            empty = np.full((*held_out.targets.shape, len(QUANTILE_LEVELS)), np.nan)
+            self.forecasts[name] = self.forecasts.get(name.removeprefix(LOG_PREFIX), empty).copy()
+        if self.training is None:
+            self.training = self._new_training(name)
+        loss, stage = self.training.epoch()
+        if stage is not None:
+            network = deepcopy(self.training.network)
+            following = self.training.stages[self.training.stage :]
+            for window in range(following[0].held_out if following else 0, stage.held_out):
+                usable = np.flatnonzero(held_out.usable[window]).tolist()
+                usable = [number for number in usable if not log or is_positive(held_out.rows.targets[number])]
+                history = held_out.rows.at(usable).until(held_out.cutoffs[window, usable])
+                self.forecasts[name][window, usable] = on_scale(network.forecast(history), log=log)
+            if stage.held_out == held_out.evaluating:
+                self.networks[name] = network, network
+            if not following:
+                self.networks[name] = network, self.networks[name][1]
+                self.training = None
+        return loss
+
+    def _rows_of(self, name: str) -> SeriesRows:
+        """The series that a network is trained on: those on logarithms are positive."""
+        positive = [
+            place for place, row in enumerate(self.rows.targets) if not name.startswith(LOG_PREFIX) or is_positive(row)
+        ]
+        return self.rows.at(positive)
+
+    def _has_windows(self, name: str) -> bool:
+        """Whether there are windows to train a network on; beside other forecasters it takes more to be of use."""
+        alone = all(map(_is_network, self.names))
+        windows = first_windows(self._rows_of(name), self.horizon, self.season, self.held_out.windows)
+        return windows >= (1 if alone else FEWEST_WINDOWS)
+
+    def _new_training(self, name: str) -> NetworkFitting:
+        assert self.plan is not None
+        return self.plan.fitting(name, self._rows_of(name), self.held_out.windows, self.held_out.evaluating)
+
     def _forecast_baselines(self, window: int) -> None:
         held_out, names = self.held_out, self._baselines
         for name in names:
@@ -296,7 +377,7 @@ class Fitting(ForecastPhase):
     def _join(self) -> Array:
         """Fits the weights and the calibration; returns the quantiles (W, N, H, Q) of the run's own model."""
         held_out = self.held_out
-        fitted = [name for name in self.names if name in self.maps or name in BASELINES]
+        fitted = [name for name in self.names if name in {*self.maps, *self.networks, *BASELINES}]
         names = [name for name in fitted if np.isfinite(self.forecasts[name][held_out.usable]).all()]
         models = []
         joined = np.full((*held_out.targets.shape, len(QUANTILE_LEVELS)), np.nan)
@@ -311,7 +392,8 @@ class Fitting(ForecastPhase):
             calibration = Calibration.fit(joined[fitting], held_out.targets[fitting])
             weights = self._weights(names, fitting)
             maps = {name: self.maps[name][version] for name in self.maps}
-            models.append(ForecastModel(self.horizon, self.season, weights, maps, calibration))
+            networks = {name: self.networks[name][version] for name in self.networks}
+            models.append(ForecastModel(self.horizon, self.season, weights, maps, networks, calibration))
             if version and held_out.evaluating:
                 self._score(models[version], names)
         self.joined = models[0], models[1]
@@ -362,7 +444,19 @@ class Fitting(ForecastPhase):
             for version, one in enumerate(both):
                 tensors[f"maps.{name}.{version}.weights"] = torch.tensor(one.weights)
                 tensors[f"maps.{name}.{version}.deviations"] = torch.tensor(one.deviations)
-        return tensors, {"maps": maps, "joined": self.joined is not None}
+        networks = {}
+        for name, trained in self.networks.items():
+            networks[name] = trained[0].form.to_json()
+            for version, network in enumerate(trained):
+                for part, tensor in network.state_dict().items():
+                    tensors[f"networks.{name}.{version}.{part}"] = tensor.clone()
+        training: dict[str, Any] = {}
+        if self.training is not None:
+            own, content = self.training.state()
+            training = {"name": self.training.name, **content}
+            tensors |= {f"training.{part}": tensor for part, tensor in own.items()}
+        joined = self.joined is not None
+        return tensors, {"maps": maps, "networks": networks, "training": training, "joined": joined}
 
     def restore(self, tensors: dict[str, Tensor], metadata: dict[str, Any]) -> None:
         self.forecasts = {
@@ -379,8 +473,28 @@ class Fitting(ForecastPhase):
                 for version in range(2)
             ]
             self.maps[name] = both[0], both[1]
+        for name, sizes in metadata["networks"].items():
+            restored = [
+                restored_network(
+                    name,
+                    NetworkForm(**sizes),
+                    {
+                        part: tensor.numpy()
+                        for part, tensor in with_prefix(tensors, f"networks.{name}.{version}.").items()
+                    },
+                )
+                for version in range(2)
+            ]
+            self.networks[name] = restored[0], restored[1]
+        if metadata["training"]:
+            self.training = self._new_training(metadata["training"]["name"])
+            self.training.restore(with_prefix(tensors, "training."), metadata["training"])
         if metadata["joined"]:
             self._join()
+
+
+def _is_network(name: str) -> bool:
+    return name.removeprefix(LOG_PREFIX) in NETWORKS
 
 
 def _least(errors: Array, windows: BoolArray) -> int:

@@ -11,7 +11,16 @@ from torch import Tensor
 from weft.tasks.forecast.baselines import BASELINES
 from weft.tasks.forecast.config import ForecastConfig
 from weft.tasks.forecast.fitting import Fitting, ForecastPhase
-from weft.tasks.forecast.model import LINEAR_MAP, LOG_LINEAR_MAP, Forecaster, ForecastModel, SeriesRows
+from weft.tasks.forecast.model import (
+    LINEAR_MAP,
+    LOG_LINEAR_MAP,
+    LOG_PREFIX,
+    NETWORKS,
+    Forecaster,
+    ForecastModel,
+    SeriesRows,
+)
+from weft.tasks.forecast.network_fitting import plan_networks
 from weft.training.step import Progress
 
 
@@ -37,13 +46,17 @@ def combination(names: Sequence[str]) -> ForecastKind:
 def _fitting(names: Sequence[str], rows: SeriesRows, config: ForecastConfig, evaluates: bool) -> Fitting:
     model = config.model
     lags = max(0, model.lags)
-    return Fitting(rows, model.horizon, model.season, names, seed=config.train.seed, evaluates=evaluates, lags=lags)
+    plan = plan_networks(rows, config) if any(name.removeprefix(LOG_PREFIX) in NETWORKS for name in names) else None
+    return Fitting(
+        rows, model.horizon, model.season, names, seed=config.train.seed, evaluates=evaluates, lags=lags, plan=plan
+    )
 
 
 FORECAST_KINDS: Mapping[str, ForecastKind] = {
-    "auto": combination((LINEAR_MAP, LOG_LINEAR_MAP, *BASELINES)),
+    "auto": combination((LINEAR_MAP, LOG_LINEAR_MAP, "direct", "log-direct", *BASELINES)),
     "linear": combination((LINEAR_MAP, LOG_LINEAR_MAP)),
     "baselines": combination(BASELINES),
+    "direct": combination(("direct", "log-direct")),
 }
 
 

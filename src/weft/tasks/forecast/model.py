@@ -1,4 +1,4 @@
-"""What forecasts: a linear map on values and one on logarithms, the baselines, their weights and their calibration.
+"""What forecasts: linear maps and networks on values and on logarithms, the baselines, their weights and calibration.
 
 Each forecaster gives quantiles. These are averaged with weights, calibrated, and kept within what the series can be:
 those of a series that is never negative are not negative, those of counts are whole.
@@ -18,10 +18,14 @@ from weft.data.column import IntArray
 from weft.metrics.forecast import QUANTILE_LEVELS
 from weft.tasks.forecast.baselines import BASELINES, forecast_baselines
 from weft.tasks.forecast.calibration import MEDIAN, Calibration, normal_quantiles, ordered
+from weft.tasks.forecast.direct import DirectNetwork
 from weft.tasks.forecast.linear import Array, LinearForm, LinearMap, first_value, make_panel, windows_at
+from weft.tasks.forecast.network import NetworkForm, SeriesNetwork
 from weft.training.run import with_prefix
 
 LINEAR_MAP, LOG_LINEAR_MAP = "linear", "log-linear"  # the maps on values and on logarithms, which have to be positive
+NETWORKS: Mapping[str, type[SeriesNetwork]] = {"direct": DirectNetwork}
+LOG_PREFIX = "log-"  # begins the name of a forecaster that works on logarithms
 LARGEST_LOG = 700.0
 
 
@@ -83,6 +87,7 @@ class ForecastModel:
         season: the length of a season.
         weights: of the forecasters, by name.
         maps: the linear maps by name.
+        networks: the networks by name.
         calibration: of the joined quantiles.
     """
 
@@ -90,6 +95,7 @@ class ForecastModel:
     season: int
     weights: Mapping[str, float]
     maps: Mapping[str, LinearMap]
+    networks: Mapping[str, SeriesNetwork]
     calibration: Calibration
 
     def quantiles(self, rows: SeriesRows) -> Array:
@@ -110,6 +116,7 @@ class ForecastModel:
         """The quantiles (N, H, Q) of each forecaster that has a weight, and of further ones."""
         wanted = dict.fromkeys((*(name for name, share in self.weights.items() if share > 0), *names))
         found = {name: map_quantiles(name, rows, self.maps) for name in wanted if name in self.maps}
+        found |= {name: network_quantiles(name, rows, self.networks) for name in wanted if name in self.networks}
         baselines = [name for name in wanted if name not in found]
         return found | baseline_quantiles(rows.targets, self.horizon, self.season, baselines)
 
@@ -123,6 +130,8 @@ class ForecastModel:
         found = {"calibration": self.calibration.factors, "weights": np.array(list(self.weights.values()))}
         for name, one in self.maps.items():
             found |= {f"{name}.weights": one.weights, f"{name}.deviations": one.deviations}
+        for name, network in self.networks.items():
+            found |= {f"{name}.{part}": tensor.numpy() for part, tensor in network.state_dict().items()}
         return {f"{prefix}{name}": torch.from_numpy(np.array(values)) for name, values in found.items()}
 
     def to_json(self) -> dict[str, Any]:
@@ -131,6 +140,7 @@ class ForecastModel:
             "season": self.season,
             "forecasters": list(self.weights),
             "maps": {name: [one.form.lags, one.form.features] for name, one in self.maps.items()},
+            "networks": {name: network.form.to_json() for name, network in self.networks.items()},
         }
 
     @classmethod
@@ -148,7 +158,13 @@ class ForecastModel:
                 or maps[name].deviations.shape != (horizon,)
             ):
                 raise ValueError(f"the map {name} does not have the sizes of its horizon and lags")
-        known = {*BASELINES, *maps}
+        networks = {
+            name: restored_network(name, NetworkForm(**form), with_prefix(own, f"{name}."))
+            for name, form in data["networks"].items()
+        }
+        if any(one.form.horizon != horizon or one.form.season != season for one in networks.values()):
+            raise ValueError("a network has another horizon or season")
+        known = {*BASELINES, *maps, *networks}
         weights, factors = own["weights"], own["calibration"]
         if (
             not set(names) <= known
@@ -156,7 +172,24 @@ class ForecastModel:
             or factors.shape != (horizon, len(QUANTILE_LEVELS))
         ):
             raise ValueError("the weights of the combination are not those of its forecasters")
-        return cls(horizon, season, dict(zip(names, weights.tolist(), strict=True)), maps, Calibration(factors))
+        return cls(
+            horizon, season, dict(zip(names, weights.tolist(), strict=True)), maps, networks, Calibration(factors)
+        )
+
+
+def make_network(name: str, form: NetworkForm) -> SeriesNetwork:
+    """A network with random weights, by the name of its forecaster."""
+    return NETWORKS[name.removeprefix(LOG_PREFIX)](form)
+
+
+def restored_network(name: str, form: NetworkForm, weights: Mapping[str, Array]) -> SeriesNetwork:
+    """A network with given weights. A ValueError or KeyError says that they are not its own."""
+    network = make_network(name, form)
+    expected = {part: tuple(tensor.shape) for part, tensor in network.state_dict().items()}
+    if expected != {part: values.shape for part, values in weights.items()} or form.log != name.startswith(LOG_PREFIX):
+        raise ValueError(f"the weights of the network {name} do not have the sizes of its form")
+    network.load_state_dict({part: torch.from_numpy(values) for part, values in weights.items()})
+    return network.eval()
 
 
 def map_quantiles(name: str, rows: SeriesRows, maps: Mapping[str, LinearMap]) -> Array:
@@ -170,12 +203,20 @@ def map_quantiles(name: str, rows: SeriesRows, maps: Mapping[str, LinearMap]) ->
     return found
 
 
+def network_quantiles(name: str, rows: SeriesRows, networks: Mapping[str, SeriesNetwork]) -> Array:
+    """The quantiles (N, H, Q) of a network for the steps after the ends of series."""
+    found = np.full((len(rows.targets), networks[name].form.horizon, len(QUANTILE_LEVELS)), np.nan)
+    for kind, numbers in by_map(name, rows.targets, networks).items():
+        found[numbers] = on_scale(networks[kind].forecast(rows.at(numbers)), log=networks[kind].form.log)
+    return found
+
+
 def by_map(name: str, targets: Sequence[Array], maps: Mapping[str, Any]) -> dict[str, list[int]]:
-    """The series that each map forecasts: those that are not positive are not on the log scale."""
+    """The series that each map or network forecasts: those that are not positive are not on the log scale."""
     found: dict[str, list[int]] = {}
     for number, row in enumerate(targets):
         if first_value(row) < len(row):
-            kind = name if name == LINEAR_MAP or is_positive(row) else LINEAR_MAP
+            kind = name if not name.startswith(LOG_PREFIX) or is_positive(row) else name.removeprefix(LOG_PREFIX)
             if kind in maps:
                 found.setdefault(kind, []).append(number)
     return found

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.config import as_config, auto_settings, from_dict, load_config, resolve_auto, to_dict
+from weft.config import auto_settings, dotted, from_dict, load_config, resolve_auto, to_dict
 from weft.data.field import fields_content
 from weft.errors import WeftError
 from weft.metrics.forecast import MASE
@@ -29,6 +29,7 @@ from weft.tasks.forecast.predictor import ForecastPredictor
 from weft.tasks.inspection import Inspection
 from weft.tasks.stored_data import DEV_PART, TRAIN_PART, is_stored
 from weft.tasks.task import Task
+from weft.training.build import cells_of
 from weft.training.run import WEIGHTS, Run, decoding, finite_weights
 
 HORIZON, SEASON, LAGS = "model.horizon", "model.season", "model.lags"
@@ -98,7 +99,7 @@ class ForecastTask(Task[Any, ForecastConfig, ForecastPredictor]):
         layout, config = run.field("series", Series), from_dict(ForecastConfig, run.config)
         saved = run.load(WEIGHTS)
         finite_weights(run.file(WEIGHTS), saved.tensors)
-        with decoding(run.file(WEIGHTS)):
+        with decoding(run.file(WEIGHTS)), cells_of(run):
             restore, data = FORECAST_KINDS[config.model.kind].restore, saved.metadata["model"]
             models = [restore(saved.tensors, data, prefix) for prefix in (OWN, HELD)]
         return ForecastPredictor(run, models[0], models[1], layout)
@@ -140,5 +141,8 @@ def train_forecast(
         print(model.forecast(df))
     """
     given = {name: value for name, value in ((HORIZON, horizon), (SEASON, season)) if value is not None}
-    settings = load_config(ForecastConfig, sets=given, base=to_dict(as_config(ForecastConfig, config)))
+    if config is None or isinstance(config, Mapping):  # it may have a cell class
+        settings: Any = {**dotted(config or {}), **given}
+    else:
+        settings = load_config(ForecastConfig, sets=given, base=to_dict(config))
     return TASK.train(source, out, settings, dev=dev, progress=progress)

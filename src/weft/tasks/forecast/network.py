@@ -1,0 +1,203 @@
+"""What networks of series have in common: what they read, the windows that train them, and how they forecast.
+
+A network sees a window as the linear map does (`linear.py`): values reduced by the mean of the last season and divided
+by the mean absolute seasonal difference so far. Its forecasts are put back on the scale of the series.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.lib.stride_tricks import sliding_window_view
+from torch import Tensor, nn
+
+from weft.data.column import IntArray
+from weft.metrics.forecast import QUANTILE_LEVELS
+from weft.tasks.forecast.calibration import ordered
+from weft.tasks.forecast.linear import (
+    LARGEST_TARGET,
+    Array,
+    LinearForm,
+    Panel,
+    first_value,
+    make_panel,
+    training_places,
+    windows_at,
+)
+from weft.training.loss import Loss
+
+if TYPE_CHECKING:
+    from weft.tasks.forecast.model import SeriesRows
+
+LEVEL_TENSOR = torch.tensor(QUANTILE_LEVELS)
+ROWS_AT_ONCE = 512  # series that are forecast at a time
+
+
+@dataclass(frozen=True)
+class NetworkForm:
+    """The sizes of a network, and what it reads.
+
+    Attributes:
+        horizon: the number of steps H that it is trained to forecast.
+        season: the length of a season.
+        lags: the number of last values L.
+        log: whether it works on logarithms.
+        features: the number of covariates E that are known in advance.
+        cell: the name of its cell.
+        hidden_size: its hidden units.
+        dropout: its dropout rate.
+    """
+
+    horizon: int
+    season: int
+    lags: int
+    log: bool = False
+    features: int = 0
+    cell: str = "gru"
+    hidden_size: int = 64
+    dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        if min(self.horizon, self.season, self.lags) < 1 or min(self.features, self.hidden_size) < 0:
+            raise ValueError("the sizes of a network are above 0")
+
+    @property
+    def window(self) -> LinearForm:
+        return LinearForm(self.horizon, self.season, self.lags, self.log, self.features)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class SeriesWindows(NamedTuple):
+    """B windows, in units of their scales.
+
+    Where a value is missing, that of the season before stands among the lags; among the targets anything may stand.
+    """
+
+    lags: Tensor  # (B, L)
+    seen: Tensor  # (B, L) 1 where a lag is not missing
+    features: Tensor  # (B, L + H, E) covariates of each step
+    inputs: Tensor  # (B, H, 2 * E) covariates as the linear map reads them
+    naive: Tensor  # (B, H) the values of the last season, which forecasts correct
+    targets: Tensor  # (B, H)
+    known: Tensor  # (B, H) whether a target is not missing
+
+
+def batch_at(panel: Panel, places: IntArray) -> tuple[SeriesWindows, Array, Array]:
+    """The windows whose first targets stand at places (B,), with the level and the scale (B,) of each."""
+    form, windows = panel.form, windows_at(panel, places)
+    span = min(form.season, form.lags)
+    levels = sliding_window_view(panel.values, span)[places - span].mean(1)
+    naive = (windows.naive - levels[:, None]) / windows.scales[:, None]
+    steps = places[:, None] + np.arange(-form.lags, form.horizon)
+    targets = windows.targets.clip(-LARGEST_TARGET, LARGEST_TARGET) + naive
+    batch = SeriesWindows(
+        _tensor(windows.lags),
+        _tensor(panel.observed[steps[:, : form.lags]]),
+        _tensor(panel.features[steps]),
+        _tensor(windows.features),
+        _tensor(naive),
+        _tensor(targets),
+        torch.from_numpy(~np.isnan(targets)),
+    )
+    return batch, levels, windows.scales
+
+
+def _tensor(values: Any) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(values, np.float32))
+
+
+def pinball_loss(quantiles: Tensor, targets: Tensor, known: Tensor) -> Loss:
+    """The summed pinball loss of quantiles (B, H, Q), a mean over levels; that of missing targets is 0."""
+    errors = torch.where(known, targets, 0.0)[..., None] - quantiles
+    losses = torch.maximum(LEVEL_TENSOR * errors, (LEVEL_TENSOR - 1) * errors).mean(-1)
+    return Loss(torch.where(known, losses, 0.0).sum(), int(known.sum()))
+
+
+class SeriesNetwork(nn.Module, ABC):
+    """A network that forecasts all series of a set."""
+
+    form: NetworkForm
+
+    @abstractmethod
+    def loss(self, batch: SeriesWindows) -> Loss:
+        """The loss of the targets that are not missing."""
+
+    @abstractmethod
+    def quantiles(self, batch: SeriesWindows) -> Tensor:
+        """The quantiles (B, H, Q) of the steps after the lags."""
+
+    def start_from(self, panel: Panel, held_out: int) -> None:
+        """Sets weights that can be computed from the windows before the last horizons of the series."""
+
+    @torch.no_grad()
+    def forecast(self, rows: SeriesRows) -> Array:
+        """The quantiles (N, H, Q) after the ends of series, logarithms if it works on these.
+
+        NaN for a series without any value.
+        """
+        self.eval()
+        found = np.full((len(rows.targets), self.form.horizon, len(QUANTILE_LEVELS)), np.nan)
+        numbers = np.array([place for place, row in enumerate(rows.targets) if first_value(row) < len(row)], int)
+        for begin in range(0, len(numbers), ROWS_AT_ONCE):
+            some = numbers[begin : begin + ROWS_AT_ONCE]
+            panel = panel_of(rows.at(some), self.form)
+            batch, levels, scales = batch_at(panel, panel.ends)
+            scaled = self.quantiles(batch).numpy().astype(np.float64)
+            found[some] = ordered(levels[:, None, None] + scales[:, None, None] * scaled)
+        return found
+
+
+def panel_of(rows: SeriesRows, form: NetworkForm) -> Panel:
+    return make_panel(rows.targets, form.window, rows.features or None)
+
+
+class DrawnWindows:
+    """Windows drawn at random, as a pure function of (seed, epoch): first a series, then a place in it.
+
+    Args:
+        panel: the series.
+        held_out: the number of horizons at the end of each series that no target is from.
+        batches: the number of batches of an epoch.
+        size: the number of windows of a batch.
+        seed: the random seed.
+    """
+
+    def __init__(self, panel: Panel, held_out: int, *, batches: int, size: int, seed: int) -> None:
+        series, places = training_places(panel)
+        usable = places + (held_out + 1) * panel.form.horizon <= panel.ends[series]
+        self.panel, self.places = panel, places[usable]
+        self.counts = np.bincount(series[usable], minlength=len(panel.ends))
+        self.begins = np.cumsum(self.counts) - self.counts
+        self.varied = np.flatnonzero(self.counts)  # series that have windows
+        self.batches, self.size, self.seed = batches, size, seed
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def epoch(self, number: int, start: int = 0) -> Iterator[SeriesWindows]:
+        for chosen in self._drawn(number, start):
+            yield batch_at(self.panel, chosen)[0]
+
+    def sliced_epoch(self, number: int, start: int, slices: int) -> Iterator[Callable[[int], SeriesWindows | None]]:
+        for chosen in self._drawn(number, start):
+            yield partial(self._slice, chosen, slices)
+
+    def _slice(self, chosen: IntArray, slices: int, part: int) -> SeriesWindows | None:
+        own = chosen[part::slices]
+        return batch_at(self.panel, own)[0] if len(own) else None
+
+    def _drawn(self, number: int, start: int) -> Iterator[IntArray]:
+        random = np.random.default_rng((self.seed, number))
+        for batch in range(self.batches):
+            series = self.varied[random.integers(len(self.varied), size=self.size)]
+            within = (random.random(self.size) * self.counts[series]).astype(np.int64)
+            if batch >= start:
+                yield self.places[self.begins[series] + within]

@@ -1,0 +1,187 @@
+"""Networks that forecast series: missing values, scales, stages of a training, resuming, own cells, refusals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import weft
+from weft.cells import RNNCell
+from weft.errors import WeftError
+from weft.metrics.forecast import QUANTILE_LEVELS
+from weft.tasks.forecast.calibration import MEDIAN
+from weft.tasks.forecast.model import NETWORKS, SeriesRows
+from weft.tasks.forecast.network import DrawnWindows, NetworkForm, batch_at, panel_of
+from weft.training.run import CHECKPOINT, WEIGHTS
+
+HORIZON, SEASON = 4, 6
+FORM = NetworkForm(HORIZON, SEASON, 12, hidden_size=8)
+SMALL = {"model.horizon": HORIZON, "model.season": SEASON, "model.hidden_size": 8, "train.epochs": 2}
+
+
+def waves(count=5, length=90, seed=0):
+    random = np.random.default_rng(seed)
+    pattern = 3 * np.sin(np.arange(length) * 2 * np.pi / SEASON)
+    return [
+        random.uniform(20, 50) + pattern * random.uniform(0.5, 2) + random.normal(0, 0.5, length) for _ in range(count)
+    ]
+
+
+def make(kind, form=FORM, seed=0):
+    """A network with random weights everywhere, also where training starts from 0."""
+    torch.manual_seed(seed)
+    network = NETWORKS[kind](form)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.normal_(0, 0.2)
+    return network.eval()
+
+
+@pytest.fixture(scope="module", params=NETWORKS)
+def run(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp(request.param)
+    settings = {**SMALL, "model.kind": request.param}
+    weft.train_forecast(waves(), folder / "run", settings, progress=False)
+    return folder / "run", settings
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_what_stands_under_the_mask_of_a_target_changes_no_bit(kind):
+    rows = waves()
+    rows[0][30:40] = np.nan
+    panel = panel_of(SeriesRows(rows), FORM)
+    batch, _, _ = batch_at(panel, panel.starts[0] + np.arange(24, 44, 3))
+    assert not batch.known.all()
+    gradients = []
+    for value in (0.0, 1e6, float("nan")):
+        network = make(kind)
+        loss = network.loss(batch._replace(targets=torch.where(batch.known, batch.targets, value)))
+        loss.total.backward()
+        gradients.append([loss.total, *(parameter.grad for parameter in network.parameters())])
+    for other in gradients[1:]:
+        assert all(torch.equal(first, second) for first, second in zip(gradients[0], other, strict=True))
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_a_missing_value_is_seen_as_missing(kind):
+    rows = waves()
+    early, late = (row.copy() for row in (rows[0], rows[0]))
+    late[-2] = np.nan
+    late_filled = late.copy()
+    late_filled[-2] = late[-2 - SEASON]  # what stands in for it
+    network = make(kind)
+    quantiles = [network.forecast(SeriesRows([row])) for row in (early, late, late_filled)]
+    assert all(np.isfinite(one).all() for one in quantiles)
+    assert not np.array_equal(quantiles[1], quantiles[2])
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_forecasts_follow_the_level_and_the_scale_of_a_series(kind):
+    network, row = make(kind), waves()[0]
+    own, other = (network.forecast(SeriesRows([part])) for part in (row, 1000 * row - 70))
+    np.testing.assert_allclose(other, 1000 * own - 70, rtol=1e-3)
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_a_forecast_depends_on_no_other_series_of_a_batch(kind):
+    network, rows = make(kind), waves()
+    together, alone = network.forecast(SeriesRows(rows)), network.forecast(SeriesRows(rows[2:3]))
+    np.testing.assert_allclose(together[2:3], alone, rtol=1e-5)
+
+
+def test_windows_are_a_function_of_seed_and_epoch_and_end_before_what_is_held_out():
+    rows = waves(length=40)
+    rows.append(rows[0][:12])  # too short for a window
+    panel = panel_of(SeriesRows(rows), FORM)
+
+    def drawn(seed, epoch, start=0):
+        return list(DrawnWindows(panel, 2, batches=3, size=8, seed=seed).epoch(epoch, start))
+
+    for first, second in zip(drawn(1, 4)[1:], drawn(1, 4, start=1), strict=True):
+        assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
+    assert not torch.equal(drawn(1, 4)[0].lags, drawn(1, 5)[0].lags)
+    assert not torch.equal(drawn(1, 4)[0].lags, drawn(2, 4)[0].lags)
+    windows = DrawnWindows(panel, 2, batches=3, size=8, seed=1)
+    assert len(windows) == 5 * (40 - (SEASON + 1) - 3 * HORIZON + 1)
+    changed = [np.append(row[: -2 * HORIZON], 7 * row[-2 * HORIZON :]) for row in rows[:5]]
+    other = DrawnWindows(panel_of(SeriesRows([*changed, rows[5]]), FORM), 2, batches=3, size=8, seed=1)
+    for first, second in zip(windows.epoch(0), other.epoch(0), strict=True):
+        assert torch.equal(first.targets, second.targets)
+
+
+def test_a_resumed_training_gives_the_same_bits(run, tmp_path):
+    path, settings = run
+    training = weft.start_forecast(waves(), tmp_path / "run", settings)
+    for step in training.trainer.run():
+        training.trainer.save()
+        if step.number == 3:  # in the second stage
+            break
+    again = weft.resume_forecast(tmp_path / "run")
+    assert [step.number for step in again.steps()] == list(range(4, step.total + 1))
+    for name in (WEIGHTS, CHECKPOINT):
+        one, other = load_file(path / name), load_file(tmp_path / "run" / name)
+        assert one.keys() == other.keys()
+        assert all(torch.equal(one[key], other[key]) for key in one), name
+
+
+def test_the_network_that_evaluates_does_not_know_the_last_horizon(run, tmp_path):
+    path, settings = run
+    rows = waves()
+    changed = [np.append(row[:-HORIZON], row[-HORIZON:] + 5) for row in rows]
+    weft.train_forecast(changed, tmp_path / "run", settings, progress=False)
+    one, other = load_file(path / WEIGHTS), load_file(tmp_path / "run" / WEIGHTS)
+    names = [name for name in one if name.startswith("held.")]
+    assert any("map" in name or "cell" in name for name in names)
+    assert all(torch.equal(one[name], other[name]) for name in names)
+    assert not all(torch.equal(one[name], other[name]) for name in one if name.startswith("own."))
+
+
+def test_a_run_forecasts_a_longer_horizon_and_new_series(run):
+    model = weft.load(run[0])
+    short, long = model.forecast(), model.forecast(horizon=2 * HORIZON + 1)
+    assert len(long[0].times) == 2 * HORIZON + 1
+    np.testing.assert_allclose(long[0].values[:HORIZON], short[0].values, rtol=1e-6)
+    assert np.isfinite(model.forecast([np.arange(3.0)])[0].values).all()
+
+
+def test_a_pattern_is_learnt(tmp_path):
+    steps = np.arange(160)
+    rows = [10 + size * np.where(steps // 5 % 2, 1.0, -1.0) * (1 + 0.5 * np.sin(steps)) for size in (1, 2, 3)]
+    settings = {**SMALL, "model.kind": "direct", "model.season": 10, "model.hidden_size": 16, "train.epochs": 6}
+    model = weft.train_forecast(rows, tmp_path / "run", settings, horizon=5, progress=False)
+    assert model.evaluate()["mase"] < 0.3
+
+
+def test_an_own_cell(tmp_path):
+    class Slow(RNNCell):
+        def step(self, x_proj, state):
+            new, gates = super().step(x_proj, state)
+            return type(new)(0.5 * state.h + 0.5 * new.h), gates
+
+    settings = {**SMALL, "model.kind": "direct", "train.epochs": 1, "model.cell": Slow}
+    model = weft.train_forecast(waves(), tmp_path / "run", settings, progress=False)
+    expected = model.forecast()[0].values
+    assert (weft.load(tmp_path / "run", cells=[Slow]).forecast()[0].values == expected).all()
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_series_that_are_too_short_are_refused(kind, tmp_path):
+    with pytest.raises(WeftError, match=r"a network cannot be trained on series of at most 12 values"):
+        weft.train_forecast(waves(length=12), tmp_path / "run", {**SMALL, "model.kind": kind}, progress=False)
+    assert not (tmp_path / "run").exists()
+
+
+def test_beside_other_forecasters_a_network_needs_more_windows(tmp_path):
+    model = weft.train_forecast(
+        waves(count=1, length=40), tmp_path / "run", SMALL | {"train.epochs": 1}, progress=False
+    )
+    assert "direct" not in model.model.weights
+
+
+def test_quantiles_are_in_order(run):
+    quantiles = weft.load(run[0]).model.quantiles(SeriesRows(waves()))
+    assert quantiles.shape == (5, HORIZON, len(QUANTILE_LEVELS))
+    assert (np.diff(quantiles) >= 0).all()
+    assert (quantiles[..., 0] < quantiles[..., MEDIAN]).all()
