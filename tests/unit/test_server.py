@@ -23,11 +23,12 @@ from starlette.testclient import TestClient
 import weft
 from tests.serving import RECIPES, train_runs
 from weft import probes
+from weft.config import load_config
 from weft.decoding import Sample
 from weft.decoding.engines import StepEngine, StreamEngine, parts
 from weft.decoding.generation import StopText
 from weft.decoding.history import History
-from weft.server import http, native_api, openai_api
+from weft.server import http, hugging_face_api, native_api, openai_api
 from weft.server.app import ENDPOINTS, Server
 from weft.server.comparison import Comparisons
 from weft.server.completion import Completion, CompletionRequest, check_stop
@@ -45,6 +46,7 @@ from weft.server.state_vectors import state_vectors
 from weft.server.worker import SMALL_BATCH, Interrupted, Worker
 from weft.tasks.fill.blanks import Blanked
 from weft.tasks.fill.predictor import FillPredictor
+from weft.tasks.lm.config import LmConfig
 from weft.tasks.operation import operations
 from weft.text.text_field import StreamingDecoder, Text
 from weft.text.tokenizers import TOKENIZERS
@@ -772,6 +774,53 @@ def test_a_large_answer_is_encoded_in_parts(monkeypatch):
     assert max(map(len, parts)) < 80
     with pytest.raises(ValueError, match="JSON"):
         asyncio.run(http.large_json(lambda: [[math.nan]]))
+
+
+def test_the_answer_of_a_pipeline_is_made_outside_of_the_event_loop(folder, monkeypatch):
+    """It has an entry for each character of the texts of a tagger."""
+    threads, pipeline = [], hugging_face_api.PIPELINES["tag"]
+
+    def to_result(*given):
+        threads.append(threading.get_ident())
+        return pipeline.to_result(*given)
+
+    async def loop_thread(context, request):
+        threads.append(threading.get_ident())
+        return await infer(context, request, {"inputs": TEXTS})
+
+    infer = hugging_face_api.infer
+    monkeypatch.setitem(hugging_face_api.PIPELINES, "tag", pipeline._replace(to_result=to_result))
+    config, metrics = ServerConfig(), Metrics()
+    models = Models({"ner": folder / "ner"}, config, metrics)
+    context = Context(config, models, SessionStore(config, models), Comparisons(), metrics)
+    request = SimpleNamespace(path_params={"name": "ner"}, headers={})
+    found = asyncio.run(loop_thread(context, request))
+    models.stop()
+    assert len(json.loads(found.body)) == len(TEXTS)
+    loop, *others = threads
+    assert len(others) == len(TEXTS)
+    assert loop not in others
+
+
+LONG_NAME = "x" * 100_000
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda context: context.models.get(LONG_NAME),
+        lambda context: find_operation(context.models.get("sentiment"), LONG_NAME),
+        lambda context: find_operation(context.models.get("sentiment")).read_options({LONG_NAME: 1}),
+        lambda context: check_value({"type": "string", "enum": ["a", "b"]}, LONG_NAME),
+        lambda context: check_value(object_of((), a=string()), {LONG_NAME: 1}),
+        lambda context: load_config(LmConfig, sets={"text.tokenizer": LONG_NAME}),
+        lambda context: load_config(LmConfig, sets={LONG_NAME: "1"}),
+    ],
+)
+def test_an_unknown_choice_is_refused_in_short(context, ask):
+    with pytest.raises((weft.WeftError, RequestError)) as refused:
+        ask(context)
+    assert len(str(refused.value)) < 600
 
 
 def test_the_beam_of_a_filler_has_limits():

@@ -193,7 +193,8 @@ def find_operation(model: LoadedModel, name: str | None = None) -> ServedOperati
     found = model.operations.get(name or main or "")
     if found is None:
         able = ", ".join(model.operations) or "nothing of the kind"
-        raise RequestError(400, f"the model {model.name} cannot {name or 'answer this request'}; it can: {able}")
+        asked = (name or "answer this request")[:60]
+        raise RequestError(400, f"the model {model.name} cannot {asked}; it can: {able}")
     return found
 
 
