@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from weft.tasks.forecast import linear
 from weft.tasks.forecast.linear import (
     LARGEST_TARGET,
+    FittedWindows,
     LinearForm,
     LinearMap,
     make_panel,
@@ -37,19 +41,25 @@ def test_sums_of_all_windows_give_the_ridge_regression(missing, width, held_out)
     panel = make_panel(series, form, features)
     strength = 0.01
     (found,) = LinearMap.solve(form, sum_windows(panel, 1)[held_out], [strength])
+    windows = FittedWindows.of(panel, 1)
+    weights = dict(zip(windows.places.tolist(), windows.weights(panel, 1), strict=True))
     for step in range(3):
-        inputs, targets = [], []
+        inputs, targets, shares = [], [], []
         for start, end in zip(panel.starts, panel.ends, strict=True):
             for place in range(start + form.least, end - 3 * held_out - 3 + 1):
                 window = windows_at(panel, np.array([place]))
                 if not np.isnan(window.targets[0, step]):
                     inputs.append(window.inputs(step)[0])
                     targets.append(window.targets[0, step])
+                    shares.append(weights[place])
         x, y = np.array(inputs), np.array(targets).clip(-LARGEST_TARGET, LARGEST_TARGET)
-        ridge = strength * np.trace(x.T @ x) / x.shape[1]
-        expected = np.linalg.solve(x.T @ x + ridge * np.eye(x.shape[1]), x.T @ y)
+        share = np.array(shares)
+        products = x.T @ (share[:, None] * x)
+        ridge = strength * np.trace(products) / x.shape[1]
+        expected = np.linalg.solve(products + ridge * np.eye(x.shape[1]), x.T @ (share * y))
         np.testing.assert_allclose(found.weights[step], expected, rtol=1e-6, atol=1e-8)
-        assert found.deviations[step] == pytest.approx(np.sqrt(np.mean((y - x @ expected) ** 2)), rel=1e-6)
+        deviation = np.sqrt(np.average((y - x @ expected) ** 2, weights=share))
+        assert found.deviations[step] == pytest.approx(deviation, rel=1e-6)
 
 
 def test_scales_are_those_of_what_stands_before():
@@ -60,16 +70,18 @@ def test_scales_are_those_of_what_stands_before():
         assert scales[place] == pytest.approx(np.mean(differences))
 
 
+@pytest.mark.parametrize("adaptation", [0.0, 0.2])
 @pytest.mark.parametrize("log", [False, True])
-def test_what_comes_after_a_window_changes_no_bit_of_its_forecast(log):
+def test_what_comes_after_a_window_changes_no_bit_of_its_forecast(log, adaptation):
     series = [np.exp(row / 10) for row in waves()]
     form = LinearForm(3, 4, 6, log)
     (fitted,) = LinearMap.solve(form, sum_windows(make_panel(series, form), 0)[0], [0.1])
+    fitted = replace(fitted, adaptation=adaptation)
     changed = [np.concatenate([row[:30], 7 + row[30:] ** 2]) for row in series]
     found = []
     for rows in (series, changed):
         panel = make_panel(rows, form)
-        found.append(fitted.forecast(windows_at(panel, panel.starts + 30)))
+        found.append(fitted.forecast(panel, panel.starts + 30))
     assert (found[0][0] == found[1][0]).all()
     assert (found[0][1] == found[1][1]).all()
 
@@ -79,7 +91,7 @@ def test_a_constant_series_and_one_without_neighbours_are_continued():
     (fitted,) = LinearMap.solve(form, sum_windows(make_panel(waves(), form), 0)[0], [0.1])
     rows = [np.full(20, 3.0), np.array([5.0]), np.array([np.nan, 2.0, np.nan])]
     panel = make_panel(rows, form)
-    means, _ = fitted.forecast(windows_at(panel, panel.ends))
+    means, _ = fitted.forecast(panel, panel.ends)
     assert np.isfinite(means).all()
     offset = fitted.weights[:, form.lags]  # of an input that is 0
     np.testing.assert_allclose(means[0], 3.0 + offset)
@@ -91,5 +103,35 @@ def test_a_regular_series_is_learnt_exactly():
     form = LinearForm(4, 4, 8)
     (fitted,) = LinearMap.solve(form, sum_windows(make_panel(series, form), 0)[0], [1e-9])
     panel = make_panel([row[:36] for row in series], form)
-    means, _ = fitted.forecast(windows_at(panel, panel.ends))
+    means, _ = fitted.forecast(panel, panel.ends)
     np.testing.assert_allclose(means, [row[36:] for row in series], rtol=1e-4)
+
+
+def test_a_map_adapts_to_a_series_that_follows_a_law_of_its_own():
+    random = np.random.default_rng(0)
+    series = [np.cumsum(random.normal(size=200)) for _ in range(6)]
+    for at in range(2, 200):  # an oscillation among random walks
+        series[5][at] = 1.2 * series[5][at - 1] - 0.9 * series[5][at - 2] + random.normal()
+    form = LinearForm(2, 1, 4)
+    (shared,) = LinearMap.solve(form, sum_windows(make_panel([row[:150] for row in series], form), 0)[0], [1e-3])
+    errors = {}
+    for adaptation in (0.0, 0.2):
+        fitted, absolute = replace(shared, adaptation=adaptation), []
+        for end in range(150, 198):
+            panel = make_panel([row[:end] for row in series], form)
+            means, _ = fitted.forecast(panel, panel.ends)
+            absolute.append(np.abs(means - [row[end : end + 2] for row in series]).mean(1))
+        errors[adaptation] = np.mean(absolute, 0)
+    assert errors[0.2][5] < 0.8 * errors[0.0][5]
+    assert errors[0.2][:5].mean() < 1.05 * errors[0.0][:5].mean()
+
+
+def test_of_many_windows_of_a_series_some_are_enough(monkeypatch):
+    form, row = LinearForm(2, 4, 6), waves(1, 300)[0]
+    (shared,) = LinearMap.solve(form, sum_windows(make_panel(waves(4), form), 0)[0], [1e-3])
+    panel, found = make_panel([row], form), []
+    for limit in (1000, 100):
+        monkeypatch.setattr(linear, "OWN_WINDOWS", limit)
+        found.append(replace(shared, adaptation=2.0).forecast(panel, panel.ends)[0])
+    assert (found[0] != found[1]).any()
+    np.testing.assert_allclose(found[0], found[1], atol=0.2 * np.abs(row).max())

@@ -106,5 +106,5 @@ def quantile_at(quantiles: Array, level: float) -> Array:
     right = int(np.searchsorted(NORMAL_SCORES, score).clip(1, len(QUANTILE_LEVELS) - 1))
     below, above = NORMAL_SCORES[right - 1], NORMAL_SCORES[right]
     share = (score - below) / (above - below)
-    found: Array = quantiles[..., right - 1] * (1 - share) + quantiles[..., right] * share
+    found: Array = quantiles[..., right - 1] + share * (quantiles[..., right] - quantiles[..., right - 1])
     return found

@@ -1,7 +1,8 @@
 """The combination of forecasters, a rule of `Mixture`: quantiles are averaged.
 
-The weights minimize the mean scaled pinball loss on held-out windows over the simplex. Each iteration replaces the
-absolute errors by quadratic bounds that touch them (Hunter and Lange, 2000), so it solves a small quadratic problem.
+The weights minimize the mean scaled pinball loss on held-out windows over the simplex, with a penalty on their distance
+from weights that follow from the error of each forecaster alone. Each iteration replaces the absolute errors by
+quadratic bounds that touch them (Hunter and Lange, 2000), so it solves a small quadratic problem.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 
 MOST_BOUNDS = 50
 MOST_TARGETS = 6_000  # targets that the weights are fitted to; of more every second, third, ... is taken
-PRIOR_TARGETS = 20.0  # values that equal weights are worth
+PRIOR_TARGETS = 2000.0  # values that the prior weights are worth: few windows of many series are all of the same time
+PRIOR_POWER = 6  # of the inverse mean absolute errors of the forecasters, which the prior weights are proportional to
 FITTED = [QUANTILE_LEVELS.index(level) for level in (0.1, 0.3, 0.5, 0.7, 0.9)]  # what the weights are fitted to
 LEAST_SHARE = 0.01  # a smaller one becomes 0: the forecaster is not run
 
@@ -68,10 +70,15 @@ def _fit(parts: Array, targets: Array) -> Array:
     weights = np.full(count, 1 / count)
     if count == 1 or not rows:
         return weights
-    middle = parts.mean((1, 2), keepdims=True)  # the weights sum to 1: what all parts share changes nothing
+    # The weights sum to 1, so what all parts share changes nothing. The median is near the good ones.
+    middle = np.median(parts.mean(1, keepdims=True), 2, keepdims=True)
     parts, targets = parts - middle, targets - middle[:, 0, 0]
     tilt = np.einsum("rqk,q->k", parts, np.array(QUANTILE_LEVELS)[FITTED] - 0.5)
     flat, wanted = parts.reshape(-1, count), np.repeat(targets, len(FITTED))
+    errors = np.abs(wanted[:, None] - flat).mean(0)
+    errors += 1e-9 * errors.max() + 1e-300
+    likely = (errors.min() / errors) ** PRIOR_POWER
+    likely /= likely.sum()
     least = 1e-3 * max(float(np.abs(wanted - flat.mean(1)).mean()), 1e-12)
     for _ in range(MOST_BOUNDS):
         touching = 0.5 / (np.abs(wanted - flat @ weights) + least)
@@ -80,7 +87,7 @@ def _fit(parts: Array, targets: Array) -> Array:
         sizes = np.diag(curvature)  # a bad forecaster has a large one
         prior = PRIOR_TARGETS / rows * sizes.min() + 1e-9 * sizes.max() + 1e-300
         curvature[np.diag_indices(count)] += prior
-        before, weights = weights, _on_simplex(curvature, slope + prior / count)
+        before, weights = weights, _on_simplex(curvature, slope + prior * likely)
         if np.abs(weights - before).max() < 1e-4:
             break
     weights = np.where(weights < LEAST_SHARE, 0.0, weights)

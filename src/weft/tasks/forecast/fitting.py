@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from weft.tasks.forecast.calibration import Calibration, normal_quantiles
 from weft.tasks.forecast.combination import AVERAGE
 from weft.tasks.forecast.evaluation import finite, score
 from weft.tasks.forecast.linear import (
+    MAP_ADAPTATIONS,
     Array,
     BoolArray,
     LinearForm,
@@ -34,7 +35,6 @@ from weft.tasks.forecast.linear import (
     first_value,
     make_panel,
     sum_windows,
-    windows_at,
 )
 from weft.tasks.forecast.model import (
     LINEAR_MAP,
@@ -266,7 +266,7 @@ class Fitting(ForecastPhase):
         return Update(loss, 1, evaluation_due=last, stop=stop, note=note)
 
     def _fit_map(self, name: str) -> None:
-        """Fits a linear map for each cutoff; its lags and the strength of its ridge are those of the other folds."""
+        """Fits a linear map for each cutoff; its lags, its ridge and its adaptation are those of the other folds."""
         held_out, log = self.held_out, name == LOG_LINEAR_MAP
         width = self.rows.features[0].shape[1] if self.rows.features else 0
         fitted = [number for number, row in enumerate(self.rows.targets) if not log or is_positive(row)]
@@ -278,24 +278,31 @@ class Fitting(ForecastPhase):
         if not fitted:
             self.forecasts[name] = quantiles
             return
-        maps, means, deviations = list[list[LinearMap]](), list[Array](), list[Array]()
+        candidates, errors = list[list[LinearMap]](), list[Array]()  # by cutoff; (W, n, H)
+        means, deviations = list[Array](), list[Array]()  # (W, n, H)
         sampled, whole = held_out.rows.at(chosen), self.rows.at(fitted)
+
+        def add(maps: list[LinearMap], adaptations: Sequence[float]) -> None:
+            """Adds the candidates of maps by cutoff, which adapt to series by so much."""
+            panel = panels[maps[0].form.lags]
+            found = [self._at_window(maps[w + 1], panel, chosen, w, adaptations) for w in range(held_out.windows)]
+            for number, adaptation in enumerate(adaptations):
+                candidates.append([replace(one, adaptation=adaptation) for one in maps])
+                means.append(np.stack([of_window[number] for of_window, _ in found]))
+                deviations.append(np.stack([deviation for _, deviation in found]))
+                difference = on_scale(means[-1], log=log) - held_out.targets[:, chosen]
+                scaled = np.abs(difference) / held_out.scales[:, chosen, None]
+                errors.append(np.where(held_out.fitting[:, chosen, None], scaled, np.nan))
+
+        panels = {}
         for lags in self._lags():
             form = LinearForm(self.horizon, self.season, lags, log, width)
             sums = sum_windows(make_panel(whole.targets, form, whole.features or None), held_out.windows)
-            solved = [LinearMap.solve(form, one) for one in sums]  # by cutoff, by strength
-            panel = make_panel(sampled.targets, form, sampled.features or None)
-            for strength in range(len(solved[0])):
-                of_cutoffs = [one[strength] for one in solved]
-                found = [
-                    self._at_window(of_cutoffs[window + 1], panel, chosen, window) for window in range(held_out.windows)
-                ]
-                maps.append(of_cutoffs)
-                means.append(np.stack([mean for mean, _ in found]))
-                deviations.append(np.stack([deviation for _, deviation in found]))
-        medians_of = np.stack([np.exp(one.clip(-700, 700)) if log else one for one in means])  # (C, W, n, H)
-        errors = np.abs(medians_of - held_out.targets[:, chosen]) / held_out.scales[:, chosen, None]
-        errors = np.where(held_out.fitting[:, chosen, None], errors, np.nan)
+            panels[lags] = make_panel(sampled.targets, form, sampled.features or None)
+            for maps in zip(*(LinearMap.solve(form, one) for one in sums), strict=True):  # by strength
+                add(list(maps), [0.0])
+        everywhere = np.ones(held_out.cutoffs[:, chosen].shape, bool)
+        add(candidates[_least(errors, everywhere)], MAP_ADAPTATIONS)
         folds = held_out.folds[:, chosen]
         for fold in np.unique(folds):
             best = _least(errors, folds != fold)
@@ -303,15 +310,17 @@ class Fitting(ForecastPhase):
             part = on_scale(part, log=log)
             inside = (folds == fold)[..., None, None] & held_out.usable[:, chosen, None, None]
             quantiles[:, chosen] = np.where(inside, part, quantiles[:, chosen])
-        best = _least(errors, folds >= 0)
-        self.maps[name] = maps[best][0], maps[best][held_out.evaluating]
+        chosen_maps = candidates[_least(errors, everywhere)]
+        self.maps[name] = chosen_maps[0], chosen_maps[held_out.evaluating]
         self.forecasts[name] = quantiles
 
-    def _at_window(self, one: LinearMap, panel: Panel, chosen: Sequence[int], window: int) -> tuple[Array, Array]:
+    def _at_window(
+        self, one: LinearMap, panel: Panel, chosen: Sequence[int], window: int, adaptations: Sequence[float]
+    ) -> tuple[list[Array], Array]:
         held_out = self.held_out
         firsts = np.array([first_value(held_out.rows.targets[number]) for number in chosen])
         places = panel.starts + np.maximum(held_out.cutoffs[window, chosen] - firsts, 0)
-        return one.forecast(windows_at(panel, places))
+        return one.forecasts(panel, places, adaptations)
 
     def _lags(self) -> list[int]:
         """The numbers of lags to choose from."""
@@ -440,10 +449,9 @@ class Fitting(ForecastPhase):
         tensors = {f"forecasts.{name}": torch.from_numpy(part) for name, part in self.forecasts.items()}
         maps = {}
         for name, both in self.maps.items():
-            maps[name] = [both[0].form.lags, both[0].form.features]
+            maps[name] = both[0].to_json()
             for version, one in enumerate(both):
-                tensors[f"maps.{name}.{version}.weights"] = torch.tensor(one.weights)
-                tensors[f"maps.{name}.{version}.deviations"] = torch.tensor(one.deviations)
+                tensors |= {f"maps.{name}.{version}.{part}": tensor for part, tensor in one.tensors().items()}
         networks = {}
         for name, trained in self.networks.items():
             networks[name] = trained[0].form.to_json()
@@ -462,13 +470,14 @@ class Fitting(ForecastPhase):
         self.forecasts = {
             name: tensors[f"forecasts.{name}"].numpy() for name in self.names if f"forecasts.{name}" in tensors
         }
-        for name, (lags, features) in metadata["maps"].items():
-            form = LinearForm(self.horizon, self.season, lags, name == LOG_LINEAR_MAP, features)
+        for name, sizes in metadata["maps"].items():
             both = [
-                LinearMap(
-                    form,
-                    tensors[f"maps.{name}.{version}.weights"].numpy(),
-                    tensors[f"maps.{name}.{version}.deviations"].numpy(),
+                LinearMap.restore(
+                    with_prefix(tensors, f"maps.{name}.{version}."),
+                    sizes,
+                    self.horizon,
+                    self.season,
+                    name == LOG_LINEAR_MAP,
                 )
                 for version in range(2)
             ]
@@ -497,9 +506,9 @@ def _is_network(name: str) -> bool:
     return name.removeprefix(LOG_PREFIX) in NETWORKS
 
 
-def _least(errors: Array, windows: BoolArray) -> int:
-    """The candidate of the least mean error (C, W, N, H) in some windows (W, N)."""
-    chosen = errors[:, windows]
+def _least(errors: Sequence[Array], windows: BoolArray) -> int:
+    """The candidate of the least mean error, each (W, N, H), in some windows (W, N)."""
+    chosen = np.stack([one[windows] for one in errors])
     known = ~np.isnan(chosen)
     totals = np.where(known, chosen, 0).sum((1, 2)) / np.maximum(known.sum((1, 2)), 1)
     return int(totals.argmin())

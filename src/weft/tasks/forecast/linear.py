@@ -5,18 +5,25 @@ difference so far, so that series of all sizes share one map. It corrects the se
 the horizon has weights of its own (a direct forecast). Covariates enter at the step that is forecast, and one season
 before it.
 
-The sums that the regression needs are kept for each number of horizons that are held out at the end: one pass over the
-data gives the maps of all cutoffs, and of all strengths of the ridge.
+All series count alike, and a window that a map of the first ones forecasts badly counts less: forecasts are judged by
+absolute errors. The sums that the regression needs are kept for each number of horizons that are held out at the end:
+one pass over the data gives the maps of all cutoffs, and of all strengths of the ridge.
+
+The shared map adapts to a series by a second ridge regression, on its own windows before the cutoff: of what the map
+leaves, on the principal components of its inputs, pulled towards no correction. So new series adapt too, and nothing is
+stored of a series.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.lib.stride_tricks import sliding_window_view
+from torch import Tensor
 
 from weft.data.column import IntArray
 
@@ -26,6 +33,15 @@ BoolArray = np.ndarray[Any, np.dtype[np.bool_]]
 STRENGTHS = (1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)  # of the ridge, as shares of the mean square of a feature
 MOST_PRODUCTS = 4e9  # multiplications of one pass; of more windows every second, third, ... is taken
 WINDOWS_AT_ONCE = 4096  # windows at a time
+REWEIGHTINGS, REWEIGHTING_STRENGTH = 2, 1e-3  # maps that weigh the windows, and the strength of their ridge
+MAP_ADAPTATIONS = (
+    0.02,
+    0.06,
+    0.2,
+    2.0,
+)  # one over the horizons of its own data that a series needs to count as the shared map
+COMPONENTS = 64  # principal components of the inputs, of which a series has weights of its own
+OWN_WINDOWS = 512  # of a series that it adapts to; of more every second, third, ... is taken
 LARGEST_TARGET = 10.0  # scaled targets beyond are cut off in the regression: a change of level would outweigh all else
 
 
@@ -169,7 +185,12 @@ class Windows(NamedTuple):
 
     def inputs(self, step: int) -> Array:
         """The inputs (B, F) of a step."""
-        return np.concatenate([self.lags, np.ones((len(self.lags), 1)), self.features[:, step]], 1)
+        return np.concatenate([self.own_inputs, self.features[:, step]], 1)
+
+    @property
+    def own_inputs(self) -> Array:
+        """The inputs (B, L + 1) of all steps: lags and a constant."""
+        return np.concatenate([self.lags, np.ones((len(self.lags), 1))], 1)
 
 
 def windows_at(panel: Panel, places: IntArray) -> Windows:
@@ -211,43 +232,94 @@ class Sums:
         steps, size = form.horizon, form.inputs
         return cls(np.zeros((1 if shared else steps, size, size)), np.zeros((steps, size)), *np.zeros((2, steps)))
 
-    def add(self, windows: Windows) -> None:
+    def add(self, windows: Windows, weights: Array) -> None:
+        """Adds windows, each with a weight (B,)."""
         targets = windows.targets.clip(-LARGEST_TARGET, LARGEST_TARGET)
         if len(self.products) == 1:
             inputs = windows.inputs(0)
-            self.products[0] += inputs.T @ inputs
-            self.cross += targets.T @ inputs
-            self.squares += (targets**2).sum(0)
-            self.counts += len(targets)
+            weighted = inputs * weights[:, None]
+            self.products[0] += weighted.T @ inputs
+            self.cross += targets.T @ weighted
+            self.squares += weights @ targets**2
+            self.counts += weights.sum()
             return
         for step in range(targets.shape[1]):
             known = ~np.isnan(targets[:, step])
             inputs, wanted = windows.inputs(step)[known], targets[known, step]
-            self.products[step] += inputs.T @ inputs
-            self.cross[step] += wanted @ inputs
-            self.squares[step] += wanted @ wanted
-            self.counts[step] += len(wanted)
+            weighted = inputs * weights[known, None]
+            self.products[step] += weighted.T @ inputs
+            self.cross[step] += wanted @ weighted
+            self.squares[step] += weights[known] @ wanted**2
+            self.counts[step] += weights[known].sum()
 
     def __add__(self, other: Sums) -> Sums:
         return Sums(*(own + further for own, further in zip(vars(self).values(), vars(other).values(), strict=True)))
 
 
+class FittedWindows(NamedTuple):
+    """The windows that a map is fitted to.
+
+    Attributes:
+        series: (B,) the series of each.
+        places: (B,) where its first target stands.
+        spare: (B,) how many horizons may be held out before a target of the window is among them.
+        shared: whether all steps have the same inputs and known targets, so that one sum of products is enough.
+    """
+
+    series: IntArray
+    places: IntArray
+    spare: IntArray
+    shared: bool
+
+    @classmethod
+    def of(cls, panel: Panel, held_out: int) -> FittedWindows:
+        form = panel.form
+        series, places = training_places(panel)
+        whole = all(panel.observed[start:end].all() for start, end in zip(panel.starts, panel.ends, strict=True))
+        shared = whole and not form.features
+        work = len(places) * form.inputs**2 * (1 if shared else form.horizon)
+        stride = max(1, int(np.ceil(work / MOST_PRODUCTS)))
+        series, places = series[::stride], places[::stride]
+        spare = ((panel.ends[series] - places) // form.horizon - 1).clip(0, held_out)
+        return cls(series, places, spare, shared)
+
+    def sums(self, panel: Panel, weights: Array, spare: int) -> Sums:
+        """The sums of the windows with a number of spare horizons."""
+        found = Sums.empty(panel.form, shared=self.shared)
+        chosen = np.flatnonzero(self.spare == spare)
+        for begin in range(0, len(chosen), WINDOWS_AT_ONCE):
+            part = chosen[begin : begin + WINDOWS_AT_ONCE]
+            found.add(windows_at(panel, self.places[part]), weights[part])
+        return found
+
+    def weights(self, panel: Panel, held_out: int) -> Array:
+        """What each window counts (B,): all series alike, and the less the larger its mean absolute error is.
+
+        The errors are those of a map that is fitted to the windows before the held-out horizons.
+        """
+        counts = np.bincount(self.series, minlength=len(panel.starts))
+        shares = counts.mean() / counts[self.series]
+        found: Array = shares
+        for _ in range(REWEIGHTINGS if (self.spare == held_out).any() else 0):
+            sums = self.sums(panel, found, held_out)
+            (fitted,) = LinearMap.solve(panel.form, sums, [REWEIGHTING_STRENGTH])
+            errors = np.zeros(len(found))
+            for begin in range(0, len(found), WINDOWS_AT_ONCE):
+                windows = windows_at(panel, self.places[begin : begin + WINDOWS_AT_ONCE])
+                absolute = np.abs(windows.targets.clip(-LARGEST_TARGET, LARGEST_TARGET) - fitted.shared(windows))
+                known = ~np.isnan(absolute)
+                errors[begin : begin + WINDOWS_AT_ONCE] = np.where(known, absolute, 0).sum(1) / known.sum(1).clip(1)
+            oldest = self.spare == held_out
+            found = shares / (errors + 0.1 * errors[oldest].mean() + 1e-12)
+            found /= found[oldest].mean()
+        return found
+
+
 def sum_windows(panel: Panel, held_out: int) -> list[Sums]:
     """The sums of all windows whose targets end before the last 0, 1, ..., `held_out` horizons of the series."""
-    form = panel.form
-    series, places = training_places(panel)
-    whole = all(panel.observed[start:end].all() for start, end in zip(panel.starts, panel.ends, strict=True))
-    shared = whole and not form.features
-    work = len(places) * form.inputs**2 * (1 if shared else form.horizon)
-    stride = max(1, int(np.ceil(work / MOST_PRODUCTS)))
-    series, places = series[::stride], places[::stride]
-    # How many horizons may be held out before a target of the window is among them.
-    spare = ((panel.ends[series] - places) // form.horizon - 1).clip(0, held_out)
-    parts = [Sums.empty(form, shared=shared) for _ in range(held_out + 1)]
-    for number, part in enumerate(parts):
-        chosen = places[spare == number]
-        for begin in range(0, len(chosen), WINDOWS_AT_ONCE):
-            part.add(windows_at(panel, chosen[begin : begin + WINDOWS_AT_ONCE]))
+    windows = FittedWindows.of(panel, held_out)
+    weights = windows.weights(panel, held_out)
+    parts = [windows.sums(panel, weights, number) for number in range(held_out + 1)]
     for number in range(held_out, 0, -1):
         parts[number - 1] += parts[number]
     return parts
@@ -265,16 +337,26 @@ def training_places(panel: Panel) -> tuple[IntArray, IntArray]:
 
 @dataclass(frozen=True)
 class LinearMap:
-    """A fitted map: weights (H, F), and the standard deviation (H,) of its scaled errors."""
+    """A fitted map.
+
+    Attributes:
+        form: what it reads.
+        weights: (H, F)
+        deviations: (H,) the standard deviation of its scaled errors.
+        components: (L + 1, K) the principal components of its own inputs.
+        adaptation: how far it adapts to each series, the inverse strength of a ridge; 0: not at all.
+    """
 
     form: LinearForm
     weights: Array
     deviations: Array
+    components: Array
+    adaptation: float = 0.0
 
     @classmethod
     def solve(cls, form: LinearForm, sums: Sums, strengths: Sequence[float] = STRENGTHS) -> list[LinearMap]:
         """The ridge regressions of several strengths. Without any window it forecasts the level."""
-        counts = np.maximum(sums.counts, 1.0)
+        counts = np.maximum(sums.counts, 1e-12)
         solved = []
         for step, products in enumerate(sums.products):
             steps = slice(None) if len(sums.products) == 1 else slice(step, step + 1)
@@ -282,6 +364,8 @@ class LinearMap:
             turned = sums.cross[steps] @ vectors  # (H or 1, F)
             least = max(float(values.mean()), 1e-12)
             solved.append([turned / (values.clip(0) + strength * least) @ vectors.T for strength in strengths])
+        vectors = np.linalg.eigh(sums.products[0][: form.lags + 1, : form.lags + 1])[1]
+        components = np.ascontiguousarray(vectors[:, ::-1][:, :COMPONENTS])
         found = []
         for choice in zip(*solved, strict=True):
             weights = np.concatenate(choice)  # (H, F)
@@ -289,14 +373,90 @@ class LinearMap:
                 "hf,sfg,hg->h" if len(sums.products) == 1 else "hf,hfg,hg->h", weights, sums.products, weights
             )
             squares = sums.squares - 2 * (weights * sums.cross).sum(1) + quadratic
-            found.append(cls(form, weights, np.sqrt(np.maximum(squares / counts, 1e-12))))
+            found.append(cls(form, weights, np.sqrt(np.maximum(squares / counts, 1e-12)), components))
         return found
 
-    def forecast(self, windows: Windows) -> tuple[Array, Array]:
-        """The forecasts of windows and their standard deviations, both (B, H), on the scale of the panel."""
+    def shared(self, windows: Windows) -> Array:
+        """The scaled forecasts (B, H) of windows by the map that all series share."""
         count = self.form.lags + 1
-        scaled = windows.lags @ self.weights[:, : count - 1].T + self.weights[:, count - 1]
+        scaled: Array = windows.own_inputs @ self.weights[:, :count].T
         if self.form.features:
             scaled = scaled + np.einsum("bhe,he->bh", windows.features, self.weights[:, count:])
-        scales = windows.scales[:, None]
-        return windows.naive + scales * scaled, scales * self.deviations
+        return scaled
+
+    def forecast(self, panel: Panel, places: IntArray) -> tuple[Array, Array]:
+        """The forecasts from a place (N,) of each series, and their standard deviations, both (N, H)."""
+        (means,), deviations = self.forecasts(panel, places, [self.adaptation])
+        return means, deviations
+
+    def forecasts(self, panel: Panel, places: IntArray, adaptations: Sequence[float]) -> tuple[list[Array], Array]:
+        """The forecasts for several values of `adaptation`, and their standard deviations."""
+        windows = windows_at(panel, places)
+        inputs, scales = windows.own_inputs @ self.components, windows.scales[:, None]  # (N, K), (N, 1)
+        scaled = np.repeat(self.shared(windows)[None], len(adaptations), 0)
+        for number, place in enumerate(places.tolist() if any(adaptations) else ()):
+            errors = OwnErrors.of(self, panel, number, place)
+            for candidate, adaptation in enumerate(adaptations):
+                scaled[candidate, number] += errors.correction(inputs[number], adaptation)
+        return [windows.naive + scales * one for one in scaled], scales * self.deviations
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What `restore` needs, beside `to_json`."""
+        return {name: torch.tensor(getattr(self, name)) for name in ("weights", "deviations", "components")}
+
+    def to_json(self) -> dict[str, Any]:
+        return {"lags": self.form.lags, "features": self.form.features, "adaptation": self.adaptation}
+
+    @classmethod
+    def restore(
+        cls, tensors: Mapping[str, Tensor], data: Mapping[str, Any], horizon: int, season: int, log: bool
+    ) -> LinearMap:
+        """The inverse of `tensors` and `to_json`. A ValueError or KeyError says that they are not those of a map."""
+        form = LinearForm(horizon, season, int(data["lags"]), log, int(data["features"]))
+        weights, deviations, components = (tensors[name].numpy() for name in ("weights", "deviations", "components"))
+        size = min(COMPONENTS, form.lags + 1)
+        if (
+            weights.shape != (horizon, form.inputs)
+            or deviations.shape != (horizon,)
+            or components.shape != (form.lags + 1, size)
+        ):
+            raise ValueError("the map does not have the sizes of its horizon and lags")
+        return cls(form, weights, deviations, components, float(data["adaptation"]))
+
+
+class OwnErrors(NamedTuple):
+    """What the shared map leaves of the windows of a series before a place.
+
+    Attributes:
+        values, vectors: (K,) and (K, K) the eigenvalues and eigenvectors of the sum of products of the inputs.
+        cross: (H, K) of errors and inputs, in the basis of the eigenvectors.
+        horizons: how many horizons the windows span.
+    """
+
+    values: Array
+    vectors: Array
+    cross: Array
+    horizons: float
+
+    @classmethod
+    def of(cls, shared: LinearMap, panel: Panel, number: int, place: int) -> OwnErrors:
+        form, size = shared.form, shared.components.shape[1]
+        places = np.arange(place - form.horizon, panel.starts[number] + form.least - 1, -1)
+        horizons = len(places) / form.horizon
+        places = places[:: max(1, -(-len(places) // OWN_WINDOWS))]
+        places = places[panel.scales[places] > 0]
+        if not len(places):
+            return cls(np.zeros(size), np.eye(size), np.zeros((form.horizon, size)), 0.0)
+        windows = windows_at(panel, places)
+        inputs = windows.own_inputs @ shared.components
+        errors = windows.targets.clip(-LARGEST_TARGET, LARGEST_TARGET) - shared.shared(windows)
+        values, vectors = np.linalg.eigh(inputs.T @ inputs)
+        return cls(values.clip(0), vectors, np.nan_to_num(errors).T @ inputs @ vectors, horizons)
+
+    def correction(self, inputs: Array, adaptation: float) -> Array:
+        """The correction (H,) of a scaled forecast with some inputs (K,)."""
+        weight = adaptation * self.horizons
+        if weight == 0:
+            return np.zeros(len(self.cross))
+        found: Array = self.cross @ (inputs @ self.vectors / (self.values + self.values.mean() / weight + 1e-12))
+        return found

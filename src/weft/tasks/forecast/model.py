@@ -19,7 +19,7 @@ from weft.metrics.forecast import QUANTILE_LEVELS
 from weft.tasks.forecast.baselines import BASELINES, forecast_baselines
 from weft.tasks.forecast.calibration import MEDIAN, Calibration, normal_quantiles, ordered
 from weft.tasks.forecast.direct import DirectNetwork
-from weft.tasks.forecast.linear import Array, LinearForm, LinearMap, first_value, make_panel, windows_at
+from weft.tasks.forecast.linear import Array, LinearMap, first_value, make_panel
 from weft.tasks.forecast.network import NetworkForm, SeriesNetwork
 from weft.training.run import with_prefix
 
@@ -127,45 +127,44 @@ class ForecastModel:
 
     def tensors(self, prefix: str = "") -> dict[str, Tensor]:
         """What `from_tensors` restores, beside `to_json`."""
-        found = {"calibration": self.calibration.factors, "weights": np.array(list(self.weights.values()))}
+        shares = np.array(list(self.weights.values()))
+        found = {"calibration": torch.tensor(self.calibration.factors), "weights": torch.from_numpy(shares)}
         for name, one in self.maps.items():
-            found |= {f"{name}.weights": one.weights, f"{name}.deviations": one.deviations}
+            found |= {f"{name}.{part}": tensor for part, tensor in one.tensors().items()}
         for name, network in self.networks.items():
-            found |= {f"{name}.{part}": tensor.numpy() for part, tensor in network.state_dict().items()}
-        return {f"{prefix}{name}": torch.from_numpy(np.array(values)) for name, values in found.items()}
+            found |= {f"{name}.{part}": tensor for part, tensor in network.state_dict().items()}
+        return {f"{prefix}{name}": tensor for name, tensor in found.items()}
 
     def to_json(self) -> dict[str, Any]:
         return {
             "horizon": self.horizon,
             "season": self.season,
             "forecasters": list(self.weights),
-            "maps": {name: [one.form.lags, one.form.features] for name, one in self.maps.items()},
+            "maps": {name: one.to_json() for name, one in self.maps.items()},
             "networks": {name: network.form.to_json() for name, network in self.networks.items()},
         }
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor], data: Mapping[str, Any], prefix: str = "") -> ForecastModel:
         """The inverse of `tensors` and `to_json`. A ValueError or KeyError says that they are not those of a model."""
-        own = {name: tensor.numpy() for name, tensor in with_prefix(tensors, prefix).items()}
+        found = with_prefix(tensors, prefix)
+        arrays = {name: tensor.numpy() for name, tensor in found.items()}
         horizon, season, names = int(data["horizon"]), int(data["season"]), list(data["forecasters"])
         maps = {}
-        for name, (lags, features) in data["maps"].items():
-            form = LinearForm(horizon, season, int(lags), name == LOG_LINEAR_MAP, int(features))
-            maps[name] = LinearMap(form, own[f"{name}.weights"], own[f"{name}.deviations"])
-            if (
-                name not in (LINEAR_MAP, LOG_LINEAR_MAP)
-                or maps[name].weights.shape != (horizon, form.inputs)
-                or maps[name].deviations.shape != (horizon,)
-            ):
-                raise ValueError(f"the map {name} does not have the sizes of its horizon and lags")
+        for name, sizes in data["maps"].items():
+            if name not in (LINEAR_MAP, LOG_LINEAR_MAP):
+                raise ValueError(f"there is no map {name}")
+            maps[name] = LinearMap.restore(
+                with_prefix(found, f"{name}."), sizes, horizon, season, name == LOG_LINEAR_MAP
+            )
         networks = {
-            name: restored_network(name, NetworkForm(**form), with_prefix(own, f"{name}."))
+            name: restored_network(name, NetworkForm(**form), with_prefix(arrays, f"{name}."))
             for name, form in data["networks"].items()
         }
         if any(one.form.horizon != horizon or one.form.season != season for one in networks.values()):
             raise ValueError("a network has another horizon or season")
         known = {*BASELINES, *maps, *networks}
-        weights, factors = own["weights"], own["calibration"]
+        weights, factors = found["weights"].numpy(), found["calibration"].numpy()
         if (
             not set(names) <= known
             or weights.shape != (len(names),)
@@ -198,7 +197,7 @@ def map_quantiles(name: str, rows: SeriesRows, maps: Mapping[str, LinearMap]) ->
     for kind, numbers in by_map(name, rows.targets, maps).items():
         chosen = rows.at(numbers)
         panel = make_panel(chosen.targets, maps[kind].form, chosen.features or None)
-        means, deviations = maps[kind].forecast(windows_at(panel, panel.ends))
+        means, deviations = maps[kind].forecast(panel, panel.ends)
         found[numbers] = on_scale(normal_quantiles(means, deviations), log=maps[kind].form.log)
     return found
 
