@@ -27,7 +27,7 @@ from weft.cli.messages import for_command_line
 from weft.cli.mix import mix_command
 from weft.cli.plot import plot
 from weft.cli.runs import compare_command, runs
-from weft.cli.serve import serve
+from weft.cli.serve import make_serve
 from weft.cli.train import make_train
 from weft.cli.tune import make_tune
 from weft.errors import WeftError, WeftWarning
@@ -128,7 +128,7 @@ def make_app() -> typer.Typer:
     app.add_typer(make_tune(), name="tune")
     for command in make_commands():
         app.command()(command)
-    for command in (make_look(), plot, runs, serve):
+    for command in (make_look(), plot, runs, make_serve()):
         app.command()(command)
     app.command("compare")(compare_command)
     app.command("mix")(mix_command)

@@ -12,11 +12,11 @@ import sys
 import traceback
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weft.cli.commands import Parameter, as_command, keyword
+from weft.cli.commands import as_command, keyword, own_parameters
 from weft.errors import WeftError, check_path, unknown_name
 
 if TYPE_CHECKING:
@@ -29,11 +29,6 @@ _given: dict[type[Cell], str] = {}  # what --cell was for each class
 
 def with_cells(command: Callable[..., None]) -> Callable[..., None]:
     """A command with the option --cell: the cells are known while it runs."""
-    hints = get_type_hints(command, include_extras=True)
-    own = [
-        parameter.replace(annotation=hints[parameter.name], kind=Parameter.KEYWORD_ONLY)
-        for parameter in inspect.signature(command).parameters.values()
-    ]
 
     @functools.wraps(command)
     def with_option(*, custom_cells: list[str] | None, **given: Any) -> None:
@@ -46,7 +41,7 @@ def with_cells(command: Callable[..., None]) -> Callable[..., None]:
             command(**given)
 
     option = keyword("custom_cells", Annotated[list[str] | None, typer.Option("--cell", help=_HELP)], None)
-    return as_command(with_option, command.__name__, inspect.getdoc(command) or "", [*own, option])
+    return as_command(with_option, command.__name__, inspect.getdoc(command) or "", [*own_parameters(command), option])
 
 
 def load_cell(given: str) -> type[Cell]:

@@ -7,7 +7,7 @@ import json as json_format
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -47,6 +47,16 @@ def _not_empty(what: str, value: str | Path) -> str:
 def keyword(name: str, annotation: Any, default: Any) -> Parameter:
     """A keyword parameter of a generated command."""
     return Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+
+
+def own_parameters(command: Callable[..., Any]) -> list[Parameter]:
+    """The parameters of a command as keywords, but for `**options`, in whose place others are put."""
+    hints = get_type_hints(command, include_extras=True)
+    return [
+        keyword(one.name, hints[one.name], one.default)
+        for one in inspect.signature(command).parameters.values()
+        if one.kind is not Parameter.VAR_KEYWORD
+    ]
 
 
 def option(flag: str, kind: Any, help: str, default: Any = None, *, name: str = "", **limits: Any) -> Parameter:

@@ -10,11 +10,11 @@ import json as json_format
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weft.cli.commands import Parameter, as_command, keyword
+from weft.cli.commands import Parameter, as_command, keyword, own_parameters
 from weft.errors import WeftError, unknown_name
 
 if TYPE_CHECKING:
@@ -61,12 +61,7 @@ def probe_options(described: dict[str, Any]) -> list[Parameter]:
 def make_look() -> Callable[..., None]:
     """The command, with the options of all probes."""
     described = described_probes()
-    hints = get_type_hints(look, include_extras=True)
-    own = [
-        parameter.replace(annotation=hints[parameter.name], kind=Parameter.KEYWORD_ONLY)
-        for parameter in inspect.signature(look).parameters.values()
-        if parameter.kind is not Parameter.VAR_KEYWORD
-    ]
+    own = own_parameters(look)
     names = f"What to show: {', '.join(described)}. Without it, what suits the run's task."
     show = keyword("show", Annotated[list[str] | None, typer.Option(help=names)], None)
     parameters = [*own[:2], show, *probe_options(described), *own[3:]]

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import inspect
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from weft.cli.commands import as_command, option_of, own_parameters
+from weft.config import setting_schema
 from weft.errors import WeftError
+from weft.server.config import ServerConfig
 
 LARGEST_KEY = 4096  # bytes
 
@@ -30,12 +37,23 @@ def _read_key(key: str | None, file: Path | None) -> str | None:
     return found
 
 
+def make_serve() -> Callable[..., None]:
+    """The command, with an option for each setting of the server that has one."""
+    hints = get_type_hints(ServerConfig)
+    settings = [
+        option_of(flag, setting_schema(hints[one.name], one.default, one.metadata))
+        for one in dataclasses.fields(ServerConfig)
+        if (flag := one.metadata.get("option"))
+    ]
+    return as_command(
+        functools.partial(serve), "serve", inspect.getdoc(serve) or "", [*own_parameters(serve), *settings]
+    )
+
+
 def serve(
     runs: Annotated[
         list[str], typer.Argument(help="Run directories, or NAME=RUN; a model's name is that of its folder.")
     ],
-    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: any free one.")] = 8000,
     open: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     runs_folder: Annotated[
         Path | None, typer.Option("--runs", help="A folder of runs whose training curves the page shows.")
@@ -57,20 +75,10 @@ def serve(
     allow_host: Annotated[
         list[str] | None, typer.Option(help="A name of this server in the Host header; repeatable.")
     ] = None,
-    reload: Annotated[bool, typer.Option("--reload", help="Load a run again when its weights change.")] = False,
-    log_requests: Annotated[
-        bool, typer.Option("--log-requests", help="Log method, route and status of every request.")
-    ] = False,
-    batch_size: Annotated[int, typer.Option(min=1, help="The most texts that are predicted together.")] = 64,
-    max_queue: Annotated[int, typer.Option(min=1, help="How many requests of a model may wait.")] = 256,
-    max_body: Annotated[int, typer.Option(min=1, help="The largest body of a request, in bytes.")] = 1 << 20,
-    max_tokens: Annotated[int, typer.Option(min=1, help="The most tokens that a request may generate.")] = 4096,
-    max_sessions: Annotated[int, typer.Option(min=1, help="How many sessions are kept.")] = 100,
-    session_idle: Annotated[float, typer.Option(min=0, help="Seconds after which an unused session ends.")] = 3600.0,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that a request may take.")] = 60.0,
     precision: Annotated[
         str, typer.Option(help="Matrix products of recurrent layers: float32, or bf16 with float32 sums.")
     ] = "float32",
+    **settings: Any,
 ) -> None:
     """Serve models over HTTP: OpenAI, Hugging Face, LibreTranslate and Ollama clients, and a page.
 
@@ -85,28 +93,12 @@ def serve(
             "the server is not installed", expected="its packages", hint="pip install 'weft[serve]'"
         ) from error
     from weft.engine import set_default_precision
-    from weft.server.config import ServerConfig
     from weft.server.models import model_names
     from weft.server.program import run_server
 
     if runs_folder is not None and not runs_folder.is_dir():
         raise WeftError(f"{runs_folder} is not a folder", expected="a folder with runs")
     set_default_precision(precision)  # of all threads
-    config = ServerConfig(
-        host=host,
-        port=port,
-        api_key=_read_key(api_key, api_key_file),
-        allowed_hosts=tuple(allow_host or ()),
-        runs=runs_folder,
-        sessions=sessions,
-        reload=reload,
-        log_requests=log_requests,
-        batch_size=batch_size,
-        max_queue=max_queue,
-        max_body=max_body,
-        max_tokens=max_tokens,
-        max_sessions=max_sessions,
-        session_idle=session_idle,
-        timeout=timeout,
-    )
+    key, hosts = _read_key(api_key, api_key_file), tuple(allow_host or ())
+    config = ServerConfig(api_key=key, allowed_hosts=hosts, runs=runs_folder, sessions=sessions, **settings)
     run_server(model_names(runs), config, open_page=open, insecure=insecure)

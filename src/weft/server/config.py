@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from weft.config import Settings, setting
+
 MOST_INPUTS = 256  # of a request
 LONGEST_INPUT = 100_000  # characters
 LONGEST_TABLE = 1_000_000  # characters of a table of series
@@ -13,48 +15,29 @@ MOST_VALUES = 2_000_000  # of an answer: of all layers of a probe, or the probab
 
 
 @dataclass(frozen=True)
-class ServerConfig:
-    """Settings of `weft serve`.
+class ServerConfig(Settings):
+    """Settings of `weft serve`; those with an option are options of the command."""
 
-    Attributes:
-        host: The address to listen on.
-        port: The port; 0: any free one.
-        api_key: What clients have to send as `Authorization: Bearer KEY`; None: no key is needed.
-        allowed_hosts: Names that requests may have in their Host header besides localhost and addresses.
-        runs: The folder whose runs `/weft/runs` lists; None: there is no such list.
-        sessions: The folder that sessions are saved in; None: sessions cannot be saved.
-        reload: Load a run again when its weights change on disk.
-        log_requests: Log method, path and status of every request.
-        max_body: The largest body of a request, in bytes.
-        max_queue: How many requests of a model may wait.
-        max_tokens: The most tokens that a request may generate.
-        max_requests: The most requests that are answered at the same time.
-        timeout: Seconds that a request may take.
-        read_timeout: Seconds that a client may take to send a request.
-        batch_size: The most texts that are predicted together.
-        max_sessions: How many sessions are kept; the least recently used one is dropped.
-        session_idle: Seconds after which an unused session is dropped.
-        session_tokens: The most tokens of a session.
-    """
-
-    host: str = "127.0.0.1"
-    port: int = 8000
-    api_key: str | None = None
-    allowed_hosts: tuple[str, ...] = ()
-    runs: Path | None = None
-    sessions: Path | None = None
-    reload: bool = False
-    log_requests: bool = False
-    max_body: int = 1 << 20
-    max_queue: int = 256
-    max_tokens: int = 4096
-    max_requests: int = 1000
-    timeout: float = 60.0
-    read_timeout: float = 10.0
-    batch_size: int = 64
-    max_sessions: int = 100
-    session_idle: float = 3600.0
-    session_tokens: int = 100_000
+    host: str = setting("127.0.0.1", "the address to listen on", option="--host")
+    port: int = setting(8000, "the port; 0: any free one", low=0, high=65535, option="--port")
+    api_key: str | None = None  # what clients have to send as `Authorization: Bearer KEY`; None: no key is needed
+    allowed_hosts: tuple[str, ...] = ()  # that requests may have in their Host header besides localhost and addresses
+    runs: Path | None = None  # the folder whose runs `/weft/runs` lists; None: there is no such list
+    sessions: Path | None = None  # the folder that sessions are saved in; None: sessions cannot be saved
+    reload: bool = setting(False, "load a run again when its weights change", option="--reload")
+    log_requests: bool = setting(False, "log method, route and status of every request", option="--log-requests")
+    batch_size: int = setting(64, "the most texts that are predicted together", low=1, option="--batch-size")
+    max_queue: int = setting(256, "how many requests of a model may wait", low=1, option="--max-queue")
+    max_body: int = setting(1 << 20, "the largest body of a request, in bytes", low=1, option="--max-body")
+    max_tokens: int = setting(4096, "the most tokens that a request may generate", low=1, option="--max-tokens")
+    max_requests: int = 1000  # that are answered at the same time
+    max_sessions: int = setting(
+        100, "how many sessions are kept; the least recently used one is dropped", low=1, option="--max-sessions"
+    )
+    session_idle: float = setting(3600.0, "seconds after which an unused session ends", low=0, option="--session-idle")
+    session_tokens: int = 100_000  # the most tokens of a session
+    timeout: float = setting(60.0, "seconds that a request may take", low=0.1, option="--timeout")
+    read_timeout: float = 10.0  # seconds that a client may take to send a request
 
     @property
     def max_saved(self) -> int:
