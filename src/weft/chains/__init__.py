@@ -28,23 +28,6 @@ from weft.chains.problem import NO_STATE, Best, Chains, Expected, Partition, Seg
 from weft.chains.reference import n_best, segment_log_probs
 from weft.engine.autograd import one_at_a_time
 
-__all__ = [
-    "NO_STATE",
-    "Best",
-    "Chains",
-    "Expected",
-    "Partition",
-    "Segment",
-    "cavity",
-    "expect",
-    "log_partition",
-    "n_best",
-    "partition",
-    "posterior",
-    "segment_log_probs",
-    "viterbi",
-]
-
 
 def partition(chains: Chains) -> Partition:
     """Computes log sum exp(score) over all paths of each chain, and where a chain without a path breaks off."""

@@ -19,14 +19,3 @@ from weft.compiler.build import Program, StepMasks, compile_equations, program_o
 from weft.compiler.derive import with_recurrent_dropout
 from weft.compiler.evaluate import evaluate
 from weft.compiler.trace import Untraceable, trace
-
-__all__ = [
-    "Program",
-    "StepMasks",
-    "Untraceable",
-    "compile_equations",
-    "evaluate",
-    "program_of",
-    "trace",
-    "with_recurrent_dropout",
-]

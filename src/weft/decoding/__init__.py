@@ -17,25 +17,3 @@ from weft.decoding.generation import GeneratedRow, advance, generate
 from weft.decoding.history import History
 from weft.decoding.sampling import NO_TOKEN, Sample, Sampler, TokenCounts, count_token, greedy
 from weft.decoding.stepper import Stepper
-
-__all__ = [
-    "NO_TOKEN",
-    "FilledBlanks",
-    "GeneratedRow",
-    "History",
-    "Hypothesis",
-    "Sample",
-    "Sampler",
-    "Stepper",
-    "TokenChoice",
-    "TokenCounts",
-    "TokenEngine",
-    "TopKStepper",
-    "advance",
-    "beam_search",
-    "count_token",
-    "fill_blanks",
-    "generate",
-    "greedy",
-    "token_engine",
-]

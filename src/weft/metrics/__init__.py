@@ -12,35 +12,3 @@ from weft.metrics.likelihood import CROSS_ENTROPY, PERPLEXITY, Likelihood, Token
 from weft.metrics.metric import Metric
 from weft.metrics.paired import BootstrapDifference, ExampleStatistics, paired_bootstrap
 from weft.metrics.tagging import TAGGING_SCORE, AccuracyCounts, MatchCounts, SpanScores, TokenScores, WordScores
-
-__all__ = [
-    "ACCURACY",
-    "BLEU_SCORE",
-    "CROSS_ENTROPY",
-    "MASE",
-    "MEAN_ABSOLUTE_ERROR",
-    "PERPLEXITY",
-    "TAGGING_SCORE",
-    "AbsoluteError",
-    "AccuracyCounts",
-    "BootstrapDifference",
-    "Confusion",
-    "ExampleStatistics",
-    "ForecastScores",
-    "LabelScore",
-    "Likelihood",
-    "MatchCounts",
-    "Metric",
-    "QuantileForecast",
-    "SpanScores",
-    "TokenPredictions",
-    "TokenScores",
-    "Translations",
-    "WordScores",
-    "count_matches",
-    "paired_bootstrap",
-    "precisions",
-    "seasonal_scale",
-    "sentence_bleu",
-    "series_scores",
-]

@@ -26,23 +26,3 @@ from weft.pictures.figures import (
 )
 from weft.pictures.page import to_html, to_svg
 from weft.pictures.terminal import plain_lines, print_figure
-
-__all__ = [
-    "Alignment",
-    "Band",
-    "Bars",
-    "ColouredText",
-    "Curve",
-    "Curves",
-    "Figure",
-    "HeatMap",
-    "Interval",
-    "Intervals",
-    "StateDiagram",
-    "Tree",
-    "TreeNode",
-    "plain_lines",
-    "print_figure",
-    "to_html",
-    "to_svg",
-]

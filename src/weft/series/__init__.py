@@ -9,20 +9,3 @@ from weft.series.frequency import COUNTER, Frequency, infer_frequency
 from weft.series.reader import read_columns, read_series
 from weft.series.time_series import SeriesColumns, SeriesSet, TimeSeries
 from weft.series.times import TimeFormat
-
-__all__ = [
-    "COUNTER",
-    "Frequency",
-    "Series",
-    "SeriesColumns",
-    "SeriesSet",
-    "TimeFormat",
-    "TimeSeries",
-    "calendar_cycles",
-    "calendar_features",
-    "calendar_names",
-    "calendar_positions",
-    "infer_frequency",
-    "read_columns",
-    "read_series",
-]
