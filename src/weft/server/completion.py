@@ -114,6 +114,7 @@ class Completion:
         self.context, self.model, self.request = context, model, request
         self.predictor = generator(model)
         self._held = ExitStack()
+        self.queue: asyncio.Queue[tuple[int, Piece]] = asyncio.Queue()
         if request.tokens > context.config.max_tokens:
             raise RequestError(
                 400, f"{request.tokens:,} tokens to generate; expected at most {context.config.max_tokens:,}"
@@ -132,6 +133,7 @@ class Completion:
         try:
             self.rows = [
                 SequenceRow(
+                    self.queue,
                     history,
                     self.predictor.text_field,
                     choice,
@@ -220,19 +222,19 @@ class Completion:
         if gone:
             self.context.metrics.cancelled.labels(self.model.name).inc()
 
-    async def pieces(self, row: SequenceRow) -> AsyncIterator[Piece]:
-        """What a row generates, until its end.
+    async def pieces(self) -> AsyncIterator[tuple[int, Piece]]:
+        """What the rows generate, with their numbers, in the order in which it comes, until all have ended.
 
         Raises:
             RequestError: 400, if the model cannot continue the text.
         """
-        while True:
-            piece = await row.pieces.get()
+        left = len(self.rows)
+        while left:
+            number, piece = await self.queue.get()
             if piece.error:
                 raise RequestError(500 if piece.error == "internal error" else 400, piece.error)
-            yield piece
-            if piece.finish:
-                return
+            yield number, piece
+            left -= bool(piece.finish)
 
     def ranked(self) -> list[list[int]]:
         """The rows of each prompt when they have ended, by their mean log-probability, the highest first."""
@@ -246,20 +248,20 @@ class Completion:
         """Everything that each row generates."""
         try:
             self.start()
-            found = []
-            for row in self.rows:
-                pieces = [piece async for piece in self.pieces(row)]
-                found.append(joined(pieces))
-                await asyncio.sleep(0)  # the pieces of the next row may all be there: other requests come first
-            return found
+            found: list[list[Piece]] = [[] for _ in self.rows]
+            async for number, piece in self.pieces():
+                found[number].append(piece)
+                await asyncio.sleep(0)  # the next pieces may all be there: other requests come first
+            return [
+                Piece(
+                    "".join(one.text for one in row),
+                    tuple(token for one in row for token in one.tokens),
+                    row[-1].finish,
+                )
+                for row in found
+            ]
         finally:
             self.close()
-
-
-def joined(pieces: Sequence[Piece]) -> Piece:
-    """Pieces of one row as one."""
-    tokens = tuple(token for piece in pieces for token in piece.tokens)
-    return Piece("".join(piece.text for piece in pieces), tokens, pieces[-1].finish)
 
 
 def check_stop(stop: str | Iterable[str] | None) -> tuple[str, ...]:

@@ -46,6 +46,7 @@ class SequenceRow(GeneratedRow):
     """One sequence: what it generates goes, as text, to the event loop.
 
     Args:
+        pieces: Where it goes, with the number of the row.
         history: Its tokens so far: a prompt of at least one token.
         text_field: Decodes tokens.
         choice: How tokens are chosen.
@@ -58,6 +59,7 @@ class SequenceRow(GeneratedRow):
 
     def __init__(
         self,
+        pieces: asyncio.Queue[tuple[int, Piece]],
         history: History,
         text_field: Text,
         choice: TokenChoice,
@@ -69,7 +71,7 @@ class SequenceRow(GeneratedRow):
         scored: bool = False,
     ) -> None:
         super().__init__(history, choice, limit=limit, seed=seed, scored=scored)
-        self.log_probs = log_probs
+        self.pieces, self.number, self.log_probs = pieces, seed[1], log_probs
         self.log_prob, self.chosen = 0.0, 0  # of all tokens that were chosen with one, the end included; their number
         self.prompt = len(history.ids)
         self.decoder = StreamingDecoder(text_field, history.ids[-StreamingDecoder.CONTEXT :])
@@ -77,7 +79,6 @@ class SequenceRow(GeneratedRow):
         self.length = 0  # characters of the text so far that are final
         self.released: Callable[[], None] | None = None  # called when the worker no longer touches the row
         self._loop = asyncio.get_running_loop()
-        self.pieces: asyncio.Queue[Piece] = asyncio.Queue()
         self._text: list[str] = []
         self._error = ""
         self._tokens: list[TokenInfo] = []
@@ -120,7 +121,7 @@ class SequenceRow(GeneratedRow):
         if self._tokens or self._text or self.finish:
             piece = Piece("".join(self._text), tuple(self._tokens), self.finish, self._error)
             self._text, self._tokens = [], []
-            self._call(lambda: self.pieces.put_nowait(piece))
+            self._call(lambda: self.pieces.put_nowait((self.number, piece)))
 
     def release(self) -> None:
         """Says that the worker no longer touches the row."""

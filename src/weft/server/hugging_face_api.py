@@ -32,7 +32,7 @@ from weft.server.generation import Piece, TokenInfo
 from weft.server.http import Context, Endpoint, JsonResponse, Result, large_json
 from weft.server.models import LoadedModel, find_operation
 from weft.server.native_api import ANY, compute
-from weft.server.openai_api import merged, stream_response
+from weft.server.openai_api import stream_response
 from weft.server.operations import JsonRecord, ServedOperation
 from weft.server.schema import (
     Schema,
@@ -315,7 +315,7 @@ async def _events(completion: Completion, before: str) -> AsyncIterator[bytes]:
         return f"data:{json.dumps(value, ensure_ascii=False)}\n\n".encode()
 
     try:
-        async for _, piece in merged(completion):
+        async for _, piece in completion.pieces():
             text += piece.text
             waiting += piece.tokens
             while len(waiting) > 1 and (piece.finish or waiting[1].offset <= len(text)):

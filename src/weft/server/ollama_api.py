@@ -96,7 +96,7 @@ async def generate(context: Context, request: Request, body: Mapping[str, Any]) 
 async def _lines(completion: Completion, name: str, began: int) -> AsyncIterator[bytes]:
     count = 0
     try:
-        async for piece in completion.pieces(completion.rows[0]):
+        async for _, piece in completion.pieces():
             count += len(piece.tokens)
             value: dict[str, Any] = {**_head(name), "response": piece.text, "done": False}
             value |= _log_probs(completion, piece.tokens)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
-import contextlib
 import json
 import time
 import uuid
@@ -209,7 +207,7 @@ async def _chunks(completion: Completion, head: Mapping[str, Any], usage: bool) 
             for number in range(len(completion.rows)):
                 text = _prompt_text(completion, number)
                 yield _event({**head, "choices": [_plain_choice(number, text)]})
-        async for number, piece in merged(completion):
+        async for number, piece in completion.pieces():
             count += len(piece.tokens)
             yield _event({**head, "choices": [_choice(completion, number, piece, number, whole=False)]})
         if usage:
@@ -217,40 +215,6 @@ async def _chunks(completion: Completion, head: Mapping[str, Any], usage: bool) 
     except RequestError as error:
         yield _event(error_body("/v1/completions", error.status, error.message, error.code))
     yield b"data: [DONE]\n\n"
-
-
-async def merged(completion: Completion) -> AsyncIterator[tuple[int, Piece]]:
-    """The pieces of all rows with their numbers, as they come."""
-    if len(completion.rows) == 1:
-        async for piece in completion.pieces(completion.rows[0]):
-            yield 0, piece
-        return
-    queue: asyncio.Queue[tuple[int, Piece | Exception | None]] = asyncio.Queue()
-
-    async def forward(number: int) -> None:
-        try:
-            async for piece in completion.pieces(completion.rows[number]):
-                queue.put_nowait((number, piece))
-            queue.put_nowait((number, None))
-        except RequestError as error:
-            queue.put_nowait((number, error))
-
-    tasks = [asyncio.ensure_future(forward(number)) for number in range(len(completion.rows))]
-    try:
-        left = len(tasks)
-        while left:
-            number, found = await queue.get()
-            if isinstance(found, Exception):
-                raise found
-            if found is None:
-                left -= 1
-            else:
-                yield number, found
-    finally:
-        for task in tasks:
-            task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _event(value: Mapping[str, Any]) -> bytes:
