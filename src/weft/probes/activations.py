@@ -20,7 +20,6 @@ from weft.probes.layers import (
     part_labels,
     part_title,
     record_layers,
-    split_stack,
 )
 from weft.probes.parts import get_network
 from weft.probes.registry import Probe
@@ -164,19 +163,13 @@ def read_activations(
 ) -> Activations:
     """`activations` of a network that is at hand."""
     names = find_layers(network, stack, layer, direction)
-    cells = {
-        name: type(part.cell).__name__
-        for key, use in network.stacks.items()
-        for name, part in split_stack(key, use.stack)
-    }
     found = []
-    for name, recording in record_layers(network, names).items():
+    for name, run in record_layers(network, names).items():
         gates, states = (
-            {key: to_array(value[0]) for key, value in part._asdict().items()}
-            for part in (recording.gates, recording.states)
+            {key: to_array(value) for key, value in part._asdict().items()} for part in (run.gates, run.states)
         )
-        labels = part_labels(recording.states, recording.gates)
-        found.append(LayerActivations(name, cells[name], network.stacks[name.stack].tokens, gates, states, labels))
+        cell, labels = type(run.layer.cell).__name__, part_labels(run.states, run.gates)
+        found.append(LayerActivations(name, cell, network.stacks[name.stack].tokens, gates, states, labels))
     return Activations(tuple(found))
 
 

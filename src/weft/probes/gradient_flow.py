@@ -7,6 +7,7 @@ where the norms fall towards the past, and explodes where they grow.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from weft.cells import State
+from weft.cells import Gates, State
 from weft.errors import WeftError
 from weft.nn import Recurrent
 from weft.pictures.figures import SEQUENTIAL, Array, ColouredText, Curve, Curves, Figure, HeatMap, visible
@@ -26,15 +27,16 @@ from weft.probes.layers import (
     OnlyPart,
     OnlyStack,
     choose_layers,
-    layer_run,
+    layer_by_layer,
     part_labels,
     part_title,
+    record_layers,
     split_stack,
+    take_step,
 )
 from weft.probes.parts import get_network
 from weft.probes.registry import Probe
 from weft.probes.result import ProbeResult, rows_by_step
-from weft.probes.unrolled import take_step, unrolled
 from weft.tasks.inspection import Network
 from weft.tasks.operation import Option
 
@@ -194,6 +196,28 @@ def losses_of(network: Network, logits: Tensor) -> Tensor:
     return F.cross_entropy(logits.transpose(1, 2), targets.expand(len(logits), -1), reduction="none")
 
 
+@contextmanager
+def unrolled(network: Network) -> Iterator[dict[LayerName, list[tuple[State, Gates]]]]:
+    """Inside the block every step of every layer is a node of the graph: the states and gates of each layer by step.
+
+    Layers run over all steps at once, and their outputs are one tensor: a gradient with respect to it does not contain
+    what flows through later steps.
+    """
+    nodes: dict[LayerName, list[tuple[State, Gates]]] = {}
+
+    def run(name: LayerName, layer: Recurrent, x: Tensor, state: State) -> tuple[Tensor, State]:
+        projected, kept = layer.cell.project(x).unbind(1), []
+        for x_proj in reversed(projected) if layer.reverse else projected:
+            state, gates = take_step(layer, x_proj, state)
+            kept.append((state, gates))
+        ordered = kept[::-1] if layer.reverse else kept
+        nodes.setdefault(name, []).extend(ordered)
+        return torch.stack([one.h for one, _ in ordered], 1), state
+
+    with layer_by_layer(network, run):
+        yield nodes
+
+
 def flow_by_autograd(network: Network, predictions: Sequence[int]) -> GradientFlow:
     """Gradient flow of any network, by one backward pass for each prediction."""
     if len(predictions) * len(network.tokens) > MOST_SLOW_PAIRS:
@@ -234,7 +258,7 @@ def sweep(network: Network, predictions: Sequence[int]) -> tuple[GradientFlow, A
     """
     ((key, (stack, tokens)),) = network.stacks.items()
     layers = split_stack(key, stack)
-    runs = [layer_run(network, name) for name, _ in layers]
+    runs = list(record_layers(network, [name for name, _ in layers]).values())
     inputs = [list(run.layer.cell.project(run.x[None]).detach().unbind(1)) for run in runs]
     states = [run.before for run in runs]
     direct = _readout_gradients(network, predictions)  # (P, O)

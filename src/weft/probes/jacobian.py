@@ -30,12 +30,12 @@ from weft.probes.layers import (
     OnlyLayer,
     OnlyStack,
     find_layers,
-    layer_run,
+    record_layers,
+    take_step,
 )
 from weft.probes.parts import get_network
 from weft.probes.registry import Probe
 from weft.probes.result import ProbeResult
-from weft.probes.unrolled import take_step
 from weft.tasks.operation import Option
 
 MOST_WEIGHTS = 20_000
@@ -126,8 +126,8 @@ def step_jacobians(
     """
     network = get_network(model, text)
     found = []
-    for name in find_layers(network, stack, layer, direction):
-        part, x, states = layer_run(network, name)
+    for name, run in record_layers(network, find_layers(network, stack, layer, direction)).items():
+        part, x, states = run.layer, run.x, run.before
         T, size = len(x), sum(one.shape[-1] for one in states[0])
         projected = part.cell.project(x).detach()
         count = int(min(T, max(8, EIGENVALUE_COST / size**3)))
@@ -164,8 +164,8 @@ def gradient_terms(
     """
     network = get_network(model, text)
     found = []
-    for name in find_layers(network, stack, layer, direction):
-        part, x, states = layer_run(network, name)
+    for name, run in record_layers(network, find_layers(network, stack, layer, direction)).items():
+        part, x, states = run.layer, run.x, run.before
         T = len(x)
         if not -T <= position < T:
             raise WeftError(f"there is no position {position}", expected=f"0 to {T - 1}, or -1 for the last")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 from weft.cells import Gates, State
 from weft.engine import Embedded
 from weft.errors import WeftError
-from weft.nn import Bidirectional, Recording, Recurrent, Stack
+from weft.nn import Bidirectional, BothDirections, Recurrent, Stack
 from weft.tasks.inspection import Network
 from weft.tasks.operation import Option
 
@@ -33,14 +34,6 @@ class LayerName(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.stack} layer {self.layer} {self.direction}"
-
-
-class StackCall(NamedTuple):
-    """The arguments of one run of a stack."""
-
-    x: Tensor  # (1, T, I)
-    state: Any
-    lengths: Tensor | None
 
 
 def split_stack(name: str, stack: Stack) -> list[tuple[LayerName, Recurrent]]:
@@ -83,43 +76,85 @@ def choose_layers(
     return names
 
 
-@torch.no_grad()
-def capture_calls(network: Network, stacks: Iterable[str]) -> dict[str, list[StackCall]]:
-    """Runs the network and returns what each stack was called with, in order."""
-    calls: dict[str, list[StackCall]] = {name: [] for name in stacks}
+def take_step(layer: Recurrent, x_proj: Tensor, state: State) -> tuple[State, Gates]:
+    """One step of a layer after training; zoneout has its expected value."""
+    new, gates = layer.cell.step(x_proj, state)
+    if layer.zoneout:
+        new = type(new)(*(layer.zoneout * a + (1 - layer.zoneout) * b for a, b in zip(state, new, strict=True)))
+    return new, gates
 
-    def watch(name: str) -> Any:
-        def hook(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            x = args[0]
-            state = args[1] if len(args) > 1 else kwargs.get("state")
-            written = x.tensor() if isinstance(x, Embedded) else x
-            calls[name].append(StackCall(written, state, kwargs.get("lengths")))
 
-        return hook
+# Runs one direction of one layer on x (1, T, I) from a state; returns h of all steps, (1, T, H), and the last state.
+RunLayer = Callable[[LayerName, Recurrent, Tensor, State], tuple[Tensor, State]]
 
-    handles = [network.stacks[name].stack.register_forward_pre_hook(watch(name), with_kwargs=True) for name in calls]
+
+@contextmanager
+def layer_by_layer(network: Network, run: RunLayer) -> Iterator[None]:
+    """Inside the block `run` runs every direction of every layer of the network, for one text."""
+
+    def forward(key: str, stack: Stack) -> Any:
+        def run_stack(x: Any, state: Any = None, *, lengths: Tensor | None = None) -> tuple[Tensor, tuple[State, ...]]:
+            x = x.tensor() if isinstance(x, Embedded) else x
+            assert len(x) == 1, "one text at a time"
+            names, last = split_stack(key, stack), []
+            for number, layer in enumerate(stack.layers):
+                before = None if state is None else state[number]
+                both = isinstance(layer, Bidirectional)
+                begin = (before or (None, None)) if both else (before,)
+                parts = [one for one in names if one[0].layer == number]
+                done = [
+                    run(name, part, x, part.initial_state(1) if first is None else first)
+                    for (name, part), first in zip(parts, begin, strict=True)
+                ]
+                outputs = torch.cat([h for h, _ in done], -1)
+                x = outputs + x if stack.residual and x.is_floating_point() and x.shape == outputs.shape else outputs
+                last.append(BothDirections(*(after for _, after in done)) if both else done[0][1])
+            return x, tuple(last)
+
+        return run_stack
+
+    for key, use in network.stacks.items():
+        use.stack.forward = forward(key, use.stack)  # type: ignore[method-assign]
     try:
-        network.logits(network.embeddings)
+        yield
     finally:
-        for handle in handles:
-            handle.remove()
-    return calls
+        for use in network.stacks.values():
+            del use.stack.forward
+
+
+class LayerRun(NamedTuple):
+    """What a layer read and computed on a text."""
+
+    layer: Recurrent
+    x: Tensor  # (T, I)
+    before: list[State]  # the state before each step, of (1, H), by the position of the step
+    states: State  # after each step, of (T, H)
+    gates: Gates  # of (T, H)
 
 
 @torch.no_grad()
-def record_layers(network: Network, names: Iterable[LayerName]) -> dict[LayerName, Recording]:
-    """The states and gates of the layers; a stack that is run step by step is recorded as one sequence."""
-    wanted = list(names)
-    found: dict[LayerName, Recording] = {}
-    for key, calls in capture_calls(network, dict.fromkeys(name.stack for name in wanted)).items():
-        stack = network.stacks[key].stack
-        recordings = [flatten(stack.record(call.x, call.state, lengths=call.lengths)) for call in calls]
-        for (name, _), parts in zip(split_stack(key, stack), zip(*recordings, strict=True), strict=True):
-            if name in wanted:
-                found[name] = Recording(
-                    *(_join([getattr(part, field) for part in parts]) for field in Recording._fields)
-                )
-    return {name: found[name] for name in wanted}
+def record_layers(network: Network, names: Iterable[LayerName]) -> dict[LayerName, LayerRun]:
+    """Runs the network and records the layers; a stack that is run step by step is recorded as one sequence."""
+    calls: dict[LayerName, list[LayerRun]] = {name: [] for name in names}
+
+    def run(name: LayerName, layer: Recurrent, x: Tensor, state: State) -> tuple[Tensor, State]:
+        states, gates = layer.record(x, state)
+        after = [type(states)(*parts) for parts in zip(*(part.unbind(1) for part in states), strict=True)]
+        if name in calls:
+            before = [*after[1:], state] if layer.reverse else [state, *after[:-1]]
+            found = (type(parts)(*(part[0] for part in parts)) for parts in (states, gates))
+            calls[name].append(LayerRun(layer, x[0], before, *found))
+        return states.h, after[0 if layer.reverse else -1]
+
+    with layer_by_layer(network, run):
+        network.logits(network.embeddings)
+    return {name: _joined(runs) for name, runs in calls.items()}
+
+
+def _joined(runs: Sequence[LayerRun]) -> LayerRun:
+    layer, x, before, states, gates = zip(*runs, strict=True)
+    whole = (type(parts[0])(*map(torch.cat, zip(*parts, strict=True))) for parts in (states, gates))
+    return LayerRun(layer[0], torch.cat(x), [state for one in before for state in one], *whole)
 
 
 def part_labels(states: State, gates: Gates) -> dict[str, str]:
@@ -127,52 +162,6 @@ def part_labels(states: State, gates: Gates) -> dict[str, str]:
     return {**getattr(states, "labels", {}), **getattr(gates, "labels", {})}
 
 
-def flatten(recordings: Iterable[Any]) -> list[Recording]:
-    """The recordings of a stack in the order of `split_stack`."""
-    return [part for one in recordings for part in ([one] if isinstance(one, Recording) else one)]
-
-
-def _join(parts: list[State]) -> State:
-    return type(parts[0])(*(torch.cat(values, 1) for values in zip(*parts, strict=True)))
-
-
 def part_title(labels: Mapping[str, str], name: str) -> str:
     """A gate or a part of the state as pictures name it: "input gate i", or "i" where its type has no label."""
     return f"{labels[name]} {name}" if name in labels else name
-
-
-class LayerRun(NamedTuple):
-    """What a layer read and knew on a text."""
-
-    layer: Recurrent
-    x: Tensor  # (T, I)
-    before: list[State]  # by the position of the step
-
-
-@torch.no_grad()
-def layer_run(network: Network, name: LayerName) -> LayerRun:
-    """Runs the network and returns what one layer read, and the state before each step."""
-    stack = network.stacks[name.stack].stack
-    names = split_stack(name.stack, stack)
-    layer = dict(names)[name]
-    inputs, before = [], []
-    for call in capture_calls(network, [name.stack])[name.stack]:
-        recordings = dict(zip([one for one, _ in names], flatten(stack.record(call.x, call.state)), strict=True))
-        x = call.x
-        for below in range(name.layer):
-            outputs = torch.cat([part.states.h for one, part in recordings.items() if one.layer == below], -1)
-            x = outputs + x if stack.residual and x.is_floating_point() and x.shape == outputs.shape else outputs
-        states = recordings[name].states
-        initial = _initial(call.state, layer, name)
-        after = [type(states)(*parts) for parts in zip(*(part.unbind(1) for part in states), strict=True)]
-        before += [*after[1:], initial] if layer.reverse else [initial, *after[:-1]]
-        inputs.append(x[0])
-    return LayerRun(layer, torch.cat(inputs), before)
-
-
-def _initial(state: Any, layer: Recurrent, name: LayerName) -> State:
-    """The state that a layer began with, out of the state of its stack."""
-    if state is None or state[name.layer] is None:
-        return layer.initial_state(1)
-    own = state[name.layer]
-    return (own.backward if layer.reverse else own.forward) if hasattr(own, "backward") else own

@@ -18,20 +18,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from weft.cells import State
 from weft.errors import WeftError
-from weft.nn import Bidirectional
+from weft.nn import Recurrent
 from weft.pictures.figures import DIVERGING, SEQUENTIAL, Array, ColouredText, Figure, HeatMap, visible
 from weft.pictures.svg import number
 from weft.probes.labels import LABELS, TokenLabel, read_label
 from weft.probes.layers import (
-    BACKWARD,
-    FORWARD,
     LayerName,
     OnlyDirection,
     OnlyLayer,
     OnlyStack,
-    capture_calls,
     find_layers,
+    layer_by_layer,
 )
 from weft.probes.parts import get_network
 from weft.probes.registry import Probe
@@ -369,20 +368,14 @@ def find_phrase(tokens: Sequence[str], phrase: str) -> tuple[int, int]:
 def hidden_states(network: Network) -> dict[LayerName, Array]:
     """h of every layer and direction, (T, H), by the layers' fast path."""
     found: dict[LayerName, list[Tensor]] = {}
-    for key, calls in capture_calls(network, network.stacks).items():
-        stack = network.stacks[key].stack
-        for call in calls:
-            x, states = call.x, call.state or [None] * len(stack.layers)
-            for place, (layer, state) in enumerate(zip(stack.layers, states, strict=True)):
-                outputs, _ = layer(x, state)
-                if isinstance(layer, Bidirectional):
-                    size = layer.forward_layer.output_size
-                    parts = {FORWARD: outputs[0, :, :size], BACKWARD: outputs[0, :, size:]}
-                else:
-                    parts = {BACKWARD if layer.reverse else FORWARD: outputs[0]}
-                for direction, part in parts.items():
-                    found.setdefault(LayerName(key, place, direction), []).append(part)
-                x = outputs + x if stack.residual and x.shape == outputs.shape else outputs
+
+    def run(name: LayerName, layer: Recurrent, x: Tensor, state: State) -> tuple[Tensor, State]:
+        outputs, after = layer(x, state)
+        found.setdefault(name, []).append(outputs[0])
+        return outputs, after
+
+    with layer_by_layer(network, run):
+        network.logits(network.embeddings)
     return {name: to_array(torch.cat(parts)) for name, parts in found.items()}
 
 
