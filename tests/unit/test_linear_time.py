@@ -20,7 +20,7 @@ from weft.series.times import _expression, _parts
 from weft.server.app import ENDPOINTS
 from weft.tasks.fill.blanks import Blanked
 from weft.tasks.tag.word_split import make_split
-from weft.text.tokenizers import FORMS, TOKENIZERS, SubwordTokenizer, WordTokenizer, normalize_unicode
+from weft.text.tokenizers import NORMALIZATIONS, TOKENIZERS, SubwordTokenizer, WordTokenizer, normalize_unicode
 
 PACKAGE = Path(weft.__file__).parent
 LENGTH = 4096
@@ -111,7 +111,7 @@ def test_this_test_sees_quadratic_patterns():
         check_linear(re.compile(r"\w+-").findall, ["a"], ["!"])
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", NORMALIZATIONS)
 def test_normal_forms(form):
     check_linear(lambda text: normalize_unicode(text, form))
 

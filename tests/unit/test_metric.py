@@ -8,9 +8,8 @@ import re
 import numpy as np
 import pytest
 
-from tests.checks import check_metric
 from tests.elsewhere import FILES, importable, write_package
-from weft.metrics import MEAN_ABSOLUTE_ERROR, PERPLEXITY, AbsoluteError, Metric
+from weft.metrics import MEAN_ABSOLUTE_ERROR, PERPLEXITY, Metric
 from weft.pictures import to_svg
 from weft.tasks import get_task
 from weft.tasks.curves import curve_figures
@@ -90,8 +89,3 @@ def test_a_metric_as_json(metric):
     for damaged in (None, {}, {**metric.to_json(), "unit": 3}, {**metric.to_json(), "x": 1}):
         with pytest.raises(ValueError, match="not a metric"):
             Metric.from_json(damaged)
-
-
-def test_absolute_errors_add_up():
-    check_metric(AbsoluteError(12.0, 9), [AbsoluteError(2.0, 4), AbsoluteError(7.0, 2), AbsoluteError(3.0, 3)])
-    assert AbsoluteError(2.0, 4).signature("day") == "mean_absolute_error|per:day|values:4"

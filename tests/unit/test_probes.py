@@ -25,7 +25,7 @@ from weft.nn import Recurrent
 from weft.probes import labels
 from weft.probes.jacobian import step_jacobian, unrolled_jacobian
 from weft.probes.laid_over import align_tokens
-from weft.probes.parts import get_network
+from weft.probes.parts import get_network, unknown_tokens
 from weft.probes.registry import all_probes
 from weft.probes.units import find_phrase
 from weft.server.figure_words import translate_figure
@@ -488,6 +488,11 @@ def test_every_result_is_a_table(models):
         assert isinstance(table, pandas.DataFrame)
         assert len(table) == len(records)
         assert set(table.columns) == {key for record in records for key in record}
+
+
+@pytest.mark.parametrize("task", ["ngram", "classify", "translate"])
+def test_tokens_of_a_text_that_a_model_reads_as_unknown(models, task):
+    assert unknown_tokens(models[task], "zqx") == (["zqx"] if task != "translate" else ["z"])
 
 
 def test_a_table_without_pandas(models, monkeypatch):

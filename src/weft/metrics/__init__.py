@@ -4,11 +4,10 @@ Each has `+`, `score()` and `signature()`; the signature states exactly what was
 its name, unit and direction.
 """
 
-from weft.metrics.absolute_error import MEAN_ABSOLUTE_ERROR, AbsoluteError
 from weft.metrics.bleu import BLEU_SCORE, Translations, count_matches, precisions, sentence_bleu
 from weft.metrics.classification import ACCURACY, Confusion, LabelScore
 from weft.metrics.forecast import MASE, ForecastScores, QuantileForecast, seasonal_scale, series_scores
 from weft.metrics.likelihood import CROSS_ENTROPY, PERPLEXITY, Likelihood, TokenPredictions
-from weft.metrics.metric import Metric
+from weft.metrics.metric import MEAN_ABSOLUTE_ERROR, Metric
 from weft.metrics.paired import BootstrapDifference, ExampleStatistics, paired_bootstrap
 from weft.metrics.tagging import TAGGING_SCORE, AccuracyCounts, MatchCounts, SpanScores, TokenScores, WordScores

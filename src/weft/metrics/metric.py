@@ -60,3 +60,6 @@ class Metric:
         if not short or not isinstance(data["higher_is_better"], bool):
             raise ValueError("it is not a metric")
         return cls(*texts, data["higher_is_better"])
+
+
+MEAN_ABSOLUTE_ERROR = Metric("mean_absolute_error", per="value")

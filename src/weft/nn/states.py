@@ -32,6 +32,14 @@ def map_state(function: Callable[[Tensor], Tensor], state: State) -> State:
     return type(state)(*parts) if hasattr(state, "_fields") else tuple(parts)
 
 
+def state_leaves(state: State) -> list[Tensor]:
+    """The tensors of a state, in order."""
+    found: list[Tensor] = []
+    if state is not None:
+        map_state(lambda tensor: found.append(tensor) or tensor, state)  # type: ignore[func-returns-value]
+    return found
+
+
 def check_input(name: str, x: Tensor | Embedded, input_size: int, lengths: Tensor | None) -> None:
     """Checks the shapes of a layer's input and lengths.
 

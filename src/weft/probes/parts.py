@@ -47,9 +47,8 @@ def inspect(model: Any, text: str) -> Inspection:
 
 def unknown_tokens(model: Any, text: str) -> list[str]:
     """The tokens of a text that the model reads as unknown."""
-    codec = getattr(model, "codec", None)
-    codec = getattr(codec, "source", codec)
-    return [] if codec is None else codec.unknown(text)
+    text_field = getattr(model, "text_field", None)
+    return [] if text_field is None else text_field.unknown(text)
 
 
 def has_part(model: Any, inspection: Inspection, name: str) -> bool:

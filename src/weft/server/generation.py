@@ -166,9 +166,6 @@ class Generation:
         if released is not None and not busy:
             released()
 
-    def active(self) -> bool:
-        return bool(self._rows)
-
     def tick(self) -> None:
         """Every row reads a part of its prompt or generates some tokens."""
         rows = [row for row in self._rows if not row.abandoned]

@@ -5,6 +5,7 @@ Figures come as SVG for the page, whether they are of a probe or of the page's o
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -209,11 +210,13 @@ def run_look(model: Any, name: str, text: str, options: Mapping[str, Any]) -> tu
 
 def supported(model: Any, example: str) -> list[str]:
     """The names of the probes that a model supports."""
-    parts = Inspection()
-    for text in (example, f"{example} {example}"):  # some models need two tokens or more
-        try:
-            parts = inspect(model, text)
-            break
-        except WeftError:
-            continue
+    parts = inspect_example(model, example)
     return [name for name, one in all_probes().items() if has_part(model, parts, one.part)]
+
+
+def inspect_example(model: Any, example: str) -> Inspection:
+    """What there is to look at in a model, on its example."""
+    for text in (example, f"{example} {example}"):  # some models need two tokens or more
+        with contextlib.suppress(WeftError):
+            return inspect(model, text)
+    return Inspection()

@@ -17,12 +17,11 @@ from torch import nn
 from weft.decoding import TokenEngine, token_engine
 from weft.errors import WeftError
 from weft.probes.layers import split_stack
-from weft.probes.parts import inspect
 from weft.server.config import ServerConfig
 from weft.server.errors import RequestError
 from weft.server.generation import Generation
 from weft.server.guard import is_loopback
-from weft.server.look import supported
+from weft.server.look import inspect_example, supported
 from weft.server.metrics import Metrics
 from weft.server.operations import (
     UNKNOWN_LANGUAGES,
@@ -294,15 +293,11 @@ def _public(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _layers(predictor: Any, example: str) -> list[dict[str, Any]]:
-    for text in (example, f"{example} {example}"):
-        with contextlib.suppress(WeftError):
-            build = inspect(predictor, text).network
-            if build is None:
-                return []
-            network = build()
-            return [
-                {**name._asdict(), "units": part.cell.hidden_size, "cell": type(part.cell).__name__}
-                for key, use in network.stacks.items()
-                for name, part in split_stack(key, use.stack)
-            ]
+    build = inspect_example(predictor, example).network
+    with contextlib.suppress(WeftError):
+        return [
+            {**name._asdict(), "units": part.cell.hidden_size, "cell": type(part.cell).__name__}
+            for key, use in (build().stacks.items() if build is not None else ())
+            for name, part in split_stack(key, use.stack)
+        ]
     return []

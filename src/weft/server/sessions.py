@@ -20,6 +20,7 @@ from torch import Tensor
 
 from weft.decoding.history import History, top_tokens
 from weft.errors import WeftError
+from weft.nn.states import map_state, state_leaves
 from weft.server.config import ServerConfig
 from weft.server.errors import RequestError
 from weft.server.models import LoadedModel, Models, generator
@@ -167,7 +168,7 @@ class SessionStore:
                 [float("nan") if one is None else one for one in history.log_probs], dtype=torch.float64
             ),
         }
-        tensors |= {f"state.{at}": part.contiguous() for at, part in enumerate(_flat(history.state))}
+        tensors |= {f"state.{at}": part.contiguous() for at, part in enumerate(state_leaves(history.state))}
         metadata = {
             "model": session.model.name,
             "hash": session.model.hash,
@@ -193,7 +194,7 @@ class SessionStore:
             history.log_probs = [None if one != one else one for one in tensors["log_probs"].tolist()]
             history.hidden, history.read = int(metadata["hidden"]), int(metadata["read"])
             parts = iter([tensors[f"state.{at}"] for at in range(len(tensors) - 2)])
-            history.state = _nested(history.state, parts)
+            history.state = map_state(lambda like: _fitting(next(parts), like), history.state)
             history.states[history.read] = history.state
             return Session(id, model, history, created=float(metadata["created"]), saved=True)
         except (WeftError, KeyError, ValueError, TypeError, AssertionError, StopIteration) as error:
@@ -240,21 +241,9 @@ def check_id(id: str) -> str:
     return id
 
 
-def _flat(state: Any) -> list[Tensor]:
-    """The tensors of a state, in order."""
-    return [state] if isinstance(state, Tensor) else [part for layer in state for part in _flat(layer)]
-
-
-def _nested(like: Any, parts: Iterator[Tensor]) -> Any:
-    """Tensors in the structure of another state."""
-    if isinstance(like, Tensor):
-        found = next(parts)
-        # A dimension of 0 in the state before any token grows with the text.
-        same = len(found.shape) == len(like.shape) and all(
-            one == other or not other for one, other in zip(found.shape, like.shape, strict=True)
-        )
-        if not same or found.dtype != like.dtype:
-            raise ValueError("a state of another shape")
-        return found
-    inner = [_nested(part, parts) for part in like]
-    return type(like)(*inner) if hasattr(like, "_fields") else tuple(inner)
+def _fitting(part: Tensor, like: Tensor) -> Tensor:
+    """A tensor of a stored state in the place of another. A dimension of 0 in the state before any token grows."""
+    same = part.ndim == like.ndim and all(one in (other, 0) for one, other in zip(like.shape, part.shape, strict=True))
+    if not same or part.dtype != like.dtype:
+        raise ValueError("a state of another shape")
+    return part

@@ -16,11 +16,12 @@ import ctypes
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
 from weft.server.errors import LOGGER, overloaded
+from weft.server.generation import Generation
 from weft.server.metrics import Metrics
 
 RETRY = 0.2  # seconds between two attempts to interrupt a computation
@@ -50,19 +51,13 @@ class Item:
         self.abandoned = False
 
 
-class Ticking(Protocol):
-    """Work that goes on between batches."""
-
-    def active(self) -> bool: ...
-
-    def tick(self) -> None: ...
-
-
 class Worker:
     """Computes for one model, in one thread."""
 
-    def __init__(self, name: str, ticking: Ticking | None, metrics: Metrics, batch_size: int, max_queue: int) -> None:
-        self.name, self.ticking, self.metrics = name, ticking, metrics
+    def __init__(
+        self, name: str, generation: Generation | None, metrics: Metrics, batch_size: int, max_queue: int
+    ) -> None:
+        self.name, self.generation, self.metrics = name, generation, metrics
         self.batch_size, self.max_queue = batch_size, max_queue
         self._queue: deque[Item] = deque()
         self._changed = threading.Condition()
@@ -169,9 +164,9 @@ class Worker:
 
     def _step(self) -> bool:
         """One batch, one tick. Returns whether to go on."""
-        ticking = self.ticking
+        generation = self.generation
         with self._changed:
-            while not self._queue and not (ticking and ticking.active()):
+            while not self._queue and not generation:
                 if self._stopping:
                     self._thread = None
                     return False
@@ -182,9 +177,9 @@ class Worker:
             self._run(batch)
             with self._changed:
                 self._running = []
-        if ticking and ticking.active():
+        if generation:
             self._use_threads(ALL_THREADS)
-            ticking.tick()
+            generation.tick()
         return True
 
     def _take(self) -> list[Item]:

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from weft.errors import WeftError, check_path, short_repr, unknown_name
+from weft.files import file_hash
 from weft.text import python_docs
 from weft.text.corpus import Corpus
-from weft.text.download import FetchError, ProgressBar, fetch, on_terminal, sha256_of
+from weft.text.download import FetchError, ProgressBar, fetch, on_terminal
 from weft.text.grammars import english as grammar
 from weft.text.grammars import trilingual
 
@@ -32,7 +33,6 @@ class Dataset:
     filename: str = ""
     urls: tuple[str, ...] = ()
     sha256: str = ""
-    sha1: str = ""
     size: int = 0
     member: str = ""  # the text within the file, if it is an archive
     parallel: bool = False  # whether its lines are pairs of a sentence and its translation
@@ -73,7 +73,6 @@ DATASETS = {
         filename="timemachine.txt",
         urls=("http://d2l-data.s3-accelerate.amazonaws.com/timemachine.txt",),
         sha256="8424dbd9532ac81f7e5f0b6add90e6952baea29158309d7d1bf3884f4e12c516",
-        sha1="090b5e7e70c295757f55df93cb0a180b9691891a",
         size=178_979,
     ),
     "fra-eng": Dataset(
@@ -83,7 +82,6 @@ DATASETS = {
         filename="fra-eng.zip",
         urls=("http://d2l-data.s3-accelerate.amazonaws.com/fra-eng.zip",),
         sha256="fa96382b2c8b609e1662654c1e6e6baeb8d30b3bf63dfb4a5a261cc36347df13",
-        sha1="94646ad1522d915e7b0f9296181140edcf86a4f5",
         size=3_420_152,
         member="fra-eng/fra.txt",
         parallel=True,
@@ -146,7 +144,7 @@ def _candidates(dataset: Dataset) -> Iterator[Path]:
 
 def _verified(dataset: Dataset, path: Path) -> Path:
     try:
-        found = sha256_of(path)
+        found = file_hash(path)
     except OSError as error:
         raise WeftError(f"{path} cannot be read: {error.strerror or error}") from error
     if found == dataset.sha256:
@@ -214,4 +212,4 @@ def _status(dataset: Dataset) -> Status:
     path = next((path for path in _candidates(dataset) if path.is_file()), None)
     if path is None:
         return Status(dataset, "to fetch", None)
-    return Status(dataset, "found" if sha256_of(path) == dataset.sha256 else "damaged", path)
+    return Status(dataset, "found" if file_hash(path) == dataset.sha256 else "damaged", path)

@@ -5,7 +5,6 @@ The received part is stored in `NAME.part` next to the target. A lock file lets 
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import logging
 import sys
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import WeftError
+from weft.files import file_hash
 
 Report = Callable[[int], None]
 ProgressBar = Callable[[str, int], AbstractContextManager[Report]]
@@ -64,14 +64,6 @@ def on_terminal(label: str, size: int) -> Iterator[Report]:
         yield lambda done: bar.update(task, completed=done)
 
 
-def sha256_of(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
-
-
 def fetch(urls: tuple[str, ...], target: Path, *, size: int, sha256: str, progress: ProgressBar) -> None:
     """Download a file to `target` from the first URL that serves it.
 
@@ -106,14 +98,14 @@ def _fetch_part(urls: tuple[str, ...], part: Path, size: int, sha256: str, repor
     for url in urls:
         try:
             _complete(url, part, size, report)
-            if sha256_of(part) != sha256:
+            if file_hash(part) != sha256:
                 # The received part may belong to another version of the file, from an earlier attempt.
                 part.unlink()
                 _complete(url, part, size, report)
         except _ConnectionBrokenError as error:
             reasons.append(f"{url}: {error}")
             continue
-        found = sha256_of(part)
+        found = file_hash(part)
         if found == sha256:
             return
         part.unlink()

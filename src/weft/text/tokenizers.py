@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol
 
 from weft.errors import WeftError, unknown_name
+from weft.text.config import NORMALIZATIONS
 from weft.text.subword_tokenizer import SubwordTokenizer
 from weft.text.word_tokenizer import MARK, SpaceTokenizer, StoredByName, WhitespaceTokenizer, WordTokenizer
 
-FORMS = ("NFC", "NFKC", "none")  # Unicode normalization forms
 _NOT_LETTERS = re.compile(r"[^A-Za-z]+")
 _MARKS = f"{MARK[:-1]}\uff9e\uff9f]"  # with two Japanese ones that NFKC makes combining
 _MANY = 32  # more than any language puts on a letter
@@ -29,7 +29,7 @@ def normalize_unicode(text: str, form: str) -> str:
 
     Args:
         text: the text.
-        form: one of FORMS.
+        form: one of NORMALIZATIONS.
 
     >>> normalize_unicode("e" + "\u0301\u0323" * 100, "NFC") == "\u1eb9" + "\u0323" * 99 + "\u0301" * 100
     True
@@ -77,8 +77,8 @@ class Normalizer:
     letters_only: bool = False
 
     def __post_init__(self) -> None:
-        if self.form not in FORMS:
-            raise unknown_name("normalization", self.form, FORMS)
+        if self.form not in NORMALIZATIONS:
+            raise unknown_name("normalization", self.form, NORMALIZATIONS)
 
     def __call__(self, text: str) -> str:
         return "".join(self.lines(text.splitlines(keepends=True)))

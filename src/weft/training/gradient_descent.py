@@ -14,6 +14,7 @@ from weft.cells import State
 from weft.data.sharing import sharing
 from weft.metrics import CROSS_ENTROPY, Metric
 from weft.nn import map_state
+from weft.nn.states import state_leaves
 from weft.training.config import TrainConfig
 from weft.training.devices import mixed_precision
 from weft.training.distributed import current_workers
@@ -22,7 +23,7 @@ from weft.training.loss import Loss, MeanLoss
 from weft.training.optimizer import Optimizer, rules_for
 from weft.training.run import with_prefix
 from weft.training.schedule import SCHEDULES
-from weft.training.slices import SlicedGradient, state_leaves
+from weft.training.slices import SlicedGradient
 from weft.training.step import Evaluation, Progress
 from weft.training.trainer import NotFiniteError, Phase, Update
 

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from weft.cells import State
 from weft.nn import map_state
+from weft.nn.states import state_leaves
 from weft.training.config import TrainConfig
 from weft.training.distributed import Workers, split_evenly
 from weft.training.loss import Loss, MeanLoss
@@ -209,11 +210,3 @@ class SlicedGradient:
             map_state(lambda leaf, number=number: leaf.tensor_split(self.slices)[number], state)  # type: ignore[misc]
             for number in self.own
         ]
-
-
-def state_leaves(state: State) -> list[Tensor]:
-    """The tensors of a state, in order."""
-    found: list[Tensor] = []
-    if state is not None:
-        map_state(lambda tensor: found.append(tensor) or tensor, state)  # type: ignore[func-returns-value]
-    return found

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from weft.cells import State
-from weft.nn import Stack, map_state
+from weft.nn import Stack
+from weft.nn.states import state_leaves
 
 
 class IdentityBridge(nn.Module):
@@ -25,10 +26,10 @@ class LinearBridge(nn.Module):
 
     def __init__(self, encoder: Stack, decoder: Stack) -> None:
         super().__init__()
-        sizes = [sum(part.shape[-1] for part in _parts(layer)) for layer in encoder.initial_state(1)]
+        sizes = [sum(part.shape[-1] for part in state_leaves(layer)) for layer in encoder.initial_state(1)]
         wanted = decoder.initial_state(1)
         self.kinds = [type(layer) for layer in wanted]
-        self.sizes = [[part.shape[-1] for part in _parts(layer)] for layer in wanted]
+        self.sizes = [[part.shape[-1] for part in state_leaves(layer)] for layer in wanted]
         self.linears = nn.ModuleList(
             nn.Linear(sizes[min(height, len(sizes) - 1)], sum(parts)) for height, parts in enumerate(self.sizes)
         )
@@ -36,7 +37,7 @@ class LinearBridge(nn.Module):
     def forward(self, states: tuple[State, ...]) -> tuple[State, ...]:
         initial = []
         for height, (kind, sizes, linear) in enumerate(zip(self.kinds, self.sizes, self.linears, strict=True)):
-            below = torch.cat(_parts(states[min(height, len(states) - 1)]), -1)
+            below = torch.cat(state_leaves(states[min(height, len(states) - 1)]), -1)
             initial.append(kind(*torch.split(torch.tanh(linear(below)), sizes, -1)))
         return tuple(initial)
 
@@ -45,12 +46,6 @@ def make_bridge(encoder: Stack, decoder: Stack) -> IdentityBridge | LinearBridge
     """Builds the identity if the shapes of the states agree, else a linear bridge."""
 
     def shape(stack: Stack) -> list[object]:
-        return [(type(layer), [part.shape for part in _parts(layer)]) for layer in stack.initial_state(1)]
+        return [(type(layer), [part.shape for part in state_leaves(layer)]) for layer in stack.initial_state(1)]
 
     return IdentityBridge() if shape(encoder) == shape(decoder) else LinearBridge(encoder, decoder)
-
-
-def _parts(state: State) -> list[Tensor]:
-    found: list[Tensor] = []
-    map_state(lambda part: found.append(part) or part, state)  # type: ignore[func-returns-value]
-    return found
