@@ -134,29 +134,24 @@ def as_config(kind: type[Config], config: Config | Mapping[str, Any] | None) -> 
     return config
 
 
-def from_dict(kind: type[Config], values: Mapping[str, Any]) -> Config:
+def from_dict(kind: type[Config], values: Mapping[str, Any], *, whole: Any = None, prefix: str = "") -> Config:
     """Convert a nested mapping to the dataclass `kind`; the inverse of `to_dict`.
+
+    Args:
+        kind: the dataclass.
+        values: the settings, by section.
+        whole: the configuration class of which `kind` is a section; None: `kind` is one itself.
+        prefix: the name of that section in messages, with its dot.
 
     Raises:
         WeftError: for an unknown key, a wrong type or a value out of range.
     """
-    return _from_dict(kind, values, kind, "")
-
-
-def settings_named(kind: Any, name: str) -> list[str]:
-    """The settings of a configuration class that have this name in any section, by their dotted names."""
-    sections = {section: part for section, part in get_type_hints(kind).items() if dataclasses.is_dataclass(part)}
-    return [f"{section}.{name}" for section, part in sections.items() if name in get_type_hints(part)]
-
-
-def _from_dict(kind: type[Config], values: Mapping[str, Any], whole: Any, prefix: str) -> Config:
-    """A section of the configuration class `whole`, or all of it."""
     types = get_type_hints(kind)
     fields = {entry.name: entry for entry in dataclasses.fields(kind)}  # type: ignore[arg-type]
     made: dict[str, Any] = {}
     for name, value in values.items():
         if name not in fields:
-            if named := settings_named(whole, name):
+            if named := settings_named(whole or kind, name):
                 raise WeftError(
                     f"setting {prefix + name!r} is not known",
                     expected="a setting with its section",
@@ -169,10 +164,16 @@ def _from_dict(kind: type[Config], values: Mapping[str, Any], whole: Any, prefix
                 raise WeftError(
                     f"{prefix}{name} is {short_repr(value)}", expected=f"a section, such as [{prefix}{name}]"
                 )
-            made[name] = _from_dict(types[name], value, whole, f"{prefix}{name}.")
+            made[name] = from_dict(types[name], value, whole=whole or kind, prefix=f"{prefix}{name}.")
         else:
             made[name] = _checked(prefix + name, value, types[name], fields[name].metadata)
     return kind(**made)
+
+
+def settings_named(kind: Any, name: str) -> list[str]:
+    """The settings of a configuration class that have this name in any section, by their dotted names."""
+    sections = {section: part for section, part in get_type_hints(kind).items() if dataclasses.is_dataclass(part)}
+    return [f"{section}.{name}" for section, part in sections.items() if name in get_type_hints(part)]
 
 
 _JSON_TYPES = {bool: "boolean", int: "integer", float: "number"}

@@ -13,13 +13,13 @@ import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, get_args
+from typing import Any
 
 import weft.probes
 from weft.config import setting_schema
 from weft.pictures.figures import Figure
 from weft.probes.result import ProbeResult
-from weft.tasks.operation import Option
+from weft.tasks.operation import call_with, read_arguments
 
 LARGEST = 1 << 20
 _LIMITS = {  # of options without limits of their own, by their type
@@ -71,12 +71,13 @@ class Probe:
     def look(self, model: Any, text: str | None, options: Mapping[str, Any]) -> tuple[ProbeResult, ...]:
         """The results of the probe on a loaded model."""
         texts = [text] if "text" in inspect.signature(self.run).parameters else []
-        found = self.run(model, *texts, **_given(self.run, options))
+        found = call_with(self.run, read_arguments(self.run), options, model, *texts)
         return found if isinstance(found, tuple) else (found,)
 
     def draw(self, results: tuple[ProbeResult, ...], options: Mapping[str, Any]) -> list[Figure]:
         """The figures of its results."""
-        return self.figures(*results, **_given(self.figures, options))
+        found: list[Figure] = call_with(self.figures, read_arguments(self.figures), options, *results)
+        return found
 
     def describe(self) -> dict[str, Any]:
         """The probe as plain data; the options of its function and of its figures as JSON schemas."""
@@ -90,25 +91,16 @@ class Probe:
         }
 
 
-def _given(function: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: options[name] for name in _schemas(function) if name in options}
-
-
 @cache
 def _schemas(function: Callable[..., Any]) -> dict[str, dict[str, Any]]:
-    """The schema of each parameter that is annotated with an `Option`."""
+    """The schema of each option of a function."""
     found = {}
-    for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
-        hint = parameter.annotation
-        option = next((one for one in getattr(hint, "__metadata__", ()) if isinstance(one, Option)), None)
-        if option is None:
-            continue
-        metadata = {"help": option.help, "low": option.min, "high": option.max}
-        schema = setting_schema(get_args(hint)[0], parameter.default, metadata)
+    for name, one in read_arguments(function).items():
+        schema = setting_schema(one.kind, one.default, one.metadata)
         schema = {**_LIMITS.get(schema["type"], {}), **schema}
-        if option.requests is not None:
-            schema["x-requests"] = list(option.requests)
-        found[name] = {**schema, "x-flag": f"--{name}" if option.flag is None else option.flag}
+        if one.metadata["requests"] is not None:
+            schema["x-requests"] = list(one.metadata["requests"])
+        found[name] = {**schema, "x-flag": f"--{name}" if one.metadata["flag"] is None else one.metadata["flag"]}
     return found
 
 

@@ -81,7 +81,7 @@ class EvaluationReport(NamedTuple):
         return self.record
 
 
-class _Argument(NamedTuple):
+class Argument(NamedTuple):
     """Where the value of an option goes: to a parameter, or to a field of the dataclass that the parameter is."""
 
     parameter: str
@@ -91,7 +91,7 @@ class _Argument(NamedTuple):
     group: type[Any] | None = None
 
 
-Arguments = Mapping[str, _Argument]
+Arguments = Mapping[str, Argument]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +121,7 @@ class Operation:
     json: Arguments
 
     @property
-    def options(self) -> dict[str, _Argument]:
+    def options(self) -> dict[str, Argument]:
         """All options, as the command has them."""
         return {**self.reading, **self.arguments, **self.json, **self.text}
 
@@ -143,24 +143,24 @@ class Operation:
 
     def read(self, predictor: Any, texts: Sequence[str], file: str | None, options: Mapping[str, Any]) -> ReadInputs:
         """The inputs that a command was given."""
-        read: ReadInputs = _call(predictor.read_inputs, self.reading, options, self, texts, file)
+        read: ReadInputs = call_with(predictor.read_inputs, self.reading, options, self, texts, file)
         return read
 
     def results(self, predictor: Any, inputs: Sequence[Any] | None, options: Mapping[str, Any]) -> Iterator[Any]:
         """The record of each input, or the one record of an operation without inputs."""
         method = getattr(predictor, self.method)
         if inputs is None:
-            yield _call(method, self.arguments, options)
+            yield call_with(method, self.arguments, options)
         else:
-            yield from _call(method, self.arguments, options, inputs)
+            yield from call_with(method, self.arguments, options, inputs)
 
     def to_text(self, record: Any, number: int, options: Mapping[str, Any]) -> Iterator[str]:
         """A record as people read it, in pieces."""
-        found = _call(record.to_text, self.text, options, number)
+        found = call_with(record.to_text, self.text, options, number)
         yield from [found] if isinstance(found, str) else found
 
     def to_json(self, record: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = _call(record.to_json, self.json, options)
+        found: dict[str, Any] = call_with(record.to_json, self.json, options)
         return found
 
 
@@ -202,14 +202,15 @@ def operations(kind: Any) -> Mapping[str, Operation]:
             name, command, inputs = function.operation
             record = get_type_hints(function)["return"]
             record = (get_args(record) or (record,))[-1]
-            reading = {} if inputs is None else _arguments(kind.read_inputs)
+            reading = {} if inputs is None else read_arguments(kind.read_inputs)
             help = re.split(r"\n\n(?:Args|Returns|Raises):", inspect.getdoc(function) or "")[0]
-            options = map(_arguments, (function, record.to_text, record.to_json))
+            options = map(read_arguments, (function, record.to_text, record.to_json))
             found[name] = Operation(name, command, method, help, inputs, reading, *options)
     return found
 
 
-def _arguments(function: Callable[..., Any]) -> dict[str, _Argument]:
+@cache
+def read_arguments(function: Callable[..., Any]) -> Arguments:
     """The options of a function by name."""
     found = {}
     hints = get_type_hints(function, include_extras=True)
@@ -219,16 +220,16 @@ def _arguments(function: Callable[..., Any]) -> dict[str, _Argument]:
             fields = get_type_hints(kind)
             for entry in dataclasses.fields(kind):  # type: ignore[arg-type]
                 value = getattr(parameter.default, entry.name)
-                found[entry.name] = _Argument(parameter.name, fields[entry.name], value, entry.metadata, kind)
+                found[entry.name] = Argument(parameter.name, fields[entry.name], value, entry.metadata, kind)
         for one in getattr(kind, "__metadata__", ()):
             if isinstance(one, Option):
                 metadata = {**vars(one), "low": one.min, "high": one.max}
                 given = without_none(get_args(kind)[0])
-                found[one.name or parameter.name] = _Argument(parameter.name, given, parameter.default, metadata)
+                found[one.name or parameter.name] = Argument(parameter.name, given, parameter.default, metadata)
     return found
 
 
-def _call(function: Callable[..., Any], arguments: Arguments, options: Mapping[str, Any], *args: Any) -> Any:
+def call_with(function: Callable[..., Any], arguments: Arguments, options: Mapping[str, Any], *args: Any) -> Any:
     """Calls a function with those of the options that are its own."""
     given: dict[str, Any] = {}
     groups: dict[str, tuple[type[Any], dict[str, Any]]] = {}
