@@ -411,7 +411,7 @@ def test_a_model_generates_so_many_tokens_at_the_same_time(context):
         assert refused.value.status == 503
         for one in running:
             one.close()
-        while generation.active():
+        while len(generation):
             await asyncio.sleep(0.01)
 
     asyncio.run(ask())
@@ -471,7 +471,7 @@ def test_rows_that_are_abandoned_are_not_continued(context, log_probs):
         generation.add(completion.rows)
         for row in completion.rows:
             row.accept = lambda *token: (accepted.append(token), generation.abandon(completion.rows))
-        while generation.active():
+        while len(generation):
             generation.tick()
 
     asyncio.run(ask())
