@@ -75,12 +75,12 @@ def _description(context: Context, request: Request) -> dict[str, Any]:
 
 
 async def description_page(context: Context, request: Request, body: None) -> Response:
-    """`/docs`: the same for people."""
+    """The same for people."""
     return Response(openapi_page(_description(context, request)), media_type="text/html", headers=PAGE_HEADERS)
 
 
 async def page(context: Context, request: Request, body: None) -> Response:
-    """`/` and `/page/...`: the files of the package's folder `page`."""
+    """The files of the package's folder `page`."""
     name = request.path_params.get("file", "index.html")
     if name in STYLE_SHEETS:
         return Response(STYLE_SHEETS[name](), media_type="text/css", headers=PAGE_HEADERS)

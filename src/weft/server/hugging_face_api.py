@@ -84,12 +84,17 @@ WARPERS = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "typical_
 
 
 async def infer(context: Context, request: Request, body: Mapping[str, Any]) -> Response:
-    """`/models/{name}`: the pipeline of the model's task."""
+    """The pipeline of the model's task."""
     model = context.models.get(request.path_params["name"])
     fill = model.operations.get("fill")
     if model.generator is not None and not (fill is not None and fill.predictor.is_input(body["inputs"])):
         if body.get("parameters") is None and body.get("stream") is None:
-            return await _extract_features(context, model, body)
+            texts, unit = (
+                [body["inputs"]] if isinstance(body["inputs"], str) else body["inputs"],
+                bool(body.get("normalize")),
+            )
+            vectors, _ = await state_vectors(context, model, texts, size=body.get("dimensions"), unit=unit)
+            return JsonResponse([vector.tolist() for vector in vectors])
         return await _generate(context, model, body)
     if given := [name for name in ("stream", *VECTOR_FIELDS) if body.get(name) not in (None, False)]:
         raise RequestError(400, f"the body has {given[0]!r}; expected it for language models only")
@@ -215,13 +220,6 @@ PIPELINES = {
         call="translation",
     ),
 }
-
-
-async def _extract_features(context: Context, model: LoadedModel, body: Mapping[str, Any]) -> Response:
-    texts = [body["inputs"]] if isinstance(body["inputs"], str) else body["inputs"]
-    unit = bool(body.get("normalize"))
-    vectors, _ = await state_vectors(context, model, texts, size=body.get("dimensions"), unit=unit)
-    return JsonResponse([vector.tolist() for vector in vectors])
 
 
 async def _generate(context: Context, model: LoadedModel, body: Mapping[str, Any]) -> Response:

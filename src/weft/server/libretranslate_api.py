@@ -55,7 +55,7 @@ DETECTED: Schema = object_of(("confidence", "language"), confidence={"type": "nu
 
 
 async def translate(context: Context, request: Request, body: Mapping[str, Any]) -> Response:
-    """`/translate`: every line of a text is a sentence."""
+    """Every line of a text is a sentence."""
     texts = [body["q"]] if isinstance(body["q"], str) else body["q"]
     model, found = await _translator(context, body, texts)
     count = body.get("alternatives") or 0
@@ -131,7 +131,7 @@ def _detect(profiles: Sequence[tuple[str, Profile]], text: str) -> list[Detected
 
 
 async def detect(context: Context, request: Request, body: Mapping[str, Any]) -> Response:
-    """`/detect`: one of the languages of the translators."""
+    """One of the languages of the translators."""
     able = _translators(context)
     if not body["q"].strip():
         raise RequestError(400, "the text is empty; expected a text whose language is to be detected")
@@ -145,7 +145,7 @@ async def detect(context: Context, request: Request, body: Mapping[str, Any]) ->
 
 
 async def translate_file(context: Context, request: Request, body: Mapping[str, Any]) -> Response:
-    """`/translate_file`: a text file; the answer has the address of its translation, which is kept for half an hour."""
+    """A text file; the answer has the address of its translation, which is kept for half an hour."""
     name = body.get("filename") or "text.txt"
     if not TEXT_FILE.fullmatch(name):
         raise RequestError(400, f"the file is {short_repr(name)}; expected a text file, .txt")
@@ -177,7 +177,7 @@ def _drop_files(context: Context, most: int) -> None:
 
 
 async def frontend_settings(context: Context, request: Request, body: None) -> Response:
-    """`/frontend/settings`: what a page of LibreTranslate asks first."""
+    """What a page of LibreTranslate asks first."""
     pairs = [model.languages for model in context.models if model.languages is not None]
     source, target = pairs[0] if pairs else ("", "")
     keyed = context.config.api_key is not None
@@ -199,7 +199,6 @@ async def frontend_settings(context: Context, request: Request, body: None) -> R
 
 
 async def languages(context: Context, request: Request, body: None) -> Response:
-    """`/languages`."""
     targets: dict[str, list[str]] = {}
     for model in context.models:
         if model.languages is not None:

@@ -65,7 +65,6 @@ READ_TOKENS = 512  # of a session's text that are read before a request can be c
 
 
 async def list_models(context: Context, request: Request, body: None) -> Response:
-    """`/weft/models`."""
     found = [await model.worker.call(lambda model=model: context.models.describe(model)) for model in context.models]
     config = context.config
     limits = {name: getattr(config, name) for name in ("max_body", "max_tokens", "max_sessions", "timeout")}
@@ -76,7 +75,7 @@ async def list_models(context: Context, request: Request, body: None) -> Respons
 
 
 async def predict(context: Context, request: Request, body: Mapping[str, Any]) -> Response:
-    """`/weft/predict/{model}`: the records of the command line."""
+    """The records of the command line."""
     model = context.models.get(request.path_params["model"])
     operation = find_operation(model, body.get("operation"))
     options = operation.read_options(body.get("options") or {})
@@ -95,7 +94,6 @@ async def compute(
 
 
 async def list_probes(context: Context, request: Request, body: None) -> Response:
-    """`/weft/probes`."""
     probes = {
         name: {"about": one.about, "options": offered_options(name, drawn=True)} for name, one in all_probes().items()
     }
@@ -103,14 +101,12 @@ async def list_probes(context: Context, request: Request, body: None) -> Respons
 
 
 async def look(context: Context, request: Request, body: Mapping[str, Any]) -> Response:
-    """`/weft/look/{model}/{probe}`."""
     model, name, options = _asked(context, request, body, drawn=False)
     found = await model.worker.call(lambda: run_look(model.predictor, name, body.get("text", ""), options))
     return await large_json(lambda: [one.to_dict() for one in found])
 
 
 async def look_figures(context: Context, request: Request, body: Mapping[str, Any]) -> Response:
-    """`/weft/look/{model}/{probe}/figures`."""
     model, name, options = _asked(context, request, body, drawn=True)
     text, width, language = body.get("text", ""), body.get("width", FIGURE_WIDTH), body.get("language", "en")
     found = await model.worker.call(lambda: draw_look(model.predictor, name, text, options, width, language))
@@ -118,7 +114,6 @@ async def look_figures(context: Context, request: Request, body: Mapping[str, An
 
 
 async def draw_figure(context: Context, request: Request, body: Mapping[str, Any]) -> Response:
-    """`/weft/draw`."""
     figure, width = read_figure(body["figure"]), body.get("width", FIGURE_WIDTH)
     found = await asyncio.to_thread(lambda: {**to_drawn(figure, width), "file": to_svg(figure)})
     return await large_json(lambda: found)
@@ -139,7 +134,6 @@ def _asked(
 
 
 async def compare(context: Context, request: Request, body: Mapping[str, Any]) -> Response:
-    """`/weft/compare`."""
     first, second = context.models.get(body["first"]), context.models.get(body["second"])
     found = await context.comparisons.compare(first, second)
     tests = [{**next(one.records()), "first": first.name, "second": second.name} for one in found.tests]
@@ -270,8 +264,6 @@ def _find_runs(context: Context) -> dict[str, Path]:
 
 
 async def list_runs(context: Context, request: Request, body: None) -> Response:
-    """`/weft/runs`."""
-
     def work() -> list[dict[str, Any]]:
         found = []
         for name, path in _find_runs(context).items():
@@ -295,7 +287,7 @@ def _run_path(context: Context, name: str) -> Path:
 
 
 async def run_metrics(context: Context, request: Request, body: None) -> Response:
-    """`/weft/runs/{name}/metrics`: the lines of metrics.jsonl after a step."""
+    """The lines of metrics.jsonl after a step."""
     name = request.path_params["name"]
     path = await asyncio.to_thread(_run_path, context, name)
     given = request.query_params.get("after", "-1")
@@ -321,7 +313,6 @@ async def run_metrics(context: Context, request: Request, body: None) -> Respons
 
 
 async def run_curves(context: Context, request: Request, body: None) -> Response:
-    """`/weft/runs/{name}/curves`."""
     name = request.path_params["name"]
     path = await asyncio.to_thread(_run_path, context, name)
     curves = await asyncio.to_thread(metric_curves, path)

@@ -66,7 +66,6 @@ def _model(context: Context, body: Mapping[str, Any]) -> LoadedModel:
 
 
 async def generate(context: Context, request: Request, body: Mapping[str, Any]) -> Response:
-    """`/api/generate`."""
     began = time.perf_counter_ns()
     model = _model(context, body)
     if given := [name for name in UNSUPPORTED if body.get(name)]:
@@ -153,7 +152,7 @@ EMBED: Schema = object_of(
 
 
 async def embed(context: Context, request: Request, body: Mapping[str, Any]) -> Response:
-    """`/api/embed`: vectors of length 1, as Ollama's."""
+    """Vectors of length 1, as Ollama's."""
     began = time.perf_counter_ns()
     model, given = _model(context, body), body["input"]
     texts = [given] if isinstance(given, str) else given
@@ -175,7 +174,7 @@ EMBEDDINGS: Schema = object_of(
 
 
 async def embeddings(context: Context, request: Request, body: Mapping[str, Any]) -> Response:
-    """`/api/embeddings`, the older call: one vector as it is."""
+    """The older call: one vector as it is."""
     (vector,), _ = await state_vectors(context, _model(context, body), [body.get("prompt") or ""])
     return JsonResponse({"embedding": vector.tolist()})
 
@@ -207,19 +206,18 @@ def _changed(model: LoadedModel) -> str:
 
 
 async def tags(context: Context, request: Request, body: None) -> Response:
-    """`/api/tags`: the language models."""
+    """The language models."""
     found = [{**_listed(model), "modified_at": _changed(model)} for model in context.models if model.generator]
     return JsonResponse({"models": found})
 
 
 async def running(context: Context, request: Request, body: None) -> Response:
-    """`/api/ps`: the same models, since all of them are loaded."""
+    """The same models, since all of them are loaded."""
     found = [{**_listed(model), "expires_at": NEVER, "size_vram": 0} for model in context.models if model.generator]
     return JsonResponse({"models": found})
 
 
 async def show(context: Context, request: Request, body: Mapping[str, Any]) -> Response:
-    """`/api/show`."""
     model = _model(context, body)
     task, text_field = model.run.task, generator(model).text_field
     return JsonResponse(
@@ -242,7 +240,6 @@ async def show(context: Context, request: Request, body: Mapping[str, Any]) -> R
 
 
 async def version(context: Context, request: Request, body: None) -> Response:
-    """`/api/version`."""
     return JsonResponse({"version": weft.__version__})
 
 

@@ -133,7 +133,6 @@ def _model(model: LoadedModel) -> dict[str, Any]:
 
 
 async def complete(context: Context, request: Request, body: Mapping[str, Any]) -> Response:
-    """`/v1/completions`."""
     given = {name: value for name, value in body.items() if value is not None}
     model = context.models.get(given["model"])
     head = {
@@ -206,7 +205,8 @@ async def _chunks(completion: Completion, head: Mapping[str, Any], usage: bool) 
         if completion.request.echo:
             for number in range(len(completion.rows)):
                 text = _prompt_text(completion, number)
-                yield _event({**head, "choices": [_plain_choice(number, text)]})
+                choice = {"index": number, "text": text, "logprobs": None, "finish_reason": None}
+                yield _event({**head, "choices": [choice]})
         async for number, piece in completion.pieces():
             count += len(piece.tokens)
             yield _event({**head, "choices": [_choice(completion, number, piece, number, whole=False)]})
@@ -228,10 +228,6 @@ def _prompt_text(completion: Completion, number: int) -> str:
     )
     text: str = text_field.normalizer(prompt) if isinstance(prompt, str) else text_field.decode(prompt)
     return text
-
-
-def _plain_choice(number: int, text: str) -> dict[str, Any]:
-    return {"index": number, "text": text, "logprobs": None, "finish_reason": None}
 
 
 def _choice(completion: Completion, number: int, piece: Piece, index: int, *, whole: bool) -> dict[str, Any]:
@@ -339,7 +335,7 @@ EMBEDDED = object_of(
 
 
 async def embed(context: Context, request: Request, body: Mapping[str, Any]) -> Response:
-    """`/v1/embeddings`: h of the top layer after the last token; of an HMM, the probabilities of its states."""
+    """h of the top layer after the last token; of an HMM, the probabilities of its states."""
     model = context.models.get(body["model"])
     vectors, count = await state_vectors(context, model, _read_texts(body["input"]), size=body.get("dimensions"))
     text = body.get("encoding_format") == "base64"
