@@ -12,7 +12,6 @@ from typing import Any
 
 from weft.decoding import Sample
 from weft.decoding.engines import TokenChoice
-from weft.decoding.generation import check_stops
 from weft.decoding.history import History
 from weft.errors import WeftError
 from weft.server.config import MOST_CHARACTERS
@@ -271,7 +270,9 @@ def check_stop(stop: str | Iterable[str] | None) -> tuple[str, ...]:
     Raises:
         WeftError: One is empty, or too long.
     """
-    stops = () if stop is None else check_stops(stop)
+    stops = () if stop is None else (stop,) if isinstance(stop, str) else tuple(stop)
+    if not all(stops):
+        raise WeftError("a stop text is empty", expected="text before which to end")
     if (longest := max(map(len, stops), default=0)) > LONGEST_STOP:
         raise WeftError(f"a stop text has {longest:,} characters", expected=f"at most {LONGEST_STOP:,}")
     return stops
