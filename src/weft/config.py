@@ -135,13 +135,7 @@ def as_config(kind: type[Config], config: Config | Mapping[str, Any] | None) -> 
 
 
 def from_dict(kind: type[Config], values: Mapping[str, Any], *, whole: Any = None, prefix: str = "") -> Config:
-    """Convert a nested mapping to the dataclass `kind`; the inverse of `to_dict`.
-
-    Args:
-        kind: the dataclass.
-        values: the settings, by section.
-        whole: the configuration class of which `kind` is a section; None: `kind` is one itself.
-        prefix: the name of that section in messages, with its dot.
+    """Convert a nested mapping to the dataclass `kind`, or to a section of `whole`; the inverse of `to_dict`.
 
     Raises:
         WeftError: for an unknown key, a wrong type or a value out of range.

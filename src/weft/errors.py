@@ -81,12 +81,7 @@ def short_repr(value: object) -> str:
 
 
 def check_path(path: str | Path, what: str) -> Path:
-    """Return the path; refuse an empty one, which would silently mean the current folder.
-
-    Args:
-        path: a path or name.
-        what: what the message calls it, such as "`out`".
-    """
+    """Return the path; refuse an empty one, which would silently mean the current folder, by the name `what`."""
     if isinstance(path, str) and not path.strip():
         hint = "a path such as ./data; a shell variable may not be set"
         raise WeftError(f"{what} is empty", expected="a path or a name", hint=hint)

@@ -24,15 +24,7 @@ _POLL_SECONDS = 0.05
 
 
 def run_workers(count: int, threads: int | None) -> int:
-    """Runs this command in `count` processes.
-
-    Args:
-        count: the number of workers.
-        threads: the threads of each; None: the cores, divided among them.
-
-    Returns:
-        The exit code.
-    """
+    """Runs this command in so many processes; each has its share of the cores, or `threads`. Returns the exit code."""
     for restart in range(RESTARTS + 1):
         workers = _start(count, threads, restart)
         with handling_signals(partial(_forward, workers)):

@@ -39,16 +39,10 @@ class InputKind(NamedTuple):
 
 
 def check_input_kind(source: Any, expected: Sequence[str], given: str = "", *, task: str) -> str:
-    """The kind of a source, in a line; "" for what is no file.
-
-    Args:
-        source: what somebody wants to train on.
-        expected: the kinds that the task reads; none: it does not say.
-        given: the kind that the user has named, which is not looked for.
-        task: the name of the task.
+    """The kind of a source, `given` or looked for, in a line; "" for what is no file.
 
     Raises:
-        WeftError: the source is of another kind.
+        WeftError: the source is of another kind than those that the task expects, if it says any.
     """
     if given and given not in INPUTS:
         raise unknown_name("input", given, INPUTS)

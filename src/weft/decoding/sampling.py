@@ -134,14 +134,7 @@ class Sample(Settings):
 
 
 def _first(probs: Tensor, order: Tensor, mass: float, most: int = 0) -> Tensor:
-    """Probabilities (R, V) of the `most` first tokens (0: all), and of these the fewest that reach a mass; else 0.
-
-    Args:
-        probs: probabilities of all tokens.
-        order: (R, V), largest first; of equals the lowest id is first.
-        mass: the share of the probability of the `most` first tokens to reach.
-        most: the number of tokens.
-    """
+    """Probabilities (R, V) of the `most` first tokens by `order` (0: all), the fewest that reach a mass; else 0."""
     order = order.sort(dim=-1, descending=True, stable=True).indices
     ordered = probs.gather(-1, order)
     if most:

@@ -37,13 +37,7 @@ def check_suffix(path: Path) -> None:
 
 
 def content(path: Path, title: str, figures: Sequence[Figure], data: Any) -> bytes:
-    """What to write into the file: all figures, one below the other.
-
-    Args:
-        path: The file that was asked for.
-        title: The title of all figures together.
-        figures: What to draw.
-        data: The same as plain data, for .json.
+    """What to write into the file: all figures, one below the other, or the same as plain data for .json.
 
     Raises:
         WeftError: The name is not a picture's, or the figures are too high for a .png.

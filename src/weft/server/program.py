@@ -76,16 +76,10 @@ def _is_no_cut(record: logging.LogRecord) -> bool:
 def run_server(
     runs: Mapping[str, Path], config: ServerConfig, *, open_page: bool = False, insecure: bool = False
 ) -> None:
-    """Serves models until the process is asked to stop.
-
-    Args:
-        runs: Run directories by the names of the models.
-        config: Where to listen, and limits.
-        open_page: Open the page in a browser.
-        insecure: Listen on other addresses than loopback without an API key.
+    """Serves models, by their names, until the process is asked to stop.
 
     Raises:
-        WeftError: A run cannot be loaded, or the address is not free or needs a key.
+        WeftError: A run cannot be loaded, or the address is not free or needs a key, unless `insecure`.
     """
     if not is_loopback(config.host) and config.api_key is None and not insecure:
         raise WeftError(

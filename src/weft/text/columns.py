@@ -43,13 +43,7 @@ def is_name(column: int | str) -> bool:
 
 
 def find_columns(table: Table, columns: int | str, setting: str) -> list[int]:
-    """The indices of one or more columns, by names or numbers from 1 that are separated by commas.
-
-    Args:
-        table: the table.
-        columns: a name, a number, or several.
-        setting: what messages call the setting that gives them.
-    """
+    """The indices of columns that a setting gives, by names or numbers from 1 that are separated by commas."""
     if not isinstance(columns, str) or columns in (table.names or ()):
         return [_find(table, columns, setting)]
     return [_find(table, name, setting) for name in split_names(columns)]

@@ -33,10 +33,7 @@ def from_python(
 ) -> Columns | list[Any]:
     """The columns of a DataFrame, of a data set, of a dict or of dicts; anything else as a list of its items.
 
-    Args:
-        source: what a user has given.
-        what: what messages call it, in the plural.
-        expected: what it should be.
+    Messages call it `what`, in the plural.
 
     >>> from_python({"text": ["good", None], "stars": [5.0, 2.5]}).table().rows
     [(0, ['good', '5']), (1, [None, '2.5'])]
@@ -87,11 +84,7 @@ def index_of(source: Any) -> Any:
 
 
 def to_dataframe(records: Iterable[Mapping[str, Any]], index: Any = None) -> Any:
-    """Records as a DataFrame of pandas.
-
-    Args:
-        records: a row each.
-        index: the index of the rows; None: their numbers.
+    """Records as a DataFrame of pandas, with an index of the rows or with their numbers.
 
     Raises:
         WeftError: pandas is not installed.

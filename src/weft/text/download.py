@@ -65,14 +65,7 @@ def on_terminal(label: str, size: int) -> Iterator[Report]:
 
 
 def fetch(urls: tuple[str, ...], target: Path, *, size: int, sha256: str, progress: ProgressBar) -> None:
-    """Download a file to `target` from the first URL that serves it.
-
-    Args:
-        urls: the URLs, in order of preference.
-        target: the path of the file.
-        size: the size of the file in bytes.
-        sha256: the hash of the file.
-        progress: the progress display.
+    """Download a file of this size and hash to `target` from the first URL that serves it.
 
     Raises:
         FetchError: if no URL serves the file.

@@ -137,13 +137,7 @@ def _lines(document: Document) -> list[str]:
 
 
 class _PairReading:
-    """Pairs while they are read.
-
-    Args:
-        columns: the columns of source and target that are set; empty: none.
-        like: the names of those of the training data.
-        left_out: counts the pairs of which a side is empty.
-    """
+    """Pairs while they are read, from the columns that are set (empty: none), or those `like` the training data's."""
 
     def __init__(self, columns: tuple[int | str, int | str], like: Sequence[str], left_out: LeftOut) -> None:
         self.columns, self.like, self.left_out = columns, like, left_out

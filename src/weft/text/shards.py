@@ -123,12 +123,7 @@ def write_shards(
 ) -> Shards:
     """Encodes a corpus into shards; continues where an earlier call was interrupted.
 
-    Args:
-        corpus: the text.
-        config: normalization, tokenizer, vocabulary.
-        folder: where the shards are written.
-        shard_tokens: tokens in each shard but the last.
-        sample_characters: the first characters of the text, from which the vocabulary is built.
+    The vocabulary is built from the first `sample_characters` of the text.
     """
     folder.mkdir(parents=True, exist_ok=True)
     asked = {"source": corpus.name, "shard_tokens": shard_tokens, "sample_characters": sample_characters}

@@ -36,11 +36,7 @@ class TextSource(NamedTuple):
 
 
 def entries(source: str) -> list[TextSource]:
-    """List the texts of a source in a fixed order.
-
-    Args:
-        source: a path, `archive.zip:member`, or `-` for standard input.
-    """
+    """List the texts of a path, of `archive.zip:member`, or of `-` for standard input, in a fixed order."""
     check_path(source, "the source")
     if source == "-":
         return [_standard_input()]

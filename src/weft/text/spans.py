@@ -68,17 +68,11 @@ def split_tag(tag: str) -> tuple[str, str] | None:
 
 
 def detect_scheme(tags: Iterable[str], locations: Mapping[str, str] | None = None) -> Scheme | None:
-    """Detect the scheme of the tags.
-
-    Args:
-        tags: the tags of a corpus.
-        locations: for each tag where it first occurs, for the error message.
-
-    Returns:
-        The scheme; None if the tags are not span tags.
+    """Detect the scheme of the tags of a corpus; None if they are not span tags.
 
     Raises:
-        WeftError: if some tags are span tags and others are not, or if they belong to different schemes.
+        WeftError: if some tags are span tags and others are not, or if they belong to different schemes, with the
+            locations where they first occur.
 
     >>> detect_scheme(["O", "B-PER", "I-PER"]).name, detect_scheme(["O", "S-PER"]).name, detect_scheme(["DET", "NOUN"])
     ('bio', 'bioes', None)

@@ -51,12 +51,7 @@ class SubwordTokenizer:
 
     @classmethod
     def train(cls, texts: Iterable[str], size: int) -> SubwordTokenizer:
-        """Train on texts. The result is deterministic.
-
-        Args:
-            texts: the training text, in parts.
-            size: the maximum vocabulary size, reserved tokens included.
-        """
+        """Train on texts, up to a vocabulary of `size`, reserved tokens included. The result is deterministic."""
         if size <= len(RESERVED):
             raise WeftError(f"subword size is {size}", expected=f"more than the {len(RESERVED)} reserved tokens")
         library = _library()

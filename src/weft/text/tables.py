@@ -256,10 +256,6 @@ def separated_rows(document: Document, format: str) -> Iterator[Row]:
     """The rows of a TSV or CSV document one by one, with the number of the line where each begins.
 
     All have equally many cells. A blank line is no row; one of empty cells is, except above all.
-
-    Args:
-        document: the document.
-        format: "tsv" or "csv".
     """
     if format == "tsv":
         rows = ((number, line.split("\t") if line else []) for number, line in numbered_lines(document))

@@ -27,10 +27,6 @@ def normalize_unicode(text: str, form: str) -> str:
 
     Python sorts the combining marks of a letter in quadratic time, so many of them are sorted first.
 
-    Args:
-        text: the text.
-        form: one of NORMALIZATIONS.
-
     >>> normalize_unicode("e" + "\u0301\u0323" * 100, "NFC") == "\u1eb9" + "\u0323" * 99 + "\u0301" * 100
     True
     """

@@ -55,13 +55,7 @@ def open_word_table(document: Document, tags: str, words: str) -> WordTable | No
 
 
 def word_table(data: Columns, tags: str, words: str) -> WordTable:
-    """The columns of words and tags of a table: as set, with a usual name, or the first and the last one.
-
-    Args:
-        data: the table.
-        tags: the column of the tags, by name or number from 1; empty: not set.
-        words: the column of the words.
-    """
+    """The columns of words and tags of a table: as set, with a usual name, or the first and the last one."""
     table = Table(data.kind, "columns", data.names, [(0, [None] * len(data.values))])
     if table.width < 2:
         raise WeftError(f"{data.kind} has one column", expected="words and their tags")

@@ -53,10 +53,6 @@ def mixed_precision(name: str, device: torch.device | str) -> Iterator[None]:
 
     With "bf16" outside the engine, `torch.autocast` computes products in bfloat16. Weights, states, gradients and
     losses stay float32. A backward pass belongs outside the block.
-
-    Args:
-        name: "float32" or "bf16".
-        device: Where the model is.
     """
     kind = torch.device(device).type
     by_torch = name == "bf16" and (kind != "cpu" or library() is None)

@@ -69,13 +69,7 @@ def rules_for(model: nn.Module, parameters: Sequence[nn.Parameter], config: Trai
 
 
 class Optimizer:
-    """Updates parameters, each by its rule. Parameters without a gradient are not updated.
-
-    Args:
-        parameters: the parameters to train.
-        rules: the rule of each parameter.
-        rate_factors: a factor of the learning rate for each parameter; None means 1.
-    """
+    """Updates the parameters that have a gradient, each by its rule, with its factor of the learning rate."""
 
     def __init__(
         self, parameters: Sequence[nn.Parameter], rules: Sequence[Rule], rate_factors: Sequence[float] | None = None

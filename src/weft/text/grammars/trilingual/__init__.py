@@ -50,13 +50,7 @@ def triples(count: int, seed: int = 0) -> list[Triple]:
 
 
 def text(language: str, count: int = 20_000, seed: int = 0) -> str:
-    """Sample parallel text: tab-separated lines of an English sentence and its translation.
-
-    Args:
-        language: "french" or "chinese".
-        count: the number of different English sentences.
-        seed: the random seed.
-    """
+    """Sample parallel text: tab-separated lines of `count` different English sentences and their translations."""
     if language not in LANGUAGES:
         raise unknown_name("language", language, LANGUAGES)
     render = LANGUAGES[language]
