@@ -133,11 +133,7 @@ def ends_file(path: Path) -> Path:
 
 
 def open_column(path: Path) -> Column:
-    """Maps a column into memory: rows are read when they are used.
-
-    Raises:
-        WeftError: a file is no array, or the ends do not fit the values.
-    """
+    """Maps a column into memory: rows are read when they are used. Refuses ends that do not fit the values."""
     values, file = open_values(path), ends_file(path)
     if not file.exists():
         return Column(values)
@@ -149,11 +145,7 @@ def open_column(path: Path) -> Column:
 
 
 def open_values(path: Path) -> Array:
-    """Maps the array of a file into memory.
-
-    Raises:
-        WeftError: the file is no array of numbers.
-    """
+    """Maps the array of numbers of a file into memory."""
     try:
         values = np.lib.format.open_memmap(path, mode="r")  # as np.load maps arrays; it reads nothing else
         if values.dtype.kind not in "iufb" or not values.ndim:

@@ -50,11 +50,7 @@ def split_stack(name: str, stack: Stack) -> list[tuple[LayerName, Recurrent]]:
 def find_layers(
     network: Network, stack: str | None = None, layer: int | None = None, direction: str | None = None
 ) -> list[LayerName]:
-    """The names of the layers of a network that were asked for.
-
-    Raises:
-        WeftError: There is no such stack, layer or direction.
-    """
+    """The names of the layers of a network that were asked for."""
     names = [name for key, use in network.stacks.items() for name, _ in split_stack(key, use.stack)]
     return choose_layers(names, stack, layer, direction)
 

@@ -22,11 +22,6 @@ PARTS = {
 
 
 def get_run(model: Any) -> Run:
-    """The run of a loaded model.
-
-    Raises:
-        WeftError: It is something else.
-    """
     run = getattr(model, "run", None)
     if not isinstance(run, Run):
         raise WeftError(f"a {type(model).__name__} is no loaded run", expected="one", hint="weft.load('runs/mine')")
@@ -34,11 +29,7 @@ def get_run(model: Any) -> Run:
 
 
 def inspect(model: Any, text: str) -> Inspection:
-    """The inspection of a loaded model on a text.
-
-    Raises:
-        WeftError: The model cannot be inspected, or cannot read the text.
-    """
+    """The inspection of a loaded model on a text."""
     run = get_run(model)
     if not isinstance(text, str):
         raise WeftError(f"the text is a {type(text).__name__}", expected="a string")

@@ -77,11 +77,7 @@ def read_sample(options: Mapping[str, Any]) -> Sample:
 
 
 async def prompt_ids(model: LoadedModel, prompts: Sequence[Prompt]) -> list[list[int]]:
-    """The token ids of texts, which the model's worker splits, as long ones take a while; ids are checked.
-
-    Raises:
-        RequestError: 400, for an id that is not in the vocabulary.
-    """
+    """The token ids of texts, which the model's worker splits, as long ones take a while; ids are checked."""
     predictor = generator(model)
     for prompt in prompts:
         if not isinstance(prompt, str):
@@ -202,11 +198,6 @@ class Completion:
         return history
 
     def start(self) -> None:
-        """Begins to generate.
-
-        Raises:
-            RequestError: 503, if the model generates as much as it may.
-        """
         generation = self.model.generation
         assert generation is not None
         if generation.size > self.context.config.model_tokens:
@@ -223,11 +214,7 @@ class Completion:
             self.context.metrics.cancelled.labels(self.model.name).inc()
 
     async def pieces(self) -> AsyncIterator[tuple[int, Piece]]:
-        """What the rows generate, with their numbers, in the order in which it comes, until all have ended.
-
-        Raises:
-            RequestError: 400, if the model cannot continue the text.
-        """
+        """What the rows generate, with their numbers, in the order in which it comes, until all have ended."""
         left = len(self.rows)
         while left:
             number, piece = await self.queue.get()
@@ -265,11 +252,7 @@ class Completion:
 
 
 def check_stop(stop: str | Iterable[str] | None) -> tuple[str, ...]:
-    """Stop texts as a tuple.
-
-    Raises:
-        WeftError: One is empty, or too long.
-    """
+    """Stop texts as a tuple."""
     stops = () if stop is None else (stop,) if isinstance(stop, str) else tuple(stop)
     if not all(stops):
         raise WeftError("a stop text is empty", expected="text before which to end")

@@ -16,11 +16,7 @@ from weft.server.errors import RequestError
 
 
 def check_host(headers: Mapping[str, str], config: ServerConfig) -> None:
-    """Refuses a Host header that is neither an address, nor localhost, nor a name that was allowed.
-
-    Raises:
-        RequestError: 421.
-    """
+    """Refuses a Host header that is neither an address, nor localhost, nor a name that was allowed."""
     given = headers.get("host", "")
     host = _name(given)
     if host in ("localhost", config.host.lower(), *(one.lower() for one in config.allowed_hosts)) or _is_address(host):
@@ -29,11 +25,7 @@ def check_host(headers: Mapping[str, str], config: ServerConfig) -> None:
 
 
 def check_origin(headers: Mapping[str, str]) -> None:
-    """Refuses requests that a page of another origin makes.
-
-    Raises:
-        RequestError: 403.
-    """
+    """Refuses requests that a page of another origin makes."""
     origin = headers.get("origin")
     if origin is None:
         return
@@ -44,11 +36,7 @@ def check_origin(headers: Mapping[str, str]) -> None:
 
 
 def check_key(headers: Mapping[str, str], config: ServerConfig, given: str | None = None) -> None:
-    """Compares the API key in constant time.
-
-    Raises:
-        RequestError: 401.
-    """
+    """Compares the API key in constant time."""
     if config.api_key is None:
         return
     if given is None:

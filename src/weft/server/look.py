@@ -142,11 +142,7 @@ def to_drawn(figure: Figure, width: int) -> dict[str, Any]:
 
 
 def read_figure(given: Mapping[str, Any]) -> Figure:
-    """A figure from the data of a request.
-
-    Raises:
-        RequestError: It is none.
-    """
+    """A figure from the data of a request."""
     kind, schema = _FIGURES[given["kind"]]
     check_value(schema, given, "figure")
     data = {name: _value(name, value) for name, value in given.items() if name != "kind"}

@@ -108,11 +108,7 @@ class Models:
         return iter(list(self._loaded.values()))
 
     def get(self, name: str) -> LoadedModel:
-        """The model of that name.
-
-        Raises:
-            RequestError: 404.
-        """
+        """The model of that name."""
         if name not in self._loaded:
             raise RequestError(
                 404, f"there is no model {name[:100]!r}; expected one of: {', '.join(self._loaded)}", "model_not_found"
@@ -183,11 +179,7 @@ def _changed(run: Run) -> float:
 
 
 def find_operation(model: LoadedModel, name: str | None = None) -> ServedOperation:
-    """An operation of a model: that of the name, or its main one, which is not to generate.
-
-    Raises:
-        RequestError: 400, if it has none.
-    """
+    """An operation of a model: that of the name, or its main one, which is not to generate."""
     main = next((one for one in model.operations if one != "generate"), None)
     found = model.operations.get(name or main or "")
     if found is None:
@@ -203,11 +195,7 @@ def capabilities(model: LoadedModel) -> list[str]:
 
 
 def generator(model: LoadedModel) -> Any:
-    """The language model of a model.
-
-    Raises:
-        RequestError: 400, if it generates no text.
-    """
+    """The language model of a model that generates text."""
     if model.generator is None:
         able = ", ".join(model.operations) or "nothing of the kind"
         raise RequestError(400, f"the model {model.name} generates no text; it can: {able}")
@@ -215,11 +203,7 @@ def generator(model: LoadedModel) -> Any:
 
 
 def model_names(given: list[str]) -> dict[str, Path]:
-    """Names and paths from `NAME=RUN` or `RUN`, whose name is that of its folder.
-
-    Raises:
-        WeftError: Two models have the same name, or a name is not usable.
-    """
+    """Different names and paths from `NAME=RUN` or `RUN`, whose name is that of its folder."""
     found: dict[str, Path] = {}
     for one in given:
         name, equals, path = one.partition("=")

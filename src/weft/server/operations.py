@@ -88,11 +88,6 @@ class ServedOperation:
         return {"description": help, "input": self.input_schema, "options": options_schema(self.options)}
 
     def read_options(self, given: Mapping[str, Any]) -> Any:
-        """The options of a request.
-
-        Raises:
-            WeftError: An option is unknown, of a wrong type or out of range.
-        """
         options = from_dict(self.options, given)
         for name, value in vars(options).items():
             if isinstance(value, tuple) and len(value) > LONGEST_LIST:
@@ -100,11 +95,7 @@ class ServedOperation:
         return options
 
     def check_inputs(self, inputs: Sequence[Any], options: Any) -> None:
-        """Refuses more, or longer, inputs than a request may have.
-
-        Raises:
-            RequestError: 400.
-        """
+        """Refuses more, or longer, inputs than a request may have."""
         sizes = [len(one if isinstance(one, str) else json.dumps(one)) for one in inputs]
         if len(inputs) > MOST_INPUTS:
             raise RequestError(400, f"{len(inputs):,} texts; expected at most {MOST_INPUTS}")

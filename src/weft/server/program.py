@@ -132,11 +132,7 @@ def _run(runs: Mapping[str, Path], config: ServerConfig, sockets: list[socket.so
 
 @contextlib.contextmanager
 def _bound(config: ServerConfig) -> Iterator[list[socket.socket]]:
-    """Sockets on every address of the host, which do not listen yet.
-
-    Raises:
-        WeftError: The host has no address here, or the port is not free.
-    """
+    """Sockets on every address of the host, which do not listen yet."""
     sockets: list[socket.socket] = []
     with contextlib.ExitStack() as opened:
         try:

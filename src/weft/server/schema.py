@@ -93,11 +93,7 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
 
 
 def check_value(schema: Schema, value: Any, place: str = "the body") -> None:
-    """Compares a value with a schema.
-
-    Raises:
-        RequestError: 400, with the place that does not fit.
-    """
+    """Compares a value with a schema."""
     if "anyOf" in schema:
         _check_any(schema, value, place)
         return
@@ -192,11 +188,6 @@ def _wrong(place: str, value: Any, expected: str) -> RequestError:
 
 
 def parse_json(body: bytes) -> Any:
-    """The value of a JSON body.
-
-    Raises:
-        RequestError: 400 for what is no JSON, NaN or Infinity, and text that is no valid Unicode.
-    """
     try:
         text = body.decode("utf-8")
         value = json.loads(text, parse_constant=_refuse_constant)

@@ -89,11 +89,6 @@ class SessionStore:
         return iter(list(self._sessions.values()))
 
     def new(self, id: str, model: LoadedModel, history: History | None = None) -> Session:
-        """A new session.
-
-        Raises:
-            RequestError: 409, if the id is taken; 503, if all sessions are in use.
-        """
         check_id(id)
         if id in self._sessions or self._file(id) is not None:
             raise RequestError(409, f"there is a session {id!r} already")
@@ -106,11 +101,7 @@ class SessionStore:
         return session
 
     def get(self, id: str) -> Session:
-        """The session of that id; a saved one is loaded.
-
-        Raises:
-            RequestError: 404, if there is none.
-        """
+        """The session of that id; a saved one is loaded."""
         self._drop_idle()
         if id not in self._sessions:
             path = self._file(id)
@@ -131,11 +122,7 @@ class SessionStore:
 
     @contextmanager
     def use(self, session: Session) -> Iterator[Session]:
-        """Holds a session for one request.
-
-        Raises:
-            RequestError: 409, if another request holds it.
-        """
+        """Holds a session for one request."""
         if session.busy:
             raise _in_use(session.id)
         session.busy = True

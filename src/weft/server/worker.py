@@ -85,11 +85,7 @@ class Worker:
     async def compute(
         self, run: Callable[[Sequence[Any]], Sequence[Any]], inputs: Sequence[Any], key: Any = None
     ) -> list[Any]:
-        """Computes the results of inputs; where it is cancelled, the computation is dropped or interrupted.
-
-        Raises:
-            RequestError: 503, if too many requests wait.
-        """
+        """Computes the results of inputs; where it is cancelled, the computation is dropped or interrupted."""
         items = [Item(run, part, key) for part in self._parts(inputs)]
         with self._changed:
             if len(self._queue) >= self.max_queue:

@@ -83,11 +83,7 @@ class Role(NamedTuple):
 
 
 def choose_columns(table: Table, *roles: Role) -> list[ChosenColumns | None]:
-    """The columns of each role: as set, named as those of the training data, or with a usual name; None: none of these.
-
-    Raises:
-        WeftError: there is no such column, or one column has two roles.
-    """
+    """The columns of each role: as set, named as those of the training data, or with a usual name; None: none."""
     found: list[ChosenColumns | None] = [
         None if role.wanted == "" else ChosenColumns(find_columns(table, role.wanted, role.setting), "as set")
         for role in roles
@@ -134,11 +130,7 @@ def is_blank(table: Table, row: Row) -> bool:
 
 
 def read_column(document: Document, column: str, left_out: LeftOut) -> list[str]:
-    """The cells of one column of a table, which a header or JSON names, or of a column by its number from 1.
-
-    Raises:
-        WeftError: if there is no such column.
-    """
+    """The cells of one column of a table, which a header or JSON names, or of a column by its number from 1."""
     table = read_table(document, "auto", "yes" if is_name(column) else "auto", names=frozenset())
     if table.format == "lines":
         raise WeftError(f"{document.location} is no table with columns", expected="CSV, TSV or JSON lines")

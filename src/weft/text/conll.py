@@ -115,11 +115,7 @@ class ConllTable(NamedTuple):
 
 
 def read_conll(document: Document) -> ConllTable:
-    """Read a CoNLL file.
-
-    Raises:
-        WeftError: if a row has another number of columns than the first one.
-    """
+    """Read a CoNLL file, whose rows all have as many columns as the first one."""
     lines = list(document.own_lines())
     bare = [line.rstrip("\r\n") for line in lines]
     format = detect_format(document, bare)

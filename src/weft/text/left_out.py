@@ -47,11 +47,7 @@ class LeftOut:
         return f"{self.count:,} of {total:,} {self.rows} ({reasons}): {places}"
 
     def report(self, total: int, hint: str = "") -> int:
-        """Warns of the rows that were left out, of `total`; returns their number.
-
-        Raises:
-            WeftError: they are more than half of all.
-        """
+        """Warns of the rows that were left out, of `total`, and returns their number; refuses more than half."""
         if 2 * self.count > total:
             raise WeftError(f"incomplete: {self.words(total)}", expected="at most half of them", hint=hint)
         if self.count:

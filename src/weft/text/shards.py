@@ -49,11 +49,7 @@ class Shards:
         return Text.from_json(self.index["text_field"])
 
     def check_settings(self, config: TextConfig) -> None:
-        """Refuses settings of the text that differ from those of the encoding.
-
-        Raises:
-            WeftError: it names the settings that differ.
-        """
+        """Refuses settings of the text that differ from those of the encoding."""
         encoded = self.index["asked"]["text"]
         different = {name: value for name, value in encoded.items() if getattr(config, name, value) != value}
         if different:
@@ -86,11 +82,7 @@ def is_shards(source: object) -> bool:
 
 
 def open_shards(folder: str | Path) -> Shards:
-    """Opens encoded text.
-
-    Raises:
-        WeftError: the folder is not complete, or a file is missing or of another size than the index says.
-    """
+    """Opens encoded text that is complete, with all files of the size that the index says."""
     folder = Path(folder)
     index = _read_index(folder)
     if not index["complete"]:

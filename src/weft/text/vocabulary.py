@@ -89,11 +89,7 @@ class Vocabulary:
         return list(map(self._ids.get, tokens, repeat(self.unk_id)))
 
     def encode_known(self, tokens: Iterable[str]) -> list[int]:
-        """The ids of tokens that the vocabulary has.
-
-        Raises:
-            WeftError: It lacks one of them.
-        """
+        """The ids of tokens that the vocabulary has."""
         listed = list(tokens)
         if missing := self.unknown(listed):
             raise WeftError(f"the token {missing[0]!r} is not in the vocabulary", expected="tokens of the vocabulary")

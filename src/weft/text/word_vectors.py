@@ -20,11 +20,7 @@ class WordVectors(NamedTuple):
 
 
 def read_word_vectors(source: str, vocabulary: Vocabulary) -> WordVectors:
-    """Read the vectors of the tokens of a vocabulary; other words are skipped.
-
-    Raises:
-        WeftError: if vectors differ in dimension, hold a value that is not finite, or none is of the vocabulary.
-    """
+    """Read the vectors of the tokens of a vocabulary; other words are skipped."""
     found: dict[int, np.ndarray[Any, np.dtype[np.float32]]] = {}
     (document, *others) = Corpus.open(source).documents()
     if others:

@@ -27,11 +27,7 @@ CELL_SETTINGS = ("cell", "encoder_cell")  # of the section `model`
 
 
 def check_memory(what: str, needed: int | None) -> None:
-    """Refuse what needs more bytes than the machine has; None stands for more than can be counted.
-
-    Raises:
-        WeftError: with the memory that is needed and the memory there is.
-    """
+    """Refuse what needs more bytes than the machine has; None stands for more than can be counted."""
     total = memory()
     if needed is None or needed > total:
         size = "more than 8 EiB" if needed is None else f"about {needed / 2**30:,.1f} GiB"
@@ -64,10 +60,8 @@ def record_cells(config: Any) -> dict[str, str]:
 
 @contextmanager
 def cells_of(run: Run) -> Iterator[None]:
-    """Makes the custom cells of a run known by the names in its settings. Their classes have to be known already.
-
-    Raises:
-        WeftError: The run needs a custom cell that is not known: a run never loads code by itself.
+    """Makes the custom cells of a run known by the names in its settings. Their classes have to be known already: a run
+    never loads code by itself.
     """
     section = run.config.get("model")
     names = [section.get(key) for key in CELL_SETTINGS] if isinstance(section, dict) else []
@@ -88,11 +82,7 @@ def cells_of(run: Run) -> Iterator[None]:
 
 
 def build_model(make: Callable[[], Model]) -> Model:
-    """Builds a model for training by `make`, which is called twice.
-
-    Raises:
-        WeftError: The model does not fit into memory.
-    """
+    """Builds a model that fits into memory for training, by `make`, which is called twice."""
     outline = _outline(make)
     size = None if outline is None else sum(p.numel() * p.element_size() for p in outline.parameters())
     check_memory("training this model", None if size is None else size * TRAINING_COPIES)
@@ -100,11 +90,7 @@ def build_model(make: Callable[[], Model]) -> Model:
 
 
 def load_model(make: Callable[[], Model], run: Run) -> Model:
-    """Build the model of a run with its best weights, in evaluation mode.
-
-    Raises:
-        WeftError: The run's weights are not those of a model with its settings.
-    """
+    """Build the model of a run with its best weights, which have to be those of its settings, in evaluation mode."""
     with cells_of(run):
         outline, shapes = _outline(make), run.shapes()
         wanted = {} if outline is None else {name: tuple(value.shape) for name, value in outline.state_dict().items()}

@@ -196,11 +196,7 @@ def current_workers() -> Workers:
 
 
 def slices_for(workers: Workers, config: _Config, *, resumed: bool = False) -> _Config:
-    """Settings with which every worker has a slice of each batch: a new run gets one for each, unless it sets more.
-
-    Raises:
-        WeftError: there are fewer slices than workers.
-    """
+    """Settings with which every worker has a slice of each batch: a new run gets one for each, unless it sets more."""
     train: Any = getattr(config, "train", None)
     if workers.alone:
         return config

@@ -23,11 +23,7 @@ HEARTBEAT_SECONDS = 20  # a trial in a database is taken over when its machine h
 
 
 def import_optuna() -> Any:
-    """Optuna, without its warnings.
-
-    Raises:
-        WeftError: it is not installed.
-    """
+    """Optuna, without its warnings."""
     try:
         import optuna
     except ImportError as error:

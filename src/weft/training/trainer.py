@@ -442,11 +442,7 @@ class Trainer:
         return tensors, {**metadata, "progress": vars(self.progress).copy()}
 
     def restore(self, tensors: dict[str, Tensor], metadata: dict[str, Any]) -> None:
-        """Restores a state that `state` returned.
-
-        Raises:
-            WeftError: It is not a state of this training.
-        """
+        """Restores a state that `state` returned."""
         file = Path(CHECKPOINT) if self.run_directory is None else self.run_directory.file(CHECKPOINT)
         with decoding(file):
             progress = Progress.from_json(metadata["progress"])
