@@ -147,9 +147,10 @@ app = make_app()
 def main() -> None:
     """The program `weft`. A user's error is one message and exit code 2, never a traceback."""
     _escape_controls()
-    _let_idle_threads_sleep()
-    _silence_process_groups()
-    _show_log()
+    _set_environment()
+    # The log messages of the library, such as the start of a download.
+    logging.basicConfig(format="%(message)s", stream=sys.stderr)
+    logging.getLogger("weft").setLevel(logging.INFO if is_first() else logging.ERROR)
     try:
         try:
             app()
@@ -224,26 +225,15 @@ def _escape_controls() -> None:
         escape_standard_streams()
 
 
-def _let_idle_threads_sleep() -> None:
-    """Lets idle OpenMP threads sleep soon instead of spinning for milliseconds.
+def _set_environment() -> None:
+    """Sets what libraries read when they are loaded, unless the user has: idle OpenMP threads sleep soon.
 
-    Without this, two training runs on one machine mostly wait for each other. GNU's OpenMP reads it once, when torch is
-    loaded. A setting of the user's own takes precedence.
+    Without that, two training runs on one machine mostly wait for each other, as idle threads spin for milliseconds.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-
-
-def _silence_process_groups() -> None:
-    """Lets torch report lost workers by exceptions alone, and not on standard error too."""
-    if in_group():
+    if in_group():  # torch reports lost workers by exceptions alone
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-
-
-def _show_log() -> None:
-    """Show the log messages of the library, such as the start of a download, on standard error."""
-    logging.basicConfig(format="%(message)s", stream=sys.stderr)
-    logging.getLogger("weft").setLevel(logging.INFO if is_first() else logging.ERROR)
 
 
 def _discard_output() -> None:

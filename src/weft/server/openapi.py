@@ -82,7 +82,8 @@ def _operation(endpoint: Endpoint, models: Sequence[str], *, key: bool) -> dict[
     for status, result in endpoint.results.items():
         responses[str(status)] = {"description": result.description}
         if status != 204:
-            responses[str(status)]["content"] = _content(endpoint, result.media, result.schema)
+            schema = {} if result.schema is None else {"schema": result.schema}
+            responses[str(status)]["content"] = {result.media: schema, **{other: {} for other in endpoint.streams}}
     for status in sorted(errors):
         assert status in CODES
         responses[str(status)] = {
@@ -110,13 +111,6 @@ def _operation(endpoint: Endpoint, models: Sequence[str], *, key: bool) -> dict[
     if key and not endpoint.public:
         found["security"] = [{"key": []}]
     return found
-
-
-def _content(endpoint: Endpoint, media: str, schema: Schema | None) -> Mapping[str, Any]:
-    content: dict[str, Any] = {media: {"schema": schema} if schema is not None else {}}
-    for other in endpoint.streams:
-        content[other] = {}
-    return content
 
 
 def _parameters(endpoint: Endpoint, models: Sequence[str]) -> list[dict[str, Any]]:

@@ -106,7 +106,11 @@ def locate(name: str, *, progress: ProgressBar = on_terminal) -> Path:
     Raises:
         WeftError: if the name is unknown, the download fails, or the file has another sha256.
     """
-    dataset = _file_dataset(name)
+    if name not in DATASETS:
+        raise unknown_name("data", name, DATASETS)
+    dataset = DATASETS[name]
+    if dataset.text is not None:
+        raise WeftError(f"{name} is generated and has no file", hint=f"open_data({name!r})")
     for path in _candidates(dataset):
         if path.is_file():
             return _verified(dataset, path)
@@ -120,15 +124,6 @@ def locate(name: str, *, progress: ProgressBar = on_terminal) -> Path:
             hint=f"put it at {cached} or into the folder $WEFT_DATA, or try again with a network: the download resumes",
         ) from error
     return _verified(dataset, cached)
-
-
-def _file_dataset(name: str) -> Dataset:
-    if name not in DATASETS:
-        raise unknown_name("data", name, DATASETS)
-    dataset = DATASETS[name]
-    if dataset.text is not None:
-        raise WeftError(f"{name} is generated and has no file", hint=f"open_data({name!r})")
-    return dataset
 
 
 def _candidates(dataset: Dataset) -> Iterator[Path]:
@@ -171,7 +166,12 @@ def open_data(source: str | Path, *, encoding: str = "utf-8") -> Corpus:
         )
     check_path(source, "the data")
     if isinstance(source, str) and source in DATASETS:
-        return _open_named(DATASETS[source])
+        dataset = DATASETS[source]
+        if dataset.text is not None:
+            return Corpus.from_texts(dataset.name, [dataset.text()])
+        file = locate(dataset.name)
+        corpus = Corpus.open(f"{file}:{dataset.member}" if dataset.member else file)
+        return dataclasses.replace(corpus, name=dataset.name)
     path, name = Path(source), str(source)
     is_bare_word = path.name == name and ":" not in name and name != "-"
     if is_bare_word and not path.exists():
@@ -183,14 +183,6 @@ def open_data(source: str | Path, *, encoding: str = "utf-8") -> Corpus:
             hint=" or ".join([*names, *(f"./{name}" for name in files)]),
         )
     return Corpus.open(source, encoding=encoding)
-
-
-def _open_named(dataset: Dataset) -> Corpus:
-    if dataset.text is not None:
-        return Corpus.from_texts(dataset.name, [dataset.text()])
-    path = locate(dataset.name)
-    corpus = Corpus.open(f"{path}:{dataset.member}" if dataset.member else path)
-    return dataclasses.replace(corpus, name=dataset.name)
 
 
 class Status(NamedTuple):

@@ -57,7 +57,7 @@ def _named(source: str) -> list[TextSource]:
         if stat.S_ISFIFO(mode):
             with path.open("rb") as pipe:
                 return [_spooled(path.name, pipe)]
-        return _file(path)
+        return _zip_members(path) if path.suffix.lower() == ".zip" else [_plain(path.name, path)]
     archive = re.match(r"(.*?\.zip):(.+)", source, re.IGNORECASE | re.DOTALL)
     if archive and Path(archive[1]).is_file():
         return [_zip_member(Path(archive[1]), archive[2])]
@@ -165,12 +165,6 @@ class _Spool:
 
     def open(self) -> BinaryIO:
         return self.path.open("rb")
-
-
-def _file(path: Path) -> list[TextSource]:
-    if path.suffix.lower() == ".zip":
-        return _zip_members(path)
-    return [_plain(path.name, path)]
 
 
 class _LimitedGzip(gzip.GzipFile):

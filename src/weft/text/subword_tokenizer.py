@@ -65,7 +65,7 @@ class SubwordTokenizer:
                 expected=f"a size of {len(pieces) + len(RESERVED)} or more",
                 hint=f"{2 * len(pieces)}, or `text.tokenizer=char`",
             )
-        merges = [tuple(merge) for merge in _merges(learner)]
+        merges = [tuple(merge) for merge in json.loads(learner.to_str())["model"]["merges"]]
         vocabulary = {UNK: 0, **{piece: index + 1 for piece, index in pieces}}
         # Rebuilt so that "<unk>" is not a special token of the library, which would match it in the text itself.
         return cls(_bare(library, library.models.BPE(vocabulary, merges, unk_token=UNK)).to_str())
@@ -110,11 +110,6 @@ def _bare(library: ModuleType, model: Any) -> Any:
     tokenizer = library.Tokenizer(model)
     tokenizer.pre_tokenizer = library.pre_tokenizers.Split(library.Regex(_UNIT), behavior="isolated")
     return tokenizer
-
-
-def _merges(tokenizer: Any) -> list[Any]:
-    merges: list[Any] = json.loads(tokenizer.to_str())["model"]["merges"]
-    return merges
 
 
 def _checked(texts: Iterable[str]) -> Iterable[str]:

@@ -40,10 +40,18 @@ def open_study(optuna: Any, task: str, out: Path, storage: str) -> Study:
     """Opens the study of a task: a journal in `out`, or in the database with the address `storage`."""
     sampler = optuna.samplers.TPESampler(n_startup_trials=6, multivariate=True, constant_liar=True)
     pruner = optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=1)
+    storages = optuna.storages
     for attempt in range(ATTEMPTS):
         try:
             study: Study = optuna.create_study(
-                storage=_database(optuna, storage) if storage else _journal(optuna, out),
+                storage=storages.RDBStorage(
+                    storage,
+                    heartbeat_interval=HEARTBEAT_SECONDS,
+                    grace_period=3 * HEARTBEAT_SECONDS,
+                    heartbeat_stale_trial_callback=storages.RetryHeartbeatStaleTrialCallback(max_retry=2),
+                )
+                if storage
+                else storages.JournalStorage(storages.journal.JournalFileBackend(str(out / JOURNAL))),
                 sampler=sampler,
                 pruner=pruner,
                 study_name=f"weft {task}",
@@ -61,19 +69,6 @@ def open_study(optuna: Any, task: str, out: Path, storage: str) -> Study:
                 hint="postgresql+psycopg2://user:password@host/name",
             ) from error
     raise AssertionError
-
-
-def _journal(optuna: Any, out: Path) -> Any:
-    return optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(out / JOURNAL)))
-
-
-def _database(optuna: Any, address: str) -> Any:
-    return optuna.storages.RDBStorage(
-        address,
-        heartbeat_interval=HEARTBEAT_SECONDS,
-        grace_period=3 * HEARTBEAT_SECONDS,
-        heartbeat_stale_trial_callback=optuna.storages.RetryHeartbeatStaleTrialCallback(max_retry=2),
-    )
 
 
 @contextmanager
