@@ -264,6 +264,7 @@ def test_several_figures_are_one_file(tmp_path):
     root = ElementTree.fromstring(content(tmp_path / "a.svg", "All", FIGURES, {}))
     panels = root.findall("{*}g")
     assert root.find("{*}title").text == "All"
+    assert not root.findall("{*}text"), "what is drawn belongs to a figure"
     assert [panel.find("{*}title").text for panel in panels] == [figure.title for figure in FIGURES]
     single = [ElementTree.fromstring(to_svg(figure)) for figure in FIGURES]
     tops = [float(re.search(r"translate\(0 ([\d.]+)\)", panel.get("transform"))[1]) for panel in panels]

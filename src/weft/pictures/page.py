@@ -55,12 +55,13 @@ def to_svg(*figures: Figure, title: str = "") -> str:
 
     Args:
         figures: What to draw, one or more.
-        title: The title of several.
+        title: The title of several, for screen readers: each figure has a title of its own.
     """
     panels = [draw(figure) for figure in figures]
     if len(panels) == 1:
         return panels[0].render()
-    whole = Canvas(max(panel.width for panel in panels), sum(panel.height for panel in panels), title)
+    whole = Canvas(max(panel.width for panel in panels), sum(panel.height for panel in panels), "")
+    whole.title = title
     y = 0.0
     for panel in panels:
         whole.parts.append(f'<g transform="translate(0 {at(y)})"><title>{escape(panel.title)}</title>')
