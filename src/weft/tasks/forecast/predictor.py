@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from weft.errors import WeftError, short_repr, unknown_name
 from weft.metrics.forecast import MASE, ForecastScores
 from weft.series import Series, SeriesSet, TimeSeries
 from weft.series.archives import series_of_json
+from weft.tasks.forecast.anomalies import Detector, fit_linear_detector
+from weft.tasks.forecast.anomaly_records import SeriesAnomalies, alarms_in_words, follow_series, score_series
 from weft.tasks.forecast.baselines import BASELINES
 from weft.tasks.forecast.calibration import MEDIAN, quantile_at
 from weft.tasks.forecast.config import ForecastConfig
@@ -68,6 +71,11 @@ SERIES_INPUT: Mapping[str, Any] = {
     ]
 }
 Levels = Annotated[str, Option("Intervals to give, in percent, with commas.")]
+Rate = Annotated[float, Option("False alarms for each value: 0.001 is one in 1,000 values.", 1e-9, 0.5)]
+Follow = Annotated[
+    bool,
+    Option("Score each line of standard input when it arrives: VALUE, TIME,VALUE or NAME,TIME,VALUE.", requests=()),
+]
 Horizon = Annotated[int | None, Option("Steps to forecast; without it those of the training.", 1, 10_000)]
 
 
@@ -140,8 +148,11 @@ class SeriesForecast:
         return html.box(html.heading(self.id or "Forecast") + html.table(shown, wide, "ds"))
 
 
-class ForecastList(ResultList[SeriesForecast]):
-    """Forecasts, one for each series."""
+SeriesResult = TypeVar("SeriesResult", SeriesForecast, SeriesAnomalies)
+
+
+class SeriesResults(ResultList[SeriesResult]):
+    """What a forecaster says of each series: forecasts, or anomaly scores."""
 
     def records(self) -> Iterator[dict[str, Any]]:
         for one in self:
@@ -248,7 +259,11 @@ class ForecastPredictor(TaskPredictor):
             found = self.with_future(found, future)
         steps = horizon or self.model.horizon
         quantiles = self.quantiles(found, steps)
-        channels, results, named = self.layout.channels, ForecastList(), len(found) > 1 or any(one.id for one in found)
+        channels, results, named = (
+            self.layout.channels,
+            SeriesResults[SeriesForecast](),
+            len(found) > 1 or any(one.id for one in found),
+        )
         for number, one in enumerate(found):
             part = quantiles[number * len(channels) : (number + 1) * len(channels)].swapaxes(0, 1)  # (H, C, Q)
             intervals = {
@@ -262,6 +277,76 @@ class ForecastPredictor(TaskPredictor):
             table: ResultList[SeriesForecast] = type(series)(results.table())
             return table
         return results
+
+    @cached_property
+    def detector(self) -> Detector:
+        """What scores anomalies, fitted to the series of the training.
+
+        Raises:
+            WeftError: their data were deleted.
+        """
+        if not self._has_data:
+            raise WeftError(
+                f"{self.run.path} has no training data any more", expected="its folder data/, to calibrate alarms"
+            )
+        rows = rows_of(stored_set(self.run, TRAIN_PART, self.layout))
+        return fit_linear_detector(rows.targets, self.model.season)
+
+    @cached_property
+    def _trained(self) -> dict[str, TimeSeries]:
+        return {one.id: one for one in stored_set(self.run, TRAIN_PART, self.layout)}
+
+    @operation(
+        "anomalies",
+        OperationInputs(
+            'Series as JSON: {"y": [1, 2, 3], "start": "2024-01-31"}, or [1, 2, 3]; without any those of --data.',
+            "The same as --data.",
+            schema=SERIES_INPUT,
+        ),
+    )
+    def anomaly_records(
+        self, series: Any = None, *, rate: Rate = 0.001, follow: Follow = False
+    ) -> Iterator[SeriesAnomalies]:
+        """Score each value of series by how improbable it is after those before it, as CSV: ds, y, score, anomaly.
+
+        A score of 3 is reached by 1 in 1,000 values without an anomaly. Series that go on from those of the training
+        are scored from their first value on; of others the first season has no score. With --follow, --data is what
+        came before the lines of standard input.
+        """
+        if follow:
+            yield from self.follow_anomalies(iter(sys.stdin.readline, ""), series, rate=rate)
+        else:
+            yield from score_series(self.detector, self.read_series(series), self._trained, rate=rate)
+
+    def anomalies(self, series: Any = None, *, rate: float = 0.001) -> ResultList[SeriesAnomalies]:
+        """The anomaly scores of series.
+
+        Args:
+            series: a file, a DataFrame, a list of series (TimeSeries, dicts with "y", or lists of numbers); None: those
+                of the training.
+            rate: false alarms for each value; neighbours above the threshold are one alarm.
+
+        Returns:
+            Scores for each series; for a DataFrame a DataFrame of the same library.
+        """
+        results = SeriesResults(self.anomaly_records(series, rate=rate))
+        if is_dataframe(series):
+            table: ResultList[SeriesAnomalies] = type(series)(results.table())
+            return table
+        return results
+
+    def follow_anomalies(
+        self, lines: Iterable[str], series: Any = None, *, rate: float = 0.001
+    ) -> Iterator[SeriesAnomalies]:
+        """The score of each line when it arrives: `value`, `time,value`, `name,time,value`, or JSON with "y".
+
+        Args:
+            lines: such as an open file; a first line may name the columns.
+            series: what came before; None: the series of the training.
+            rate: false alarms for each value.
+        """
+        found = self.read_series(series)
+        yield from follow_series(self.detector, found, self._trained, lines, self.layout, rate=rate)
 
     def quantiles(self, series: SeriesSet, steps: int) -> Array:
         """The quantiles (N, steps, Q) after the ends of all channels; beyond the horizon, medians are fed back.
@@ -364,6 +449,8 @@ class ForecastPredictor(TaskPredictor):
         notes = [f"{', '.join(empty[:5])} had no values: there is no forecast"] if empty else []
         if (options.get("horizon") or 0) > self.model.horizon:
             notes.append(f"the model forecasts {self.model.horizon} steps; beyond them forecasts are fed back")
+        if "rate" in options:
+            notes.append(alarms_in_words(options["rate"], self.layout.frequency))
         return notes
 
     @operation("evaluate", command="eval")
