@@ -278,6 +278,25 @@ def test_names_that_no_run_can_have(tmp_path, name):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    "out",
+    ["", " ", ".", "..", "/", "a\0b", "\ud800x", "/dev/null", "/dev/null/x", "x" * 5000, "a/" * 3000, "file", "file/x",
+     "link", "loop", "loop/x", "dangling", "/proc/x"],
+)  # fmt: skip
+def test_places_where_no_run_can_be(tmp_path, monkeypatch, out):
+    """Each is refused in one short line, and nothing is written."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    (tmp_path / "folder").mkdir()
+    for name, target in (("link", "folder"), ("loop", "loop"), ("dangling", "nowhere/at/all")):
+        (tmp_path / name).symlink_to(target)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(WeftError) as refused:
+        weft.train_ngram(weft.Corpus.from_texts("text", ["the cat sat. " * 50]), out, progress=False)
+    assert len(str(refused.value)) < 300
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_the_name_of_a_run_has_one_row(run, capsys):
     run.rename(run.with_name("one\nrow\x85\u2028"))
     list_runs(run.parent)

@@ -8,6 +8,7 @@ import math
 import random
 import shutil
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from torch.nn import functional as F
 
 import weft
 from weft.errors import WeftError, WeftWarning
+from weft.tasks.classify import task
 from weft.tasks.classify.compare import compare_classifiers
 from weft.tasks.classify.cross_fitting import folds, is_worthwhile
 from weft.tasks.classify.data import split_text
@@ -474,3 +476,16 @@ def test_weights_by_inverse_document_frequency_are_the_optimum():
     (fit + weights.square().sum() / (2 * IDF_C * len(texts))).backward()
     assert max(weights.grad.abs().max(), bias.grad.abs().max()) < 2e-4
     assert weights.abs().max() > 0.1
+
+
+def test_a_training_with_many_labels_says_what_takes_long(tmp_path, monkeypatch):
+    monkeypatch.setattr(task, "COSTLY_LABELS", 2)
+    examples = [(f"{word} film", label) for label, word in (("a", "good"), ("b", "bad"), ("c", "long"))] * 8
+    settings = {"train.epochs": 1, "model.hidden_size": 4}
+    with pytest.warns(WeftWarning, match=r"3 labels: the linear models .*`model\.wide=false` leaves them out"):
+        weft.train_classify(examples, tmp_path / "run", settings, progress=False)
+    monkeypatch.setattr(task, "COSTLY_LABELS", 3)
+    with warnings.catch_warnings(record=True) as others:
+        warnings.simplefilter("always")
+        weft.train_classify(examples, tmp_path / "few", settings, progress=False)
+    assert not any("linear models" in str(one.message) for one in others)

@@ -59,6 +59,7 @@ FEW = 30  # held-out texts below which their score says little
 EPOCHS_SETTING = "train.epochs"
 # A training has as many steps and epochs at least, but not more epochs than that for the sake of the steps.
 LEAST_STEPS, LEAST_EPOCHS, EPOCH_LIMIT = 300, 6, 20
+COSTLY_LABELS = 1000
 
 
 class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
@@ -177,6 +178,11 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
 
         phase.baselines = baselines
         if config.model.wide:
+            if len(labels) > COSTLY_LABELS:
+                warn(
+                    f"{len(labels):,} labels: the linear models of n-grams take time and memory for each; "
+                    "`model.wide=false` leaves them out"
+                )
             phase.preparations = [lambda: LinearFitting(run, len(labels), weights)]
         return phase
 
