@@ -9,7 +9,7 @@ import re
 import time
 import traceback
 from collections.abc import AsyncIterator, Mapping
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -140,12 +140,9 @@ class Server:
         self.context = Context(config, self.models, SessionStore(config, self.models), Comparisons(), self.metrics)
         self.metrics.sessions.set_function(lambda: len(self.context.sessions))
         for model in self.models:
-            self.metrics.queue.labels(model.name).set_function(
-                lambda name=model.name: self.models.get(name).worker.waiting
-            )
+            self.metrics.queue.labels(model.name).set_function(partial(self._waiting, model.name))
             if model.generation is not None:
-                sequences = self.metrics.sequences.labels(model.name)
-                sequences.set_function(lambda name=model.name: len(self.models.get(name).generation or ()))
+                self.metrics.sequences.labels(model.name).set_function(partial(self._generating, model.name))
         self._private = _private_paths(runs, config)
         routes = [
             Route(endpoint.path, _Handler(self, endpoint), methods=[endpoint.method])
@@ -154,6 +151,12 @@ class Server:
         handlers: Any = {HTTPException: self._not_routed, Exception: self._failed}
         self.app = Starlette(routes=routes, exception_handlers=handlers, lifespan=self._lifespan)
         self.app.router.redirect_slashes = False
+
+    def _waiting(self, name: str) -> int:
+        return self.models.get(name).worker.waiting
+
+    def _generating(self, name: str) -> int:
+        return len(self.models.get(name).generation or ())
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
