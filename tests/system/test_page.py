@@ -59,6 +59,7 @@ VIEWS = {
     "write": {"model": "lm", "text": "the cat"},
     "translate": {"model": "en-fr", "text": "the cat sat."},
     "label": {"model": "ner", "text": "Ann went to Paris ."},
+    "forecast": {"model": "shops"},
     "operate": {"model": "en-fr", "text": "the cat sat."},
     "look": {"model": "lm", "text": SENTENCE},
     "learn": {},
@@ -71,6 +72,13 @@ FOUR_PAIRS = weft.Pairs(
     ["the cat sat.", "a dog ran.", "the dog sat.", "a cat ran."] * 30,
     ["le chat.", "un chien.", "le chien.", "un chat."] * 30,
 )
+MONTHS = [f"{2015 + month // 12}-{month % 12 + 1:02}-01" for month in range(60)]
+SHOPS = {
+    "unique_id": [name for name in ("north", "south") for _ in MONTHS],
+    "ds": MONTHS * 2,
+    "y": [round(size * (50 + month / 3 + 8 * math.sin(month * math.pi / 6) + month**2 % 7), 2)
+          for size in (1, 3) for month in range(len(MONTHS))],
+}  # fmt: skip
 CHOSEN = {
     "lm": LM,
     "gru": LM.changed({"model.cell": "gru", "model.hidden_size": 12, "train.epochs": 1}),
@@ -78,6 +86,7 @@ CHOSEN = {
     "sentiment": Recipe("classify", LABELLED, SMALL),
     "ner": Recipe("tag", SPANS, SMALL),
     "en-fr": Recipe("translate", FOUR_PAIRS, {**SMALL, "train.epochs": 8, "train.learning_rate": 0.02}),
+    "shops": Recipe("forecast", SHOPS, {"model.horizon": 6}),
 }
 
 
@@ -371,6 +380,59 @@ def test_classify_and_fill(reader, runs):
     reader.check_access()
 
 
+def as_csv(**columns):
+    return "\n".join(",".join(map(str, row)) for row in [list(columns), *zip(*columns.values(), strict=True)]) + "\n"
+
+
+def test_forecast(reader, runs, tmp_path):
+    page, model = reader.page, weft.load(runs["shops"])
+    reader.open("forecast", **VIEWS["forecast"])
+    expect(page.get_by_role("heading", name="Forecast of north")).to_be_visible()
+    expect(page.get_by_text("These are series of the training")).to_be_visible()
+
+    page.get_by_label("Or paste a table").fill(as_csv(**{**SHOPS, "unique_id": ["east"] * 60 + ["west"] * 60}))
+    expect(page.locator(".reading")).to_contain_text("target 'y'")
+    expect(page.locator(".reading")).to_contain_text("every month")
+    page.locator(".results").get_by_label("Series").select_option("west")
+    expect(page.get_by_role("heading", name="Forecast of west", exact=True)).to_be_visible()
+    found, expected = reader.data("Forecast of west"), model.forecast()[1]
+    assert found["forecast"] == pytest.approx(expected.values[:, 0].tolist())
+    assert found["intervals"]["95"][1] == pytest.approx(expected.intervals["95"][1][:, 0].tolist())
+    rows = page.locator(".table tbody tr")
+    expect(rows).to_have_count(6)
+    assert rows.first.locator("td").nth(1).text_content() == "2020-01-01"
+
+    drawing = reader.figure("Forecast of west").locator(".drawing")
+    drawing.focus()
+    page.keyboard.press("ArrowLeft")  # the last date
+    readout = reader.figure("Forecast of west").locator(".readout")
+    expect(readout).to_contain_text("2020-06-01")
+    expect(readout).to_contain_text("95%")
+    reader.check_access()
+
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Download CSV of all 2 series").click()
+    lines = Path(waiting.value.path()).read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "unique_id,ds,weft,weft-lo-80,weft-hi-80,weft-lo-95,weft-hi-95"
+    assert len(lines) == 1 + 2 * 6
+
+    one = tmp_path / "one.csv"
+    one.write_text(as_csv(ds=MONTHS, y=SHOPS["y"][:60]), encoding="utf-8")
+    page.locator("input[type=file]").set_input_files(one)
+    expect(page.get_by_role("heading", name="Forecast of y")).to_be_visible()
+    page.get_by_label("Steps to forecast").fill("9")
+    page.get_by_label("Steps to forecast").press("Enter")
+    expect(rows).to_have_count(9)
+    page.locator("fieldset").get_by_text("80%", exact=True).click()
+    expect(page.locator(".table thead th")).to_have_count(4)
+
+    reader.refused = True
+    page.get_by_label("Or paste a table").fill("ds,y\n2020-01-01,1\n2020-02-01,two\n2020-03-01,3\n")
+    expect(page.get_by_role("alert")).to_contain_text("the table:3")
+    page.get_by_role("button", name="Back to the series").click()
+    expect(page.get_by_role("heading", name="Forecast of north")).to_be_visible()
+
+
 def test_operations(reader, runs):
     """Every option of an operation has a control, and an empty one is its default."""
     page = reader.page
@@ -605,7 +667,7 @@ def test_hostile_labels_stay_text(reader, tmp_path):
         for view, model, params, drawn in (
             ("label", "sentiment", {}, tags[0][:20]),  # long labels are shortened in a figure
             ("label", "ner", {}, tags[0]),
-            ("operate", "sentiment", {}, tags[0]),
+            ("operate", "sentiment", {}, tags[0][:20]),
             ("look", "sentiment", {"show": "confusion"}, "onload"),
             ("look", "ner", {"show": "posterior"}, tags[0]),
         ):

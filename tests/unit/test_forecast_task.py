@@ -114,6 +114,16 @@ def test_values_as_json(folder, model):
     assert json.loads(model.example)["y"]
 
 
+def test_new_series_may_lack_names_or_have_another_column_of_them(model, table):
+    whole = model.forecast(table)
+    alone = model.forecast(table[table["unique_id"] == "shop 1"][["ds", "y"]])
+    np.testing.assert_allclose(alone["weft"], whole[whole["unique_id"] == "shop 1"]["weft"], rtol=1e-9)
+    shops = model.forecast(table.rename(columns={"unique_id": "store"}))
+    np.testing.assert_allclose(shops["weft"], whole["weft"], rtol=1e-9)
+    with pytest.raises(WeftError, match="column 'y' is not known"):
+        model.forecast(table.rename(columns={"y": "sales"}))
+
+
 def test_a_longer_horizon_feeds_forecasts_back(model):
     short, long = model.forecast(), model.forecast(horizon=11)
     assert len(long[0].times) == 11

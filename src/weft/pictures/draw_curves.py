@@ -17,6 +17,7 @@ LEFT, RIGHT, TOP, BOTTOM = 64, 20, 46, 50
 MOST_POINTS = 400  # of a curve; more are averaged in groups
 DATE_WIDTH = 74  # pixels between dates
 BAND_OPACITY = 0.18
+LONGEST_LINE_NAME, NAME_SHARE = 200, 0.24  # of the name of a line: pixels, and of the width of the figure
 
 
 def draw_curves(figure: Curves, width: float = PLOT_WIDTH) -> Canvas:
@@ -27,8 +28,8 @@ def draw_curves(figure: Curves, width: float = PLOT_WIDTH) -> Canvas:
     if not shown:
         canvas.text(width / 2, PLOT_HEIGHT / 2, "no points", "faint", anchor="middle")
         return canvas
-    names = max(text_width(_end_name(curve), SMALL) for curve in shown)
-    plot_right = width - RIGHT - (min(names, 200) + 14)
+    longest = min(LONGEST_LINE_NAME, NAME_SHARE * width)
+    plot_right = width - RIGHT - (min(max(text_width(_end_name(curve), SMALL) for curve in shown), longest) + 14)
     x_low, x_high = _ends(np.concatenate([*(curve.x for curve in shown), *(band.x for band in figure.bands)]))
     areas = [part for band in figure.bands for part in (band.low, band.high)]
     y_all = np.concatenate([*(part for curve in shown for part in (curve.y, curve.faint) if part is not None), *areas])
@@ -72,10 +73,10 @@ def draw_curves(figure: Curves, width: float = PLOT_WIDTH) -> Canvas:
     for place, y in zip(np.argsort(ends, kind="stable").tolist(), _apart(sorted(ends)), strict=True):
         curve = shown[place]
         hue, end = curve_hue(curve, place), px(float(curve.x[-1]))
-        if plot_right - end > 16:  # the line ends far from its name
+        if plot_right - end > 16 and not figure.dates:  # the line ends far from its name
             leader = f"M{at(end + 6)} {at(ends[place] - 4)}L{at(plot_right + 4)} {at(y - 4)}"
             canvas.path(leader, f"line{hue}", 0.8, extra=' stroke-dasharray="1 3"')
-        canvas.text(plot_right + 8, y, shorten(_end_name(curve), 200, SMALL), f"dot{hue}", size=SMALL)
+        canvas.text(plot_right + 8, y, shorten(_end_name(curve), longest, SMALL), f"dot{hue}", size=SMALL)
     return canvas
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -40,7 +40,8 @@ class Forecast(ProbeResult):
         weights: The weight of each forecaster in the combination.
         earlier: (T,), what was forecast of the history from earlier cutoffs, one horizon apart, by the model that does
             not know the last horizon of its training data; NaN where nothing was.
-        residuals: (T,), the history minus these.
+        table: The forecast as the columns of a table, of this series or of all.
+        residuals: (T,), the history minus the earlier forecasts.
     """
 
     probe = "forecast"
@@ -57,6 +58,7 @@ class Forecast(ProbeResult):
     baselines: Mapping[str, Array]
     weights: Mapping[str, float]
     earlier: Array
+    table: Mapping[str, Sequence[Any]]
     residuals: Array
 
     def records(self) -> Iterator[dict[str, Any]]:
@@ -132,6 +134,9 @@ def forecast(
     level: Annotated[str, Option("Intervals, in percent, with commas.")] = "80,95",
     baselines: Annotated[str, Option("Baselines beside it, with commas.")] = "",
     steps: Annotated[int | None, Option("Steps of history to show.", 2, 100_000)] = None,
+    all_series: Annotated[
+        bool, Option("A table of the forecasts of all series, not of this one alone.", flag="")
+    ] = False,
 ) -> Forecast:
     """A series with its forecast, the intervals and baselines, and the residuals of earlier forecasts.
 
@@ -146,12 +151,15 @@ def forecast(
         level: Intervals in percent.
         baselines: Names of baselines; "": the seasonal naive one, and that of the largest weight.
         steps: Steps of history.
+        all_series: Whether the table has the forecasts of all series.
 
     Raises:
         WeftError: The model forecasts no series, or the data cannot be read.
     """
-    options = {"series": series, "channel": channel, "horizon": horizon, "level": level, "baselines": baselines}
-    view = get_part(model, text or "", "series")(data=data, future=future, steps=steps, **options)
+    view = get_part(model, text or "", "series")(
+        data=data, future=future, series=series, channel=channel, horizon=horizon, level=level, baselines=baselines,
+        steps=steps, all_series=all_series,
+    )  # fmt: skip
     intervals = {name: np.stack(ends) for name, ends in view.intervals.items()}
     return Forecast(**{**view._asdict(), "intervals": intervals}, residuals=view.history - view.earlier)
 

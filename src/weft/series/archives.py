@@ -134,6 +134,8 @@ def series_of_json(records: Sequence[Mapping[str, Any]], places: Sequence[str], 
     if other is not None:
         raise WeftError(f"{places[other]} has {widths[other]} channels, known, past and static values",
                         expected=f"{widths[0]}, as the first series")  # fmt: skip
+    if channels and len(channels) != widths[0][0]:
+        raise WeftError(f"{places[0]}: y has {widths[0][0]} channels", expected=", ".join(channels))
     names = tuple(channels) or (("y",) if widths[0][0] == 1 else _numbered("y", widths[0][0]))
     return SeriesSet(
         tuple(series), names, _numbered("known", widths[0][1]), _numbered("past", widths[0][2]),

@@ -31,6 +31,14 @@ _DECIMAL_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?|[+-]?\d+(\.\d+)?")
 
 
+class MissingColumnError(WeftError):
+    """A table has no column of a name. `role` is what it was to be: "id", "target"."""
+
+    def __init__(self, given: str, *, expected: str, hint: str, role: str) -> None:
+        super().__init__(given, expected=expected, hint=hint)
+        self.role = role
+
+
 class Names(NamedTuple):
     """A column of texts: the code (N,) of each row, -1 where it is empty, and what the codes stand for."""
 
@@ -88,7 +96,8 @@ class TypedColumns:
         """
         if name in self._places:
             return name
-        raise unknown_name(f"{self.location}: {setting}: column", name, self.names, f"`{setting}={{}}`")
+        error = unknown_name(f"{self.location}: {setting}: column", name, self.names, f"`{setting}={{}}`")
+        raise MissingColumnError(error.given, expected=error.expected, hint=error.hint, role=setting)
 
     def __getitem__(self, name: str) -> Array | Names:
         return self.columns[self._places[name]]

@@ -128,6 +128,7 @@ class SeriesView(NamedTuple):
         baselines: (H,) of each baseline, by name.
         weights: The weight of each forecaster in the combination.
         earlier: (T,), what was forecast of the history from earlier cutoffs; NaN where nothing was.
+        table: The forecast as the columns of a table, of this series or of all.
     """
 
     reading: tuple[str, ...]
@@ -142,6 +143,7 @@ class SeriesView(NamedTuple):
     baselines: Mapping[str, Array]
     weights: Mapping[str, float]
     earlier: Array
+    table: Mapping[str, Sequence[Any]]
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ import { Language, LANGUAGES, firstLanguage, keepLanguage, named, useWords } fro
 import { link, useAddress } from './location.js';
 import { Empty, Failure, Progress } from './components/status.js';
 import { Compare } from './views/compare.js';
+import { Forecast } from './views/forecast.js';
 import { Label } from './views/label.js';
 import { Learn } from './views/learn.js';
 import { Look } from './views/look.js';
@@ -17,6 +18,7 @@ const VIEWS = {
   write: [Write, ['write']],
   translate: [Translate, ['translate']],
   label: [Label, ['tag', 'segment', 'classify', 'fill']],
+  forecast: [Forecast, ['forecast']],
   operate: [Operate, ['operate']],
   look: [Look, ['look']],
   learn: [Learn, []],

@@ -1,6 +1,7 @@
 // Figures as files: SVG, JSON, or one HTML file that needs no network.
 
-function download(name, type, text) {
+/** Hands a text over as a file. */
+export function saveText(name, type, text) {
   const address = URL.createObjectURL(new Blob([text], { type }));
   const anchor = document.createElement('a');
   anchor.href = address;
@@ -40,11 +41,11 @@ function page(svg, title, note, data, sheet) {
 /** Saves a figure as "svg", "json" or "html": its element, or an SVG that is a file already. */
 export async function saveFigure(kind, { element, file, title, note, data }) {
   if (kind === 'json') {
-    download(fileName(title, 'json'), 'application/json', JSON.stringify(data));
+    saveText(fileName(title, 'json'), 'application/json', JSON.stringify(data));
     return;
   }
   const sheet = await (await fetch('page/style/saved.css')).text();
   const svg = file || standalone(element, title, sheet);
-  if (kind === 'svg') download(fileName(title, 'svg'), 'image/svg+xml', svg);
-  else download(fileName(title, 'html'), 'text/html', page(svg, title, note, data, sheet));
+  if (kind === 'svg') saveText(fileName(title, 'svg'), 'image/svg+xml', svg);
+  else saveText(fileName(title, 'html'), 'text/html', page(svg, title, note, data, sheet));
 }

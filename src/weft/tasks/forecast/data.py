@@ -12,7 +12,8 @@ import numpy as np
 
 from weft.data.column import Column
 from weft.errors import WeftError
-from weft.series import Series, SeriesSet, TimeSeries, read_columns
+from weft.series import Series, SeriesColumns, SeriesSet, TimeSeries, read_columns
+from weft.series.typed_columns import MissingColumnError
 from weft.tasks.forecast.config import SeriesDataConfig
 from weft.tasks.forecast.linear import Array
 from weft.tasks.forecast.model import SeriesRows
@@ -44,7 +45,7 @@ def read_like_training(source: Any, layout: Series, config: SeriesDataConfig) ->
     else:
         is_table = isinstance(source, str | Path | Document) or hasattr(source, "columns")
         columns = layout.columns if is_table else config.columns
-        found = read_columns(source, columns, **config.steps)
+        found, columns = _read_with_ids(source, columns, config)
         if found.frequency != layout.frequency and layout.frequency.has_times and found.frequency.has_times:
             # The step of few rows is not known. With that of the training no two of them may be one.
             likely = read_columns(source, columns, **{**config.steps, "freq": layout.frequency.name})
@@ -67,6 +68,17 @@ def read_like_training(source: Any, layout: Series, config: SeriesDataConfig) ->
             hint=f"`freq={layout.frequency.name}` in training resamples",
         )
     return found
+
+
+def _read_with_ids(source: Any, columns: SeriesColumns, config: SeriesDataConfig) -> tuple[SeriesSet, SeriesColumns]:
+    """Series by their columns; where their names are missing, by another column of names, or as one without."""
+    try:
+        return read_columns(source, columns, **config.steps), columns
+    except MissingColumnError as error:
+        if error.role != "id":
+            raise
+    others = replace(columns, id=None)
+    return read_columns(source, others, **config.steps), others
 
 
 def _count(found: SeriesSet) -> int:

@@ -49,6 +49,7 @@ def view_series(
     level: str = "80,95",
     baselines: str = "",
     steps: int | None = None,
+    all_series: bool = False,
 ) -> SeriesView:
     """A series and its forecast.
 
@@ -63,6 +64,7 @@ def view_series(
         level: Intervals in percent.
         baselines: Baselines to forecast with, with commas; "": the seasonal naive one, and that of the largest weight.
         steps: Steps of history; None: some seasons and horizons.
+        all_series: Whether the table has the forecasts of all series.
     """
     found = read_text(predictor, text) if data is None else predictor.read_series(data)
     ids = tuple(one.id for one in found)
@@ -72,9 +74,9 @@ def view_series(
         raise unknown_name("the channel", channel, found.channels)
     number = ids.index(series) if series else 0
     place = found.channels.index(channel) if channel else 0
-    chosen = replace(found, series=(found.series[number],))
     if future is not None:
-        chosen = predictor.with_future(chosen, future)
+        found = predictor.with_future(found, future)
+    chosen = replace(found, series=(found.series[number],))
     model, levels = predictor.model, parse_levels(level)
     horizon = horizon or model.horizon
     quantiles = predictor.quantiles(chosen, horizon)[place]  # (H, Q)
@@ -101,6 +103,7 @@ def view_series(
         {name: within_range(part, row.targets)[0, :, MEDIAN] for name, part in parts.items()},
         _weights(predictor),
         _earlier(predictor, row, shown),
+        predictor.forecasts(found if all_series else chosen, horizon, levels).columns(),
     )  # fmt: skip
 
 

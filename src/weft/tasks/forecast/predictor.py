@@ -170,15 +170,17 @@ class SeriesResults(ResultList[SeriesResult]):
             raise WeftError("pandas is not installed", expected="pandas", hint="pip install pandas") from error
         return pandas.DataFrame(self.table())
 
-    def table(self) -> dict[str, Any]:
-        """The columns of a DataFrame; times are times."""
+    def columns(self) -> dict[str, list[Any]]:
+        """The columns of a table; times as the input writes them."""
         joined: dict[str, list[Any]] = {}
         for one in self:
             for name, values in one.columns().items():
                 joined.setdefault(name, []).extend(values)
-        if self:
-            return {**joined, "ds": np.concatenate([one.moments for one in self])}
         return joined
+
+    def table(self) -> dict[str, Any]:
+        """The columns of a DataFrame; times are times."""
+        return {**self.columns(), **({"ds": np.concatenate([one.moments for one in self])} if self else {})}
 
 
 @dataclass(frozen=True, repr=False)
@@ -257,7 +259,18 @@ class ForecastPredictor(TaskPredictor):
         levels, found = parse_levels(level), self.read_series(series)
         if future is not None:
             found = self.with_future(found, future)
-        steps = horizon or self.model.horizon
+        results = self.forecasts(found, horizon or self.model.horizon, levels)
+        if is_dataframe(series):
+            table: ResultList[SeriesForecast] = type(series)(results.table())
+            return table
+        return results
+
+    def forecasts(self, found: SeriesSet, steps: int, levels: Mapping[str, float]) -> ForecastList:
+        """The forecast of each series; `levels` are the shares of intervals by their percent.
+
+        Raises:
+            WeftError: a covariate is not known for all steps.
+        """
         quantiles = self.quantiles(found, steps)
         channels, results, named = (
             self.layout.channels,
@@ -273,9 +286,6 @@ class ForecastPredictor(TaskPredictor):
             moments = one.future_times(steps)
             times = tuple(found.time_format.write(moments))
             results.append(SeriesForecast(one.id, times, channels, part[..., MEDIAN], intervals, named, moments))
-        if is_dataframe(series):
-            table: ResultList[SeriesForecast] = type(series)(results.table())
-            return table
         return results
 
     @cached_property

@@ -106,17 +106,19 @@ const POINTING = {
     row: (at) => at,
     say: (at) => `${visible(names[at])}: ${percent(values[at])}`,
   }),
-  Curves: ({ curves, x_label: name, ticks, frame: [left, top, right, bottom, x0, x1] }) => {
+  Curves: ({ curves, bands, dates, x_label: name, ticks, frame: [left, top, right, bottom, x0, x1] }) => {
     const place = (x) => left + (x - x0) / (x1 - x0) * (right - left);
-    const [first] = curves.filter((curve) => curve.x.length);
+    const xs = [...new Set([...curves, ...bands].flatMap((one) => one.x))].sort((a, b) => a - b);
+    const at_ = ({ x: own }, x) => (own.length && x >= own[0] && x <= own[own.length - 1] ? nearest({ x: own }, x) : -1);
+    const shown = (x, parts, text) => parts.map((one) => [one, at_(one, x)]).filter(([one, n]) => n >= 0 && (!dates.length || one.x[n] === x)).map(([one, n]) => `${one.name} ${text(one, n)}`);
     return {
-      find: (x) => (x >= left - 2 && x <= right + 2 ? nearest(first, x0 + (x - left) / (right - left) * (x1 - x0)) : null),
-      move: (at, by) => clamp((at ?? (by > 0 ? -1 : first.x.length)) + by, first.x.length - 1),
-      marks: (at) => [['mark', place(first.x[at]), top, 0.01, bottom - top]],
+      find: (x) => (x >= left - 2 && x <= right + 2 ? nearest({ x: xs }, x0 + (x - left) / (right - left) * (x1 - x0)) : null),
+      move: (at, by) => clamp((at ?? (by > 0 ? -1 : xs.length)) + by, xs.length - 1),
+      marks: (at) => [['mark', place(xs[at]), top, 0.01, bottom - top]],
       say: (at) => {
-        const x = first.x[at];
+        const x = xs[at];
         const head = ticks.length ? visible(ticks[x] ?? '') : `${name} ${x.toLocaleString('en-US')}`;
-        return `${head}  ${curves.filter((curve) => curve.x.length).map((curve) => `${curve.name} ${short(curve.y[nearest(curve, x)])}`).join('  ')}`;
+        return `${head}  ${[...shown(x, curves, (one, n) => short(one.y[n])), ...shown(x, bands, (one, n) => `${short(one.low[n])} – ${short(one.high[n])}`)].join('  ')}`;
       },
     };
   },

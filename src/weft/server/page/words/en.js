@@ -34,6 +34,14 @@ export default {
   tagsTitle: 'Tags', tagsNote: 'The small number is the probability of the tag; all tags together have {p}.', tagHint: 'Press a word to see its other tags and the evidence.', span: 'Span', label: 'Label',
   tagsOfWord: 'Tags of “{word}”', marginalsTitle: 'Marginal probabilities', marginalsNote: 'The probability of each tag at each word, given the whole text. Tags below 0.5 % are left out.',
   segmentsTitle: 'Words', fillsTitle: 'Most probable fills', fillsNote: 'The joint probability of all blanks.',
+  // Forecast
+  'view-forecast': 'Forecast', forecastIntro: 'The next values of series, with intervals: drop a table on the page, or paste it.', dropTable: 'Drop a CSV here, or choose a file', pasteTable: 'Or paste a table, or JSON',
+  tableTooLarge: '{name} has {n} bytes; expected at most {most}. weft forecast reads files of any size.', ownTable: 'Back to the series of the training', ownSeries: 'These are series of the training, to their last values.',
+  reading: 'How the table was read', horizon: 'Steps to forecast', levels: 'Intervals', series: 'Series',
+  fanNote: 'The bands are intervals: as often as they say, the true value lies inside. Dashed: baselines. Point at a date for its values.',
+  earlierNote: 'Forecasts from earlier cutoffs, one horizon apart, by the model that does not know the last horizon of its training data.', forecastTable: 'Forecast as a table', copy: 'Copy as CSV', copied: 'Copied',
+  download: 'Download CSV', downloadAll: 'Download CSV of all {n} series', 'show-forecast': 'Forecast', 'option-series': 'Series', 'option-channel': 'Channel', 'option-horizon': 'Steps to forecast',
+  'option-level': 'Intervals, in percent', 'option-baselines': 'Baselines', 'option-steps': 'Steps of history', 'option-all_series': 'Table of all series',
   // Operations
   operateIntro: 'Every operation of a model, with all of its options.', operation: 'Operation', jsonInput: 'Input (JSON)', noJson: 'The input is no JSON', byDefault: 'default', onePerLine: '{name} (one per line)',
   // Look
